@@ -24,7 +24,7 @@ demo: ## two good minutes: Ringer drives the seeds' runs R1 and R4, their users 
 test: ## the gate: every test, with real peers: SIPp, Kamailio, baresip, ejabberd, Prosody, profanity and more
 	@tools/setup
 	$(CARGO) build --workspace --bins --locked
-	$(CARGO) test --workspace --locked
+	$(CARGO) xtask gate
 
 check: ## formatting, lints and tidiness, without running the tests
 	$(CARGO) fmt --all --check

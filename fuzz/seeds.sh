@@ -2,11 +2,12 @@
 # Puts the torture vectors into each target's corpus, in the form that target reads.
 set -eu
 cd "$(dirname "$0")"
-mkdir -p corpus/message corpus/uri corpus/framing corpus/rewrite corpus/scenario corpus/rcml corpus/xmpp_host corpus/pie
+mkdir -p corpus/message corpus/uri corpus/framing corpus/rewrite corpus/scenario corpus/rcml corpus/xmpp_host corpus/pie corpus/sip_bounds
 for vector in ../crates/sip/tests/vectors/*/*.dat; do
     name="$(basename "$vector" .dat)"
     cp "$vector" "corpus/message/$name"
     { printf '\003'; cat "$vector"; } > "corpus/framing/$name"
+    { printf '\000'; cat "$vector"; printf '\377\001'; cat "$vector"; } > "corpus/sip_bounds/$name"
     # Orders (see fuzz_targets/rewrite.rs), a value, the message.
     { printf '\004\007\002\003\000\001<sip:a@b>;lr\377'; cat "$vector"; } > "corpus/rewrite/$name"
 done

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The application of RestComm's load-testing tutorial: asks the caller for a digit and says it back.
+"""The application of RestComm's load-testing tutorial, in its words: asks the caller for a digit and says it back.
 
     python3 examples/ivr/ask-digit.py --port 8000 --expect 5 --log ask-digit.log
 
@@ -18,15 +18,15 @@ from xml.sax.saxutils import escape
 ASK = """<?xml version="1.0" encoding="UTF-8"?>
 <Response>
   <Gather action="/say-digit" method="POST" numDigits="1" timeout="10">
-    <Say>Please press a digit, and I will tell you which one it was.</Say>
+    <Say>Please, enter one digit</Say>
   </Gather>
-  <Say>I heard nothing. Good bye.</Say>
+  <Say>Operation timeout. Please try again later.</Say>
 </Response>
 """
 
 SAY = """<?xml version="1.0" encoding="UTF-8"?>
 <Response>
-  <Say>You pressed {digit}. Thank you for calling. Good bye.</Say>
+  <Say>The digit you inserted was {digit}</Say>
 </Response>
 """
 

@@ -4,8 +4,10 @@
 //! (`store::rest::types`), the interface reads them. Only what lives in the node's memory is asked for here.
 
 use std::io::Read;
+use std::net::IpAddr;
 
 use stdx::Instant;
+use stdx::attempts::Cause;
 use store::rest::types::{RestCall, TextMessage};
 
 use crate::chat;
@@ -41,9 +43,9 @@ pub trait ControlPlane: Source {
     fn dequeue(&self, queue: &str, call: Option<&str>, to: Document) -> Result<QueueMember, ControlError>;
 
     /// Begins to record a live call, under this sid.
-    fn start_recording(&self, call: &str, recording: &str, channels: u8) -> Result<(), ControlError>;
-    /// `paused`, `in-progress` or `stopped`.
-    fn modify_recording(&self, sid: &str, status: &str) -> Result<(), ControlError>;
+    fn start_recording(&self, call: &str, recording: &str, how: &StartRecording) -> Result<(), ControlError>;
+    /// Of a recording under way.
+    fn modify_recording(&self, sid: &str, change: RecordingChange) -> Result<(), ControlError>;
     /// The recording as a WAV file; `None` when there is none on this node.
     fn recording(&self, sid: &str) -> Option<Audio>;
     /// Deletes the sound. Not an error when it is gone.
@@ -54,6 +56,9 @@ pub trait ControlPlane: Source {
 
     /// Sessions, rooms and accounts of chat.
     fn chat(&self, ask: chat::Ask) -> Result<chat::Answer, ControlError>;
+
+    /// A request showed a token that is none of that account's, or was refused because too many had. For the log.
+    fn sign_in_failed(&self, from: IpAddr, account: &str, cause: Cause);
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +97,35 @@ pub struct StatusCallback {
     pub events: Vec<String>,
 }
 
+/// How a call is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartRecording {
+    /// 1, or 2: what the peer says in the first, what it hears in the second.
+    pub channels: u8,
+    pub track: Track,
+    /// Silence at both ends is left out.
+    pub trim: bool,
+    pub status_callback: StatusCallback,
+}
+
+/// The directions of a call that a recording has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Track {
+    /// From the peer to this node.
+    Inbound,
+    Both,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordingChange {
+    /// `is_silent`: silence as long as the pause is kept, else nothing.
+    Pause {
+        is_silent: bool,
+    },
+    Resume,
+    Stop,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct StartCall {
     /// As it is in the record.
@@ -104,9 +138,8 @@ pub struct StartCall {
     pub timeout: u32,
     /// Seconds the call may last.
     pub time_limit: Option<u32>,
-    pub record: bool,
-    pub channels: u8,
-    pub recording_status_callback: StatusCallback,
+    /// From its answer on.
+    pub record: Option<StartRecording>,
     /// For a SIP peer that asks for a password.
     pub sip_user: String,
     pub sip_password: String,

@@ -13,7 +13,7 @@ use crate::service::{Repository, sid, token};
 pub struct Credentials {
     pub sid: String,
     pub token: String,
-    /// Signs requests to the account's applications (`X-Twilio-Signature`).
+    /// Signs requests to the account's applications (`X-Twilio-Signature`): the token, unless another key was set.
     pub signing_key: String,
 }
 
@@ -32,6 +32,7 @@ pub fn ensure_account(
     given: Option<&str>,
 ) -> Result<Option<Credentials>, StoreError> {
     if let Some(mut account) = account(repository, sid)? {
+        // The configuration's token signs as well: it is the key of the numbers in the configuration.
         if let Some(given) =
             given.filter(|given| !account.token.is_of(given) || account.signing_key != *given)
         {
@@ -78,10 +79,18 @@ pub fn renew_token(
     let missing = || StoreError::NotFound { what: format!("account {sid}") };
     let mut account = account(repository, sid)?.ok_or_else(missing)?;
     let token = token(source);
-    account.token = TokenVerifier::new(&token, salt(source));
+    set_token(&mut account, &token, source);
     account.common.updated_at = source.now();
     repository.write(Write::Rest(RestWrite::Replace(Box::new(account.row()?))))?;
     Ok(Credentials { sid: sid.into(), token, signing_key: account.signing_key })
+}
+
+/// Where the old token signed, the new one does; a key of its own stays.
+pub(crate) fn set_token(account: &mut RestAccount, token: &str, source: &dyn Source) {
+    if account.is_signed_by_token() {
+        token.clone_into(&mut account.signing_key);
+    }
+    account.token = TokenVerifier::new(token, salt(source));
 }
 
 pub(crate) fn new_account(
@@ -97,12 +106,12 @@ pub(crate) fn new_account(
         email: String::new(),
         status: "active".into(),
         token: TokenVerifier::new(&secret, salt(source)),
-        signing_key: token(source),
+        signing_key: secret.clone(),
     };
     (account, secret)
 }
 
-pub(crate) fn salt(source: &dyn Source) -> [u8; 16] {
+fn salt(source: &dyn Source) -> [u8; 16] {
     let mut salt = [0; 16];
     source.fill_random(&mut salt);
     salt

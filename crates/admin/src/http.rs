@@ -12,15 +12,17 @@ use axum::http::header::{
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use stdx::rate::Verdict;
+use stdx::attempts::retry_after;
+use store::rest::types::RestAccount;
 use tokio::sync::Semaphore;
 
 use crate::control::Audio;
 use crate::fault::Fault;
+use crate::landing;
 use crate::limits;
 use crate::request::{Base, Format, Request};
 use crate::service::State;
-use crate::sign_in;
+use crate::sign_in::{self, SignInError};
 use crate::table::{Answer, Context, Found, find};
 
 #[derive(Clone)]
@@ -29,7 +31,7 @@ struct Edge {
     at_work: Arc<Semaphore>,
 }
 
-/// Answers everything under the bases, and 404 to everything else. Failed sign-ins are held against the
+/// Answers everything under the bases, the pages that lead there, and 404 to everything else. Failed sign-ins are held against the
 /// address in `ConnectInfo<SocketAddr>`, when the server gives it (`into_make_service_with_connect_info`).
 pub fn router(state: Arc<State>) -> Router {
     let at_work = Arc::new(Semaphore::new(limits::MAX_AT_WORK));
@@ -46,8 +48,11 @@ async fn answer(Shared(edge): Shared<Edge>, request: HttpRequest) -> Response {
         "DELETE" => "DELETE",
         _ => "",
     };
+    if let Some(page) = landing::page(method, parts.uri.path(), accept) {
+        return page;
+    }
     let Some(mut request) = Request::parse(method, parts.uri.path(), accept) else {
-        return StatusCode::NOT_FOUND.into_response();
+        return (StatusCode::NOT_FOUND, "Not Found: / says what is here\n").into_response();
     };
     let from = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(address)| address.ip());
     let from = from.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
@@ -119,18 +124,7 @@ impl Refusal {
 }
 
 fn perform(state: &State, request: &Request, from: IpAddr, authorization: &str) -> Result<Answer, Refusal> {
-    if let Verdict::Refuse { retry_after } = state.may_try(from) {
-        let wait = retry_after.as_secs() + 1;
-        return Err(Refusal { fault: Fault::busy(), header: Some((RETRY_AFTER, wait.to_string())) });
-    }
-    let signer = sign_in::signer(state, authorization);
-    match &signer {
-        // No header at all is how browsers and some libraries begin: no guess was made.
-        Err(fault) if fault.status == 401 && !authorization.is_empty() => state.tried(from, true),
-        Ok(_) => state.tried(from, false),
-        Err(_) => {}
-    }
-    let signer = signer?;
+    let signer = sign_in(state, from, authorization)?;
     let (route, variables) = match find(request) {
         Found::Route(route, variables) => (route, variables),
         Found::Nothing => return Err(Fault::not_found(&request.path).into()),
@@ -146,6 +140,29 @@ fn perform(state: &State, request: &Request, from: IpAddr, authorization: &str) 
     route.check(request)?;
     let context = Context { state, request, route, variables, account, signer };
     Ok((route.handler)(&context)?)
+}
+
+/// The account that asks, unless too many tokens were wrong before.
+fn sign_in(state: &State, from: IpAddr, authorization: &str) -> Result<RestAccount, Refusal> {
+    let name = sign_in::claimed(authorization);
+    if let Some(wait) = state.wait(from, &name) {
+        let header = Some((RETRY_AFTER, retry_after(wait).to_string()));
+        return Err(Refusal { fault: Fault::busy(), header });
+    }
+    match sign_in::signer(state, authorization) {
+        Ok(account) => {
+            state.succeeded(from, &name);
+            Ok(account)
+        }
+        Err(SignInError::Failed(cause)) => {
+            // No header at all is how browsers and some libraries begin: no guess was made.
+            if !authorization.is_empty() {
+                state.failed(from, &name, cause);
+            }
+            Err(Fault::sign_in().into())
+        }
+        Err(SignInError::Fault(fault)) => Err(fault.into()),
+    }
 }
 
 fn write(request: &Request, answer: Answer) -> Response {

@@ -11,6 +11,7 @@ pub mod date;
 pub mod fault;
 pub mod first;
 mod http;
+mod landing;
 pub mod limits;
 pub mod numbers;
 pub mod openapi;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use stdx::attempts::Paces;
 use stdx::rate::{Policy, Rate};
 
 /// Bytes of a request body. A document of 16,000 characters, percent-encoded, and its companions fit. 413.
@@ -37,13 +38,35 @@ pub const MAX_PATTERNS: usize = 1_000;
 pub const MAX_QUEUE: u32 = 5_000;
 pub const QUEUE_SIZE: u32 = 100;
 
-/// Failed sign-ins of one address of the network: ten free ones, then a pause that doubles from a second to five
-/// minutes. 429, code 20429.
-pub const SIGN_IN: Policy = Policy {
+/// Characters of a key that signs requests to applications: as unguessable as a token, in a line. 400.
+pub const SIGNING_KEY: std::ops::RangeInclusive<usize> = 16..=256;
+
+/// Failed sign-ins of one address of the network at one account: ten free ones, then a pause of a second, and of two. 429,
+/// code 20429.
+const SIGN_IN_BY_PAIR: Policy = Policy {
     capacity: 10_000,
-    rate: Rate { interval: Duration::from_millis(1), burst: 1_000 },
+    rate: Rate::NEVER,
     free_failures: 10,
     first_penalty: Duration::from_secs(1),
-    longest_penalty: Duration::from_secs(300),
+    longest_penalty: Duration::from_secs(2),
     forgive_after: Duration::from_secs(900),
+};
+
+/// Those of one address at all accounts that have not signed in from there, and those at one account from all addresses
+/// where it has not signed in: four a second after the first hundred.
+const SIGN_IN_WIDE: Policy = Policy {
+    free_failures: 100,
+    first_penalty: Duration::from_millis(250),
+    longest_penalty: Duration::from_millis(250),
+    ..SIGN_IN_BY_PAIR
+};
+
+/// All of these. Programs sign in with each request, so an account is known again after a day by its next one.
+pub const SIGN_IN: Paces = Paces {
+    pair: SIGN_IN_BY_PAIR,
+    source: SIGN_IN_WIDE,
+    account: SIGN_IN_WIDE,
+    known: 10_000,
+    known_lifetime: Duration::from_secs(86_400),
+    named: 1_000,
 };

@@ -9,6 +9,17 @@ use crate::value::{Value, camel, json_text};
 
 /// JSON, indented, with a line end: what `docs/openapi.json` holds.
 pub fn document() -> String {
+    let mut text = serde_json::to_string_pretty(&value()).expect("a value has a text");
+    text.push('\n');
+    text
+}
+
+/// The same in one line.
+pub(crate) fn compact() -> String {
+    value().to_string()
+}
+
+fn value() -> serde_json::Value {
     let mut paths: BTreeMap<&str, Vec<&Route>> = BTreeMap::new();
     let mut schemas: BTreeMap<String, String> = BTreeMap::new();
     for route in routes().chain(own_routes()) {
@@ -38,10 +49,7 @@ pub fn document() -> String {
         Base::Twilio.prefix(),
         Base::Restcomm.prefix(),
     );
-    let value: serde_json::Value = serde_json::from_str(&text).expect("every part is written as JSON");
-    let mut text = serde_json::to_string_pretty(&value).expect("a value has a text");
-    text.push('\n');
-    text
+    serde_json::from_str(&text).expect("every part is written as JSON")
 }
 
 fn quoted(text: &str) -> String {
@@ -80,7 +88,9 @@ fn path_item(routes: &[&Route], base: Option<Base>) -> String {
 }
 
 fn operation(route: &Route) -> String {
-    let parameters: Vec<&Parameter> = route.parameters.iter().copied().flatten().collect();
+    let is_supported = |parameter: &&Parameter| !matches!(parameter.kind, Kind::Unsupported(_));
+    let parameters: Vec<&Parameter> =
+        route.parameters.iter().copied().flatten().filter(is_supported).collect();
     let mut fields = vec![
         ("summary".to_owned(), quoted(route.summary)),
         ("operationId".to_owned(), quoted(&operation_id(route))),
@@ -136,7 +146,9 @@ const TEXT: &str = r#"{"type":["string","null"]}"#;
 
 fn kind(kind: Kind) -> String {
     match kind {
-        Kind::Text => format!(r#"{{"type":"string","maxLength":{}}}"#, limits::MAX_VALUE),
+        Kind::Text | Kind::Unsupported(_) => {
+            format!(r#"{{"type":"string","maxLength":{}}}"#, limits::MAX_VALUE)
+        }
         Kind::Document => format!(r#"{{"type":"string","maxLength":{}}}"#, limits::MAX_DOCUMENT),
         Kind::Url => r#"{"type":"string","format":"uri-reference"}"#.into(),
         Kind::Method => r#"{"type":"string","enum":["GET","POST"]}"#.into(),

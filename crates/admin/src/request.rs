@@ -13,6 +13,8 @@ pub enum Base {
 }
 
 impl Base {
+    pub(crate) const ALL: [Base; 3] = [Base::Restcomm, Base::Twilio, Base::Belfry];
+
     pub fn prefix(self) -> &'static str {
         match self {
             Base::Restcomm => "/restcomm/2012-04-24",
@@ -43,6 +45,8 @@ pub(crate) enum Format {
     Json,
     Xml,
     Wav,
+    /// Refused by the recordings, by its name.
+    Mp3,
 }
 
 /// What came in, of HTTP only what the handlers need.
@@ -62,9 +66,7 @@ pub(crate) struct Request {
 impl Request {
     /// `None`: not under one of the bases.
     pub(crate) fn parse(method: &'static str, path: &str, accept: &str) -> Option<Self> {
-        let base = [Base::Restcomm, Base::Twilio, Base::Belfry]
-            .into_iter()
-            .find(|base| path.starts_with(base.prefix()))?;
+        let base = Base::ALL.into_iter().find(|base| path.starts_with(base.prefix()))?;
         let rest = path[base.prefix().len()..].strip_prefix('/')?;
         let is_json = base == Base::Belfry || accept.contains("application/json");
         let mut format = if is_json { Format::Json } else { Format::Xml };
@@ -95,7 +97,8 @@ impl Request {
 }
 
 fn strip_suffix(segment: &str) -> (&str, Option<Format>) {
-    let suffixes = [(".json", Format::Json), (".xml", Format::Xml), (".wav", Format::Wav)];
+    let suffixes =
+        [(".json", Format::Json), (".xml", Format::Xml), (".wav", Format::Wav), (".mp3", Format::Mp3)];
     suffixes
         .into_iter()
         .find_map(|(suffix, format)| Some((segment.strip_suffix(suffix)?, Some(format))))

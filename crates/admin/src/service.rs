@@ -1,10 +1,12 @@
 //! What handlers stand on: the record, the node, and a request with its account.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use stdx::rate::{Limiter, Verdict};
-use stdx::source::SourcePrefix;
+use stdx::attempts::{Attempt, Attempts, Block, Cause, Subject, without_port};
+use stdx::hash::Keyed;
 use stdx::{Instant, hex};
 use store::rest::types::{Common, RestAccount};
 use store::rest::{Kind, Resource, RestFilter, RestLoaded, RestRead, RestWrite, Row, Sum, UsageFilter};
@@ -48,7 +50,7 @@ pub struct State {
     pub(crate) domain: Box<str>,
     /// Of SCRAM, for the passwords of clients.
     pub(crate) keys: MakeKeys,
-    failures: Mutex<Limiter<SourcePrefix>>,
+    attempts: Mutex<Attempts>,
 }
 
 impl State {
@@ -60,22 +62,44 @@ impl State {
         domain: &str,
         keys: MakeKeys,
     ) -> Arc<Self> {
-        let failures = Mutex::new(Limiter::new(limits::SIGN_IN));
-        Arc::new(State { repository, control, domain: domain.into(), keys, failures })
+        let attempts = Mutex::new(Attempts::new(Keyed::new(table_key()), &limits::SIGN_IN));
+        Arc::new(State { repository, control, domain: domain.into(), keys, attempts })
     }
 
     pub(crate) fn now(&self) -> Instant {
         self.control.now()
     }
 
-    /// Whether this address may try to sign in now.
-    pub(crate) fn may_try(&self, from: IpAddr) -> Verdict {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner).penalty(self.now(), from.into())
+    fn attempts(&self) -> MutexGuard<'_, Attempts> {
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn tried(&self, from: IpAddr, failed: bool) {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        if failed { failures.fail(self.now(), from.into()) } else { failures.succeed(from.into()) }
+    /// How long this address may not try to sign in by that name; `None`: it may.
+    pub(crate) fn wait(&self, from: IpAddr, name: &str) -> Option<Duration> {
+        let wait = self.attempts().wait(self.now(), &attempt(from, name));
+        if wait.is_some() {
+            self.control.sign_in_failed(from, name, Cause::TooManyAttempts);
+        }
+        wait
+    }
+
+    pub(crate) fn failed(&self, from: IpAddr, name: &str, cause: Cause) {
+        self.attempts().fail(self.now(), &attempt(from, name));
+        self.control.sign_in_failed(from, name, cause);
+    }
+
+    pub(crate) fn succeeded(&self, from: IpAddr, name: &str) {
+        self.attempts().succeed(self.now(), &attempt(from, name));
+    }
+
+    /// Addresses and accounts whose sign-ins are paced.
+    pub fn blocks(&self) -> Vec<Block> {
+        self.attempts().blocks(self.now())
+    }
+
+    /// Forgets the failures of an address or for an account. The blocks that were in force.
+    pub fn lift_block(&self, subject: &Subject) -> usize {
+        self.attempts().lift(self.now(), subject)
     }
 
     fn rest(&self, read: RestRead) -> Result<RestLoaded, Fault> {
@@ -156,4 +180,18 @@ pub fn token(source: &dyn Source) -> String {
     let mut bytes = [0; 16];
     source.fill_random(&mut bytes);
     hex::encode(&bytes)
+}
+
+/// Of the hashes in the table of attempts. The standard library's randomness: what `Source` gives is for secrets and sids.
+fn table_key() -> [u8; 16] {
+    let random = RandomState::new();
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&random.hash_one(1_u8).to_be_bytes());
+    key[8..].copy_from_slice(&random.hash_one(2_u8).to_be_bytes());
+    key
+}
+
+/// By the name as it was given: sid or e-mail address.
+fn attempt(from: IpAddr, name: &str) -> Attempt<'_> {
+    Attempt { source: without_port(from), user: name, domain: "" }
 }

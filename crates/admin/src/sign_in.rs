@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use stdx::attempts::Cause;
 use store::rest::Kind;
 use store::rest::token::TokenVerifier;
 use store::rest::types::RestAccount;
@@ -21,17 +22,37 @@ fn basic(header: &str) -> Option<(String, String)> {
     Some((name.to_owned(), token.to_owned()))
 }
 
+/// The name that a request gives for itself; empty without one.
+pub(crate) fn claimed(authorization: &str) -> String {
+    basic(authorization).map(|(name, _)| name).unwrap_or_default()
+}
+
+/// Why nobody has signed in.
+pub(crate) enum SignInError {
+    Failed(Cause),
+    /// The record cannot be asked, or the account may do nothing.
+    Fault(Fault),
+}
+
+impl From<Fault> for SignInError {
+    fn from(fault: Fault) -> Self {
+        SignInError::Fault(fault)
+    }
+}
+
 /// The account whose token was shown. An unknown name costs as much time as a wrong token.
-pub(crate) fn signer(state: &State, authorization: &str) -> Result<RestAccount, Fault> {
-    let (name, token) = basic(authorization).ok_or_else(Fault::sign_in)?;
+pub(crate) fn signer(state: &State, authorization: &str) -> Result<RestAccount, SignInError> {
+    let (name, token) = basic(authorization).ok_or(SignInError::Failed(Cause::Malformed))?;
     let account = state.account(&name)?;
     let verifier = account.as_ref().map_or_else(TokenVerifier::of_nobody, |account| account.token.clone());
+    let is_right = verifier.is_of(&token);
     match account {
-        Some(account) if verifier.is_of(&token) => {
+        Some(account) if is_right => {
             active(state, &account)?;
             Ok(account)
         }
-        _ => Err(Fault::sign_in()),
+        Some(_) => Err(SignInError::Failed(Cause::WrongPassword)),
+        None => Err(SignInError::Failed(Cause::UnknownAccount)),
     }
 }
 

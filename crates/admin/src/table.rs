@@ -29,6 +29,9 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// A document of verbs.
     Document,
+    /// A parameter of Twilio's that has no effect here: 501, unless it is empty or one of these values, which ask for
+    /// nothing else than what is done.
+    Unsupported(&'static [&'static str]),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -158,7 +161,7 @@ impl Route {
     pub(crate) fn check(&self, request: &Request) -> Result<(), Fault> {
         for (name, value) in &request.parameters {
             let known = self.parameters.iter().copied().flatten().find(|known| known.name == name);
-            // Unknown parameters are passed over, as at Twilio: libraries grow faster than servers.
+            // Parameters that Twilio does not document are passed over, as at Twilio: libraries grow faster than servers.
             if let Some(parameter) = known {
                 parameter.check(value)?;
             }
@@ -170,12 +173,17 @@ impl Route {
 impl Parameter {
     fn check(&self, value: &str) -> Result<(), Fault> {
         let name = self.name;
+        if let Kind::Unsupported(harmless) = self.kind {
+            let is_harmless = value.is_empty() || harmless.iter().any(|one| one.eq_ignore_ascii_case(value));
+            let fault = || Fault::new(501, 20501, format!("{name} is not implemented"));
+            return if is_harmless { Ok(()) } else { Err(fault()) };
+        }
         let most = if self.kind == Kind::Document { limits::MAX_DOCUMENT } else { limits::MAX_VALUE };
         if value.len() > most {
             return Err(Fault::invalid(20400, format!("{name} is longer than {most} bytes")));
         }
         let (good, code, expected) = match self.kind {
-            Kind::Text | Kind::Document => (true, 0, String::new()),
+            Kind::Text | Kind::Document | Kind::Unsupported(_) => (true, 0, String::new()),
             Kind::Url => (is_url(value), 21205, "an http or https URL".to_owned()),
             Kind::Method => {
                 let good = ["", "GET", "POST"].iter().any(|method| method.eq_ignore_ascii_case(value));
@@ -277,5 +285,83 @@ mod tests {
             assert!(route.path.starts_with("/xmpp/"), "{}", route.path);
         }
         assert!(seen.len() > 70);
+    }
+
+    /// The parameters that Twilio's API reference has of the operations that place, change and send something, as of its
+    /// version 2010-04-01: each is either supported or refused by name.
+    const TWILIO: &[(&str, &str)] = &[
+        (
+            "/Accounts/{AccountSid}/Calls",
+            "To From Method FallbackUrl FallbackMethod StatusCallback StatusCallbackEvent StatusCallbackMethod \
+             SendDigits Timeout Record RecordingChannels RecordingStatusCallback RecordingStatusCallbackMethod \
+             SipAuthUsername SipAuthPassword MachineDetection MachineDetectionTimeout RecordingStatusCallbackEvent \
+             Trim CallerId MachineDetectionSpeechThreshold MachineDetectionSpeechEndThreshold \
+             MachineDetectionSilenceTimeout AsyncAmd AsyncAmdStatusCallback AsyncAmdStatusCallbackMethod Byoc \
+             CallReason CallToken RecordingTrack TimeLimit ClientNotificationUrl Url Twiml ApplicationSid",
+        ),
+        (
+            "/Accounts/{AccountSid}/Calls/{Sid}",
+            "Url Method Status FallbackUrl FallbackMethod StatusCallback StatusCallbackMethod Twiml TimeLimit",
+        ),
+        (
+            "/Accounts/{AccountSid}/Calls/{CallSid}/Recordings",
+            "RecordingStatusCallbackEvent RecordingStatusCallback RecordingStatusCallbackMethod Trim \
+             RecordingChannels RecordingTrack",
+        ),
+        ("/Accounts/{AccountSid}/Calls/{CallSid}/Recordings/{Sid}", "Status PauseBehavior"),
+        ("/Accounts/{AccountSid}/Conferences/{ConferenceSid}/Recordings/{Sid}", "Status PauseBehavior"),
+        ("/Accounts/{AccountSid}/Conferences/{Sid}", "Status AnnounceUrl AnnounceMethod"),
+        (
+            "/Accounts/{AccountSid}/Conferences/{ConferenceSid}/Participants",
+            "From To StatusCallback StatusCallbackMethod StatusCallbackEvent Label Timeout Record Muted Beep \
+             StartConferenceOnEnter EndConferenceOnExit WaitUrl WaitMethod EarlyMedia MaxParticipants \
+             ConferenceRecord ConferenceTrim ConferenceStatusCallback ConferenceStatusCallbackMethod \
+             ConferenceStatusCallbackEvent RecordingChannels RecordingStatusCallback \
+             RecordingStatusCallbackMethod SipAuthUsername SipAuthPassword Region \
+             ConferenceRecordingStatusCallback ConferenceRecordingStatusCallbackMethod \
+             RecordingStatusCallbackEvent ConferenceRecordingStatusCallbackEvent Coaching CallSidToCoach \
+             JitterBufferSize Byoc CallerId CallReason RecordingTrack TimeLimit MachineDetection \
+             MachineDetectionTimeout MachineDetectionSpeechThreshold MachineDetectionSpeechEndThreshold \
+             MachineDetectionSilenceTimeout AmdStatusCallback AmdStatusCallbackMethod Trim CallToken \
+             ClientNotificationUrl CallerDisplayName",
+        ),
+        (
+            "/Accounts/{AccountSid}/Conferences/{ConferenceSid}/Participants/{CallSid}",
+            "Muted Hold HoldUrl HoldMethod AnnounceUrl AnnounceMethod WaitUrl WaitMethod BeepOnExit \
+             EndConferenceOnExit Coaching CallSidToCoach",
+        ),
+        (
+            "/Accounts/{AccountSid}/Messages",
+            "To StatusCallback ApplicationSid MaxPrice ProvideFeedback Attempt ValidityPeriod ForceDelivery \
+             ContentRetention AddressRetention SmartEncoded PersistentAction TrafficType ShortenUrls ScheduleType \
+             SendAt SendAsMms ContentVariables RiskCheck From MessagingServiceSid Body MediaUrl ContentSid",
+        ),
+        (
+            "/Accounts/{AccountSid}/IncomingPhoneNumbers",
+            "FriendlyName SmsApplicationSid SmsFallbackMethod SmsFallbackUrl SmsMethod SmsUrl StatusCallback \
+             StatusCallbackMethod VoiceApplicationSid VoiceCallerIdLookup VoiceFallbackMethod VoiceFallbackUrl \
+             VoiceMethod VoiceUrl EmergencyStatus EmergencyAddressSid TrunkSid IdentitySid AddressSid \
+             VoiceReceiveMode BundleSid PhoneNumber AreaCode",
+        ),
+        (
+            "/Accounts/{AccountSid}/OutgoingCallerIds",
+            "PhoneNumber FriendlyName CallDelay Extension StatusCallback StatusCallbackMethod",
+        ),
+        ("/Accounts/{AccountSid}/Queues", "FriendlyName MaxSize"),
+        ("/Accounts/{AccountSid}/Queues/{QueueSid}/Members/{CallSid}", "Url Method"),
+    ];
+
+    #[test]
+    fn each_parameter_of_twilios_is_supported_or_refused_by_name() {
+        for (path, names) in TWILIO {
+            let route = routes().find(|route| route.method == "POST" && route.path == *path);
+            let route = route.unwrap_or_else(|| panic!("no POST {path}"));
+            for name in names.split_whitespace() {
+                assert!(route.knows(name), "{path}: {name} is passed over in silence");
+                let is_it = |parameter: &&Parameter| parameter.name == name;
+                let times = route.parameters.iter().copied().flatten().filter(is_it).count();
+                assert_eq!(times, 1, "{path}: {name}");
+            }
+        }
     }
 }

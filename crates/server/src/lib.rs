@@ -14,6 +14,7 @@ pub mod record;
 mod rest;
 pub mod routes;
 pub mod shard;
+mod sign_in_failures;
 pub mod signals;
 #[cfg(test)]
 mod testing;

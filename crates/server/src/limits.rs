@@ -102,6 +102,10 @@ pub const DNS_QUESTIONS: usize = 512;
 /// For a DNS question with all its retries. Longer: `DnsFault::Failed`.
 pub const DNS_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long an address of the hosts file is kept, in seconds: the file is a local one, and an operator who changes it
+/// expects that it counts soon.
+pub const HOSTS_FILE_TTL: u32 = 10;
+
 /// Records of one answer that are handed on; the rest is left out.
 pub const DNS_RECORDS: usize = 64;
 
@@ -254,6 +258,21 @@ pub const WRONG_SECRETS: Policy = Policy {
     longest_penalty: Duration::from_secs(60),
     forgive_after: Duration::from_secs(900),
 };
+
+/// Lines of the log about failed sign-ins: of all sources, and of one. A source's first lines tell a program that shuts
+/// addresses out all it needs. Further ones are counted, and told as a number.
+pub const SIGN_IN_LINES: Rate = Rate { interval: Duration::from_millis(20), burst: 200 };
+pub const SIGN_IN_LINES_BY_SOURCE: Policy = Policy {
+    capacity: 10_000,
+    rate: Rate { interval: Duration::from_secs(1), burst: 20 },
+    free_failures: u32::MAX,
+    first_penalty: Duration::ZERO,
+    longest_penalty: Duration::ZERO,
+    forgive_after: Duration::ZERO,
+};
+
+/// Blocks that `belfry blocks` shows, the latest ones; it tells how many there are.
+pub const BLOCKS: usize = 1_000;
 
 /// For the head of an HTTP request of a chat client, and between two requests of one connection. Longer: closed.
 pub const XMPP_HTTP_HEAD: Duration = Duration::from_secs(30);

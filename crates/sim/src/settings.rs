@@ -27,5 +27,6 @@ pub fn settings(edge: Edge, listeners: &[SocketAddr]) -> Settings {
         trust: Default::default(),
         route_peers: Default::default(),
         failover_on_redirect: false,
+        tcp_for_large_requests: false,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use stdx::attempts::Paces;
 use stdx::rate::{Policy, Rate};
 
 /// Bytes of one message: what the stream limits below allow. A datagram cannot be longer.
@@ -141,6 +142,27 @@ pub const PENALTY: Duration = Duration::from_secs(32);
 /// Hops remembered as failed, per shard. Beyond it the oldest are tried like any other.
 pub const PENALTIES: usize = 1_024;
 
+/// Bytes of ACKs, probes and NOTIFYs that wait for DNS, per shard. A caller may send ACKs as fast as it likes while a name
+/// is asked for; beyond it an ACK is dropped, and comes again with the next 2xx (RFC 3261 §13.3.1.4).
+pub const WAITING_BYTES: usize = 4 * 1_024 * 1_024;
+
+/// A longer request goes by TCP first where the operator wants it (RFC 3261 §18.1.1: the path MTU is not known).
+pub const UDP_REQUEST_BYTES: usize = 1_300;
+
+/// A longer request goes by TCP first in any case: a UDP datagram has 65,507 bytes at most.
+pub const DATAGRAM_BYTES: usize = 65_507;
+
+/// What our Via, Record-Route and Max-Forwards add to a request, at most.
+pub const FORWARDING_BYTES: usize = 300;
+
+/// How long TCP is not tried for large requests to a peer that refused it. A firewall or a phone without TCP stays as it
+/// is; each try may cost the time of a connection attempt before the phone rings.
+pub const TCP_REFUSAL: Duration = Duration::from_secs(3_600);
+
+/// Peers remembered as refusing TCP, per shard, some forty bytes each. Beyond it the one that was not used for longest
+/// is tried again.
+pub const TCP_REFUSALS: usize = 16_384;
+
 // Event notification (`events`).
 
 /// Subscriptions of one shard, about 1 KB each. Over it SUBSCRIBE is answered 503 with Retry-After.
@@ -197,10 +219,11 @@ pub const MAX_STREAM_HEAD: usize = 64 * 1024;
 /// Longer: 413, then the connection is closed, because the rest cannot be skipped safely.
 pub const MAX_STREAM_BODY: usize = 256 * 1024;
 
-// Wrong passwords of SIP (`endpoint::attempts`). Each pace is two seconds at most: the right password gets in within that.
+// Wrong passwords of SIP and XMPP (`stdx::attempts`). Each pace is two seconds at most: the right password gets in within
+// that.
 
-/// Wrong passwords for one account from one network: people and phones mistype, one that goes on is answered 503 unread.
-/// That leaves 1,800 guesses an hour.
+/// Wrong passwords for one account from one network: people and phones mistype, one that goes on is answered 503 unread, or
+/// `temporary-auth-failure`. That leaves 1,800 guesses an hour.
 pub const WRONG_BY_PAIR: Policy = Policy {
     capacity: 65_536,
     rate: Rate::NEVER,
@@ -223,20 +246,23 @@ pub const WRONG_BY_SOURCE: Policy = Policy {
 /// Wrong passwords for one account from all networks where it has not signed in; then four a second.
 pub const WRONG_BY_ACCOUNT: Policy = WRONG_BY_SOURCE;
 
-/// Networks and devices of one shard from which accounts have signed in, about 40 bytes each, and for how long they are
+/// Networks and devices from which accounts have signed in, about 40 bytes each, and for how long they are
 /// spared: a day's worth of registrations. Beyond it the longest unused count as new.
 pub const KNOWN_DEVICES: usize = 262_144;
 pub const KNOWN_DEVICE_LIFETIME: Duration = Duration::from_secs(86_400);
 
-/// Wrong passwords of one source address. People and phones mistype; a source that goes on is answered 403
-/// unread, for a time that doubles. Ten thousand sources are remembered.
-pub const WRONG_PASSWORDS: Policy = Policy {
-    capacity: 10_000,
-    rate: Rate::NEVER,
-    free_failures: 20,
-    first_penalty: Duration::from_secs(1),
-    longest_penalty: Duration::from_secs(3_600),
-    forgive_after: Duration::from_secs(900),
+/// Blocks whose names are remembered for the operator, about 200 bytes each. Beyond it the longest unused are in force
+/// without being listed.
+pub const NAMED_BLOCKS: usize = 1_024;
+
+/// All of these: of one shard for SIP, of the node for XMPP.
+pub const WRONG_PASSWORDS: Paces = Paces {
+    pair: WRONG_BY_PAIR,
+    source: WRONG_BY_SOURCE,
+    account: WRONG_BY_ACCOUNT,
+    known: KNOWN_DEVICES,
+    known_lifetime: KNOWN_DEVICE_LIFETIME,
+    named: NAMED_BLOCKS,
 };
 
 // Sessions of applications (`session`).

@@ -8,11 +8,14 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use hashbrown::HashTable;
 
 use crate::Instant;
+use crate::hash::HashedKeys;
 use crate::limits::LIMITER_SPARES;
 
 /// Not shared between threads. Which entry goes when it is full depends only on the calls made, not on
 /// the hash, so a run with equal inputs stays equal.
-pub struct Cache<K, V> {
+///
+/// Keys are hashed by `S`. Keys that are hashes under a secret already need no second one: `Cache<u64, V, HashedKeys>`.
+pub struct Cache<K, V, S = RandomState> {
     /// Positions in `entries`, found by key.
     index: HashTable<u32>,
     entries: Vec<Entry<K, V>>,
@@ -20,7 +23,7 @@ pub struct Cache<K, V> {
     /// Where the next `sweep` begins.
     swept: usize,
     capacity: usize,
-    hasher: RandomState,
+    hasher: S,
 }
 
 struct Entry<K, V> {
@@ -33,13 +36,26 @@ struct Entry<K, V> {
 impl<K: Hash + Eq, V> Cache<K, V> {
     /// A capacity of zero keeps nothing. Memory is taken as it fills.
     pub fn new(capacity: usize) -> Self {
+        Cache::with_hasher(capacity, RandomState::new())
+    }
+}
+
+impl<V> Cache<u64, V, HashedKeys> {
+    /// As `new`, for keys that are hashes under a secret.
+    pub fn of_hashes(capacity: usize) -> Self {
+        Cache::with_hasher(capacity, HashedKeys::default())
+    }
+}
+
+impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
+    fn with_hasher(capacity: usize, hasher: S) -> Self {
         Cache {
             index: HashTable::new(),
             entries: Vec::new(),
             hand: 0,
             swept: 0,
             capacity: capacity.min(u32::MAX as usize),
-            hasher: RandomState::new(),
+            hasher,
         }
     }
 
@@ -124,6 +140,11 @@ impl<K: Hash + Eq, V> Cache<K, V> {
                 _ => self.swept += 1,
             }
         }
+    }
+
+    /// All entries in no order, also those whose time is over. None of them counts as used by it.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.entries.iter().map(|entry| (&entry.key, &entry.value))
     }
 
     pub fn clear(&mut self) {

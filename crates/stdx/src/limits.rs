@@ -22,3 +22,7 @@ pub const LADDER_LABEL: usize = 40;
 /// Entries under penalty that a full limiter passes over before it gives up one of them all the same: a
 /// flood of new sources cannot wash away the penalties at once, and each of them is bounded work.
 pub const LIMITER_SPARES: usize = 16;
+
+/// Bytes of an account's name that lists of blocks and logs show. Names of accounts are shorter; those that strangers make
+/// up are cut with `…`.
+pub const BLOCK_NAME: usize = 128;

@@ -105,6 +105,18 @@ pub struct Policy {
     pub forgive_after: Duration,
 }
 
+/// The failures of one key that has more than the free ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Penalty {
+    pub failures: u32,
+    /// The last one.
+    pub failed_at: Instant,
+    /// Until then every attempt is refused.
+    pub refused_until: Instant,
+    /// The failures are forgotten then if there are no more.
+    pub forgiven_at: Instant,
+}
+
 /// Token buckets by key, e.g. the source address of sign-in attempts, in bounded memory.
 pub struct Limiter<K> {
     policy: Policy,
@@ -160,6 +172,22 @@ impl<K: Hash + Eq + Copy> Limiter<K> {
         }
     }
 
+    /// The failures of a key, where they are more than the free ones and not forgiven.
+    pub fn failed(&self, now: Instant, key: &K) -> Option<Penalty> {
+        self.policy.penalty_of(now, self.sources.get(key)?)
+    }
+
+    /// All keys with such failures, in no order.
+    pub fn all_failed(&self, now: Instant) -> impl Iterator<Item = (K, Penalty)> + '_ {
+        let failed = move |(key, record): (&K, &Record)| Some((*key, self.policy.penalty_of(now, record)?));
+        self.sources.iter().filter_map(failed)
+    }
+
+    /// What is known of a key is forgotten, its penalty with it.
+    pub fn forget(&mut self, key: &K) {
+        self.sources.remove(key);
+    }
+
     pub fn len(&self) -> usize {
         self.sources.len()
     }
@@ -178,6 +206,13 @@ impl<K: Hash + Eq + Copy> Limiter<K> {
 }
 
 impl Policy {
+    fn penalty_of(&self, now: Instant, record: &Record) -> Option<Penalty> {
+        let Record { failures, failed_at, blocked_until, .. } = *record;
+        let forgiven_at = failed_at + self.forgive_after;
+        let counts = failures > self.free_failures && now < forgiven_at.max(blocked_until);
+        counts.then_some(Penalty { failures, failed_at, refused_until: blocked_until, forgiven_at })
+    }
+
     fn penalty(&self, failures: u32) -> Duration {
         match failures.saturating_sub(self.free_failures) {
             0 => Duration::ZERO,

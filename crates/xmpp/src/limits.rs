@@ -79,6 +79,9 @@ pub const AFFILIATIONS: usize = 5_000;
 /// Bytes of a room's name, password, language or other short text. Beyond: `not-acceptable`.
 pub const ROOM_TEXT: usize = 1_024;
 
+/// Contacts that a room names (`muc#roomconfig_contactjid`): they are in each answer to disco#info. Beyond: `not-acceptable`.
+pub const ROOM_CONTACTS: usize = 10;
+
 /// Bytes of a room's description. Beyond: `not-acceptable`.
 pub const ROOM_DESCRIPTION: usize = 8_192;
 

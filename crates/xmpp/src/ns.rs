@@ -41,6 +41,7 @@ namespaces! {
     DISCO_INFO = "http://jabber.org/protocol/disco#info";
     DISCO_ITEMS = "http://jabber.org/protocol/disco#items";
     CAPS = "http://jabber.org/protocol/caps";
+    VALIDATE = "http://jabber.org/protocol/xdata-validate";
     VCARD = "vcard-temp";
     VCARD_UPDATE = "vcard-temp:x:update";
     PRIVATE = "jabber:iq:private";

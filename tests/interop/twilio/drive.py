@@ -1,10 +1,14 @@
 """Drives Belfry's REST interface with Twilio's own library: drive.py BASE_URL SID TOKEN. Fails with a traceback."""
 
 import sys
+import threading
 import time
+import urllib.parse
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 from twilio.base.exceptions import TwilioRestException
 from twilio.http.http_client import TwilioHttpClient
+from twilio.request_validator import RequestValidator
 from twilio.rest import Client
 
 
@@ -85,10 +89,15 @@ def place(client, document):
 
 def outbound(client):
     call = place(client, "<Response><Say>hello</Say><Pause length='60'/></Response>")
-    recording = client.calls(call).recordings.create()
+    recording = client.calls(call).recordings.create(
+        recording_status_callback="http://127.0.0.1:9/", recording_status_callback_event=["in-progress", "completed"]
+    )
     assert (recording.status, recording.source) == ("in-progress", "StartCallRecordingAPI"), recording.__dict__
-    client.calls(call).recordings(recording.sid).update(status="paused")
-    client.calls(call).recordings(recording.sid).update(status="in-progress")
+    current = client.calls(call).recordings("Twilio.CURRENT")
+    paused = until("it can be paused", lambda: current.update(status="paused", pause_behavior="skip"))
+    assert (paused.sid, paused.status) == (recording.sid, "paused"), paused.__dict__
+    until("it is paused", lambda: client.recordings(recording.sid).fetch().status == "paused")
+    assert current.update(status="in-progress").status == "in-progress"
     client.calls(call).update(twiml="<Response><Say>something else</Say><Pause length='60'/></Response>")
     time.sleep(1)
     client.calls(call).recordings(recording.sid).update(status="stopped")
@@ -124,6 +133,8 @@ def conference(client):
 
 
 def messages(client):
+    picture = lambda: client.messages.create(to="alice", from_="+4321", body="a", media_url=["http://127.0.0.1:9/a.png"])
+    assert "MediaUrl" in refused(501, picture).msg
     sent = client.messages.create(to="alice", from_="+4321", body="hello")
     assert (sent.status, sent.direction) == ("queued", "outbound-api"), sent.__dict__
     until("it is sent or not", lambda: client.messages(sent.sid).fetch().status in ("sent", "failed"))
@@ -142,6 +153,33 @@ def the_rest(client):
     assert client.api.accounts(below.sid).update(status="suspended").status == "suspended"
 
 
+def signatures(base, sid, token):
+    """An application of a new account validates requests with the account's token."""
+    told = []
+
+    class Application(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            told.append((self.path, dict(urllib.parse.parse_qsl(body, True)), self.headers["X-Twilio-Signature"]))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Application)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    here = f"http://127.0.0.1:{server.server_port}"
+    below = Client(sid, token, http_client=Here(base)).api.accounts.create(friendly_name="Signed")
+    Client(sid, token, account_sid=below.sid, http_client=Here(base)).validation_requests.create(phone_number="+4999")
+    client = Client(below.sid, below.auth_token, http_client=Here(base))
+    client.calls.create(to="client:nobody", from_="+4999", url=f"{here}/document", status_callback=f"{here}/told?a=b")
+    path, form, signature = until("the application is told", lambda: told and told[0])
+    assert (form["CallStatus"], form["SipResponseCode"]) == ("failed", "404"), form
+    assert RequestValidator(below.auth_token).validate(here + path, form, signature), (path, form, signature)
+    assert not RequestValidator(token).validate(here + path, form, signature)
+
+
 def main(base, sid, token, live):
     client = Client(sid, token, http_client=Here(base))
     assert client.api.accounts(sid).fetch().status == "active"
@@ -152,6 +190,7 @@ def main(base, sid, token, live):
     conference(client)
     messages(client)
     the_rest(client)
+    signatures(base, sid, token)
     wrong = Client(sid, "wrong", http_client=Here(base))
     assert refused(401, wrong.calls(live).fetch).code == 20003
 

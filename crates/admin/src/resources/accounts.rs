@@ -1,11 +1,10 @@
 //! Accounts and sub-accounts. A token is shown once: when the account is made, or given a new one.
 
-use store::rest::token::TokenVerifier;
 use store::rest::types::{Common, RestAccount};
 use store::rest::{Kind, RestFilter};
 
 use crate::fault::Fault;
-use crate::first::{new_account, salt};
+use crate::first::{new_account, set_token};
 use crate::limits;
 use crate::paging::{self, PAGING};
 use crate::service;
@@ -17,9 +16,14 @@ use super::{NONE, choice, created, last, text, updated};
 const STATUS: &[&str] = &["active", "suspended", "closed"];
 
 /// COMPAT(RestComm): `Password` and `Auth_Token` belong to its own accounts; a new token is asked for by `RenewToken`.
-const CREATE: &[Parameter] = &[text("FriendlyName"), text("EmailAddress")];
-const UPDATE: &[Parameter] =
-    &[text("FriendlyName"), text("EmailAddress"), choice("Status", STATUS), super::flag("RenewToken")];
+const CREATE: &[Parameter] = &[text("FriendlyName"), text("EmailAddress"), text("SigningKey")];
+const UPDATE: &[Parameter] = &[
+    text("FriendlyName"),
+    text("EmailAddress"),
+    choice("Status", STATUS),
+    super::flag("RenewToken"),
+    text("SigningKey"),
+];
 const LIST: &[Parameter] = &[text("FriendlyName"), choice("Status", STATUS)];
 
 pub(crate) const ROUTES: &[Route] = &[
@@ -99,6 +103,7 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     let name = context.text("FriendlyName").unwrap_or("SubAccount");
     let (mut account, token) = new_account(&*context.state.control, Some(&signer.common.sid), name);
     set_email(context, &mut account)?;
+    set_signing_key(context, &mut account, false)?;
     context.state.insert(&account)?;
     Ok(item(context, 201, &account, Some(&token)))
 }
@@ -118,13 +123,39 @@ fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     if let Some(status) = context.text("Status") {
         set_status(context, &mut account, status)?;
     }
-    let token = (context.flag("RenewToken") == Some(true)).then(|| service::token(&*context.state.control));
+    let renews = context.flag("RenewToken") == Some(true);
+    set_signing_key(context, &mut account, renews)?;
+    let token = renews.then(|| service::token(&*context.state.control));
     if let Some(token) = &token {
-        account.token = TokenVerifier::new(token, salt(&*context.state.control));
+        set_token(&mut account, token, &*context.state.control);
+        if context.given("SigningKey") == Some("") {
+            token.clone_into(&mut account.signing_key);
+        }
     }
     account.common.updated_at = context.state.now();
     context.state.replace(&account)?;
     Ok(item(context, 200, &account, token.as_deref()))
+}
+
+/// A key of its own instead of the token. Empty: the token again, which the record has only where it signs.
+fn set_signing_key(context: &Context<'_>, account: &mut RestAccount, renews: bool) -> Result<(), Fault> {
+    let Some(key) = context.given("SigningKey") else { return Ok(()) };
+    if key.is_empty() {
+        let has_token = renews || account.is_signed_by_token();
+        let message =
+            "SigningKey is empty: the token signs again only with RenewToken=true, as it is not stored";
+        return if has_token { Ok(()) } else { Err(Fault::invalid(20400, message)) };
+    }
+    let is_good = key.bytes().all(|byte| byte.is_ascii_graphic()) && limits::SIGNING_KEY.contains(&key.len());
+    if !is_good {
+        let (least, most) = (limits::SIGNING_KEY.start(), limits::SIGNING_KEY.end());
+        return Err(Fault::invalid(
+            20400,
+            format!("SigningKey: expected {least} to {most} visible ASCII characters"),
+        ));
+    }
+    key.clone_into(&mut account.signing_key);
+    Ok(())
 }
 
 /// Nobody locks himself out, and what is closed stays so.
@@ -180,7 +211,11 @@ fn render(context: Option<&Context<'_>>, account: &RestAccount, token: Option<&s
         ("type", Value::Text("Full".into())),
         ("status", Value::text(&account.status)),
         ("auth_token", token.map_or(Value::Null, Value::text)),
-        ("signing_key", Value::text(&account.signing_key)),
+        // The token is shown once, and so is a key that is the token.
+        (
+            "signing_key",
+            if account.is_signed_by_token() { Value::Null } else { Value::text(&account.signing_key) },
+        ),
         created(&account.common),
         updated(&account.common),
         ("uri", Value::Text(uri(""))),
@@ -195,7 +230,7 @@ fn example() -> Value {
         friendly_name: String::new(),
         email: String::new(),
         status: String::new(),
-        token: TokenVerifier::of_nobody(),
+        token: store::rest::token::TokenVerifier::of_nobody(),
         signing_key: String::new(),
     };
     render(None, &account, None)

@@ -9,8 +9,8 @@ use crate::table::{Answer, Context, Parameter, Route, Shape};
 use crate::value::Value;
 
 use super::{
-    NONE, created, flag, hook, last, method, method_value, own, set_hook, set_method, text, updated, uri,
-    url, version,
+    NONE, created, flag, hook, last, method, method_value, own, set_hook, set_method, text, unsupported_flag,
+    updated, uri, url, version,
 };
 
 const FIELDS: &[Parameter] = &[
@@ -26,6 +26,8 @@ const FIELDS: &[Parameter] = &[
 const VOICE: &[Parameter] = hook!("Voice");
 const SMS: &[Parameter] = hook!("Sms");
 const USSD: &[Parameter] = hook!("Ussd");
+/// A parameter that Twilio documents and this server refuses.
+const UNSUPPORTED: &[Parameter] = &[unsupported_flag("PublicApplicationConnectEnabled")];
 const LIST: &[Parameter] = &[text("FriendlyName")];
 
 pub(crate) const ROUTES: &[Route] = &[
@@ -41,7 +43,7 @@ pub(crate) const ROUTES: &[Route] = &[
         method: "POST",
         path: "/Accounts/{AccountSid}/Applications",
         summary: "Make an application",
-        parameters: &[FIELDS, VOICE, SMS, USSD],
+        parameters: &[FIELDS, VOICE, SMS, USSD, UNSUPPORTED],
         answer: Shape::Item(201, "Application", example),
         handler: create,
     },
@@ -57,7 +59,7 @@ pub(crate) const ROUTES: &[Route] = &[
         method: "POST",
         path: "/Accounts/{AccountSid}/Applications/{Sid}",
         summary: "Change what is given of an application",
-        parameters: &[FIELDS, VOICE, SMS, USSD],
+        parameters: &[FIELDS, VOICE, SMS, USSD, UNSUPPORTED],
         answer: Shape::Item(200, "Application", example),
         handler: update,
     },

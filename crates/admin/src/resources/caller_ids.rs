@@ -6,12 +6,19 @@ use store::rest::{Kind, RestFilter};
 use crate::fault::Fault;
 use crate::numbers::Number;
 use crate::paging::{self, PAGING};
-use crate::table::{Answer, Context, Parameter, Route, Shape};
+use crate::table::{Answer, Context, Kind as Of, Parameter, Route, Shape};
 use crate::value::Value;
 
-use super::{NONE, created, last, own, text, updated, uri};
+use super::{NONE, created, last, own, text, unsupported, updated, uri};
 
 const CREATE: &[Parameter] = &[text("PhoneNumber"), text("FriendlyName")];
+/// Of the call with which Twilio verifies a number: there is none.
+const UNSUPPORTED: &[Parameter] = &[
+    Parameter { name: "CallDelay", kind: Of::Unsupported(&["0"]) },
+    unsupported("Extension"),
+    unsupported("StatusCallback"),
+    unsupported("StatusCallbackMethod"),
+];
 const UPDATE: &[Parameter] = &[text("FriendlyName")];
 
 pub(crate) const ROUTES: &[Route] = &[
@@ -27,7 +34,7 @@ pub(crate) const ROUTES: &[Route] = &[
         method: "POST",
         path: "/Accounts/{AccountSid}/OutgoingCallerIds",
         summary: "Add a caller id",
-        parameters: &[CREATE],
+        parameters: &[CREATE, UNSUPPORTED],
         answer: Shape::Item(201, "OutgoingCallerId", example),
         handler: create,
     },

@@ -3,7 +3,7 @@
 use store::rest::types::{Application, RestCall};
 use store::rest::{Kind, RestFilter};
 
-use crate::control::{CallChange, Document, End, StartCall, StatusCallback};
+use crate::control::{CallChange, Document, End, StartCall, StartRecording, StatusCallback, Track};
 use crate::fault::Fault;
 use crate::paging::{self, PAGING};
 use crate::request::Base;
@@ -12,7 +12,7 @@ use crate::value::Value;
 
 use super::{
     NONE, choice, created, date_value, day, flag, int, last, method, own, participants, price, subresources,
-    text, updated, uri, url, version,
+    text, unsupported, unsupported_flag, updated, uri, url, version,
 };
 
 /// Seconds a call rings, when nothing is said.
@@ -39,15 +39,36 @@ pub(super) const CREATE: &[Parameter] = &[
     text("SendDigits"),
     int("Timeout", 1, 600),
     flag("Record"),
-    choice("RecordingChannels", &["mono", "dual"]),
-    url("RecordingStatusCallback"),
-    method("RecordingStatusCallbackMethod"),
-    text("RecordingStatusCallbackEvent"),
     text("SipAuthUsername"),
     text("SipAuthPassword"),
     text("Username"),
     text("Password"),
     choice("MachineDetection", &["Enable", "DetectMessageEnd"]),
+];
+/// How a call is recorded, wherever that is asked for.
+pub(super) const RECORD: &[Parameter] = &[
+    choice("RecordingChannels", &["mono", "dual"]),
+    choice("RecordingTrack", &["inbound", "both"]),
+    choice("Trim", &["trim-silence", "do-not-trim"]),
+    url("RecordingStatusCallback"),
+    method("RecordingStatusCallbackMethod"),
+    text("RecordingStatusCallbackEvent"),
+];
+/// Parameters of a call that Twilio documents and this server refuses.
+pub(super) const UNSUPPORTED: &[Parameter] = &[
+    unsupported("MachineDetectionTimeout"),
+    unsupported("MachineDetectionSpeechThreshold"),
+    unsupported("MachineDetectionSpeechEndThreshold"),
+    unsupported("MachineDetectionSilenceTimeout"),
+    unsupported("Byoc"),
+    unsupported("CallReason"),
+    unsupported("CallToken"),
+    unsupported("ClientNotificationUrl"),
+];
+const ASYNC_DETECTION: &[Parameter] = &[
+    unsupported_flag("AsyncAmd"),
+    unsupported("AsyncAmdStatusCallback"),
+    unsupported("AsyncAmdStatusCallbackMethod"),
 ];
 const UPDATE: &[Parameter] =
     &[choice("Status", &["canceled", "completed", "cancelled"]), flag("Mute"), flag("MoveConnectedCallLeg")];
@@ -77,7 +98,7 @@ pub(crate) const ROUTES: &[Route] = &[
         method: "POST",
         path: "/Accounts/{AccountSid}/Calls",
         summary: "Place a call",
-        parameters: &[CREATE, DOCUMENT, CALLBACK],
+        parameters: &[CREATE, RECORD, DOCUMENT, CALLBACK, UNSUPPORTED, ASYNC_DETECTION],
         answer: Shape::Item(201, "Call", example),
         handler: create,
     },
@@ -211,6 +232,7 @@ pub(super) fn place(
         conference_sid: conference.unwrap_or_default().to_owned(),
         ..RestCall::default()
     };
+    let record = recording_options(context)?;
     let credential = |name, old| context.text(name).or(context.text(old)).unwrap_or_default().to_owned();
     let start = StartCall {
         call: call.clone(),
@@ -219,9 +241,7 @@ pub(super) fn place(
         send_digits: send_digits.to_owned(),
         timeout: context.int("Timeout").unwrap_or(TIMEOUT),
         time_limit: context.int("TimeLimit"),
-        record: context.flag("Record") == Some(true),
-        channels: if context.text("RecordingChannels") == Some("dual") { 2 } else { 1 },
-        recording_status_callback: callback(context, RECORDING, RECORDING_EVENTS)?,
+        record: (context.flag("Record") == Some(true)).then_some(record),
         sip_user: credential("SipAuthUsername", "Username"),
         sip_password: credential("SipAuthPassword", "Password"),
         caller_id: context.text("CallerId").unwrap_or_default().to_owned(),
@@ -238,6 +258,16 @@ pub(super) fn place(
         return Err(error.into());
     }
     Ok(call)
+}
+
+/// Those of `RECORD`.
+pub(super) fn recording_options(context: &Context<'_>) -> Result<StartRecording, Fault> {
+    Ok(StartRecording {
+        channels: if context.text("RecordingChannels") == Some("dual") { 2 } else { 1 },
+        track: if context.text("RecordingTrack") == Some("inbound") { Track::Inbound } else { Track::Both },
+        trim: context.text("Trim") == Some("trim-silence"),
+        status_callback: callback(context, RECORDING, RECORDING_EVENTS)?,
+    })
 }
 
 /// A number, `client:name`, `sip:…`, `sips:…`, or a name; never what could break a header.
@@ -322,12 +352,20 @@ fn render(context: Option<&Context<'_>>, call: &RestCall) -> Value {
         ("queue_time", Value::Text("0".into())),
         ("conference_sid", Value::text(&call.conference_sid)),
         ("sip_call_id", Value::text(&call.sip_call_id)),
+        ("sip_response_code", response_code(context, call)),
+        ("sip_reason_phrase", Value::text(&call.sip_reason_phrase)),
         uri(context, &path),
         (
             "subresource_uris",
             subresources(&path, context, &[("notifications", "Notifications"), ("recordings", "Recordings")]),
         ),
     ])
+}
+
+/// A number also in an example, whose types the OpenAPI document has.
+fn response_code(context: Option<&Context<'_>>, call: &RestCall) -> Value {
+    let code = call.sip_response_code.or(context.is_none().then_some(0));
+    code.map_or(Value::Null, |code| Value::Int(i64::from(code)))
 }
 
 fn example() -> Value {

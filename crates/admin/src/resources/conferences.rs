@@ -9,7 +9,10 @@ use crate::paging::{self, PAGING};
 use crate::table::{Answer, Context, Parameter, Route, Shape};
 use crate::value::Value;
 
-use super::{NONE, choice, created, day, last, method, own, subresources, text, updated, uri, url, version};
+use super::{
+    NONE, choice, created, day, last, method, own, subresources, text, unsupported, updated, uri, url,
+    version,
+};
 
 const LIST: &[Parameter] = &[
     choice("Status", &["init", "in-progress", "completed"]),
@@ -17,6 +20,9 @@ const LIST: &[Parameter] = &[
     day("DateCreated"),
     day("DateCreated<"),
     day("DateCreated>"),
+    unsupported("DateUpdated"),
+    unsupported("DateUpdated<"),
+    unsupported("DateUpdated>"),
 ];
 const UPDATE: &[Parameter] =
     &[choice("Status", &["completed"]), url("AnnounceUrl"), method("AnnounceMethod")];

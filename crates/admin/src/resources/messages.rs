@@ -6,14 +6,38 @@ use store::rest::{Kind, RestFilter};
 use crate::fault::Fault;
 use crate::limits;
 use crate::paging::{self, PAGING};
-use crate::table::{Answer, Context, Parameter, Route, Shape};
+use crate::table::{Answer, Context, Kind as Of, Parameter, Route, Shape};
 use crate::value::Value;
 
 use super::{
-    NONE, created, date_value, day, last, own, price, subresources, text, updated, uri, url, version,
+    NONE, created, date_value, day, last, own, price, subresources, text, unsupported, unsupported_flag,
+    updated, uri, url, version,
 };
 
 const CREATE: &[Parameter] = &[text("To"), text("From"), text("Body"), url("StatusCallback")];
+/// Parameters that Twilio documents and this server refuses.
+const UNSUPPORTED: &[Parameter] = &[
+    unsupported("MediaUrl"),
+    unsupported("MessagingServiceSid"),
+    unsupported("ContentSid"),
+    unsupported("ContentVariables"),
+    unsupported("ApplicationSid"),
+    unsupported("MaxPrice"),
+    unsupported_flag("ProvideFeedback"),
+    unsupported("Attempt"),
+    unsupported("ValidityPeriod"),
+    unsupported_flag("ForceDelivery"),
+    Parameter { name: "ContentRetention", kind: Of::Unsupported(&["retain"]) },
+    Parameter { name: "AddressRetention", kind: Of::Unsupported(&["retain"]) },
+    unsupported_flag("SmartEncoded"),
+    unsupported("PersistentAction"),
+    unsupported("TrafficType"),
+    unsupported_flag("ShortenUrls"),
+    unsupported("ScheduleType"),
+    unsupported("SendAt"),
+    unsupported_flag("SendAsMms"),
+    Parameter { name: "RiskCheck", kind: Of::Unsupported(&["disable"]) },
+];
 const LIST: &[Parameter] =
     &[text("To"), text("From"), text("Status"), day("DateSent"), day("DateSent<"), day("DateSent>")];
 
@@ -33,7 +57,7 @@ const fn create_route(path: &'static str) -> Route {
         method: "POST",
         path,
         summary: "Send a message",
-        parameters: &[CREATE],
+        parameters: &[CREATE, UNSUPPORTED],
         answer: Shape::Item(201, "Message", example),
         handler: create,
     }

@@ -75,6 +75,16 @@ pub(crate) const fn choice(name: &'static str, of: &'static [&'static str]) -> P
     Parameter { name, kind: Kind::Choice(of) }
 }
 
+/// A parameter of Twilio's that this server refuses by its name.
+pub(crate) const fn unsupported(name: &'static str) -> Parameter {
+    Parameter { name, kind: Kind::Unsupported(&[]) }
+}
+
+/// The same, where `false` asks for nothing.
+pub(crate) const fn unsupported_flag(name: &'static str) -> Parameter {
+    Parameter { name, kind: Kind::Unsupported(&["false"]) }
+}
+
 /// The parameters of a hook: `VoiceUrl` and its companions.
 macro_rules! hook {
     ($prefix:literal) => {

@@ -8,12 +8,12 @@ use crate::limits;
 use crate::numbers::Number;
 use crate::paging::{self, PAGING};
 use crate::sign_in;
-use crate::table::{Answer, Context, Parameter, Route, Shape};
+use crate::table::{Answer, Context, Kind as Of, Parameter, Route, Shape};
 use crate::value::Value;
 
 use super::{
-    NONE, PAGE, created, flag, hook, last, method, method_value, own, set_hook, set_method, text, updated,
-    uri, url, version,
+    NONE, PAGE, created, flag, hook, last, method, method_value, own, set_hook, set_method, text,
+    unsupported, updated, uri, url, version,
 };
 
 const FIELDS: &[Parameter] = &[
@@ -30,8 +30,18 @@ const VOICE: &[Parameter] = hook!("Voice");
 const SMS: &[Parameter] = hook!("Sms");
 const USSD: &[Parameter] = hook!("Ussd");
 const REFER: &[Parameter] = hook!("Refer");
-const ALL: &[&[Parameter]] = &[FIELDS, VOICE, SMS, USSD, REFER];
-const CHANGED: &[&[Parameter]] = &[FIELDS, OWNER, VOICE, SMS, USSD, REFER];
+/// Parameters that Twilio documents and this server refuses.
+const UNSUPPORTED: &[Parameter] = &[
+    Parameter { name: "VoiceReceiveMode", kind: Of::Unsupported(&["voice"]) },
+    Parameter { name: "EmergencyStatus", kind: Of::Unsupported(&["Inactive"]) },
+    unsupported("EmergencyAddressSid"),
+    unsupported("TrunkSid"),
+    unsupported("IdentitySid"),
+    unsupported("AddressSid"),
+    unsupported("BundleSid"),
+];
+const ALL: &[&[Parameter]] = &[FIELDS, VOICE, SMS, USSD, REFER, UNSUPPORTED];
+const CHANGED: &[&[Parameter]] = &[FIELDS, OWNER, VOICE, SMS, USSD, REFER, UNSUPPORTED];
 const LIST: &[Parameter] = &[text("PhoneNumber"), text("FriendlyName")];
 
 const fn list_route(path: &'static str) -> Route {

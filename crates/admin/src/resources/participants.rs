@@ -6,10 +6,12 @@ use store::rest::types::Conference;
 use crate::control::{Document, Participant, ParticipantChange};
 use crate::fault::Fault;
 use crate::paging::{self, PAGING};
-use crate::table::{Answer, Context, Parameter, Route, Shape};
+use crate::table::{Answer, Context, Kind, Parameter, Route, Shape};
 use crate::value::Value;
 
-use super::{calls, choice, date_value, flag, last, method, own, text, uri, url};
+use super::{
+    calls, choice, date_value, flag, last, method, own, text, unsupported, unsupported_flag, uri, url,
+};
 
 const LIST: &[Parameter] = &[flag("Muted"), flag("Hold"), flag("Coaching")];
 const CREATE: &[Parameter] = &[
@@ -26,6 +28,36 @@ const CREATE: &[Parameter] = &[
     choice("WaitMethod", &["GET", "POST"]),
 ];
 /// What they are called in a document.
+/// Parameters that Twilio documents and this server refuses.
+const UNSUPPORTED: &[Parameter] = &[
+    unsupported_flag("Coaching"),
+    unsupported("CallSidToCoach"),
+    // Twilio's default: what a callee says before it answers is heard.
+    Parameter { name: "EarlyMedia", kind: Kind::Unsupported(&["true"]) },
+    unsupported("MaxParticipants"),
+    Parameter { name: "ConferenceRecord", kind: Kind::Unsupported(&["false", "do-not-record"]) },
+    unsupported("ConferenceTrim"),
+    unsupported("ConferenceStatusCallback"),
+    unsupported("ConferenceStatusCallbackMethod"),
+    unsupported("ConferenceStatusCallbackEvent"),
+    unsupported("ConferenceRecordingStatusCallback"),
+    unsupported("ConferenceRecordingStatusCallbackMethod"),
+    unsupported("ConferenceRecordingStatusCallbackEvent"),
+    unsupported("Region"),
+    unsupported("JitterBufferSize"),
+    unsupported("CallerDisplayName"),
+    unsupported("AmdStatusCallback"),
+    unsupported("AmdStatusCallbackMethod"),
+];
+const UNSUPPORTED_UPDATE: &[Parameter] = &[
+    unsupported_flag("Coaching"),
+    unsupported("CallSidToCoach"),
+    Parameter { name: "HoldMethod", kind: Kind::Unsupported(&["POST"]) },
+    Parameter { name: "AnnounceMethod", kind: Kind::Unsupported(&["POST"]) },
+    unsupported("WaitUrl"),
+    unsupported("WaitMethod"),
+    unsupported_flag("BeepOnExit"),
+];
 const ATTRIBUTES: &[(&str, &str)] = &[
     ("Label", "participantLabel"),
     ("Muted", "muted"),
@@ -57,7 +89,7 @@ pub(crate) const ROUTES: &[Route] = &[
         method: "POST",
         path: "/Accounts/{AccountSid}/Conferences/{ConferenceSid}/Participants",
         summary: "Call somebody into a conference",
-        parameters: &[calls::CREATE, CREATE],
+        parameters: &[calls::CREATE, calls::RECORD, CREATE, calls::UNSUPPORTED, UNSUPPORTED],
         answer: Shape::Item(201, "Participant", example),
         handler: create,
     },
@@ -73,7 +105,7 @@ pub(crate) const ROUTES: &[Route] = &[
         method: "POST",
         path: "/Accounts/{AccountSid}/Conferences/{ConferenceSid}/Participants/{CallSid}",
         summary: "Mute or hold a participant, or announce something to it",
-        parameters: &[UPDATE],
+        parameters: &[UPDATE, UNSUPPORTED_UPDATE],
         answer: Shape::Item(200, "Participant", example),
         handler: update,
     },

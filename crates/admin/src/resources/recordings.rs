@@ -1,8 +1,9 @@
 //! Recordings: what is known of them, their sound, and recording a live call.
 
 use store::rest::types::{Conference, Recording, RestCall};
-use store::rest::{Kind, RestFilter};
+use store::rest::{Kind, Resource as _, RestFilter};
 
+use crate::control::RecordingChange;
 use crate::fault::Fault;
 use crate::paging::{self, PAGING};
 use crate::request::Format;
@@ -10,13 +11,20 @@ use crate::table::{Answer, Context, Parameter, Route, Shape};
 use crate::value::Value;
 
 use super::{
-    NONE, PAGE, choice, created, date_value, day, last, own, price, subresources, text, updated, uri, version,
+    NONE, PAGE, calls, choice, created, date_value, day, last, own, price, subresources, text, updated, uri,
+    version,
 };
 
 const LIST: &[Parameter] =
     &[text("CallSid"), text("ConferenceSid"), day("DateCreated"), day("DateCreated<"), day("DateCreated>")];
-const START: &[Parameter] = &[choice("RecordingChannels", &["mono", "dual"])];
-const UPDATE: &[Parameter] = &[choice("Status", &["paused", "in-progress", "stopped"])];
+const UPDATE: &[Parameter] = &[
+    choice("Status", &["paused", "in-progress", "stopped"]),
+    // Twilio's default is silence.
+    choice("PauseBehavior", &["silence", "skip"]),
+];
+
+/// In the place of a sid, below a call or a conference: its recording that is under way.
+const CURRENT: &str = "Twilio.CURRENT";
 
 const fn get_route(path: &'static str) -> Route {
     Route {
@@ -37,6 +45,17 @@ const fn delete_route(path: &'static str) -> Route {
         parameters: NONE,
         answer: Shape::Nothing,
         handler: delete,
+    }
+}
+
+const fn update_route(path: &'static str, summary: &'static str) -> Route {
+    Route {
+        method: "POST",
+        path,
+        summary,
+        parameters: &[UPDATE],
+        answer: Shape::Item(200, "Recording", example),
+        handler: update,
     }
 }
 
@@ -63,20 +82,16 @@ pub(crate) const ROUTES: &[Route] = &[
         method: "POST",
         path: "/Accounts/{AccountSid}/Calls/{CallSid}/Recordings",
         summary: "Begin to record a live call",
-        parameters: &[START],
+        parameters: &[calls::RECORD],
         answer: Shape::Item(201, "Recording", example),
         handler: start,
     },
     get_route("/Accounts/{AccountSid}/Calls/{CallSid}/Recordings/{Sid}"),
     delete_route("/Accounts/{AccountSid}/Calls/{CallSid}/Recordings/{Sid}"),
-    Route {
-        method: "POST",
-        path: "/Accounts/{AccountSid}/Calls/{CallSid}/Recordings/{Sid}",
-        summary: "Pause, resume or stop the recording of a live call",
-        parameters: &[UPDATE],
-        answer: Shape::Item(200, "Recording", example),
-        handler: update,
-    },
+    update_route(
+        "/Accounts/{AccountSid}/Calls/{CallSid}/Recordings/{Sid}",
+        "Pause, resume or stop the recording of a live call",
+    ),
     Route {
         method: "GET",
         path: "/Accounts/{AccountSid}/Conferences/{ConferenceSid}/Recordings",
@@ -85,6 +100,12 @@ pub(crate) const ROUTES: &[Route] = &[
         answer: Shape::List("recordings", example),
         handler: of_conference,
     },
+    get_route("/Accounts/{AccountSid}/Conferences/{ConferenceSid}/Recordings/{Sid}"),
+    delete_route("/Accounts/{AccountSid}/Conferences/{ConferenceSid}/Recordings/{Sid}"),
+    update_route(
+        "/Accounts/{AccountSid}/Conferences/{ConferenceSid}/Recordings/{Sid}",
+        "Pause, resume or stop the recording of a live conference",
+    ),
 ];
 
 fn list(context: &Context<'_>) -> Result<Answer, Fault> {
@@ -115,19 +136,53 @@ fn of_conference(context: &Context<'_>) -> Result<Answer, Fault> {
     page(context, RestFilter { name, ..paging::of_account(context, Kind::Recording) })
 }
 
-/// The recording of the path, which is its call's where the path names one.
+/// The recording of the path, which is its call's or conference's where the path names one.
 fn recording(context: &Context<'_>) -> Result<Recording, Fault> {
-    let recording: Recording = own(context, last(context))?;
-    match context.variables[..] {
-        [_, call, sid] if recording.call_sid != call => Err(Fault::not_found(sid)),
-        _ => Ok(recording),
+    let [_, parent, sid] = context.variables[..] else { return own(context, last(context)) };
+    let is_of_conference = context.request.segments.get(2).is_some_and(|segment| segment == "Conferences");
+    if sid == CURRENT {
+        return current(context, parent, is_of_conference);
     }
+    let recording: Recording = own(context, sid)?;
+    let of = if is_of_conference { &recording.conference_sid } else { &recording.call_sid };
+    if of == parent { Ok(recording) } else { Err(Fault::not_found(sid)) }
+}
+
+/// The newest one of a call or conference that is under way, paused or not.
+fn current(context: &Context<'_>, parent: &str, is_of_conference: bool) -> Result<Recording, Fault> {
+    let mut newest: Option<Recording> = None;
+    for status in ["in-progress", "paused"] {
+        let (call, conference) = if is_of_conference { (None, Some(parent)) } else { (Some(parent), None) };
+        let filter = RestFilter {
+            parent: call.map(Box::from),
+            name: conference.map(Box::from),
+            status: Some(status.into()),
+            limit: 1,
+            ..paging::of_account(context, Kind::Recording)
+        };
+        for row in &context.state.list(filter)?.0 {
+            let found = Recording::from_row(row)?;
+            if newest.as_ref().is_none_or(|newest| newest.common.created_at < found.common.created_at) {
+                newest = Some(found);
+            }
+        }
+    }
+    newest.ok_or_else(|| Fault::new(404, 20404, format!("No recording of {parent} is under way")))
+}
+
+fn is_under_way(recording: &Recording) -> bool {
+    matches!(recording.status.as_str(), "in-progress" | "paused")
 }
 
 fn get(context: &Context<'_>) -> Result<Answer, Fault> {
     let recording = recording(context)?;
-    if context.request.format != Format::Wav {
-        return Ok(item(context, 200, &recording));
+    match context.request.format {
+        Format::Json | Format::Xml => return Ok(item(context, 200, &recording)),
+        Format::Mp3 => {
+            let message = "Recordings are WAV files and not encoded as MP3: ask for .wav";
+            return Err(Fault::new(406, 20406, message));
+        }
+        Format::Wav => {}
     }
     let sound = context.state.control.recording(&recording.common.sid);
     sound.map(Answer::Audio).ok_or_else(|| Fault::not_found(&recording.common.sid))
@@ -138,19 +193,20 @@ fn start(context: &Context<'_>) -> Result<Answer, Fault> {
     if call.status != "in-progress" {
         return Err(Fault::invalid(21220, "Call is not in-progress. Cannot record."));
     }
+    let how = calls::recording_options(context)?;
     let common = context.state.common("RE", &context.account);
     let recording = Recording {
         call_sid: call.common.sid,
         status: "in-progress".into(),
         source: "StartCallRecordingAPI".into(),
-        channels: if context.text("RecordingChannels") == Some("dual") { 2 } else { 1 },
+        channels: how.channels,
         started_at: Some(common.created_at),
         common,
         ..Recording::default()
     };
-    let Recording { common, call_sid, channels, .. } = &recording;
+    let Recording { common, call_sid, .. } = &recording;
     context.state.insert(&recording)?;
-    if let Err(error) = context.state.control.start_recording(call_sid, &common.sid, *channels) {
+    if let Err(error) = context.state.control.start_recording(call_sid, &common.sid, &how) {
         context.state.remove(Kind::Recording, &common.sid)?;
         return Err(error.into());
     }
@@ -162,13 +218,23 @@ fn update(context: &Context<'_>) -> Result<Answer, Fault> {
     let Some(status) = context.text("Status") else {
         return Err(Fault::invalid(20400, "Status is required"));
     };
-    context.state.control.modify_recording(&recording.common.sid, status)?;
-    Ok(item(context, 200, &own(context, &recording.common.sid)?))
+    let change = match status {
+        "paused" => RecordingChange::Pause { is_silent: context.text("PauseBehavior") != Some("skip") },
+        "in-progress" => RecordingChange::Resume,
+        _ => RecordingChange::Stop,
+    };
+    let sid = &recording.common.sid;
+    context.state.control.modify_recording(sid, change)?;
+    // The node's own write may not be on disk yet: a change that is made shows, and an end that has come already.
+    let recording: Recording = own(context, sid)?;
+    let is_over = !is_under_way(&recording);
+    let status = if is_over { recording.status.clone() } else { status.to_owned() };
+    Ok(item(context, 200, &Recording { status, ..recording }))
 }
 
 fn delete(context: &Context<'_>) -> Result<Answer, Fault> {
     let recording = recording(context)?;
-    if matches!(recording.status.as_str(), "in-progress" | "paused") {
+    if is_under_way(&recording) {
         return Err(Fault::new(409, 20009, "Cannot delete recording because it's still in progress."));
     }
     context.state.control.remove_recording(&recording.common.sid)?;

@@ -52,7 +52,12 @@ const NAMES: &[&str] = &[
     "transcriptions",
 ];
 
-const LIST: &[Parameter] = &[choice("Category", NAMES), day("StartDate"), day("EndDate")];
+const LIST: &[Parameter] = &[
+    choice("Category", NAMES),
+    day("StartDate"),
+    day("EndDate"),
+    super::unsupported_flag("IncludeSubaccounts"),
+];
 
 const fn route(path: &'static str, summary: &'static str) -> Route {
     Route {

@@ -24,7 +24,8 @@ fn a_call_is_placed_with_everything_that_was_asked() {
             fallback_method: "POST".into()
         }
     );
-    assert_eq!((started.timeout, started.send_digits.as_str(), started.record), (20, "12w#", true));
+    assert_eq!((started.timeout, started.send_digits.as_str()), (20, "12w#"));
+    assert_eq!(started.record.map(|how| (how.channels, how.trim)), Some((1, false)));
     assert_eq!(started.status_callback.events, ["ringing", "completed"]);
     assert_eq!((started.sip_user.as_str(), started.sip_password.as_str()), ("u", "p"));
     assert_eq!(started.caller_id, "77");

@@ -1,15 +1,17 @@
 //! A node that remembers what it was asked, with a clock that stands and bytes that count up.
 
 use std::io::Cursor;
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use admin::chat::{Affiliated, Answer as Told, Ask, Contact, Room, RoomDetails, Session, Text, User};
 use admin::control::{
     Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, Participant,
-    ParticipantChange, QueueMember, Source, StartCall,
+    ParticipantChange, QueueMember, RecordingChange, Source, StartCall, StartRecording,
 };
 use stdx::Instant;
+use stdx::attempts::Cause;
 use store::rest::types::TextMessage;
 
 #[derive(Default)]
@@ -24,6 +26,8 @@ pub(crate) struct Plane {
     pub(crate) members: Mutex<Vec<QueueMember>>,
     /// The answer to the next request.
     pub(crate) refuses: Mutex<Option<ControlError>>,
+    /// Account and cause of each failed sign-in.
+    pub(crate) failed_sign_ins: Mutex<Vec<(String, &'static str)>>,
 }
 
 /// Sat, 21 Nov 2026 12:37:01 +0000
@@ -94,12 +98,12 @@ impl ControlPlane for Plane {
         index.map(|index| members.remove(index)).ok_or(ControlError::NotFound)
     }
 
-    fn start_recording(&self, _: &str, recording: &str, channels: u8) -> Result<(), ControlError> {
-        self.note(format!("record {recording} {channels}"))
+    fn start_recording(&self, call: &str, _: &str, how: &StartRecording) -> Result<(), ControlError> {
+        self.note(format!("record {call} {how:?}"))
     }
 
-    fn modify_recording(&self, _: &str, status: &str) -> Result<(), ControlError> {
-        self.note(format!("recording {status}"))
+    fn modify_recording(&self, sid: &str, change: RecordingChange) -> Result<(), ControlError> {
+        self.note(format!("recording {sid} {change:?}"))
     }
 
     fn recording(&self, sid: &str) -> Option<Audio> {
@@ -110,6 +114,10 @@ impl ControlPlane for Plane {
 
     fn remove_recording(&self, sid: &str) -> Result<(), ControlError> {
         self.note(format!("remove {sid}"))
+    }
+
+    fn sign_in_failed(&self, _: IpAddr, account: &str, cause: Cause) {
+        self.failed_sign_ins.lock().unwrap().push((account.to_owned(), cause.name()));
     }
 
     fn chat(&self, ask: Ask) -> Result<Told, ControlError> {

@@ -216,7 +216,8 @@ fn recordings_are_started_heard_and_deleted() {
     assert_eq!((made["channels"].as_u64(), made["call_sid"].as_str()), (Some(2), Some("CA1")));
     assert_eq!(world.post("/Calls/CA2/Recordings.json", "").fault(), (400, 21220));
     let path = format!("/Calls/CA1/Recordings/{sid}.json");
-    assert_eq!(world.post(&path, "Status=paused").status, 200);
+    assert_eq!(world.post(&path, "Status=paused").json()["status"], "paused");
+    assert_eq!(world.post(&path, "Status=stopped").json()["status"], "stopped");
     assert_eq!(world.get(&format!("/Calls/CA2/Recordings/{sid}.json")).fault(), (404, 20404));
     assert_eq!(world.get("/Calls/CA1/Recordings.json").json()["total"], 1);
     assert_eq!(world.get("/Recordings.json?CallSid=CA2").json()["total"], 0);
@@ -232,6 +233,115 @@ fn recordings_are_started_heard_and_deleted() {
     *world.plane.refuses.lock().unwrap() = Some(admin::ControlError::Busy);
     assert_eq!(world.post("/Calls/CA1/Recordings.json", "").fault(), (429, 20429));
     assert_eq!(world.get("/Recordings.json").json()["total"], 1);
+}
+
+/// <https://www.twilio.com/docs/voice/api/recording>: `RecordingStatusCallback` and its companions, and `PauseBehavior`.
+#[test]
+fn a_live_call_is_recorded_as_was_asked() {
+    let world = World::new();
+    world.insert(&world.call("CA1", 0, "in-progress"));
+    let form = "RecordingStatusCallback=http://a/told&RecordingStatusCallbackMethod=GET\
+        &RecordingStatusCallbackEvent=in-progress%20completed&Trim=trim-silence&RecordingTrack=inbound";
+    let made = world.make("/Calls/CA1/Recordings.json", form);
+    let asked = world.plane.asked.lock().unwrap().pop().unwrap();
+    for part in [
+        "record CA1 ",
+        "track: Inbound, trim: true",
+        "url: \"http://a/told\", method: \"GET\", events: [\"in-progress\", \"completed\"]",
+    ] {
+        assert!(asked.contains(part), "{asked}");
+    }
+    for (form, fault) in [
+        ("RecordingStatusCallbackEvent=never", (400, 21626)),
+        ("RecordingStatusCallback=nowhere", (400, 21205)),
+        ("RecordingTrack=outbound", (400, 20400)),
+    ] {
+        assert_eq!(world.post("/Calls/CA1/Recordings.json", form).fault(), fault, "{form}");
+    }
+    let sid = made["sid"].as_str().unwrap();
+    let path = format!("/Calls/CA1/Recordings/{sid}.json");
+    for (form, change) in [
+        ("Status=paused", "Pause { is_silent: true }"),
+        ("Status=paused&PauseBehavior=skip", "Pause { is_silent: false }"),
+        ("Status=in-progress", "Resume"),
+        ("Status=stopped", "Stop"),
+    ] {
+        assert_eq!(world.post(&path, form).status, 200);
+        assert_eq!(world.plane.asked.lock().unwrap().pop(), Some(format!("recording {sid} {change}")));
+    }
+}
+
+/// "Pass `Twilio.CURRENT` instead of recording sid to reference current active recording."
+#[test]
+fn the_recording_under_way_has_a_name() {
+    let world = World::new();
+    world.insert(&world.call("CA1", 0, "in-progress"));
+    assert_eq!(
+        world.post("/Calls/CA1/Recordings/Twilio.CURRENT.json", "Status=paused").fault(),
+        (404, 20404)
+    );
+    for (sid, second, status) in
+        [("RE1", 1, "in-progress"), ("RE2", 2, "paused"), ("RE3", 3, "completed"), ("RE4", 4, "absent")]
+    {
+        let recording = Recording {
+            common: world.common(sid, second),
+            call_sid: "CA1".into(),
+            conference_sid: if sid == "RE1" { "CF1".into() } else { String::new() },
+            status: status.into(),
+            ..Recording::default()
+        };
+        world.insert(&recording);
+    }
+    let changed = world.post("/Calls/CA1/Recordings/Twilio.CURRENT.json", "Status=in-progress").json();
+    assert_eq!((changed["sid"].as_str(), changed["status"].as_str()), (Some("RE2"), Some("in-progress")));
+    assert_eq!(world.get("/Calls/CA1/Recordings/Twilio.CURRENT.json").json()["sid"], "RE2");
+    assert_eq!(world.delete("/Calls/CA1/Recordings/Twilio.CURRENT.json").fault(), (409, 20009));
+    let paused = world.post("/Conferences/CF1/Recordings/Twilio.CURRENT.json", "Status=paused").json();
+    assert_eq!((paused["sid"].as_str(), paused["status"].as_str()), (Some("RE1"), Some("paused")));
+    assert_eq!(world.get("/Conferences/CF2/Recordings/RE1.json").fault(), (404, 20404));
+    // Only below what it is current of.
+    assert_eq!(world.get("/Recordings/Twilio.CURRENT.json").fault(), (404, 20404));
+    let other = world.ask("POST", "/2010-04-01/Accounts.json", "FriendlyName=Sub").json();
+    let path = format!(
+        "/2010-04-01/Accounts/{}/Calls/CA1/Recordings/Twilio.CURRENT.json",
+        other["sid"].as_str().unwrap()
+    );
+    assert_eq!(world.ask("GET", &path, "").fault(), (404, 20404), "an account's own recordings only");
+}
+
+#[test]
+fn a_recording_is_not_encoded_as_mp3_and_says_so() {
+    let world = World::new();
+    let recording =
+        Recording { common: world.common("RE1", 0), status: "completed".into(), ..Recording::default() };
+    world.insert(&recording);
+    let refused = world.get("/Recordings/RE1.mp3");
+    assert_eq!(refused.fault(), (406, 20406));
+    assert!(refused.text().contains(".wav"), "{}", refused.text());
+    assert_eq!(world.get("/Recordings/RE2.mp3").fault(), (404, 20404));
+}
+
+/// A client that asks for something is told where it is not had; values that ask for what is done anyway pass.
+#[test]
+fn parameters_that_are_not_supported_are_refused_by_name() {
+    let world = World::new();
+    let message = "To=1&From=2&Body=a";
+    let refused = world.post("/Messages.json", &format!("{message}&MediaUrl=http://a/b.png"));
+    assert_eq!(refused.fault(), (501, 20501));
+    assert!(refused.json()["message"].as_str().unwrap().contains("MediaUrl"), "{}", refused.text());
+    assert_eq!(world.get("/Messages.json").json()["total"], 0, "nothing was sent");
+    world.make("/Messages.json", &format!("{message}&MediaUrl=&SmartEncoded=false"));
+    let conference = store::rest::types::Conference {
+        common: world.common("CF1", 0),
+        status: "in-progress".into(),
+        ..store::rest::types::Conference::default()
+    };
+    world.insert(&conference);
+    let participants = "/Conferences/CF1/Participants.json";
+    let refused = world.post(participants, "To=1&From=2&Coaching=true");
+    assert_eq!(refused.fault(), (501, 20501));
+    assert!(refused.json()["message"].as_str().unwrap().starts_with("Coaching "), "{}", refused.text());
+    world.make(participants, "To=1&From=2&Coaching=false");
 }
 
 #[test]

@@ -20,10 +20,99 @@ fn only_the_token_signs_in() {
     }
     let bare = world.send(Request::get(path).body(Body::empty()).unwrap());
     assert_eq!(bare.status, 401);
+}
+
+/// Twilio's RequestValidator is given the account's token.
+#[test]
+fn requests_are_signed_with_the_token_unless_another_key_is_set() {
+    let world = World::new();
+    let path = world.path(".json");
+    let stored = || admin_account(&world, FIRST);
+    assert_eq!((&*world.me.signing_key, &*stored().signing_key), (&*world.me.token, &*world.me.token));
+    // What is the token is not shown again.
+    assert!(world.ask("GET", &path, "").json()["signing_key"].is_null());
+    let renewed = admin::first::renew_token(&*world.repository, &*world.plane, FIRST).unwrap();
+    assert_eq!((&*renewed.signing_key, &*stored().signing_key), (&*renewed.token, &*renewed.token));
+    let ask = |form: &str| world.as_who((FIRST, &renewed.token), "POST", &path, form);
+    for wrong in ["short", "with%20blanks%20between", &"x".repeat(257)] {
+        assert_eq!(ask(&format!("SigningKey={wrong}")).fault(), (400, 20400), "{wrong}");
+    }
+    assert_eq!(ask("SigningKey=my-own-signing-key").json()["signing_key"], "my-own-signing-key");
+    assert_eq!(stored().signing_key, "my-own-signing-key");
+    // It signs nobody in, and a new token leaves it.
+    assert_eq!(world.as_who((FIRST, "my-own-signing-key"), "GET", &path, "").status, 401);
+    let again = admin::first::renew_token(&*world.repository, &*world.plane, FIRST).unwrap();
+    assert_eq!(&*again.signing_key, "my-own-signing-key");
+    let ask = |form: &str| world.as_who((FIRST, &again.token), "POST", &path, form);
+    assert_eq!(ask("SigningKey=").fault(), (400, 20400), "the record has no token to sign with");
+    let back = ask("SigningKey=&RenewToken=true").json();
     assert_eq!(
-        world.as_who((&world.me.sid, &world.me.signing_key), "GET", &world.path(".json"), "").status,
-        401
+        (&back["signing_key"], back["auth_token"].as_str()),
+        (&serde_json::Value::Null, Some(&*stored().signing_key))
     );
+}
+
+#[test]
+fn a_sub_account_is_made_with_a_key_of_its_own_or_the_token() {
+    let world = World::new();
+    let made = world.ask("POST", "/2010-04-01/Accounts.json", "FriendlyName=Sub").json();
+    let stored = admin_account(&world, made["sid"].as_str().unwrap());
+    assert_eq!(
+        (made["auth_token"].as_str(), &made["signing_key"]),
+        (Some(&*stored.signing_key), &serde_json::Value::Null)
+    );
+    assert!(!format!("{stored:?}").contains(&stored.signing_key), "no secret in a log");
+    let made = world.ask("POST", "/2010-04-01/Accounts.json", "SigningKey=my-own-signing-key").json();
+    assert_eq!(made["signing_key"], "my-own-signing-key");
+}
+
+/// An account of the time when each had a random key: it goes on being its key.
+#[test]
+fn a_key_that_the_record_has_stays() {
+    let world = World::new();
+    let mut account = admin_account(&world, FIRST);
+    account.signing_key = "0123456789abcdef0123456789abcdef".into();
+    let write = store::rest::RestWrite::Replace(Box::new(store::rest::Resource::row(&account).unwrap()));
+    admin::Repository::write(&*world.repository, store::Write::Rest(write)).unwrap();
+    let renewed = world.ask("POST", &world.path(".json"), "RenewToken=true").json();
+    assert_eq!(renewed["signing_key"], account.signing_key);
+}
+
+fn admin_account(world: &World, sid: &str) -> store::rest::types::RestAccount {
+    use store::rest::{Kind, Resource as _, RestLoaded, RestRead};
+    let read = store::Read::Rest(RestRead::Sid { kind: Kind::Account, sid: sid.into() });
+    match admin::Repository::read(&*world.repository, read).unwrap() {
+        store::Loaded::Rest(RestLoaded::Row(Some(row))) => {
+            store::rest::types::RestAccount::from_row(&row).unwrap()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_root_and_each_base_lead_to_the_document() {
+    let world = World::new();
+    let get = |path: &str, accept: &str| {
+        world.send(Request::get(path).header("accept", accept).body(Body::empty()).unwrap())
+    };
+    for path in ["/", "/2010-04-01", "/2010-04-01/", "/restcomm/2012-04-24", "/v1"] {
+        let page = get(path, "text/html,*/*");
+        assert_eq!(page.status, 200);
+        assert_eq!(page.headers["content-type"], "text/html; charset=utf-8");
+        assert!(page.text().contains("href=\"/openapi.json\"") && !page.text().contains("<script"), "{path}");
+        let policy = page.headers["content-security-policy"].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none'"), "{policy}");
+        assert_eq!(page.headers["x-content-type-options"], "nosniff");
+        assert_eq!(page.headers["x-frame-options"], "DENY");
+        assert_eq!(page.headers["referrer-policy"], "no-referrer");
+        assert_eq!(get(path, "application/json").json()["openapi"], "/openapi.json");
+    }
+    let document = get("/openapi.json", "*/*");
+    assert_eq!((document.status, document.json()["openapi"].as_str()), (200, Some("3.1.0")));
+    assert_eq!(document.headers["connection"], "close");
+    let elsewhere = get("/elsewhere", "*/*");
+    assert_eq!((elsewhere.status, elsewhere.text().is_empty()), (404, false));
+    assert_eq!(world.send(Request::post("/").body(Body::empty()).unwrap()).status, 404);
 }
 
 #[test]
@@ -43,6 +132,34 @@ fn guessing_is_slowed_down_and_forgiven() {
     assert!(refused.headers.contains_key("retry-after"));
     assert_eq!(world.ask("GET", &path, "").status, 429);
     world.plane.clock.store(10, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(world.ask("GET", &path, "").status, 200);
+}
+
+#[test]
+fn guesses_at_one_account_do_not_slow_down_others_at_the_same_address() {
+    let world = World::new();
+    let path = world.path(".json");
+    let guess = |name: &str| world.as_who((name, "guess"), "GET", &path, "").status;
+    while guess("ACffffffffffffffffffffffffffffffff") != 429 {}
+    assert_eq!(world.ask("GET", &path, "").status, 200, "nobody has guessed at this one");
+    // Guesses at every account, beyond the hundred that an address has free: known accounts are spared.
+    let refused = (0..200).filter(|number| guess(&format!("AC{number:032}")) == 429).count();
+    assert!(refused > 90, "{refused}");
+    assert_eq!(world.ask("GET", &path, "").status, 200);
+    let failed = world.plane.failed_sign_ins.lock().unwrap();
+    assert_eq!(failed[0], ("ACffffffffffffffffffffffffffffffff".to_owned(), "unknown-account"));
+    assert_eq!(failed[11].1, "too-many-attempts");
+}
+
+#[test]
+fn the_right_token_gets_in_within_two_seconds_however_many_were_wrong() {
+    let world = World::new();
+    let path = world.path(".json");
+    for second in 0..600 {
+        world.plane.clock.store(second, std::sync::atomic::Ordering::Relaxed);
+        world.as_who((&world.me.sid, "guess"), "GET", &path, "");
+    }
+    world.plane.clock.store(602, std::sync::atomic::Ordering::Relaxed);
     assert_eq!(world.ask("GET", &path, "").status, 200);
 }
 

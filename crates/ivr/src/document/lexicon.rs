@@ -257,7 +257,7 @@ pub(super) const VERBS: &[Entry] = &[
         &[a("reason", Kind::OneOf(&["rejected", "busy"]), "rejected", "what the caller is told")],
         &["Parameter"],
     ),
-    entry("Hangup", "Ends the call.", "", &[], &["Parameter"]),
+    entry("Hangup", "Ends the call, as the end of the document does.", "", &[], &["Parameter"]),
     entry("Sms", "Sends a message.", "its text", MESSAGE, &[]),
     entry("Message", "The same as `<Sms>`.", "its text", MESSAGE, &["Body"]),
     entry(

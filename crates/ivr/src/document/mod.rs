@@ -47,6 +47,10 @@ pub mod code {
     pub const RECOGNITION: u32 = 13610;
     /// A party that could not be reached for a reason of ours.
     pub const DIAL: u32 = 13200;
+    /// A call to an address that is not there.
+    pub const NO_SUCH_NUMBER: u32 = 13224;
+    /// A call that failed in SIP for another reason.
+    pub const CALL_FAILED: u32 = 32011;
     /// A message or mail that could not be sent.
     pub const MESSAGE: u32 = 14100;
     /// A stream that broke.

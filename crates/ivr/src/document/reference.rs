@@ -21,6 +21,11 @@ by asking the fallback URL, and without one by a spoken apology, or a refusal wh
 
 Names are written as here. URLs may be relative to the document's own; in `<Play>`, `file:NAME` is a sound of the server's folder
 `voice.prompts`. Documents may be files of the server's own, too: [applications.md](applications.md). A *bool* is `true` or `false`.
+
+The call ends with its document. A BYE that follows a word at once cuts off what the phone has received and not played yet,
+so a call stays up for `[voice] end_pause` (0.5 s) after the last sound that was played to its end. `<Hangup>` and a late `<Reject>`
+wait in the same way: documents whose last verb is `<Hangup>` sound like those without it. Time that passes after the sound, in a
+`<Pause>` or a `<Gather>`, counts. Hanging up by REST, the call's time limit and the node's own end do not wait.
 ";
 
 /// Markdown.

@@ -141,7 +141,7 @@ impl Script {
         match event {
             LegEvent::Started { sid } => {
                 leg.sid = Some(sid);
-                self.tell_leg(now, id, "initiated", CallStatus::Queued, out);
+                self.tell_leg(now, id, "initiated", CallStatus::Initiated, out);
             }
             // Phones say it several times (RFC 3261 §13.3.1.1), and forks too.
             LegEvent::Ringing if leg.rang => {}
@@ -250,9 +250,7 @@ impl Script {
             return;
         }
         // Answered, and declined or hung up before it was connected.
-        let declined =
-            LegFailure { status: CallStatus::NoAnswer, code: None, call_id: None, headers: Form::new() };
-        dialing.note_failure(declined);
+        dialing.note_failure(LegFailure::without_answer(CallStatus::NoAnswer));
         self.next_leg(now, out);
     }
 
@@ -292,13 +290,7 @@ impl Script {
             (Some((leg, _)), true) => self.leg_ended(now, leg, None, out),
             (Some(_), false) => self.end_bridge(now, out),
             (None, _) => {
-                let unanswered = LegFailure {
-                    status: CallStatus::NoAnswer,
-                    code: None,
-                    call_id: None,
-                    headers: Form::new(),
-                };
-                dialing.note_failure(unanswered);
+                dialing.note_failure(LegFailure::without_answer(CallStatus::NoAnswer));
                 self.hang_up_legs(now, None, out);
                 self.next_leg(now, out);
             }

@@ -224,6 +224,8 @@ pub struct MediaStream {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallStatus {
     Queued,
+    /// Of the event `initiated` only: the call is on its way.
+    Initiated,
     Ringing,
     InProgress,
     Completed,
@@ -238,6 +240,7 @@ impl CallStatus {
     pub fn as_str(self) -> &'static str {
         match self {
             CallStatus::Queued => "queued",
+            CallStatus::Initiated => "initiated",
             CallStatus::Ringing => "ringing",
             CallStatus::InProgress => "in-progress",
             CallStatus::Completed => "completed",

@@ -139,9 +139,18 @@ pub struct LegFailure {
     pub status: CallStatus,
     /// The SIP answer's.
     pub code: Option<u16>,
+    /// The Reason-Phrase beside `code` (RFC 3261 §7.2); empty without one.
+    pub reason: String,
     pub call_id: Option<String>,
     /// `X-` headers of the answer.
     pub headers: Form,
+}
+
+impl LegFailure {
+    /// A failure that no SIP answer caused.
+    pub fn without_answer(status: CallStatus) -> LegFailure {
+        LegFailure { status, code: None, reason: String::new(), call_id: None, headers: Form::new() }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,6 +18,7 @@ mod record;
 mod stream;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use stdx::Instant;
 
@@ -63,6 +64,10 @@ pub struct Script {
     answering: bool,
     /// The apology is spoken: nothing is tried after it.
     sorry: bool,
+    /// Silence between the last sound and a hang-up by the document.
+    end_pause: Duration,
+    /// The end of the last prompt that was played to its end.
+    sound_ended_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -137,7 +142,14 @@ impl Script {
             streams: Vec::new(),
             answering: false,
             sorry: false,
+            end_pause: Duration::ZERO,
+            sound_ended_at: None,
         }
+    }
+
+    /// Before `start`: how long the call stays up after the last sound when the document ends it. Zero unless set.
+    pub fn set_end_pause(&mut self, end_pause: Duration) {
+        self.end_pause = end_pause;
     }
 
     /// Begins: the first effects.
@@ -305,8 +317,9 @@ impl Script {
         if !speaking {
             return;
         }
-        if let Some(Failure { code, text }) = failed {
-            self.notify(Severity::Warning, code, text, out);
+        match failed {
+            Some(Failure { code, text }) => self.notify(Severity::Warning, code, text, out),
+            None => self.sound_ended_at = Some(now),
         }
         match self.state {
             State::Gathering(_) => self.gather_prompt_over(now, out),
@@ -330,7 +343,9 @@ impl Script {
         if !callback.events.contains(&event) {
             return;
         }
-        let mut form = form::of_call(&self.call, self.status);
+        // Twilio's StatusCallback: the event `initiated` has a CallStatus of its own name, whatever the direction.
+        let status = if event == "initiated" { CallStatus::Initiated } else { self.status };
+        let mut form = form::of_call(&self.call, status);
         if event == "completed" {
             let talked = self.answered_at.map(|since| now.since(since).as_secs()).unwrap_or_default();
             form.push(form::pair("CallDuration", talked.to_string()));

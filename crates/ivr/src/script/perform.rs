@@ -98,14 +98,14 @@ impl Script {
             Verb::Reject { busy } => {
                 match busy {
                     // As Twilio: too late to refuse.
-                    _ if self.answering || self.answered_at.is_some() => self.hang_up(now, out),
+                    _ if self.answering || self.answered_at.is_some() => self.hang_up_after_sound(now, out),
                     true => self.refuse(now, Refusal::Busy, out),
                     false => self.refuse(now, Refusal::Rejected, out),
                 }
                 Flow::Wait
             }
             Verb::Hangup => {
-                self.hang_up(now, out);
+                self.hang_up_after_sound(now, out);
                 Flow::Wait
             }
             Verb::Sms(sms) => self.send_message(now, sms, out),
@@ -152,6 +152,20 @@ impl Script {
         (!piece.items.is_empty()).then_some(piece)
     }
 
+    /// The document ends the call. A phone still has the last packets of sound in its jitter buffer, and its user
+    /// expects a moment of silence after the last word, so a BYE follows the sound after `end_pause`. Time that has
+    /// passed since the sound, in a `<Pause>` or a `<Gather>`, counts.
+    fn hang_up_after_sound(&mut self, now: Instant, out: &mut Outbox) {
+        match self.sound_ended_at.map(|ended| ended + self.end_pause) {
+            Some(until) if now < until => {
+                // The verb comes here again when the pause is over.
+                self.verbs = [Verb::Hangup].into();
+                self.state = State::Pausing { until };
+            }
+            _ => self.hang_up(now, out),
+        }
+    }
+
     fn document_over(&mut self, now: Instant, out: &mut Outbox) {
         match self.plan.role {
             // An empty document answers, as it does with Twilio, so that the caller is not refused by accident.
@@ -159,7 +173,7 @@ impl Script {
                 self.verbs.push_back(Verb::Hangup);
                 self.answer(now, out);
             }
-            Role::Call => self.hang_up(now, out),
+            Role::Call => self.hang_up_after_sound(now, out),
             Role::Screening => self.done(out),
             Role::Waiting => {
                 if now.since(self.since) < limits::WAIT_REST {

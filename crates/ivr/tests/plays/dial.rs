@@ -272,7 +272,7 @@ fn a_legs_progress_is_told() {
         "> dial 1
          rest: all
          leg1: starts
-         > tell GET http://app/s CallSid=CA2 AccountSid=AC1 From=+1555 To=1 Caller=+1555 Called=1 CallStatus=queued ApiVersion=2012-04-24 Direction=outbound-dial CallerName=Alice ParentCallSid=CA1 Timestamp=Sat, 21 Nov 2026 12:22:33 +0000 CallbackSource=call-progress-events SequenceNumber=0
+         > tell GET http://app/s CallSid=CA2 AccountSid=AC1 From=+1555 To=1 Caller=+1555 Called=1 CallStatus=initiated ApiVersion=2012-04-24 Direction=outbound-dial CallerName=Alice ParentCallSid=CA1 Timestamp=Sat, 21 Nov 2026 12:22:33 +0000 CallbackSource=call-progress-events SequenceNumber=0
          leg1: rings
          > tell GET http://app/s CallSid=CA2 AccountSid=AC1 From=+1555 To=1 Caller=+1555 Called=1 CallStatus=ringing ApiVersion=2012-04-24 Direction=outbound-dial CallerName=Alice ParentCallSid=CA1 Timestamp=Sat, 21 Nov 2026 12:22:33 +0000 CallbackSource=call-progress-events SequenceNumber=1
          leg1: answers

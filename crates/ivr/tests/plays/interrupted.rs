@@ -152,8 +152,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_in_whatever_order_the_call_ends(lines in proptest::collection::vec(anything(), 0..60), on_bridge: bool) {
+    fn whatever_happens_in_whatever_order_the_call_ends(
+        lines in proptest::collection::vec(anything(), 0..60), on_bridge: bool, end_pause in 0_u64..1_000,
+    ) {
         let mut stage = Play::new(call(), ivr::script::Plan { answer_on_bridge: on_bridge, ..plan() });
+        stage.script.set_end_pause(std::time::Duration::from_millis(end_pause));
         stage.happens("caller: calls");
         for line in &lines {
             stage.happens(line);

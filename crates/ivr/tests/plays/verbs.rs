@@ -1,5 +1,8 @@
 //! Say, Play, Pause, Redirect, Reject, Hangup, Sms, Email, Refer, Echo, streams: a play each.
 
+use std::time::Duration;
+
+use crate::world::{call, perform, plan};
 use crate::{Play, play};
 
 /// A call that is answered and performs these verbs.
@@ -22,6 +25,120 @@ fn say_speaks_and_the_call_ends_with_the_document() {
            media: over
            > play Man/en "Hi"
            media: over
+           > hang up
+           > end completed"#,
+    );
+}
+
+/// A call that performs a document which ends by itself 0.5 s after its last sound.
+fn pauses(document: &str, text: &str) {
+    let mut stage = Play::new(call(), plan());
+    stage.script.set_end_pause(Duration::from_millis(500));
+    let text = format!(
+        "caller: calls
+         > ask POST http://app/start
+         app: {document}
+         > answer
+         caller: answers
+         {text}"
+    );
+    perform(&mut stage, &text);
+}
+
+#[test]
+fn a_pause_follows_the_last_sound_of_a_document() {
+    for document in ["<Say>a</Say>", "<Say>a</Say><Hangup/><Say>b</Say>", "<Say>a</Say><Reject/>"] {
+        pauses(
+            document,
+            r#"> play Man/en "a"
+               media: over
+               wait: 499
+               wait: 1
+               > hang up
+               > end completed"#,
+        );
+    }
+    pauses(
+        "<Play>b.wav</Play>",
+        "> play http://app/b.wav
+         media: over
+         wait: 400
+         caller: hangs up
+         > end completed",
+    );
+}
+
+#[test]
+fn a_pause_of_the_document_is_part_of_the_last_one() {
+    pauses(
+        "<Say>a</Say><Pause length='1'/>",
+        r#"> play Man/en "a"
+           media: over
+           wait: 1000
+           > hang up
+           > end completed"#,
+    );
+    pauses(
+        "<Gather timeout='3'><Say>a</Say></Gather>",
+        r#"> listen digits
+           > play Man/en "a"
+           media: over
+           wait: 3000
+           > stop listening
+           > hang up
+           > end completed"#,
+    );
+}
+
+#[test]
+fn no_pause_follows_where_no_sound_came_to_its_end() {
+    pauses(
+        "<Hangup/>",
+        "> hang up
+         > end completed",
+    );
+    pauses(
+        "<Play>gone.wav</Play>",
+        "> play http://app/gone.wav
+         media: broken
+         > note 13420: no such file
+         > hang up
+         > end completed",
+    );
+    pauses(
+        "<Gather numDigits='1' action='/next'><Say>a</Say></Gather>",
+        r#"> listen digits
+           > play Man/en "a"
+           caller: presses 5
+           > stop playing
+           > stop listening
+           > ask POST http://app/next Digits=5
+           app: <Hangup/>
+           > hang up
+           > end completed"#,
+    );
+}
+
+#[test]
+fn orders_from_outside_do_not_wait_for_the_last_pause() {
+    pauses(
+        "<Say>a</Say>",
+        r#"> play Man/en "a"
+           media: over
+           wait: 100
+           rest: completes
+           > hang up
+           > end completed"#,
+    );
+    pauses(
+        "<Say>a</Say>",
+        r#"> play Man/en "a"
+           media: over
+           wait: 100
+           rest: redirects http://app/b
+           > ask POST http://app/b
+           app: <Pause/>
+           wait: 1000
            > hang up
            > end completed"#,
     );

@@ -85,6 +85,12 @@ pub(crate) fn play(text: &str) -> Play {
 
 pub(crate) fn play_with(call: Call, plan: Plan, text: &str) -> Play {
     let mut stage = Play::new(call, plan);
+    perform(&mut stage, text);
+    stage
+}
+
+/// The same on a stage that has been set up.
+pub(crate) fn perform(stage: &mut Play, text: &str) {
     let (mut seen, mut story) = (String::new(), String::new());
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         writeln!(story, "{line}").expect("a string takes it");
@@ -97,7 +103,6 @@ pub(crate) fn play_with(call: Call, plan: Plan, text: &str) -> Play {
         }
     }
     assert!(seen == story, "the play went another way:\n{seen}\nthan written:\n{story}");
-    stage
 }
 
 impl Play {
@@ -235,7 +240,13 @@ impl Play {
     fn leg(&mut self, id: Id, number: usize, word: &str, rest: &str, out: &mut Vec<Effect>) {
         let failed = |status, code| {
             let headers = vec![("X-Why".to_owned(), "lunch".to_owned())];
-            LegEvent::Failed(LegFailure { status, code: Some(code), call_id: Some("c1".into()), headers })
+            LegEvent::Failed(LegFailure {
+                status,
+                code: Some(code),
+                reason: "why".into(),
+                call_id: Some("c1".into()),
+                headers,
+            })
         };
         if word == "transfers" {
             let more = vec![("ReferTransferTarget".to_owned(), "sip:x".to_owned())];

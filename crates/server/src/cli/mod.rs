@@ -11,6 +11,7 @@ macro_rules! say {
 mod account;
 mod alias;
 mod backend;
+mod blocks;
 mod calls;
 mod check;
 mod domain;
@@ -81,6 +82,8 @@ enum Command {
     Trace(trace::TraceArgs),
     /// Records of calls, newest first
     Calls(calls::CallsArgs),
+    /// Addresses and accounts whose sign-ins are slowed down or refused, why and until when
+    Blocks(blocks::BlocksArgs),
     /// Read configuration, routes and certificates again
     Reload,
     /// Take nothing new; the node ends when its last transaction has
@@ -115,6 +118,7 @@ fn run(cli: Cli) -> Result<(), CliError> {
         Command::Xmpp(command) => command.run(&config),
         Command::Trace(args) => args.run(&config),
         Command::Calls(args) => args.run(&config),
+        Command::Blocks(args) => args.run(&config),
         Command::Reload => node::reload(&config),
         Command::Drain(args) => args.run(&config),
     }

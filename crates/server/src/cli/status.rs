@@ -4,12 +4,15 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::Args;
+use stdx::attempts::Cause;
 
 use super::error::CliError;
 use super::table::{Table, elapsed, grouped, printable};
 use crate::config::Config;
 use crate::control::{Client, Listening, NodeState, Request, Response, ShardCounters, Status};
 use crate::limits;
+
+const TOO_MANY: &str = Cause::TooManyAttempts.name();
 
 #[derive(Debug, Args)]
 pub(super) struct StatusArgs {
@@ -102,6 +105,7 @@ fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
     writeln!(out, "registrations  {} contacts of {} addresses", sum(|s| s.bindings), sum(|s| s.addresses))?;
     writeln!(out, "transactions   {}", sum(|s| s.transactions))?;
     writeln!(out, "connections    {}", sum(|s| s.connections))?;
+    print_sign_ins(status, out)?;
     writeln!(out, "memory         {} MiB resident", grouped(status.resident_bytes >> 20))?;
     print_trouble(status, out)?;
     print_targets(status, out)?;
@@ -120,6 +124,30 @@ fn print_listeners(status: &Status, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{name:<14} {}", at.join(" "))?;
     }
     Ok(())
+}
+
+/// Failed sign-ins, when there are any.
+fn print_sign_ins(status: &Status, out: &mut impl Write) -> io::Result<()> {
+    let mut services: Vec<(&str, u64)> = Vec::new();
+    for failures in &status.node.sign_in_failures {
+        match services.iter_mut().find(|(service, _)| *service == &*failures.service) {
+            Some((_, count)) => *count += failures.count,
+            None => services.push((&failures.service, failures.count)),
+        }
+    }
+    if services.is_empty() {
+        return Ok(());
+    }
+    let refused = status.node.sign_in_failures.iter().filter(|row| *row.cause == *TOO_MANY);
+    let refused: u64 = refused.map(|row| row.count).sum();
+    let all: u64 = services.iter().map(|(_, count)| count).sum();
+    let each: Vec<_> =
+        services.iter().map(|(service, count)| format!("{service} {}", grouped(*count))).collect();
+    let (all, refused, each) = (grouped(all), grouped(refused), each.join(", "));
+    writeln!(
+        out,
+        "sign-ins       {all} failed, {refused} of them not looked at ({each}); see `belfry blocks`"
+    )
 }
 
 /// What an operator should look at, when there is any.

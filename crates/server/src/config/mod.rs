@@ -8,6 +8,7 @@ mod federation;
 mod mistake;
 mod operating;
 mod phones;
+mod proxies;
 mod reader;
 mod reference;
 mod registration;
@@ -119,6 +120,7 @@ impl Config {
             ("sip.tcp_idle", self.sip.tcp_idle != new.sip.tcp_idle),
             ("sip.nameservers", self.sip.nameservers != new.sip.nameservers),
             ("sip.websocket_origins", self.sip.websocket_origins != new.sip.websocket_origins),
+            ("sip.websocket_proxies", self.sip.websocket_proxies != new.sip.websocket_proxies),
             ("tls", self.tls != new.tls),
             ("http.listen", self.http != new.http),
             ("rest.listen", self.rest != new.rest),
@@ -150,6 +152,7 @@ impl Config {
                 tcp_idle: old.sip.tcp_idle,
                 nameservers: old.sip.nameservers,
                 websocket_origins: old.sip.websocket_origins,
+                websocket_proxies: old.sip.websocket_proxies,
                 ..self.sip
             },
             tls: old.tls,

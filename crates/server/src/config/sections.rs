@@ -10,7 +10,7 @@ use sip::transport::Transport;
 
 use super::reader::{Reader, Section};
 use super::value::{Nameserver, Size, Value};
-use crate::net::{ForwardedHeader, Listener, NetSettings, Network};
+use crate::net::{ForwardedHeader, Listener, NetSettings, Network, Proxies};
 
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
@@ -82,6 +82,7 @@ pub struct Sip {
     /// A second, of one address that has proved nothing.
     pub unproved_requests: u32,
     pub failover_on_redirect: bool,
+    pub tcp_for_large_requests: bool,
     /// Bytes.
     pub udp_receive_buffer: usize,
     pub tcp_idle: Duration,
@@ -89,6 +90,8 @@ pub struct Sip {
     pub nameservers: Vec<SocketAddr>,
     /// Empty: any.
     pub websocket_origins: Vec<Box<str>>,
+    /// Before the WebSocket listeners.
+    pub websocket_proxies: Proxies,
     pub trust: sip::endpoint::Trust,
 }
 
@@ -135,6 +138,7 @@ impl Sip {
             timer_c: read_timer_c(&mut section),
             unproved_requests: read_unproved_requests(&mut section),
             failover_on_redirect: read_failover_on_redirect(&mut section),
+            tcp_for_large_requests: read_tcp_for_large_requests(&mut section),
             udp_receive_buffer: read_udp_receive_buffer(&mut section),
             tcp_idle: section.key_in(
                 "tcp_idle",
@@ -148,6 +152,7 @@ impl Sip {
                 Vec::new(),
                 "Web sites whose pages may connect, as `https://phone.example.net`. Empty: any.",
             ),
+            websocket_proxies: super::proxies::read(&mut section),
             trust: super::trust::read(&mut section),
             listen,
         };
@@ -185,6 +190,14 @@ fn read_failover_on_redirect(section: &mut Section<'_, '_>) -> bool {
         "failover_on_redirect",
         false,
         "Whether a 3xx of a route's target leads to its next target. If not, the caller gets it. Contacts of a 3xx are never called.",
+    )
+}
+
+fn read_tcp_for_large_requests(section: &mut Section<'_, '_>) -> bool {
+    section.key(
+        "tcp_for_large_requests",
+        false,
+        "Whether a request over 1,000 bytes to a UDP peer is tried by TCP first (RFC 3261 §18.1.1). Each peer that takes no TCP then delays one request an hour, behind a firewall by five seconds; later ones go by UDP at once. Off, as with Kamailio and Asterisk: such requests are fragmented, which some networks drop.",
     )
 }
 
@@ -399,25 +412,6 @@ impl Http {
         );
         section.finish();
         Http { listen, trusted_proxies, forwarded }
-    }
-}
-
-impl Value for ForwardedHeader {
-    const EXPECTED: &'static str = "\"x-forwarded-for\" or \"forwarded\"";
-
-    fn read(value: &toml::de::DeValue<'_>) -> Option<Self> {
-        match value.as_str()? {
-            "x-forwarded-for" => Some(ForwardedHeader::XForwardedFor),
-            "forwarded" => Some(ForwardedHeader::Forwarded),
-            _ => None,
-        }
-    }
-
-    fn show(&self) -> String {
-        match self {
-            ForwardedHeader::XForwardedFor => "\"x-forwarded-for\"".into(),
-            ForwardedHeader::Forwarded => "\"forwarded\"".into(),
-        }
     }
 }
 

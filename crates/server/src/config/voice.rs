@@ -32,6 +32,8 @@ pub struct Voice {
     pub media_timeout_ends: bool,
     pub documents: Option<PathBuf>,
     pub prompts: Option<PathBuf>,
+    /// Between the last sound of a document and the hang-up.
+    pub end_pause: Duration,
     /// Empty: flite and espeak-ng.
     pub speech: Vec<Box<str>>,
     /// Empty: nobody listens to words. One URL, or a program and its arguments.
@@ -126,6 +128,7 @@ impl Voice {
                 Vec::new(),
                 "Program that speaks, and its arguments, in which `{voice}` and `{language}` are replaced: text in, WAV out. flite and espeak-ng when empty.",
             ),
+            end_pause: read_end_pause(&mut section),
             recogniser: section.list(
                 "recogniser",
                 Vec::new(),
@@ -141,7 +144,7 @@ impl Voice {
             account: section.key("account", ACCOUNT.into(), "`AccountSid` of requests to applications, and the first account of the REST interface."),
             auth_token: section.optional(
                 "auth_token",
-                "Secret that signs requests to applications (`X-Twilio-Signature`), and that account's token. Without it requests are not signed, and the token is made at the first start.",
+                "That account's token, and the secret that signs requests to applications (`X-Twilio-Signature`). Without it the token is made at the first start of the REST interface, and signs them.",
             ),
             records: read_records(&mut section),
             mail,
@@ -174,6 +177,16 @@ fn sockets(section: &mut Section<'_, '_>) -> (Option<IpAddr>, Option<IpAddr>, Ra
         "UDP ports for media, two a call: for RTP and RTCP. Shards share them. Beyond, callers get 503.",
     );
     (media, advertise, ports)
+}
+
+fn read_end_pause(section: &mut Section<'_, '_>) -> Duration {
+    section.key_in(
+        "end_pause",
+        // A word of silence: phones keep 60 to 200 ms of sound in their jitter buffers, the rest is for the listener.
+        Duration::from_millis(500),
+        Duration::ZERO..=Duration::from_secs(10),
+        "How long a call stays up after its last sound, when its document ends or says `<Hangup>`. `0s`: not at all.",
+    )
 }
 
 fn read_records(section: &mut Section<'_, '_>) -> bool {

@@ -1,5 +1,6 @@
 //! The socket through which commands speak to the running node: what is said there, and both ends.
 
+mod blocks;
 mod client;
 mod protocol;
 mod rates;
@@ -8,14 +9,16 @@ mod server;
 mod status;
 mod trace;
 
+pub(crate) use blocks::subjects;
+pub use blocks::{BlockList, BlockRow};
 pub use client::{Client, ClientError};
 pub use protocol::{Failure, FailureKind, Hello, PROTOCOL, Request, Response};
 pub use rates::{Rate, Rates, Totals};
 pub use records::{AccountRow, Ask, Change, Listing, Secret};
 pub use server::{ControlSocket, serve};
 pub use status::{
-    AdmissionStatus, Listening, NodeState, Observed, ShardCounters, Status, StatusSource, StoreStatus,
-    TargetStatus, watch,
+    AdmissionStatus, Listening, NodeState, Observed, ShardCounters, SignInFailureCount, Status, StatusSource,
+    StoreStatus, TargetStatus, watch,
 };
 pub use trace::{TraceLine, TraceLines, TraceSink, mask_credentials};
 
@@ -47,6 +50,12 @@ pub trait Control {
 
     /// Where the account is registered.
     async fn bindings(&self, account: &Address) -> Vec<BindingRow>;
+
+    /// Addresses and accounts whose sign-ins are paced, the last failure first.
+    async fn blocks(&self) -> BlockList;
+
+    /// Forgets the failures of an address or for an account. The blocks that were in force.
+    async fn lift_block(&self, subject: &str) -> u64;
 
     async fn read(&self, read: Read) -> Result<Loaded, StoreError>;
 

@@ -7,7 +7,7 @@ use store::{Address, StoreError};
 use super::records::{Ask, Change, Listing};
 use super::status::Status;
 use super::trace::TraceLine;
-use super::{BindingRow, Reloaded};
+use super::{BindingRow, BlockList, Reloaded};
 
 /// Grows with every change that an older side would not understand.
 pub const PROTOCOL: u32 = 1;
@@ -42,6 +42,12 @@ pub enum Request {
     Bindings {
         account: Address,
     },
+    /// Addresses and accounts whose sign-ins are paced.
+    Blocks,
+    /// Forget the failures of an address or for an account. Answered by `Done`.
+    LiftBlock {
+        subject: Box<str>,
+    },
     Ask(Ask),
     Change(Change),
     /// Sessions, rooms and accounts of chat.
@@ -65,6 +71,7 @@ pub enum Response {
     /// So many lines were left out because they were not read in time.
     Missed(u64),
     Bindings(Vec<BindingRow>),
+    Blocks(BlockList),
     Listing(Listing),
     Chat(admin::chat::Answer),
     /// Written. Rows that were added or changed.

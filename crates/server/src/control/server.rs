@@ -177,6 +177,10 @@ impl<C: Control> Connection<C> {
                 Response::Draining
             }
             Request::Bindings { account } => Response::Bindings(self.control.bindings(&account).await),
+            Request::Blocks => Response::Blocks(self.control.blocks().await),
+            Request::LiftBlock { subject } => {
+                Response::Done { rows: self.control.lift_block(&subject).await }
+            }
             Request::Ask(ask) => Response::Listing(Listing::try_from(self.control.read(ask.into()).await?)?),
             Request::Change(change) => {
                 let done = self.control.write(change.into_write(self.clock.now())?).await?;

@@ -32,6 +32,17 @@ pub struct Observed {
     /// By kind of listener.
     #[serde(default)]
     pub admissions: Vec<AdmissionStatus>,
+    /// By service and cause, where there were any.
+    #[serde(default)]
+    pub sign_in_failures: Vec<SignInFailureCount>,
+}
+
+/// Sign-ins of one service that failed since the start, for one cause.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignInFailureCount {
+    pub service: Box<str>,
+    pub cause: Box<str>,
+    pub count: u64,
 }
 
 /// Where one service is.
@@ -131,6 +142,7 @@ pub struct ShardCounters {
     pub requests: u64,
     pub responses: u64,
     pub unparsable: u64,
+    pub unfinished: u64,
     pub malformed: u64,
     pub retransmissions_received: u64,
     pub retransmissions_sent: u64,
@@ -257,6 +269,7 @@ impl ShardCounters {
         self.requests = sip.requests;
         self.responses = sip.responses;
         self.unparsable = sip.unparsable;
+        self.unfinished = sip.unfinished;
         self.malformed = sip.malformed;
         self.retransmissions_received = sip.retransmissions_received;
         self.retransmissions_sent = sip.retransmissions_sent;
@@ -410,6 +423,12 @@ impl Status {
 pub struct StatusSource(mpsc::Sender<oneshot::Sender<Arc<Status>>>);
 
 impl StatusSource {
+    /// Of a node that never answers: for tests of what asks it.
+    pub fn silent() -> StatusSource {
+        let (send, _) = mpsc::channel(1);
+        StatusSource(send)
+    }
+
     /// `None`: the node did not answer within `limits::STATUS_PATIENCE`.
     pub async fn get(&self) -> Option<Arc<Status>> {
         let (answer, status) = oneshot::channel();

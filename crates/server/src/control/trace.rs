@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
+use sip::transport::{Transport, via_token};
 use stdx::Instant;
 use tokio::sync::mpsc;
 use xmpp::c2s::Direction;
@@ -53,6 +54,12 @@ impl TraceLine {
             message: full.then(|| mask_credentials(&message[..message.len().min(SHOWN)]).into()),
             session: None,
         }
+    }
+
+    /// Of one SIP request that could not be sent, as `INVITE refused (TCP)`.
+    pub fn of_refused(at: Instant, from: &str, to: &str, transport: Transport, request: &[u8]) -> Self {
+        let line = TraceLine::of(at, from, to, request, false);
+        TraceLine { label: format!("{} refused ({})", line.label, via_token(transport)).into(), ..line }
     }
 
     /// Of one element of a chat client's stream.
@@ -106,6 +113,14 @@ impl TraceSink {
     pub fn message(&self, at: Instant, from: &str, to: &str, message: &[u8]) {
         match self.lines.try_reserve() {
             Ok(place) => place.send(TraceLine::of(at, from, to, message, self.full)),
+            Err(_) => self.miss(1),
+        }
+    }
+
+    /// One request that could not be sent. Left out, and counted, in the same way.
+    pub fn refused(&self, at: Instant, from: &str, to: &str, transport: Transport, request: &[u8]) {
+        match self.lines.try_reserve() {
+            Ok(place) => place.send(TraceLine::of_refused(at, from, to, transport, request)),
             Err(_) => self.miss(1),
         }
     }
@@ -231,6 +246,8 @@ mod tests {
         assert_eq!(&*label(""), "");
         let line = TraceLine::of(at, "a", "b", REGISTER.as_bytes(), true);
         assert_eq!((&*line.call_id, line.message.is_some()), ("abc@host", true));
+        let refused = TraceLine::of_refused(at, "a", "b", Transport::Tcp, REGISTER.as_bytes());
+        assert_eq!((&*refused.label, &*refused.call_id), ("REGISTER refused (TCP)", "abc@host"));
     }
 
     #[test]

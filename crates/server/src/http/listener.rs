@@ -28,7 +28,8 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use stdx::source::SourcePrefix;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tower_service::Service as _;
@@ -83,7 +84,7 @@ impl Drop for Place {
 }
 
 /// What the connections of one address have in common.
-struct Site {
+pub(super) struct Site {
     routes: Router,
     /// Whether that path needs no place.
     is_status: fn(&str) -> bool,
@@ -91,21 +92,28 @@ struct Site {
     places: Rc<RefCell<Places>>,
 }
 
+impl Site {
+    pub(super) fn new((routes, is_status): (Router, fn(&str) -> bool), web: &Web) -> Rc<Site> {
+        Rc::new(Site { routes, is_status, web: web.clone(), places: Rc::default() })
+    }
+
+    /// `None`: there are too many connections, of this source or of all.
+    pub(super) fn admit(&self, remote: SocketAddr) -> Option<Admitted> {
+        // A proxy's connections are those of many clients.
+        let source = (!self.web.proxies.trust(remote.ip())).then(|| remote.ip().into());
+        self.web.admission.enter(source, limits::HTTP_CONNECTIONS)
+    }
+}
+
 /// Until dropped, on a `LocalSet`.
-pub(super) async fn serve(
-    listener: TcpListener,
-    (routes, is_status): (Router, fn(&str) -> bool),
-    web: &Web,
-) -> io::Result<()> {
-    let site = Rc::new(Site { routes, is_status, web: web.clone(), places: Rc::default() });
+pub(super) async fn serve(listener: TcpListener, site: Rc<Site>) -> io::Result<()> {
+    let web = &site.web;
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((socket, remote)) => {
-                    // A proxy's connections are those of many clients.
-                    let source = (!web.proxies.trust(remote.ip())).then(|| remote.ip().into());
-                    if let Some(admitted) = web.admission.enter(source, limits::HTTP_CONNECTIONS) {
+                    if let Some(admitted) = site.admit(remote) {
                         connections.spawn_local(converse(Rc::clone(&site), socket, remote, admitted));
                     }
                 }
@@ -121,7 +129,10 @@ pub(super) async fn serve(
 }
 
 /// The life of one connection.
-async fn converse(site: Rc<Site>, socket: TcpStream, remote: SocketAddr, admitted: Admitted) {
+pub(super) async fn converse<S>(site: Rc<Site>, socket: S, remote: SocketAddr, admitted: Admitted)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let handle = Handle::clone(&admitted);
     let answering = service_fn(|request| answer(Rc::clone(&site), handle.clone(), remote, request));
     let connection = http1::Builder::new()

@@ -107,6 +107,11 @@ const SHARD: &[ShardMetric] = &[
     counter("belfry_requests_total", "Requests received", |s| s.requests),
     counter("belfry_responses_total", "Responses received", |s| s.responses),
     counter("belfry_unparsable_total", "What was no SIP message and had no answer", |s| s.unparsable),
+    counter(
+        "belfry_unfinished_total",
+        "Datagrams without the empty line that ends a header, and without an answer",
+        |s| s.unfinished,
+    ),
     counter("belfry_malformed_total", "Requests answered with the fault found in them", |s| s.malformed),
     counter("belfry_retransmissions_received_total", "Requests that came again", |s| {
         s.retransmissions_received
@@ -464,6 +469,10 @@ const ADMISSIONS: &[AdmissionMetric] = &[
     },
 ];
 
+const SIGN_IN_FAILURES: (&str, &str) = (
+    "belfry_sign_in_failures_total",
+    "Sign-ins that failed, by service (`sip`, `xmpp`, `components`, `rest`) and cause; those of `too-many-attempts` were not looked at",
+);
 const TARGET_UP: (&str, &str) =
     ("belfry_target_up", "1 when a probed target of a route answers, 0 when it is out");
 const BUILD: (&str, &str) = ("belfry_build_info", "Always 1; the version is in the label");
@@ -488,6 +497,12 @@ pub fn exposition(status: &Status) -> String {
             let (service, value) = (escaped(&admission.service), (metric.read)(admission));
             let _ = writeln!(out, "{}{{service=\"{service}\"}} {value}", metric.name);
         }
+    }
+    head(&mut out, SIGN_IN_FAILURES.0, Kind::Counter, SIGN_IN_FAILURES.1);
+    for failures in &status.node.sign_in_failures {
+        let (service, cause) = (escaped(&failures.service), escaped(&failures.cause));
+        let (name, count) = (SIGN_IN_FAILURES.0, failures.count);
+        let _ = writeln!(out, "{name}{{service=\"{service}\",cause=\"{cause}\"}} {count}");
     }
     for metric in SHARD {
         head(&mut out, metric.name, metric.kind, metric.help);
@@ -528,6 +543,7 @@ pub fn reference() -> String {
     row(&mut page, BUILD.0, Kind::Gauge, BUILD.1);
     NODE.iter().for_each(|metric| row(&mut page, metric.name, metric.kind, metric.help));
     row(&mut page, TARGET_UP.0, Kind::Gauge, TARGET_UP.1);
+    row(&mut page, SIGN_IN_FAILURES.0, Kind::Counter, SIGN_IN_FAILURES.1);
     page.push_str(
         "\n## Of each kind of listener, with the label `service`\n\n\
          `sip`, `xmpp`, `xmpp_servers`, `xmpp_components` and `http`.\n\n| name | kind | meaning |\n|---|---|---|\n",
@@ -548,51 +564,4 @@ fn row(page: &mut String, name: &str, kind: Kind, help: &str) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::control::{Observed, TargetStatus};
-
-    #[test]
-    fn numbers_come_with_their_shard_and_labels_are_escaped() {
-        let voice = crate::voice::VoiceCounts { recordings: 2, streams: 3, ..Default::default() };
-        let shard = ShardCounters { shard: 1, calls_up: 7, ..ShardCounters::default() }.with_voice(&voice);
-        let targets = vec![TargetStatus { target: "a\"b".into(), up: false }];
-        let node = Observed { shards: vec![ShardCounters::new(0), shard], targets, ..Observed::default() };
-        let text = exposition(&Status { version: "1.2".into(), node, ..Status::default() });
-        for line in [
-            "belfry_build_info{version=\"1.2\"} 1",
-            "# TYPE belfry_calls_up gauge",
-            "belfry_calls_up{shard=\"0\"} 0",
-            "belfry_calls_up{shard=\"1\"} 7",
-            "belfry_voice_recordings{shard=\"1\"} 2",
-            "belfry_voice_streams{shard=\"1\"} 3",
-            "belfry_target_up{target=\"a\\\"b\"} 0",
-            "# TYPE belfry_calls_started_total counter",
-        ] {
-            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
-        }
-    }
-
-    #[test]
-    fn names_are_unique_and_counters_say_so() {
-        let mut names: Vec<_> = SHARD.iter().map(|metric| metric.name).collect();
-        names.extend(NODE.iter().map(|metric| metric.name));
-        for metric in SHARD {
-            assert_eq!(
-                metric.name.ends_with("_total"),
-                matches!(metric.kind, Kind::Counter),
-                "{}",
-                metric.name
-            );
-        }
-        let all = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), all);
-    }
-
-    #[test]
-    fn the_reference_is_what_is_committed() {
-        crate::testing::assert_committed("docs/metrics.md", &reference());
-    }
-}
+mod tests;

@@ -7,6 +7,8 @@ pub mod metrics;
 
 use std::borrow::Cow;
 use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use axum::Router;
@@ -15,6 +17,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 
 use crate::control::{NodeState, StatusSource};
@@ -51,15 +54,34 @@ pub async fn serve(
     rest: Option<Router>,
     web: &Web,
 ) -> io::Result<()> {
-    let routes =
-        Router::new().route("/metrics", get(metrics)).route("/health", get(health)).with_state(status);
-    let routes = if let Some(rest) = rest { routes.fallback_service(rest) } else { routes };
-    listener::serve(listener, (routes, is_status), web).await
+    listener::serve(listener, Connections::new(status, rest, web).0).await
+}
+
+/// Connections that did not come by a listener of this module; each is served as those that did. On one `LocalSet`.
+pub struct Connections(Rc<listener::Site>);
+
+impl Connections {
+    pub fn new(status: StatusSource, rest: Option<Router>, web: &Web) -> Connections {
+        let routes =
+            Router::new().route("/metrics", get(metrics)).route("/health", get(health)).with_state(status);
+        let routes = if let Some(rest) = rest { routes.fallback_service(rest) } else { routes };
+        Connections(listener::Site::new((routes, is_status), web))
+    }
+
+    /// Until the connection ends. One that is too many ends at once.
+    pub async fn serve<S>(&self, io: S, remote: SocketAddr)
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        if let Some(admitted) = self.0.admit(remote) {
+            listener::converse(Rc::clone(&self.0), io, remote, admitted).await;
+        }
+    }
 }
 
 /// Until dropped, on a `LocalSet`. Requests know the address they come from.
 pub async fn serve_rest(listener: TcpListener, routes: Router, web: &Web) -> io::Result<()> {
-    listener::serve(listener, (routes, |_| false), web).await
+    listener::serve(listener, listener::Site::new((routes, |_| false), web)).await
 }
 
 /// What has places of its own beside those of the REST interface.

@@ -4,15 +4,15 @@
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig, ResolverOpts};
 use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
-use hickory_resolver::proto::op::ResponseCode;
+use hickory_resolver::proto::op::{Query, ResponseCode};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
-use hickory_resolver::{Resolver, TokioResolver, system_conf};
+use hickory_resolver::{Hosts, Resolver, TokioResolver, system_conf};
 use sip::dns::{DnsData, DnsFault, DnsQuery, DnsRecord};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
@@ -33,15 +33,19 @@ pub(super) struct Questions {
     /// Made with the first question: reading the system's settings is not free, and may fail.
     resolver: Option<Rc<TokioResolver>>,
     open: Rc<Cell<usize>>,
+    hosts: HostsFile,
 }
 
 impl Questions {
     pub(super) fn new() -> Self {
-        Questions { resolver: None, open: Rc::default() }
+        Questions { resolver: None, open: Rc::default(), hosts: HostsFile::default() }
     }
 
     /// The answer comes as an event.
     pub(super) fn ask(&mut self, shared: &Rc<Shared>, id: u64, query: &DnsQuery) {
+        if let Some(result) = self.hosts.current().and_then(|hosts| answer_of(hosts, query)) {
+            return shared.event(NetEvent::Dns(DnsAnswer { id, result }));
+        }
         match self.prepare(shared, query) {
             Err(fault) => shared.event(NetEvent::Dns(DnsAnswer { id, result: Err(fault) })),
             Ok((resolver, name, kind)) => {
@@ -83,6 +87,53 @@ impl Questions {
         self.resolver = Some(Rc::clone(&resolver));
         Ok(resolver)
     }
+}
+
+/// `/etc/hosts`, read again when it has changed.
+#[derive(Default)]
+struct HostsFile {
+    modified: Option<SystemTime>,
+    hosts: Option<Hosts>,
+}
+
+impl HostsFile {
+    /// `None`: there is no such file, or it cannot be read.
+    fn current(&mut self) -> Option<&Hosts> {
+        let modified = std::fs::metadata("/etc/hosts").and_then(|file| file.modified()).ok();
+        if modified != self.modified {
+            self.modified = modified;
+            self.hosts = Hosts::from_system()
+                .inspect_err(|error| tracing::warn!(%error, "/etc/hosts cannot be read; DNS is asked alone"))
+                .ok();
+        }
+        self.hosts.as_ref()
+    }
+}
+
+/// The operator's word on a name goes before DNS. A name that stands in the hosts file has its addresses there and no
+/// services: DNS, which may not be there at all, is not asked for its NAPTR and SRV records.
+fn answer_of(hosts: &Hosts, query: &DnsQuery) -> Option<Result<Vec<DnsRecord>, DnsFault>> {
+    // `_sip._udp.host`: the host of a service.
+    let is_label = |label: &&str| label.starts_with('_');
+    let name = match query {
+        DnsQuery::Srv(name) => name.splitn(3, '.').find(|part| !is_label(part)).unwrap_or_default(),
+        DnsQuery::Naptr(name) | DnsQuery::A(name) | DnsQuery::Aaaa(name) => name,
+    };
+    let name = Name::from_ascii(name).ok()?;
+    let look_up = |kind| hosts.lookup_static_host(&Query::query(name.clone(), kind));
+    let (ipv4, ipv6) = (look_up(RecordType::A), look_up(RecordType::AAAA));
+    if ipv4.is_none() && ipv6.is_none() {
+        return None;
+    }
+    let found = match query {
+        DnsQuery::A(_) => ipv4,
+        DnsQuery::Aaaa(_) => ipv6,
+        DnsQuery::Naptr(_) | DnsQuery::Srv(_) => None,
+    };
+    let bounded = |record: DnsRecord| DnsRecord { ttl: limits::HOSTS_FILE_TTL, ..record };
+    Some(found.map_or(Err(DnsFault::NoData), |lookup| {
+        records(&lookup).map(|records| records.into_iter().map(bounded).collect())
+    }))
 }
 
 /// Without servers, those of the system.
@@ -205,10 +256,41 @@ fn text(bytes: &[u8]) -> Box<str> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    /// RFC 1123 §2.1 leaves to the host how names are looked up; operators expect the hosts file to be read first.
+    #[test]
+    fn names_of_the_hosts_file_are_not_asked_in_dns() {
+        let mut hosts = Hosts::default();
+        hosts
+            .read_hosts_conf(&b"192.0.2.7 gateway gateway.lan # the PSTN\n2001:db8::7 six.lan\n"[..])
+            .unwrap();
+        let ask = |query| answer_of(&hosts, &query);
+        let address = |text: &str| {
+            let data = DnsData::Address(text.parse().unwrap());
+            Some(Ok(vec![DnsRecord { ttl: limits::HOSTS_FILE_TTL, data }]))
+        };
+        assert_eq!(ask(DnsQuery::A("gateway".into())), address("192.0.2.7"));
+        assert_eq!(ask(DnsQuery::A("gateway.lan".into())), address("192.0.2.7"));
+        assert_eq!(ask(DnsQuery::Aaaa("six.lan".into())), address("2001:db8::7"));
+        for query in [
+            DnsQuery::Aaaa("gateway.lan".into()),
+            DnsQuery::A("six.lan".into()),
+            DnsQuery::Naptr("gateway.lan".into()),
+            DnsQuery::Srv("_sip._udp.gateway.lan".into()),
+            DnsQuery::Srv("_sips._tcp.gateway".into()),
+        ] {
+            assert_eq!(ask(query.clone()), Some(Err(DnsFault::NoData)), "{query:?}");
+        }
+        for query in [DnsQuery::A("lan".into()), DnsQuery::Srv("_sip._udp.other.lan".into())] {
+            assert_eq!(ask(query.clone()), None, "{query:?}");
+        }
+    }
+
     #[test]
     fn names_are_punycode_in_dns() {
-        assert_eq!(super::ascii("bücher.example"), "xn--bcher-kva.example");
-        assert_eq!(super::ascii("chat.example"), "chat.example");
-        assert_eq!(super::ascii("::1"), "::1");
+        assert_eq!(ascii("bücher.example"), "xn--bcher-kva.example");
+        assert_eq!(ascii("chat.example"), "chat.example");
+        assert_eq!(ascii("::1"), "::1");
     }
 }

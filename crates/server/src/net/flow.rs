@@ -1,8 +1,8 @@
 //! The connections of one shard: who they are, what waits to be written, and what they all share.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
@@ -42,14 +42,17 @@ pub(super) enum Origin {
 pub(super) struct Flow {
     pub(super) id: FlowId,
     pub(super) transport: Transport,
-    pub(super) remote: SocketAddr,
+    /// Behind a trusted proxy the client that the proxy names, with the proxy's port.
+    pub(super) remote: Cell<SocketAddr>,
     /// The listening address, or for our own connections the one the kernel chose.
     pub(super) local: Cell<SocketAddr>,
     pub(super) key: Option<PeerKey>,
     pub(super) queue: RefCell<VecDeque<Queued>>,
     pub(super) queued_bytes: Cell<usize>,
     /// Its place among those that were accepted; `None`: we connected.
-    pub(super) admitted: Option<Admitted>,
+    accepted: Option<Admitted>,
+    /// The same as the client for which a proxy speaks, once that is known.
+    client: OnceCell<Admitted>,
     /// Memory held by a message that has not come whole.
     partial: Cell<usize>,
     /// Handshakes are done.
@@ -67,9 +70,14 @@ impl Flow {
         Source {
             transport: self.transport,
             local: self.local.get(),
-            remote: self.remote,
+            remote: self.remote.get(),
             flow: Some(self.id),
         }
+    }
+
+    /// Its place among the connections of its source; `None`: we connected.
+    pub(super) fn admitted(&self) -> Option<&Admitted> {
+        self.client.get().or(self.accepted.as_ref())
     }
 
     pub(super) fn wake(&self) {
@@ -217,9 +225,36 @@ impl Shared {
     }
 
     /// A place for a connection that was just accepted; `None`: there are too many.
-    pub(super) fn admit(&self, remote: SocketAddr) -> Option<Admitted> {
+    pub(super) fn admit(&self, remote: SocketAddr, transport: Transport) -> Option<Admitted> {
         let (admission, most) = (&self.settings.admission, self.settings.max_flows_per_source);
-        self.has_place().then(|| admission.enter(Some(remote.ip().into()), most)).flatten()
+        // A proxy's connections are those of many clients.
+        let is_web = matches!(transport, Transport::Ws | Transport::Wss);
+        let is_proxy = is_web && self.settings.proxies.trust(remote.ip());
+        let source = (!is_proxy).then(|| remote.ip().into());
+        self.has_place().then(|| admission.enter(source, most)).flatten()
+    }
+
+    /// Whether one more connection of a client behind a proxy would fit.
+    pub(super) fn has_place_behind_proxy(&self, client: IpAddr) -> bool {
+        let (admission, most) = (&self.settings.admission, self.settings.max_flows_per_source);
+        self.settings.proxies.trust(client) || admission.has_place(client.into(), most)
+    }
+
+    /// From here on the connection is that of the client that its proxy has named. False: that one has too many.
+    #[must_use]
+    pub(super) fn speak_for(&self, flow: &Flow, client: IpAddr) -> bool {
+        let proxy = flow.remote.get();
+        if client == proxy.ip() {
+            return true;
+        }
+        let client = SocketAddr::new(client, proxy.port());
+        let Some(admitted) = self.admit(client, flow.transport) else { return false };
+        // The place of the proxy's connection is not in the way of others any more.
+        if let Some(accepted) = &flow.accepted {
+            accepted.establish();
+        }
+        flow.remote.set(client);
+        flow.client.set(admitted).is_ok()
     }
 
     /// So many bytes of a message wait for its rest. False: they are part of too many.
@@ -236,7 +271,7 @@ impl Shared {
         remote: SocketAddr,
         origin: Origin,
     ) -> Rc<Flow> {
-        let (admitted, key) = match origin {
+        let (accepted, key) = match origin {
             Origin::Accepted(admitted) => (Some(admitted), None),
             Origin::Ours(key) => (None, Some(key)),
         };
@@ -245,12 +280,13 @@ impl Shared {
         let flow = Rc::new(Flow {
             id: FlowId { edge: self.edge, number },
             transport,
-            remote,
+            remote: Cell::new(remote),
             local: Cell::new(local),
             key: key.clone(),
             queue: RefCell::default(),
             queued_bytes: Cell::new(0),
-            admitted,
+            accepted,
+            client: OnceCell::new(),
             partial: Cell::new(0),
             open: Cell::new(false),
             closing: Cell::new(None),

@@ -26,7 +26,7 @@ pub(super) async fn accept(
     socket: TcpStream,
 ) -> io::Result<server::TlsStream<TcpStream>> {
     let config = shared.settings.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?.server();
-    accept_as((&shared.handshakes, flow.admitted.as_deref()), config, socket).await
+    accept_as((&shared.handshakes, flow.admitted().map(|admitted| &**admitted)), config, socket).await
 }
 
 /// As the server that `config` says. `permits`: one for each handshake that may compute at the same time; with the place

@@ -23,5 +23,5 @@ pub(crate) mod ws;
 pub use counters::NetCounters;
 pub use dns::DnsAnswer;
 pub use io::Io;
-pub use proxies::{ForwardedHeader, Network};
+pub use proxies::{ForwardedHeader, Network, Proxies};
 pub use settings::{Bound, CloseReason, Listener, NetError, NetEvent, NetSettings, SendFault};

@@ -21,14 +21,15 @@ pub enum ForwardedHeader {
 }
 
 /// Those whose word is taken.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Proxies {
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Proxies {
     networks: Vec<Network>,
     header: ForwardedHeader,
 }
 
 impl Proxies {
-    pub(crate) fn new(networks: Vec<Network>, header: ForwardedHeader) -> Proxies {
+    /// Proxies in these networks, which name their clients in that header.
+    pub fn new(networks: Vec<Network>, header: ForwardedHeader) -> Proxies {
         Proxies { networks, header }
     }
 

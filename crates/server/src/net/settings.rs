@@ -10,6 +10,7 @@ use sip::transport::{FlowId, Source, TransmitId, Transport, via_token};
 
 use super::admission::{Admission, Bounds};
 use super::dns::DnsAnswer;
+use super::proxies::Proxies;
 use super::tls::Tls;
 use crate::limits;
 
@@ -55,6 +56,8 @@ pub struct NetSettings {
     pub tls: Option<Arc<Tls>>,
     /// Origins (`https://phone.example`) a browser may come from; empty: any, or none given.
     pub ws_origins: Vec<Box<str>>,
+    /// Reverse proxies before the WebSocket listeners.
+    pub proxies: Proxies,
     /// DNS servers; empty: those of the system.
     pub nameservers: Vec<SocketAddr>,
     pub dns_timeout: Duration,
@@ -80,6 +83,7 @@ impl Default for NetSettings {
             max_handshakes: limits::HANDSHAKES,
             tls: None,
             ws_origins: Vec::new(),
+            proxies: Proxies::default(),
             nameservers: Vec::new(),
             dns_timeout: limits::DNS_TIMEOUT,
             max_dns_questions: limits::DNS_QUESTIONS,

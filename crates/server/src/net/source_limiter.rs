@@ -6,8 +6,11 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use stdx::Instant;
+use stdx::attempts::{Attempt, Attempts, Block, Paces, Subject};
+use stdx::hash::Keyed;
 use stdx::rate::{Limiter, Policy, Verdict};
 use stdx::source::SourcePrefix;
 
@@ -38,6 +41,21 @@ impl SourceLimiter {
     pub(crate) fn succeed(&self, source: IpAddr) {
         self.lock().succeed(source.into());
     }
+
+    /// Sources that have failed more often than is free.
+    pub(crate) fn blocks(&self, now: Instant) -> Vec<Block> {
+        let block = |(source, penalty)| Block { source: Some(source), account: None, penalty };
+        self.lock().all_failed(now).map(block).collect()
+    }
+
+    /// The blocks that were in force.
+    pub(crate) fn lift(&self, now: Instant, subject: &Subject) -> usize {
+        let Subject::Source(source) = subject else { return 0 };
+        let mut limiter = self.lock();
+        let was_blocked = limiter.failed(now, source).is_some();
+        limiter.forget(source);
+        usize::from(was_blocked)
+    }
 }
 
 impl fmt::Debug for SourceLimiter {
@@ -46,16 +64,51 @@ impl fmt::Debug for SourceLimiter {
     }
 }
 
+/// [`Attempts`] of all shards.
+#[derive(Debug)]
+pub(crate) struct SharedAttempts(Mutex<Attempts>);
+
+impl SharedAttempts {
+    pub(crate) fn new(keyed: Keyed, paces: &Paces) -> SharedAttempts {
+        SharedAttempts(Mutex::new(Attempts::new(keyed, paces)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Attempts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn wait(&self, now: Instant, attempt: &Attempt<'_>) -> Option<Duration> {
+        self.lock().wait(now, attempt)
+    }
+
+    pub(crate) fn fail(&self, now: Instant, attempt: &Attempt<'_>) {
+        self.lock().fail(now, attempt);
+    }
+
+    pub(crate) fn succeed(&self, now: Instant, attempt: &Attempt<'_>) {
+        self.lock().succeed(now, attempt);
+    }
+
+    pub(crate) fn blocks(&self, now: Instant) -> Vec<Block> {
+        self.lock().blocks(now)
+    }
+
+    pub(crate) fn lift(&self, now: Instant, subject: &Subject) -> usize {
+        self.lock().lift(now, subject)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits;
 
     #[test]
     fn all_addresses_of_an_ipv6_network_share_their_penalty() {
-        let limiter = SourceLimiter::new(sip::limits::WRONG_PASSWORDS);
+        let limiter = SourceLimiter::new(limits::WRONG_SECRETS);
         let address = |text: &str| text.parse::<IpAddr>().unwrap();
         let now = Instant::from_micros(1_000_000);
-        for host in 0..=sip::limits::WRONG_PASSWORDS.free_failures {
+        for host in 0..=limits::WRONG_SECRETS.free_failures {
             limiter.fail(now, address(&format!("2001:db8::{host:x}")));
         }
         assert!(!limiter.penalty(now, address("2001:db8::ffff")).is_pass());

@@ -6,7 +6,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -73,7 +73,8 @@ pub(super) fn accept_all(shared: Rc<Shared>, listener: TcpListener, transport: T
 
 fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: SocketAddr, transport: Transport) {
     let local = socket.local_addr().ok();
-    let Some((local, admitted)) = local.and_then(|local| Some((local, shared.admit(remote)?))) else {
+    let Some((local, admitted)) = local.and_then(|local| Some((local, shared.admit(remote, transport)?)))
+    else {
         return shared.count(|counters| counters.flows_refused += 1);
     };
     shared.count(|counters| counters.flows_accepted += 1);
@@ -110,28 +111,39 @@ async fn serve_tls(shared: &Shared, flow: &Flow, socket: TcpStream) {
 }
 
 async fn serve_ws(shared: &Shared, flow: &Flow, socket: TcpStream) {
-    if let Some(ws) = shake(shared, flow, ws::accept(shared, socket)).await {
-        drive(shared, flow, ws).await;
+    if let Some(upgraded) = shake(shared, flow, ws::accept(shared, flow, socket)).await {
+        drive_upgraded(shared, flow, upgraded).await;
     }
 }
 
 async fn serve_wss(shared: &Shared, flow: &Flow, socket: TcpStream) {
-    let both = async { ws::accept(shared, handshake::accept(shared, flow, socket).await?).await };
-    if let Some(wss) = shake(shared, flow, both).await {
-        drive(shared, flow, wss).await;
+    let both = async { ws::accept(shared, flow, handshake::accept(shared, flow, socket).await?).await };
+    if let Some(upgraded) = shake(shared, flow, both).await {
+        drive_upgraded(shared, flow, upgraded).await;
     }
+}
+
+/// A WebSocket, and the client that it is of: not the same as the peer behind a proxy.
+async fn drive_upgraded<W: Wire>(shared: &Shared, flow: &Flow, (wire, client): (W, IpAddr)) {
+    if shared.speak_for(flow, client) {
+        return drive(shared, flow, wire).await;
+    }
+    shared.count(|counters| counters.flows_refused += 1);
+    shared.remove_flow(flow, CloseReason::HandshakeFailed);
 }
 
 /// Bounds a handshake in time, and while the connection may make room for others. `None`: it failed, and the flow is gone.
 async fn shake<T>(shared: &Shared, flow: &Flow, handshake: impl Future<Output = io::Result<T>>) -> Option<T> {
     // On the heap only for as long as it takes; an open connection does not carry its size along.
     let time = shared.settings.handshake_timeout;
-    match within(flow.admitted.as_deref(), time, Box::pin(handshake)).await {
+    match within(flow.admitted().map(|admitted| &**admitted), time, Box::pin(handshake)).await {
         Some(Ok(done)) => return Some(done),
-        Some(Err(error)) => tracing::debug!(remote = %flow.remote, %error, "handshake failed"),
-        None => tracing::debug!(remote = %flow.remote, "handshake took too long, or made room for another"),
+        Some(Err(error)) => tracing::debug!(remote = %flow.remote.get(), %error, "handshake failed"),
+        None => {
+            tracing::debug!(remote = %flow.remote.get(), "handshake took too long, or made room for another")
+        }
     }
-    let is_evicted = flow.admitted.as_ref().is_some_and(|admitted| admitted.is_evicted());
+    let is_evicted = flow.admitted().is_some_and(|admitted| admitted.is_evicted());
     shared.count(|counters| counters.handshake_failures += 1);
     let reason = if is_evicted { CloseReason::Evicted } else { CloseReason::HandshakeFailed };
     shared.remove_flow(flow, reason);
@@ -151,7 +163,7 @@ pub(super) fn connect(shared: &Rc<Shared>, key: &PeerKey) -> Rc<Flow> {
 }
 
 async fn connect_and_drive(shared: &Shared, flow: &Flow) {
-    let connecting = timeout(shared.settings.connect_timeout, TcpStream::connect(flow.remote));
+    let connecting = timeout(shared.settings.connect_timeout, TcpStream::connect(flow.remote.get()));
     let Ok(Ok(socket)) = connecting.await else {
         shared.count(|counters| counters.connect_failures += 1);
         return shared.remove_flow(flow, CloseReason::ConnectFailed);
@@ -165,7 +177,8 @@ async fn connect_and_drive(shared: &Shared, flow: &Flow) {
         return drive(shared, flow, StreamWire::new(socket)).await;
     }
     let name = flow.key.as_ref().and_then(|key| key.tls_name.as_deref());
-    if let Some(tls) = shake(shared, flow, handshake::connect(shared, socket, flow.remote, name)).await {
+    if let Some(tls) = shake(shared, flow, handshake::connect(shared, socket, flow.remote.get(), name)).await
+    {
         drive(shared, flow, StreamWire::new(tls)).await;
     }
 }
@@ -185,7 +198,7 @@ pub(super) async fn drive<W: Wire>(shared: &Shared, flow: &Flow, mut wire: W) {
     flow.open.set(true);
     flow.last_tick.set(shared.tick.get());
     shared.event(NetEvent::FlowOpened(flow.source()));
-    let mut timer = match &flow.admitted {
+    let mut timer = match flow.admitted() {
         Some(_) => MessageTimer::of_first(shared.settings.first_message),
         None => MessageTimer::default(),
     };
@@ -211,7 +224,7 @@ fn poll_conversation<W: Wire>(
     (wire, timer): (&mut W, &mut MessageTimer),
 ) -> Poll<End> {
     remember_waker(flow, cx);
-    if flow.admitted.as_ref().is_some_and(|admitted| admitted.poll_evicted(cx).is_ready()) {
+    if flow.admitted().is_some_and(|admitted| admitted.poll_evicted(cx).is_ready()) {
         return Poll::Ready(End::Closed(CloseReason::Evicted));
     }
     // Also when closing: a last answer may have been queued in the same turn.
@@ -242,7 +255,7 @@ fn poll_patience<W: Wire>(
     let held = wire.partial();
     let is_over = timer.poll(cx, held > 0, shared.settings.message).is_ready();
     if is_over || !shared.hold_partial(flow, held) {
-        tracing::debug!(remote = %flow.remote, held, "closed: a message does not come whole");
+        tracing::debug!(remote = %flow.remote.get(), held, "closed: a message does not come whole");
         return Poll::Ready(End::Closed(CloseReason::Slow));
     }
     Poll::Pending
@@ -262,7 +275,7 @@ fn handle_frame<W: Wire>(shared: &Shared, flow: &Flow, frame: Frame, timer: &mut
     match frame {
         Frame::Message(bytes) => {
             timer.stop();
-            if let Some(admitted) = &flow.admitted {
+            if let Some(admitted) = flow.admitted() {
                 admitted.establish();
             }
             shared.deliver(flow, bytes);
@@ -278,7 +291,7 @@ fn handle_frame<W: Wire>(shared: &Shared, flow: &Flow, frame: Frame, timer: &mut
 /// Lets the core answer a stream that is beyond repair, then waits for that answer to get out.
 async fn answer_fault<W: Wire>(shared: &Shared, flow: &Flow, wire: &mut W, fault: FrameFault) {
     shared.count(|counters| counters.stream_faults += 1);
-    tracing::debug!(remote = %flow.remote, kind = ?fault.kind, "stream cannot be cut into messages");
+    tracing::debug!(remote = %flow.remote.get(), kind = ?fault.kind, "stream cannot be cut into messages");
     let Some(reply) = fault.reply() else { return };
     shared.event(NetEvent::StreamFault { source: flow.source(), head: fault.head, reply });
     let mut seen = false;

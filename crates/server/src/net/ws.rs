@@ -1,6 +1,8 @@
 //! SIP over WebSocket (RFC 7118): one SIP message is one WebSocket message, text or binary.
 
+use std::cell::Cell;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -33,28 +35,41 @@ struct Counted<S> {
     read: usize,
 }
 
-/// The HTTP handshake. The subprotocol `sip` is required (RFC 7118 §4.1), the path is not looked at.
-pub(super) async fn accept<S>(shared: &Shared, io: S) -> io::Result<WsWire<S>>
+/// The HTTP handshake. The subprotocol `sip` is required (RFC 7118 §4.1), the path is not looked at. Also the address of the
+/// client, which a trusted proxy may have named.
+pub(super) async fn accept<S>(shared: &Shared, flow: &Flow, io: S) -> io::Result<(WsWire<S>, IpAddr)>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let largest = MAX_STREAM_HEAD + MAX_STREAM_BODY;
-    let stream = accept_as("sip", &shared.settings.ws_origins, largest, Counted { io, read: 0 }).await?;
-    Ok(WsWire { stream })
+    let client = Cell::new(flow.remote.get().ip());
+    let upgrade = Upgrade { shared, client: &client };
+    let io = Counted { io, read: 0 };
+    let accepted = accept_hdr_async_with_config(io, upgrade, Some(config(largest)));
+    let stream = accepted.await.map_err(io::Error::other)?;
+    Ok((WsWire { stream }, client.get()))
 }
 
-/// The HTTP handshake of a subprotocol whose messages have at most `largest` bytes. No origins: any.
-async fn accept_as<S>(
-    subprotocol: &'static str,
-    origins: &[Box<str>],
-    largest: usize,
-    io: S,
-) -> io::Result<WebSocketStream<S>>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let gate = Gate { subprotocol, origins };
-    accept_hdr_async_with_config(io, gate, Some(config(largest))).await.map_err(io::Error::other)
+/// Decides on the request for a WebSocket of SIP.
+struct Upgrade<'a> {
+    shared: &'a Shared,
+    /// The peer, and then the client.
+    client: &'a Cell<IpAddr>,
+}
+
+impl Callback for Upgrade<'_> {
+    fn on_request(self, request: &Request, mut response: Response) -> Result<Response, ErrorResponse> {
+        let (shared, peer) = (self.shared, self.client.get());
+        let gate = Gate { subprotocol: "sip", origins: &shared.settings.ws_origins };
+        gate.check(request.headers()).map_err(|(status, why)| refuse(status, &why))?;
+        self.client.set(shared.settings.proxies.source(peer, request.headers()));
+        if self.client.get() != peer && !shared.has_place_behind_proxy(self.client.get()) {
+            let why = "too many connections from your address";
+            return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, why));
+        }
+        response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static("sip"));
+        Ok(response)
+    }
 }
 
 /// The answer to a request for a WebSocket of that subprotocol, or why there is none.
@@ -90,14 +105,6 @@ pub(crate) fn config(largest: usize) -> WebSocketConfig {
 struct Gate<'a> {
     subprotocol: &'static str,
     origins: &'a [Box<str>],
-}
-
-impl Callback for Gate<'_> {
-    fn on_request(self, request: &Request, mut response: Response) -> Result<Response, ErrorResponse> {
-        self.check(request.headers()).map_err(|(status, why)| refuse(status, &why))?;
-        response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(self.subprotocol));
-        Ok(response)
-    }
 }
 
 impl Gate<'_> {

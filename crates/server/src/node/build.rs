@@ -22,6 +22,7 @@ use crate::net::{Io, Listener, NetSettings};
 use crate::routes;
 use crate::shard::voice::Post;
 use crate::shard::{CallerProof, Letter, Parts, Reload, Shard, run_on_this_thread};
+use crate::sign_in_failures::SignInFailures;
 use crate::voice::helpers::{self, Deliver, Helpers};
 use crate::voice::recordings::Files;
 use crate::voice::{Common, Numbers, Voice};
@@ -41,8 +42,10 @@ pub(crate) struct Shared {
     pub(super) uploads: Option<Arc<Uploads>>,
     /// Connections by source, of all shards.
     pub(crate) admissions: Admissions,
+    /// Failed sign-ins of all services.
+    pub(crate) failures: Arc<SignInFailures>,
     /// One for all shards, made with the first.
-    pub(super) access: std::sync::OnceLock<Arc<crate::xmpp::access::Access>>,
+    pub(crate) access: std::sync::OnceLock<Arc<crate::xmpp::access::Access>>,
     /// What clients see of the accounts before they sign in, when the node began.
     pub(super) looks: ::xmpp::sasl::Looks,
 }
@@ -66,6 +69,7 @@ impl Shared {
         let (domains, started, access) = (Vec::new(), clock.now(), std::sync::OnceLock::new());
         let looks = ::xmpp::sasl::Looks::default();
         let admissions = Admissions::new();
+        let failures = Arc::new(SignInFailures::new());
         let route_peers = Arc::default();
         let mut shared = Shared {
             config,
@@ -78,6 +82,7 @@ impl Shared {
             clock,
             uploads,
             admissions,
+            failures,
             access,
             looks,
         };
@@ -301,6 +306,7 @@ fn endpoint_settings(shared: &Shared, shard: usize) -> Settings {
         trust: sip.trust.clone(),
         route_peers: Arc::clone(&shared.route_peers),
         failover_on_redirect: sip.failover_on_redirect,
+        tcp_for_large_requests: sip.tcp_for_large_requests,
     }
 }
 
@@ -328,6 +334,7 @@ fn net_settings(shared: &Shared, tls: Option<Arc<Tls>>) -> NetSettings {
         flow_idle: config.sip.tcp_idle,
         tls,
         ws_origins: config.sip.websocket_origins.clone(),
+        proxies: config.sip.websocket_proxies.clone(),
         nameservers: config.sip.nameservers.clone(),
         ..NetSettings::default()
     }
@@ -367,6 +374,7 @@ pub(crate) fn start_shard(
         xmpp: xmpp::settings(shared, (node.tls.clone(), node.clock), &node.chat_traces)?,
         chat: node.chat(),
         traces: node.traces.clone(),
+        failures: Arc::clone(&shared.failures),
     };
     let net = net_settings(shared, node.tls.clone());
     let receive_buffer = net.udp_receive_buffer;

@@ -9,6 +9,7 @@ use anyhow::Result;
 use cluster::Bucket;
 use sip::endpoint::TraceEvent;
 use stdx::Instant;
+use stdx::attempts::Cause;
 use store::{Address, Alias, Loaded, Read, StoreError, Write, WriteDone};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, broadcast, oneshot};
@@ -19,8 +20,8 @@ use xmpp::host::Ending;
 use super::{DRAIN_PATIENCE, Node, build, greeting, listening, room};
 use crate::config::{Config, listener_text};
 use crate::control::{
-    AdmissionStatus, BindingRow, Control, Listening, NodeState, Observed, Reloaded, ShardCounters,
-    StoreStatus, TargetStatus, TraceSink,
+    AdmissionStatus, BindingRow, BlockList, Control, Listening, NodeState, Observed, Reloaded, ShardCounters,
+    SignInFailureCount, StoreStatus, TargetStatus, TraceSink, subjects,
 };
 use crate::http;
 use crate::limits;
@@ -29,6 +30,7 @@ use crate::net::admission::Admission;
 use crate::operate::Doors;
 use crate::rest::{Touched, ended_by};
 use crate::shard::{Command, Ended, Letter};
+use crate::sign_in_failures::Service;
 use crate::xmpp::streams::ChatTrace;
 
 /// How often the end of a drain is looked for.
@@ -114,6 +116,15 @@ fn admissions(node: &Node) -> Vec<AdmissionStatus> {
         refused: admission.refused(),
     };
     node.shared.admissions.all().into_iter().map(status).collect()
+}
+
+fn sign_in_failures(node: &Node) -> Vec<SignInFailureCount> {
+    let count = |(service, cause, count): (Service, Cause, u64)| SignInFailureCount {
+        service: service.name().into(),
+        cause: cause.name().into(),
+        count,
+    };
+    node.shared.failures.counts().filter(|(_, _, count)| *count > 0).map(count).collect()
 }
 
 struct Operator {
@@ -203,6 +214,7 @@ impl Operator {
     fn keep_house(&self) {
         let node = self.node.borrow();
         node.clean();
+        node.shared.failures.flush();
         match node.tls.as_ref().map(|tls| tls.reload_if_changed()) {
             Some(Ok(true)) => tracing::info!("the certificate changed and was read again"),
             Some(Err(error)) => tracing::error!(%error, "the certificate stays as it was"),
@@ -229,6 +241,21 @@ impl Operator {
         std::iter::once(account.clone()).chain(aliases).collect()
     }
 
+    /// The answers of all shards; one that ends gives none.
+    async fn ask_shards<T>(&self, command: impl Fn(oneshot::Sender<T>) -> Command) -> Vec<T> {
+        let mut asked = Vec::new();
+        for outlet in &self.node.borrow().outlets {
+            let (answer, answered) = oneshot::channel();
+            outlet.answer_all(&mut vec![Letter::Command(command(answer))]);
+            asked.push(answered);
+        }
+        let mut answers = Vec::new();
+        for answered in asked {
+            answers.extend(answered.await.ok());
+        }
+        answers
+    }
+
     fn set_traced(&self) {
         // Each message is told once for an account, however many traces of it there are: all of them hear it.
         let mut accounts = self.traced.borrow().clone();
@@ -251,7 +278,13 @@ impl Operator {
         while let Some(event) = next_event(&mut events, &mut chat, &sink).await {
             match event {
                 Traced::Sip(event) if event.account == account => {
-                    sink.message(self.now(), &name(event.from), &name(event.to), &event.bytes);
+                    let (now, from, to) = (self.now(), name(event.from), name(event.to));
+                    match event.traced {
+                        sip::endpoint::Traced::Message => sink.message(now, &from, &to, &event.bytes),
+                        sip::endpoint::Traced::Refused(transport) => {
+                            sink.refused(now, &from, &to, transport, &event.bytes);
+                        }
+                    }
                 }
                 Traced::Chat(trace) if trace.account == account => sink.chat(self.now(), &trace),
                 Traced::Sip(_) | Traced::Chat(_) => {}
@@ -314,6 +347,7 @@ impl Control for Operator {
             domains: node.shared.domains.clone(),
             shards,
             admissions: admissions(&node),
+            sign_in_failures: sign_in_failures(&node),
             store: StoreStatus {
                 writes_waiting: writes as u64,
                 reads_waiting: reads as u64,
@@ -369,6 +403,37 @@ impl Control for Operator {
         let now = self.now();
         let bindings = bindings.await.unwrap_or_default();
         bindings.into_iter().map(|binding| binding_row(binding, now)).collect()
+    }
+
+    async fn blocks(&self) -> BlockList {
+        let shards = self.ask_shards(|answer| Command::Blocks { answer }).await;
+        let (node, now) = (self.node.borrow(), self.now());
+        let mut blocks: Vec<_> =
+            shards.into_iter().flatten().map(|block| (Service::Sip.name(), block)).collect();
+        if let Some(access) = node.shared.access.get() {
+            blocks.extend(access.attempts.blocks(now).into_iter().map(|block| (Service::Xmpp.name(), block)));
+            let components = access.wrong_secrets.blocks(now).into_iter();
+            blocks.extend(components.map(|block| (Service::Components.name(), block)));
+        }
+        if let Some(rest) = &node.rest {
+            blocks.extend(rest.blocks().into_iter().map(|block| (Service::Rest.name(), block)));
+        }
+        BlockList::new(blocks)
+    }
+
+    async fn lift_block(&self, subject: &str) -> u64 {
+        let domain = self.node.borrow().shared.config.sip.default_domain.clone();
+        let (subject, of_rest) = subjects(subject, &domain);
+        let lift = |answer| Command::LiftBlock { subject: subject.clone(), answer };
+        let mut lifted: usize = self.ask_shards(lift).await.into_iter().sum();
+        let (node, now) = (self.node.borrow(), self.now());
+        if let Some(access) = node.shared.access.get() {
+            lifted += access.attempts.lift(now, &subject) + access.wrong_secrets.lift(now, &subject);
+        }
+        if let Some(rest) = &node.rest {
+            lifted += rest.lift_block(&of_rest);
+        }
+        lifted as u64
     }
 
     async fn read(&self, read: Read) -> Result<Loaded, StoreError> {

@@ -245,7 +245,8 @@ fn secret_of(shared: &Shared, of: &[u8]) -> [u8; 32] {
 
 /// One for all shards.
 fn access(shared: &Shared) -> Arc<Access> {
-    let made = || Access::new(secret_of(shared, b"xmpp tokens"), &shared.config);
+    let failures = || Arc::clone(&shared.failures);
+    let made = || Access::new(secret_of(shared, b"xmpp tokens"), &shared.config, failures());
     Arc::clone(shared.access.get_or_init(made))
 }
 

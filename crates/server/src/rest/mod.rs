@@ -7,6 +7,7 @@ mod record;
 use std::sync::Arc;
 
 use axum::Router;
+use stdx::attempts::{Block, Subject};
 
 use crate::node::Node;
 pub(crate) use first::{Chance, ensure_account, renewed, show};
@@ -18,6 +19,7 @@ pub(crate) use record::{Record, Touched, ended_by};
 pub(crate) struct Rest {
     router: Router,
     record: Arc<Record>,
+    state: Arc<admin::State>,
 }
 
 impl Rest {
@@ -31,11 +33,21 @@ impl Rest {
             &config.sip.default_domain,
             crate::xmpp::keys::make,
         );
-        Rest { router: admin::router(state), record }
+        Rest { router: admin::router(Arc::clone(&state)), record, state }
     }
 
     pub(crate) fn router(&self) -> Router {
         self.router.clone()
+    }
+
+    /// Addresses and accounts whose sign-ins are paced.
+    pub(crate) fn blocks(&self) -> Vec<Block> {
+        self.state.blocks()
+    }
+
+    /// The blocks that were in force.
+    pub(crate) fn lift_block(&self, subject: &Subject) -> usize {
+        self.state.lift_block(subject)
     }
 
     /// Bindings were written past this interface. Not on a thread that runs tasks.

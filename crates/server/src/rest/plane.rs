@@ -1,5 +1,6 @@
 //! What requests ask of live calls: put to all shards, one of which knows the call.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -8,13 +9,15 @@ use std::time::Duration;
 use admin::Repository as _;
 use admin::control::{
     Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, Participant,
-    ParticipantChange, QueueMember, Source, StartCall, StatusCallback,
+    ParticipantChange, QueueMember, RecordingChange, Source, StartCall, StartRecording, StatusCallback,
+    Track,
 };
 use cluster::Outlet;
 use ivr::document::{Address, Callback, tones};
 use ivr::script::{Plan, Start};
 use media::session::RecordSource;
 use stdx::Instant;
+use stdx::attempts::Cause;
 use store::rest::types::{Application, Conference, RestAccount, TextMessage};
 use store::rest::{Resource, RestLoaded, RestRead};
 use store::{Loaded, Read};
@@ -22,9 +25,10 @@ use store::{Loaded, Read};
 use super::{Chance, Record};
 use crate::node::Node;
 use crate::shard::Letter;
+use crate::sign_in_failures::{Failure, Service, SignInFailures};
 use crate::voice::control::{Change, Placing, Reply, Request};
 use crate::voice::numbers::{owner_of, plan_of, plan_of_application, target};
-use crate::voice::record::{Background, Modify};
+use crate::voice::record::{Background, Modify, Pause};
 use crate::voice::recordings::Files;
 use crate::voice::{Order, Owner, VoiceLetter, control};
 
@@ -41,6 +45,7 @@ pub(super) struct Plane {
     /// The shard of the next call.
     next: AtomicUsize,
     chat: crate::xmpp::operator::Operator,
+    failures: Arc<SignInFailures>,
 }
 
 impl Plane {
@@ -53,6 +58,7 @@ impl Plane {
             files: node.voice.as_ref().map(|voice| Arc::clone(voice.files())),
             next: AtomicUsize::new(0),
             chat: node.chat(),
+            failures: Arc::clone(&node.shared.failures),
         }
     }
 
@@ -170,6 +176,17 @@ fn callback(asked: &StatusCallback, known: &[&'static str]) -> Result<Option<Cal
     Ok(Some(Callback { target, events }))
 }
 
+/// `of`: the recording's `source` in the record.
+fn background(how: &StartRecording, of: &'static str) -> Result<Background, ControlError> {
+    let source = match (how.track, how.channels) {
+        (Track::Inbound, _) => RecordSource::Heard,
+        (Track::Both, 2) => RecordSource::Dual,
+        (Track::Both, _) => RecordSource::Both,
+    };
+    let status = callback(&how.status_callback, RECORDING_EVENTS)?;
+    Ok(Background { source, trim: how.trim, status, of, conference: None })
+}
+
 fn given(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
@@ -200,11 +217,7 @@ impl ControlPlane for Plane {
         plan.time_limit = start.time_limit.map(|seconds| Duration::from_secs(seconds.into()));
         let credentials = (given(&start.sip_user), given(&start.sip_password));
         let to = Address::parse(&start.call.to, credentials.0, credentials.1);
-        let record = start.record.then(|| -> Result<Background, ControlError> {
-            let source = if start.channels == 2 { RecordSource::Dual } else { RecordSource::Both };
-            let status = callback(&start.recording_status_callback, RECORDING_EVENTS)?;
-            Ok(Background { source, trim: false, status, of: "OutboundAPI", conference: None })
-        });
+        let record = start.record.as_ref().map(|how| background(how, "OutboundAPI"));
         let placing = Placing {
             owner: self.owner(&start.call.common.account)?,
             to,
@@ -268,17 +281,18 @@ impl ControlPlane for Plane {
         }
     }
 
-    fn start_recording(&self, call: &str, recording: &str, channels: u8) -> Result<(), ControlError> {
+    fn start_recording(&self, call: &str, recording: &str, how: &StartRecording) -> Result<(), ControlError> {
+        let how = Box::new(background(how, "StartCallRecordingAPI")?);
         let (call, recording) = (call.to_owned(), recording.to_owned());
-        self.tell_all(&Request::Record { call, recording, channels })
+        self.tell_all(&Request::Record { call, recording, how })
     }
 
-    fn modify_recording(&self, sid: &str, status: &str) -> Result<(), ControlError> {
-        let change = match status {
-            "paused" => Modify::Pause,
-            "in-progress" => Modify::Resume,
-            "stopped" => Modify::Stop,
-            _ => return Err(ControlError::Invalid("Status is paused, in-progress or stopped".to_owned())),
+    fn modify_recording(&self, sid: &str, change: RecordingChange) -> Result<(), ControlError> {
+        let change = match change {
+            RecordingChange::Pause { is_silent: false } => Modify::Pause(Pause::Skip),
+            RecordingChange::Pause { is_silent: true } => Modify::Pause(Pause::Silence),
+            RecordingChange::Resume => Modify::Resume,
+            RecordingChange::Stop => Modify::Stop,
         };
         self.tell_all(&Request::Recording { sid: sid.to_owned(), change })
     }
@@ -300,6 +314,11 @@ impl ControlPlane for Plane {
         let owner = self.owner(&message.common.account)?;
         let (message, status) = (Box::new(message.clone()), status_callback.to_owned());
         self.tell_one(&Request::Send { message, owner, status })
+    }
+
+    fn sign_in_failed(&self, from: IpAddr, account: &str, cause: Cause) {
+        let failure = Failure { service: Service::Rest, transport: "http", address: from, account, cause };
+        self.failures.note(self.now(), &failure);
     }
 
     fn chat(&self, ask: admin::chat::Ask) -> Result<admin::chat::Answer, ControlError> {

@@ -73,6 +73,15 @@ pub enum Command {
         aor: Box<str>,
         answer: tokio::sync::oneshot::Sender<Vec<router::Binding>>,
     },
+    /// The sources and accounts whose sign-ins by SIP are paced at this shard.
+    Blocks {
+        answer: tokio::sync::oneshot::Sender<Vec<stdx::attempts::Block>>,
+    },
+    /// Forget the failures of a source or for an account; the answer is the blocks that were in force.
+    LiftBlock {
+        subject: stdx::attempts::Subject,
+        answer: tokio::sync::oneshot::Sender<usize>,
+    },
     /// Copy out the messages of these accounts, and of no others.
     Trace(Vec<Box<str>>),
 }

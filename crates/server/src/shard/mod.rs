@@ -39,6 +39,7 @@ pub use status::{ShardStatus, StatusBoard};
 use crate::clock::Clock;
 use crate::limits;
 use crate::net::{Io, NetEvent};
+use crate::sign_in_failures::SignInFailures;
 use accounts::Accounts;
 use calls::AccountCalls;
 use load::Load;
@@ -69,6 +70,7 @@ pub struct Parts {
     pub(crate) xmpp: Option<crate::xmpp::Settings>,
     pub(crate) chat: crate::xmpp::operator::Operator,
     pub traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
+    pub(crate) failures: Arc<SignInFailures>,
 }
 
 /// What a reload may change in a shard.
@@ -337,6 +339,12 @@ impl Shard {
             Command::Bindings { aor, answer } => {
                 // The asker may have hung up.
                 let _ = answer.send(self.bindings(aor));
+            }
+            Command::Blocks { answer } => {
+                let _ = answer.send(self.parts.endpoint.blocks(self.parts.clock.now()));
+            }
+            Command::LiftBlock { subject, answer } => {
+                let _ = answer.send(self.parts.endpoint.lift_block(self.parts.clock.now(), &subject));
             }
             Command::Trace(accounts) => {
                 if let Some(glue) = &self.xmpp {

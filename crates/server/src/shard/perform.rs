@@ -7,10 +7,12 @@ use router::{AskId, Edge, Push, Query};
 use sip::endpoint::{Account, CallEvent, CallLimits, Decision, Effect, PlanRequest, StoreUnavailable};
 use sip::transport::Transmit;
 use stdx::Instant;
+use stdx::attempts::account_name;
 use store::{Loaded, Read, StoreError, Ticket, Write, WriteDone};
 
 use super::asker::Asker;
 use super::{Letter, Shard, calls, planning};
+use crate::sign_in_failures::{Failure, Service};
 
 /// Tickets for reads of the store; the router numbers its writes itself, in another table.
 impl Shard {
@@ -52,8 +54,13 @@ impl Shard {
             Effect::Session(event) => self.session_event(now, event),
             Effect::Texted { id, texted } => self.texted(now, id, Some(texted)),
             Effect::Probed { id, status } => self.handle_probed(id, status),
-            Effect::AuthenticationFailed { source } => {
-                tracing::debug!(%source, "wrong password");
+            Effect::AuthenticationFailed { source, user, domain, cause } => {
+                let transport = sip::transport::via_token(source.transport).to_ascii_lowercase();
+                let (service, account) = (Service::Sip, account_name(&user, &domain));
+                let (address, transport) = (source.remote.ip(), &*transport);
+                self.parts
+                    .failures
+                    .note(now, &Failure { service, transport, address, account: &account, cause });
             }
         }
     }

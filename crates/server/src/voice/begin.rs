@@ -75,7 +75,8 @@ impl Voice {
     }
 
     /// A script for a leg; `drive` it with `start`.
-    pub(super) fn add_actor(&mut self, actor: Actor) -> Key {
+    pub(super) fn add_actor(&mut self, mut actor: Actor) -> Key {
+        actor.script.set_end_pause(self.end_pause);
         let (leg, part) = (actor.leg, actor.part);
         let key = self.actors.insert(actor);
         if let Some(leg) = self.legs.get_mut(leg) {

@@ -60,7 +60,7 @@ pub(crate) enum Request {
     Record {
         call: String,
         recording: String,
-        channels: u8,
+        how: Box<Background>,
     },
     Recording {
         sid: String,
@@ -135,9 +135,9 @@ impl Voice {
             Request::Dequeue { queue, call, to } => {
                 self.dequeue(now, (&queue, call.as_deref()), to, world).map(Reply::Member)
             }
-            Request::Record { call, recording, channels } => {
+            Request::Record { call, recording, how } => {
                 let leg = self.live(&call)?;
-                let begun = self.start_recording(now, leg, &recording, channels);
+                let begun = self.start_recording(now, leg, &recording, *how);
                 begun.map(|()| Reply::Done).map_err(ControlError::Invalid)
             }
             Request::Recording { sid, change } => {

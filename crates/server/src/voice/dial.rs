@@ -193,6 +193,9 @@ impl Voice {
         let mut party = self.parties.remove(key)?;
         if let Some(mut row) = party.row.take() {
             row.end(now, party.status());
+            if let Some(failure) = party.failure().filter(|_| !party.is_up) {
+                row.has_failed(&failure);
+            }
             row.write(now, world);
         }
         if let Some(ticket) = party.ticket {

@@ -86,6 +86,9 @@ pub(super) const TOLD_HEADER: usize = 1_024;
 /// Of one call in the record: an application that is wrong in each of its documents fills no disk. More are logged only.
 pub(super) const NOTIFICATIONS: u16 = 50;
 
+/// Bytes of a callee's Reason-Phrase in the record: a line of text. The rest is cut.
+pub(super) const REASON: usize = 200;
+
 /// For the shards' answers to a request of the REST interface. Whoever is later does not know the call.
 pub(crate) const CONTROL: Duration = Duration::from_secs(1);
 

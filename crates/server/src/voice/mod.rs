@@ -40,6 +40,7 @@ mod tick;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ivr::script::{CallStatus, Effect, LegEvent, Script};
 use sip::endpoint::{Decision, Endpoint, PlanRequest};
@@ -170,12 +171,18 @@ impl Common {
 }
 
 /// In whose name an application is asked.
-#[derive(Debug)]
 pub(crate) struct Owner {
     /// `AccountSid`.
     pub(crate) account: Box<str>,
     /// Signs requests; empty: unsigned.
     pub(crate) signing_key: Box<str>,
+}
+
+impl std::fmt::Debug for Owner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The key may be the account's token.
+        write!(f, "Owner({}, hidden)", self.account)
+    }
 }
 
 /// One shard's calls.
@@ -185,6 +192,8 @@ pub(crate) struct Voice {
     media_rules: MediaRules,
     /// `[voice] allow_private`.
     allow_private: bool,
+    /// `[voice] end_pause`.
+    end_pause: Duration,
     numbers: Arc<Numbers>,
     /// Calls that come in, and legs of theirs, are written to the record.
     has_records: bool,
@@ -227,6 +236,7 @@ impl Voice {
             ip: config.advertise.unwrap_or(media),
             media_rules: MediaRules::new(config, config.advertise.unwrap_or(media)),
             allow_private: config.allow_private,
+            end_pause: config.end_pause,
             numbers: Arc::clone(&common.numbers),
             has_records: config.records,
             rows_due: Instant::default(),

@@ -144,10 +144,11 @@ impl Numbers {
 
     /// Of two entries of the configuration for one number the first counts.
     fn new(config: &Voice, bound: Vec<IncomingNumber>, directory: &Directory) -> Numbers {
-        let owner = Arc::new(Owner {
-            account: config.account.clone(),
-            signing_key: config.auth_token.clone().unwrap_or_default(),
-        });
+        // The account of the configuration is in the record, unless there is no REST interface.
+        let of_record =
+            directory.accounts.get(&*config.account).map(|account| account.signing_key.as_str().into());
+        let signing_key = config.auth_token.clone().or(of_record).unwrap_or_default();
+        let owner = Arc::new(Owner { account: config.account.clone(), signing_key });
         let is_suspended = directory.is_suspended(&config.account);
         let mut configured = HashMap::new();
         for number in &config.numbers {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ivr::document::{Address, Item};
-use ivr::script::{Call, CallStatus, Direction, Plan, Script};
+use ivr::script::{Call, Direction, LegFailure, Plan, Script};
 use sip::wire::{Uri, escape_user};
 use stdx::Instant;
 use stdx::rng::Rng;
@@ -21,7 +21,7 @@ use super::dial::Dialing;
 use super::leg::{Leg, NO_SESSION};
 use super::party::{Party, Whose, shown};
 use super::record::Background;
-use super::rows::Row;
+use super::rows::{self, Row};
 use super::{API_VERSION, Owner, Voice, World};
 use crate::shard::Workers;
 
@@ -120,7 +120,23 @@ impl Voice {
     }
 
     /// Nobody has answered the call that `actor` waits for.
-    pub(super) fn unanswered(&mut self, now: Instant, actor: Key, status: CallStatus, world: &mut World<'_>) {
+    pub(super) fn unanswered(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        failure: &LegFailure,
+        world: &mut World<'_>,
+    ) {
+        if let Some((leg, found)) = self.leg_of(actor) {
+            if let Some(row) = &mut found.row {
+                row.has_failed(failure);
+            }
+            self.note_failed_call(now, leg, None, failure, world);
+        }
+        if let Some(actor) = self.actors.get_mut(actor) {
+            actor.script.set_extra(rows::of_failure(failure));
+        }
+        let status = failure.status;
         self.drive(now, actor, world, |script, out| script.handle_unanswered(now, status, out));
     }
 

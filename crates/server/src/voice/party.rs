@@ -163,6 +163,15 @@ impl Party {
         std::iter::once((rows::CALL_ID.to_owned(), self.call_id.clone())).chain(headers).collect()
     }
 
+    /// The most telling failure, with the Call-ID of the last INVITE where no answer brought one.
+    pub(super) fn failure(&self) -> Option<LegFailure> {
+        let mut failure = self.failure.clone()?;
+        if failure.call_id.is_none() && !self.call_id.is_empty() {
+            failure.call_id = Some(self.call_id.clone());
+        }
+        Some(failure)
+    }
+
     /// As its call ends.
     pub(super) fn status(&self) -> CallStatus {
         match &self.failure {
@@ -205,11 +214,32 @@ fn status_of(code: u16) -> CallStatus {
 }
 
 fn failure_of(code: u16, response: Option<&Message>) -> LegFailure {
+    // RFC 3261 §7.2: the phrase is the callee's own, where it is the callee's status that counts.
+    let reason =
+        response.filter(|response| response.status() == code).map(|response| text(response.reason()));
     LegFailure {
         status: status_of(code),
         code: Some(code),
+        reason: reason.unwrap_or_else(|| phrase_of(code).to_owned()),
         call_id: response.and_then(Message::call_id).map(text),
         headers: response.map(extra_headers).unwrap_or_default(),
+    }
+}
+
+/// RFC 3261 §21: of statuses that end a call on this side.
+fn phrase_of(code: u16) -> &'static str {
+    match code {
+        403 => "Forbidden",
+        404 => "Not Found",
+        408 => "Request Timeout",
+        416 => "Unsupported URI Scheme",
+        480 => "Temporarily Unavailable",
+        483 => "Too Many Hops",
+        487 => "Request Terminated",
+        488 => "Not Acceptable Here",
+        500 => "Server Internal Error",
+        503 => "Service Unavailable",
+        _ => "",
     }
 }
 
@@ -498,10 +528,14 @@ impl Voice {
         }
         // A recording of the ringing is kept, but no connection has it.
         let Some((party, _)) = self.forget_party(now, key, world) else { return };
-        let failure = party.failure.unwrap_or_else(|| failure_of(code, None));
+        let failure = party.failure().unwrap_or_else(|| failure_of(code, None));
         match party.whose {
-            Whose::Own => self.unanswered(now, party.actor, failure.status, world),
+            Whose::Own => self.unanswered(now, party.actor, &failure, world),
             Whose::Dialed(id) => {
+                let caller = self.actors.get(party.actor).map(|actor| actor.leg);
+                if let Some(caller) = caller {
+                    self.note_failed_call(now, caller, Some(&party.sid), &failure, world);
+                }
                 let failed = LegEvent::Failed(failure);
                 self.drive(now, party.actor, world, |script, out| script.handle_leg(now, id, failed, out));
             }

@@ -22,6 +22,7 @@ use super::recordings::Files;
 use super::takes::Take;
 use super::{Owner, Voice, Wish, World, limits};
 
+pub(crate) use super::takes::Pause;
 pub(super) use super::takes::{Recording, Whose};
 
 /// A recording that no Record verb asked for: of a Dial, a conference's member, or a whole call.
@@ -42,7 +43,7 @@ pub(crate) struct Background {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Modify {
     /// What is said from now on is left out.
-    Pause,
+    Pause(Pause),
     Resume,
     Stop,
 }
@@ -173,7 +174,7 @@ impl Voice {
         }
     }
 
-    /// For the REST interface, which has made the row. Both directions, in one channel or two.
+    /// For the REST interface, which has made the row of `sid`.
     ///
     /// # Errors
     /// Why it is not recorded.
@@ -182,13 +183,17 @@ impl Voice {
         now: Instant,
         leg: Key,
         sid: &str,
-        channels: u8,
+        how: Background,
     ) -> Result<(), String> {
-        let source = if channels == 2 { RecordSource::Dual } else { RecordSource::Both };
-        let (sid, of) = (sid.to_owned(), "StartCallRecordingAPI");
-        let (conference, whose) = (None, Whose::Api);
-        let begin = Begin { sid, of, conference, source, trim: false, max: limits::RECORDING, whose };
-        self.begin_take(now, leg, begin)
+        let Background { source, trim, status, of, conference } = how;
+        let (max, whose) = (limits::RECORDING, Whose::Api { status: status.clone() });
+        let begin = Begin { sid: sid.to_owned(), of, conference, source, trim, max, whose };
+        self.begin_take(now, leg, begin)?;
+        if let Some((row, owner)) = self.row_under_way(now, leg, sid) {
+            let recorded = self.recorded_of(&owner, sid, Duration::ZERO);
+            self.tell_status(status.as_ref(), &row, &recorded, &owner);
+        }
+        Ok(())
     }
 
     /// The leg that a recording under way is of.
@@ -216,7 +221,10 @@ impl Voice {
         };
         recording.flush(media);
         let Some(index) = recording.takes.iter().position(|take| take.sid == sid) else { return false };
-        recording.takes[index].is_paused = change == Modify::Pause;
+        recording.takes[index].pause = match change {
+            Modify::Pause(pause) => Some(pause),
+            Modify::Resume | Modify::Stop => None,
+        };
         if change == Modify::Stop {
             self.close_take(now, leg, index);
             return true;
@@ -326,7 +334,7 @@ impl Voice {
             rate: media.rate(),
             recorder,
             file,
-            is_paused: false,
+            pause: None,
             whose,
             started: now,
             over: None,
@@ -466,7 +474,7 @@ impl Voice {
             if let Err(problem) = result {
                 self.warn(now, leg, code::RECORDING, format!("the recording ended: {problem}"), world);
             }
-            if let Whose::Background { status } = whose {
+            if let Whose::Background { status } | Whose::Api { status } = whose {
                 self.tell_status(status.as_ref(), &row, &recorded, &owner);
             }
             return;
@@ -535,7 +543,7 @@ fn row_of(now: Instant, call: &str, owner: &Owner, take: &Take) -> Kept {
         },
         call_sid: call.to_owned(),
         conference_sid: take.conference.clone().unwrap_or_default(),
-        status: if take.is_paused { "paused" } else { "in-progress" }.to_owned(),
+        status: if take.pause.is_some() { "paused" } else { "in-progress" }.to_owned(),
         source: take.of.to_owned(),
         channels: take.channels(),
         started_at: Some(take.started),

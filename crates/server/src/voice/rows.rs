@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use ivr::document::Severity;
-use ivr::script::{Call, CallStatus};
+use ivr::document::{Severity, code};
+use ivr::request::Form;
+use ivr::script::{Call, CallStatus, LegFailure};
 use stdx::Instant;
 use stdx::slab::Key;
 use store::rest::types::{Common, Notification, RestCall};
@@ -71,6 +72,15 @@ impl Row {
         self.write(now, world);
     }
 
+    /// No phone has taken the call: the status and phrase of the answer, and the dialog that it ended.
+    pub(super) fn has_failed(&mut self, failure: &LegFailure) {
+        self.call.sip_response_code = failure.code;
+        cut(&failure.reason, limits::REASON).clone_into(&mut self.call.sip_reason_phrase);
+        if let Some(call_id) = &failure.call_id {
+            self.has_call_id(call_id);
+        }
+    }
+
     fn answer(&mut self, now: Instant) {
         self.call.status = CallStatus::InProgress.as_str().to_owned();
         self.call.answered_at = Some(now);
@@ -98,6 +108,18 @@ impl Row {
         self.is_in_record = true;
         world.wishes.push(Wish::Write(store::Write::Rest(write)));
     }
+}
+
+/// What a status callback tells of a call that no phone has taken: Twilio's `SipResponseCode`, and the Call-ID.
+pub(super) fn of_failure(failure: &LegFailure) -> Form {
+    let call_id = failure.call_id.iter().map(|id| (CALL_ID.to_owned(), id.clone()));
+    let code = failure.code.iter().map(|code| ("SipResponseCode".to_owned(), code.to_string()));
+    call_id.chain(code).collect()
+}
+
+/// The beginning of a peer's text, of at most that many bytes.
+fn cut(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
 }
 
 /// Begun ones count, as on every telephone bill.
@@ -153,6 +175,29 @@ impl Voice {
         row.write(now, world);
     }
 
+    /// A notification of a call that has failed in SIP; busy and unanswered calls have not. `call`: the sid of the leg's
+    /// Dial's call, `None` for the leg's own.
+    pub(super) fn note_failed_call(
+        &mut self,
+        now: Instant,
+        leg: Key,
+        call: Option<&str>,
+        failure: &LegFailure,
+        world: &mut World<'_>,
+    ) {
+        let Some(status) = failure.code.filter(|_| failure.status == CallStatus::Failed) else { return };
+        let code = match status {
+            404 | 410 | 416 | 484 | 604 => code::NO_SUCH_NUMBER,
+            _ => code::CALL_FAILED,
+        };
+        let reason = cut(&failure.reason, limits::REASON);
+        let call_id = failure.call_id.as_deref().unwrap_or("none: no INVITE was sent");
+        let text = format!("the call failed with SIP {status} {reason} (Call-ID {call_id})");
+        let note =
+            ivr::script::Notification { severity: Severity::Warning, code, text, url: None, line: None };
+        self.note_call(now, leg, call, &note, world);
+    }
+
     /// Something that a script has to say about its documents.
     pub(super) fn note(
         &mut self,
@@ -161,9 +206,20 @@ impl Voice {
         note: &ivr::script::Notification,
         world: &mut World<'_>,
     ) {
+        self.note_call(now, key, None, note, world);
+    }
+
+    fn note_call(
+        &mut self,
+        now: Instant,
+        key: Key,
+        call: Option<&str>,
+        note: &ivr::script::Notification,
+        world: &mut World<'_>,
+    ) {
         let sid = self.new_sid(ivr::sid::NOTIFICATION);
         let Some(leg) = self.legs.get_mut(key) else { return };
-        let call = &leg.sid;
+        let call = call.unwrap_or(&leg.sid).to_owned();
         let (code, text, url, line) = (note.code, &note.text, note.url.as_deref(), note.line);
         let log = match note.severity {
             Severity::Info => return tracing::debug!(sid = call, code, url, line, "{text}"),
@@ -186,7 +242,7 @@ impl Voice {
         let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
         let notification = Notification {
             common: Common { sid, account: leg.owner.account.to_string(), created_at: now, updated_at: now },
-            call_sid: leg.sid.clone(),
+            call_sid: call,
             log,
             error_code: code,
             more_info: format!("https://www.twilio.com/docs/errors/{code}"),

@@ -35,11 +35,20 @@ pub(super) struct Take {
     pub(super) rate: u32,
     pub(super) recorder: Recorder,
     pub(super) file: OpenFile,
-    pub(super) is_paused: bool,
+    pub(super) pause: Option<Pause>,
     pub(super) whose: Whose,
     pub(super) started: Instant,
     /// Its length is reached, or it cannot go on.
     pub(super) over: Option<Result<(), String>>,
+}
+
+/// What a paused recording keeps of the time (Twilio's `PauseBehavior`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pause {
+    /// Nothing: what follows stands directly behind what came before.
+    Skip,
+    /// Silence as long as the pause.
+    Silence,
 }
 
 /// Who is told of its end.
@@ -48,8 +57,8 @@ pub(super) enum Whose {
     Verb { actor: Key, id: Id },
     /// Whoever began it; and this URL.
     Background { status: Option<Callback> },
-    /// The REST interface, which made the row.
-    Api,
+    /// The REST interface, which made the row; and this URL.
+    Api { status: Option<Callback> },
 }
 
 impl Take {
@@ -58,13 +67,18 @@ impl Take {
     }
 
     fn put(&mut self, samples: &[i16]) {
-        if self.is_paused || self.over.is_some() {
+        if self.pause == Some(Pause::Skip) || self.over.is_some() {
             return;
         }
         // Silence is told from sound by the frame.
         let frame = (self.rate * FRAME_MS / 1_000) as usize * usize::from(self.channels());
+        let is_silent = self.pause == Some(Pause::Silence);
+        let silence = if is_silent { vec![0; frame] } else { Vec::new() };
         let mut frames = samples.chunks(frame.max(1));
-        let goes_on = frames.all(|frame| self.recorder.handle(frame, &mut self.file));
+        let goes_on = frames.all(|samples| {
+            let kept = silence.get(..samples.len()).unwrap_or(samples);
+            self.recorder.handle(kept, &mut self.file)
+        });
         match self.file.flush() {
             Err(problem) => self.over = Some(Err(problem)),
             Ok(()) if !goes_on => self.over = Some(Ok(())),

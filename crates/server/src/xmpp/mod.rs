@@ -21,6 +21,8 @@ pub(crate) mod streams;
 pub(crate) mod uploads;
 mod work;
 
+pub use streams::WebConnections;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -157,6 +159,8 @@ enum Asked {
     Proving {
         stream: u64,
         account: Box<Address>,
+        /// If not, the client is told the same.
+        is_there: bool,
     },
     /// The tokens of a client of that account.
     Tokens {
@@ -409,8 +413,9 @@ impl Xmpp {
         match &find {
             Find::Tokens { agent, .. } => return self.find_tokens(stream, &known(), agent.clone(), wishes),
             Find::Password { password, .. } if slow => {
-                let account = Box::new(known());
-                let id = self.ask(Asked::Proving { stream, account: Box::new(account.address()) });
+                let (is_there, account) = (account.is_some(), Box::new(known()));
+                let proving = Box::new(account.address());
+                let id = self.ask(Asked::Proving { stream, account: proving, is_there });
                 let (password, learns) = (password.clone(), self.access.digests);
                 return wishes.push(Wish::Prove { id, account, password, learns });
             }
@@ -467,7 +472,7 @@ impl Xmpp {
     fn proved(
         &mut self,
         stream: u64,
-        account: &Address,
+        (account, is_there): (&Address, bool),
         result: &Result<WriteDone, StoreError>,
         wishes: &mut Vec<Wish>,
     ) {
@@ -478,7 +483,10 @@ impl Xmpp {
             Ok(_) | Err(_) => Known::Unavailable,
         };
         wishes.push(Wish::Forget { address: account.to_string().into() });
-        self.streams.tell(stream, |c2s, out| c2s.handle_found_as(known, &account.user, out));
+        self.streams.tell(stream, |c2s, out| match is_there {
+            true => c2s.handle_found_as(known, &account.user, out),
+            false => c2s.handle_found(known, out),
+        });
     }
 
     /// Of all accounts, those of this shard.
@@ -505,7 +513,9 @@ impl Xmpp {
                 self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, done, out));
             }
             Some(Asked::Keys { address }) if result.is_ok() => wishes.push(Wish::Forget { address }),
-            Some(Asked::Proving { stream, account }) => self.proved(stream, &account, &result, wishes),
+            Some(Asked::Proving { stream, account, is_there }) => {
+                self.proved(stream, (&account, is_there), &result, wishes);
+            }
             Some(asked) => self.access_written(now, asked, result, wishes),
             None => {}
         }
@@ -534,8 +544,8 @@ impl Xmpp {
             Some(asked @ (Asked::Tokens { .. } | Asked::Invited { .. } | Asked::Registering { .. })) => {
                 self.access_loaded(now, asked, None, wishes);
             }
-            Some(Asked::Proving { stream, account }) => {
-                self.proved(stream, &account, &Err(StoreError::Closed), wishes);
+            Some(Asked::Proving { stream, account, is_there }) => {
+                self.proved(stream, (&account, is_there), &Err(StoreError::Closed), wishes);
             }
             Some(asked) => self.access_written(now, asked, Err(StoreError::Closed), wishes),
             None => {}

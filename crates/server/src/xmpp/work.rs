@@ -9,6 +9,7 @@ use xmpp::sasl::{Find, Known};
 use xmpp::stanza::{self, Condition};
 use xmpp::{Element, Jid, c2s, ns};
 
+use super::access::Claim;
 use super::servers::{self, Event as ServerEvent};
 use super::streams::Event;
 use super::{Asked, Wish, Xmpp, XmppLetter, ask, record};
@@ -31,12 +32,12 @@ impl Xmpp {
             Event::Register { stream, registration } => self.register(stream, registration, wishes),
             Event::Bind { stream, request } => {
                 let edge = self.edge(stream);
-                let Some(owner) = self.settle(stream, request.user.bare_str()) else { return };
+                let Some(owner) = self.settle(now, stream, &request.user) else { return };
                 self.send(now, owner, XmppLetter::Bind { edge, request }, wishes);
             }
             Event::Resume { stream, user, id, seen } => {
                 let edge = self.edge(stream);
-                let Some(owner) = self.settle(stream, user.bare_str()) else { return };
+                let Some(owner) = self.settle(now, stream, &user) else { return };
                 self.send(now, owner, XmppLetter::Resume { edge, user, id, seen }, wishes);
             }
             Event::Stanza { stream, element } => {
@@ -52,9 +53,9 @@ impl Xmpp {
                 self.send(now, shard, XmppLetter::Bosh(call), wishes);
             }
             Event::Bosh { call, .. } => call.refuse(),
-            Event::Failed { remote } => {
+            Event::Failed { peer, domain, failed } => {
                 self.sign_in_failures += 1;
-                self.access.wrong_passwords.fail(now, remote);
+                self.access.fail(now, &Claim::new(peer, &failed.user, &domain), failed.cause);
             }
             Event::Drained { stream } => {
                 let edge = self.edge(stream);
@@ -71,8 +72,8 @@ impl Xmpp {
 
     fn find(&mut self, now: Instant, stream: u64, find: Find, domain: Box<str>, wishes: &mut Vec<Wish>) {
         let Some(known) = self.streams.get(stream) else { return };
-        // Who guesses is not even asked, whatever he says now.
-        if !self.access.wrong_passwords.penalty(now, known.remote).is_pass() {
+        // Credentials of a client that guesses are not looked at, right or wrong.
+        if self.access.wait(now, &Claim::new(known.peer(), find.user(), &domain)).is_some() {
             self.streams.tell(stream, |c2s, out| c2s.handle_found(Known::Unavailable, out));
             return;
         }
@@ -86,14 +87,18 @@ impl Xmpp {
     }
 
     /// Notes whose host the stream has from now on.
-    fn settle(&mut self, stream: u64, bare: &str) -> Option<u16> {
-        let owner = self.owner(bare);
+    fn settle(&mut self, now: Instant, stream: u64, user: &Jid) -> Option<u16> {
+        let owner = self.owner(user.bare_str());
         let stream = self.streams.get(stream)?;
         if stream.host.replace(owner).is_none() {
             stream.establish();
             self.sign_ins += 1;
             self.streams.count_sign_in(&stream);
-            self.access.wrong_passwords.succeed(stream.remote);
+            // By an alias, it is the alias that is known from there. Anonymous clients have proved nothing.
+            if let Some(claimed) = stream.claimed() {
+                let claim = Claim::new(stream.peer(), &claimed, user.domain());
+                self.access.attempts.succeed(now, &claim.attempt());
+            }
         }
         Some(owner)
     }

@@ -17,6 +17,7 @@ mod place;
 mod presence;
 mod registrar;
 mod rest;
+mod sign_ins;
 mod slow;
 mod transports;
 mod voice;

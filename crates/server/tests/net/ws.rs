@@ -1,5 +1,5 @@
 use futures_util::{SinkExt, StreamExt};
-use server::net::{CloseReason, NetSettings};
+use server::net::{CloseReason, ForwardedHeader, NetSettings, Proxies};
 use sip::transport::Transport::{Ws, Wss};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -146,5 +146,58 @@ fn closing_is_seen_on_both_sides() {
         shard.io.close_flow(flow);
         assert!(matches!(shard.during(peer.next()).await, Some(Ok(Message::Close(_)))));
         assert_eq!(shard.closed().await, (flow, CloseReason::Ours));
+    });
+}
+
+/// A handshake that a proxy has passed on, with what it writes.
+async fn open_forwarded(
+    shard: &mut Shard,
+    address: SocketAddr,
+    client: &str,
+) -> Result<WebSocketStream<TcpStream>, Error> {
+    let mut request = "ws://phone.example/".into_client_request()?;
+    request.headers_mut().insert("Sec-WebSocket-Protocol", "sip".parse().unwrap());
+    let hops = format!("198.51.100.1, {client}");
+    request.headers_mut().insert("X-Forwarded-For", hops.parse().unwrap());
+    let socket = TcpStream::connect(address).await.unwrap();
+    shard.during(client_async(request, socket)).await.map(|(stream, _)| stream)
+}
+
+fn behind(trusted: &str) -> NetSettings {
+    let proxies = Proxies::new(vec![trusted.parse().unwrap()], ForwardedHeader::XForwardedFor);
+    NetSettings { proxies, max_flows_per_source: 2, ..NetSettings::default() }
+}
+
+#[test]
+fn behind_a_trusted_proxy_the_client_that_it_names_is_the_source_and_is_counted() {
+    run(async {
+        let (mut shard, address) = shard(behind("127.0.0.0/8"));
+        let mut held = Vec::new();
+        for client in ["203.0.113.1", "203.0.113.2", "2001:db8::1"] {
+            for _ in 0..2 {
+                let mut peer = open_forwarded(&mut shard, address, client).await.unwrap();
+                peer.send(Message::binary(message("in"))).await.unwrap();
+                let packet = shard.packet().await;
+                assert_eq!(packet.source.remote.ip().to_string(), client);
+                // Answers go by the connection.
+                shard.io.send(on_flow(&packet.source, &message("out"), 1));
+                let answer = shard.during(peer.next()).await.unwrap().unwrap();
+                assert_eq!(answer.into_data(), message("out"));
+                held.push(peer);
+            }
+            assert_eq!(status(open_forwarded(&mut shard, address, client).await), 503, "{client}");
+        }
+        assert_eq!(status(open_forwarded(&mut shard, address, "2001:db8::ffff").await), 503, "its /64");
+        assert!(open_forwarded(&mut shard, address, "203.0.113.3").await.is_ok(), "others have places");
+    });
+}
+
+#[test]
+fn nobody_but_a_trusted_proxy_is_believed_for_which_client_it_speaks() {
+    run(async {
+        let (mut shard, address) = shard(behind("10.0.0.0/8"));
+        let mut peer = open_forwarded(&mut shard, address, "203.0.113.1").await.unwrap();
+        peer.send(Message::binary(message("in"))).await.unwrap();
+        assert_eq!(shard.packet().await.source.remote.ip().to_string(), "127.0.0.1");
     });
 }

@@ -8,7 +8,8 @@ use std::thread::JoinHandle;
 use server::clock::Clock;
 use server::config::Config;
 use server::control::{
-    BindingRow, Control, Listening, NodeState, Observed, Reloaded, ShardCounters, TargetStatus, TraceSink,
+    BindingRow, BlockList, BlockRow, Control, Listening, NodeState, Observed, Reloaded, ShardCounters,
+    TargetStatus, TraceSink,
 };
 use server::http::Web;
 use server::operate::Doors;
@@ -24,6 +25,7 @@ pub(crate) enum Event {
     Chat(String),
     AccountsChanged,
     Wrote,
+    LiftBlock(String),
 }
 
 struct Fake {
@@ -84,6 +86,25 @@ impl Control for Fake {
             user_agent: "phone".into(),
             received: None,
         }]
+    }
+
+    async fn blocks(&self) -> BlockList {
+        let block = BlockRow {
+            service: "sip".into(),
+            source: Some("2001:db8::/64".into()),
+            account: Some("al\u{1b}ice@example.test".into()),
+            failures: 12,
+            failed_at: 1_800_000_000_000_000,
+            refused_until: 1_800_000_002_000_000,
+            forgiven_at: 1_800_000_900_000_000,
+        };
+        let everywhere = BlockRow { service: "xmpp".into(), source: None, ..block.clone() };
+        BlockList { blocks: vec![block, everywhere], total: 7 }
+    }
+
+    async fn lift_block(&self, subject: &str) -> u64 {
+        self.events.send(Event::LiftBlock(subject.to_owned())).unwrap();
+        if subject == "192.0.2.1" { 2 } else { 0 }
     }
 
     async fn read(&self, read: Read) -> Result<Loaded, StoreError> {

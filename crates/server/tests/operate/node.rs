@@ -157,3 +157,25 @@ fn get(at: std::net::SocketAddr, path: &str) -> (u16, String) {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     (head[9..12].parse().unwrap(), body.to_owned())
 }
+
+#[test]
+fn blocks_read_well_and_are_lifted_by_name() {
+    let place = Place::new();
+    let node = FakeNode::start(place.config());
+    let shown = place.belfry(&["blocks"]).good();
+    let lines: Vec<_> = shown.lines().collect();
+    assert!(lines[0].starts_with("SERVICE  ADDRESS        ACCOUNT"), "{shown}");
+    let row = "sip      2001:db8::/64  al·ice@example.test  12 failed sign-ins  2027-01-15 08:00:00";
+    assert!(lines[1].starts_with(row), "{shown}");
+    assert!(lines[2].starts_with("xmpp     all            al·ice@example.test"), "{shown}");
+    assert_eq!(lines[3], "the last 2 of 7");
+    let json = place.belfry(&["blocks", "--json"]).good();
+    let first: serde_json::Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
+    assert_eq!(first["refused_until"], 1_800_000_002_000_000_u64);
+    assert_eq!(place.belfry(&["blocks", "lift", "192.0.2.1"]).good(), "lifted 2\n");
+    assert_eq!(node.next_event(), Event::LiftBlock("192.0.2.1".into()));
+    place
+        .belfry(&["blocks", "lift", "bob"])
+        .failed(1, "nothing of bob is blocked; `belfry blocks` lists what is");
+    place.belfry(&["blocks", "lift"]).failed(2, "required");
+}

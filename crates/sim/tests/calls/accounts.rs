@@ -230,6 +230,76 @@ fn strangers_do_not_learn_which_accounts_there_are() {
     }
 }
 
+/// RFC 3261 §11: monitors ask with OPTIONS, and write a From of the domain that they ask, without a password. They
+/// learn what any stranger learns, and reach what any stranger reaches.
+#[test]
+fn options_from_a_domain_of_ours_need_no_password() {
+    let mut scene = scene();
+    assert!(register(&mut scene, "secret").starts_with("SIP/2.0 200 "));
+    let mut monitor = Peer::new(&mut scene, 8);
+    for (method, from, uri, status) in [
+        ("OPTIONS", "sipsak", "sip:example.test", "200"),
+        ("OPTIONS", "sipsak", "sip:bob@example.test", "200"),
+        ("OPTIONS", "bob", "sip:bob@example.test", "200"),
+        ("OPTIONS", "sipsak", "sip:alice@example.test", "480"),
+        ("OPTIONS", "sipsak", "sip:nobody@example.test", "480"),
+        // An account may reach more than a stranger.
+        ("OPTIONS", "bob", "sip:x@elsewhere.test", "407"),
+        ("INVITE", "sipsak", "sip:bob@example.test", "407"),
+        ("MESSAGE", "sipsak", "sip:bob@example.test", "407"),
+    ] {
+        let (from, call_id) = (format!("<sip:{from}@example.test>;tag=x"), format!("{method}-{from}-{uri}"));
+        let to = format!("<{uri}>");
+        let raw = Raw {
+            method,
+            uri,
+            from: &from,
+            to: &to,
+            call_id: &call_id,
+            contact: "<sip:x@10.0.0.8>",
+            ..Raw::default()
+        };
+        monitor.send(&mut scene, raw);
+        let answer = monitor.last(&scene, "SIP/2.0 ");
+        assert!(answer.starts_with(&format!("SIP/2.0 {status} ")), "{method} {uri}: {answer}");
+    }
+    let answer = ask(&mut scene, "OPTIONS", "sip:x@elsewhere.test", "", "secret");
+    assert!(answer.starts_with("SIP/2.0 404 "), "an account, by its password: {answer}");
+    scene.rest();
+}
+
+/// RFC 3261 §7 and §21.4.1: the empty line belongs to a message. Without it a request is told so.
+#[test]
+fn a_datagram_without_its_empty_line_is_answered_or_counted() {
+    const HEAD: &str = "Via: SIP/2.0/UDP 10.0.0.8:5060;branch=z9hG4bK-1;rport\r\nMax-Forwards: 70\r\n\
+                        From: <sip:x@elsewhere.test>;tag=x\r\nTo: <sip:bob@example.test>\r\nCall-ID: c\r\n";
+    for (text, is_answered) in [
+        (
+            format!("OPTIONS sip:bob@example.test SIP/2.0\r\n{HEAD}CSeq: 1 OPTIONS\r\nContent-Length: 0\r\n"),
+            true,
+        ),
+        (format!("INVITE sip:bob@example.test SIP/2.0\r\n{HEAD}CSeq: 1 INVITE"), true),
+        (format!("INVITE sip:bob@example.test SIP/2.0\n{}CSeq: 1 INVITE\n", HEAD.replace('\r', "")), true),
+        (format!("ACK sip:bob@example.test SIP/2.0\r\n{HEAD}CSeq: 1 ACK\r\n"), false),
+        (format!("SIP/2.0 200 OK\r\n{HEAD}CSeq: 1 INVITE\r\n"), false),
+        ("OPTIONS sip:bob@example.test SIP/2.0\r\nMax-Forwards: 70\r\n".to_owned(), false),
+        ("OPTIONS sip:bob@example.test SIP/2.0".to_owned(), false),
+    ] {
+        let mut scene = scene();
+        let peer = Peer::new(&mut scene, 8);
+        scene.world.send(peer.id, peer.addr, SERVER, text.clone());
+        scene.run(500);
+        let expected: &[&str] = if is_answered { &["SIP/2.0 400 Missing Empty Line"] } else { &[] };
+        let received = peer.received(&scene);
+        let lines: Vec<_> = received.iter().filter_map(|text| text.lines().next()).collect();
+        assert_eq!(lines, expected, "{text}");
+        let counters = scene.server().endpoint.counters();
+        let counts = (counters.malformed, counters.unfinished, counters.unparsable);
+        assert_eq!(counts, (u64::from(is_answered), u64::from(!is_answered), 0), "{text}");
+        scene.rest();
+    }
+}
+
 #[test]
 fn accounts_are_told_that_an_account_is_not_there() {
     for uri in ["sip:nobody@example.test", "sip:gone@example.test"] {

@@ -2,6 +2,9 @@
 
 use std::net::SocketAddr;
 
+use sip::dns::{DnsData, DnsQuery};
+use sip::endpoint::{Decision, PlanRequest, Settings};
+
 use crate::phone::Phone;
 use crate::raw::{Peer, Raw, contact, header, record_routes, route_of_request, route_of_response};
 use crate::server::{self, Server};
@@ -176,6 +179,99 @@ fn a_target_written_otherwise_is_the_same() {
     for uri in ["sip:bob@10.0.0.3:5060;ob;x=1", "sip:%62ob@10.0.0.3:5060"] {
         call.alice_sends("INFO", uri, "");
         assert!(call.bob.last(&call.scene, "INFO").starts_with(&format!("INFO {uri} SIP/2.0\r\n")));
+    }
+}
+
+/// RFC 3261 §12.2.1.1: a request goes to the remote target. That the Contact names a domain of ours, or our host and
+/// another port, or has no user, makes it no address that is looked up.
+#[test]
+fn a_contact_in_a_domain_of_ours_is_a_remote_target() {
+    let (here, there) = ("10.0.0.1:5090", "10.0.0.8:5060");
+    for (contact, at) in [
+        ("sip:alice@10.0.0.1:5090", here),
+        ("sip:10.0.0.1:5090", here),
+        ("sip:alice@example.test:5090", there),
+        ("sip:alice@example.test", there),
+        ("sip:example.test:5090", there),
+        ("sip:example.test", there),
+        // Our own address: a user agent behind something that writes Contacts anew.
+        ("sip:alice@10.0.0.1:5060", there),
+        ("sip:10.0.0.1", there),
+    ] {
+        let settings =
+            Settings { domains: vec!["example.test".into(), "10.0.0.1".into()], ..server::settings(1) };
+        // Whatever else is asked for is looked up, and is not there.
+        let plan = |request: &PlanRequest| match (request.starts_call, &*request.user) {
+            (true, "bob") => to_bob(request),
+            _ => Decision::Local { user: request.user.clone(), domain: request.host.clone() },
+        };
+        let mut scene = Scene::with(1, settings, plan, vec![]);
+        let (alice, bob) = (Peer::at(&mut scene, at.parse().unwrap()), Peer::new(&mut scene, 3));
+        let mut call = Call { scene, alice, bob, by_alice: String::new(), by_bob: String::new() };
+        let named = format!("<{contact}>");
+        let invite = Raw {
+            method: "INVITE",
+            uri: "sip:bob@10.0.0.1",
+            from: FROM,
+            to: "<sip:bob@10.0.0.1>",
+            call_id: "c",
+            contact: &named,
+            ..Raw::default()
+        };
+        call.alice.send(&mut call.scene, invite);
+        let request = call.bob.last(&call.scene, "INVITE");
+        let answer = "Contact: <sip:bob@10.0.0.3:5060>\r\n";
+        call.bob.respond(&mut call.scene, &request, "200 OK", "b", "", answer);
+        call.by_bob = route_of_request(&request);
+        call.by_alice = route_of_response(&call.alice.last(&call.scene, "SIP/2.0 200"));
+        for method in ["INVITE", "BYE"] {
+            call.bob_sends(method, contact, "<sip:bob@10.0.0.3:5060>");
+            let text = call.alice.last(&call.scene, method);
+            assert!(text.starts_with(&format!("{method} {contact} SIP/2.0\r\n")), "{text}");
+        }
+        // The target is refreshed with the same words by an UPDATE (§12.2.2).
+        call.alice_sends("UPDATE", BOB, &named);
+        let target = crate::raw::contact(&call.bob.last(&call.scene, "UPDATE"));
+        call.bob_sends("INFO", &target, "");
+        let info = call.alice.last(&call.scene, "INFO");
+        assert!(info.starts_with(&format!("INFO {contact} SIP/2.0\r\n")), "{info}");
+    }
+}
+
+/// The same for a callee's Contact, of a system that the operator configured.
+#[test]
+fn a_callees_contact_at_another_port_of_our_host_is_a_remote_target() {
+    for contact in ["sip:bob@10.0.0.1:5090", "sip:10.0.0.1:5090", "sip:bob@example.test:5090"] {
+        let settings =
+            Settings { domains: vec!["example.test".into(), "10.0.0.1".into()], ..server::settings(1) };
+        let plan = |request: &PlanRequest| match request.starts_call {
+            true => targets(&[&["sip:bob@10.0.0.1:5090"]]),
+            false => Decision::Local { user: request.user.clone(), domain: request.host.clone() },
+        };
+        let dns = vec![DnsData::Address(SERVER.ip())];
+        let server = Server::new(settings, plan).with_dns(DnsQuery::A("example.test".into()), dns);
+        let mut scene = Scene::build(1, server, vec![]);
+        let alice = Peer::new(&mut scene, 8);
+        let bob = Peer::at(&mut scene, "10.0.0.1:5090".parse().unwrap());
+        let mut call = Call { scene, alice, bob, by_alice: String::new(), by_bob: String::new() };
+        let invite = Raw {
+            method: "INVITE",
+            uri: "sip:bob@10.0.0.1",
+            from: FROM,
+            to: "<sip:bob@10.0.0.1>",
+            call_id: "c",
+            contact: "<sip:alice@10.0.0.8:5060>",
+            ..Raw::default()
+        };
+        call.alice.send(&mut call.scene, invite);
+        let request = call.bob.last(&call.scene, "INVITE");
+        call.bob.respond(&mut call.scene, &request, "200 OK", "b", "", &format!("Contact: <{contact}>\r\n"));
+        call.by_alice = route_of_response(&call.alice.last(&call.scene, "SIP/2.0 200"));
+        for method in ["ACK", "INVITE", "BYE"] {
+            call.alice_sends(method, contact, "<sip:alice@10.0.0.8:5060>");
+            let text = call.bob.last(&call.scene, method);
+            assert!(text.starts_with(&format!("{method} {contact} SIP/2.0\r\n")), "{text}");
+        }
     }
 }
 

@@ -42,8 +42,11 @@ fn call(contact: &str, lines: &str) -> Call {
 }
 
 fn call_at(settings: Settings, contact: &str, lines: &str) -> Call {
+    // The host that a domain of ours names has other services, too.
+    let victim = || vec![DnsData::Address(address(9).ip())];
     let server = Server::new(settings, only_bob)
-        .with_dns(DnsQuery::A("victim.test".into()), vec![DnsData::Address(address(9).ip())]);
+        .with_dns(DnsQuery::A("victim.test".into()), victim())
+        .with_dns(DnsQuery::A("example.test".into()), victim());
     let mut scene = Scene::build(1, server, vec![bob()]);
     let victim = Peer::new(&mut scene, 9);
     let mut stranger = Peer::new(&mut scene, 8);
@@ -183,6 +186,11 @@ fn a_callers_contact_and_record_route_lead_to_no_third_host() {
         ("<sip:x@10.0.0.8:5060>", "Record-Route: <sip:10.0.0.9>\r\n"),
         ("<sip:x@10.0.0.9:5060>", "Record-Route: <sip:victim.test;lr>\r\n"),
         ("<sip:x@10.0.0.9:5060>", "Via: SIP/2.0/UDP 10.0.0.9;branch=z9hG4bK-behind\r\n"),
+        ("<sip:x@example.test>", ""),
+        ("<sip:x@example.test:5060>", ""),
+        ("<sip:example.test>", ""),
+        ("<sip:x@10.0.0.1>", ""),
+        ("<sip:10.0.0.1:5060>", ""),
     ] {
         let mut call = call(contact, lines);
         call.scene.run(1_000);
@@ -192,6 +200,23 @@ fn a_callers_contact_and_record_route_lead_to_no_third_host() {
         assert_eq!(call.victim.received(&call.scene), [""; 0], "{contact} {lines}");
         let bye = call.stranger.last(&call.scene, "BYE ");
         assert!(bye.contains("Call-ID: c\r\n"), "the caller gets it: {bye}");
+    }
+}
+
+/// A GRUU is looked up by us (RFC 5627 §6.1), and its name is not asked for in DNS: neither as it is, nor when the
+/// callee leaves out what makes it one.
+#[test]
+fn a_gruu_of_ours_leads_to_no_other_service_of_our_host() {
+    for target in ["sip:x@example.test:5060;gr=1", "sip:x@example.test:5060"] {
+        let mut call = call("<sip:x@example.test:5060;gr=1>", "");
+        call.scene.run(1_000);
+        let callee = call.scene.callees[0];
+        call.scene.world.act(callee, move |phone: &mut Phone, now, out| {
+            phone.calls[0].target = target.into();
+            phone.hang_up(now, 0, out);
+        });
+        call.scene.run(2_000);
+        assert_eq!(call.victim.received(&call.scene), [""; 0], "{target}");
     }
 }
 

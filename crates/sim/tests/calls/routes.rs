@@ -6,7 +6,7 @@ use std::time::Duration;
 use insta::assert_snapshot;
 use sim::Mailbox;
 use sip::dns::{DnsData, DnsQuery};
-use sip::endpoint::{Decision, PlanRequest};
+use sip::endpoint::{Decision, PlanRequest, Settings, Traced};
 use sip::transport::Transport;
 
 use crate::phone::Phone;
@@ -279,24 +279,71 @@ fn the_second_address_is_tried_after_503_and_after_a_transport_error() {
     scene.rest();
 }
 
-/// RFC 3261 §18.1.1.
+/// A call whose INVITE is `bytes` longer than it need be, to a peer that takes TCP or refuses it.
+fn long_call(tcp_for_large_requests: bool, refuses_tcp: bool, bytes: usize) -> Scene {
+    let settings = Settings { tcp_for_large_requests, ..server::settings(1) };
+    let mut server = Server::new(settings, to_bob);
+    server.endpoint.set_traced(vec!["alice@".into()]);
+    if refuses_tcp {
+        server.unreachable.push((Transport::Tcp, address(3)));
+    }
+    let mut scene = Scene::build(1, server, vec![bob()]);
+    call_long(&mut scene, bytes);
+    scene
+}
+
+fn call_long(scene: &mut Scene, bytes: usize) {
+    let line = format!("Subject: {}\r\n", "x".repeat(bytes));
+    scene.world.act(scene.alice, move |phone: &mut Phone, now, out| {
+        phone.call_with(now, "sip:bob@10.0.0.1", &line, out);
+    });
+    scene.run(100);
+}
+
+fn refused(scene: &Scene) -> Vec<(Traced, SocketAddr)> {
+    let refused = scene.server().traces.iter().filter(|trace| trace.traced != Traced::Message);
+    refused.map(|trace| (trace.traced, trace.to)).collect()
+}
+
+const BY_UDP: &str = "Via: SIP/2.0/UDP 10.0.0.1:5060";
+const BY_TCP: &str = "Via: SIP/2.0/TCP 10.0.0.1:5062";
+
+/// RFC 3261 §18.1.1, where the operator wants it.
 #[test]
 fn a_long_request_goes_by_tcp_and_by_udp_where_tcp_is_refused() {
-    for refused in [false, true] {
-        let mut server = Server::new(server::settings(1), to_bob);
-        if refused {
-            server.unreachable.push((Transport::Tcp, address(3)));
-        }
-        let mut scene = Scene::build(1, server, vec![bob()]);
-        let line = format!("Subject: {}\r\n", "x".repeat(1_200));
-        scene.world.act(scene.alice, move |phone: &mut Phone, now, out| {
-            phone.call_with(now, "sip:bob@10.0.0.1", &line, out);
-        });
-        scene.run(100);
-        let via = if refused { "Via: SIP/2.0/UDP 10.0.0.1:5060" } else { "Via: SIP/2.0/TCP 10.0.0.1:5062" };
+    for (refuses, via) in [(false, BY_TCP), (true, BY_UDP)] {
+        let mut scene = long_call(true, refuses, 1_200);
         assert!(scene.callee(0).requests[0].contains(via));
         scene.rest();
     }
+}
+
+/// Phones register over UDP from behind firewalls that drop a connection attempt in silence.
+#[test]
+fn a_long_request_goes_by_udp_unless_the_operator_wants_tcp() {
+    let mut scene = long_call(false, true, 1_200);
+    assert!(scene.callee(0).requests[0].contains(BY_UDP));
+    assert_eq!(refused(&scene), [], "TCP was not tried");
+    scene.rest();
+    // No datagram is as long as this.
+    let mut scene = long_call(false, false, 66_000);
+    assert!(scene.callee(0).requests[0].contains(BY_TCP));
+    scene.rest();
+}
+
+/// The second call does not wait for a connection that will not come, and a trace says which attempt was refused.
+#[test]
+fn a_peer_that_refuses_tcp_is_not_asked_again_for_an_hour() {
+    let mut scene = long_call(true, true, 1_200);
+    let once = [(Traced::Refused(Transport::Tcp), address(3))];
+    assert_eq!(refused(&scene), once);
+    scene.run(60_000);
+    call_long(&mut scene, 1_200);
+    assert_eq!((refused(&scene), scene.callee(0).calls.len()), (once.to_vec(), 2));
+    scene.run(3_600_000);
+    call_long(&mut scene, 1_200);
+    assert_eq!((refused(&scene).len(), scene.callee(0).calls.len()), (2, 3));
+    scene.rest();
 }
 
 /// RFC 6026 §8.9: what belongs to no transaction goes nowhere.

@@ -11,7 +11,7 @@ use sim::{Datagram, Node};
 use sip::digest::Ha1s;
 use sip::dns::{DnsData, DnsFault, DnsQuery, DnsRecord};
 use sip::endpoint::{
-    Account, CallEventKind, Decision, Effect, Endpoint, Listener, Outbox, PlanRequest, Settings,
+    Account, CallEventKind, Decision, Effect, Endpoint, Listener, Outbox, PlanRequest, Settings, TraceEvent,
 };
 use sip::events::{EventRules, WatchPolicy};
 use sip::session::SessionEvent;
@@ -42,6 +42,10 @@ pub struct Server {
     app: Option<App>,
     /// Questions to the store wait for `catch_up`.
     pub is_slow: bool,
+    /// Questions to DNS do.
+    pub is_dns_slow: bool,
+    pub traces: Vec<TraceEvent>,
+    pub probed: Vec<u16>,
     asked: Outbox,
     listeners: Vec<Listener>,
     store: Vec<KeptMessage>,
@@ -81,6 +85,9 @@ impl Server {
             events: Vec::new(),
             app: None,
             is_slow: false,
+            is_dns_slow: false,
+            traces: Vec::new(),
+            probed: Vec::new(),
             asked: Vec::new(),
             store: Vec::new(),
             flows: Vec::new(),
@@ -127,9 +134,9 @@ impl Server {
         result
     }
 
-    /// The store answers all it was asked.
+    /// The store and DNS answer all they were asked.
     pub fn catch_up(&mut self, now: Instant, out: &mut Vec<Datagram>) {
-        self.is_slow = false;
+        (self.is_slow, self.is_dns_slow) = (false, false);
         let asked = std::mem::take(&mut self.asked);
         self.settle(now, asked, out);
     }
@@ -159,6 +166,7 @@ impl Server {
                 self.router.handle_query(now, EDGE, id, query, &mut effects);
                 self.settle_router(now, effects, more);
             }
+            Effect::Dns { .. } if self.is_dns_slow => self.asked.push(effect),
             Effect::Dns { id, query } => {
                 let answer = self.dns.get(&query).cloned().ok_or(DnsFault::NoName);
                 self.endpoint.handle_dns(now, id, answer, more);
@@ -190,10 +198,9 @@ impl Server {
                 }
                 self.events.push(event);
             }
-            Effect::Trace(_)
-            | Effect::Probed { .. }
-            | Effect::Texted { .. }
-            | Effect::AuthenticationFailed { .. } => {}
+            Effect::Trace(trace) => self.traces.push(trace),
+            Effect::Probed { status, .. } => self.probed.push(status),
+            Effect::Texted { .. } | Effect::AuthenticationFailed { .. } => {}
         }
     }
 

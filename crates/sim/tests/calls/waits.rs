@@ -1,9 +1,12 @@
 //! Requests that wait for store or router, and what comes meanwhile.
 
+use insta::assert_snapshot;
 use sim::Mailbox;
+use sip::dns::{DnsData, DnsQuery};
 use sip::endpoint::{Decision, PlanRequest};
 
 use crate::phone::Phone;
+use crate::raw::{Peer, Raw, route_of_response};
 use crate::server::{self, DOMAIN, Server};
 use crate::{SERVER, Scene, address, bob, to_bob};
 
@@ -43,6 +46,114 @@ fn a_cancel_meanwhile_is_487_at_once() {
     scene.world.act(scene.server, Server::catch_up);
     scene.run(1_000);
     assert!(scene.callee(0).requests.is_empty(), "what the store says now is nobody's");
+    scene.rest();
+}
+
+/// A call to bob, whose 2xx names a host that DNS has not been asked for, and DNS takes its time.
+fn named() -> (Scene, Peer, Peer, String) {
+    let server = Server::new(server::settings(1), to_bob)
+        .with_dns(DnsQuery::A("pbx.test".into()), vec![DnsData::Address(address(3).ip())]);
+    let mut scene = Scene::build(1, server, vec![]);
+    let (mut alice, bob) = (Peer::new(&mut scene, 8), Peer::new(&mut scene, 3));
+    alice.send(&mut scene, Raw { method: "INVITE", to: "<sip:bob@10.0.0.1>", ..WITHIN });
+    let invite = bob.last(&scene, "INVITE");
+    bob.respond(&mut scene, &invite, "200 OK", "b", "", "Contact: <sip:bob@pbx.test:5060>\r\n");
+    let route = route_of_response(&alice.last(&scene, "SIP/2.0 200"));
+    scene.world.node_mut::<Server>(scene.server).is_dns_slow = true;
+    (scene, alice, bob, route)
+}
+
+const WITHIN: Raw<'_> = Raw {
+    method: "ACK",
+    uri: "sip:bob@pbx.test:5060",
+    route: "",
+    from: "<sip:alice@elsewhere.test>;tag=a",
+    to: "<sip:bob@10.0.0.1>;tag=b",
+    call_id: "c",
+    contact: "<sip:alice@10.0.0.8:5060>",
+    lines: "",
+};
+
+/// RFC 3261 §13.2.2.4: the ACK goes to the remote target. Where this is a name, it waits for RFC 3263 as any request does.
+#[test]
+fn an_ack_waits_for_the_name_of_its_target() {
+    let (mut scene, mut alice, bob, route) = named();
+    alice.send(&mut scene, Raw { route: &route, ..WITHIN });
+    assert!(bob.received(&scene).iter().all(|text| !text.starts_with("ACK")));
+    scene.world.act(scene.server, Server::catch_up);
+    scene.run(100);
+    let ack = bob.last(&scene, "ACK");
+    assert!(ack.starts_with("ACK sip:bob@pbx.test:5060 SIP/2.0\r\n") && !ack.contains("Route:"), "{ack}");
+    assert_snapshot!(scene.world.ladder(), @r"
+         0ms  server ◀──INVITE────── peer
+        10ms  server ──INVITE──────▶ peer
+       216ms  server ──100 INVITE──▶ peer
+       500ms  server ◀──200 INVITE── peer
+       510ms  server ──200 INVITE──▶ peer
+     1_000ms  server ◀──ACK───────── peer
+     1_500ms  server ──ACK─────────▶ peer
+    ");
+    scene.rest();
+}
+
+/// A name that is not there costs the ACK and nothing else.
+#[test]
+fn an_ack_to_a_name_that_is_not_there_is_dropped() {
+    let (mut scene, mut alice, bob, _) = named();
+    let invite = bob.last(&scene, "INVITE");
+    let nowhere = "Contact: <sip:bob@nowhere.test:5060>\r\n";
+    bob.respond(&mut scene, &invite, "200 OK", "b", "", nowhere);
+    let route = route_of_response(&alice.last(&scene, "SIP/2.0 200"));
+    alice.send(&mut scene, Raw { uri: "sip:bob@nowhere.test:5060", route: &route, ..WITHIN });
+    scene.world.act(scene.server, Server::catch_up);
+    scene.run(100);
+    assert!(bob.received(&scene).iter().all(|text| !text.starts_with("ACK")));
+    scene.rest();
+}
+
+/// A caller decides how many ACKs it sends and how long they are.
+#[test]
+fn acks_that_wait_have_bounded_memory() {
+    let (mut scene, mut alice, bob, route) = named();
+    let lines = format!("Subject: {}\r\n", "x".repeat(50_000));
+    for _ in 0..200 {
+        alice.send(&mut scene, Raw { route: &route, lines: &lines, ..WITHIN });
+    }
+    let acks = |scene: &Scene| bob.received(scene).iter().filter(|text| text.starts_with("ACK")).count();
+    assert_eq!(acks(&scene), 0);
+    // An ACK that needs no DNS has nothing to wait for.
+    let mut carol = Peer::new(&mut scene, 4);
+    let other = Raw { from: "<sip:carol@elsewhere.test>;tag=c", call_id: "d", ..WITHIN };
+    carol.send(&mut scene, Raw { method: "INVITE", to: "<sip:bob@10.0.0.1>", ..other });
+    let invite = bob.last(&scene, "INVITE");
+    bob.respond(&mut scene, &invite, "200 OK", "b", "", "Contact: <sip:bob@10.0.0.3:5060>\r\n");
+    let by_carol = route_of_response(&carol.last(&scene, "SIP/2.0 200"));
+    carol.send(&mut scene, Raw { uri: "sip:bob@10.0.0.3:5060", route: &by_carol, ..other });
+    assert!(bob.last(&scene, "ACK").contains("Call-ID: d\r\n"));
+    scene.world.act(scene.server, Server::catch_up);
+    scene.run(100);
+    let sent = acks(&scene);
+    assert!((70..95).contains(&sent), "4 MiB of 200 ACKs of 50,000 bytes: {sent}");
+    // The room is free again.
+    alice.send(&mut scene, Raw { route: &route, ..WITHIN });
+    assert_eq!(acks(&scene), sent + 1);
+    scene.rest();
+}
+
+/// The same for OPTIONS to the targets of routes: a name that is asked for is no target that is down.
+#[test]
+fn a_probe_waits_for_the_name_of_its_target() {
+    let (mut scene, _, bob, _) = named();
+    scene.world.act(scene.server, |server: &mut Server, now, out| {
+        server.command(now, out, |endpoint, out| endpoint.probe(now, 1, "sip:pbx.test:5060", out));
+    });
+    scene.run(100);
+    assert_eq!(scene.server().probed, [0; 0]);
+    scene.world.act(scene.server, Server::catch_up);
+    scene.run(100);
+    let probe = bob.last(&scene, "OPTIONS");
+    bob.respond(&mut scene, &probe, "200 OK", "b", "", "");
+    assert_eq!(scene.server().probed, [200]);
     scene.rest();
 }
 

@@ -8,6 +8,7 @@ use stdx::slab::Key;
 
 use super::forward::{hop_of_flow, next_hop_of};
 use super::receive::reply_target;
+use super::resolution::Waiting;
 use super::{Effect, Endpoint, Outbox, Stage, User};
 use crate::events::{EventEffect, Incoming, Onward, Package, RequestId, TxRef};
 use crate::resolve::Hop;
@@ -18,15 +19,25 @@ use crate::wire::{Header, Message, Method, Reply, Request, Rewrite, Uri};
 impl Endpoint {
     /// Sends an OPTIONS to a route's target; [`Effect::Probed`] tells what became of it.
     pub fn probe(&mut self, now: Instant, id: u64, target: &str, out: &mut Outbox) {
-        let sent = self.try_probe(now, id, target, out);
+        let next = Uri::parse(target.as_bytes()).ok().and_then(|uri| next_hop_of(&uri));
+        self.send_when_resolved(now, next.as_ref(), Waiting::Probe { id, target: target.into() }, out);
+    }
+
+    pub(super) fn send_probe(
+        &mut self,
+        now: Instant,
+        id: u64,
+        target: &str,
+        hop: Option<Hop>,
+        out: &mut Outbox,
+    ) {
+        let sent = hop.and_then(|hop| self.try_probe(now, id, target, hop, out));
         if sent.is_none() {
             out.push(Effect::Probed { id, status: 503 });
         }
     }
 
-    fn try_probe(&mut self, now: Instant, id: u64, target: &str, out: &mut Outbox) -> Option<()> {
-        let uri = Uri::parse(target.as_bytes()).ok()?;
-        let hop = self.resolve_at_once(now, &next_hop_of(&uri)?, out)?;
+    fn try_probe(&mut self, now: Instant, id: u64, target: &str, hop: Hop, out: &mut Outbox) -> Option<()> {
         let listener = self.listener_for(hop.transport, hop.addr, None)?;
         let us = String::from_utf8_lossy(&self.texts[listener].uri).into_owned();
         let unique = self.keys.branch.mac(&[b"probe", &id.to_be_bytes(), &now.as_micros().to_be_bytes()]);
@@ -196,30 +207,30 @@ impl Endpoint {
         onward: &Onward,
         out: &mut Outbox,
     ) {
-        let sent = self.try_send_for_notifier(now, id, bytes, onward, out);
-        if sent.is_none() {
-            self.handle_notify_result(now, id.0, 408, out);
+        if let Some(received) = &onward.received {
+            return self.send_notifiers_request(now, id, bytes, onward, Some(hop_of_flow(received)), out);
         }
+        let next = Uri::parse(onward.next_hop.as_bytes()).ok().and_then(|uri| next_hop_of(&uri));
+        let waiting = Waiting::Notifier { id, request: bytes, onward: onward.clone() };
+        self.send_when_resolved(now, next.as_ref(), waiting, out);
     }
 
-    fn try_send_for_notifier(
+    pub(super) fn send_notifiers_request(
         &mut self,
         now: Instant,
         id: RequestId,
-        bytes: Bytes,
+        request: Bytes,
         onward: &Onward,
+        hop: Option<Hop>,
         out: &mut Outbox,
-    ) -> Option<()> {
-        let request = Message::parse(bytes).ok()?;
-        let hop = match &onward.received {
-            Some(received) => hop_of_flow(received),
-            // A watcher's name that is not in the cache is asked for now and known at the next change.
-            None => {
-                let uri = Uri::parse(onward.next_hop.as_bytes()).ok()?;
-                self.resolve_at_once(now, &next_hop_of(&uri)?, out)?
-            }
-        };
-        self.send_own(now, &request, hop, onward.received.as_ref(), User::Notifier(id.0), out)
+    ) {
+        let request = Message::parse(request).ok();
+        let sent = hop.zip(request).and_then(|(hop, request)| {
+            self.send_own(now, &request, hop, onward.received.as_ref(), User::Notifier(id.0), out)
+        });
+        if sent.is_none() {
+            self.handle_notify_result(now, id.0, 408, out);
+        }
     }
 
     /// A stream broke the rules; when what came of it is a request, it is told why before the end.

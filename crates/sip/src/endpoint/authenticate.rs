@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use stdx::Instant;
+use stdx::attempts::{Attempt, Block, Cause, Subject, retry_after, without_port};
 use stdx::slab::Key;
 
-use super::attempts::{Attempt, retry_after, without_port};
 use super::{Account, Context, Credit, Effect, Endpoint, Outbox, Stage};
 use crate::digest::{NonceScope, Question, Verdict, find};
 use crate::transport::{Source, Transport};
@@ -120,6 +120,7 @@ impl Endpoint {
         self.prove_by_nonce(now, key, out);
         let Some(context) = self.contexts.get(key) else { return };
         if let Some(wait) = self.attempts.wait(now, &attempt_of(context, &claim)) {
+            out.push(failed(context, &claim, Cause::TooManyAttempts));
             return self.finish_paced(now, key, wait, out);
         }
         self.set_stage(key, Stage::Authenticating { own_routes });
@@ -144,6 +145,7 @@ impl Endpoint {
         let Some(question) = Question::of(&context.request, &claim.domain, source) else { return };
         let matching =
             account.filter(|account| !account.disabled && is_name_of(&credentials.username, &account.aor));
+        let cause = if matching.is_some() { Cause::WrongPassword } else { Cause::UnknownAccount };
         let ha1s = matching.as_ref().map(|account| &account.ha1s);
         match self.authenticator.verify(now, &credentials, question, ha1s) {
             Verdict::Accepted => {
@@ -151,7 +153,7 @@ impl Endpoint {
                 self.attempts.succeed(now, &attempt_of(context, &claim));
                 self.accepted(now, key, own_routes, account, out);
             }
-            verdict => self.refuse(now, key, &claim, verdict, out),
+            verdict => self.refuse(now, key, &claim, (verdict, cause), out),
         }
     }
 
@@ -163,14 +165,31 @@ impl Endpoint {
         self.plan_for(now, key, (account.aor, account.limits), own_routes, out);
     }
 
-    fn refuse(&mut self, now: Instant, key: Key, claim: &Claim, verdict: Verdict, out: &mut Outbox) {
+    fn refuse(
+        &mut self,
+        now: Instant,
+        key: Key,
+        claim: &Claim,
+        (verdict, cause): (Verdict, Cause),
+        out: &mut Outbox,
+    ) {
         let Some(context) = self.contexts.get(key) else { return };
         if verdict == Verdict::Wrong {
             self.counters.authentication_failures += 1;
             self.attempts.fail(now, &attempt_of(context, claim));
-            out.push(Effect::AuthenticationFailed { source: context.source.remote });
+            out.push(failed(context, claim, cause));
         }
         self.challenge(now, key, &claim.domain, verdict == Verdict::Stale, out);
+    }
+
+    /// Sources and accounts whose attempts are paced.
+    pub fn blocks(&self, now: Instant) -> Vec<Block> {
+        self.attempts.blocks(now)
+    }
+
+    /// Forgets the failures of a source or for an account. The blocks that were in force.
+    pub fn lift_block(&mut self, now: Instant, subject: &Subject) -> usize {
+        self.attempts.lift(now, subject)
     }
 
     /// There were too many wrong passwords before: these credentials are not looked at.
@@ -189,7 +208,8 @@ impl Endpoint {
         let Some(transaction) = self.table.get(context.server) else { return };
         if context.source.transport == Transport::Udp {
             let address = transaction.target.remote;
-            self.prove(now, address, out);
+            // A phone that refreshes has mostly proved itself before.
+            self.note_receipt(now, address, out);
         }
     }
 
@@ -242,6 +262,11 @@ impl Endpoint {
         }
         reply.finish()
     }
+}
+
+fn failed(context: &Context, claim: &Claim, cause: Cause) -> Effect {
+    let (user, domain) = (claim.user.clone(), claim.domain.clone());
+    Effect::AuthenticationFailed { source: context.source, user, domain, cause }
 }
 
 /// A connection's port is another each time; a phone's UDP port stays.

@@ -10,13 +10,10 @@ use super::forward::{Copy, hop_of_flow, new_branch, with_challenges, without_top
 use super::receive::Failed;
 use super::{Endpoint, Outbox, Resolving, Stage, Timer, User};
 use crate::proxy::{BranchState, Forking, Outcome, ResponseEdit};
-use crate::resolve::{Hop, ResolveEffect, ResolveFault};
+use crate::resolve::{Hop, ResolveFault};
 use crate::transaction::{ClientInvite, ClientOther, Machine, TIMEOUT};
-use crate::transport::{Target, Transport, is_reliable};
+use crate::transport::{Target, is_reliable};
 use crate::wire::{Header, Message, Method, Request, Via};
-
-/// A request longer than this goes by TCP first (RFC 3261 §18.1.1: the path MTU is not known).
-const MTU_BYTES: usize = 1300;
 
 /// A response to one of our client transactions.
 pub(super) struct BranchResponse<'m> {
@@ -65,39 +62,10 @@ impl Endpoint {
             // A tel URI, or one of a scheme nobody routes: there is no hop to try.
             return self.branch_is_done(now, key, index, 416, None, out);
         };
-        let mut resolved = std::mem::take(&mut self.resolved);
-        self.next_resolution += 1;
-        let id = self.next_resolution;
-        let random = self.keys.branch.hash(&id.to_be_bytes());
-        self.resolutions.insert(id, Resolving::Branch(key, index));
-        self.resolver.resolve(now, id, &next, random, &mut resolved);
-        self.perform_resolved(now, resolved, out);
+        self.resolve(now, &next, Resolving::Branch(key, index), out);
     }
 
-    pub(super) fn perform_resolved(
-        &mut self,
-        now: Instant,
-        mut resolved: Vec<ResolveEffect>,
-        out: &mut Outbox,
-    ) {
-        for effect in resolved.drain(..) {
-            match effect {
-                ResolveEffect::Query { dns_id, query } => {
-                    out.push(super::Effect::Dns { id: dns_id, query });
-                }
-                ResolveEffect::Resolved { id, result } => match self.resolutions.remove(&id) {
-                    Some(Resolving::Branch(key, index)) => {
-                        self.handle_resolved(now, key, index, result, out);
-                    }
-                    Some(Resolving::Own(id)) => self.handle_own_resolved(now, id, result, out),
-                    None => {}
-                },
-            }
-        }
-        self.resolved = resolved;
-    }
-
-    fn handle_resolved(
+    pub(super) fn handle_resolved(
         &mut self,
         now: Instant,
         key: Key,
@@ -122,17 +90,13 @@ impl Endpoint {
 
     fn try_hops(&mut self, now: Instant, key: Key, index: usize, hops: Vec<Hop>, out: &mut Outbox) {
         let Some(context) = self.contexts.get_mut(key) else { return };
-        let too_long = context.request.bytes().len() + 300 > MTU_BYTES;
-        let has_tcp = self.settings.listeners.iter().any(|l| l.transport == Transport::Tcp);
-        let Some(forking) = context.forking() else { return };
-        let Some(branch) = forking.branches.get_mut(index) else { return };
-        for hop in hops {
-            // RFC 3261 §18.1.1: TCP first, and UDP again when TCP is refused.
-            if too_long && has_tcp && hop.transport == Transport::Udp && branch.destination.received.is_none()
-            {
-                branch.hops.push_back(Hop { transport: Transport::Tcp, ..hop.clone() });
-            }
-            branch.hops.push_back(hop);
+        let bytes = context.request.bytes().len();
+        let Some(branch) = context.forking().and_then(|forking| forking.branches.get(index)) else { return };
+        // A flow is followed whatever the length.
+        let is_flow = branch.destination.received.is_some();
+        let hops = if is_flow { hops } else { self.with_tcp_first(now, bytes, hops) };
+        if let Some(forking) = self.contexts.get_mut(key).and_then(|context| context.forking()) {
+            forking.branches[index].hops.extend(hops);
         }
         self.try_next_hop(now, key, index, 503, out);
     }
@@ -347,6 +311,8 @@ impl Endpoint {
         } else {
             // RFC 3263 §4.3: silence or a transport error moves on to the next hop.
             let (addr, transport) = failed.hop;
+            let next = branch.hops.front().cloned();
+            self.note_tcp_refused(now, failed.hop, next.as_ref());
             self.resolver.penalise(now, addr, transport);
             self.try_next_hop(now, key, index, status, out);
         }
@@ -551,11 +517,6 @@ impl Endpoint {
         for client in clients {
             self.table.remove(client);
         }
-    }
-
-    /// How long a request may grow before TCP is preferred, for tests.
-    pub const fn mtu_bytes() -> usize {
-        MTU_BYTES
     }
 }
 

@@ -96,6 +96,7 @@ impl Endpoint {
         let context = self.contexts.get(key)?;
         match &context.caller {
             Some(Caller::Account(aor)) => Some(aor.clone()),
+            _ if context.claim_withheld => None,
             // The plan let the claim stand: a trunk, or an operator who asks nobody for proof.
             _ => {
                 let claim = self.claim(&context.request)?;

@@ -7,6 +7,8 @@ pub struct Counters {
     pub responses: u64,
     /// Bytes that were no SIP message, by no fault we could answer.
     pub unparsable: u64,
+    /// Datagrams without the empty line that ends a header, and no request that could be answered.
+    pub unfinished: u64,
     /// Requests answered with the fault found in them.
     pub malformed: u64,
     pub retransmissions_received: u64,

@@ -141,9 +141,10 @@ impl Endpoint {
             flow: source.flow,
         };
         let nearest = request.values(Header::RecordRoute).next();
+        let contact = contact_of(request);
         // A trusted gateway may answer at another address than it calls from.
-        let may_follow =
-            self.trusts_source(source) || self.leads_to(nearest, contact_of(request), source.remote.ip());
+        let may_follow = self.trusts_source(source) && !self.leads_back(nearest, contact)
+            || self.leads_to(nearest, contact, source.remote.ip());
         if !is_reliable(source.transport) && may_follow {
             return None;
         }
@@ -151,15 +152,29 @@ impl Endpoint {
     }
 
     /// Whether a request that goes by `route`, or else to `contact`, goes to this host. Another port of it is fine:
-    /// not all user agents send from where they listen. A Contact in a domain of ours is looked up by us.
+    /// not all user agents send from where they listen. A GRUU of ours is looked up each time (RFC 5627 §6.1).
     fn leads_to(&self, route: Option<&[u8]>, contact: &[u8], ip: IpAddr) -> bool {
+        if self.leads_back(route, contact) {
+            return false;
+        }
         let next = route.map_or(contact, |value| Address::parse(value).map_or(value, |address| address.uri));
         let Ok(uri) = Uri::parse(next) else { return false };
         let maddr = uri.params.get("maddr").filter(|host| !host.is_empty());
         match parse_ip(maddr.unwrap_or(uri.host)) {
             Some(host) => uri.is_sip() && host.to_canonical() == ip.to_canonical(),
-            None => route.is_none() && maddr.is_none() && self.settings.serves(&uri.host_lower()),
+            None => route.is_none() && maddr.is_none() && self.is_own_gruu(&uri),
         }
+    }
+
+    /// Whether a request without a route goes to `contact`, and this is an address of ours: it would come back here.
+    fn leads_back(&self, route: Option<&[u8]>, contact: &[u8]) -> bool {
+        route.is_none() && Uri::parse(contact).is_ok_and(|uri| self.is_us(&uri) && !self.is_own_gruu(&uri))
+    }
+
+    /// A GRUU is the only remote target that is looked up: any other Contact, in a domain of ours too, is where the
+    /// user agent listens (RFC 3261 §12.2.1.1).
+    pub(super) fn is_own_gruu(&self, uri: &Uri<'_>) -> bool {
+        uri.is_sip() && uri.params.has("gr") && self.settings.serves(&uri.host_lower())
     }
 
     /// Certifies the Contact of a request within a dialog, when it may be news to the addressee (§12.2).
@@ -197,7 +212,7 @@ impl Endpoint {
         };
         let Some(uri) = contact.parsed_uri().ok().filter(Uri::is_sip) else { return };
         // A GRUU of ours is looked up each time.
-        if flow.is_none() && uri.host_ip().is_none() && self.settings.serves(&uri.host_lower()) {
+        if flow.is_none() && self.is_own_gruu(&uri) {
             return;
         }
         let flow = flow.map_or(&b""[..], FlowText::as_bytes);
@@ -285,9 +300,9 @@ impl Endpoint {
         way: WayBack,
     ) -> Option<FlowText> {
         match way {
-            WayBack::Followed => return None,
+            WayBack::Followed if !self.leads_back(nearest, contact) => return None,
             WayBack::Checked if self.leads_to(nearest, contact, target.remote.ip()) => return None,
-            WayBack::Checked | WayBack::Flow => {}
+            WayBack::Followed | WayBack::Checked | WayBack::Flow => {}
         }
         FlowText::of(target, &self.settings.listeners)
     }

@@ -11,7 +11,7 @@ use super::{CallEventKind, Context, Effect, Endpoint, Outbox, Stage};
 use crate::events::ASK_BIT;
 use crate::proxy::{Destination, Purpose, Search};
 use crate::registrar::gruu::Instance;
-use crate::wire::{Header, Method, Scheme, Uri};
+use crate::wire::{Header, Message, Method, Scheme, Uri};
 
 /// Option tags a proxy needs no code for: they pass through us (§16.3 step 5 asks about Proxy-Require only).
 const PROXY_REQUIRE_KNOWN: &[&str] = &["path", "outbound", "gruu", "sec-agree"];
@@ -41,13 +41,14 @@ impl Endpoint {
             return self.finish(now, key, 400, "Bad Request-URI", out);
         };
         let to_us = self.is_us(&uri);
-        // A Contact that is an address of ours, as a GRUU is (RFC 5627 §6.1), is looked up like any other.
-        let is_ours = own.flow().is_none() && !beyond && self.settings.serves(&uri.host_lower());
-        if let Some(within) = own.within.filter(|_| !is_ours && (beyond || !to_us)) {
-            return self.forward_in_dialog(now, key, own.count, &within, out);
-        }
         if self.is_notifiers(request) {
             return self.give_to_notifier(now, key, out);
+        }
+        // RFC 3261 §12.2.1.1: the remote target is where the user agent listens, whatever domain and port it names.
+        // It is not looked up, but for a GRUU of ours (RFC 5627 §6.1).
+        let is_elsewhere = own.flow().is_some() || beyond || !(to_us || self.is_own_gruu(&uri));
+        if let Some(within) = own.within.filter(|_| is_elsewhere) {
+            return self.forward_in_dialog(now, key, own.count, &within, out);
         }
         let names_us = uri.user.is_none() && (to_us || self.settings.serves(&uri.host_lower()));
         if names_us && method == Method::Options {
@@ -88,11 +89,15 @@ impl Endpoint {
     pub(super) fn plan(&mut self, key: Key, caller: Caller, out: &mut Outbox) {
         let Some(context) = self.contexts.get_mut(key) else { return };
         context.caller = Some(caller.clone());
+        let is_second = std::mem::take(&mut context.claim_withheld);
+        context.claim_withheld =
+            !is_second && caller == Caller::Stranger && is_options_without_credentials(&context.request);
         let Some(context) = self.contexts.get(key) else { return };
         let claims = match caller {
-            Caller::Account(_) => None,
-            Caller::Stranger => self.claim(&context.request).map(|claim| claim.domain),
+            Caller::Stranger if !context.claim_withheld => self.claim(&context.request),
+            Caller::Stranger | Caller::Account(_) => None,
         };
+        let claims = claims.map(|claim| claim.domain);
         let Ok(uri) = Uri::parse(context.request.uri()) else { return };
         let host = if uri.scheme == Scheme::Tel { String::new() } else { uri.host_lower() };
         let request = PlanRequest {
@@ -113,6 +118,11 @@ impl Endpoint {
     pub fn handle_plan(&mut self, now: Instant, id: router::AskId, decision: Decision, out: &mut Outbox) {
         let key = Key::from_u64(id.0);
         let Some(&Stage::Planning { own_routes }) = self.contexts.get(key).map(|c| &c.stage) else { return };
+        let is_refused = matches!(decision, Decision::Refuse { .. } | Decision::Deny);
+        if is_refused && self.contexts.get(key).is_some_and(|context| context.claim_withheld) {
+            // Perhaps an account may where a stranger may not.
+            return self.plan(key, Caller::Stranger, out);
+        }
         let is_ack = self.contexts.get(key).is_some_and(|context| context.request.method() == Method::Ack);
         match decision {
             Decision::Agent => self.give_to_agent(now, key, out),
@@ -337,6 +347,14 @@ impl Endpoint {
 /// The record could not be read; the request is answered 500 and may be tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreUnavailable;
+
+/// An OPTIONS costs and tells no more than one of a stranger, and monitors have no password (RFC 3261 §11): only where
+/// strangers are refused is its sender asked for one.
+fn is_options_without_credentials(request: &Message) -> bool {
+    request.method() == Method::Options
+        && request.to_tag().is_none()
+        && request.header(Header::ProxyAuthorization).is_none()
+}
 
 fn started(context: &Context) -> CallEventKind {
     let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into();

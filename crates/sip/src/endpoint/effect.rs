@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use router::{Aor, AskId, Query};
+use stdx::attempts::Cause;
 
 use super::allowance::CallLimits;
 use crate::digest::Ha1s;
 use crate::dns::DnsQuery;
 use crate::events::Texted;
 use crate::session::SessionEvent;
-use crate::transport::{Transmit, Transport};
+use crate::transport::{Source, Transmit, Transport};
 
 #[derive(Debug)]
 pub enum Effect {
@@ -53,9 +54,12 @@ pub enum Effect {
         id: u64,
         texted: Texted,
     },
-    /// A wrong password, or none that fits, from this source.
+    /// Credentials for this account that were wrong, or not looked at. The source is proved.
     AuthenticationFailed {
-        source: SocketAddr,
+        source: Source,
+        user: Box<str>,
+        domain: Box<str>,
+        cause: Cause,
     },
 }
 
@@ -190,7 +194,17 @@ pub struct TraceEvent {
     pub account: Aor,
     pub from: SocketAddr,
     pub to: SocketAddr,
+    pub traced: Traced,
     pub bytes: Bytes,
+}
+
+/// What a trace shows of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traced {
+    /// It arrived, or was handed to a transport.
+    Message,
+    /// The transport could not send it: the peer refused, or did not take, the connection.
+    Refused(Transport),
 }
 
 pub type Outbox = Vec<Effect>;

@@ -9,11 +9,12 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::dialog_route::{RequestToken, Within};
+use super::resolution::Waiting;
 use super::routing::{first_address, route_after};
-use super::{Caller, Context, Effect, Endpoint, Intake, Outbox, Stage};
+use super::{Caller, Context, Endpoint, Intake, Outbox, Stage};
 use crate::limits;
 use crate::proxy::{Best, Branch, BranchState, Destination, DialogProof, Forking, Purpose};
-use crate::resolve::{Hop, NextHop, ResolveEffect};
+use crate::resolve::{Hop, NextHop};
 use crate::transport::{Source, Target, Transport};
 use crate::wire::{Header, Message, Method, Rewrite, Scheme, Uri, Values, Via, write_via_with_source};
 
@@ -32,6 +33,15 @@ pub(super) struct Copy<'a> {
     pub(super) is_trusted: bool,
     /// The account that is to be asserted there.
     pub(super) asserted: Option<&'a str>,
+}
+
+/// An ACK to a 2xx and where it goes.
+#[derive(Debug)]
+pub(super) struct ForwardedAck {
+    pub(super) ack: Message,
+    source: Source,
+    own_routes: usize,
+    destination: Destination,
 }
 
 impl Endpoint {
@@ -92,7 +102,8 @@ impl Endpoint {
         let own = self.own_routes(&ack);
         if let Some(within) = &own.within {
             let destination = Self::destination_within(&ack, own.count, within);
-            return self.forward_ack(now, &ack, &source, own.count, &destination, out);
+            let forwarded = ForwardedAck { ack, source, own_routes: own.count, destination };
+            return self.forward_ack(now, forwarded, out);
         }
         // To our own error response: its tag is made of the branch, which such an ACK has from its INVITE. By a
         // Route that we did not write, or round in a loop, nothing is relayed.
@@ -119,63 +130,42 @@ impl Endpoint {
             Stage::Planning { own_routes } | Stage::Locating { own_routes, .. } => own_routes,
             _ => 0,
         };
-        if let Some(destination) = to {
-            self.forward_ack(now, &context.request, &context.source, own_routes, destination, out);
+        if let Some(destination) = to.cloned() {
+            let forwarded =
+                ForwardedAck { ack: context.request, source: context.source, own_routes, destination };
+            self.forward_ack(now, forwarded, out);
         }
     }
 
-    fn forward_ack(
-        &mut self,
-        now: Instant,
-        ack: &Message,
-        source: &Source,
-        own_routes: usize,
-        destination: &Destination,
-        out: &mut Outbox,
-    ) {
-        let hop = match destination.received {
-            Some(received) => Some(hop_of_flow(&received)),
-            None => self
-                .next_hop(ack, own_routes, destination)
-                .and_then(|next| self.resolve_at_once(now, &next, out)),
-        };
-        let Some(hop) = hop else { return };
+    /// The remote target of the 2xx may be a name that was not asked for before: then the ACK waits, at most
+    /// as long as DNS takes. A lost one is asked for by the next 2xx (RFC 3261 §13.2.2.4).
+    fn forward_ack(&mut self, now: Instant, forwarded: ForwardedAck, out: &mut Outbox) {
+        if let Some(received) = &forwarded.destination.received {
+            return self.transmit_ack(&forwarded, &hop_of_flow(received), out);
+        }
+        let next = self.next_hop(&forwarded.ack, forwarded.own_routes, &forwarded.destination);
+        self.send_when_resolved(now, next.as_ref(), Waiting::Ack(forwarded), out);
+    }
+
+    pub(super) fn transmit_ack(&mut self, forwarded: &ForwardedAck, hop: &Hop, out: &mut Outbox) {
+        let ForwardedAck { ack, source, own_routes, destination } = forwarded;
         let local = destination.received.map_or(source.local, |received| received.local);
         let Some(listener) = self.listener_for(hop.transport, hop.addr, Some(local)) else { return };
-        let (branch, attempt, breadth) = (0, 0, None);
-        let is_trusted = self.trusts_hop(&hop, destination, false);
-        let (record_route, within, asserted) = (None, None, None);
         let copy = Copy {
             destination,
-            own_routes,
-            record_route,
-            within,
-            branch,
-            attempt,
-            breadth,
+            own_routes: *own_routes,
+            record_route: None,
+            within: None,
+            branch: 0,
+            attempt: 0,
+            breadth: None,
             listener,
-            is_trusted,
-            asserted,
+            is_trusted: self.trusts_hop(hop, destination, false),
+            asserted: None,
         };
         let bytes = self.build_copy(ack, source, &copy);
-        let target = self.target_of(&hop, destination, listener);
+        let target = self.target_of(hop, destination, listener);
         self.transmit(target, bytes, None, out);
-    }
-
-    /// The first hop, when no question has to be asked: an ACK waits for no DNS. The INVITE before it has left
-    /// the answer in the cache, and a lost ACK is asked for by the next 2xx.
-    pub(super) fn resolve_at_once(&mut self, now: Instant, next: &NextHop, out: &mut Outbox) -> Option<Hop> {
-        let mut resolved = Vec::new();
-        self.next_resolution += 1;
-        self.resolver.resolve(now, self.next_resolution, next, 0, &mut resolved);
-        let mut first = None;
-        for effect in resolved {
-            match effect {
-                ResolveEffect::Resolved { result, .. } => first = result.ok()?.into_iter().next(),
-                ResolveEffect::Query { dns_id, query } => out.push(Effect::Dns { id: dns_id, query }),
-            }
-        }
-        first
     }
 
     /// RFC 3261 §16.6: the copy that one branch sends.
@@ -354,6 +344,7 @@ impl Context {
             admitted: Vec::new(),
             callee: None,
             stage,
+            claim_withheld: false,
             armed: Instant::FAR_FUTURE,
         }
     }

@@ -5,7 +5,6 @@ mod agent;
 mod allowance;
 #[cfg(test)]
 mod allowance_tests;
-mod attempts;
 mod authenticate;
 #[cfg(test)]
 mod border_tests;
@@ -23,6 +22,7 @@ mod open_calls;
 mod proof;
 mod receive;
 mod register;
+mod resolution;
 mod respond;
 mod route_token;
 mod routing;
@@ -33,12 +33,14 @@ mod tests;
 mod trust;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use router::AskId;
 use stdx::Instant;
+use stdx::attempts::Attempts;
 use stdx::cache::Cache;
-use stdx::hash::Keyed;
+use stdx::hash::{HashedKeys, Keyed};
 use stdx::rate::Limiter;
 use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
@@ -46,16 +48,17 @@ use stdx::source::SourcePrefix;
 use stdx::wheel::Wheel;
 
 pub use allowance::CallLimits;
-use attempts::Attempts;
 pub(crate) use call_events::refused;
 pub use counters::Counters;
 pub use dispatch::StoreUnavailable;
 pub use effect::{
-    Account, CallEvent, CallEventKind, Caller, Decision, Effect, ListedUnder, Outbox, PlanRequest, TraceEvent,
+    Account, CallEvent, CallEventKind, Caller, Decision, Effect, ListedUnder, Outbox, PlanRequest,
+    TraceEvent, Traced,
 };
 use open_calls::OpenCalls;
 pub(crate) use proof::Credit;
 use proof::Proofs;
+use resolution::Resolving;
 use sessions::OwnRequest;
 pub use settings::{Listener, Settings};
 pub use trust::{RoutePeer, RoutePeers, Trust};
@@ -84,9 +87,13 @@ pub struct Endpoint {
     due: Vec<Timer>,
     resolver: Resolver,
     resolved: Vec<ResolveEffect>,
-    /// Which branch waits for which resolution.
+    /// By the resolution's number.
     resolutions: HashMap<u64, Resolving>,
     next_resolution: u64,
+    /// Bytes of messages that wait for their resolution.
+    waiting_bytes: usize,
+    /// Peers that took a request by UDP and not by TCP.
+    tcp_refusals: Cache<SocketAddr, ()>,
     authenticator: Authenticator,
     proofs: Proofs,
     open_calls: OpenCalls,
@@ -99,7 +106,7 @@ pub struct Endpoint {
     /// Dialogs of calls that were answered and have not ended.
     answered: Cache<u64, ()>,
     /// Server transactions of requests that we answer as a user agent, by From tag, Call-ID and CSeq.
-    merging: Cache<u64, Key>,
+    merging: Cache<u64, Key, HashedKeys>,
     notifier: Notifier,
     event_effects: Vec<EventEffect>,
     sessions: Sessions,
@@ -148,6 +155,8 @@ pub(crate) struct Context {
     /// The account it is for, once known.
     callee: Option<router::Aor>,
     stage: Stage,
+    /// The plan was asked without the domain that the sender claims.
+    claim_withheld: bool,
     /// The earliest wheel entry that is outstanding for it.
     armed: Instant,
 }
@@ -218,14 +227,6 @@ impl User {
     }
 }
 
-/// Who waits for a resolution.
-#[derive(Clone, Copy, Debug)]
-enum Resolving {
-    Branch(Key, usize),
-    /// A request of a session.
-    Own(u64),
-}
-
 #[derive(Clone, Copy, Debug)]
 enum Timer {
     Transaction(Key),
@@ -246,15 +247,17 @@ impl Endpoint {
             resolved: Vec::new(),
             resolutions: HashMap::new(),
             next_resolution: 0,
+            waiting_bytes: 0,
+            tcp_refusals: Cache::new(limits::TCP_REFUSALS),
             authenticator: Authenticator::new(settings.secret, settings.digest.clone(), now),
             proofs: Proofs::new(derived(&settings.secret, "tags shown"), settings.unproved_requests),
             open_calls: OpenCalls::default(),
-            attempts: Attempts::new(derived(&settings.secret, "attempts")),
+            attempts: Attempts::new(derived(&settings.secret, "attempts"), &limits::WRONG_PASSWORDS),
             messages_of_strangers: Limiter::new(limits::MESSAGES_OF_STRANGER),
             gruus: Gruus::new(&settings.secret),
             offered: Cache::new(limits::OFFERED),
             answered: Cache::new(limits::ANSWERED_CALLS),
-            merging: Cache::new(limits::MERGING),
+            merging: Cache::of_hashes(limits::MERGING),
             notifier: Notifier::new(settings.events.clone(), Rng::from_seed(notifier_seed(&settings)), now),
             event_effects: Vec::new(),
             sessions: Sessions::new(Rng::from_seed(session_seed(&settings)), now),

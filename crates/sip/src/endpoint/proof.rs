@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use stdx::Instant;
 use stdx::cache::Cache;
-use stdx::hash::Keyed;
+use stdx::hash::{HashedKeys, Keyed};
 use stdx::rate::{Limiter, Policy, Rate};
 use stdx::source::SourcePrefix;
 
@@ -28,7 +28,7 @@ pub(super) struct Proofs {
     /// Networks with at least one such address.
     networks: Cache<SourcePrefix, ()>,
     /// Dialog identifiers in responses to unproved sources, hashed with the address they went to.
-    shown: Cache<u64, ()>,
+    shown: Cache<u64, (), HashedKeys>,
     new_requests: Limiter<SourcePrefix>,
     new_requests_of_local: Limiter<SourcePrefix>,
 }
@@ -93,7 +93,7 @@ impl Proofs {
             keyed,
             proved: Cache::new(limits::PROVED_SOURCES),
             networks: Cache::new(limits::PROVED_SOURCES),
-            shown: Cache::new(limits::SHOWN_TAGS),
+            shown: Cache::of_hashes(limits::SHOWN_TAGS),
             new_requests: limiter(new_requests),
             new_requests_of_local: limiter(wider(new_requests)),
         }
@@ -200,8 +200,9 @@ impl Endpoint {
         }
     }
 
-    /// A response came from where its request went: the branch in it was received there.
-    pub(super) fn note_response(&mut self, now: Instant, address: SocketAddr, out: &mut Outbox) {
+    /// The address has shown that it received what was sent to it, such as by the branch of a request. A proof that is
+    /// fresh is not renewed: each REGISTER and each response gives one.
+    pub(super) fn note_receipt(&mut self, now: Instant, address: SocketAddr, out: &mut Outbox) {
         if self.proofs.wants(now, address) {
             self.prove(now, address, out);
         }

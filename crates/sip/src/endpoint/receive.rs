@@ -6,11 +6,11 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::branch::BranchResponse;
-use super::{Context, Effect, Endpoint, Intake, Outbox, Timer, TraceEvent, User};
+use super::{Context, Effect, Endpoint, Intake, Outbox, Timer, TraceEvent, Traced, User};
 use crate::limits;
 use crate::transaction::{Machine, ServerInvite, ServerOther, Tell, Turn};
 use crate::transport::{Packet, Source, Target, Transmit, TransmitId, Transport, is_reliable};
-use crate::wire::{self, Header, Message, Method, Reply};
+use crate::wire::{self, Header, Message, Method, ParseError, Reply};
 
 /// A client transaction that ended without a final response; it is in no table any more.
 pub(super) struct Failed {
@@ -23,9 +23,13 @@ pub(super) struct Failed {
 impl Endpoint {
     /// One whole message from the network.
     pub fn handle_packet(&mut self, now: Instant, packet: Packet, out: &mut Outbox) {
-        let Ok(message) = Message::parse(packet.bytes) else {
-            self.counters.unparsable += 1;
-            return;
+        let message = match Message::parse(packet.bytes.clone()) {
+            Ok(message) => message,
+            Err(ParseError::Unfinished) => return self.handle_unfinished(now, &packet, out),
+            Err(_) => {
+                self.counters.unparsable += 1;
+                return;
+            }
         };
         if !self.traced.is_empty() {
             self.trace(&message, packet.source.remote, packet.source.local, out);
@@ -36,6 +40,23 @@ impl Endpoint {
         } else {
             self.counters.responses += 1;
             self.handle_response(now, &message, &packet.source, out);
+        }
+    }
+
+    /// A header without the empty line that ends it (RFC 3261 §7). A request is answered as far as it came (§21.4.1),
+    /// so that the sender's author learns what is missing; anything else is counted.
+    fn handle_unfinished(&mut self, now: Instant, packet: &Packet, out: &mut Outbox) {
+        let line_end: &[u8] = if packet.bytes.ends_with(b"\n") { b"\r\n" } else { b"\r\n\r\n" };
+        let finished = Message::parse([&packet.bytes[..], line_end].concat().into());
+        let is_answered = |message: &Message| {
+            message.is_request() && message.method() != Method::Ack && message.top_via().is_some()
+        };
+        match finished.ok().filter(is_answered) {
+            Some(request) => {
+                self.counters.malformed += 1;
+                self.reply_stateless(now, &request, &packet.source, 400, "Missing Empty Line", out);
+            }
+            None => self.counters.unfinished += 1,
         }
     }
 
@@ -192,7 +213,7 @@ impl Endpoint {
         // The transaction may be gone after its turn.
         let from = transaction.target.received();
         if source.transport == Transport::Udp && source.remote == transaction.target.remote {
-            self.note_response(now, source.remote, out);
+            self.note_receipt(now, source.remote, out);
         }
         if let Some(Tell::Response) = self.perform(key, turn, out) {
             self.tell_response(now, user, &BranchResponse { client: key, from, message: response }, out);
@@ -254,6 +275,8 @@ impl Endpoint {
         if !transaction.machine.awaits_response() {
             return;
         }
+        self.trace_refused(key, out);
+        let Some(transaction) = self.table.get(key) else { return };
         let failed =
             Failed { user: transaction.user, client: key, hop: transaction.target.hop(), status: 503 };
         self.table.remove(key);
@@ -315,13 +338,38 @@ impl Endpoint {
     }
 
     fn trace(&self, message: &Message, from: SocketAddr, to: SocketAddr, out: &mut Outbox) {
+        self.trace_as(Traced::Message, message, (from, to), out);
+    }
+
+    /// A request that could not be sent: the trace shows which attempt it was.
+    fn trace_refused(&self, key: Key, out: &mut Outbox) {
+        if self.traced.is_empty() {
+            return;
+        }
+        let Some(transaction) = self.table.get(key) else { return };
+        let request = transaction.machine.request().and_then(|bytes| Message::parse(bytes.clone()).ok());
+        if let Some(request) = request {
+            let target = &transaction.target;
+            let ends = (target.local.unwrap_or(target.remote), target.remote);
+            self.trace_as(Traced::Refused(target.transport), &request, ends, out);
+        }
+    }
+
+    fn trace_as(
+        &self,
+        traced: Traced,
+        message: &Message,
+        (from, to): (SocketAddr, SocketAddr),
+        out: &mut Outbox,
+    ) {
         let names = |address: Option<wire::Address<'_>>, account: &str| {
             address.is_some_and(|a| memchr::memmem::find(a.uri, account.as_bytes()).is_some())
         };
         for account in &self.traced {
             if names(message.from(), account) || names(message.to(), account) {
                 let bytes = message.bytes().clone();
-                out.push(Effect::Trace(TraceEvent { account: account.clone(), from, to, bytes }));
+                let account = account.clone();
+                out.push(Effect::Trace(TraceEvent { account, from, to, traced, bytes }));
             }
         }
     }

@@ -147,7 +147,7 @@ fn route_proof<'v>(
     key.mac(&[purpose, call_id, remote_tag, local_tag, flow, &canonical, &target.to_be_bytes()])
 }
 
-/// What decides where a URI leads: scheme, user, host, port, transport, maddr, loose routing. User agents may reorder or
+/// What decides where a URI leads: scheme, user, host, port, transport, maddr, loose routing, `gr`. User agents may reorder or
 /// drop other parameters. Every part has its length in front, so that no two URIs have one form by shifting bytes.
 fn push_canonical(out: &mut Canonical, uri: &[u8]) {
     let Ok(uri) = Uri::parse(uri) else {
@@ -165,6 +165,10 @@ fn push_canonical(out: &mut Canonical, uri: &[u8]) {
     out.extend_from_slice(&uri.port.unwrap_or(0).to_be_bytes());
     push_lower(out, uri.params.get("transport").unwrap_or_default());
     push_lower(out, uri.params.get("maddr").unwrap_or_default());
+    // A GRUU is looked up, other targets are not: one must not pass for the other. No scheme has this number.
+    if uri.params.has("gr") {
+        out.push(b'g');
+    }
 }
 
 fn push_part(out: &mut Canonical, part: &[u8]) {

@@ -9,7 +9,8 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::forward::{hop_of_flow, next_hop_of};
-use super::{Caller, Effect, Endpoint, Outbox, Resolving, Stage, User};
+use super::resolution::{Resolving, Waiting};
+use super::{Caller, Effect, Endpoint, Outbox, Stage, User};
 use crate::events::{Onward, RequestId, TxRef};
 use crate::resolve::{Hop, ResolveFault};
 use crate::session::{
@@ -411,13 +412,7 @@ impl Endpoint {
             return self.try_own_hops(now, id.0, vec![hop_of_flow(received)], out);
         }
         let Some(next) = next else { return self.fail_own(now, id.0, 416, out) };
-        let mut resolved = std::mem::take(&mut self.resolved);
-        self.next_resolution += 1;
-        let resolution = self.next_resolution;
-        let random = self.keys.branch.hash(&resolution.to_be_bytes());
-        self.resolutions.insert(resolution, Resolving::Own(id.0));
-        self.resolver.resolve(now, resolution, &next, random, &mut resolved);
-        self.perform_resolved(now, resolved, out);
+        self.resolve(now, &next, Resolving::Own(id.0), out);
     }
 
     pub(super) fn handle_own_resolved(
@@ -442,15 +437,11 @@ impl Endpoint {
     }
 
     fn try_own_hops(&mut self, now: Instant, id: u64, hops: Vec<Hop>, out: &mut Outbox) {
-        let has_tcp = self.settings.listeners.iter().any(|l| l.transport == Transport::Tcp);
-        let Some(own) = self.own.get_mut(&id) else { return };
-        let too_long = own.message.bytes().len() + 300 > Endpoint::mtu_bytes();
-        for hop in hops {
-            // RFC 3261 §18.1.1: TCP first, and UDP again when TCP is refused.
-            if too_long && has_tcp && hop.transport == Transport::Udp && own.onward.received.is_none() {
-                own.hops.push_back(Hop { transport: Transport::Tcp, ..hop.clone() });
-            }
-            own.hops.push_back(hop);
+        let Some(own) = self.own.get(&id) else { return };
+        let (bytes, is_flow) = (own.message.bytes().len(), own.onward.received.is_some());
+        let hops = if is_flow { hops } else { self.with_tcp_first(now, bytes, hops) };
+        if let Some(own) = self.own.get_mut(&id) {
+            own.hops.extend(hops);
         }
         self.try_own_hop(now, id, 503, out);
     }
@@ -510,19 +501,25 @@ impl Endpoint {
         Some((rewrite.finish(), target))
     }
 
-    /// An ACK waits for no DNS: its INVITE has left the answer in the cache, and the next 2xx asks again.
+    /// The remote target may be a name that was not asked for before: then the ACK waits.
     fn send_ack(&mut self, now: Instant, bytes: Bytes, onward: &Onward, out: &mut Outbox) {
-        let Ok(message) = Message::parse(bytes) else { return };
-        let hop = match &onward.received {
-            Some(received) => Some(hop_of_flow(received)),
-            None => Uri::parse(onward.next_hop.as_bytes())
-                .ok()
-                .and_then(|uri| next_hop_of(&uri))
-                .and_then(|next| self.resolve_at_once(now, &next, out))
-                .filter(|hop| onward.may_reach(hop.addr.ip())),
-        };
-        let Some(hop) = hop else { return };
-        if let Some((bytes, target)) = self.ready(&message, &hop, onward.received.as_ref(), 0) {
+        let Ok(ack) = Message::parse(bytes) else { return };
+        if let Some(received) = &onward.received {
+            return self.transmit_session_ack(&ack, &hop_of_flow(received), onward, out);
+        }
+        let next = Uri::parse(onward.next_hop.as_bytes()).ok().and_then(|uri| next_hop_of(&uri));
+        let waiting = Waiting::SessionAck { ack, onward: onward.clone() };
+        self.send_when_resolved(now, next.as_ref(), waiting, out);
+    }
+
+    pub(super) fn transmit_session_ack(
+        &mut self,
+        ack: &Message,
+        hop: &Hop,
+        onward: &Onward,
+        out: &mut Outbox,
+    ) {
+        if let Some((bytes, target)) = self.ready(ack, hop, onward.received.as_ref(), 0) {
             self.transmit(target, bytes, None, out);
         }
     }
@@ -569,6 +566,8 @@ impl Endpoint {
         if own.heard {
             return self.fail_own(now, id, status, out);
         }
+        let next = own.hops.front().cloned();
+        self.note_tcp_refused(now, hop, next.as_ref());
         self.resolver.penalise(now, hop.0, hop.1);
         self.try_own_hop(now, id, status, out);
     }

@@ -72,6 +72,8 @@ pub struct Settings {
     /// Whether 3xx of a route's target leads to its next target. If not, the caller gets it. No Contact of a 3xx is
     /// called by us in either case.
     pub failover_on_redirect: bool,
+    /// RFC 3261 §18.1.1: a request over `limits::UDP_REQUEST_BYTES` is tried by TCP before UDP.
+    pub tcp_for_large_requests: bool,
 }
 
 impl Settings {
@@ -95,6 +97,7 @@ impl Settings {
             trust: Trust::default(),
             route_peers: Arc::default(),
             failover_on_redirect: false,
+            tcp_for_large_requests: false,
         }
     }
 

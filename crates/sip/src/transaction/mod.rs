@@ -104,6 +104,17 @@ impl Machine {
         )
     }
 
+    /// The request as it was sent, while no final response has come.
+    pub fn request(&self) -> Option<&Bytes> {
+        match self {
+            Machine::ClientInvite(machine) => machine.request(),
+            Machine::ClientOther(
+                ClientOther::Trying { request, .. } | ClientOther::Proceeding { request, .. },
+            ) => Some(request),
+            Machine::ClientOther(_) | Machine::ServerInvite(_) | Machine::ServerOther(_) => None,
+        }
+    }
+
     pub fn is_terminated(&self) -> bool {
         matches!(
             self,

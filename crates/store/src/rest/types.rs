@@ -1,5 +1,7 @@
 //! The resources themselves. Fields that are empty texts were not given.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use stdx::Instant;
 
@@ -41,7 +43,7 @@ pub struct Hook {
     pub application_sid: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct RestAccount {
     #[serde(flatten)]
     pub common: Common,
@@ -53,8 +55,23 @@ pub struct RestAccount {
     /// `active`, `suspended` or `closed`.
     pub status: String,
     pub token: TokenVerifier,
-    /// Signs requests to the account's applications. No password: it signs nobody in.
+    /// Signs requests to the account's applications. The account's token unless another key was set: Twilio's libraries
+    /// validate with the token.
     pub signing_key: String,
+}
+
+impl RestAccount {
+    /// Whether requests are signed with the account's token. Otherwise the key signs in nowhere.
+    pub fn is_signed_by_token(&self) -> bool {
+        self.token.is_of(&self.signing_key)
+    }
+}
+
+impl fmt::Debug for RestAccount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The key may be the token.
+        write!(f, "RestAccount({}, hidden)", self.common.sid)
+    }
 }
 
 impl Resource for RestAccount {
@@ -183,6 +200,10 @@ pub struct RestCall {
     /// Seconds from start to answer or end.
     pub ring_duration: Option<u32>,
     pub sip_call_id: String,
+    /// Of a call that no phone has taken: the final SIP status (RFC 3261 §21), from a peer or from this node.
+    pub sip_response_code: Option<u16>,
+    /// The Reason-Phrase beside it.
+    pub sip_reason_phrase: String,
     pub conference_sid: String,
 }
 

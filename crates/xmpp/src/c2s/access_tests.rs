@@ -1,5 +1,7 @@
 //! Tokens, accounts that are made, and what is left of SASL2.
 
+use stdx::attempts::Cause;
+
 use super::tests::{HEADER, World, secure, settings};
 use super::*;
 use crate::sasl::{Find, Known, Secret, Token, TokenBinding, TokenState, testing_initial};
@@ -405,6 +407,35 @@ fn a_try_that_ends_after_the_challenge_counts_as_a_failure() {
         let answer = world.say("<abort xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>");
         assert_eq!(answer.contains("policy-violation"), turn == FAILURES, "{turn}: {answer}");
     }
+}
+
+#[test]
+fn failures_tell_the_name_that_was_claimed_and_the_cause() {
+    let failed = |world: &mut World| {
+        let failed = world.stream.take_failed();
+        let [FailedAttempt { user, cause }] = &failed[..] else { panic!("{failed:?}") };
+        (user.to_string(), *cause)
+    };
+    let plain = |world: &mut World| {
+        let first = sasl::encode(b"\0bob\0x");
+        world
+            .say(&format!("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>{first}</auth>"));
+        assert_eq!(world.stream.claimed(), Some("bob"));
+    };
+    let mut world = challenged(false);
+    world.say("<abort xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>");
+    assert_eq!(failed(&mut world), ("alice".to_owned(), Cause::Aborted));
+    plain(&mut world);
+    world.found(Known::Password(false));
+    assert_eq!(failed(&mut world), ("bob".to_owned(), Cause::UnknownAccount));
+    plain(&mut world);
+    world.tell(|stream, out| stream.handle_found_as(Known::Password(false), "bob", out));
+    assert_eq!(failed(&mut world), ("bob".to_owned(), Cause::WrongPassword));
+    plain(&mut world);
+    world.found(Known::Unavailable);
+    assert_eq!((world.stream.take_failed(), world.stream.claimed()), (Vec::new(), None));
+    authenticate(&mut world, "NO-SUCH", b"x", "");
+    assert_eq!(failed(&mut world), (String::new(), Cause::Malformed), "of nobody");
 }
 
 #[test]

@@ -1,7 +1,12 @@
 //! The last step: a resource, or an old session taken up again (RFC 6120 §7, XEP-0198 §5).
 
 use super::{Binding, C2s, Effect, Outbox, State};
+use crate::stanza::Condition;
 use crate::{Element, Jid, ns, stanza};
+
+pub(super) fn asks_for_management(element: &Element) -> bool {
+    element.is("enable", ns::SM) || element.is("resume", ns::SM)
+}
 
 /// The session that is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +68,9 @@ impl C2s {
             self.state = State::Binding(Binding::Resume);
             return;
         }
+        if asks_for_management(&element) {
+            return self.refuse_management(out);
+        }
         let bind = element.get("bind", ns::BIND).filter(|_| element.attr("type") == Some("set"));
         let Some(bind) = bind.filter(|_| stanza::kind_of(&element) == Some(stanza::Kind::Iq)) else {
             return self.fail("not-authorized", out);
@@ -80,6 +88,13 @@ impl C2s {
         };
         out.effects.push(Effect::Bind(Box::new(request)));
         self.state = State::Binding(Binding::Iq(Box::new(element)));
+    }
+
+    /// XEP-0198 §3: before there is a session, `<enable/>` is answered by `<failed/>`. Such elements count as those that an
+    /// unauthenticated client may send.
+    pub(super) fn refuse_management(&mut self, out: &mut Outbox) {
+        let reason = Element::new(Condition::UnexpectedRequest.as_str(), ns::STANZA_ERRORS);
+        self.write(&Element::new("failed", ns::SM).child(reason), out);
     }
 
     /// The answer to `Bind` or `Resume`.

@@ -9,6 +9,7 @@ mod access_tests;
 mod bind;
 mod bodies;
 mod bounds;
+mod failed;
 mod fast;
 mod features;
 mod register;
@@ -21,6 +22,7 @@ mod trace;
 use std::sync::{Arc, LazyLock};
 
 pub use bind::{BindRequest, Bound, UserAgent};
+pub use failed::FailedAttempt;
 pub use fast::{NewToken, TokenWork};
 pub use register::{Invited, Registration};
 pub(crate) use register::{form_value, register_value};
@@ -200,6 +202,10 @@ struct Entry {
     heard: u16,
     /// It may make an account by this.
     invitation: Option<Box<register::Invitation>>,
+    /// The name that the client gave in its latest exchange.
+    claimed: Option<Box<str>>,
+    /// Since the driver took the last ones.
+    failed: Vec<FailedAttempt>,
 }
 
 /// Of who is bound.
@@ -261,11 +267,6 @@ impl C2s {
     /// The client ended the stream in order.
     pub fn was_closed(&self) -> bool {
         self.was_closed
-    }
-
-    /// Attempts to sign in that failed.
-    pub fn failures(&self) -> u8 {
-        self.failures
     }
 
     /// Bytes of a stanza wait for its rest.
@@ -429,6 +430,8 @@ impl C2s {
             self.register(element, out);
         } else if stanza::kind_of(element).is_some() {
             self.fail("not-authorized", out);
+        } else if bind::asks_for_management(element) {
+            self.refuse_management(out);
         } else {
             self.fail("unsupported-stanza-type", out);
         }
@@ -548,10 +551,10 @@ impl C2s {
 
     /// The connection is gone. A client that has had a challenge and says nothing to it has tried, and failed.
     pub fn handle_gone(&mut self) {
-        if let State::Proving { exchange, .. } = &self.state {
-            self.failures = self.failures.saturating_add(u8::from(exchange.has_challenged()));
+        let before = std::mem::replace(&mut self.state, State::Closed);
+        if matches!(before, State::Proving { exchange, .. } if exchange.has_challenged()) {
+            self.count_failure(stdx::attempts::Cause::Aborted);
         }
-        self.state = State::Closed;
     }
 
     /// The client's last word, or ours: the stream ends in order.

@@ -1,5 +1,7 @@
 //! Making an account before one has signed in (XEP-0077), or by an invitation (XEP-0445).
 
+use stdx::attempts::Cause;
+
 use super::{C2s, Effect, Outbox, State, features};
 use crate::host::{Level, Specification};
 use crate::sasl::Secret;
@@ -173,7 +175,9 @@ impl C2s {
             }
             Err(error) => {
                 // Who guesses at invitations is a guesser.
-                self.failures += u8::from(error.condition == Condition::ItemNotFound);
+                if error.condition == Condition::ItemNotFound {
+                    self.count_failure(Cause::UnknownInvitation);
+                }
                 self.refuse_iq(&iq, &error, out);
                 if self.failures >= super::FAILURES {
                     return self.fail("policy-violation", out);

@@ -1,5 +1,7 @@
 //! SASL as RFC 6120 §6 carries it.
 
+use stdx::attempts::Cause;
+
 use super::{C2s, Effect, FAILURES, Outbox, State, features};
 use crate::sasl::{self, Context, Exchange, Failure, Find, Identity, Mechanism, Step};
 use crate::{Element, Jid, ns};
@@ -89,6 +91,7 @@ impl C2s {
     }
 
     pub(super) fn find(&mut self, find: Find, out: &mut Outbox) {
+        self.entry_mut().claimed = Some(find.user().into());
         out.effects.push(Effect::Find { find, domain: self.domain.clone() });
     }
 
@@ -113,18 +116,24 @@ impl C2s {
 
     /// Some tries are free; then the stream ends, and with it the connection that a guesser needs.
     pub(super) fn again(&mut self, failure: Failure, out: &mut Outbox) {
-        self.entry_mut().found_as = None;
+        let is_there = self.entry_mut().found_as.take().is_some();
         let before = std::mem::replace(&mut self.state, State::Choosing);
-        let is_guess = match failure {
+        let cause = match failure {
             // A challenge tells what an account is like, so giving up after it is a try.
             Failure::Aborted => {
                 matches!(before, State::Proving { exchange, .. } if exchange.has_challenged())
+                    .then_some(Cause::Aborted)
             }
             // Neither who had it right once nor who was not asked has guessed.
-            Failure::CredentialsExpired | Failure::TemporaryAuthFailure => false,
-            _ => true,
+            Failure::CredentialsExpired | Failure::TemporaryAuthFailure => None,
+            Failure::NotAuthorized if is_there => Some(Cause::WrongPassword),
+            Failure::NotAuthorized if self.entry().claimed.is_some() => Some(Cause::UnknownAccount),
+            _ => Some(Cause::Malformed),
         };
-        self.failures += u8::from(is_guess);
+        if let Some(cause) = cause {
+            self.count_failure(cause);
+        }
+        self.entry_mut().claimed = None;
         if self.failures >= FAILURES {
             self.fail("policy-violation", out);
         }

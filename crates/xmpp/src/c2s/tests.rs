@@ -375,6 +375,25 @@ fn a_stanza_without_a_language_has_that_of_its_stream() {
     assert_eq!(passed(&mut signed_in(&"x".repeat(200)), plain).lang(), None, "it would be in each stanza");
 }
 
+/// XEP-0198 §3: "the client MUST NOT attempt to negotiate stream management until it is authenticated" and has a resource.
+/// The stream goes on.
+#[test]
+fn stream_management_before_there_is_a_session_has_failed() {
+    let failed = "<failed xmlns='urn:xmpp:sm:3'><unexpected-request xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></failed>";
+    let mut world = World::new(settings(), secure());
+    world.say(HEADER);
+    for early in ["<enable xmlns='urn:xmpp:sm:3'/>", "<resume xmlns='urn:xmpp:sm:3' previd='x' h='0'/>"] {
+        assert_eq!(world.say(early), failed);
+    }
+    world.say("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>");
+    assert!(world.found(Known::Password(true)).contains("<success"));
+    world.say(HEADER);
+    assert_eq!(world.say("<enable xmlns='urn:xmpp:sm:3' resume='true'/>"), failed);
+    world.say("<iq type='set' id='1'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></iq>");
+    assert!(world.bind("alice@example.org/desk").contains("<jid>"));
+    assert!(!world.stream.is_closed());
+}
+
 #[test]
 fn the_session_of_old_clients_is_a_stanza_as_any_other() {
     let text = "<iq type='set' id='s'><session xmlns='urn:ietf:params:xml:ns:xmpp-session'/></iq>";

@@ -1,6 +1,7 @@
 //! What is asked of all hosts of a server at once: by administrators' commands, and by its operator.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -8,12 +9,12 @@ use stdx::slab::Key;
 use super::effect::{Act, Acted, Online, SessionState};
 use super::session::Session;
 use super::{Host, Outbox};
-use crate::{Element, Jid, ns};
+use crate::{Bare, Element, Jid, ns};
 
 impl Acted {
     /// What several hosts did.
     pub fn merge(&mut self, other: Acted) {
-        self.sessions.extend(other.sessions);
+        self.users.extend(other.users);
         self.count += other.count;
         self.described.extend(other.described);
         self.described_rooms.extend(other.described_rooms);
@@ -26,10 +27,9 @@ impl Host {
     pub fn act(&mut self, now: Instant, act: &Act, out: &mut Outbox) -> Acted {
         match act {
             Act::Online { domain, who, max } => {
-                let here = self.online(domain).into_iter().filter_map(|key| self.sessions.get(key));
-                let those: Vec<&Session> = here.filter(|session| is_meant(*who, session)).collect();
-                let sessions = those.iter().map(|session| session.jid.clone()).take(*max as usize).collect();
-                Acted { sessions, ..counted(those.len()) }
+                let users = self.users_online(domain, *who);
+                let count = users.len();
+                Acted { users: users.into_iter().take(*max as usize).collect(), ..counted(count) }
             }
             Act::Announce { domain, message } => {
                 let keys = self.online(domain);
@@ -64,19 +64,25 @@ impl Host {
         }
     }
 
+    /// An account's sessions are all of one host, so no two hosts count the same user.
+    fn users_online(&self, domain: &str, who: Online) -> Vec<Bare> {
+        let mut is_active: BTreeMap<Bare, bool> = BTreeMap::new();
+        for session in self.online(domain).into_iter().filter_map(|key| self.sessions.get(key)) {
+            let is_away = matches!(&*show_of(session.presence().as_ref()), "away" | "xa");
+            *is_active.entry(session.jid.bare()).or_default() |= !is_away;
+        }
+        let is_meant = |active: bool| match who {
+            Online::All => true,
+            Online::Active => active,
+            Online::Idle => !active,
+        };
+        is_active.into_iter().filter(|(_, active)| is_meant(*active)).map(|(user, _)| user).collect()
+    }
+
     fn describe_sessions(&self, who: Option<&Jid>, max: usize) -> Acted {
         let is_meant = |session: &Session| who.is_none_or(|who| is_of(who, &session.jid));
         let those = || self.sessions.iter().map(|(_, session)| session).filter(|session| is_meant(session));
         Acted { described: those().take(max).map(state_of).collect(), ..counted(those().count()) }
-    }
-}
-
-fn is_meant(who: Online, session: &Session) -> bool {
-    let is_away = || matches!(&*show_of(session.presence().as_ref()), "away" | "xa");
-    match who {
-        Online::All => true,
-        Online::Active => !is_away(),
-        Online::Idle => is_away(),
     }
 }
 

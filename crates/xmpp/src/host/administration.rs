@@ -3,7 +3,7 @@
 
 use stdx::Instant;
 
-use super::commands::{Command, Field, Form, field, form, value};
+use super::commands::{Command, Field, Form, MAX, field, form, value};
 use super::effect::{
     Accounts, Act, Listed, Load, Loaded, NotDone, Online, RecordError, SessionState, UserRecord,
 };
@@ -15,7 +15,6 @@ use crate::{Bare, Element, Jid, limits, ns, time};
 const ONE: Field = ("accountjid", "jid-single", "The account's address", true);
 const MANY: Field = ("accountjids", "jid-multi", "The accounts' addresses", true);
 const PASSWORD: Field = ("password", "text-private", "Password", true);
-const MAX: &[Field] = &[("max_items", "text-single", "How many at most", false)];
 
 pub(super) const COMMANDS: &[Command] = &[
     Command {
@@ -59,10 +58,10 @@ pub(super) const COMMANDS: &[Command] = &[
     Command {
         node: "get-user-lastlogin",
         name: "When an account was here last",
-        fields: &[ONE],
+        fields: &[MANY],
         run: last_here,
     },
-    Command { node: "get-user-roster", name: "An account's contacts", fields: &[ONE], run: roster },
+    Command { node: "get-user-roster", name: "An account's contacts", fields: &[MANY], run: roster },
     Command { node: "reenable-user", name: "Enable accounts again", fields: &[MANY], run: enable },
     Command { node: "user-stats", name: "An account's figures", fields: &[ONE], run: figures },
 ];
@@ -91,6 +90,16 @@ fn many(form: &Form) -> Result<Vec<Bare>, StanzaError> {
         return Err(StanzaError::new(Condition::PolicyViolation, "too many accounts at once"));
     }
     Ok(accounts)
+}
+
+/// The account that a command is about, with the field that names it: §4.10 has `accountjid`, §4.8 and §4.9 have
+/// `accountjids`. The text shows answers for one account only, so one account is asked about at a time.
+fn looked_at(form: &Form) -> Result<(Bare, &'static str, &'static str), StanzaError> {
+    match form.of("accountjids") {
+        [] => Ok((one(form)?, ONE.0, ONE.1)),
+        [single] => Ok((account(form, single)?, MANY.0, MANY.1)),
+        _ => Err(StanzaError::new(Condition::FeatureNotImplemented, "ask about one account at a time")),
+    }
 }
 
 fn text_of(form: &Form, var: &str) -> Box<str> {
@@ -152,24 +161,20 @@ fn list_disabled(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) 
 }
 
 fn count_active(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.list_sessions(form, out, (Online::Active, "activeusersnum"), false);
+    host.count_users(form, out, (Online::Active, "activeusersnum"));
 }
 
 fn list_active(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.list_sessions(form, out, (Online::Active, "activeuserjids"), true);
+    host.list_users(form, out, (Online::Active, "activeuserjids"));
 }
 
 fn count_idle(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.list_sessions(form, out, (Online::Idle, "idleusersnum"), false);
+    host.count_users(form, out, (Online::Idle, "idleusersnum"));
 }
 
+/// §4.22 names the field as that of active users, and there is no other in the registry (§8.2).
 fn list_idle(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.list_sessions(form, out, (Online::Idle, "idleuserjids"), true);
-}
-
-fn max_of(form: &Form) -> u32 {
-    let asked = form.of("max_items").first().and_then(|text| text.parse().ok());
-    asked.unwrap_or(limits::ONLINE_LIST).min(limits::ONLINE_LIST)
+    host.list_users(form, out, (Online::Idle, "activeuserjids"));
 }
 
 /// §4.9. Somebody who is here was here now.
@@ -198,11 +203,17 @@ fn figures(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
     host.look_at_account(form, out, |_, record, sessions| {
         let listed = record.roster.iter().filter(|(_, item)| item.is_listed).count();
         let resources = sessions.iter().filter_map(|session| session.jid.resource()).map(value);
+        // §4.10 has several resources in a field that is `text-single` in the registry: of a result, types may be left out
+        // (XEP-0004 §3.2).
+        let resources = Element::new("field", ns::DATA).with("var", "onlineresources").children(resources);
         form_of(field("rostersize", "text-single").child(value(&listed.to_string())))
-            .child(field("onlineresources", "text-multi").children(resources))
-            .child(field("offlinemessages", "text-single").child(value(&record.offline.to_string())))
+            .child(resources)
+            .child(field(WAITING, "text-single").child(value(&record.offline.to_string())))
     });
 }
+
+/// In no form of XEP-0133: as XEP-0068 §3.3 has it, the name says so.
+const WAITING: &str = "{urn:belfry:admin}offlinemessages";
 
 fn form_of(first: Element) -> Element {
     form("result").child(first)
@@ -276,7 +287,11 @@ impl Host {
         (is_disabled, var): (bool, &'static str),
         is_list: bool,
     ) {
-        let max = if is_list { max_of(form) } else { 0 };
+        let max = match form.max_items() {
+            Ok(max) if is_list => max,
+            Ok(_) => 0,
+            Err(error) => return self.refuse(&form.iq, &error, out),
+        };
         let ask = Accounts::List { domain: form.domain.domain().into(), is_disabled, max };
         self.administer(ask, form, out, move |host, listed, form, out| {
             let field = match is_list {
@@ -289,27 +304,6 @@ impl Host {
         });
     }
 
-    fn list_sessions(
-        &mut self,
-        form: &Form,
-        out: &mut Outbox,
-        (who, var): (Online, &'static str),
-        is_list: bool,
-    ) {
-        let max = if is_list { max_of(form) } else { 0 };
-        let act = Act::Online { domain: form.domain.domain().into(), who, max };
-        self.act_everywhere(act, form, out, move |form, acted| {
-            let mut sessions = acted.sessions;
-            sessions.sort();
-            let shown = sessions.iter().take(max as usize).map(|jid| value(jid.as_str()));
-            let field = match is_list {
-                true => field(var, "jid-multi").children(shown),
-                false => field(var, "text-single").child(value(&acted.count.to_string())),
-            };
-            Ok(form.done().child(form_of(field)))
-        });
-    }
-
     /// What is told of an account, of its record and its sessions.
     fn look_at_account(
         &mut self,
@@ -317,7 +311,7 @@ impl Host {
         out: &mut Outbox,
         tell: fn(Instant, &UserRecord, &[SessionState]) -> Element,
     ) {
-        let user = match one(form) {
+        let (user, var, kind) = match looked_at(form) {
             Ok(user) => user,
             Err(error) => return self.refuse(&form.iq, &error, out),
         };
@@ -331,7 +325,7 @@ impl Host {
             let who = Some(user.clone().into_jid());
             let act = Act::Sessions { who, max: limits::ONLINE_LIST };
             host.act_everywhere(act, &form, out, move |form, acted| {
-                let account = field("accountjid", "jid-single").child(value(user.as_str()));
+                let account = field(var, kind).child(value(user.as_str()));
                 let mut told = tell(now, &record, &acted.described);
                 told.push(account);
                 Ok(form.done().child(told))

@@ -63,34 +63,32 @@ const COMMANDS: &[Command] = &[
     Command {
         node: "announce",
         name: "Send an announcement to users online",
-        fields: MESSAGE,
+        fields: &[SUBJECT, ("announcement", "text-multi", "Text", true)],
         run: announce,
     },
     Command { node: "delete-motd", name: "Delete the message of the day", fields: &[], run: delete_motd },
-    Command { node: "edit-motd", name: "Change the message of the day", fields: MESSAGE, run: edit_motd },
+    Command { node: "edit-motd", name: "Change the message of the day", fields: DAY, run: edit_motd },
     Command {
         node: "end-user-session",
         name: "End sessions of users",
         fields: &[("accountjids", "jid-multi", "Addresses of users or sessions", true)],
         run: end_sessions,
     },
-    Command {
-        node: "get-online-users-list",
-        name: "List users online",
-        fields: &[("max_items", "text-single", "How many at most", false)],
-        run: list_online,
-    },
+    Command { node: "get-online-users-list", name: "List users online", fields: MAX, run: list_online },
     Command { node: "get-online-users-num", name: "Count users online", fields: &[], run: count_online },
-    Command {
-        node: "set-motd",
-        name: "Set the message of the day, and send it",
-        fields: MESSAGE,
-        run: set_motd,
-    },
+    Command { node: "set-motd", name: "Set the message of the day, and send it", fields: DAY, run: set_motd },
 ];
 
-const MESSAGE: &[Field] =
-    &[("subject", "text-single", "Subject", false), ("announcement", "text-multi", "Text", true)];
+/// In none of the forms of XEP-0133: as XEP-0068 §3.3 has it, the name says so.
+const SUBJECT: Field = ("{urn:belfry:admin}subject", "text-single", "Subject", false);
+
+/// §4.24 and §4.25.
+const DAY: &[Field] = &[SUBJECT, ("motd", "text-multi", "Text", true)];
+
+/// §4.18 to §4.22. `none` is as many as one answer may have.
+pub(super) const MAX: &[Field] = &[("max_items", "list-single", "How many at most", false)];
+
+const MAX_ITEMS: [&str; 7] = ["25", "50", "75", "100", "150", "200", "none"];
 
 const MOTD: &str = "motd";
 const CURRENT: &str = "current";
@@ -223,7 +221,11 @@ impl Command {
         let title = Element::new("title", ns::DATA).text(self.name);
         let fields = self.fields.iter().map(|(var, kind, label, is_required)| {
             let required = is_required.then(|| Element::new("required", ns::DATA));
-            field(var, kind).with("label", *label).children(required)
+            let options: &[&str] = if *kind == "list-single" { &MAX_ITEMS } else { &[] };
+            let options = options
+                .iter()
+                .map(|option| Element::new("option", ns::DATA).with("label", *option).child(value(option)));
+            field(var, kind).with("label", *label).children(required).children(options)
         });
         let form = form("form").child(title).children(fields);
         status(node, session, "executing").child(actions).child(form)
@@ -269,41 +271,45 @@ impl Form {
         self.done().child(Element::new("note", ns::COMMANDS).with("type", "info").text(text))
     }
 
+    /// `max_items`: as many as an answer may have where it says nothing.
+    ///
+    /// # Errors
+    /// §4.18: "the max_items value is unacceptable".
+    pub(super) fn max_items(&self) -> Result<u32, StanzaError> {
+        let asked = match self.of("max_items").first().map(|text| &**text) {
+            None | Some("none") => limits::ONLINE_LIST,
+            Some(text) => text.parse().map_err(|_| {
+                StanzaError::new(Condition::NotAcceptable, "max_items is neither a number nor none")
+            })?,
+        };
+        Ok(asked.min(limits::ONLINE_LIST))
+    }
+
     /// What users are sent, without an address.
-    fn message(&self) -> Element {
-        let subject = self.of("subject").first();
+    fn message(&self, text: &str) -> Element {
+        let subject = self.of(SUBJECT.0).first().or_else(|| self.of("subject").first());
         let subject = subject.map(|text| Element::new("subject", ns::CLIENT).text(text.clone()));
         Element::new("message", ns::CLIENT)
             .with("type", "headline")
             .with("from", self.domain.as_str())
             .children(subject)
-            .child(Element::new("body", ns::CLIENT).text(self.of("announcement").join("\n")))
+            .child(Element::new("body", ns::CLIENT).text(self.of(text).join("\n")))
     }
 }
 
 fn count_online(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    let domain = form.domain.domain().into();
-    host.act_everywhere(Act::Online { domain, who: Online::All, max: 0 }, form, out, |form, acted| {
-        let count = field("onlineusersnum", "text-single").child(value(&acted.count.to_string()));
-        Ok(form.done().child(self::form("result").child(count)))
-    });
+    host.count_users(form, out, (Online::All, "onlineusersnum"));
 }
 
 fn list_online(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    let max = form.of("max_items").first().and_then(|text| text.parse().ok());
-    let max = max.unwrap_or(limits::ONLINE_LIST).min(limits::ONLINE_LIST);
-    let domain = form.domain.domain().into();
-    host.act_everywhere(Act::Online { domain, who: Online::All, max }, form, out, move |form, acted| {
-        let mut sessions = acted.sessions;
-        sessions.sort();
-        let shown = sessions.iter().take(max as usize).map(|jid| value(jid.as_str()));
-        let list = field("onlineuserjids", "text-multi").children(shown);
-        Ok(form.done().child(self::form("result").child(list)))
-    });
+    host.list_users(form, out, (Online::All, "onlineuserjids"));
 }
 
 fn announce(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    let act = Act::Announce { domain: form.domain.domain().into(), message: Box::new(form.message()) };
+    let act = Act::Announce {
+        domain: form.domain.domain().into(),
+        message: Box::new(form.message("announcement")),
+    };
     host.act_everywhere(act, form, out, |form, acted| {
         Ok(form.note(&format!("sent to {} sessions", acted.count)))
     });
@@ -323,11 +329,11 @@ fn end_sessions(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
 }
 
 fn set_motd(host: &mut Host, now: Instant, form: &Form, out: &mut Outbox) {
-    host.write_motd(now, form, Some(form.message()), true, out);
+    host.write_motd(now, form, Some(form.message("motd")), true, out);
 }
 
 fn edit_motd(host: &mut Host, now: Instant, form: &Form, out: &mut Outbox) {
-    host.write_motd(now, form, Some(form.message()), false, out);
+    host.write_motd(now, form, Some(form.message("motd")), false, out);
 }
 
 fn delete_motd(host: &mut Host, now: Instant, form: &Form, out: &mut Outbox) {
@@ -354,6 +360,31 @@ impl Host {
         let feature = |var: &str| Element::new("feature", ns::DISCO_INFO).with("var", var);
         let query = Element::new("query", ns::DISCO_INFO).with("node", node).child(identity);
         Some(query.child(feature(ns::COMMANDS)).child(feature(ns::DATA)))
+    }
+
+    /// §4.20 to §4.22: users, whatever the number of their sessions.
+    pub(super) fn list_users(&mut self, form: &Form, out: &mut Outbox, (who, var): (Online, &'static str)) {
+        let max = match form.max_items() {
+            Ok(max) => max,
+            Err(error) => return self.refuse(&form.iq, &error, out),
+        };
+        let act = Act::Online { domain: form.domain.domain().into(), who, max };
+        self.act_everywhere(act, form, out, move |form, acted| {
+            let mut users = acted.users;
+            users.sort();
+            let shown = users.iter().take(max as usize).map(|user| value(user.as_str()));
+            let list = field(var, "jid-multi").children(shown);
+            Ok(form.done().child(self::form("result").child(list)))
+        });
+    }
+
+    /// §4.15 to §4.17.
+    pub(super) fn count_users(&mut self, form: &Form, out: &mut Outbox, (who, var): (Online, &'static str)) {
+        let act = Act::Online { domain: form.domain.domain().into(), who, max: 0 };
+        self.act_everywhere(act, form, out, move |form, acted| {
+            let count = field(var, "text-single").child(value(&acted.count.to_string()));
+            Ok(form.done().child(self::form("result").child(count)))
+        });
     }
 
     /// All hosts of the server do it, this one too.

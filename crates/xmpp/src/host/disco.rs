@@ -186,17 +186,29 @@ fn of_account(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> A
     Answer::Result(Some(query))
 }
 
+/// Whether a stanza is a question for the items of its addressee.
+pub(super) fn asks_for_items(iq: &Element) -> bool {
+    iq.attr("type") == Some("get") && iq.get("query", ns::DISCO_ITEMS).is_some()
+}
+
+/// XEP-0030 §8: the items of an account that is not there, or that the entity which asks may not see, are an empty set.
+pub(super) fn no_items(query: &Element) -> Element {
+    Element::new("query", ns::DISCO_ITEMS).with_opt("node", query.attr("node"))
+}
+
 /// The nodes of an account (XEP-0060 §5.2).
 fn items_of_account(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
     let user = iq.to.bare();
     if iq.payload.attr("node") == Some(ns::OFFLINE) && iq.from.bare() == user {
         return host.offline_disco(iq, out);
     }
-    if !host.is_seen_by(&user, iq.from) {
-        return Answer::Error(Condition::ServiceUnavailable.into());
-    }
+    let is_seen = host.is_seen_by(&user, iq.from);
     if iq.is_set {
-        return Answer::Error(Condition::BadRequest.into());
+        let condition = if is_seen { Condition::BadRequest } else { Condition::ServiceUnavailable };
+        return Answer::Error(condition.into());
+    }
+    if !is_seen {
+        return Answer::Result(Some(no_items(iq.payload)));
     }
     if let Some(node) = iq.payload.attr("node") {
         return Answer::Result(Some(Element::new("query", ns::DISCO_ITEMS).with("node", node)));

@@ -391,7 +391,7 @@ pub enum NotDone {
 /// What administrators do to the whole server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
-    /// Counts available sessions of a domain, and names so many of them.
+    /// Counts users of a domain that have an available session, and names so many of them.
     Online { domain: Box<str>, who: Online, max: u32 },
     /// To each of them.
     Announce { domain: Box<str>, message: Box<Element> },
@@ -411,7 +411,7 @@ pub enum Act {
     CloseRooms,
 }
 
-/// XEP-0133 §4.16: who is online is active or idle. Idle is who says that he is away.
+/// XEP-0133 §4.16: a user that is online is active or idle: idle, when all of its sessions say that they are away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Online {
     All,
@@ -421,8 +421,8 @@ pub enum Online {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Acted {
-    pub sessions: Vec<Jid>,
-    /// Sessions that it is about.
+    pub users: Vec<Bare>,
+    /// Users or sessions that it is about.
     pub count: u64,
     /// By address; `None`: nobody is to know of it.
     pub rooms: Vec<(Box<str>, Option<Listing>)>,

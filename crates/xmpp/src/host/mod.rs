@@ -24,6 +24,7 @@ pub mod blocking;
 pub mod caps;
 mod carbons;
 mod commands;
+mod countdown;
 mod csi;
 mod departed;
 mod disco;
@@ -37,6 +38,7 @@ mod last;
 mod legacy_session;
 mod muc;
 mod offline;
+mod order;
 pub mod page;
 pub mod phones;
 mod ping;
@@ -163,6 +165,8 @@ struct Awaited {
     asker: Option<reads::Asker>,
     /// It counts as one of the reads of that address.
     is_large: bool,
+    /// It is a write of that place.
+    writes: Option<order::Place>,
     then: Pending,
 }
 
@@ -181,6 +185,7 @@ pub struct Host {
     rosters: rosters::Rosters,
     pending: HashMap<Ticket, Awaited>,
     reads: reads::Reads,
+    order: order::Order,
     last_ticket: u64,
     /// Sessions that wait to be resumed, the earliest deadline first.
     sleeping: VecDeque<(Instant, Key)>,
@@ -212,6 +217,7 @@ impl Host {
             rosters: rosters::Rosters::default(),
             pending: HashMap::new(),
             reads: reads::Reads::default(),
+            order: order::Order::default(),
             last_ticket: 0,
             sleeping: VecDeque::new(),
             turns: turn::Turns::default(),
@@ -252,8 +258,10 @@ impl Host {
         then: impl FnOnce(&mut Host, Instant, Result<Loaded, RecordError>, &mut Outbox) + 'static,
     ) {
         let is_large = load.is_large();
-        let ticket = self.await_answer(load.account(), is_large, Box::new(then));
-        self.reads.begin(ticket, load, out);
+        let ticket = self.await_answer(load.account(), is_large, None, Box::new(then));
+        if let Some(read) = self.reads.begin(ticket, load) {
+            self.begin_read(read, out);
+        }
     }
 
     /// Changes the record; `then` goes on once it is on disk.
@@ -266,7 +274,11 @@ impl Host {
         let then = move |host: &mut Host, now, result: Result<Loaded, _>, out: &mut Outbox| {
             then(host, now, result.map(drop), out);
         };
-        let ticket = self.await_answer(change.account(), false, Box::new(then));
+        let place = order::Place::of_change(&change);
+        let ticket = self.await_answer(change.account(), false, place.clone(), Box::new(then));
+        if let Some(place) = place {
+            self.order.begin_write(ticket, place);
+        }
         out.push(Effect::Change { ticket, change });
     }
 
@@ -277,16 +289,22 @@ impl Host {
         out: &mut Outbox,
         then: impl FnOnce(&mut Host, Instant, Result<Loaded, RecordError>, &mut Outbox) + 'static,
     ) {
-        let ticket = self.await_answer(access.account(), false, Box::new(then));
+        let ticket = self.await_answer(access.account(), false, None, Box::new(then));
         out.push(Effect::Access { ticket, access });
     }
 
-    fn await_answer(&mut self, about: Option<&Bare>, is_large: bool, then: Pending) -> Ticket {
+    fn await_answer(
+        &mut self,
+        about: Option<&Bare>,
+        is_large: bool,
+        writes: Option<order::Place>,
+        then: Pending,
+    ) -> Ticket {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
         self.await_record(about);
         let asker = self.reads.asker();
-        self.pending.insert(ticket, Awaited { about: about.cloned(), asker, is_large, then });
+        self.pending.insert(ticket, Awaited { about: about.cloned(), asker, is_large, writes, then });
         ticket
     }
 
@@ -298,9 +316,10 @@ impl Host {
         result: Result<Loaded, RecordError>,
         out: &mut Outbox,
     ) {
-        if let Some(Awaited { about, asker, is_large, then }) = self.pending.remove(&ticket) {
+        if let Some(Awaited { about, asker, is_large, writes, then }) = self.pending.remove(&ticket) {
             self.record_answered(about.as_ref());
             self.asking_again(asker, |host| then(host, now, result, out));
+            self.write_answered(ticket, writes, out);
             self.read_answered(asker.filter(|_| is_large), out);
             self.drop_rosters();
         }

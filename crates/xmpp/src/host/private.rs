@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use stdx::Instant;
 
+use super::countdown::{Countdown, Then};
 use super::effect::{Change, Load};
 use super::feature::{Answer, At, Feature, Handle, Iq, Level, Specification};
 use super::pubsub::{Publication, items_of, whole};
@@ -93,7 +94,10 @@ fn private(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answ
     } else if data.is("storage", ns::OLD_BOOKMARKS) {
         host.set_bookmarks(now, &user, iq.iq, data, out);
     } else {
-        host.set_private(now, &user, (iq.iq, data), out, |_, _, _| {});
+        let question = iq.iq.clone();
+        host.set_private(now, &user, data, out, move |host, _, done, out| {
+            host.answer(&question, done.map(|()| None), out);
+        });
     }
     Answer::Later
 }
@@ -175,20 +179,16 @@ impl Host {
         &mut self,
         now: Instant,
         user: &Bare,
-        (iq, data): (&Element, &Element),
+        data: &Element,
         out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
+        then: impl FnOnce(&mut Host, Instant, Result<(), StanzaError>, &mut Outbox) + 'static,
     ) {
-        let ((node, id), question) = (place(data), iq.clone());
+        let (node, id) = place(data);
         let item = Some(Box::new(data.clone()));
         let change =
             Change::Item { owner: user.clone(), node, id, item, at: now, keep: limits::PRIVATE_NAMES };
         self.change(change, out, move |host, now, result, out| {
-            let is_done = result.is_ok();
-            host.answer(&question, result.map(|()| None).map_err(not_written), out);
-            if is_done {
-                then(host, now, out);
-            }
+            then(host, now, result.map_err(not_written), out);
         });
     }
 
@@ -205,7 +205,8 @@ impl Host {
         });
     }
 
-    /// What changed is published, what is gone is taken back (XEP-0402 §5).
+    /// XEP-0402 §5: changed rooms are published, missing ones retracted. The answer comes when all of it is on disk: a
+    /// client that has it reads its bookmarks as it set them.
     fn set_bookmarks(&mut self, now: Instant, user: &Bare, iq: &Element, data: &Element, out: &mut Outbox) {
         let wanted = match old_rooms(data) {
             Ok(wanted) => wanted,
@@ -218,25 +219,34 @@ impl Host {
                 Ok(known) => known,
                 Err(error) => return host.refuse(&iq, &error, out),
             };
+            let answer: Then = Box::new(move |host, _, done, out| host.answer(&iq, done.map(|()| None), out));
             let user = owner.clone();
             let copy = data.clone();
-            host.set_private(now, &owner, (&iq, &data), out, move |host, now, out| {
+            host.set_private(now, &owner, &data, out, move |host, now, stored, out| {
+                if stored.is_err() {
+                    return answer(host, now, stored, out);
+                }
                 // That node first: what makes one, all others would have to wait for.
                 let owner = user.clone();
-                host.publish_for(now, &user, old_item(copy), out, move |host, now, _, out| {
-                    host.sync_bookmarks(now, &owner, wanted, &known, out);
+                host.publish_for(now, &user, old_item(copy), out, move |host, now, published, out| {
+                    // Items are what clients read: they are written even where the old node is not.
+                    let both: Then = Box::new(move |host, now, done, out| {
+                        answer(host, now, published.and(done), out);
+                    });
+                    host.sync_bookmarks(now, &owner, (wanted, &known), out, both);
                 });
             });
         });
     }
 
+    /// `then` runs when the rooms are on disk, or with the first error.
     fn sync_bookmarks(
         &mut self,
         now: Instant,
         user: &Bare,
-        wanted: OldRooms,
-        known: &[(Box<str>, Instant, Element)],
+        (wanted, known): (OldRooms, &[(Box<str>, Instant, Element)]),
         out: &mut Outbox,
+        then: Then,
     ) {
         let gone = known.iter().map(|(room, _, _)| room).filter(|room| !wanted.contains_key(*room));
         let gone: Vec<Box<str>> = gone.cloned().collect();
@@ -248,66 +258,90 @@ impl Host {
             is_new.then_some(Publication { node: ns::BOOKMARKS, id: room, payload, options: BOOKMARKS_NODE })
         });
         let mut changed: Vec<Publication> = changed.collect();
+        let all = Countdown::new(then);
         if let Some(first) = changed.pop() {
-            let owner = user.clone();
+            let (owner, all) = (user.clone(), all.clone());
             // The first makes the node, for which all others would have to wait.
+            let one = all.one();
             self.publish_for(now, user, first, out, move |host, now, result, out| {
-                if result.is_err() {
-                    // What is not published is as it was: the items are what is true.
-                    return;
+                if result.is_ok() {
+                    for publication in changed {
+                        host.publish_for(now, &owner, publication, out, all.one());
+                    }
                 }
-                for publication in changed {
-                    host.publish_for(now, &owner, publication, out, |_, _, _, _| {});
-                }
+                // What is not published is as it was: the items are what is true.
+                one(host, now, result, out);
             });
         }
         if !gone.is_empty() {
-            self.retract_for(now, user, (ns::BOOKMARKS, gone), out);
+            self.retract_for(now, user, (ns::BOOKMARKS, gone), out, all.one());
         }
+        // Where nothing had to be written, it is done.
+        all.one()(self, now, Ok(()), out);
     }
 
-    /// A client has published to one of the nodes, or taken something back: the other follows (XEP-0402 §5).
+    /// A client has published to one of the nodes, or taken something back: the other follows (XEP-0402 §5), and `then`
+    /// answers the client, which may read either.
     pub(super) fn bookmarks_published(
         &mut self,
+        now: Instant,
         user: &Bare,
         node: &str,
         (payload, is_new): (Option<&Element>, bool),
         out: &mut Outbox,
+        then: impl FnOnce(&mut Host, &mut Outbox) + 'static,
     ) {
+        // A copy that cannot be written now follows with the next change: the item itself is on disk.
+        let done: Then = Box::new(move |host, _, _, out| then(host, out));
         match payload {
-            _ if node == ns::BOOKMARKS => self.mirror_bookmarks(user, out),
+            _ if node == ns::BOOKMARKS => self.mirror_bookmarks(user, out, done),
             Some(storage) if node == ns::OLD_BOOKMARKS && storage.is("storage", ns::OLD_BOOKMARKS) => {
-                self.old_bookmarks_published(user, storage.clone(), is_new, out);
+                self.old_bookmarks_published(now, user, (storage.clone(), is_new), out, done);
             }
-            _ => {}
+            _ => done(self, now, Ok(()), out),
         }
     }
 
     /// From items to the one of the old node, which keeps what is no room.
-    fn mirror_bookmarks(&mut self, user: &Bare, out: &mut Outbox) {
+    fn mirror_bookmarks(&mut self, user: &Bare, out: &mut Outbox, then: Then) {
         let items = |node: &str| all_items(user, node);
         let (rooms, old, user) = (items(ns::BOOKMARKS), items(ns::OLD_BOOKMARKS), user.clone());
         self.load(rooms, out, move |host, _, rooms, out| {
             host.load(old, out, move |host, now, old, out| {
-                // What cannot be read now follows with the next change.
-                let (Ok(rooms), Ok(mut old)) = (whole(rooms), whole(old)) else { return };
+                let (rooms, mut old) = match (whole(rooms), whole(old)) {
+                    (Ok(rooms), Ok(old)) => (rooms, old),
+                    (Err(error), _) | (_, Err(error)) => return then(host, now, Err(error), out),
+                };
                 let old = old.pop().and_then(|(_, _, item)| item.first().cloned());
                 let mut storage = old.unwrap_or_else(|| Element::new("storage", ns::OLD_BOOKMARKS));
                 storage.remove_children(|child| child.is("conference", ns::OLD_BOOKMARKS));
                 let rooms = rooms.iter().filter_map(|(room, _, item)| to_old(room, item.first()?));
-                let item = old_item(storage.children(rooms));
-                host.publish_for(now, &user, item, out, |_, _, _, _| {});
+                host.publish_for(now, &user, old_item(storage.children(rooms)), out, then);
             });
         });
     }
 
     /// And back. A client that finds no old node knows nothing of the rooms that there are: it takes none of them away.
-    fn old_bookmarks_published(&mut self, user: &Bare, storage: Element, is_new: bool, out: &mut Outbox) {
-        let Ok(mut wanted) = old_rooms(&storage) else { return };
+    fn old_bookmarks_published(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        (storage, is_new): (Element, bool),
+        out: &mut Outbox,
+        then: Then,
+    ) {
+        let mut wanted = match old_rooms(&storage) {
+            Ok(wanted) => wanted,
+            Err(error) => return then(self, now, Err(error), out),
+        };
         let user = user.clone();
         let load = all_items(&user, ns::BOOKMARKS);
         self.load(load, out, move |host, now, result, out| {
-            let Ok(known) = whole(result) else { return };
+            let known = match whole(result) {
+                Ok(known) => known,
+                Err(error) => return then(host, now, Err(error), out),
+            };
+            let all = Countdown::new(then);
             if is_new {
                 let before = wanted.len();
                 for (room, _, item) in &known {
@@ -317,13 +351,13 @@ impl Host {
                     }
                 }
                 if wanted.len() > before {
-                    let mut all = storage;
-                    all.remove_children(|child| child.is("conference", ns::OLD_BOOKMARKS));
-                    let item = old_item(all.children(wanted.values().cloned()));
-                    host.publish_for(now, &user, item, out, |_, _, _, _| {});
+                    let mut whole = storage;
+                    whole.remove_children(|child| child.is("conference", ns::OLD_BOOKMARKS));
+                    let item = old_item(whole.children(wanted.values().cloned()));
+                    host.publish_for(now, &user, item, out, all.one());
                 }
             }
-            host.sync_bookmarks(now, &user, wanted, &known, out);
+            host.sync_bookmarks(now, &user, (wanted, &known), out, Box::new(all.one()));
         });
     }
 }

@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::effect::{Effect, Load, Ticket};
+use super::effect::{Load, Ticket};
 use super::{Host, Outbox};
 use crate::{Element, Jid, limits};
 
@@ -42,37 +42,34 @@ impl Reads {
         self.of.len()
     }
 
-    /// As an effect now, or later.
-    pub(super) fn begin(&mut self, ticket: Ticket, load: Load, out: &mut Outbox) {
-        let Some(asker) = self.asker.filter(|_| load.is_large()) else {
-            return out.push(Effect::Load { ticket, load });
-        };
+    /// The read that begins now; `None`: it begins later.
+    pub(super) fn begin(&mut self, ticket: Ticket, load: Load) -> Option<(Ticket, Load)> {
+        let Some(asker) = self.asker.filter(|_| load.is_large()) else { return Some((ticket, load)) };
         let of = self.of.entry(asker).or_default();
         if of.count < limits::READS_UNDER_WAY {
             of.count += 1;
-            return out.push(Effect::Load { ticket, load });
+            return Some((ticket, load));
         }
         if of.waiting.len() < limits::READS_WAITING {
-            return of.waiting.push_back((ticket, load));
+            of.waiting.push_back((ticket, load));
+            return None;
         }
         // Its answer takes a place that it never had.
         of.count += 1;
-        out.push(Effect::Load { ticket, load: Load::TooMany });
+        Some((ticket, Load::TooMany))
     }
 
-    /// A large read of that address was answered.
-    fn end(&mut self, asker: Asker, out: &mut Outbox) {
-        let Some(of) = self.of.get_mut(&asker) else { return };
+    /// A large read of that address was answered. The next one that begins.
+    fn end(&mut self, asker: Asker) -> Option<(Ticket, Load)> {
+        let of = self.of.get_mut(&asker)?;
         of.count -= 1;
-        if of.count < limits::READS_UNDER_WAY
-            && let Some((ticket, load)) = of.waiting.pop_front()
-        {
-            of.count += 1;
-            out.push(Effect::Load { ticket, load });
-        }
+        let has_place = of.count < limits::READS_UNDER_WAY;
+        let next = has_place.then(|| of.waiting.pop_front()).flatten();
+        of.count += usize::from(next.is_some());
         if of.count == 0 {
             self.of.remove(&asker);
         }
+        next
     }
 }
 
@@ -99,8 +96,8 @@ impl Host {
     }
 
     pub(super) fn read_answered(&mut self, asker: Option<Asker>, out: &mut Outbox) {
-        if let Some(asker) = asker {
-            self.reads.end(asker, out);
+        if let Some(read) = asker.and_then(|asker| self.reads.end(asker)) {
+            self.begin_read(read, out);
         }
     }
 }

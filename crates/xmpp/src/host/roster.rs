@@ -23,7 +23,10 @@ pub(super) const FEATURE: Feature = Feature {
     }],
     account: &[],
     server: &[],
-    handles: &[Handle { at: At::Own, name: "query", ns: ns::ROSTER, run: roster }],
+    handles: &[
+        Handle { at: At::Own, name: "query", ns: ns::ROSTER, run: roster },
+        Handle { at: At::Account, name: "query", ns: ns::ROSTER, run: of_another },
+    ],
 };
 
 impl UserRecord {
@@ -55,6 +58,18 @@ impl RosterItem {
             .with_opt("approved", self.approved.then_some("true"))
             .children(groups)
     }
+}
+
+/// RFC 6121 §2.3.3: `forbidden`, when "the sender of the roster set is not authorized to update the roster". A roster get is
+/// answered as any question that nothing here answers.
+fn of_another(_host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> Answer {
+    let condition = if iq.is_set { Condition::Forbidden } else { Condition::ServiceUnavailable };
+    Answer::Error(condition.into())
+}
+
+/// Whether a stanza for an account is a roster set.
+pub(super) fn sets_roster(iq: &Element) -> bool {
+    iq.attr("type") == Some("set") && iq.get("query", ns::ROSTER).is_some()
 }
 
 fn roster(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {

@@ -419,6 +419,7 @@ impl Host {
         if self.users.get(&bare).is_none_or(|user| matches!(user.record, Record::Nobody)) {
             match stanza::kind_of(&element) {
                 Some(Kind::Presence) => self.presence_to_nobody(&from, &to, &element, out),
+                Some(Kind::Iq) if to.is_bare() => self.answer_for_nobody(&element, out),
                 _ => self.refuse_nobody(&element, out),
             }
             return self.forget_user(now, &bare);
@@ -450,21 +451,24 @@ impl Host {
         if self.pubsub_message(now, from, to, &element, out) {
             return;
         }
-        self.archive_received(now, &bare, &mut element, out);
         let kind = element.attr("type").unwrap_or("normal").to_owned();
+        let key = self.session_of(to).filter(|_| !to.is_bare());
+        // RFC 6121 §8.5.3.2.1: what is not chat and matches no resource is ignored or answered by an error. Headlines are
+        // ignored, others come back, so that their senders know; neither is in the archive.
+        if !to.is_bare() && key.is_none() && kind != "chat" && !self.is_for_phone(to, &element) {
+            return match kind.as_str() {
+                "headline" | "error" => {}
+                _ => self.refuse(&element, &Condition::ServiceUnavailable.into(), out),
+            };
+        }
+        self.archive_received(now, &bare, &mut element, out);
         if !to.is_bare() {
-            if let Some(key) = self.session_of(to) {
+            if let Some(key) = key {
                 self.carbons_received(now, &bare, &[key], &element, out);
                 return self.deliver_message(now, &bare, &[key], element, out);
             }
             if self.is_for_phone(to, &element) {
                 return self.say_on_phone(now, &bare, element, out);
-            }
-            if matches!(kind.as_str(), "groupchat" | "headline" | "error") {
-                if kind == "groupchat" {
-                    self.refuse(&element, &Condition::ServiceUnavailable.into(), out);
-                }
-                return;
             }
         }
         if kind == "groupchat" {
@@ -588,6 +592,24 @@ impl Host {
         let is_presence = stanza.name() == "presence";
         if stanza::may_be_refused(stanza) && !is_presence && stanza.attr("from").is_some() {
             self.route(stanza::refusal(stanza, error), out);
+        }
+    }
+
+    /// No account has that address. It is answered as an account answers strangers, so that they learn nothing of it.
+    fn answer_for_nobody(&mut self, stanza: &Element, out: &mut Outbox) {
+        let is_question = matches!(stanza.attr("type"), Some("get" | "set"));
+        match stanza.first() {
+            // RFC 6120 §8.2.3.
+            _ if !is_question || stanza.elements().count() != 1 => {
+                self.refuse(stanza, &Condition::BadRequest.into(), out);
+            }
+            Some(payload) if super::disco::asks_for_items(stanza) => {
+                self.answer(stanza, Ok(Some(super::disco::no_items(payload))), out);
+            }
+            _ if super::roster::sets_roster(stanza) => {
+                self.refuse(stanza, &Condition::Forbidden.into(), out);
+            }
+            _ => self.refuse_nobody(stanza, out),
         }
     }
 

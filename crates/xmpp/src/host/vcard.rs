@@ -34,7 +34,8 @@ pub(super) const FEATURE: Feature = Feature {
         complete("XEP-0398", "User Avatar to vCard-Based Avatars Conversion", "1.0.1"),
     ],
     account: &[ns::VCARD, ns::VCARD4, ns::VCARD_CONVERSION],
-    server: &[],
+    // XEP-0054 §2: a server says that it has the vCards of its accounts.
+    server: &[ns::VCARD],
     handles: &[
         Handle { at: At::Account, name: "vCard", ns: ns::VCARD, run: vcard },
         Handle { at: At::Account, name: "vcard", ns: ns::VCARD4, run: vcard4 },

@@ -10,7 +10,7 @@ use super::*;
 use crate::voice::Numbers;
 use crate::voice::helpers::{Deliver, Done, Helpers, Ticket};
 use crate::voice::recordings::Files;
-use crate::voice::{Common, Reach, Wish};
+use crate::voice::{Common, Posted, Reach, VoiceLetter, Wish};
 
 pub(super) const US: &str = "127.0.0.1:5060";
 pub(super) const BOB: &str = "127.0.0.1:5072";
@@ -248,5 +248,41 @@ fn the_next_group_is_called_where_the_first_is_not_there() {
     assert_eq!(sent[1].uri(), b"sip:bob@127.0.0.1:5073");
     let sent = stage.reply(&sent[1], 486);
     assert_eq!(methods(&sent), [Method::Ack], "who is busy was reached");
+    assert_eq!(stage.left(), (0, 0, 0, 0));
+}
+
+/// `[voice] end_pause`: the last word is heard before the BYE comes.
+#[test]
+fn a_call_stays_up_for_a_pause_after_its_last_word() {
+    let mut stage = Stage::new();
+    stage.place("<Say>good bye</Say>");
+    let Some(Wish::Resolve { ticket, .. }) = stage.wishes.pop() else { panic!("bob is looked up") };
+    let invites = stage.found(ticket, &[5072]);
+    assert_eq!(methods(&stage.reply(&invites[0], 200)), [Method::Ack]);
+    // A second of words; tickets of other questions take no sound.
+    for ticket in 1..10 {
+        let done = Done::Samples(Ok(vec![1_000_i16; 8_000].into()));
+        let posted = Posted { ticket, done };
+        stage.act(|voice, now, world| voice.handle_letter(now, VoiceLetter::Done(posted), world));
+    }
+    let (answered, mut spoken) = (stage.now, None);
+    let bye = loop {
+        stage.now = stage.now + Duration::from_millis(5);
+        stage.act(|voice, now, world| voice.expire(now, world));
+        if stage.voice.counts().prompts == 0 {
+            spoken = spoken.or(Some(stage.now));
+        }
+        let sent = stage.sent();
+        if !sent.is_empty() {
+            break sent;
+        }
+        assert!(stage.now.since(answered) < Duration::from_secs(5), "the call did not end");
+    };
+    assert_eq!(methods(&bye), [Method::Bye]);
+    let spoken = spoken.expect("the words are spoken before the BYE");
+    let words = spoken.since(answered);
+    assert!((1_000..=1_100).contains(&words.as_millis()), "{words:?}");
+    let pause = stage.now.since(spoken);
+    assert!((495..=525).contains(&pause.as_millis()), "{pause:?}");
     assert_eq!(stage.left(), (0, 0, 0, 0));
 }

@@ -260,10 +260,7 @@ impl Voice {
         recording: Option<Recorded>,
         world: &mut World<'_>,
     ) {
-        let failure = || {
-            let status = CallStatus::Failed;
-            LegEvent::Failed(LegFailure { status, code: None, call_id: None, headers: Vec::new() })
-        };
+        let failure = || LegEvent::Failed(LegFailure::without_answer(CallStatus::Failed));
         let recording = recording.or_else(|| self.end_dial_recording(now, seated.leg, world));
         let event = if seated.is_connected() { LegEvent::Ended { recording } } else { failure() };
         let id = seated.id;

@@ -107,8 +107,8 @@ impl Leg {
             rate: 8_000,
             recorder,
             file,
-            is_paused: false,
-            whose: Whose::Api,
+            pause: None,
+            whose: Whose::Api { status: None },
             started: Instant::default(),
             over: None,
         });
@@ -149,10 +149,10 @@ fn two_recordings_of_one_leg_have_what_each_wants_and_nothing_of_a_pause() {
     assert_eq!(leg.end(0), 1_000);
     leg.talk(300);
     leg.recording.flush(&mut leg.media);
-    leg.recording.takes[0].is_paused = true;
+    leg.recording.takes[0].pause = Some(Pause::Skip);
     leg.talk(700);
     leg.recording.flush(&mut leg.media);
-    leg.recording.takes[0].is_paused = false;
+    leg.recording.takes[0].pause = None;
     leg.talk(300);
     assert_eq!(leg.end(0), 500 + 300 + 300);
     for _ in 0..2 {
@@ -177,4 +177,29 @@ fn each_gets_what_it_wants_of_both_directions() {
     assert_eq!(take(RecordSource::Heard), [1, i16::MAX]);
     assert_eq!(take(RecordSource::Both), [11, i16::MAX]);
     assert_eq!(heard(&[4, 5], RecordSource::Heard, RecordSource::Heard, &mut scratch), [4, 5]);
+}
+
+#[test]
+fn a_pause_of_silence_is_as_long_as_it_lasted() {
+    let folder = tempfile::tempdir().unwrap();
+    let (told, answers) = std::sync::mpsc::sync_channel(4);
+    let files = Files::start(folder.path(), Arc::new(Told(told))).unwrap();
+    let mut leg = Leg::new();
+    leg.begin(&files, 1, RecordSource::Heard);
+    leg.talk(500);
+    leg.recording.flush(&mut leg.media);
+    leg.recording.takes[0].pause = Some(Pause::Silence);
+    leg.talk(700);
+    leg.recording.flush(&mut leg.media);
+    leg.recording.takes[0].pause = None;
+    leg.talk(300);
+    assert_eq!(leg.end(0), 500 + 700 + 300);
+    assert!(matches!(answers.recv_timeout(Duration::from_secs(20)), Ok(Done::Written(Ok(())))));
+    let heard = read(folder.path(), 1);
+    assert_eq!(heard.samples.len(), 8 * 1_500);
+    let second = |from: usize, to: usize| &heard.samples[8 * from..8 * to];
+    assert!(second(520, 1_180).iter().all(|sample| *sample == 0));
+    for (from, to) in [(200, 480), (1_220, 1_480)] {
+        assert!((390..=410).contains(&frequency(second(from, to))), "{}", frequency(second(from, to)));
+    }
 }

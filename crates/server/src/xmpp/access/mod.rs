@@ -8,7 +8,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sha2::{Digest as _, Sha256};
 use stdx::Instant;
+use stdx::attempts::{Attempt, Cause, account_name, without_port};
+use stdx::hash::Keyed;
 use stdx::rate::{Policy, Rate};
 
 pub(crate) use registration::{NewAccount, hash_of};
@@ -16,15 +19,16 @@ pub(super) use tokens::TokenKey;
 
 use store::access::{AccessLoaded, AccessRead, AccessWrite};
 use store::{StoreError, Write, WriteDone};
-use xmpp::Bare;
 use xmpp::host::effect::Invitation;
 use xmpp::host::{self, Loaded};
 use xmpp::sasl::Known;
+use xmpp::{Bare, Jid};
 
 use super::{Asked, Wish, Xmpp};
 use crate::config::{Config, Registration};
 use crate::limits;
-use crate::net::source_limiter::SourceLimiter;
+use crate::net::source_limiter::{SharedAttempts, SourceLimiter};
+use crate::sign_in_failures::{Failure, Service, SignInFailures};
 
 /// The same for all shards.
 pub(crate) struct Access {
@@ -38,13 +42,14 @@ pub(crate) struct Access {
     pub(crate) other_hosts: Vec<Box<str>>,
     /// Accounts made of late.
     made: SourceLimiter,
-    pub(crate) wrong_passwords: SourceLimiter,
+    pub(crate) attempts: SharedAttempts,
+    pub(crate) failures: Arc<SignInFailures>,
     /// Of components.
     pub(crate) wrong_secrets: Arc<SourceLimiter>,
 }
 
 impl Access {
-    pub(crate) fn new(secret: [u8; 32], config: &Config) -> Arc<Access> {
+    pub(crate) fn new(secret: [u8; 32], config: &Config, failures: Arc<SignInFailures>) -> Arc<Access> {
         let (access, registration) = (&config.access, &config.registration);
         let per_hour = registration.per_hour.max(1);
         let policy = Policy {
@@ -63,9 +68,31 @@ impl Access {
             digests: config.accounts.digests,
             other_hosts: access.other_hosts.clone(),
             made: SourceLimiter::new(policy),
-            wrong_passwords: SourceLimiter::new(sip::limits::WRONG_PASSWORDS),
+            attempts: SharedAttempts::new(attempts_key(&secret), &sip::limits::WRONG_PASSWORDS),
+            failures,
             wrong_secrets: Arc::new(SourceLimiter::new(limits::WRONG_SECRETS)),
         })
+    }
+
+    /// How long that client may not try to sign in as that user; `None`: it may. A refusal is noted.
+    pub(crate) fn wait(&self, now: Instant, claim: &Claim<'_>) -> Option<Duration> {
+        let wait = self.attempts.wait(now, &claim.attempt());
+        if wait.is_some() {
+            self.note(now, claim, Cause::TooManyAttempts);
+        }
+        wait
+    }
+
+    pub(crate) fn fail(&self, now: Instant, claim: &Claim<'_>, cause: Cause) {
+        self.attempts.fail(now, &claim.attempt());
+        self.note(now, claim, cause);
+    }
+
+    fn note(&self, now: Instant, claim: &Claim<'_>, cause: Cause) {
+        let account = if claim.user.is_empty() { "".into() } else { account_name(&claim.user, claim.domain) };
+        let (transport, address) = (claim.transport, claim.remote);
+        self.failures
+            .note(now, &Failure { service: Service::Xmpp, transport, address, account: &account, cause });
     }
 
     /// Whether this source may make one more account now.
@@ -80,6 +107,35 @@ impl Access {
         let fits = (least..=most).contains(&password.len());
         (!fits).then(|| format!("a password has {least} to {most} bytes"))
     }
+}
+
+/// A client, and the account that it says it is.
+pub(crate) struct Claim<'a> {
+    pub(crate) remote: IpAddr,
+    pub(crate) transport: &'static str,
+    /// Prepared (RFC 7622 §3.3), so that all spellings of a name are one account. Empty: none that could be one.
+    user: Box<str>,
+    domain: &'a str,
+}
+
+impl<'a> Claim<'a> {
+    pub(crate) fn new((remote, transport): (IpAddr, &'static str), user: &str, domain: &'a str) -> Claim<'a> {
+        let jid = Jid::new(Some(user), domain, None).ok();
+        let user = jid.as_ref().and_then(Jid::local).unwrap_or_default().into();
+        Claim { remote, transport, user, domain }
+    }
+
+    pub(crate) fn attempt(&self) -> Attempt<'_> {
+        Attempt { source: without_port(self.remote), user: &self.user, domain: self.domain }
+    }
+}
+
+/// Of the hashes in the table of attempts.
+fn attempts_key(secret: &[u8; 32]) -> Keyed {
+    let mut key = [0; 16];
+    let digest = Sha256::new().chain_update(b"attempts").chain_update(secret).finalize();
+    key.copy_from_slice(&digest[..16]);
+    Keyed::new(key)
 }
 
 impl std::fmt::Debug for Access {
@@ -182,4 +238,21 @@ pub(super) fn loaded_of(loaded: AccessLoaded) -> Loaded {
         registers: found.registers,
         expires_at: found.expires_at,
     })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_a_name_are_one_account_to_its_pace() {
+        let peer = (IpAddr::from([192, 0, 2, 1]), "tls");
+        for user in ["alice", "Alice", "ALICE", "\u{ff41}lice"] {
+            let claim = Claim::new(peer, user, "example.test");
+            assert_eq!((claim.attempt().user, claim.attempt().domain), ("alice", "example.test"), "{user}");
+        }
+        for user in ["", "a b", "a@b", "x\ny"] {
+            assert_eq!(Claim::new(peer, user, "example.test").attempt().user, "", "{user}");
+        }
+    }
 }

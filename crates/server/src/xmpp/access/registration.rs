@@ -13,6 +13,7 @@ use xmpp::sasl::Secret;
 use xmpp::stanza::{Condition, StanzaError};
 
 use super::super::{Asked, Unavailable, Wish, Xmpp, XmppLetter};
+use super::Claim;
 use crate::shard::Ended;
 
 /// An account that the shard makes: keys and all, off its thread.
@@ -56,7 +57,8 @@ impl Xmpp {
         wishes: &mut Vec<Wish>,
     ) {
         let Some(known) = self.streams.get(stream) else { return };
-        if !self.access.wrong_passwords.penalty(now, known.remote).is_pass() {
+        let claim = Claim::new(known.peer(), "", &domain);
+        if self.access.wait(now, &claim).is_some() {
             self.streams.tell(stream, |c2s, out| c2s.handle_invited(Err(later()), out));
             return;
         }

@@ -30,6 +30,7 @@ const SCRATCH: usize = 16 * 1024;
 pub(super) struct Connection {
     pub(super) number: u64,
     pub(super) remote: IpAddr,
+    pub(super) is_secure: bool,
     /// Its place among the connections.
     pub(super) admitted: Admitted,
     pub(super) buckets: Buckets,
@@ -47,6 +48,10 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    pub(super) fn transport(&self) -> &'static str {
+        if self.is_secure { "tls" } else { "tcp" }
+    }
+
     pub(super) fn put(&self, bytes: &[u8]) {
         self.queue.borrow_mut().extend_from_slice(bytes);
     }
@@ -98,12 +103,12 @@ fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: IpAddr, transport: Tra
             Transport::Tls => {
                 let secured = secure(&place.shared, &admitted, socket);
                 match within(Some(&admitted), limits::HANDSHAKE_TIMEOUT, secured).await {
-                    Some(Ok(tls)) => serve(place, tls, (remote, admitted)).await,
+                    Some(Ok(tls)) => serve(place, tls, (remote, true), admitted).await,
                     Some(Err(error)) => refuse(&place.shared, remote, &error.to_string()),
                     None => refuse(&place.shared, remote, "it took too long"),
                 }
             }
-            _ => serve(place, socket, (remote, admitted)).await,
+            _ => serve(place, socket, (remote, false), admitted).await,
         }
     });
 }
@@ -140,7 +145,12 @@ impl Drop for Place {
     }
 }
 
-async fn serve<S: AsyncRead + AsyncWrite>(mut place: Place, io: S, (remote, admitted): (IpAddr, Admitted)) {
+async fn serve<S: AsyncRead + AsyncWrite>(
+    mut place: Place,
+    io: S,
+    (remote, is_secure): (IpAddr, bool),
+    admitted: Admitted,
+) {
     let shared = Rc::clone(&place.shared);
     let mut id = [0; 16];
     // Without randomness a handshake could be used twice.
@@ -152,6 +162,7 @@ async fn serve<S: AsyncRead + AsyncWrite>(mut place: Place, io: S, (remote, admi
     let connection = Rc::new(Connection {
         number,
         remote,
+        is_secure,
         admitted,
         buckets: Buckets::default(),
         stream: RefCell::new(stream),

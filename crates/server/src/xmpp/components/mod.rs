@@ -50,10 +50,22 @@ pub(crate) struct Settings {
 /// What a connection asks of the shard.
 #[derive(Debug)]
 enum Event {
-    Attach { connection: u64, domain: Box<str>, remote: IpAddr },
-    Failed { remote: IpAddr },
+    Attach {
+        connection: u64,
+        domain: Box<str>,
+        remote: IpAddr,
+    },
+    /// A wrong secret, by this transport.
+    Failed {
+        remote: IpAddr,
+        transport: &'static str,
+        domain: Box<str>,
+    },
     Stanza(Element),
-    Gone { connection: u64, domain: Box<str> },
+    Gone {
+        connection: u64,
+        domain: Box<str>,
+    },
 }
 
 /// What happened since the shard began.
@@ -144,8 +156,8 @@ impl Shared {
                 self.event(Event::Attach { connection: connection.number, domain, remote });
             }
             Effect::Failed => {
-                tracing::warn!(component = stream.domain(), remote = %connection.remote, "wrong secret");
-                self.event(Event::Failed { remote: connection.remote });
+                let (remote, transport) = (connection.remote, connection.transport());
+                self.event(Event::Failed { remote, transport, domain: stream.domain().into() });
             }
             Effect::Stanza(element) => {
                 self.count(|counters| counters.stanzas_in += 1);

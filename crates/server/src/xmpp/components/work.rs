@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use stdx::Instant;
+use stdx::attempts::Cause;
 use xmpp::component::Attached;
 use xmpp::host::Edge;
 use xmpp::stanza::{self, Condition, StanzaError};
@@ -11,6 +12,7 @@ use xmpp::{Element, Jid};
 use super::Event;
 use crate::limits;
 use crate::net::source_limiter::SourceLimiter;
+use crate::sign_in_failures::{Failure, Service};
 use crate::xmpp::{Wish, Xmpp, XmppLetter};
 
 /// What became of a stanza for a component.
@@ -30,13 +32,19 @@ impl Xmpp {
             match event {
                 Event::Attach { connection, domain, remote } => {
                     let edge = Edge { shard: self.shard, connection };
+                    if let Some(transport) = self.components.barred(now, connection, remote) {
+                        self.note_component(now, (remote, transport), &domain, Cause::TooManyAttempts);
+                    }
                     if self.components.answer(now, connection, &domain, remote) {
                         tracing::info!(component = &*domain, %remote, "a component is connected");
                         let attached = |domain| XmppLetter::Attached { edge, domain };
                         self.tell_all(now, attached, &domain, wishes);
                     }
                 }
-                Event::Failed { remote } => self.components.wrong_secrets().fail(now, remote),
+                Event::Failed { remote, transport, domain } => {
+                    self.components.wrong_secrets().fail(now, remote);
+                    self.note_component(now, (remote, transport), &domain, Cause::WrongSecret);
+                }
                 Event::Stanza(element) => self.route(now, Box::new(element), wishes),
                 Event::Gone { connection, domain } => {
                     let edge = Edge { shard: self.shard, connection };
@@ -47,6 +55,11 @@ impl Xmpp {
             }
         }
         count
+    }
+
+    fn note_component(&self, now: Instant, (address, transport): (IpAddr, &str), domain: &str, cause: Cause) {
+        let service = Service::Components;
+        self.access.failures.note(now, &Failure { service, transport, address, account: domain, cause });
     }
 
     /// Every shard has to know.
@@ -117,6 +130,13 @@ impl Xmpp {
 impl super::Components {
     fn wrong_secrets(&self) -> &SourceLimiter {
         &self.shared.settings.wrong_secrets
+    }
+
+    /// The transport of a connection whose address has sent too many wrong secrets.
+    fn barred(&self, now: Instant, connection: u64, remote: IpAddr) -> Option<&'static str> {
+        let connection = self.shared.connection(connection)?;
+        let is_barred = !self.wrong_secrets().penalty(now, remote).is_pass();
+        is_barred.then(|| connection.transport())
     }
 
     /// True: it is attached now.

@@ -4,6 +4,7 @@
 //! the shard's, lets the stream's [`C2s`] work at once, and writes what waits. What a stream asks of others becomes an
 //! [`Event`]; the shard takes these in its turn and answers with [`Streams::tell`].
 
+mod alone;
 mod congestion;
 pub(crate) mod http;
 mod pace;
@@ -23,6 +24,7 @@ use tokio::task::{JoinHandle, spawn_local};
 use xmpp::Jid;
 use xmpp::c2s::{self, C2s};
 
+pub use alone::WebConnections;
 pub(crate) use pace::{Allowance, Buckets, nanos};
 pub(crate) use shared::{Counters, Event};
 pub(crate) use stream::Stream;

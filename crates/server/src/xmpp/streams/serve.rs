@@ -10,6 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use rustls::ProtocolVersion;
 use sip::transport::Transport;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{Sleep, sleep};
@@ -138,7 +139,10 @@ async fn serve_tls(mut place: Place, socket: TcpStream) {
 /// What a conversation over TLS does when it is to become one: nothing, it offers none and takes no `<starttls/>`.
 fn never<W>(_: Place, _: W) {}
 
-async fn serve_ws(mut place: Place, socket: TcpStream) {
+pub(super) async fn serve_ws<S>(mut place: Place, socket: S)
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
     let shared = Rc::clone(&place.shared);
     let asked = Box::pin(http::documents(&place, socket, false)).await;
     let Some((mut wire, source)) = asked else { return };

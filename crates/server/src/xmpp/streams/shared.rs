@@ -68,7 +68,10 @@ pub(crate) enum Event {
     },
     /// An attempt to sign in failed.
     Failed {
-        remote: IpAddr,
+        /// Address and transport.
+        peer: (IpAddr, &'static str),
+        domain: Box<str>,
+        failed: c2s::FailedAttempt,
     },
     /// The answer to `XmppLetter::Flush`.
     Drained {
@@ -376,10 +379,9 @@ impl Shared {
 
     /// Attempts to sign in that fail with it count against their source.
     fn count_failures(&self, stream: &Stream, c2s: &mut C2s, act: impl FnOnce(&mut C2s)) {
-        let failures = c2s.failures();
         act(c2s);
-        for _ in failures..c2s.failures() {
-            self.event(Event::Failed { remote: stream.remote });
+        for failed in c2s.take_failed() {
+            self.event(Event::Failed { peer: stream.peer(), domain: c2s.domain().into(), failed });
         }
     }
 

@@ -9,6 +9,7 @@ use sip::transport::Transport;
 use xmpp::Jid;
 use xmpp::c2s::{C2s, Framing, Outbox};
 
+use super::super::operator::name_of;
 use super::pace::Buckets;
 use crate::net::admission::{Admitted, Handle};
 
@@ -76,6 +77,16 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
+    /// Its address and transport, for limits and logs.
+    pub(crate) fn peer(&self) -> (IpAddr, &'static str) {
+        (self.remote, name_of(self.transport.get()))
+    }
+
+    /// The name that the client has signed in by; until it is bound.
+    pub(crate) fn claimed(&self) -> Option<Box<str>> {
+        self.c2s.borrow().claimed().map(Box::from)
+    }
+
     pub(super) fn new(
         number: u64,
         (remote, transport): (IpAddr, Transport),

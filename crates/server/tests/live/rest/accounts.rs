@@ -1,5 +1,7 @@
 //! Who may ask, and what becomes of an account's numbers when it is suspended.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
@@ -28,6 +30,57 @@ fn the_first_account_is_made_once_and_kept_where_only_the_operator_reads() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
     rest.get(".json");
     again.kill();
+}
+
+/// As Twilio's `RequestValidator(token).validate(url, form, signature)`: a number of the configuration, and one of REST.
+#[test]
+fn applications_validate_requests_with_the_accounts_token() {
+    let application = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = |path: &str| format!("http://{}{path}", application.local_addr().unwrap());
+    let numbers = format!("numbers = [{{ number = \"1234\", url = \"{}\" }}]\n", url("/configured"));
+    let place = Place::new(&format!("{VOICE}{numbers}"));
+    let _node = place.spawn();
+    let text = std::fs::read_to_string(place.path("data/rest-account")).unwrap();
+    let (sid, token) = text.trim_end().split_once(':').unwrap();
+    let is_validated = |path: &str| {
+        let (head, form) = request(&application);
+        assert!(head.starts_with(&format!("POST {path} ")), "{head}");
+        let signature = head.lines().find_map(|line| line.strip_prefix("x-twilio-signature: "));
+        let form: Vec<(String, String)> = url::form_urlencoded::parse(&form).into_owned().collect();
+        assert!(ivr::signature::verify(token, &url(path), &form, signature.expect("it is signed")), "{head}");
+    };
+    let mut caller = Caller::new(&place);
+    let sdp = caller.sdp("8", "sendrecv");
+    caller.invite(sdp);
+    is_validated("/configured");
+    let rest = Rest::new(&place).as_who(sid, token);
+    let callback = url("/told");
+    rest.post(
+        "/Calls.json",
+        &format!("To=client:nobody&From=%2B4321&Url={callback}&StatusCallback={callback}"),
+    );
+    is_validated("/told");
+}
+
+/// The next request, whose names of headers are in lower case; it is answered with an empty document.
+fn request(listener: &TcpListener) -> (String, Vec<u8>) {
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut bytes = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        let count = stream.read(&mut piece).unwrap();
+        assert!(count > 0, "the request breaks off");
+        bytes.extend_from_slice(&piece[..count]);
+        let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+        let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        if bytes.len() < end + 4 + length.map_or(0, |length| length.parse().unwrap()) {
+            continue;
+        }
+        let answer = "HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\nContent-Length: 11\r\n\r\n<Response/>";
+        stream.write_all(answer.as_bytes()).unwrap();
+        return (head, bytes[end + 4..].to_vec());
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::operator::calls_of;
 use crate::phone::text;
 use crate::place::Place;
 use crate::voice::callee::Callee;
-use crate::{Deadline, PATIENCE};
+use crate::{Deadline, PATIENCE, until};
 
 use super::client::SID;
 use super::site::{Documents, Site};
@@ -56,7 +56,7 @@ fn a_phone_that_is_called_rings_answers_and_hears_the_document() {
     assert!(row["end_time"].is_string() && row["duration"].as_str() >= Some("1"), "{row}");
     let told = site.told("/told", 4);
     let statuses: Vec<&str> = told.iter().map(|form| &*form["CallStatus"]).collect();
-    assert_eq!(statuses, ["queued", "ringing", "in-progress", "completed"]);
+    assert_eq!(statuses, ["initiated", "ringing", "in-progress", "completed"]);
     assert!(told[3].contains_key("CallDuration") && !told[2].contains_key("CallDuration"));
     let page = site.rest.get("/Calls.json?Status=completed&To=client:bob&From=%2B4321");
     assert_eq!(page["calls"][0]["sid"], *call);
@@ -104,6 +104,9 @@ fn one_who_does_not_answer_is_a_status_of_the_call() {
         bob.refuse(answer);
         let row = site.until_status(&call, expected);
         assert_eq!(row["duration"], "0", "{answer}");
+        let (code, phrase) = answer.split_once(' ').unwrap();
+        let told = (row["sip_response_code"].to_string(), row["sip_reason_phrase"].as_str());
+        assert_eq!(told, (code.to_owned(), Some(phrase)), "{row}");
     }
     for (to, expected) in [("client:carol", "no-answer"), ("client:nobody", "failed"), ("+999", "failed")] {
         let fields = [("Url", "{app}/wait"), ("StatusCallback", "{app}/told")];
@@ -114,6 +117,67 @@ fn one_who_does_not_answer_is_a_status_of_the_call() {
     told.sort();
     assert_eq!(told, ["failed", "failed", "no-answer"]);
     assert_eq!(site.app.asked_for("/wait"), None);
+    site.nothing_left();
+}
+
+/// The status callback's `SipResponseCode` is Twilio's; the notification says the same where it is looked for.
+#[test]
+fn a_call_that_fails_says_how_in_its_resource_callback_and_notification() {
+    let site = Site::new(WAIT);
+    let mut bob = Callee::registered(&site.place, "bob");
+    for (answer, code, error) in
+        [("404 Not here any more", "404", "13224"), ("500 Out of order", "500", "32011")]
+    {
+        let call = site.call("client:bob", &[("Url", "{app}/wait"), ("StatusCallback", "{app}/told")]);
+        let invite = bob.invited();
+        bob.say(&invite, answer);
+        bob.line.phone.expect_request("ACK");
+        let row = site.until_status(&call, "failed");
+        let call_id = text(invite.call_id());
+        assert_eq!(row["sip_call_id"], call_id, "{row}");
+        let list = format!("/Calls/{call}/Notifications.json");
+        let note = site.until_listed(&list, "notifications", 1).remove(0);
+        assert_eq!((&note["error_code"], &note["call_sid"]), (&error.into(), &call.clone().into()));
+        let words = note["message_text"].as_str().unwrap();
+        assert!(words.contains(answer) && words.contains(&call_id), "{words}");
+        let is_its = |form: &&crate::voice::app::Form| form["CallSid"] == call;
+        let told = until("the end is told", || {
+            let asked = site.app.asked.lock().unwrap();
+            asked.iter().filter(|(path, _)| path == "/told").map(|(_, form)| form).find(is_its).cloned()
+        });
+        assert_eq!((&*told["SipResponseCode"], &*told["SipCallId"]), (code, &*call_id));
+    }
+    // No INVITE went out: the status is of this node's.
+    let call = site.call("client:nobody", &[("Url", "{app}/wait")]);
+    let row = site.until_status(&call, "failed");
+    assert_eq!(
+        (&row["sip_response_code"], row["sip_reason_phrase"].as_str()),
+        (&404.into(), Some("Not Found"))
+    );
+    site.until_listed(&format!("/Calls/{call}/Notifications.json"), "notifications", 1);
+    // Busy is no failure.
+    let call = site.call("client:bob", &[("Url", "{app}/wait")]);
+    bob.refuse("486 Busy Here");
+    site.until_status(&call, "busy");
+    assert_eq!(site.rest.get(&format!("/Calls/{call}/Notifications.json"))["total"], 0);
+    site.nothing_left();
+}
+
+#[test]
+fn a_leg_of_a_dial_that_fails_says_how() {
+    let site = Site::new(&[("/1", "<Response><Dial timeout='20'><Client>bob</Client></Dial></Response>")]);
+    let mut bob = Callee::registered(&site.place, "bob");
+    let mut caller = crate::voice::talker::Talker::call(&site.place, "1", 0, 0);
+    bob.refuse("503 Service Unavailable");
+    caller.is_hung_up();
+    let child = site.until_listed("/Calls.json?Status=failed", "calls", 1).remove(0);
+    assert_eq!(
+        (&child["sip_response_code"], child["direction"].as_str()),
+        (&503.into(), Some("outbound-dial"))
+    );
+    let list = format!("/Calls/{}/Notifications.json", child["sid"].as_str().unwrap());
+    let note = site.until_listed(&list, "notifications", 1).remove(0);
+    assert_eq!(note["error_code"], "32011");
     site.nothing_left();
 }
 
@@ -241,7 +305,7 @@ fn of_two_phones_the_first_to_answer_has_the_call() {
     assert_eq!(row["sip_call_id"], dialog.call_id);
     assert_eq!(mobile.line.phone.within(&mut dialog, "BYE").status(), 200);
     site.until_status(&call, "completed");
-    assert_eq!(statuses(&site, 4), ["queued", "ringing", "in-progress", "completed"]);
+    assert_eq!(statuses(&site, 4), ["initiated", "ringing", "in-progress", "completed"]);
     assert_eq!(site.rest.get("/Calls.json")["total"], 1, "one call");
     site.nothing_left();
 }

@@ -179,11 +179,16 @@ fn the_connection_of_a_queue_is_recorded_where_its_dial_says_so() {
 
 #[test]
 fn a_live_call_is_recorded_paused_and_stopped() {
-    let site = Site::new(&[("/1", "<Response><Say>hello</Say><Pause length='600'/></Response>")]);
+    let site =
+        Site::new(&[("/1", "<Response><Say>hello</Say><Pause length='600'/></Response>"), ("/told", "")]);
     let mut caller = Talker::call(&site.place, "1", 0, CALLER);
     let call = site.until_listed("/Calls.json?Status=in-progress", "calls", 1).remove(0);
     let of_call = format!("/Calls/{}/Recordings", call["sid"].as_str().unwrap());
-    let recording = site.post(&format!("{of_call}.json"), &[]);
+    let fields = [
+        ("RecordingStatusCallback", "{app}/told"),
+        ("RecordingStatusCallbackEvent", "in-progress completed"),
+    ];
+    let recording = site.post(&format!("{of_call}.json"), &fields);
     assert_eq!(
         (&recording["status"], &recording["source"]),
         (&"in-progress".into(), &"StartCallRecordingAPI".into())
@@ -196,7 +201,9 @@ fn a_live_call_is_recorded_paused_and_stopped() {
         until("so much is said", || (packets() >= before + count).then_some(()));
     };
     say(20.0);
-    site.post(&path, &[("Status", "paused")]);
+    let current = format!("{of_call}/Twilio.CURRENT.json");
+    let paused = site.post(&current, &[("Status", "paused"), ("PauseBehavior", "skip")]);
+    assert_eq!((&paused["status"], &paused["sid"]), (&"paused".into(), &recording["sid"]));
     now("paused");
     say(50.0);
     site.post(&path, &[("Status", "in-progress")]);
@@ -204,6 +211,14 @@ fn a_live_call_is_recorded_paused_and_stopped() {
     say(20.0);
     site.post(&path, &[("Status", "stopped")]);
     let whole = complete(&site, "");
+    let told = site.told("/told", 2);
+    let mut statuses: Vec<&str> = told.iter().map(|form| &*form["RecordingStatus"]).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, ["completed", "in-progress"]);
+    assert!(told.iter().all(|form| recording["sid"] == *form["RecordingSid"]), "{told:?}");
+    assert_eq!(site.rest.ask("POST", &current, "Status=paused").status, 404, "none is under way");
+    let mp3 = format!("/Recordings/{}.mp3", recording["sid"].as_str().unwrap());
+    assert_eq!(site.rest.fetch(&mp3).0, 406);
     let wav = sound(&site, &whole);
     let seconds = wav.samples.len() as f64 / f64::from(wav.rate);
     assert!(seconds > 0.6, "{seconds}");

@@ -201,7 +201,7 @@ fn the_phones_of_one_party_ring_together_and_are_one_leg() {
         (told.len() >= 4).then_some(told)
     };
     let told = until("its four events are told", told);
-    assert_eq!(told, ["completed", "in-progress", "queued", "ringing"], "each once");
+    assert_eq!(told, ["completed", "in-progress", "initiated", "ringing"], "each once");
     scene.hang_up(&mut dialog);
     scene.ends(3);
 }

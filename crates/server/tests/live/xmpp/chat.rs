@@ -59,6 +59,32 @@ fn stanzas_keep_their_order() {
     node.stop();
 }
 
+/// XEP-0313 §3: a client that has a message and asks its archive at once finds it there.
+#[test]
+fn a_message_is_in_the_archive_as_soon_as_it_is_delivered() {
+    let [one, two] = names();
+    let place = Place::new("").with_accounts(&[&one, &two]).with_xmpp("");
+    let mut node = place.start();
+    let mut from = Client::sign_in(&place, Tls, &one, "a");
+    let mut to = Client::sign_in(&place, Tls, &two, "b");
+    for number in 0..100 {
+        from.message(&to.jid, &number.to_string());
+        let id = to.hear().get("stanza-id", ns::SID).and_then(|id| id.attr("id").map(str::to_owned)).unwrap();
+        to.say(&format!(
+            "<iq xmlns='jabber:client' type='set' id='q'><query xmlns='{mam}'><set xmlns='{rsm}'><max>1</max>\
+             <before/></set></query></iq>",
+            mam = ns::MAM,
+            rsm = ns::RSM,
+        ));
+        let found = to.hear();
+        let result = found.get("result", ns::MAM);
+        assert_eq!(result.and_then(|result| result.attr("id")), Some(&*id), "message {number}: {found}");
+        assert!(to.hear().get("fin", ns::MAM).is_some());
+    }
+    assert_eq!(node.board().faults(), (0, 0, 0));
+    node.stop();
+}
+
 #[test]
 fn what_nobody_takes_comes_back() {
     let place = Place::new("").with_accounts(&["alice", "bob"]).with_xmpp("");

@@ -91,6 +91,13 @@ fn read_form(form: &Element, query: &mut Query) -> Result<(), StanzaError> {
     Ok(())
 }
 
+/// XEP-0122 §3.2.1: values of a list that has no options may be any. XEP-0313 §4.1.4 has it so.
+fn any_value() -> Element {
+    Element::new("validate", ns::VALIDATE)
+        .with("datatype", "xs:string")
+        .child(Element::new("open", ns::VALIDATE))
+}
+
 /// XEP-0313 §4.1.6.
 fn form() -> Element {
     let field = |var: &'static str, kind: &'static str| {
@@ -103,7 +110,7 @@ fn form() -> Element {
         .child(form_type)
         .child(field("with", "jid-single"))
         .children(texts)
-        .child(field("ids", "list-multi"));
+        .child(field("ids", "list-multi").child(any_value()));
     Element::new("query", ns::MAM).child(form)
 }
 

@@ -563,8 +563,7 @@ pub fn stored_room(record: &Element) -> Option<(Box<str>, bool)> {
 /// Messages that an archive has (XEP-0313 §5.1.1): not those that are about the moment.
 pub(super) fn is_kept(message: &Element) -> bool {
     let is_lasting = |child: &Element| {
-        child.is("body", ns::CLIENT)
-            || child.is("retract", ns::RETRACT)
+        child.is("retract", ns::RETRACT)
             || matches!(
                 child.ns(),
                 "urn:xmpp:reactions:0" | "urn:xmpp:chat-markers:0" | "urn:xmpp:encrypted:0"
@@ -573,5 +572,5 @@ pub(super) fn is_kept(message: &Element) -> bool {
     };
     let is_forbidden =
         |child: &Element| child.is("no-store", ns::HINTS) || child.is("no-permanent-store", ns::HINTS);
-    message.elements().any(is_lasting) && !message.elements().any(is_forbidden)
+    (room::is_said(message) || message.elements().any(is_lasting)) && !message.elements().any(is_forbidden)
 }

@@ -199,7 +199,7 @@ impl Host {
         out: &mut Outbox,
         then: impl FnOnce(&mut Host, Instant, Result<Loaded, RecordError>, &mut Outbox) + 'static,
     ) {
-        let ticket = self.await_answer(Some(&to), false, Box::new(then));
+        let ticket = self.await_answer(Some(&to), false, None, Box::new(then));
         out.push(Effect::Text { ticket, from: from.bare(), to, body, at });
     }
 }

@@ -48,7 +48,14 @@ impl Host {
         let Some(to) = to else {
             return match kind {
                 None => self.available_from(now, key, presence, out),
-                Some("unavailable") => self.unavailable_from(now, key, presence, out),
+                Some("unavailable") => {
+                    // §4.5.2: to all available resources, "as well as to the resource that generated" it.
+                    let was_available = self.sessions.get(key).is_some_and(Session::is_available);
+                    self.unavailable_from(now, key, presence.clone(), out);
+                    if was_available {
+                        self.deliver(now, key, presence, out);
+                    }
+                }
                 Some("error") => {}
                 Some(_) => self.refuse_presence(&presence, &Condition::BadRequest.into(), out),
             };

@@ -476,7 +476,7 @@ impl Host {
                     .with("node", name)
                     .child(leaf)
                     .child(feature)
-                    .child(node.config.form("result")))
+                    .child(node.config.meta_data()))
             });
             then(host, info, out);
         };

@@ -163,6 +163,9 @@ impl Default for Config {
 
 const PREFIX: &str = "http://jabber.org/protocol/pubsub#";
 
+const META_DATA: [&str; 5] =
+    ["pubsub#title", "pubsub#type", "pubsub#access_model", "pubsub#publish_model", "pubsub#max_items"];
+
 /// Why a form is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FormFault {
@@ -225,15 +228,24 @@ impl Config {
         ]
     }
 
-    /// `form` to be filled in, `submit` as it is kept, `result` as it is told.
+    /// `form` to be filled in, `submit` as it is kept, `result` as subscribers are told.
     pub(super) fn form(&self, kind: &'static str) -> Element {
+        self.form_of("node_config", kind, |_| true)
+    }
+
+    /// §5.4: what everybody may know of a node, of the fields in §16.4.2.
+    pub(super) fn meta_data(&self) -> Element {
+        self.form_of("meta-data", "result", |var| META_DATA.contains(&var))
+    }
+
+    fn form_of(&self, name: &str, kind: &'static str, has: impl Fn(&str) -> bool) -> Element {
         let value = |text: &str| Element::new("value", ns::DATA).text(text);
         let type_of_form = Element::new("field", ns::DATA)
             .with("var", "FORM_TYPE")
             .with("type", "hidden")
-            .child(value(&format!("{PREFIX}{}", if kind == "result" { "meta-data" } else { "node_config" })));
+            .child(value(&format!("{PREFIX}{name}")));
         let form = Element::new("x", ns::DATA).with("type", kind).child(type_of_form);
-        form.children(self.fields().into_iter().map(|(var, field, values)| {
+        form.children(self.fields().into_iter().filter(|(var, ..)| has(var)).map(|(var, field, values)| {
             let words: Vec<&'static str> = match var {
                 _ if kind != "form" => Vec::new(),
                 "pubsub#access_model" => ACCESS.iter().map(|(word, _)| *word).collect(),
@@ -241,12 +253,16 @@ impl Config {
                 "pubsub#send_last_published_item" => SEND_LAST.iter().map(|(word, _)| *word).collect(),
                 _ => Vec::new(),
             };
-            let option = |word: &'static str| Element::new("option", ns::DATA).child(value(word));
+            let option = |word: &str| Element::new("option", ns::DATA).child(value(word));
+            // XEP-0004 §3.3: the values of a list are among its options.
+            let chosen = values.iter().filter(|_| kind == "form" && field == "list-multi");
+            let options: Vec<Element> =
+                words.into_iter().chain(chosen.map(|text| &**text)).map(option).collect();
             Element::new("field", ns::DATA)
                 .with("var", var)
                 .with("type", field)
                 .children(values.iter().map(|text| value(text)))
-                .children(words.into_iter().map(option))
+                .children(options)
         }))
     }
 

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use stdx::Instant;
 
+use super::super::countdown::Countdown;
 use super::super::effect::{Change, Load, RecordError};
 use super::super::turn::not_written;
 use super::super::{Host, ItemPage, ItemQuery, Outbox, imported};
@@ -98,10 +99,14 @@ impl Host {
         let (shared, name) = (Rc::clone(asked), item.node.clone());
         let payload = item.item.first().cloned();
         let answer = move |host: &mut Host, result: Result<Box<str>, StanzaError>, out: &mut Outbox| {
-            if result.is_ok() && shared.relation.is_owner {
-                host.bookmarks_published(&shared.owner, &name, (payload.as_ref(), is_new), out);
+            if result.is_err() || !shared.relation.is_owner {
+                return host.answer(&shared.iq, result.map(|id| Some(published(&name, &id))), out);
             }
-            host.answer(&shared.iq, result.map(|id| Some(published(&name, &id))), out);
+            let (owner, node) = (shared.owner.clone(), name.clone());
+            let then = move |host: &mut Host, out: &mut Outbox| {
+                host.answer(&shared.iq, result.map(|id| Some(published(&name, &id))), out);
+            };
+            host.bookmarks_published(now, &owner, &node, (payload.as_ref(), is_new), out, then);
         };
         if is_new {
             self.publish_first(item, node, out, answer);
@@ -210,21 +215,34 @@ impl Host {
         owner: &Bare,
         (node, ids): (&'static str, Vec<Box<str>>),
         out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Instant, Result<(), StanzaError>, &mut Outbox) + 'static,
     ) {
         let user = owner.clone();
-        let job =
-            move |host: &mut Host, _: Instant, nodes: Result<Rc<Nodes>, StanzaError>, out: &mut Outbox| {
-                let Some(node_of) = nodes.ok().and_then(|nodes| nodes.get(node).cloned()) else { return };
-                for id in ids {
-                    let (user, node_of) = (user.clone(), Rc::clone(&node_of));
-                    let change = removal(&user, node, &id);
-                    host.change(change, out, move |host, now, result, out| {
-                        if result.is_ok() {
-                            host.notify_items(now, &user, node, &node_of, vec![retracted(&id)], out);
-                        }
-                    });
-                }
+        let job = move |host: &mut Host, now, nodes: Result<Rc<Nodes>, StanzaError>, out: &mut Outbox| {
+            let node_of = match nodes {
+                Ok(nodes) => nodes.get(node).cloned(),
+                Err(error) => return then(host, now, Err(error), out),
             };
+            let Some(node_of) = node_of else { return then(host, now, Ok(()), out) };
+            let all = Countdown::new(Box::new(then));
+            let own = all.one();
+            for id in ids {
+                let (user, node_of, one) = (user.clone(), Rc::clone(&node_of), all.one());
+                let change = removal(&user, node, &id);
+                host.change(change, out, move |host, now, result, out| {
+                    if result.is_ok() {
+                        host.notify_items(now, &user, node, &node_of, vec![retracted(&id)], out);
+                    }
+                    // To take back an item that is not there is no fault.
+                    let result = match result {
+                        Ok(()) | Err(RecordError::NotFound) => Ok(()),
+                        Err(error) => Err(not_written(error)),
+                    };
+                    one(host, now, result, out);
+                });
+            }
+            own(host, now, Ok(()), out);
+        };
         self.with_nodes(now, owner, out, Box::new(job));
     }
 
@@ -259,15 +277,18 @@ impl Host {
             if result.is_ok() && is_told {
                 host.notify_items(now, &shared.owner, &name, &node, vec![retracted(&id)], out);
             }
-            if result.is_ok() && shared.relation.is_owner {
-                host.bookmarks_published(&shared.owner, &name, (None, false), out);
-            }
+            let is_mirrored = result.is_ok() && shared.relation.is_owner;
             let result = match result {
                 Ok(()) => Ok(None),
                 Err(RecordError::NotFound) => Err(Condition::ItemNotFound.into()),
                 Err(error) => Err(not_written(error)),
             };
-            host.answer(&shared.iq, result, out);
+            if !is_mirrored {
+                return host.answer(&shared.iq, result, out);
+            }
+            let owner = shared.owner.clone();
+            let then = move |host: &mut Host, out: &mut Outbox| host.answer(&shared.iq, result, out);
+            host.bookmarks_published(now, &owner, &name, (None, false), out, then);
         });
         Ok(Reply::Later)
     }

@@ -347,6 +347,7 @@ impl Play {
             ("sleepers", host.sleeping.len()),
             ("turns", host.turns.len()),
             ("reads", host.reads.len()),
+            ("order", host.order.len()),
             ("handling", host.handling.len()),
             ("offline", host.offline.len()),
             ("rooms", host.rooms.len()),

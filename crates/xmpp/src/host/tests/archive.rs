@@ -388,3 +388,50 @@ fn a_page_is_no_larger_than_can_be_told_at_once() {
     // Nothing at all is a page too.
     assert!(ask(&mut world, alice, &form(&[("with", "nobody@x.org")])).1.contains("complete"));
 }
+
+/// XEP-0313 §3: an archive has what was delivered. A client that has a message and asks at once finds it.
+#[test]
+fn a_query_finds_the_messages_that_came_before_it() {
+    let (mut world, alice) = world();
+    world.is_slow = true;
+    arrive(&mut world, "eve@x.org/1", "before");
+    assert!(world.hear(alice).concat().contains("before"), "it is delivered at once");
+    let question = format!("<iq type='set' id='q'><query xmlns='{MAM}'/></iq>");
+    world.say(alice, &question);
+    // It waits for nothing that comes later, nor for the archives of others.
+    arrive(&mut world, "eve@x.org/1", "after");
+    world.arrive("<message type='chat' from='eve@x.org/1' to='bob@example.org'><body>x</body></message>");
+    world.hear(alice);
+    world.write();
+    let heard = world.hear(alice);
+    assert!(heard.iter().any(|answer| answer.contains("<body>before</body>")), "{heard:?}");
+    assert!(heard.iter().any(|answer| answer.contains("<fin ")), "{heard:?}");
+    world.say(alice, "<iq type='get' id='m'><metadata xmlns='urn:xmpp:mam:2'/></iq>");
+    assert!(world.hear(alice).is_empty(), "the last message is on its way");
+    while !world.unwritten.is_empty() {
+        world.write();
+    }
+    let newest = world.record.messages.archive.iter().filter(|(of, _)| of.as_str() == "alice@example.org");
+    let newest = newest.last().unwrap().1.0.clone();
+    let metadata = world.hear(alice).concat();
+    assert!(metadata.contains(&format!("<end id='{newest}'")), "{metadata}");
+    world.say(alice, &question);
+    assert!(world.hear(alice).concat().contains("<body>after</body>"));
+}
+
+/// A write that fails holds up no read.
+#[test]
+fn a_query_after_a_write_that_failed_is_answered() {
+    let (mut world, alice) = world();
+    world.is_slow = true;
+    arrive(&mut world, "eve@x.org/1", "lost");
+    world.hear(alice);
+    world.say(alice, &format!("<iq type='set' id='q'><query xmlns='{MAM}'/></iq>"));
+    let (ticket, _) = world.unwritten.pop_front().unwrap();
+    assert!(world.hear(alice).is_empty());
+    world.tell(|host, now, out| {
+        host.handle_record(now, ticket, Err(RecordError::Unavailable), out);
+    });
+    let heard = world.hear(alice);
+    assert!(heard.len() == 1 && heard[0].contains("<fin "), "{heard:?}");
+}

@@ -51,9 +51,21 @@ fn users_online_are_counted_and_listed() {
     assert!(answer.contains("status='completed'") && answer.contains("<value>2</value>"), "{answer}");
     let answer = run(&mut world, admin, "get-online-users-list", &[]);
     assert!(
-        answer.contains("<value>admin@example.org/desk</value><value>bob@example.org/phone</value>"),
+        answer.contains(
+            "<field var='onlineuserjids' type='jid-multi'><value>admin@example.org</value>\
+             <value>bob@example.org</value></field>"
+        ),
         "{answer}"
     );
+    // §4.15 and §4.20: users, not sessions.
+    let second = world.sign_in("bob@example.org/second");
+    world.say(second, "<presence/>");
+    assert!(send(&mut world, admin, "get-online-users-num", "", "").contains("<value>2</value>"));
+    let answer = run(&mut world, admin, "get-online-users-list", &[("max_items", "none")]);
+    assert_eq!(answer.matches("<value>bob@example.org</value>").count(), 1, "{answer}");
+    world.tell(|host, now, out| host.handle_gone(now, edge(second), true, out));
+    let answer = run(&mut world, admin, "get-online-users-list", &[("max_items", "few")]);
+    assert!(answer.contains("not-acceptable"), "{answer}");
     let answer = run(&mut world, admin, "get-online-users-list", &[("max_items", "1")]);
     assert!(answer.matches("<value>").count() == 2, "{answer}");
     world.say(bob, "<presence type='unavailable'/>");
@@ -64,7 +76,8 @@ fn users_online_are_counted_and_listed() {
 #[test]
 fn an_announcement_reaches_all_who_are_here() {
     let (mut world, admin, bob) = world();
-    let answer = run(&mut world, admin, "announce", &[("subject", "Hi"), ("announcement", "Down at 5")]);
+    let fields = [("{urn:belfry:admin}subject", "Hi"), ("announcement", "Down at 5")];
+    let answer = run(&mut world, admin, "announce", &fields);
     assert!(answer.contains("sent to 2 sessions"), "{answer}");
     let heard = world.hear(bob);
     assert_eq!(heard.len(), 1);
@@ -86,11 +99,11 @@ fn a_message_of_the_day_meets_who_comes() {
         world.hear(client).into_iter().filter(|stanza| stanza.starts_with("<message")).collect::<Vec<_>>()
     };
     assert!(come(&mut world, "1").is_empty());
-    assert!(run(&mut world, admin, "set-motd", &[("announcement", "One")]).contains("completed"));
+    assert!(run(&mut world, admin, "set-motd", &[("motd", "One")]).contains("completed"));
     assert!(world.hear(bob).iter().any(|stanza| stanza.contains("<body>One</body>")));
     let heard = come(&mut world, "2");
     assert!(heard.len() == 1 && heard[0].contains("<body>One</body>"), "{heard:?}");
-    run(&mut world, admin, "edit-motd", &[("announcement", "Two")]);
+    run(&mut world, admin, "edit-motd", &[("motd", "Two")]);
     assert!(!world.hear(bob).concat().contains("<message"));
     assert!(come(&mut world, "3")[0].contains("<body>Two</body>"));
     // After a restart it is in the record.
@@ -103,7 +116,7 @@ fn a_message_of_the_day_meets_who_comes() {
     }
     assert!(come(&mut world, "5").is_empty());
     world.record.is_broken = true;
-    assert!(run(&mut world, admin, "set-motd", &[("announcement", "No")]).contains("resource-constraint"));
+    assert!(run(&mut world, admin, "set-motd", &[("motd", "No")]).contains("resource-constraint"));
     world.record.is_broken = false;
     assert!(come(&mut world, "6").is_empty());
 }
@@ -240,7 +253,7 @@ fn accounts_are_counted_listed_and_looked_at() {
     assert!(disabled.contains("var='disableduserjids'"), "{disabled}");
     world.say(bob, "<presence><show>away</show></presence>");
     let idle = run(&mut world, admin, "get-idle-users", &[]);
-    assert!(idle.contains("bob@example.org/phone") && !idle.contains("admin@example.org/desk<"), "{idle}");
+    assert!(idle.contains("<value>bob@example.org</value>") && !idle.contains("<value>admin"), "{idle}");
     let active = send(&mut world, admin, "get-active-users-num", "", "");
     assert!(active.contains("var='activeusersnum'") && active.contains("<value>1</value>"), "{active}");
     let who = [("accountjid", "bob@example.org")];
@@ -248,12 +261,22 @@ fn accounts_are_counted_listed_and_looked_at() {
         bob,
         "<iq type='set' id='r'><query xmlns='jabber:iq:roster'><item jid='carol@example.org'/></query></iq>",
     );
-    let roster = run(&mut world, admin, "get-user-roster", &who);
+    let whose = [("accountjids", "bob@example.org")];
+    let roster = run(&mut world, admin, "get-user-roster", &whose);
+    assert!(
+        roster.contains("<field var='accountjids' type='jid-multi'><value>bob@example.org</value></field>"),
+        "{roster}"
+    );
     assert!(roster.contains("jid='carol@example.org'"), "{roster}");
     let stats = run(&mut world, admin, "user-stats", &who);
     assert!(stats.contains("<value>phone</value>") && stats.contains("rostersize"), "{stats}");
-    let here = run(&mut world, admin, "get-user-lastlogin", &who);
+    let here = run(&mut world, admin, "get-user-lastlogin", &whose);
     assert!(here.contains(&format!("<value>{}</value>", crate::time::stamp(START))), "{here}");
-    let nobody = run(&mut world, admin, "get-user-roster", &[("accountjid", "nobody@example.org")]);
+    let nobody = run(&mut world, admin, "get-user-roster", &[("accountjids", "nobody@example.org")]);
     assert!(nobody.contains("item-not-found"), "{nobody}");
+    let both = "<x xmlns='jabber:x:data' type='submit'><field var='accountjids'>\
+        <value>admin@example.org</value><value>bob@example.org</value></field></x>";
+    let id = session(&send(&mut world, admin, "get-user-roster", "", ""));
+    let both = send(&mut world, admin, "get-user-roster", &format!(" sessionid='{id}'"), both);
+    assert!(both.contains("feature-not-implemented"), "{both}");
 }

@@ -50,20 +50,31 @@ fn messages_go_where_the_table_says() {
     check("no such account, bare", &[], "ghost@example.org", ["E", "E", "E", "E", "S"]);
     check("no such account, full", &[], "ghost@example.org/x", ["E", "E", "E", "E", "S"]);
     check("nobody available, bare", &[], bare, ["O", "O", "E", "S", "S"]);
-    // Where the table lets a normal message fall, it goes the way of a chat message: as a client's that has just
-    // changed its name.
-    check("nobody available, full", &[], gone, ["O", "O", "E", "S", "S"]);
+    // §8.5.3.2.1: what is not chat is ignored or answered by an error, here the latter.
+    check("nobody available, full", &[], gone, ["E", "O", "E", "S", "S"]);
     check("negative only, bare", &[-1], bare, ["O", "O", "E", "S", "S"]);
     check("negative only, its full", &[-1], full, ["D0", "D0", "D0", "D0", "D0"]);
-    check("negative only, another full", &[-1], gone, ["O", "O", "E", "S", "S"]);
+    check("negative only, another full", &[-1], gone, ["E", "O", "E", "S", "S"]);
     check("one, bare", &[0], bare, ["D0", "D0", "E", "D0", "S"]);
     check("one, its full", &[0], full, ["D0", "D0", "D0", "D0", "D0"]);
-    check("one, another full", &[0], gone, ["D0", "D0", "E", "S", "S"]);
+    check("one, another full", &[0], gone, ["E", "D0", "E", "S", "S"]);
     // §8.5.2.1.1: "deliver the message to all of the non-negative available resources".
     check("two, bare", &[5, 1], bare, ["D0D1", "D0D1", "E", "D0D1", "S"]);
     check("two, one negative, bare", &[-1, 1], bare, ["D1", "D1", "E", "D1", "S"]);
     check("two, a full one", &[5, 1], full, ["D0", "D0", "D0", "D0", "D0"]);
-    check("two, another full", &[5, 1], gone, ["D0D1", "D0D1", "E", "S", "S"]);
+    check("two, another full", &[5, 1], gone, ["E", "D0D1", "E", "S", "S"]);
+}
+
+/// RFC 6121 §8.5.3.2.1: a message that comes back was not delivered, so the archive does not have it.
+#[test]
+fn a_normal_message_for_an_absent_resource_is_in_no_archive() {
+    let (mut world, _) = world(&[0]);
+    let message = "<message from='bob@other.example/x' to='alice@example.org/gone'><body>hi</body></message>";
+    world.arrive(message);
+    assert!(world.sent_abroad()[0].contains("<service-unavailable"));
+    assert!(world.record.messages.archive.is_empty());
+    world.arrive(&message.replace("/gone", "/desk"));
+    assert_eq!(world.record.messages.archive.len(), 1);
 }
 
 #[test]

@@ -30,6 +30,8 @@ fn a_server_says_what_it_is_and_who_to_talk_to() {
         "<feature var='http://jabber.org/protocol/disco#info'/>",
         "<feature var='urn:xmpp:blocking'/>",
         "<feature var='jabber:iq:version'/>",
+        // XEP-0054 §2.
+        "<feature var='vcard-temp'/>",
         "<value>http://jabber.org/network/serverinfo</value>",
         "<field type='list-multi' var='abuse-addresses'><value>mailto:abuse@example.org</value>\
          <value>xmpp:abuse@example.org</value></field>",
@@ -86,11 +88,49 @@ fn an_account_tells_only_who_may_see_it() {
         assert_eq!(info.contains("<identity category='account' type='registered'/>"), is_told, "{info}");
         assert_eq!(info.contains("<feature var='urn:xmpp:blocking'/>"), is_told, "{info}");
         let items = ask(&mut world, client, "items", "alice@example.org");
-        assert_eq!(items.contains("disco#items'/>"), is_told, "{items}");
-        assert_eq!(items.contains("service-unavailable"), !is_told, "{items}");
+        // §8: "the server MUST return an empty result set" to all others.
+        assert!(items.contains("type='result'") && items.contains("disco#items'/>"), "{items}");
+        assert_eq!(info.contains("service-unavailable"), !is_told, "{info}");
     }
     let guest = world.sign_in_as("guest@example.org/x", true);
     assert!(ask(&mut world, guest, "info", "guest@example.org").contains("type='anonymous'"));
+}
+
+/// XEP-0030 §8: of an account that is not there, "no matter if the request specifies a node or not", and of one that the
+/// asking entity may not see, items are an empty set. The two cannot be told from each other.
+#[test]
+fn a_stranger_cannot_tell_an_account_from_none() {
+    let mut world = World::new(&["alice@example.org", "eve@example.org"]);
+    let alice = world.sign_in("alice@example.org/desk");
+    let node = "<publish node='n'><item id='i'><x xmlns='urn:x'/></item></publish>";
+    super::pubsub::set(&mut world, alice, "alice@example.org", node);
+    let eve = world.sign_in("eve@example.org/desk");
+    let items = "http://jabber.org/protocol/disco#items";
+    for (kind, payload) in [
+        ("get", format!("<query xmlns='{items}'/>")),
+        ("get", format!("<query xmlns='{items}' node='n'/>")),
+        ("set", format!("<query xmlns='{items}'/>")),
+        ("get", "<query xmlns='http://jabber.org/protocol/disco#info'/>".to_owned()),
+        ("get", format!("<query xmlns='{items}'/><q xmlns='urn:x'/>")),
+        ("get", String::new()),
+        ("what", "<q xmlns='urn:x'/>".to_owned()),
+    ] {
+        let mut ask = |to: &str| {
+            world.say(eve, &format!("<iq type='{kind}' id='d' to='{to}'>{payload}</iq>"));
+            world.hear(eve).join("").replace(to, "TO")
+        };
+        let (there, none) = (ask("alice@example.org"), ask("ghost@example.org"));
+        assert_eq!(there, none, "{kind} {payload}");
+        let is_empty = there.contains("type='result'") && !there.contains("<item");
+        assert_eq!(
+            is_empty,
+            kind == "get"
+                && payload.ends_with("/>")
+                && payload.matches(items).count() == 1
+                && payload.matches("xmlns").count() == 1,
+            "{there}"
+        );
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod csi;
 mod delivery;
 mod disco;
 mod flow;
+mod forms;
 mod last;
 mod messages;
 mod muc;

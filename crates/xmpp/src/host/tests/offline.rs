@@ -20,7 +20,7 @@ fn kept(world: &World) -> usize {
 fn a_message_waits_until_somebody_takes_messages() {
     let mut world = world();
     send(&mut world, "alice@example.org", "chat", "<body>1</body>");
-    send(&mut world, "alice@example.org/gone", "normal", "<body>2</body>");
+    send(&mut world, "alice@example.org/gone", "chat", "<body>2</body>");
     world.now = START + Duration::from_secs(100);
     let alice = world.sign_in("alice@example.org/desk");
     world.say(alice, "<presence><priority>-1</priority></presence>");
@@ -56,6 +56,9 @@ fn only_what_is_worth_it_is_kept() {
             ("headline", BODY, false, false),
             ("error", BODY, false, false),
         ] {
+            // RFC 6121 §8.5.3.2.1: for a resource that is not there, chat only.
+            let is_returned = kind == "normal" && to.contains('/');
+            let (is_kept, is_refused) = (is_kept && !is_returned, is_refused || is_returned);
             let mut world = world();
             send(&mut world, to, kind, inner);
             assert_eq!(kept(&world), usize::from(is_kept), "{to} {kind} {inner}");
@@ -78,7 +81,7 @@ fn messages_go_where_the_table_says() {
         ("alice@example.org/quiet", "headline", 0, 1, false),
         ("alice@example.org/quiet", "error", 0, 1, false),
         ("alice@example.org/gone", "chat", 1, 0, false),
-        ("alice@example.org/gone", "normal", 1, 0, false),
+        ("alice@example.org/gone", "normal", 0, 0, true),
         ("alice@example.org/gone", "groupchat", 0, 0, true),
         ("alice@example.org/gone", "headline", 0, 0, false),
         ("alice@example.org/gone", "error", 0, 0, false),
@@ -215,14 +218,21 @@ fn nobody_chooses_among_others_messages_and_a_broken_record_is_said() {
     send(&mut world, "alice@example.org", "chat", BODY);
     let bob = world.sign_in("bob@example.org/x");
     let alice = world.sign_in("alice@example.org/desk");
-    for xmlns in ["http://jabber.org/protocol/disco#info", "http://jabber.org/protocol/disco#items"] {
+    // XEP-0030 §8: of a stranger the items are an empty set.
+    for (xmlns, answer) in [
+        ("http://jabber.org/protocol/disco#info", "service-unavailable".to_owned()),
+        (
+            "http://jabber.org/protocol/disco#items",
+            format!("<query xmlns='http://jabber.org/protocol/disco#items' node='{NODE}'/>"),
+        ),
+    ] {
         world.say(
             bob,
             &format!(
                 "<iq type='get' id='o' to='alice@example.org'><query xmlns='{xmlns}' node='{NODE}'/></iq>"
             ),
         );
-        assert!(world.hear(bob)[0].contains("service-unavailable"));
+        assert!(world.hear(bob)[0].contains(&answer));
     }
     world.say(
         bob,

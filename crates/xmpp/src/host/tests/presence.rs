@@ -30,6 +30,31 @@ fn here(world: &mut World, jid: &str) -> u64 {
     client
 }
 
+/// RFC 6121 §4.5.2: "the user's server MUST also broadcast the unavailable notification to all of the user's available
+/// resources (as well as to the resource that generated the unavailable presence in the first place)".
+#[test]
+fn unavailable_presence_comes_back_to_who_sends_it() {
+    let mut world = World::new(&[ALICE]);
+    let (desk, phone) =
+        (here(&mut world, "alice@example.org/desk"), here(&mut world, "alice@example.org/phone"));
+    world.hear(desk);
+    let gone = "<presence type='unavailable'><status>bye</status></presence>";
+    for client in [desk, phone] {
+        world.say(client, gone);
+        let heard = world.hear(client);
+        assert!(heard.len() == 1 && heard[0].contains("<status>bye</status>"), "{heard:?}");
+        let heard = world.hear(phone);
+        assert_eq!(
+            heard.len(),
+            usize::from(client == desk),
+            "the other session, while it is there: {heard:?}"
+        );
+    }
+    // A session that is not available has nothing to take back.
+    world.say(desk, gone);
+    assert!(world.hear(desk).is_empty());
+}
+
 #[test]
 fn two_people_subscribe_to_each_other_and_see_each_other() {
     let mut world = World::new(&[ALICE, "bob@example.org"]);

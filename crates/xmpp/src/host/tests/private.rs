@@ -171,3 +171,67 @@ fn bookmarks_in_the_old_node_are_those_of_the_new_one() {
     assert!(publish_old(&mut world, &room("a")).contains("result"));
     assert_eq!(both(&mut world), ("ac".into(), "ac".into()));
 }
+
+/// XEP-0049 §2.1: the result says that the data is stored. Bookmarks are stored in three places, and read from any.
+#[test]
+fn bookmarks_are_answered_once_they_can_be_read() {
+    let mut world = World::new(&[ALICE]);
+    let alice = world.sign_in("alice@example.org/desk");
+    let room = |name: &str| format!("<conference jid='{name}@rooms.x.org' name='{name}'/>");
+    let get = format!("<iq type='get' id='g'><query xmlns='jabber:iq:private'>{}</query></iq>", storage(""));
+    // The first set makes the nodes, the second takes a room back and adds one.
+    for rooms in [["a", "b"], ["b", "c"]] {
+        let rooms = rooms.map(room);
+        world.is_slow = true;
+        world.say(
+            alice,
+            &format!(
+                "<iq type='set' id='s'><query xmlns='jabber:iq:private'>{}</query></iq>",
+                storage(&rooms.concat())
+            ),
+        );
+        let is_answered = |heard: &[String]| heard.iter().any(|stanza| stanza.contains("id='s'"));
+        while !world.unwritten.is_empty() {
+            let heard = world.hear(alice);
+            assert!(!is_answered(&heard), "answered before it is on disk: {heard:?}");
+            world.write();
+        }
+        let heard = world.hear(alice);
+        assert!(is_answered(&heard) && heard.concat().contains("type='result'"), "{heard:?}");
+        world.is_slow = false;
+        world.say(alice, &get);
+        let read = world.hear(alice).concat();
+        assert!(rooms.iter().all(|room| read.contains(room)), "{read}");
+        assert_eq!(read.matches("<conference").count(), 2, "{read}");
+    }
+}
+
+/// A client that publishes a native bookmark may read it in the old node at once, and the other way round (XEP-0402 §5).
+#[test]
+fn published_bookmarks_are_answered_once_the_other_node_has_them() {
+    let mut world = World::new(&[ALICE]);
+    let alice = world.sign_in("alice@example.org/desk");
+    let native = "<publish node='urn:xmpp:bookmarks:1'><item id='a@rooms.x.org'>\
+        <conference xmlns='urn:xmpp:bookmarks:1'/></item></publish>";
+    let old = format!(
+        "<publish node='storage:bookmarks'><item id='current'>{}</item></publish>",
+        storage("<conference jid='b@rooms.x.org'/>")
+    );
+    for (publish, other) in [(native, "storage:bookmarks"), (&old, "urn:xmpp:bookmarks:1")] {
+        world.is_slow = true;
+        world.say(
+            alice,
+            &format!("<iq type='set' id='s'><pubsub xmlns='http://jabber.org/protocol/pubsub'>{publish}</pubsub></iq>"),
+        );
+        while !world.unwritten.is_empty() {
+            let heard = world.hear(alice).concat();
+            assert!(!heard.contains("id='s'"), "answered before the other node has it: {heard}");
+            world.write();
+        }
+        assert!(world.hear(alice).concat().contains("id='s'"));
+        world.is_slow = false;
+        let room = if other == "storage:bookmarks" { "a@rooms.x.org" } else { "b@rooms.x.org" };
+        let items = super::pubsub::get(&mut world, alice, ALICE, &format!("<items node='{other}'/>"));
+        assert!(items.contains(room), "{items}");
+    }
+}

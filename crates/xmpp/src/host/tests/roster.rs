@@ -1,5 +1,6 @@
 //! Contacts.
 
+use super::effect::{RosterItem, Subscription};
 use super::*;
 
 fn get(world: &mut World, client: u64, ver: &str) -> String {
@@ -76,21 +77,63 @@ fn what_is_no_contact_is_refused() {
     assert_eq!(world.record.changes, []);
 }
 
+/// RFC 6121 §2.3.3. The answer for an account that is not there is the same, so it tells nothing.
 #[test]
-fn a_roster_is_its_owners_only() {
+fn a_roster_set_for_another_account_is_forbidden() {
     let mut world = World::new(&["alice@example.org", "bob@example.org"]);
-    let bob = world.sign_in("bob@example.org/desk");
-    for kind in ["get", "set"] {
-        world.say(
-            bob,
-            &format!(
-                "<iq type='{kind}' id='r' to='alice@example.org'>\
-                 <query xmlns='jabber:iq:roster'><item jid='x@y.org'/></query></iq>"
-            ),
-        );
-        assert!(world.hear(bob)[0].contains("service-unavailable"));
+    let alice = world.sign_in("alice@example.org/desk");
+    for to in ["bob@example.org", "ghost@example.org"] {
+        for (item, kind, condition) in [
+            ("<item jid='eve@x.org'/>", "set", "<forbidden"),
+            ("<item jid='eve@x.org' subscription='remove'/>", "set", "<forbidden"),
+            ("", "get", "<service-unavailable"),
+        ] {
+            world.say(
+                alice,
+                &format!(
+                    "<iq type='{kind}' id='1' to='{to}'><query xmlns='jabber:iq:roster'>{item}</query></iq>"
+                ),
+            );
+            let heard = world.hear(alice);
+            assert!(heard.len() == 1 && heard[0].contains(condition), "{to} {kind}: {heard:?}");
+        }
     }
-    assert_eq!(world.record.changes, []);
+    assert!(world.record.changes.is_empty());
+}
+
+/// RFC 6121 §2.5.2: the item is removed, pushed and answered; then the other side learns of it.
+#[test]
+fn a_removal_is_answered_before_the_contact_learns_of_it() {
+    let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+    let (alice, bob) = (Bare::parse("alice@example.org").unwrap(), Bare::parse("bob@example.org").unwrap());
+    for (user, contact) in [(&alice, &bob), (&bob, &alice)] {
+        let item = RosterItem { subscription: Subscription::Both, is_listed: true, ..Default::default() };
+        world.record.users.get_mut(user).unwrap().roster.push((contact.clone(), item));
+    }
+    let desk = world.sign_in("alice@example.org/desk");
+    world.say(desk, "<iq type='get' id='r'><query xmlns='jabber:iq:roster'/></iq>");
+    world.hear(desk);
+    let edge_of = edge(desk);
+    let prefixes = crate::xml::Prefixes::of_default(ns::CLIENT);
+    let set = "<iq type='set' id='s' from='alice@example.org/desk'><query xmlns='jabber:iq:roster'>\
+        <item jid='bob@example.org' subscription='remove'/></query></iq>";
+    let set = crate::xml::parse(set.as_bytes(), &prefixes).unwrap();
+    let (mut asked, mut out) = (Outbox::new(), Outbox::new());
+    world.host.handle_stanza(world.now, edge_of, set, &mut asked);
+    let change = asked.into_iter().find_map(|effect| match effect {
+        Effect::Change { ticket, .. } => Some(ticket),
+        _ => None,
+    });
+    world.host.handle_record(world.now, change.unwrap(), Ok(Loaded::Done), &mut out);
+    let order: Vec<String> = out
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Deliver { element, .. } => Some(format!("deliver {}", element.attr("type").unwrap())),
+            Effect::Route(element) => Some(format!("route {}", element.attr("type").unwrap())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(order[..4], ["deliver set", "deliver result", "route unsubscribe", "route unsubscribed"]);
 }
 
 #[test]

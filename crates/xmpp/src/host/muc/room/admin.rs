@@ -104,7 +104,7 @@ impl Room {
                         self.set_entry(&user, |entry| entry.nick = Some(nick));
                     }
                     if !is_told && old != affiliation {
-                        self.tell_absent(&user, affiliation, out);
+                        self.tell_absent(&user, affiliation, reason.as_deref(), out);
                     }
                 }
             }
@@ -257,7 +257,7 @@ impl Room {
             }
         }
         if new != old && !was_here && user.local().is_some() {
-            self.tell_of_absent(user, new, out);
+            self.tell_of_absent(user, new, reason, out);
         }
     }
 
@@ -272,29 +272,43 @@ impl Room {
     }
 
     /// Code 101 of the registry: somebody is told what became of him while he was not here.
-    fn tell_absent(&self, user: &Bare, affiliation: Affiliation, out: &mut Vec<Out>) {
+    fn tell_absent(&self, user: &Bare, affiliation: Affiliation, reason: Option<&str>, out: &mut Vec<Out>) {
         if user.local().is_none() {
             return;
         }
-        let item = listed(ns::MUC_USER, Some(user.as_str()), None, (affiliation, Some(Role::None)));
         let message = Element::new("message", ns::CLIENT)
             .with("from", self.address.as_str())
             .with("to", user.as_str())
-            .child(Element::new("x", ns::MUC_USER).child(item).child(status(101)));
+            .child(of_absent(user, affiliation, reason).child(status(101)));
         out.push(Out::Send(message));
     }
 
     /// §9.3: those who see addresses anyway learn that somebody who is not here became something.
-    fn tell_of_absent(&self, user: &Bare, affiliation: Affiliation, out: &mut Vec<Out>) {
-        let item = listed(ns::MUC_USER, Some(user.as_str()), None, (affiliation, Some(Role::None)));
+    fn tell_of_absent(
+        &self,
+        user: &Bare,
+        affiliation: Affiliation,
+        reason: Option<&str>,
+        out: &mut Vec<Out>,
+    ) {
         let message = Element::new("message", ns::CLIENT)
             .with("from", self.address.as_str())
-            .child(Element::new("x", ns::MUC_USER).child(item));
+            .child(of_absent(user, affiliation, reason));
         for occupant in self.occupants.values().filter(|occupant| self.sees_addresses(occupant.role)) {
             let sessions = occupant.sessions.iter();
             out.extend(sessions.map(|session| Out::Send(super::notice::to(&message, session))));
         }
     }
+}
+
+/// A user that is not here has another affiliation. A ban has its code and its reason, as it has for an occupant (§9.1).
+fn of_absent(user: &Bare, affiliation: Affiliation, reason: Option<&str>) -> Element {
+    let mut item = listed(ns::MUC_USER, Some(user.as_str()), None, (affiliation, Some(Role::None)));
+    if let Some(reason) = reason {
+        item.push(Element::new("reason", ns::MUC_USER).text(reason));
+    }
+    let banned = (affiliation == Affiliation::Outcast).then(|| status(301));
+    Element::new("x", ns::MUC_USER).child(item).children(banned)
 }
 
 /// As much of a reason as is kept.

@@ -1,10 +1,12 @@
 //! How a room is configured (XEP-0045 §10, §15.5.3), as the owner's form and as the record has it.
 
-use super::form::{boolean, choice, field, flag, form, value};
+use std::borrow::Cow;
+
+use super::form::{boolean, choice, field, flag, form, value, values};
 use crate::host::effect::Listing;
-use crate::limits::{OCCUPANTS, ROOM_DESCRIPTION, ROOM_TEXT};
+use crate::limits::{OCCUPANTS, ROOM_CONTACTS, ROOM_DESCRIPTION, ROOM_TEXT};
 use crate::stanza::{Condition, StanzaError};
-use crate::{Element, ns};
+use crate::{Element, Jid, ns};
 
 /// `FORM_TYPE` of the form.
 pub(super) const FORM: &str = "http://jabber.org/protocol/muc#roomconfig";
@@ -37,8 +39,8 @@ pub(super) struct Config {
     pub(super) name: Box<str>,
     pub(super) description: Box<str>,
     pub(super) lang: Box<str>,
-    /// A contact's address.
-    pub(super) contact: Box<str>,
+    /// Addresses of contacts.
+    pub(super) contacts: Vec<Box<str>>,
     /// A node of pubsub that belongs to the room.
     pub(super) pubsub: Box<str>,
     pub(super) is_persistent: bool,
@@ -54,6 +56,7 @@ pub(super) struct Config {
     pub(super) may_change_subject: bool,
     pub(super) may_invite: bool,
     pub(super) allow_pm: AllowPm,
+    /// Once it is persistent.
     pub(super) is_logged: bool,
 }
 
@@ -63,7 +66,7 @@ impl Default for Config {
             name: "".into(),
             description: "".into(),
             lang: "".into(),
-            contact: "".into(),
+            contacts: Vec::new(),
             pubsub: "".into(),
             is_persistent: false,
             is_public: true,
@@ -103,15 +106,20 @@ impl Config {
 
     /// `kind`: `form` for the owner, `submit` for the record.
     pub(super) fn to_form(&self, kind: &'static str) -> Element {
-        let max_users = if self.max_users == 0 { "none".to_owned() } else { self.max_users.to_string() };
         let text = |var, label, value| field(var, "text-single", label, [value]);
         let on = boolean;
         let whois = if self.is_whois_anyone { "anyone" } else { "moderators" };
+        let is_logged = if kind == "form" { self.is_archived() } else { self.is_logged };
         form(kind, FORM).children([
             text("muc#roomconfig_roomname", "Name", &self.name),
             text("muc#roomconfig_roomdesc", "Description", &self.description),
             text("muc#roomconfig_lang", "Language", &self.lang),
-            text("muc#roomconfig_contactjid", "Contact", &self.contact),
+            field(
+                "muc#roomconfig_contactjid",
+                "jid-multi",
+                "Contacts",
+                self.contacts.iter().map(|jid| &**jid),
+            ),
             text("muc#roomconfig_pubsub", "Node of pubsub", &self.pubsub),
             on("muc#roomconfig_persistentroom", "Stays when everybody has left", self.is_persistent),
             on("muc#roomconfig_publicroom", "Is in the list of rooms", self.is_public),
@@ -123,7 +131,7 @@ impl Config {
                 !self.password.is_empty(),
             ),
             field("muc#roomconfig_roomsecret", "text-private", "Password", [&*self.password]),
-            text("muc#roomconfig_maxusers", "Most occupants", &max_users),
+            self.max_users_field(),
             choice("muc#roomconfig_whois", "Who sees real addresses", whois, &["moderators", "anyone"]),
             on("muc#roomconfig_changesubject", "Occupants change the subject", self.may_change_subject),
             on("muc#roomconfig_allowinvites", "Occupants invite others", self.may_invite),
@@ -133,8 +141,21 @@ impl Config {
                 self.allow_pm.as_str(),
                 &AllowPm::NAMES,
             ),
-            on("muc#roomconfig_enablelogging", "Messages are archived", self.is_logged),
+            on("muc#roomconfig_enablelogging", "Messages are archived", is_logged),
         ])
+    }
+
+    /// §15.5.3 has it as a list. Clients may submit any number.
+    fn max_users_field(&self) -> Element {
+        let mut counts = vec![10, 20, 30, 50, 100, 200, 500, 1_000, OCCUPANTS];
+        counts.extend(Some(self.max_users).filter(|count| *count > 0));
+        counts.sort_unstable();
+        counts.dedup();
+        let mut options: Vec<String> = counts.iter().map(usize::to_string).collect();
+        options.push("none".to_owned());
+        let current = if self.max_users == 0 { "none".to_owned() } else { self.max_users.to_string() };
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        choice("muc#roomconfig_maxusers", "Most occupants", &current, &options)
     }
 
     /// What the form changes; fields that it lacks stay as they are.
@@ -142,7 +163,22 @@ impl Config {
     /// # Errors
     /// `not-acceptable` with the field that is not.
     pub(super) fn apply(&self, form: &Element) -> Result<Config, StanzaError> {
-        self.clone().changed(form, |text, most| text.len() <= most)
+        let config = self.clone().changed(form, |text, most| text.len() <= most)?;
+        if let Some(contacts) = values(form, "muc#roomconfig_contactjid") {
+            let is_address = |jid: &Cow<'_, str>| Jid::parse(jid).is_ok() && jid.len() <= ROOM_TEXT;
+            let mut given = contacts.iter().filter(|jid| !jid.is_empty());
+            if contacts.len() > ROOM_CONTACTS || !given.all(is_address) {
+                return Err(refused("muc#roomconfig_contactjid has too many addresses, or one that is none"));
+            }
+        }
+        // Nothing of a temporary room is stored.
+        if !config.is_persistent && flag(form, "muc#roomconfig_enablelogging") == Some(true) {
+            return Err(refused(
+                "a temporary room is not logged: set muc#roomconfig_persistentroom to 1, or \
+                 muc#roomconfig_enablelogging to 0",
+            ));
+        }
+        Ok(config)
     }
 
     /// As it was stored, whatever the limits are now. `None`: it has what nobody here wrote.
@@ -156,7 +192,6 @@ impl Config {
             ("muc#roomconfig_roomname", &mut config.name, ROOM_TEXT),
             ("muc#roomconfig_roomdesc", &mut config.description, ROOM_DESCRIPTION),
             ("muc#roomconfig_lang", &mut config.lang, ROOM_TEXT),
-            ("muc#roomconfig_contactjid", &mut config.contact, ROOM_TEXT),
             ("muc#roomconfig_pubsub", &mut config.pubsub, ROOM_TEXT),
             ("muc#roomconfig_roomsecret", &mut config.password, ROOM_TEXT),
         ] {
@@ -178,6 +213,10 @@ impl Config {
             if value(form, var).is_some() {
                 *place = flag(form, var).ok_or_else(|| refused(&format!("{var} is neither 0 nor 1")))?;
             }
+        }
+        if let Some(contacts) = values(form, "muc#roomconfig_contactjid") {
+            config.contacts =
+                contacts.iter().filter(|jid| !jid.is_empty()).map(|jid| (&**jid).into()).collect();
         }
         config.apply_choices(form)?;
         Ok(config)

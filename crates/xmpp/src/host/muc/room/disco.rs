@@ -69,6 +69,8 @@ impl Room {
         let mut about = form("result", ROOM_INFO)
             .child(text("muc#roominfo_description", &config.description))
             .child(text("muc#roominfo_occupants", &self.occupants.len().to_string()))
+            .child(on("muc#roominfo_subjectmod", config.may_change_subject))
+            // COMPAT(clients of ejabberd and Prosody): the name in an example of older versions.
             .child(on("muc#roominfo_changesubject", config.may_change_subject))
             .child(text("muc#maxhistoryfetch", &HISTORY.to_string()))
             .child(on("muc#roomconfig_changesubject", config.may_change_subject))
@@ -76,11 +78,11 @@ impl Room {
         if let Some(subject) = subject {
             about.push(text("muc#roominfo_subject", &subject));
         }
-        for (var, value) in [
-            ("muc#roominfo_lang", &config.lang),
-            ("muc#roominfo_contactjid", &config.contact),
-            ("muc#roominfo_pubsub", &config.pubsub),
-        ] {
+        if !config.contacts.is_empty() {
+            let contacts = config.contacts.iter().map(|jid| &**jid);
+            about.push(field("muc#roominfo_contactjid", "jid-multi", "", contacts));
+        }
+        for (var, value) in [("muc#roominfo_lang", &config.lang), ("muc#roominfo_pubsub", &config.pubsub)] {
             if !value.is_empty() {
                 about.push(text(var, value));
             }

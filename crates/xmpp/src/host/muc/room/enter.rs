@@ -55,7 +55,11 @@ impl Room {
         match (is_here, request) {
             // Its client has forgotten that it is here, and wants to see everything again.
             (Some(true), Some(request)) => {
-                self.update(from, stanza, out);
+                // Its own presence comes in the place that it has among those of all (§7.1).
+                let mut told = Vec::new();
+                self.update(from, stanza, &mut told);
+                told.retain(|out| !is_for(out, from));
+                out.append(&mut told);
                 self.welcome(now, from, stanza, Some(request), &[], out);
             }
             (Some(true), None) => {
@@ -147,8 +151,7 @@ impl Room {
             let notice = Notice::of(self, occupant);
             let mut told = Vec::new();
             self.broadcast(&notice, &occupant.sessions, &mut told);
-            let is_own = |out: &Out| matches!(out, Out::Send(sent) if sent.attr("to") == Some(from.as_str()));
-            told.retain(|out| !is_own(out));
+            told.retain(|out| !is_for(out, from));
             out.append(&mut told);
         }
         self.welcome(now, from, stanza, Some(request), created, out);
@@ -307,6 +310,10 @@ impl Room {
             self.tell_all(x, out);
         }
     }
+}
+
+fn is_for(out: &Out, session: &Jid) -> bool {
+    matches!(out, Out::Send(sent) if sent.attr("to") == Some(session.as_str()))
 }
 
 /// Compares in the same time whether the first byte differs or the last.

@@ -26,17 +26,20 @@ pub(super) fn boolean(var: &'static str, label: &'static str, value: bool) -> El
     field(var, "boolean", label, [if value { "1" } else { "0" }])
 }
 
-pub(super) fn choice(
-    var: &'static str,
-    label: &'static str,
-    value: &'static str,
-    options: &[&'static str],
-) -> Element {
+/// XEP-0004 §3.3: a `list-single` has options, and its value is one of them.
+pub(super) fn choice(var: &'static str, label: &'static str, value: &str, options: &[&str]) -> Element {
     let options = options.iter().map(|option| {
         let value = Element::new("value", ns::DATA).text(*option);
         Element::new("option", ns::DATA).with("label", *option).child(value)
     });
     field(var, "list-single", label, [value]).children(options)
+}
+
+/// All values of a field; `None` when the form has no such field.
+pub(super) fn values<'a>(form: &'a Element, var: &str) -> Option<Vec<Cow<'a, str>>> {
+    let mut fields = form.elements().filter(|child| child.is("field", ns::DATA));
+    let field = fields.find(|field| field.attr("var") == Some(var))?;
+    Some(field.elements().filter(|child| child.is("value", ns::DATA)).map(Element::content).collect())
 }
 
 /// The first value of a field; `None` when the form has no such field.

@@ -98,7 +98,7 @@ impl Room {
         out: &mut Vec<Out>,
     ) {
         message.push(Element::new("stanza-id", ns::SID).with("by", self.address.as_str()).with("id", id));
-        if message.get("body", ns::CLIENT).is_some() && !is_subject(&message) {
+        if is_said(&message) {
             self.history.add(now, self.address.as_str(), &message);
         }
         self.to_all(&message, out);
@@ -124,7 +124,7 @@ impl Room {
 
     /// What was said before this process began.
     pub(in super::super) fn remember(&mut self, at: Instant, id: &str, mut message: Element) {
-        if message.get("body", ns::CLIENT).is_none() || is_subject(&message) {
+        if !is_said(&message) {
             return;
         }
         message.remove_children(|child| child.is("x", ns::MUC_USER) || child.is("stanza-id", ns::SID));
@@ -174,6 +174,13 @@ impl Room {
         message.push(Element::new("x", ns::MUC_USER));
         out.extend(listener.sessions.iter().map(|session| Out::Send(addressed(&message, session))));
     }
+}
+
+/// It is part of the discussion (§7.2.13): with a body, or with a subject that is no change of the room's, as it has a thread
+/// (§8.1).
+pub(in super::super) fn is_said(message: &Element) -> bool {
+    let has = |name: &'static str| message.get(name, ns::CLIENT).is_some();
+    has("body") || (has("subject") && has("thread"))
 }
 
 /// §8.1: a subject and nothing that is said.

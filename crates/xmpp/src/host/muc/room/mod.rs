@@ -28,6 +28,7 @@ use crate::stanza::{self, Condition, Kind, StanzaError};
 use crate::{Bare, Element, Jid, limits, ns};
 use config::Config;
 use history::History;
+pub(super) use message::is_said;
 use rules::{Affiliation, Role, Standing};
 
 /// What a room asks of its host.

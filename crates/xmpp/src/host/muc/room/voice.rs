@@ -1,6 +1,6 @@
 //! Messages for the room itself: invitations (XEP-0045 §7.8), their refusal, and requests for voice (§7.13, §8.6).
 
-use super::form::{field, flag, form, type_of, value};
+use super::form::{choice, field, flag, form, type_of, value};
 use super::notice::to as addressed;
 use super::rules::{Affiliation, Role, may_set_role};
 use super::{FULL, Occupant, Out, Room, refuse};
@@ -150,7 +150,7 @@ impl Room {
         let address = asker.sessions.last().map(Jid::as_str);
         form("form", REQUEST)
             .child(Element::new("title", ns::DATA).text("Voice request"))
-            .child(field("muc#role", "list-single", "Requested role", ["participant"]))
+            .child(choice("muc#role", "Requested role", "participant", &["participant"]))
             .child(field("muc#jid", "jid-single", "User", address))
             .child(field("muc#roomnick", "text-single", "Nickname", [&*asker.nick]))
             .child(field("muc#request_allow", "boolean", "Grant voice to this person?", ["0"]))

@@ -32,14 +32,14 @@ fn only_the_owner_configures() {
 
 #[test]
 fn every_field_comes_back_as_it_was_set() {
-    let mut hall = Hall::coven(&[]);
+    let mut hall = Hall::coven(&[("persistentroom", "1")]);
     let fields = [
         ("muc#roomconfig_roomname", "A Dark Cave"),
         ("muc#roomconfig_roomdesc", "The place for all good witches"),
         ("muc#roomconfig_lang", "en"),
         ("muc#roomconfig_contactjid", "crone1@example.org"),
         ("muc#roomconfig_pubsub", "xmpp:pubsub.example.org?node=coven"),
-        ("muc#roomconfig_persistentroom", "1"),
+        ("muc#roomconfig_persistentroom", "0"),
         ("muc#roomconfig_publicroom", "0"),
         ("muc#roomconfig_moderatedroom", "1"),
         ("muc#roomconfig_membersonly", "1"),
@@ -75,6 +75,8 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         ("muc#roomconfig_publicroom", "maybe"),
         ("muc#roomconfig_maxusers", "many"),
         ("muc#roomconfig_maxusers", "0"),
+        ("muc#roomconfig_contactjid", "@"),
+        ("muc#roomconfig_enablelogging", "1"),
         ("muc#roomconfig_whois", "me"),
         ("muc#roomconfig_allowpm", "me"),
         ("muc#roomconfig_passwordprotectedroom", "1"),

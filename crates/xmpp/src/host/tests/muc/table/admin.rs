@@ -27,12 +27,12 @@ fn banning() {
             "wicca: hag unavailable none/outcast 301 by firstwitch (Treason)",
             "hag: hag unavailable none/outcast 110 301 =hag by firstwitch (Treason)",
         ]),
-        row("9.1", "who is not in is banned too, told so by 101, and those who see addresses are")
+        row("9.1", "who is not in is banned too, told so by 101 and 301 with the reason, and those who see addresses are")
             .when("crone", ban())
             .told(&[
-                "crone: room hag66@shakespeare.lit is none/outcast",
+                "crone: room status 301 hag66@shakespeare.lit is none/outcast (Treason)",
                 "crone: result",
-                "hag66@shakespeare.lit: room status 101 hag66@shakespeare.lit is none/outcast",
+                "hag66@shakespeare.lit: room status 301 status 101 hag66@shakespeare.lit is none/outcast (Treason)",
             ]),
         row("9.1", "nobody bans himself: conflict")
             .when("crone", affiliate("crone1@example.org", "outcast"))

@@ -30,7 +30,7 @@ fn entities() {
             .told(&[concat!(
                 "hag: result query conference/text (Cave)",
                 " muc_temporary muc_public muc_moderated muc_open muc_unsecured muc_semianonymous",
-                " form muc#roominfo_description=Brew muc#roominfo_occupants=2 muc#roominfo_changesubject=0",
+                " form muc#roominfo_description=Brew muc#roominfo_occupants=2 muc#roominfo_subjectmod=0 muc#roominfo_changesubject=0",
                 " muc#maxhistoryfetch=100 muc#roomconfig_changesubject=0",
                 " {http://prosody.im/protocol/muc}roomconfig_allowmemberinvites=0",
                 " muc#roominfo_subject=Fire Burn muc#roominfo_lang=en",

@@ -179,6 +179,7 @@ fn described_x(x: &Element) -> String {
     if let Some(item) = x.get("item", ns::MUC_USER) {
         let attr = |name| item.attr(name).unwrap_or("");
         line += &format!(" {} is {}/{}", attr("jid"), attr("role"), attr("affiliation"));
+        line += &in_brackets(item.content_of("reason", ns::MUC_USER));
     }
     line
 }

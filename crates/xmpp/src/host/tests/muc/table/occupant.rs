@@ -177,6 +177,21 @@ fn history() {
                 "hag: wicca says two subject (Topic) long ago",
                 "hag: firstwitch subject (Fire) long ago",
             ]),
+        talk(row(
+            "7.2.13",
+            "a subject with a thread is no change of the room's (§8.1), and is said as any other",
+        ))
+        .after("crone", groupchat("<subject>Brew</subject><thread>t</thread>"))
+        .when("hag", enter("hag"))
+        .told(&[
+            "crone: hag here participant/none =hag",
+            "hag: firstwitch here moderator/owner",
+            "hag: hag here participant/none 110 =hag",
+            "hag: wicca says one long ago",
+            "hag: wicca says two subject (Topic) long ago",
+            "hag: firstwitch subject (Brew) long ago",
+            "hag: firstwitch subject (Fire) long ago",
+        ]),
         talk(row("7.2.13", "maxchars='0' MUST be respected"))
             .when("hag", enter_with("hag", "<history maxchars='0'/>"))
             .told(&[
@@ -268,6 +283,14 @@ fn changing_and_leaving() {
             .told(&[
                 "crone: wicca here participant/none =wicca (xa) (gone)",
                 "wicca: wicca here participant/none 110 =wicca (xa) (gone)",
+            ]),
+        row("7.2", "a client in the room that enters again sees everything once more, its own presence once")
+            .when("wicca", enter("wicca"))
+            .told(&[
+                "crone: wicca here participant/none =wicca",
+                "wicca: firstwitch here moderator/owner",
+                "wicca: wicca here participant/none 110 =wicca",
+                "wicca: room subject ()",
             ]),
         row("7.14", "who leaves is told by 110, the others by unavailable, with his last words")
             .when("wicca", leave("wicca", "<status>gone</status>"))

@@ -78,6 +78,17 @@ fn configuring() {
             .room(&[("persistentroom", "1")])
             .when("crone", configure(&[("muc#roomconfig_enablelogging", "0")]))
             .told(&["crone: room status 171", "crone: result", "wicca: room status 171"]),
+        row("10.2.1", "a temporary room has no log: not-acceptable, and nothing is told")
+            .when("crone", configure(&[("muc#roomconfig_enablelogging", "1")]))
+            .told(&["crone: iq error not-acceptable"]),
+        row("10.2.1", "a logged room that becomes temporary is not logged any more: 171")
+            .room(&[("persistentroom", "1")])
+            .when("crone", configure(&[("muc#roomconfig_persistentroom", "0")]))
+            .told(&[
+                "crone: room status 171 status 104",
+                "crone: result",
+                "wicca: room status 171 status 104",
+            ]),
         row("10.2.1", "non-anonymous from now on: 172")
             .when("crone", configure(&[("muc#roomconfig_whois", "anyone")]))
             .told(&["crone: room status 172", "crone: result", "wicca: room status 172"]),

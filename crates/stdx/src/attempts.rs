@@ -1,0 +1,508 @@
+//! How fast passwords may be tried (RFC 7616 §5.6 names the guessing of passwords over the network).
+//!
+//! SIP, XMPP and REST each have an `Attempts`. A failure counts only where its source is proved: by a nonce that is bound
+//! to it, or by a connection. Tries are paced, never locked out: by source and account, so that a shared address hinders
+//! no other account; and, more widely, by source over all accounts and by account over all sources, where those that
+//! have signed in from there before are spared. No pace is slower than two seconds, so the right password gets in within
+//! that.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use crate::Instant;
+use crate::cache::Cache;
+use crate::hash::{HashedKeys, Keyed};
+use crate::limits::BLOCK_NAME;
+use crate::rate::{Limiter, Penalty, Policy, Verdict};
+use crate::source::SourcePrefix;
+
+/// One attempt to sign in: its source and the account that it claims.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt<'a> {
+    /// With the port only where a device keeps it, as a phone over UDP does.
+    pub source: SocketAddr,
+    /// One spelling for each account. Empty: the attempt names none, and is counted by its source alone.
+    pub user: &'a str,
+    /// Empty where names have no domain.
+    pub domain: &'a str,
+}
+
+/// The paces, and the sizes of the tables.
+#[derive(Clone, Copy, Debug)]
+pub struct Paces {
+    /// Failures for one account from one source.
+    pub pair: Policy,
+    /// Failures of one source over all accounts that have not signed in from there.
+    pub source: Policy,
+    /// Failures for one account from all sources where it has not signed in.
+    pub account: Policy,
+    /// Networks from which accounts have signed in, with their ports: entries, about 40 bytes each, and their lifetime.
+    pub known: usize,
+    pub known_lifetime: Duration,
+    /// Blocks that are remembered with their names, for `blocks`.
+    pub named: usize,
+}
+
+/// Why a sign-in failed. The names stand in logs and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    WrongPassword,
+    /// Absent, or not allowed to sign in.
+    UnknownAccount,
+    /// Given up after the server's challenge, which tells what a guess can be checked against.
+    Aborted,
+    /// Credentials that cannot be read, or of a mechanism that was not offered.
+    Malformed,
+    UnknownInvitation,
+    /// Of a component or another server.
+    WrongSecret,
+    /// Too many failures before: the credentials were not looked at.
+    TooManyAttempts,
+}
+
+impl Cause {
+    pub const ALL: [Cause; 7] = [
+        Cause::WrongPassword,
+        Cause::UnknownAccount,
+        Cause::Aborted,
+        Cause::Malformed,
+        Cause::UnknownInvitation,
+        Cause::WrongSecret,
+        Cause::TooManyAttempts,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cause::WrongPassword => "wrong-password",
+            Cause::UnknownAccount => "unknown-account",
+            Cause::Aborted => "aborted",
+            Cause::Malformed => "malformed",
+            Cause::UnknownInvitation => "unknown-invitation",
+            Cause::WrongSecret => "wrong-secret",
+            Cause::TooManyAttempts => "too-many-attempts",
+        }
+    }
+}
+
+/// Attempts that are paced: of a source, for an account, or of a source for an account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// `None`: all sources.
+    pub source: Option<SourcePrefix>,
+    /// `user@domain`. `None`: all accounts.
+    pub account: Option<Box<str>>,
+    pub penalty: Penalty,
+}
+
+/// The blocks that `lift` removes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    Source(SourcePrefix),
+    /// As in [`Block::account`].
+    Account(Box<str>),
+}
+
+/// The failed attempts that are remembered, in bounded memory.
+pub struct Attempts {
+    keyed: Keyed,
+    /// By source and account. A device that has signed in is a source of its own, by its port.
+    pairs: Limiter<u64>,
+    sources: Limiter<SourcePrefix>,
+    accounts: Limiter<u64>,
+    /// Networks from which an account has signed in, by the hash of both, with the ports of its devices.
+    known: Cache<u64, Ports, HashedKeys>,
+    known_lifetime: Duration,
+    /// The names behind the hashes of blocks.
+    names: Cache<Key, Name>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Pair(u64),
+    Account(u64),
+}
+
+struct Name {
+    source: Option<SourcePrefix>,
+    account: Option<Box<str>>,
+}
+
+impl Attempts {
+    pub fn new(keyed: Keyed, paces: &Paces) -> Self {
+        Attempts {
+            keyed,
+            pairs: Limiter::new(paces.pair),
+            sources: Limiter::new(paces.source),
+            accounts: Limiter::new(paces.account),
+            known: Cache::of_hashes(paces.known),
+            known_lifetime: paces.known_lifetime,
+            names: Cache::new(paces.named),
+        }
+    }
+
+    /// How long the credentials are not looked at; `None`: they are.
+    pub fn wait(&self, now: Instant, attempt: &Attempt<'_>) -> Option<Duration> {
+        let (pair, is_known) = self.pair(now, attempt);
+        let mut verdicts = [self.pairs.penalty(now, pair), Verdict::Pass, Verdict::Pass];
+        if !is_known {
+            verdicts[1] = self.sources.penalty(now, SourcePrefix::of(attempt.source.ip()));
+            verdicts[2] = self.accounts.penalty(now, self.account(attempt.user, attempt.domain));
+        }
+        let wait = |verdict: Verdict| match verdict {
+            Verdict::Pass => None,
+            Verdict::Refuse { retry_after } => Some(retry_after),
+        };
+        verdicts.into_iter().filter_map(wait).max()
+    }
+
+    pub fn fail(&mut self, now: Instant, attempt: &Attempt<'_>) {
+        let source = SourcePrefix::of(attempt.source.ip());
+        let (pair, is_known) = self.pair(now, attempt);
+        self.pairs.fail(now, pair);
+        self.name(Key::Pair(pair), self.pairs.failed(now, &pair), Some(source), attempt);
+        if is_known {
+            return;
+        }
+        self.sources.fail(now, source);
+        if !attempt.user.is_empty() {
+            let account = self.account(attempt.user, attempt.domain);
+            self.accounts.fail(now, account);
+            self.name(Key::Account(account), self.accounts.failed(now, &account), None, attempt);
+        }
+    }
+
+    pub fn succeed(&mut self, now: Instant, attempt: &Attempt<'_>) {
+        let origin = self.origin(attempt);
+        let mut ports = self.known.get_at(now, &origin).copied().unwrap_or_default();
+        self.pairs.succeed(self.pair_of(origin, ports, attempt.source.port()));
+        ports.insert(attempt.source.port());
+        self.known.insert_until(now + self.known_lifetime, origin, ports);
+    }
+
+    /// Who is paced now, in no order. Pairs and accounts of which the names are no longer remembered are left out.
+    pub fn blocks(&self, now: Instant) -> Vec<Block> {
+        let sources = self.sources.all_failed(now).map(|(source, penalty)| Block {
+            source: Some(source),
+            account: None,
+            penalty,
+        });
+        let named = self.names.iter().filter_map(|(key, name)| {
+            let penalty = self.penalty_of(now, *key)?;
+            Some(Block { source: name.source, account: name.account.clone(), penalty })
+        });
+        sources.chain(named).collect()
+    }
+
+    /// Forgets the failures of a source or for an account. The blocks that were in force.
+    pub fn lift(&mut self, now: Instant, subject: &Subject) -> usize {
+        let is_meant = |name: &Name| match subject {
+            Subject::Source(source) => name.source == Some(*source),
+            Subject::Account(account) => name.account.as_ref() == Some(account),
+        };
+        let meant = self.names.iter().filter(|(_, name)| is_meant(name)).map(|(key, _)| *key);
+        let mut lifted = 0;
+        for key in meant.collect::<Vec<_>>() {
+            lifted += usize::from(self.penalty_of(now, key).is_some());
+            self.names.remove(&key);
+            match key {
+                Key::Pair(pair) => self.pairs.forget(&pair),
+                Key::Account(account) => self.accounts.forget(&account),
+            }
+        }
+        match subject {
+            Subject::Source(source) => {
+                lifted += usize::from(self.sources.failed(now, source).is_some());
+                self.sources.forget(source);
+            }
+            Subject::Account(account) => {
+                let (user, domain) = account.rsplit_once('@').unwrap_or((account, ""));
+                for (user, domain) in [(user, domain), (&**account, "")] {
+                    let key = self.account(user, domain);
+                    self.accounts.forget(&key);
+                }
+            }
+        }
+        lifted
+    }
+
+    fn penalty_of(&self, now: Instant, key: Key) -> Option<Penalty> {
+        match key {
+            Key::Pair(pair) => self.pairs.failed(now, &pair),
+            Key::Account(account) => self.accounts.failed(now, &account),
+        }
+    }
+
+    fn name(
+        &mut self,
+        key: Key,
+        penalty: Option<Penalty>,
+        source: Option<SourcePrefix>,
+        attempt: &Attempt<'_>,
+    ) {
+        let Some(penalty) = penalty else { return };
+        let account = (!attempt.user.is_empty()).then(|| account_name(attempt.user, attempt.domain));
+        self.names.insert_until(penalty.forgiven_at, key, Name { source, account });
+    }
+
+    /// The key of the pair, and whether the account has signed in from this network.
+    fn pair(&self, now: Instant, attempt: &Attempt<'_>) -> (u64, bool) {
+        let origin = self.origin(attempt);
+        match self.known.get_at(now, &origin) {
+            Some(&ports) => (self.pair_of(origin, ports, attempt.source.port()), true),
+            None => (origin, false),
+        }
+    }
+
+    fn pair_of(&self, origin: u64, ports: Ports, port: u16) -> u64 {
+        if ports.contains(port) {
+            self.keyed.hash_parts(&[&origin.to_be_bytes(), &port.to_be_bytes()])
+        } else {
+            origin
+        }
+    }
+
+    /// The network with the account.
+    fn origin(&self, attempt: &Attempt<'_>) -> u64 {
+        let network = SourcePrefix::of(attempt.source.ip()).to_bytes();
+        self.keyed.hash_parts(&[&network, attempt.user.as_bytes(), attempt.domain.as_bytes()])
+    }
+
+    fn account(&self, user: &str, domain: &str) -> u64 {
+        self.keyed.hash_parts(&[user.as_bytes(), domain.as_bytes()])
+    }
+}
+
+/// The ports of the devices of one account in one network: the four that signed in last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ports {
+    ports: [u16; 4],
+    count: u8,
+    next: u8,
+}
+
+impl Ports {
+    fn contains(&self, port: u16) -> bool {
+        self.ports[..usize::from(self.count)].contains(&port)
+    }
+
+    fn insert(&mut self, port: u16) {
+        if self.contains(port) {
+            return;
+        }
+        self.ports[usize::from(self.next)] = port;
+        self.next = (self.next + 1) % 4;
+        self.count = (self.count + 1).min(4);
+    }
+}
+
+impl fmt::Debug for Attempts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attempts").field("pairs", &self.pairs.len()).finish_non_exhaustive()
+    }
+}
+
+/// `user@domain`, or the user alone where names have no domain; cut, for names come from strangers.
+pub fn account_name(user: &str, domain: &str) -> Box<str> {
+    let whole = if domain.is_empty() { user.to_owned() } else { format!("{user}@{domain}") };
+    if whole.len() <= BLOCK_NAME {
+        return whole.into();
+    }
+    let end = whole.floor_char_boundary(BLOCK_NAME - '…'.len_utf8());
+    format!("{}…", &whole[..end]).into()
+}
+
+/// Whole seconds for Retry-After, at least one.
+pub fn retry_after(wait: Duration) -> u64 {
+    wait.as_micros().div_ceil(1_000_000).try_into().unwrap_or(u64::MAX)
+}
+
+/// The address alone, where the port says nothing: connections have another port each time.
+pub fn without_port(address: IpAddr) -> SocketAddr {
+    SocketAddr::new(address, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::rate::Rate;
+
+    const NOW: Instant = Instant::from_unix_seconds(1_700_000_000);
+
+    const PAIR: Policy = Policy {
+        capacity: 65_536,
+        rate: Rate::NEVER,
+        free_failures: 5,
+        first_penalty: Duration::from_secs(1),
+        longest_penalty: Duration::from_secs(2),
+        forgive_after: Duration::from_secs(900),
+    };
+
+    const WIDE: Policy = Policy {
+        free_failures: 100,
+        first_penalty: Duration::from_millis(250),
+        longest_penalty: Duration::from_millis(250),
+        ..PAIR
+    };
+
+    /// As SIP and XMPP have them.
+    const PACES: Paces = Paces {
+        pair: PAIR,
+        source: WIDE,
+        account: WIDE,
+        known: 262_144,
+        known_lifetime: Duration::from_secs(86_400),
+        named: 1_024,
+    };
+
+    fn attempt<'a>(source: &str, user: &'a str) -> Attempt<'a> {
+        Attempt { source: source.parse().unwrap(), user, domain: "example.test" }
+    }
+
+    fn attempts() -> Attempts {
+        Attempts::new(Keyed::new([9; 16]), &PACES)
+    }
+
+    /// Tries as fast as it may for so long; how many were looked at.
+    fn guess(attempts: &mut Attempts, seconds: u64, each: impl Fn(u64) -> (String, String)) -> u64 {
+        let (mut now, mut tried, mut number) = (NOW, 0, 0);
+        while now < NOW + Duration::from_secs(seconds) {
+            let (source, user) = each(number);
+            number += 1;
+            let attempt = attempt(&source, &user);
+            if attempts.wait(now, &attempt).is_none() {
+                attempts.fail(now, &attempt);
+                tried += 1;
+            }
+            now = now + Duration::from_millis(1);
+        }
+        tried
+    }
+
+    #[test]
+    fn guessing_is_slow_by_source_and_account_by_source_and_by_account() {
+        let one = |_| ("192.0.2.1:5060".to_owned(), "alice".to_owned());
+        let tried = guess(&mut attempts(), 600, one);
+        assert!((250..330).contains(&tried), "one account from one source: {tried} in ten minutes");
+        let many_accounts = |number| ("192.0.2.1:5060".to_owned(), format!("user{number}"));
+        let tried = guess(&mut attempts(), 60, many_accounts);
+        assert!(tried < 400, "every account from one source: {tried} in a minute");
+        let many_sources =
+            |number| (format!("10.{}.{}.1:5060", number / 256, number % 256), "alice".to_owned());
+        let tried = guess(&mut attempts(), 60, many_sources);
+        assert!(tried < 400, "one account from everywhere: {tried} in a minute");
+        let one_network = |number| {
+            (format!("[2001:db8::{:x}:{:x}]:5060", number >> 16, number & 0xffff), "alice".to_owned())
+        };
+        let tried = guess(&mut attempts(), 600, one_network);
+        assert!((250..330).contains(&tried), "an IPv6 /64 is one source: {tried}");
+    }
+
+    #[test]
+    fn no_wait_is_longer_than_two_seconds() {
+        let mut attempts = attempts();
+        let alice = attempt("192.0.2.1:5060", "alice");
+        for number in 0..10_000 {
+            attempts.fail(NOW, &alice);
+            let elsewhere = format!("10.0.{}.{}:5060", number / 256, number % 256);
+            attempts.fail(NOW, &attempt(&elsewhere, "alice"));
+        }
+        assert!(attempts.wait(NOW, &alice).is_some());
+        assert_eq!(attempts.wait(NOW + Duration::from_secs(2), &alice), None);
+    }
+
+    #[test]
+    fn a_shared_address_hinders_no_account_that_has_signed_in_from_there() {
+        let mut attempts = attempts();
+        let bob = attempt("192.0.2.1:5070", "bob");
+        attempts.succeed(NOW, &bob);
+        for number in 0..1_000 {
+            attempts.fail(NOW, &attempt("192.0.2.1:6000", &format!("user{number}")));
+            attempts.fail(NOW, &attempt("192.0.2.1:6000", "bob"));
+        }
+        assert_eq!(attempts.wait(NOW, &bob), None, "nor its own phone by guesses at it from the next one");
+        assert!(attempts.wait(NOW, &attempt("192.0.2.1:6000", "bob")).is_some());
+        let carol = attempt("192.0.2.1:5071", "carol");
+        assert!(attempts.wait(NOW, &carol).is_some_and(|wait| wait < Duration::from_secs(1)));
+    }
+
+    fn shown(attempts: &Attempts, now: Instant) -> Vec<(Option<String>, Option<Box<str>>, u32)> {
+        let row = |block: Block| {
+            (block.source.map(|source| source.to_string()), block.account, block.penalty.failures)
+        };
+        let mut rows: Vec<_> = attempts.blocks(now).into_iter().map(row).collect();
+        rows.sort();
+        rows
+    }
+
+    #[test]
+    fn blocks_say_who_is_paced_and_for_how_long() {
+        let mut attempts = attempts();
+        let alice = attempt("192.0.2.1:5060", "alice");
+        (0..5).for_each(|_| attempts.fail(NOW, &alice));
+        assert_eq!(shown(&attempts, NOW), [], "five are free");
+        attempts.fail(NOW, &alice);
+        let row = (Some("192.0.2.1".to_owned()), Some("alice@example.test".into()), 6);
+        assert_eq!(shown(&attempts, NOW), [row]);
+        let [block] = &attempts.blocks(NOW)[..] else { panic!("one block") };
+        assert_eq!(block.penalty.refused_until, NOW + Duration::from_secs(1));
+        assert_eq!(block.penalty.forgiven_at, NOW + Duration::from_secs(900));
+        assert_eq!(shown(&attempts, NOW + Duration::from_secs(900)), [], "forgiven");
+        for number in 0..96 {
+            attempts.fail(NOW, &attempt("192.0.2.1:5060", &format!("user{number}")));
+            attempts.fail(NOW, &attempt(&format!("10.0.0.{number}:5060"), "alice"));
+        }
+        let rows = shown(&attempts, NOW);
+        assert!(rows.contains(&(None, Some("alice@example.test".into()), 102)), "{rows:?}");
+        assert!(rows.contains(&(Some("192.0.2.1".to_owned()), None, 102)), "{rows:?}");
+        assert_eq!(rows.len(), 3);
+    }
+
+    #[test]
+    fn a_block_is_lifted_by_source_and_by_account() {
+        let mut attempts = attempts();
+        let (alice, bob) = (attempt("[2001:db8::1]:0", "alice"), attempt("192.0.2.2:0", "bob"));
+        for _ in 0..200 {
+            attempts.fail(NOW, &alice);
+            attempts.fail(NOW, &bob);
+        }
+        let prefix = SourcePrefix::of("2001:db8::2".parse().unwrap());
+        assert_eq!(attempts.lift(NOW, &Subject::Source(prefix)), 2, "the /64, and it with alice");
+        assert!(attempts.wait(NOW, &alice).is_some_and(|wait| wait < Duration::from_secs(1)), "by account");
+        assert_eq!(attempts.lift(NOW, &Subject::Account("alice@example.test".into())), 1);
+        assert_eq!(attempts.wait(NOW, &alice), None);
+        assert!(attempts.wait(NOW, &bob).is_some());
+        assert_eq!(attempts.lift(NOW, &Subject::Account("bob@example.test".into())), 2);
+        assert!(attempts.wait(NOW, &bob).is_some_and(|wait| wait < Duration::from_secs(1)), "by source");
+        assert_eq!(attempts.lift(NOW, &Subject::Account("bob@example.test".into())), 0);
+    }
+
+    #[test]
+    fn an_attempt_without_an_account_hinders_none() {
+        let mut attempts = attempts();
+        for number in 0..1_000 {
+            attempts.fail(NOW, &attempt(&format!("10.0.{}.{}:0", number / 250, number % 250), ""));
+        }
+        assert_eq!(attempts.wait(NOW, &attempt("192.0.2.1:0", "")), None);
+        assert_eq!(attempts.wait(NOW, &attempt("10.0.0.1:0", "alice")), None);
+    }
+
+    #[test]
+    fn names_of_strangers_are_cut() {
+        assert_eq!(&*account_name("alice", "example.test"), "alice@example.test");
+        assert_eq!(&*account_name("AC1", ""), "AC1");
+        let cut = account_name(&"ß".repeat(1_000), "example.test");
+        assert!(cut.len() <= BLOCK_NAME && cut.ends_with("ß…"), "{cut}");
+    }
+
+    #[test]
+    fn a_flood_of_names_takes_bounded_memory() {
+        let mut attempts = attempts();
+        for number in 0..10_000 {
+            let name = format!("user{number}");
+            (0..6).for_each(|_| attempts.fail(NOW, &attempt("192.0.2.1:0", &name)));
+        }
+        assert_eq!(attempts.names.len(), PACES.named);
+    }
+}

@@ -1,0 +1,250 @@
+//! The test run of the gate: `cargo xtask gate`, which `make test` and so `.ci/run` call.
+//!
+//! All tests run once. A failed test that has real peers, real sockets or real time runs once more, alone, because
+//! a busy machine can make it fail; a test that passes then is reported as unsteady, which is a defect of the test
+//! (`CONTRIBUTING.md` has the list). A pure test that fails once has failed.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+
+/// The targets that hold tests with real peers, sockets or time: the source that Cargo prints for the target, its
+/// name, and the modules of these tests (none: all tests of the target).
+const REAL: [(&str, &str, &[&str]); 16] = [
+    ("tests/live/main.rs", "live", &[]),
+    ("tests/net/main.rs", "net", &[]),
+    ("tests/operate/main.rs", "operate", &[]),
+    ("tests/cli/main.rs", "cli", &[]),
+    ("unittests src/lib.rs", "lab", &["engine::", "control::", "rtp::", "watch::", "prometheus::"]),
+    ("unittests src/lib.rs", "server", &["net::", "http::", "voice::helpers::", "voice::ports::", "xmpp::"]),
+    ("unittests src/lib.rs", "interop", &[]),
+    ("tests/accounts.rs", "accounts", &[]),
+    ("tests/administration.rs", "administration", &[]),
+    ("tests/belfry.rs", "belfry", &[]),
+    ("tests/federation.rs", "federation", &[]),
+    ("tests/loads.rs", "loads", &[]),
+    ("tests/rest.rs", "rest", &[]),
+    ("tests/ringer.rs", "ringer", &[]),
+    ("tests/stand_in.rs", "stand_in", &[]),
+    ("tests/xmpp.rs", "xmpp", &[]),
+];
+
+/// A test that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FailedTest {
+    target: Target,
+    test: String,
+}
+
+/// A test executable as Cargo announces it: `Running tests/live/main.rs (target/debug/deps/live-0123456789abcdef)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Target {
+    source: String,
+    name: String,
+}
+
+/// The outcome of one run of `cargo test`, read from its output line by line.
+#[derive(Debug, Default)]
+struct Outcome {
+    target: Option<Target>,
+    /// The present target has announced tests and not yet printed its result.
+    is_open: bool,
+    failed: Vec<FailedTest>,
+    passed: usize,
+    /// Executables that ended without a result, such as by a signal.
+    crashed: Vec<String>,
+}
+
+/// Runs all tests; returns whether the gate is passed.
+pub(crate) fn run(root: &Path) -> Result<bool> {
+    let (outcome, succeeded) = cargo_test(root, &["--no-fail-fast"])?;
+    if succeeded {
+        return Ok(true);
+    }
+    if outcome.failed.is_empty() || !outcome.crashed.is_empty() {
+        outcome.crashed.iter().for_each(|name| eprintln!("gate: {name} ended without a result"));
+        return Ok(false);
+    }
+    let (real, pure): (Vec<_>, Vec<_>) = outcome.failed.into_iter().partition(FailedTest::is_real);
+    let mut unsteady = Vec::new();
+    let mut failed = pure;
+    for test in real {
+        eprintln!("gate: once more, alone: {} {}", test.target.name, test.test);
+        let (again, succeeded) = cargo_test(root, &test.arguments())?;
+        if succeeded && again.passed == 1 {
+            unsteady.push(test);
+        } else {
+            failed.push(test);
+        }
+    }
+    for test in &unsteady {
+        eprintln!("gate: UNSTEADY: {} {} (failed, then passed alone)", test.target.name, test.test);
+    }
+    for test in &failed {
+        eprintln!("gate: FAILED: {} {}", test.target.name, test.test);
+    }
+    Ok(failed.is_empty())
+}
+
+/// Runs `cargo test`, shows its output as it comes, and reads it.
+fn cargo_test(root: &Path, arguments: &[&str]) -> Result<(Outcome, bool)> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let mut command = Command::new("sh");
+    // One pipe for both streams: Cargo names the targets on one and the tests print on the other.
+    command.args(["-c", "exec \"$0\" test --workspace --locked \"$@\" 2>&1", &cargo]).args(arguments);
+    let mut child = command.current_dir(root).stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
+    let output = child.stdout.take().context("cargo has no output")?;
+    let mut outcome = Outcome::default();
+    for line in BufReader::new(output).split(b'\n') {
+        let line = line.context("cannot read cargo's output")?;
+        let mut stdout = std::io::stdout().lock();
+        stdout
+            .write_all(&line)
+            .and_then(|()| stdout.write_all(b"\n"))
+            .context("cannot write to the terminal")?;
+        outcome.handle_line(&String::from_utf8_lossy(&line));
+    }
+    let status = child.wait().context("cannot wait for cargo")?;
+    outcome.close();
+    Ok((outcome, status.success()))
+}
+
+impl Outcome {
+    fn handle_line(&mut self, line: &str) {
+        let text = line.trim();
+        if let Some(target) = Target::parse(text) {
+            self.close();
+            self.target = Some(target);
+            self.is_open = true;
+        } else if let Some(name) = text.strip_prefix("Doc-tests ") {
+            self.close();
+            self.target = Some(Target { source: "Doc-tests".to_owned(), name: name.to_owned() });
+            self.is_open = true;
+        } else if text.starts_with("test result: ") {
+            self.is_open = false;
+        } else if let Some(test) = text.strip_prefix("test ") {
+            self.handle_test(test);
+        }
+    }
+
+    fn handle_test(&mut self, line: &str) {
+        let Some((test, result)) = line.split_once(" ... ") else { return };
+        // Output of a test that is not captured may stand between the name and the result.
+        if result.ends_with("FAILED") {
+            let Some(target) = self.target.clone() else { return };
+            let test = test.trim_end_matches(" - should panic").to_owned();
+            self.failed.push(FailedTest { target, test });
+        } else if result.ends_with("ok") {
+            self.passed += 1;
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some(target) = self.target.take().filter(|_| self.is_open) {
+            self.crashed.push(target.name);
+        }
+        self.is_open = false;
+    }
+}
+
+impl Target {
+    fn parse(line: &str) -> Option<Target> {
+        let (source, executable) = line.strip_prefix("Running ")?.strip_suffix(')')?.split_once(" (")?;
+        let file = executable.rsplit('/').next()?;
+        let (name, _) = file.rsplit_once('-')?;
+        Some(Target { source: source.to_owned(), name: name.to_owned() })
+    }
+}
+
+impl FailedTest {
+    fn is_real(&self) -> bool {
+        REAL.iter().any(|(source, name, modules)| {
+            let is_module = modules.is_empty() || modules.iter().any(|module| self.test.starts_with(module));
+            self.target.source == *source && self.target.name == *name && is_module
+        })
+    }
+
+    fn arguments(&self) -> Vec<&str> {
+        let mut arguments = match self.target.source.as_str() {
+            "unittests src/lib.rs" => vec!["--lib"],
+            _ => vec!["--test", &self.target.name],
+        };
+        arguments.extend(["--", "--exact", &self.test]);
+        arguments
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(lines: &str) -> Outcome {
+        let mut outcome = Outcome::default();
+        lines.lines().for_each(|line| outcome.handle_line(line));
+        outcome.close();
+        outcome
+    }
+
+    const RUN: &str = "
+     Running unittests src/lib.rs (target/debug/deps/sip-0b2b6a1c9d8e7f60)
+
+running 2 tests
+test wire::tests::folds ... ok
+test wire::tests::wraps - should panic ... FAILED
+
+test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s
+
+     Running tests/live/main.rs (/somewhere/else/debug/deps/live-0b2b6a1c9d8e7f60)
+
+running 2 tests
+test voice::a_call_ends ... FAILED
+test voice::a_call_begins ... ok
+
+test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 2.01s
+";
+
+    #[test]
+    fn failures_are_read_with_their_targets() {
+        let outcome = read(RUN);
+        let failed: Vec<_> =
+            outcome.failed.iter().map(|it| (it.target.name.as_str(), it.test.as_str())).collect();
+        assert_eq!(failed, [("sip", "wire::tests::wraps"), ("live", "voice::a_call_ends")]);
+        assert_eq!(outcome.passed, 2);
+        assert_eq!(outcome.crashed, [""; 0]);
+    }
+
+    #[test]
+    fn only_tests_with_real_peers_or_time_get_a_second_try() {
+        let [pure, real] = &read(RUN).failed[..] else { panic!("two tests failed") };
+        assert!(!pure.is_real());
+        assert!(real.is_real());
+        assert_eq!(real.arguments(), ["--test", "live", "--", "--exact", "voice::a_call_ends"]);
+        let engine = "     Running unittests src/lib.rs (target/debug/deps/lab-00)\n\
+            test engine::tests::ends::a ... FAILED\ntest scenario::tests::b ... FAILED\ntest result: FAILED.";
+        let outcome = read(engine);
+        assert_eq!(outcome.failed.iter().map(FailedTest::is_real).collect::<Vec<_>>(), [true, false]);
+        assert_eq!(outcome.failed[0].arguments(), ["--lib", "--", "--exact", "engine::tests::ends::a"]);
+        // `crates/admin/tests/rest` has the name of an interop target, and no sockets.
+        let admin = "Running tests/rest/main.rs (target/debug/deps/rest-00)\ntest lists::a ... FAILED\ntest result: F";
+        assert!(!read(admin).failed[0].is_real());
+    }
+
+    #[test]
+    fn an_executable_that_dies_is_no_unsteady_test() {
+        let died = "Running tests/live/main.rs (target/debug/deps/live-00)\ntest a ... ok\nerror: test failed\n\
+            Running tests/net/main.rs (target/debug/deps/net-00)\ntest result: ok.";
+        assert_eq!(read(died).crashed, ["live"]);
+    }
+
+    #[test]
+    fn every_target_of_the_list_is_there() {
+        let root = crate::workspace();
+        let folders = ["crates/server", "crates/lab", "tests/interop"].map(|folder| root.join(folder));
+        for (source, name, _) in REAL {
+            let file = source.trim_start_matches("unittests ");
+            assert!(folders.iter().any(|folder| folder.join(file).exists()), "{name}: there is no {source}");
+        }
+    }
+}
