@@ -112,8 +112,7 @@ fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
     writeln!(out)?;
     rate_table(status).print(out)?;
     writeln!(out)?;
-    shard_table(status).print(out)?;
-    Ok(())
+    Ok(shard_table(status).print(out)?)
 }
 
 /// SIP's first.
