@@ -44,18 +44,18 @@ impl BlocksArgs {
         };
         if self.json {
             for block in &list.blocks {
-                println!("{}", serde_json::to_string(block)?);
+                say!("{}", serde_json::to_string(block)?);
             }
             return Ok(());
         }
         if list.blocks.is_empty() {
-            println!("nothing is blocked");
+            say!("nothing is blocked");
             return Ok(());
         }
         table(&list.blocks, Clock::new().now()).print(&mut io::stdout().lock())?;
         let shown = list.blocks.len() as u64;
         if list.total > shown {
-            println!("the last {shown} of {}", list.total);
+            say!("the last {shown} of {}", list.total);
         }
         Ok(())
     }
@@ -69,7 +69,7 @@ fn lift(client: &mut Client, subject: Box<str>) -> Result<(), CliError> {
             Err(Failure::new(FailureKind::NotFound, message).into())
         }
         Response::Done { rows } => {
-            println!("lifted {rows}");
+            say!("lifted {rows}");
             Ok(())
         }
         other => Err(client.unexpected(&other).into()),

@@ -105,13 +105,23 @@ fn print(status: &Status, out: &mut impl Write) -> Result<(), CliError> {
     writeln!(out, "registrations  {} contacts of {} addresses", sum(|s| s.bindings), sum(|s| s.addresses))?;
     writeln!(out, "transactions   {}", sum(|s| s.transactions))?;
     writeln!(out, "connections    {}", sum(|s| s.connections))?;
+    print_sign_ins(status, out)?;
     writeln!(out, "memory         {} MiB resident", grouped(status.resident_bytes >> 20))?;
     print_trouble(status, out)?;
     print_targets(status, out)?;
     writeln!(out)?;
     rate_table(status).print(out)?;
     writeln!(out)?;
-    shard_table(status).print(out)?;
+    Ok(shard_table(status).print(out)?)
+}
+
+/// SIP's first.
+fn print_listeners(status: &Status, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "listening      {}", status.node.listeners.join(" "))?;
+    for Listening { service, at } in status.node.services.iter().filter(|one| &*one.service != "SIP") {
+        let name = format!("{service} at");
+        writeln!(out, "{name:<14} {}", at.join(" "))?;
+    }
     Ok(())
 }
 
@@ -139,19 +149,8 @@ fn print_sign_ins(status: &Status, out: &mut impl Write) -> io::Result<()> {
     )
 }
 
-/// SIP's first.
-fn print_listeners(status: &Status, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "listening      {}", status.node.listeners.join(" "))?;
-    for Listening { service, at } in status.node.services.iter().filter(|one| &*one.service != "SIP") {
-        let name = format!("{service} at");
-        writeln!(out, "{name:<14} {}", at.join(" "))?;
-    }
-    Ok(())
-}
-
 /// What an operator should look at, when there is any.
 fn print_trouble(status: &Status, out: &mut impl Write) -> io::Result<()> {
-    print_sign_ins(status, out)?;
     let store = &status.node.store;
     let waiting = format!(
         "{} writes and {} reads waiting",

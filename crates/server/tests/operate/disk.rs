@@ -5,9 +5,8 @@ use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
-
-use server::clock::Clock;
 
 use super::place::{Place, Said};
 
@@ -50,18 +49,16 @@ fn limited(place: &Place, blocks: u32, args: &[&str]) -> Command {
 }
 
 /// What it says; `None`: it had to be ended.
-fn said(mut child: Child) -> Option<Said> {
-    let clock = Clock::new();
-    let end = clock.now() + PATIENCE;
-    while child.try_wait().unwrap().is_none() {
-        if clock.now() >= end {
-            child.kill().unwrap();
-            child.wait().unwrap();
-            return None;
-        }
-        std::thread::park_timeout(Duration::from_millis(5));
-    }
-    let output = child.wait_with_output().unwrap();
+fn said(child: Child) -> Option<Said> {
+    let id = child.id().to_string();
+    let (send, receive) = sync_channel(1);
+    let wait = move || drop(send.send(child.wait_with_output()));
+    std::thread::Builder::new().name("waits".into()).spawn(wait).unwrap();
+    let Ok(output) = receive.recv_timeout(PATIENCE) else {
+        Command::new("kill").args(["-KILL", &id]).status().unwrap();
+        return None;
+    };
+    let output = output.unwrap();
     Some(Said {
         code: output.status.code().unwrap_or(-1),
         out: String::from_utf8(output.stdout).unwrap(),
@@ -153,6 +150,14 @@ fn an_import_from_a_pipe_that_stays_open_ends_at_once_when_the_disk_is_full() {
     drop(open);
 }
 
+/// The command has opened the record, which makes its log.
+fn until_opened(place: &Place, child: &mut Child) {
+    while !place.path("data/belfry.db-wal").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "ended too early");
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn an_interrupt_ends_an_import_that_waits_for_lines() {
     let place = place();
@@ -160,11 +165,8 @@ fn an_interrupt_ends_an_import_that_waits_for_lines() {
     let mut open = child.stdin.take().unwrap();
     open.write_all(b"carol,x\n").unwrap();
     let pid = child.id().to_string();
-    // Interrupts are caught before the record is opened, which makes the log.
-    while !place.path("data/belfry.db-wal").exists() {
-        assert!(child.try_wait().unwrap().is_none(), "ended too early");
-        std::thread::yield_now();
-    }
+    // Interrupts are caught before the record is opened.
+    until_opened(&place, &mut child);
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     said(child).expect("one interrupt is enough").failed(1, "interrupted; accounts in: ");
     drop(open);
@@ -176,10 +178,7 @@ fn an_import_that_was_killed_is_taken_up_by_the_same_command() {
     let mut child = place.command(&["account", "import", "-"]).spawn().unwrap();
     let mut open = child.stdin.take().unwrap();
     open.write_all(b"carol,x\ndave,x\n").unwrap();
-    while !place.path("data/belfry.db-wal").exists() {
-        assert!(child.try_wait().unwrap().is_none(), "ended too early");
-        std::thread::yield_now();
-    }
+    until_opened(&place, &mut child);
     child.kill().unwrap();
     child.wait().unwrap();
     let said = place.belfry_with(&["account", "import", "-"], "carol,x\ndave,x\n").good();

@@ -57,6 +57,9 @@ impl Endpoint {
         let Some(context) = self.contexts.get_mut(key) else { return };
         let breadth = max_breadth(&context.request);
         if breadth == 0 {
+            if purpose.starts_call {
+                self.note_failed(key, 440, "Max-Breadth Exceeded", out);
+            }
             return self.finish(now, key, 440, "Max-Breadth Exceeded", out);
         }
         let forking = Forking {
