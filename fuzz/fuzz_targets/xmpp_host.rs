@@ -10,7 +10,9 @@ use libfuzzer_sys::fuzz_target;
 use stdx::Instant;
 use xmpp::c2s::BindRequest;
 use xmpp::host::effect::{Page, UserRecord};
-use xmpp::host::{Edge, Effect, Host, Load, Loaded, Outbox, RecordError, RoomCreation, Settings};
+use xmpp::host::{
+    Edge, Effect, Host, ItemPage, Load, Loaded, Outbox, RecordError, RoomCreation, Settings, StanzaPage,
+};
 use xmpp::{Element, Jid, ns, stanza, xml};
 
 const CLIENTS: [&str; 3] = ["alice@example.org/desk", "alice@example.org/phone", "bob@example.org/desk"];
@@ -27,6 +29,8 @@ fuzz_target!(|data: &[u8]| {
             is_anonymous: false,
             resource: jid.resource().map(Box::from),
             tag: None,
+            agent: None,
+            is_bind2: false,
             inline: Vec::new(),
         };
         world.tell(|host, now, out| host.handle_bind(now, edge(number), &request, out));
@@ -59,6 +63,7 @@ fn settings() -> Settings {
         services: Vec::new(),
         admins: Vec::new(),
         started: Instant::from_unix_seconds(0),
+        ..Settings::default()
     }
 }
 
@@ -136,10 +141,10 @@ fn load_of(load: &Load) -> Result<Loaded, RecordError> {
     Ok(match load {
         Load::User { user } if user.local() == Some("nobody") => Loaded::User(None),
         Load::User { .. } => Loaded::User(Some(Box::new(UserRecord::default()))),
-        Load::Offline { .. } => Loaded::Stanzas(Vec::new()),
+        Load::Offline { .. } => Loaded::Stanzas(StanzaPage { is_complete: true, ..StanzaPage::default() }),
         Load::Archive { .. } => Loaded::Page(Page { is_complete: true, ..Page::default() }),
         Load::Room { .. } => Loaded::Room(None),
-        Load::Items { .. } | Load::Nodes { .. } | Load::Rooms { .. } => Loaded::Items(Vec::new()),
+        Load::Items { .. } | Load::Nodes { .. } | Load::Rooms { .. } => Loaded::Items(ItemPage::default()),
         _ => return Err(RecordError::Unavailable),
     })
 }
