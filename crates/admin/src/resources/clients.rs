@@ -223,7 +223,7 @@ fn limits_item(context: &Context<'_>, client: &Client, limits: &AccountLimits) -
 }
 
 fn render_limits(context: Option<&Context<'_>>, client: &Client, limits: &AccountLimits) -> Value {
-    let number = |limit: Option<u32>| limit.map_or(Value::Null, |limit| Value::Int(limit.into()));
+    let number = |limit: Option<u32>| limit.map_or(Value::Null, |limit| Value::Text(limit.to_string()));
     Value::Object(vec![
         ("client_sid", Value::text(&client.common.sid)),
         ("account_sid", Value::text(&client.common.account)),

@@ -346,28 +346,6 @@ impl Value for Hash {
     }
 }
 
-impl Value for ClientCertificates {
-    const EXPECTED: &'static str = "\"optional\", \"verified\" or \"off\"";
-
-    fn read(value: &toml::de::DeValue<'_>) -> Option<Self> {
-        match value.as_str()? {
-            "optional" => Some(ClientCertificates::Optional),
-            "verified" => Some(ClientCertificates::Verified),
-            "off" => Some(ClientCertificates::Off),
-            _ => None,
-        }
-    }
-
-    fn show(&self) -> String {
-        let text = match self {
-            ClientCertificates::Optional => "optional",
-            ClientCertificates::Verified => "verified",
-            ClientCertificates::Off => "off",
-        };
-        format!("{text:?}")
-    }
-}
-
 /// `[tls]`. Without a certificate the node makes one for itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tls {

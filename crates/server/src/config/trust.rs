@@ -1,11 +1,11 @@
-//! `[sip] trusted`: systems whose word on identities, Path and Contact is taken.
+//! `[sip] trusted`: systems whose word on identities, Path and Contact is taken. And what TLS peers are asked for.
 
 use sip::endpoint::Trust;
 use toml::de::DeValue;
 
 use super::reader::Section;
 use super::value::Value;
-use crate::net::Network;
+use crate::net::{ClientCertificates, Network};
 
 /// One entry of `trusted`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +31,28 @@ impl Value for Trusted {
             Trusted::Network(network) => format!("{:?}", network.to_string()),
             Trusted::TlsName(name) => format!("{:?}", format!("tls:{name}")),
         }
+    }
+}
+
+impl Value for ClientCertificates {
+    const EXPECTED: &'static str = "\"optional\", \"verified\" or \"off\"";
+
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        match value.as_str()? {
+            "optional" => Some(ClientCertificates::Optional),
+            "verified" => Some(ClientCertificates::Verified),
+            "off" => Some(ClientCertificates::Off),
+            _ => None,
+        }
+    }
+
+    fn show(&self) -> String {
+        let text = match self {
+            ClientCertificates::Optional => "optional",
+            ClientCertificates::Verified => "verified",
+            ClientCertificates::Off => "off",
+        };
+        format!("{text:?}")
     }
 }
 

@@ -179,7 +179,6 @@ pub struct ShardCounters {
     pub connections_idle_closed: u64,
     pub connections_slow_closed: u64,
     pub handshake_failures: u64,
-    pub client_certificates: u64,
     pub client_certificates_unverified: u64,
     pub connect_failures: u64,
     pub send_failures: u64,
@@ -260,7 +259,6 @@ impl ShardCounters {
         self.connections_idle_closed = net.flows_idle_closed;
         self.connections_slow_closed = net.flows_slow_closed;
         self.handshake_failures = net.handshake_failures;
-        self.client_certificates = net.client_certificates;
         self.client_certificates_unverified = net.client_certificates_unverified;
         self.connect_failures = net.connect_failures;
         self.send_failures = net.send_failures;

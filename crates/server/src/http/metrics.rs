@@ -194,24 +194,15 @@ const SHARD: &[ShardMetric] = &[
     counter("belfry_connections_idle_closed_total", "Connections closed for silence", |s| {
         s.connections_idle_closed
     }),
-    counter(
-        "belfry_connections_slow_closed_total",
-        "Connections closed because a SIP message did not come whole in time",
-        |s| s.connections_slow_closed,
-    ),
+    counter("belfry_connections_slow_closed_total", "Connections closed for an incomplete message", |s| {
+        s.connections_slow_closed
+    }),
     counter("belfry_handshake_failures_total", "TLS and WebSocket handshakes that failed", |s| {
         s.handshake_failures
     }),
-    counter(
-        "belfry_client_certificates_total",
-        "Certificates that peers have shown to listeners of SIP over TLS and that an authority vouches for",
-        |s| s.client_certificates,
-    ),
-    counter(
-        "belfry_client_certificates_unverified_total",
-        "Certificates that peers have shown there and that no authority vouches for",
-        |s| s.client_certificates_unverified,
-    ),
+    counter("belfry_client_certificates_unverified_total", "Clients' certificates that prove nothing", |s| {
+        s.client_certificates_unverified
+    }),
     counter("belfry_connect_failures_total", "Connections that could not be made", |s| s.connect_failures),
     counter("belfry_send_failures_total", "Messages that certainly were not sent", |s| s.send_failures),
     counter("belfry_queue_overflows_total", "Of these, because a queue was full", |s| s.queue_overflows),

@@ -217,12 +217,12 @@ impl Endpoint {
     /// Whether identities may go where a message is sent, or come from where its answer does.
     pub(super) fn trusts_target(&self, target: &Target) -> bool {
         let names = target.flow.and_then(|flow| self.certified.get(&flow));
-        let is_trusted = |name: &Box<str>| {
+        let is_trusted = |name: &str| {
             self.trusts_certificate(name) || self.settings.route_peers.certificates.get(name) == Some(&true)
         };
         self.trusts_address(target.transport, target.remote)
             || self.trusts_name(target.tls_name.as_deref())
-            || names.is_some_and(|names| names.iter().any(is_trusted))
+            || names.is_some_and(|names| names.iter().any(|name| is_trusted(name)))
     }
 
     /// Whether identities may go along this hop. `is_planned`: the destination is a route's, so that its host is the next.

@@ -96,7 +96,7 @@ fn a_call_of_an_application_counts_among_the_calls_of_the_account_that_it_rings(
     let site = Site::new(WAIT);
     let made = site.rest.post("/Clients.json", &format!("Login=dave&Password={}", crate::phone::PASSWORD));
     let limits = format!("/Clients/{}/Limits.json", made["sid"].as_str().unwrap());
-    assert_eq!(site.rest.post(&limits, "MaxCalls=1")["max_calls"], 1);
+    assert_eq!(site.rest.post(&limits, "MaxCalls=1")["max_calls"], "1");
     let mut dave = Callee::registered(&site.place, "dave");
     let mut other = Callee::registered(&site.place, "dave");
     let first = site.call("client:dave", &[("Url", "{app}/wait")]);
