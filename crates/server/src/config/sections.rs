@@ -138,11 +138,7 @@ impl Sip {
             timer_c: read_timer_c(&mut section),
             unproved_requests: read_unproved_requests(&mut section),
             failover_on_redirect: read_failover_on_redirect(&mut section),
-            tcp_for_large_requests: section.key(
-                "tcp_for_large_requests",
-                false,
-                "Whether a request over 1,000 bytes to a UDP peer is tried by TCP first (RFC 3261 §18.1.1). Each peer that takes no TCP then delays one request an hour, behind a firewall by five seconds; later ones go by UDP at once. Off, as with Kamailio and Asterisk: such requests are fragmented, which some networks drop.",
-            ),
+            tcp_for_large_requests: section.key("tcp_for_large_requests", false, "Whether a request over 1,000 bytes to a UDP peer is tried by TCP first (RFC 3261 §18.1.1). Each peer that takes no TCP then delays one request an hour, behind a firewall by five seconds; later ones go by UDP at once. Off, as with Kamailio and Asterisk: such requests are fragmented, which some networks drop."),
             udp_receive_buffer: read_udp_receive_buffer(&mut section),
             tcp_idle: section.key_in(
                 "tcp_idle",

@@ -23,38 +23,39 @@ pub(super) struct Failed {
 impl Endpoint {
     /// One whole message from the network.
     pub fn handle_packet(&mut self, now: Instant, packet: Packet, out: &mut Outbox) {
-        let message = match Message::parse(packet.bytes.clone()) {
+        let Packet { bytes, source } = packet;
+        let message = match Message::parse(bytes.clone()) {
             Ok(message) => message,
-            Err(ParseError::Unfinished) => return self.handle_unfinished(now, &packet, out),
+            Err(ParseError::Unfinished) => return self.handle_unfinished(now, &bytes, &source, out),
             Err(_) => {
                 self.counters.unparsable += 1;
                 return;
             }
         };
         if !self.traced.is_empty() {
-            self.trace(&message, packet.source.remote, packet.source.local, out);
+            self.trace(&message, source.remote, source.local, out);
         }
         if message.is_request() {
             self.counters.requests += 1;
-            self.handle_request(now, message, packet.source, out);
+            self.handle_request(now, message, source, out);
         } else {
             self.counters.responses += 1;
-            self.handle_response(now, &message, &packet.source, out);
+            self.handle_response(now, &message, &source, out);
         }
     }
 
     /// A header without the empty line that ends it (RFC 3261 §7). A request is answered as far as it came (§21.4.1),
     /// so that the sender's author learns what is missing; anything else is counted.
-    fn handle_unfinished(&mut self, now: Instant, packet: &Packet, out: &mut Outbox) {
-        let line_end: &[u8] = if packet.bytes.ends_with(b"\n") { b"\r\n" } else { b"\r\n\r\n" };
-        let finished = Message::parse([&packet.bytes[..], line_end].concat().into());
+    fn handle_unfinished(&mut self, now: Instant, bytes: &[u8], source: &Source, out: &mut Outbox) {
+        let line_end: &[u8] = if bytes.ends_with(b"\n") { b"\r\n" } else { b"\r\n\r\n" };
+        let finished = Message::parse([bytes, line_end].concat().into());
         let is_answered = |message: &Message| {
             message.is_request() && message.method() != Method::Ack && message.top_via().is_some()
         };
         match finished.ok().filter(is_answered) {
             Some(request) => {
                 self.counters.malformed += 1;
-                self.reply_stateless(now, &request, &packet.source, 400, "Missing Empty Line", out);
+                self.reply_stateless(now, &request, source, 400, "Missing Empty Line", out);
             }
             None => self.counters.unfinished += 1,
         }
