@@ -119,6 +119,10 @@ fn head(out: &mut String, report: &Report) {
         let _ = write!(out, "<div><b>{value}</b><span>{name}</span></div>");
     }
     out.push_str("</div>\n");
+    thresholds(out, report);
+}
+
+fn thresholds(out: &mut String, report: &Report) {
     if report.thresholds.is_empty() {
         return;
     }

@@ -46,7 +46,7 @@ fn a_trunk_is_known_by_its_certificate_and_by_no_address() {
     let (server, ca) = (place.at(Transport::Tls), place.path("data/cert.pem"));
     let trunk = |identity| Phone::new("trunk", Transport::Tls, server, Link::tls_as(server, &ca, identity));
 
-    let answering = std::thread::spawn(move || {
+    let answer = move || {
         let mut buffer = [0; 65_536];
         let mut answered = 0;
         // Each call is one INVITE, which is refused, and the ACK of that; perhaps a repetition of it.
@@ -70,7 +70,8 @@ fn a_trunk_is_known_by_its_certificate_and_by_no_address() {
             carrier.send_to(refusal.as_bytes(), from).unwrap();
         }
         answered
-    });
+    };
+    let answering = std::thread::Builder::new().name("carrier".into()).spawn(answer).unwrap();
 
     // Both shards have calls of so many Call-IDs, and one of the two has the connection.
     let mut known = trunk(authority.certify(NAME));
