@@ -20,7 +20,7 @@ use stdx::attempts::Cause;
 use store::rest::types::TextMessage;
 use store::{Admin, Sqlite};
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, WriteHalf, duplex, split};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
@@ -124,12 +124,8 @@ impl World {
         let sent = Rc::new(Cell::new(0));
         let count = Rc::clone(&sent);
         let reading = spawn_local(async move {
-            let mut scratch = [0; 4 << 10];
-            while reads {
-                match input.read(&mut scratch).await {
-                    Ok(0) | Err(_) => break,
-                    Ok(length) => count.set(count.get() + length),
-                }
+            if reads {
+                read_all(&mut input, &count).await;
             }
             // Held: a client that does not read has not gone.
             std::future::pending::<()>().await;
@@ -149,6 +145,14 @@ impl World {
         }
         reading.abort();
         Cost { heard, sent: sent.get(), kept, peak, work, silence, is_gone }
+    }
+}
+
+/// Counts what the server sends, until it ends.
+async fn read_all(input: &mut ReadHalf<DuplexStream>, count: &Cell<usize>) {
+    let mut scratch = [0; 4 << 10];
+    while let Ok(length @ 1..) = input.read(&mut scratch).await {
+        count.set(count.get() + length);
     }
 }
 
