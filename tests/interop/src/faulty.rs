@@ -1,7 +1,7 @@
 //! A man in the middle of clients and a chat server, in the clear, who does one wrong to one message that users are sent.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -33,7 +33,8 @@ pub struct FaultyProxy {
 struct Middle {
     fault: Fault,
     messages: AtomicU32,
-    clients: Mutex<Vec<TcpStream>>,
+    /// Those that are connected.
+    clients: Mutex<Vec<(SocketAddr, TcpStream)>>,
 }
 
 impl FaultyProxy {
@@ -74,30 +75,33 @@ impl Middle {
     /// A thread for each direction, until either side closes.
     fn join(self: &Arc<Middle>, client: &TcpStream, server: &TcpStream) {
         let copy = |stream: &TcpStream| stream.try_clone().expect("a socket can be shared");
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner).push(copy(client));
+        let address = client.peer_addr().expect("it has just connected");
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).push((address, copy(client)));
         let (mut from_client, mut to_server) = (copy(client), copy(server));
         let (from_server, to_client) = (copy(server), copy(client));
-        let middle = Arc::clone(self);
+        let (leaving, middle) = (Arc::clone(self), Arc::clone(self));
         let up = move || {
             let _ = std::io::copy(&mut from_client, &mut to_server);
             let _ = to_server.shutdown(Shutdown::Write);
+            // Ringer looks whether the port is open before its users come: that connection is no user.
+            leaving.clients.lock().unwrap_or_else(PoisonError::into_inner).retain(|(its, _)| *its != address);
         };
         let down = move || {
-            middle.pass(from_server, &to_client);
+            middle.pass(from_server, &to_client, address);
             let _ = to_client.shutdown(Shutdown::Write);
         };
         Builder::new().name("to the server".into()).spawn(up).expect("a thread");
         Builder::new().name("to the client".into()).spawn(down).expect("a thread");
     }
 
-    fn pass(&self, mut from: TcpStream, to: &TcpStream) {
+    fn pass(&self, mut from: TcpStream, to: &TcpStream, mine: SocketAddr) {
         let (mut buffer, mut chunk, mut held) = (Vec::new(), [0; 4_096], None);
         loop {
             let Ok(count @ 1..) = from.read(&mut chunk) else { return };
             buffer.extend_from_slice(&chunk[..count]);
             while let Some(piece) = next_piece(&mut buffer) {
                 let is_done = match is_message(&piece) {
-                    true => self.pass_message(piece, &mut held, to),
+                    true => self.pass_message(piece, &mut held, (to, mine)),
                     false => { to }.write_all(&piece).is_ok(),
                 };
                 if !is_done {
@@ -107,7 +111,12 @@ impl Middle {
         }
     }
 
-    fn pass_message(&self, message: Vec<u8>, held: &mut Option<Vec<u8>>, mut to: &TcpStream) -> bool {
+    fn pass_message(
+        &self,
+        message: Vec<u8>,
+        held: &mut Option<Vec<u8>>,
+        (mut to, mine): (&TcpStream, SocketAddr),
+    ) -> bool {
         if let Some(held) = held.take() {
             return to.write_all(&[message, held].concat()).is_ok();
         }
@@ -121,9 +130,8 @@ impl Middle {
             }
             Fault::Misdeliver if is_victim => {
                 let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-                let mine = to.peer_addr().ok();
-                let other = clients.iter().find(|client| client.peer_addr().ok() != mine);
-                other.is_some_and(|mut other| other.write_all(&message).is_ok())
+                let other = clients.iter().find(|(address, _)| *address != mine);
+                other.is_some_and(|(_, other)| { other }.write_all(&message).is_ok())
             }
             _ => to.write_all(&message).is_ok(),
         }
