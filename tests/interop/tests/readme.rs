@@ -16,6 +16,9 @@ use tempfile::TempDir;
 /// For one line. The longest takes a minute on two idle cores, unoptimised.
 const PATIENCE: Duration = Duration::from_secs(400);
 
+/// What `script` writes when the program of a terminal has ended.
+const OVER: &str = "[COMMAND_EXIT_CODE=";
+
 /// Blocks that are no command lines, by their first lines.
 const NOT_COMMANDS: &[(&str, &str)] = &[
     ("make demo", "`make test` runs this test, and `make demo` measures release builds for two minutes"),
@@ -231,7 +234,12 @@ impl Shell {
         let path = std::env::var("PATH").unwrap_or_default();
         let is_root =
             std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
-        let child = Command::new("unshare")
+        let mut command = Command::new("unshare");
+        // What the cargo and the make above this test tell their own children: a reader's shell has none of it.
+        for name in ["CARGO", "CARGO_TARGET_DIR", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"] {
+            command.env_remove(name);
+        }
+        let child = command
             .args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc"])
             .args(if is_root { &[][..] } else { &["--user", "--map-root-user"] })
             .args(["bash", "lines"])
@@ -304,8 +312,13 @@ impl Shell {
     }
 
     fn see(&self, terminal: &str, words: &str) {
-        let is_shown = || self.text(terminal).contains(words);
-        wait_until(&format!("{words:?} in the terminal of {terminal}"), PATIENCE, is_shown, || self.tails());
+        let is_shown_or_over = || {
+            let text = self.text(terminal);
+            text.contains(words) || text.contains(OVER)
+        };
+        let what = format!("{words:?} in the terminal of {terminal}");
+        wait_until(&what, PATIENCE, is_shown_or_over, || self.tails());
+        assert!(self.text(terminal).contains(words), "{terminal} ended before {words:?}\n{}", self.tails());
     }
 
     /// All that a terminal has shown, without what moves its cursor and colours its text.
