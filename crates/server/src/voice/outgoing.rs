@@ -128,11 +128,10 @@ impl Voice {
         failure: &LegFailure,
         world: &mut World<'_>,
     ) {
-        if let Some((leg, found)) = self.leg_of(actor) {
-            if let Some(row) = &mut found.row {
-                row.has_failed(failure);
-            }
-            self.note_failed_call(now, leg, None, failure, world);
+        if let Some((_, found)) = self.leg_of(actor)
+            && let Some(row) = &mut found.row
+        {
+            row.has_failed(failure);
         }
         if let Some(actor) = self.actors.get_mut(actor) {
             actor.script.set_extra(rows::of_failure(failure));

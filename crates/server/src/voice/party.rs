@@ -50,6 +50,8 @@ pub(super) struct Party {
     pub(super) hops: u8,
     /// Its caller is not whom the script says.
     pub(super) is_forged: bool,
+    /// A limit of ours refused it, and a notification has said which.
+    pub(super) is_refused: bool,
     /// Its P-Asserted-Identity towards trusted next hops, when the caller's identity is proved or the account's.
     pub(super) asserted: Box<str>,
     /// The account that is called counts the call.
@@ -121,6 +123,7 @@ impl Party {
             has_started: false,
             has_rung: false,
             failure: None,
+            is_refused: false,
             call_id: String::new(),
             aor: None,
             answer_headers: Form::new(),
@@ -547,13 +550,15 @@ impl Voice {
         // A recording of the ringing is kept, but no connection has it.
         let Some((party, _)) = self.forget_party(now, key, world) else { return };
         let failure = party.failure().unwrap_or_else(|| failure_of(code, None));
+        let leg = self.actors.get(party.actor).map(|actor| actor.leg);
+        if let Some(leg) = leg.filter(|_| !party.is_refused) {
+            // A Dial's call has a sid of its own.
+            let call = matches!(party.whose, Whose::Dialed(_)).then_some(&*party.sid);
+            self.note_failed_call(now, leg, call, &failure, world);
+        }
         match party.whose {
             Whose::Own => self.unanswered(now, party.actor, &failure, world),
             Whose::Dialed(id) => {
-                let caller = self.actors.get(party.actor).map(|actor| actor.leg);
-                if let Some(caller) = caller {
-                    self.note_failed_call(now, caller, Some(&party.sid), &failure, world);
-                }
                 let failed = LegEvent::Failed(failure);
                 self.drive(now, party.actor, world, |script, out| script.handle_leg(now, id, failed, out));
             }

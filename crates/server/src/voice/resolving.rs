@@ -88,7 +88,8 @@ impl Voice {
     /// A limit keeps a call from its destination: its script's log says which.
     pub(crate) fn call_refused(&mut self, now: Instant, ticket: u64, reason: &str, world: &mut World<'_>) {
         let Some(What::Party(key)) = self.resolving.open.get(&ticket).copied() else { return };
-        let Some(party) = self.parties.get(key) else { return };
+        let Some(party) = self.parties.get_mut(key) else { return };
+        party.is_refused = true;
         let text = format!("the call to {} was refused: {reason}", party.to);
         tracing::info!(
             account = &*party.owner.account,
