@@ -284,13 +284,11 @@ pub const TABLES: &[&str] = &["RFC 6121", "XEP-0030", "XEP-0045", "XEP-0054", "X
 
 /// What a specification asks of a server and no test of ours shows: the specification, its section, and what it asks for.
 pub const UNTESTED: &[(&str, &str, &str)] = &[
-    ("RFC 6121", "2.6.1", "the stream feature `ver`: announced, and no test looks for it"),
     (
         "RFC 6121",
         "3.1.2",
         "a request that stays without an answer is sent again by the server (SHOULD): only the client sends it again",
     ),
-    ("RFC 6121", "3.4.1", "the stream feature `sub`: announced, and no test looks for it"),
     ("RFC 6121", "4.3.2", "the answer for an account that has moved: accounts do not move"),
     ("XEP-0030", "3.1", "no two identities of the same category, type and language"),
     (

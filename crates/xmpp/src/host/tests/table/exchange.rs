@@ -30,7 +30,7 @@ pub(super) struct Row {
 /// How a requirement is checked.
 enum Proof {
     Exchange(Exchange),
-    /// By a test of its own: `path::name`, below `host`.
+    /// By a test of its own: `path::name`, below `src`.
     Test(&'static str),
 }
 
@@ -117,7 +117,7 @@ pub(super) fn check(rows: &[Row]) {
 }
 
 fn exists(path: &str) -> bool {
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/host"));
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
     let (file, name) = path.split_once("::").expect("a file and a name");
     let text = std::fs::read_to_string(folder.join(file)).unwrap_or_default();
     let start = format!("fn {name}(");

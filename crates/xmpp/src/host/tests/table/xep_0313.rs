@@ -53,11 +53,11 @@ fn archiving() {
             .after("bob", "<presence/>")
             .when("desk", "<message type='chat' to='bob@example.org/home'><body>c</body></message>")
             .comes(&["bob: chat alice/desk > bob/home [body c, #1 at bob]"]),
-        test("3.5", "a carbon has it", "tests/archive.rs::other_sessions_learn_the_id_of_what_was_sent"),
+        test("3.5", "a carbon has it", "host/tests/archive.rs::other_sessions_learn_the_id_of_what_was_sent"),
         test(
             "3.5",
             "an id that a sender claims is removed",
-            "tests/archive.rs::forged_ids_are_removed_and_others_stay",
+            "host/tests/archive.rs::forged_ids_are_removed_and_others_stay",
         ),
         row("6.1.1", "a copy for each resource is one message in the archive")
             .after("phone", "<presence/>")
@@ -72,7 +72,7 @@ fn archiving() {
         test(
             "6.1.1",
             "messages of type normal and chat with a body; no headlines, groupchat, or chat states",
-            "tests/archive.rs::what_is_no_talk_or_is_not_to_be_kept_is_not_archived",
+            "host/tests/archive.rs::what_is_no_talk_or_is_not_to_be_kept_is_not_archived",
         ),
         row("6.1", "a message that is refused is not archived")
             .after("x", words("1", "a").replace("chat", "normal").replace("org'>", "org/gone'>"))
@@ -81,17 +81,17 @@ fn archiving() {
         test(
             "3.2",
             "a message that is removed keeps its place",
-            "tests/archive.rs::an_archived_message_is_replaced_in_its_place",
+            "host/tests/archive.rs::an_archived_message_is_replaced_in_its_place",
         ),
         test(
             "3.1",
             "a query finds what was delivered before it",
-            "tests/archive.rs::a_query_finds_the_messages_that_came_before_it",
+            "host/tests/archive.rs::a_query_finds_the_messages_that_came_before_it",
         ),
         test(
             "8.1",
             "the archive of another account is an error",
-            "tests/archive.rs::nobody_reads_another_ones_archive",
+            "host/tests/archive.rs::nobody_reads_another_ones_archive",
         ),
     ]);
 }
@@ -315,7 +315,7 @@ fn the_last_page() {
         test(
             "4.3.1",
             "the server has a limit of its own, and says so by the page that it gives",
-            "tests/archive.rs::a_page_is_no_larger_than_can_be_told_at_once",
+            "host/tests/archive.rs::a_page_is_no_larger_than_can_be_told_at_once",
         ),
     ]);
 }
@@ -326,17 +326,17 @@ fn rooms() {
         test(
             "6.1.2",
             "the archive is for those that may enter the room",
-            "tests/muc/keep.rs::the_archive_is_for_those_who_could_have_heard",
+            "host/tests/muc/keep.rs::the_archive_is_for_those_who_could_have_heard",
         ),
         test(
             "6.1.2",
             "messages with a body are archived",
-            "tests/muc/keep.rs::what_is_about_the_moment_is_in_no_archive",
+            "host/tests/muc/keep.rs::what_is_about_the_moment_is_in_no_archive",
         ),
         test(
             "3.2",
             "a message that is removed from the middle leaves a placeholder",
-            "tests/muc/talk.rs::what_is_taken_back_is_a_tombstone_in_the_archive",
+            "host/tests/muc/talk.rs::what_is_taken_back_is_a_tombstone_in_the_archive",
         ),
     ]);
 }

@@ -67,7 +67,7 @@ fn becoming_available() {
         test(
             "4.7.2.3",
             "a priority is an integer from -128 to 127",
-            "tests/presence.rs::presence_that_cannot_be_is_refused",
+            "host/tests/presence.rs::presence_that_cannot_be_is_refused",
         ),
         row("4.7.1", "an unknown type is refused by `bad-request`")
             .when("desk", "<presence type='invisible'/>")

@@ -58,7 +58,7 @@ fn setting() {
         test(
             "2.1.2",
             "`subscription`, `ask` and `approved` of a set are the server's and have no effect",
-            "tests/roster.rs::a_contact_is_stored_pushed_to_who_is_interested_and_answered",
+            "host/tests/roster.rs::a_contact_is_stored_pushed_to_who_is_interested_and_answered",
         ),
         row("2.3.2", "a new item is pushed to all interested resources and then answered by a result")
             .after("phone", ROSTER)
@@ -71,13 +71,17 @@ fn setting() {
         test(
             "2.3.2",
             "a push comes only once the item is stored",
-            "tests/roster.rs::nothing_is_said_before_it_is_written_and_the_next_one_waits",
+            "host/tests/roster.rs::nothing_is_said_before_it_is_written_and_the_next_one_waits",
         ),
-        test("2.3.3", "an error for each fault of a set", "tests/roster.rs::what_is_no_contact_is_refused"),
+        test(
+            "2.3.3",
+            "an error for each fault of a set",
+            "host/tests/roster.rs::what_is_no_contact_is_refused",
+        ),
         test(
             "2.3.3",
             "`forbidden` for a set of another account's roster",
-            "tests/roster.rs::a_roster_set_for_another_account_is_forbidden",
+            "host/tests/roster.rs::a_roster_set_for_another_account_is_forbidden",
         ),
         row("2.4.2", "an update has a new name and groups, and leaves the subscription as it is")
             .contact(CAROL, "both")
@@ -148,7 +152,7 @@ fn deleting() {
         test(
             "2.5.2",
             "first the push, then the result, then what goes to the contact",
-            "tests/roster.rs::a_removal_is_answered_before_the_contact_learns_of_it",
+            "host/tests/roster.rs::a_removal_is_answered_before_the_contact_learns_of_it",
         ),
     ]);
 }
@@ -156,6 +160,11 @@ fn deleting() {
 #[test]
 fn versions() {
     check(&[
+        test(
+            "2.6.1",
+            "the feature `ver` is announced",
+            "c2s/tests.rs::roster_versions_and_approvals_are_announced",
+        ),
         row("2.6.2", "without a version in the request there is none in the result")
             .after("desk", roster_set(ITEM))
             .when("desk", ROSTER)

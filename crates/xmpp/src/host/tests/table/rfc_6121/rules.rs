@@ -140,18 +140,22 @@ fn the_table_of_delivery() {
         test(
             "8.5.4",
             "the table: each kind of message",
-            "tests/delivery.rs::messages_go_where_the_table_says",
+            "host/tests/delivery.rs::messages_go_where_the_table_says",
         ),
         test(
             "8.5.4",
             "with a resource of a negative priority",
-            "tests/offline.rs::messages_go_where_the_table_says",
+            "host/tests/offline.rs::messages_go_where_the_table_says",
         ),
-        test("8.5.4", "without an available resource", "tests/offline.rs::only_what_is_worth_it_is_kept"),
+        test(
+            "8.5.4",
+            "without an available resource",
+            "host/tests/offline.rs::only_what_is_worth_it_is_kept",
+        ),
         test(
             "8.5.4",
             "questions and presence",
-            "tests/delivery.rs::questions_and_presence_go_where_the_table_says",
+            "host/tests/delivery.rs::questions_and_presence_go_where_the_table_says",
         ),
     ]);
 }

@@ -73,7 +73,7 @@ fn being_asked() {
         test(
             "3.1.3",
             "of several requests of one contact one is kept",
-            "tests/presence.rs::a_request_waits_for_who_is_not_here_and_is_not_listed",
+            "host/tests/presence.rs::a_request_waits_for_who_is_not_here_and_is_not_listed",
         ),
         row("3.1.3", "a contact that is subscribed already is answered by the server")
             .contact(CAROL, "from")
@@ -193,6 +193,11 @@ fn ending() {
 #[test]
 fn approving_before_the_request() {
     check(&[
+        test(
+            "3.4.1",
+            "the feature `sub` is announced",
+            "c2s/tests.rs::roster_versions_and_approvals_are_announced",
+        ),
         row("3.4.2", "it is pushed as `approved` and not routed; the contact need not be in the roster")
             .when("desk", to_carol("subscribed"))
             .comes(&["desk: set > alice/desk [roster ver=1 [carol@x.org none approved=true]]"]),
