@@ -308,15 +308,9 @@ pub const UNTESTED: &[(&str, &str, &str)] = &[
     ("XEP-0313", "6.1.2", "changes of a room's subject are archived (SHOULD): they are not"),
     (
         "XEP-0313",
-        "6.1.2",
-        "a forwarded message of a room has no `to`, and the sender's address for those that may know it",
-    ),
-    (
-        "XEP-0313",
         "8.1",
         "the archive of another account is `forbidden` (SHOULD): it is `service-unavailable`",
     ),
-    ("XEP-0313", "8.4", "what a sender claims in `muc#user` is removed before a room archives the message"),
 ];
 
 /// One line of the compliance suites (XEP-0479) that a server has to meet.

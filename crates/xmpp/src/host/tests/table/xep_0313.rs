@@ -334,6 +334,16 @@ fn rooms() {
             "host/tests/muc/keep.rs::what_is_about_the_moment_is_in_no_archive",
         ),
         test(
+            "6.1.2",
+            "a message has no `to`; what its sender claims in `muc#user` is removed (§8.4)",
+            "host/tests/muc/keep.rs::an_archived_message_has_no_addressee_and_no_claims_of_its_sender",
+        ),
+        test(
+            "6.1.2",
+            "it has the sender's address where everybody may know it",
+            "host/muc/room/tests.rs::the_archive_has_addresses_only_where_they_are_no_secret",
+        ),
+        test(
             "3.2",
             "a message that is removed from the middle leaves a placeholder",
             "host/tests/muc/talk.rs::what_is_taken_back_is_a_tombstone_in_the_archive",
