@@ -168,7 +168,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("RFC 5802", &["crates/xmpp/src/sasl/tests.rs", SIGN_IN]),
     ("RFC 5929", &[SIGN_IN]),
     ("RFC 6120", &["crates/xmpp/src/c2s/tests.rs", S2S, "crates/server/tests/live/xmpp/bounds.rs", INTEROP]),
-    ("RFC 6121", &["presence.rs", "roster.rs", "delivery.rs", INTEROP]),
+    ("RFC 6121", &["table/rfc_6121/mod.rs", "presence.rs", "roster.rs", "delivery.rs", INTEROP]),
     ("RFC 7248", &["phones.rs", PHONES, INTEROP]),
     ("RFC 7395", &["crates/xmpp/src/c2s/tests.rs", SIGN_IN, "crates/server/tests/live/xmpp/discovery.rs"]),
     ("RFC 7572", &["phones.rs", PHONES, INTEROP]),
@@ -235,7 +235,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0288", &[S2S, FEDERATION]),
     ("XEP-0292", &["vcard.rs"]),
     ("XEP-0297", &["archive.rs", "carbons.rs"]),
-    ("XEP-0313", &["archive.rs"]),
+    ("XEP-0313", &["table/xep_0313.rs", "archive.rs"]),
     ("XEP-0334", &["archive.rs", "offline.rs"]),
     ("XEP-0344", &["crates/xmpp/src/s2s/tests/bad.rs"]),
     ("XEP-0352", &["csi.rs"]),
@@ -280,10 +280,16 @@ pub fn tests(name: &str) -> Vec<String> {
 }
 
 /// Specifications that are tested requirement by requirement.
-pub const TABLES: &[&str] = &["XEP-0030", "XEP-0045", "XEP-0054", "XEP-0198"];
+pub const TABLES: &[&str] = &["RFC 6121", "XEP-0030", "XEP-0045", "XEP-0054", "XEP-0198", "XEP-0313"];
 
 /// What a specification asks of a server and no test of ours shows: the specification, its section, and what it asks for.
 pub const UNTESTED: &[(&str, &str, &str)] = &[
+    (
+        "RFC 6121",
+        "3.1.2",
+        "a request that stays without an answer is sent again by the server (SHOULD): only the client sends it again",
+    ),
+    ("RFC 6121", "4.3.2", "the answer for an account that has moved: accounts do not move"),
     ("XEP-0030", "3.1", "no two identities of the same category, type and language"),
     (
         "XEP-0030",
@@ -294,6 +300,25 @@ pub const UNTESTED: &[(&str, &str, &str)] = &[
     ("XEP-0198", "3", "a second `<enable/>` ends the stream (SHOULD): it is answered by `<failed/>`"),
     ("XEP-0198", "3", "`location`, where a client had better resume (MAY): never said"),
     ("XEP-0198", "4", "a last `<a/>` before a stream is closed (SHOULD)"),
+    ("XEP-0313", "3", "ids cannot be predicted: 32 bits of each are random, and no test looks at them"),
+    (
+        "XEP-0313",
+        "3.2",
+        "messages that a limit deletes are the oldest, and their ids are not used again: no test",
+    ),
+    (
+        "XEP-0313",
+        "4.1.1",
+        "`with` in the archive of a room is an occupant's address: no test shows that a real one matches nothing",
+    ),
+    ("XEP-0313", "4.1.4", "`include-groupchat` (RECOMMENDED): not supported, and not announced"),
+    ("XEP-0313", "4.3.2", "`stable='false'` for a result that may change: no result does"),
+    ("XEP-0313", "6.1.2", "changes of a room's subject are archived (SHOULD): they are not"),
+    (
+        "XEP-0313",
+        "8.1",
+        "the archive of another account is `forbidden` (SHOULD): it is `service-unavailable`",
+    ),
 ];
 
 /// One line of the compliance suites (XEP-0479) that a server has to meet.

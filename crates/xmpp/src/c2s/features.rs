@@ -11,7 +11,7 @@ pub(super) fn of(stream: &C2s) -> Element {
 
 /// Nothing can be chosen any more; what the server can do is told.
 pub(super) fn of_session(stream: &C2s) -> Element {
-    Element::new("features", ns::STREAM).children(stream.settings.caps.clone())
+    informative(stream, Element::new("features", ns::STREAM))
 }
 
 /// Those that may be chosen now.
@@ -73,6 +73,11 @@ fn after(stream: &C2s, mut features: Element) -> Element {
     features.push(Element::new("session", ns::SESSION).child(Element::new("optional", ns::SESSION)));
     features.push(Element::new("sm", ns::SM));
     features.push(Element::new("csi", ns::CSI));
+    informative(stream, features)
+}
+
+/// Features that are not negotiated: RFC 6121 §2.6.1 and §3.4.1, XEP-0478, XEP-0115 §6.3.
+fn informative(stream: &C2s, mut features: Element) -> Element {
     features.push(Element::new("ver", ns::ROSTER_VERSIONS));
     features.push(Element::new("sub", ns::PRE_APPROVAL));
     features.push(limits(stream));

@@ -160,9 +160,33 @@ fn sasl2_signs_in_and_binds_with_one_question() {
     assert_eq!(
         answer,
         "<success xmlns='urn:xmpp:sasl:2'><authorization-identifier>alice@example.org/phone.1</authorization-identifier>\
-         <bound xmlns='urn:xmpp:bind:0'/></success><stream:features></stream:features>"
+         <bound xmlns='urn:xmpp:bind:0'/></success><stream:features>\
+         <ver xmlns='urn:xmpp:features:rosterver'/><sub xmlns='urn:xmpp:features:pre-approval'/>\
+         <limits xmlns='urn:xmpp:stream-limits:0'><max-bytes>262144</max-bytes><idle-seconds>1800</idle-seconds></limits>\
+         </stream:features>"
     );
     assert!(world.stream.is_bound());
+}
+
+/// RFC 6121 §2.6.1 and §3.4.1: announced during stream negotiation, however the client signs in.
+#[test]
+fn roster_versions_and_approvals_are_announced() {
+    let expected = "<ver xmlns='urn:xmpp:features:rosterver'/><sub xmlns='urn:xmpp:features:pre-approval'/>";
+    let mut world = World::new(settings(), secure());
+    world.say(HEADER);
+    world.say("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>");
+    world.found(Known::Password(true));
+    let answer = world.say(HEADER);
+    assert!(answer.contains(expected), "{answer}");
+    let mut world = World::new(settings(), secure());
+    world.say(HEADER);
+    world.say(
+        "<authenticate xmlns='urn:xmpp:sasl:2' mechanism='PLAIN'><initial-response>AGFsaWNlAHNlY3JldA==</initial-response>\
+         <bind xmlns='urn:xmpp:bind:0'/></authenticate>",
+    );
+    world.found(Known::Password(true));
+    let answer = world.bind("alice@example.org/1");
+    assert!(answer.contains(expected), "{answer}");
 }
 
 #[test]

@@ -13,6 +13,8 @@ struct Question {
     query: Query,
     id: Option<Box<str>>,
     is_flipped: bool,
+    /// `after-id` or `before-id` is among the filters.
+    has_bounds: bool,
 }
 
 fn bad(text: &str) -> StanzaError {
@@ -26,14 +28,13 @@ impl Question {
         if let Some(set) = payload.get("set", ns::RSM) {
             read_page(set, &mut query)?;
         }
-        if let Some(form) = payload.get("x", ns::DATA) {
-            read_form(form, &mut query)?;
-        }
+        let form = payload.get("x", ns::DATA);
+        let has_bounds = form.map_or(Ok(false), |form| read_form(form, &mut query))?;
         if !query.ids.is_empty() {
             query.max = query.max.max(query.ids.len() as u32);
         }
         let is_flipped = payload.get("flip-page", ns::MAM).is_some();
-        Ok(Question { query, id: payload.attr("queryid").map(Box::from), is_flipped })
+        Ok(Question { query, id: payload.attr("queryid").map(Box::from), is_flipped, has_bounds })
     }
 }
 
@@ -57,8 +58,9 @@ fn read_page(set: &Element, query: &mut Query) -> Result<(), StanzaError> {
     Ok(())
 }
 
-/// XEP-0313 §4.1.1 to §4.1.5.
-fn read_form(form: &Element, query: &mut Query) -> Result<(), StanzaError> {
+/// XEP-0313 §4.1.1 to §4.1.5. True: the result is bounded by ids.
+fn read_form(form: &Element, query: &mut Query) -> Result<bool, StanzaError> {
+    let mut has_bounds = false;
     let when = |text: &str| crate::time::parse(text).ok_or_else(|| bad("not a time of XEP-0082"));
     for field in form.elements().filter(|field| field.is("field", ns::DATA)) {
         let mut values = field.elements().filter(|value| value.is("value", ns::DATA)).map(Element::content);
@@ -70,6 +72,7 @@ fn read_form(form: &Element, query: &mut Query) -> Result<(), StanzaError> {
             continue;
         }
         let Some(value) = values.next() else { continue };
+        has_bounds |= matches!(field.attr("var"), Some("after-id" | "before-id"));
         match field.attr("var") {
             Some("FORM_TYPE") if value == ns::MAM => {}
             Some("FORM_TYPE") => return Err(bad("another FORM_TYPE than urn:xmpp:mam:2")),
@@ -88,7 +91,7 @@ fn read_form(form: &Element, query: &mut Query) -> Result<(), StanzaError> {
             }
         }
     }
-    Ok(())
+    Ok(has_bounds)
 }
 
 /// XEP-0122 §3.2.1: values of a list that has no options may be any. XEP-0313 §4.1.4 has it so.
@@ -206,7 +209,7 @@ impl Host {
         question: Question,
         out: &mut Outbox,
     ) {
-        let Question { query, id, is_flipped } = question;
+        let Question { query, id, is_flipped, has_bounds } = question;
         let from_end = query.from_end;
         let owner = owner.clone();
         let load = Load::Archive { owner: owner.clone(), query: Box::new(query) };
@@ -217,6 +220,8 @@ impl Host {
                 }
                 Ok(Loaded::Page(mut page)) => {
                     shorten(&mut page, from_end);
+                    // XEP-0059 §2.6: a count is of the whole result. The store counts without regard to ids.
+                    page.total = page.total.filter(|_| !has_bounds);
                     let fin = fin(&page);
                     if is_flipped {
                         page.stanzas.reverse();

@@ -209,3 +209,19 @@ fn what_is_about_the_moment_is_in_no_archive() {
         assert_eq!(crate::host::muc::is_kept(&message), expected, "{inside}");
     }
 }
+
+/// XEP-0313 §6.1.2 and §8.4: neither `to` nor an address that the sender claims in `muc#user`.
+#[test]
+fn an_archived_message_has_no_addressee_and_no_claims_of_its_sender() {
+    let mut hall = Hall::coven(PERSISTENT);
+    hall.forget();
+    let claim = format!("<x xmlns='{}'><item jid='king@shakespeare.lit'/></x>", ns::MUC_USER);
+    hall.say(CRONE, &format!("<message type='groupchat' to='{ROOM}'><body>Hail</body>{claim}</message>"));
+    let heard = hall.only(CRONE);
+    let id = heard.get("stanza-id", ns::SID).unwrap().attr("id").unwrap();
+    let stored = hall.archived(id).stanzas.remove(0).2;
+    assert_eq!(stored.content_of("body", ns::CLIENT).as_deref(), Some("Hail"));
+    assert_eq!(stored.attr("from").map(str::to_owned), Some(format!("{ROOM}/firstwitch")));
+    assert_eq!(stored.attr("to"), None);
+    assert!(!heard.to_string().contains("king@") && !stored.to_string().contains("king@"), "{stored}");
+}

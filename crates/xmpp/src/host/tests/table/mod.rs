@@ -2,9 +2,12 @@
 //! sent, and what comes back. The cast: Alice, her contact Bob, who sees her presence, and Eve, who is no contact.
 //! Requirements that have no row are in `compliance::UNTESTED`.
 
+mod exchange;
+mod rfc_6121;
 mod xep_0030;
 mod xep_0054;
 mod xep_0198;
+mod xep_0313;
 
 use super::effect::{RosterItem, Subscription};
 use super::*;
