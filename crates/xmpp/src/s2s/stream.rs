@@ -159,8 +159,3 @@ pub(super) fn fault_of(error: XmlError) -> Fault {
     };
     (error.condition(), text)
 }
-
-/// `version='1.0'` or later 1.x.
-pub(super) fn is_version_one(header: &Element) -> bool {
-    header.attr("version").is_some_and(|version| version.starts_with("1."))
-}

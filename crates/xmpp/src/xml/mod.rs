@@ -27,7 +27,7 @@ pub enum XmlError {
     /// Comments, processing instructions, DTDs, entities.
     Restricted(&'static str),
     BadNamespacePrefix,
-    /// Bytes that are not UTF-8.
+    /// Bytes that are not UTF-8, or that say so of themselves.
     UnsupportedEncoding,
     /// A limit of `limits.rs`.
     TooLarge(&'static str),

@@ -2,8 +2,11 @@
 //! sent, and what comes back. The cast: Alice, her contact Bob, who sees her presence, and Eve, who is no contact.
 //! Requirements that have no row are in `compliance::UNTESTED`.
 
+mod rfc_6120;
 mod xep_0030;
 mod xep_0054;
+mod xep_0060;
+mod xep_0133;
 mod xep_0198;
 
 use super::effect::{RosterItem, Subscription};
