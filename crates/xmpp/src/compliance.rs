@@ -305,18 +305,14 @@ pub const UNTESTED: &[(&str, &str, &str)] = &[
         "a stream that this server closes waits for the other closing tag (SHOULD): the connection is closed",
     ),
     ("RFC 6120", "4.6.3", "white space is sent to keep a connection alive (MAY): the server sends none"),
-    ("RFC 6120", "4.9.3.11", "invalid-xml: the server does not validate against schemas (§11.3, a MAY)"),
-    (
-        "RFC 6120",
-        "4.9.3",
-        "remote-connection-failed, reset, undefined-condition: never sent; internal-server-error of a stream: only by an account's record",
-    ),
+    ("RFC 6120", "4.9.3.11", "invalid-xml: the server does not validate against schemas (§11.4, a MAY)"),
+    ("RFC 6120", "4.9.3.15", "remote-connection-failed: never sent on a stream"),
     (
         "RFC 6120",
         "4.9.3.23",
         "unsupported-feature, for another server that requires a feature that this one lacks",
     ),
-    ("RFC 6120", "5.3.4", "a TLS renegotiation: there is none in TLS 1.3, and none is asked for in TLS 1.2"),
+    ("RFC 6120", "5.3.5", "a TLS renegotiation: there is none in TLS 1.3, and none is asked for in TLS 1.2"),
     (
         "RFC 6120",
         "6.5.2",
@@ -338,7 +334,8 @@ pub const UNTESTED: &[(&str, &str, &str)] = &[
     ("XEP-0060", "6.1.3", "payment-required, presence and rosters at a service: it has none of these"),
     ("XEP-0060", "6.1.6", "several subscriptions of one address (MAY): not built, the first is answered"),
     ("XEP-0060", "6.3", "options of subscriptions (OPTIONAL): not built, `feature-not-implemented`"),
-    ("XEP-0060", "7.1.2.3", "a time after which an item is removed (`pubsub#item_expire`): not built"),
+    ("XEP-0060", "7.1.2", "an event notification has an id (SHOULD): it has none"),
+    ("XEP-0060", "8.2", "a time after which an item is removed (`pubsub#item_expire`): not built"),
     (
         "XEP-0060",
         "8.7",

@@ -155,7 +155,7 @@ pub(super) fn fault_of(error: XmlError) -> Fault {
     let text = match error {
         XmlError::NotWellFormed(what) | XmlError::Restricted(what) | XmlError::TooLarge(what) => what,
         XmlError::BadNamespacePrefix => "a prefix that nobody declared",
-        XmlError::UnsupportedEncoding => "bytes that are not UTF-8",
+        XmlError::UnsupportedEncoding => "an encoding other than UTF-8",
     };
     (error.condition(), text)
 }

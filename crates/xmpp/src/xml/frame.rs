@@ -214,7 +214,7 @@ impl Framer {
     }
 }
 
-/// RFC 6120 §11.4 and §11.6: before the header there may be an XML declaration; the encoding that it names is UTF-8.
+/// RFC 6120 §11.5 and §11.6: before the header there may be an XML declaration; the encoding that it names is UTF-8.
 fn check_declaration(bytes: &[u8]) -> Result<(), XmlError> {
     let text = std::str::from_utf8(bytes).map_err(|_| XmlError::UnsupportedEncoding)?;
     let is_space = |c: char| c.is_ascii_whitespace();

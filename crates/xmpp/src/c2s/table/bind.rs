@@ -18,11 +18,14 @@ fn binding() {
             .at(Stage::Encrypted)
             .sent(HEADER)
             .told(&["<stream:features>", "!urn:ietf:params:xml:ns:xmpp-bind"]),
-        row("7.1", "a stanza before it is not processed")
+        row("7.3.1", "a stanza before it is not processed")
             .at(Stage::Unbound)
             .sent("<message to='b@example.org'/>")
             .fails("not-authorized"),
-        row("7.1", "nor is one before authentication").at(Stage::Open).sent(bind("")).fails("not-authorized"),
+        row("7.3.1", "nor is one before authentication")
+            .at(Stage::Open)
+            .sent(bind(""))
+            .fails("not-authorized"),
         row("7.6", "the client asks for a resource of the server's")
             .at(Stage::Unbound)
             .sent(bind(""))
@@ -71,11 +74,11 @@ fn binding_a_resource_of_the_client() {
             .after(refused(Condition::BadRequest))
             .sent(bind(""))
             .passed(&["resource: None"]),
-        row("7.3.2", "what the client sends before the answer waits for it")
+        row("10.1", "what the client sends before the answer waits for it")
             .at(Stage::Unbound)
             .after(Step::Bytes(bind("")))
             .sent("<presence/>"),
-        row("7.3.2", "and is processed then")
+        row("10.1", "and is processed then")
             .at(Stage::Unbound)
             .after(Step::Bytes(bind("") + "<presence/>"))
             .when(session("alice@example.org/x"))

@@ -25,11 +25,11 @@ fn offering() {
             .at(Stage::Connected)
             .sent(HEADER)
             .told(&["<stream:features>", "!PLAIN"]),
-        row("6.3.2", "after success mechanisms MUST NOT be offered")
+        row("6.4.6", "after success mechanisms MUST NOT be offered")
             .at(Stage::Authenticated)
             .sent(HEADER)
             .told(&["<stream:features>", "!<mechanism"]),
-        row("6.3.2", "and authentication is not possible")
+        row("6.4.6", "and authentication is not possible")
             .at(Stage::Unbound)
             .sent(plain())
             .fails("not-authorized"),

@@ -117,7 +117,7 @@ fn namespaces() {
             .at(Stage::Encrypted)
             .sent(HEADER.replace("jabber:client", "jabber:server"))
             .fails("invalid-namespace"),
-        row("4.8.3", "the content namespace may have a prefix; stanzas MUST then have it")
+        row("4.8.5", "the content namespace may have a prefix; stanzas MUST then have it")
             .sent("<c:message xmlns:c='jabber:client' to='b@example.org' id='m'/>")
             .passed(&["<message", "id='m'"]),
         row("4.8.4", "other namespaces may be used in stanzas")
@@ -183,7 +183,11 @@ fn conditions_from_not_authorized_on() {
             .fails("not-authorized"),
         row("4.9.3.13", "not-well-formed").sent("<message></presence>").fails("not-well-formed"),
         row("4.9.3.14", "policy-violation: too many failures").test("c2s/tests.rs::a_guesser_has_five_tries"),
+        row("4.9.3.16", "reset: the account has another password")
+            .test("host/tests/register.rs::a_new_password_ends_the_other_sessions"),
         row("4.9.3.19", "see-other-host").test("c2s/access_tests.rs::a_client_is_sent_to_another_host"),
+        row("4.9.3.21", "undefined-condition: more stanzas are acknowledged than were sent (XEP-0198 §4)")
+            .test("host/tests/sm.rs::who_acknowledges_more_than_there_was_is_cut_off"),
         row("4.9.3.22", "unsupported-encoding")
             .at(Stage::Encrypted)
             .sent(HEADER.replace("version='1.0'?>", "version='1.0' encoding='ISO-8859-1'?>"))
@@ -218,7 +222,7 @@ fn restricted_xml() {
             .sent(body("&lt;&amp;&#x41;"))
             .passed(&["<body>&lt;&amp;A</body>"]),
         row("11.3", "what is not well-formed ends the stream").sent(body("</a><a>")).fails("not-well-formed"),
-        row("11.4", "a declaration may have no encoding, and is not required")
+        row("11.5", "a declaration may have no encoding, and is not required")
             .at(Stage::Encrypted)
             .sent(HEADER.replace("<?xml version='1.0'?>", ""))
             .told(&["<stream:features>"]),

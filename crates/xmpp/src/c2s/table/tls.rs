@@ -20,7 +20,7 @@ fn negotiating() {
             .at(Stage::Clear)
             .sent(plain())
             .told(&["<failure xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><invalid-mechanism/></failure>"]),
-        row("5.4.1", "over TLS it MUST NOT be offered again")
+        row("5.4.3.3", "over TLS it MUST NOT be offered again")
             .at(Stage::Encrypted)
             .sent(HEADER)
             .told(&["<stream:features>", "!<starttls"]),

@@ -179,6 +179,11 @@ fn streams() {
         row("4.9.3.17", "resource-constraint: too many domains on one stream")
             .test("s2s/tests/bad.rs::one_stream_cannot_ask_for_everything"),
         row("4.9.3.20", "system-shutdown").test("s2s/tests/ways.rs::a_node_that_ends_says_so"),
+        row("4.9.3.18", "restricted-xml: a comment").sent("<!-- x -->").fails("restricted-xml"),
+        row("4.9.3.22", "unsupported-encoding")
+            .at(Stage::Encrypted)
+            .sent(HEADER.replace("version='1.0'?>", "version='1.0' encoding='ISO-8859-1'?>"))
+            .fails("unsupported-encoding"),
         row("4.9.3.25", "unsupported-version")
             .at(Stage::Encrypted)
             .sent(HEADER.replace(" version='1.0'>", ">"))
