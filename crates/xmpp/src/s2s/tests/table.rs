@@ -160,6 +160,12 @@ fn streams() {
             .at(Stage::Encrypted)
             .sent(HEADER.replace("version='1.0'>", "version='2.0'>"))
             .told(&["version='1.0'", "!version='2.0'"]),
+    ]);
+}
+
+#[test]
+fn stream_errors() {
+    play(&[
         row("4.9.3.6", "host-unknown")
             .at(Stage::Encrypted)
             .sent(HEADER.replace("to='a.test'", "to='elsewhere.test'"))
