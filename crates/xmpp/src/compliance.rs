@@ -167,7 +167,18 @@ const TESTS: &[(&str, &[&str])] = &[
     ("RFC 4616", &["crates/xmpp/src/sasl/tests.rs"]),
     ("RFC 5802", &["crates/xmpp/src/sasl/tests.rs", SIGN_IN]),
     ("RFC 5929", &[SIGN_IN]),
-    ("RFC 6120", &["crates/xmpp/src/c2s/tests.rs", S2S, "crates/server/tests/live/xmpp/bounds.rs", INTEROP]),
+    (
+        "RFC 6120",
+        &[
+            "crates/xmpp/src/c2s/table/mod.rs",
+            "crates/xmpp/src/s2s/tests/table.rs",
+            "table/rfc_6120.rs",
+            "crates/xmpp/src/c2s/tests.rs",
+            S2S,
+            "crates/server/tests/live/xmpp/bounds.rs",
+            INTEROP,
+        ],
+    ),
     ("RFC 6121", &["table/rfc_6121/mod.rs", "presence.rs", "roster.rs", "delivery.rs", INTEROP]),
     ("RFC 7248", &["phones.rs", PHONES, INTEROP]),
     ("RFC 7395", &["crates/xmpp/src/c2s/tests.rs", SIGN_IN, "crates/server/tests/live/xmpp/discovery.rs"]),
@@ -186,7 +197,10 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0050", &["commands.rs"]),
     ("XEP-0054", &["table/xep_0054.rs", "vcard.rs"]),
     ("XEP-0059", &["archive.rs", "muc/discover.rs"]),
-    ("XEP-0060", &["pubsub.rs", "pubsub_service.rs", "crates/server/tests/live/xmpp/services.rs"]),
+    (
+        "XEP-0060",
+        &["table/xep_0060.rs", "pubsub.rs", "pubsub_service.rs", "crates/server/tests/live/xmpp/services.rs"],
+    ),
     (
         "XEP-0077",
         &[
@@ -203,7 +217,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ("XEP-0115", &["caps.rs"]),
     ("XEP-0124", &["crates/xmpp/src/bosh/tests.rs", "crates/server/tests/live/xmpp/bosh.rs", INTEROP]),
     ("XEP-0128", &["disco.rs", "muc/discover.rs"]),
-    ("XEP-0133", &["commands.rs"]),
+    ("XEP-0133", &["table/xep_0133.rs", "commands.rs"]),
     ("XEP-0153", &["vcard.rs"]),
     ("XEP-0156", &["crates/server/tests/live/xmpp/discovery.rs"]),
     ("XEP-0157", &["disco.rs", "crates/server/tests/live/xmpp/discovery.rs"]),
@@ -280,10 +294,39 @@ pub fn tests(name: &str) -> Vec<String> {
 }
 
 /// Specifications that are tested requirement by requirement.
-pub const TABLES: &[&str] = &["RFC 6121", "XEP-0030", "XEP-0045", "XEP-0054", "XEP-0198", "XEP-0313"];
+pub const TABLES: &[&str] = &[
+    "RFC 6120", "RFC 6121", "XEP-0030", "XEP-0045", "XEP-0054", "XEP-0060", "XEP-0133", "XEP-0198",
+    "XEP-0313",
+];
 
 /// What a specification asks of a server and no test of ours shows: the specification, its section, and what it asks for.
 pub const UNTESTED: &[(&str, &str, &str)] = &[
+    (
+        "RFC 6120",
+        "4.4",
+        "a stream that this server closes waits for the other closing tag (SHOULD): the connection is closed",
+    ),
+    ("RFC 6120", "4.6.3", "white space is sent to keep a connection alive (MAY): the server sends none"),
+    ("RFC 6120", "4.9.3.11", "invalid-xml: the server does not validate against schemas (§11.4, a MAY)"),
+    ("RFC 6120", "4.9.3.15", "remote-connection-failed: never sent on a stream"),
+    (
+        "RFC 6120",
+        "4.9.3.23",
+        "unsupported-feature, for another server that requires a feature that this one lacks",
+    ),
+    ("RFC 6120", "5.3.5", "a TLS renegotiation: there is none in TLS 1.3, and none is asked for in TLS 1.2"),
+    (
+        "RFC 6120",
+        "6.5.2",
+        "account-disabled: `not-authorized`, so that strangers cannot tell disabled accounts from others",
+    ),
+    (
+        "RFC 6120",
+        "6.5.4",
+        "encryption-required: without TLS a mechanism is answered by `invalid-mechanism`, as none is offered",
+    ),
+    ("RFC 6120", "6.5.9", "mechanism-too-weak: a mechanism that is too weak is not offered"),
+    ("RFC 6120", "8.3.3", "gone, redirect: addresses do not move"),
     (
         "RFC 6121",
         "3.1.2",
@@ -296,7 +339,35 @@ pub const UNTESTED: &[(&str, &str, &str)] = &[
         "7",
         "the conditions that are for services which make discovery a matter of rights: not-allowed, forbidden",
     ),
+    ("XEP-0060", "6.1.3", "payment-required, presence and rosters at a service: it has none of these"),
+    ("XEP-0060", "6.1.6", "several subscriptions of one address (MAY): not built, the first is answered"),
+    ("XEP-0060", "6.3", "options of subscriptions (OPTIONAL): not built, `feature-not-implemented`"),
+    ("XEP-0060", "7.1.2", "an event notification has an id (SHOULD): it has none"),
+    ("XEP-0060", "8.2", "a time after which an item is removed (`pubsub#item_expire`): not built"),
+    (
+        "XEP-0060",
+        "8.7",
+        "requests that wait, by a command `get-pending` (MAY): not built, they are in the list of §8.8.1",
+    ),
+    (
+        "XEP-0060",
+        "8.8.2.4",
+        "several subscriptions or affiliations at once of which one cannot be: none is changed, and the answer does not list the others",
+    ),
+    ("XEP-0060", "8.9.4", "a user whose affiliation changes hears of it (MAY): not sent"),
+    (
+        "XEP-0060",
+        "9",
+        "subscriptions by presence, at a service: it has no rosters; accounts' are in `pep.rs`",
+    ),
+    ("XEP-0133", "4.11", "lists of servers to block or to let in (§4.12 too): not built, `item-not-found`"),
     ("XEP-0133", "4.25", "the form has the current message of the day (SHOULD): it is empty"),
+    ("XEP-0133", "4.27", "a welcome message (§4.28 too): not built, `item-not-found`"),
+    (
+        "XEP-0133",
+        "4.29",
+        "administrators, restart and shutdown (§4.30, §4.31): the operator's, `item-not-found`",
+    ),
     ("XEP-0198", "3", "a second `<enable/>` ends the stream (SHOULD): it is answered by `<failed/>`"),
     ("XEP-0198", "3", "`location`, where a client had better resume (MAY): never said"),
     ("XEP-0198", "4", "a last `<a/>` before a stream is closed (SHOULD)"),

@@ -13,6 +13,8 @@ pub mod domain;
 pub mod host;
 pub mod jid;
 pub mod limits;
+#[cfg(test)]
+mod named_test;
 pub mod ns;
 pub mod pie;
 pub mod s2s;

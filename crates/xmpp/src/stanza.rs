@@ -140,6 +140,12 @@ pub fn stream_lang(header: &Element) -> Option<Box<str>> {
     header.lang().filter(is_tag).map(Box::from)
 }
 
+/// A header with version 1.0 or later: of two versions the lower one is spoken (RFC 6120 §4.7.5).
+pub fn is_version_one(header: &Element) -> bool {
+    let major = header.attr("version").and_then(|version| version.split_once('.'));
+    major.and_then(|(major, _)| major.parse::<u32>().ok()).is_some_and(|major| major >= 1)
+}
+
 /// A stanza that says no language has that of the stream it came by (RFC 6120 §8.1.5): who gets it is on another stream.
 pub fn inherit_lang(stanza: &mut Element, of_stream: Option<&str>) {
     if let Some(lang) = of_stream

@@ -12,9 +12,12 @@ mod bounds;
 mod failed;
 mod fast;
 mod features;
+mod header;
 mod register;
 mod sasl1;
 mod sasl2;
+#[cfg(test)]
+mod table;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -198,6 +201,8 @@ struct Entry {
     nonce: Box<str>,
     /// Whose account it is that the last `handle_found` was about, where the client used another name of it.
     found_as: Option<Box<str>>,
+    /// The bare address in `from` of the client's header.
+    caller: Option<Box<str>>,
     /// Elements that came.
     heard: u16,
     /// It may make an account by this.
@@ -371,6 +376,8 @@ impl C2s {
         if !is_right {
             return self.fail("invalid-namespace", out);
         }
+        let caller = header.attr("from").and_then(|from| Jid::parse(from).ok());
+        self.entry_mut().caller = caller.map(|jid| jid.bare_str().into());
         if let Some(to) = header.attr("to") {
             let domain = Jid::parse(to).ok().map(|jid| Box::<str>::from(jid.domain()));
             match domain.filter(|domain| self.settings.domains.contains(domain)) {
@@ -386,7 +393,7 @@ impl C2s {
         if let Some(entry) = &mut self.entry {
             (entry.invitation, entry.found_as) = (None, None);
         }
-        if header.attr("version").is_none_or(|version| !version.starts_with("1.")) {
+        if !stanza::is_version_one(header) {
             return self.fail("unsupported-version", out);
         }
         self.write_header(out);
@@ -523,28 +530,6 @@ impl C2s {
         let id = self.id;
         self.id = id.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         id
-    }
-
-    fn write_header(&mut self, out: &mut Outbox) {
-        self.has_opened = true;
-        if self.framing == Framing::Bodies {
-            return;
-        }
-        let id = format!("{:016x}", self.next_id());
-        let lang = crate::xml::escape(self.lang.as_deref().unwrap_or("en"));
-        let domain = &self.domain;
-        let header = match self.framing {
-            Framing::Stream => format!(
-                "<?xml version='1.0'?><stream:stream xmlns='jabber:client' xmlns:stream='{}' id='{id}' from='{domain}' version='1.0' xml:lang='{lang}'>",
-                ns::STREAM
-            ),
-            Framing::Messages | Framing::Bodies => format!(
-                "<open xmlns='{}' id='{id}' from='{domain}' version='1.0' xml:lang='{lang}'/>",
-                ns::FRAMING
-            ),
-        };
-        out.bytes.extend_from_slice(header.as_bytes());
-        self.end_document(out);
     }
 
     /// The connection is gone. A client that has had a challenge and says nothing to it has tried, and failed.

@@ -544,7 +544,8 @@ impl Host {
             Some("result" | "error") => return self.answered(now, iq, from, to, out),
             _ => return self.refuse(iq, &Condition::BadRequest.into(), out),
         };
-        let (Some(payload), 1) = (iq.first(), iq.elements().count()) else {
+        // RFC 6120 §8.2.3: an iq has an id, and a question one child.
+        let (Some(payload), 1, Some(_)) = (iq.first(), iq.elements().count(), iq.attr("id")) else {
             return self.refuse(iq, &Condition::BadRequest.into(), out);
         };
         let is_own = to.local().is_some() && from.bare() == to.bare();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::dialback::{self, Dialback, Verdict};
-use super::stream::{Fault, Heard, Line, fault_of, is_version_one};
+use super::stream::{Fault, Heard, Line, fault_of};
 use super::{Demands, Pair, Proof, Question, Security, Settings};
 use crate::host::forget_mark;
 use crate::stanza::{self, Condition};
@@ -170,7 +170,7 @@ impl Incoming {
         if self.certified.is_some() && self.certified != self.remote {
             return self.fail(("invalid-from", "another domain than the one that was proved"), out);
         }
-        if !is_version_one(header) {
+        if !stanza::is_version_one(header) {
             return self.fail(("unsupported-version", "expected version 1.0"), out);
         }
         let Some(demands) = self.demands() else {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::dialback::{self, Dialback, Verdict};
-use super::stream::{Fault, Heard, Line, fault_of, is_version_one};
+use super::stream::{Fault, Heard, Line, fault_of};
 use super::{Demands, Failure, Pair, Proof, Question, Security, Settings};
 use crate::host::forget_mark;
 use crate::stanza::{self, Condition};
@@ -167,7 +167,7 @@ impl Outgoing {
         if !header.is("stream", ns::STREAM) {
             return self.fail(("invalid-namespace", "expected jabber:server"), out);
         }
-        if !is_version_one(header) {
+        if !stanza::is_version_one(header) {
             return self.fail(("unsupported-version", "expected version 1.0"), out);
         }
         self.id = header.attr("id").unwrap_or_default().into();

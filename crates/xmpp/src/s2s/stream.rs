@@ -155,12 +155,7 @@ pub(super) fn fault_of(error: XmlError) -> Fault {
     let text = match error {
         XmlError::NotWellFormed(what) | XmlError::Restricted(what) | XmlError::TooLarge(what) => what,
         XmlError::BadNamespacePrefix => "a prefix that nobody declared",
-        XmlError::UnsupportedEncoding => "bytes that are not UTF-8",
+        XmlError::UnsupportedEncoding => "an encoding other than UTF-8",
     };
     (error.condition(), text)
-}
-
-/// `version='1.0'` or later 1.x.
-pub(super) fn is_version_one(header: &Element) -> bool {
-    header.attr("version").is_some_and(|version| version.starts_with("1."))
 }

@@ -137,6 +137,8 @@ impl Framer {
                     None
                 }));
             }
+            // In no UTF-8: the mark that UTF-16 begins with (RFC 6120 §11.6).
+            (State::Text, 0xfe | 0xff) => return Err(XmlError::UnsupportedEncoding),
             (State::Text, _) => return Err(XmlError::NotWellFormed("text between stanzas")),
             (State::Tag, b'/') => self.state = State::InTag { closing: true, slash: false },
             (State::Tag, b'!') => self.state = State::Bang(0),
@@ -158,6 +160,7 @@ impl Framer {
             (State::Cdata(seen), b']') => self.state = State::Cdata((seen + 1).min(2)),
             (State::Cdata(_), _) => self.state = State::Cdata(0),
             (State::Declaration(true), b'>') => {
+                check_declaration(&self.bytes[self.start..=self.at])?;
                 self.has_begun = true;
                 self.state = State::Text;
                 self.start = self.at + 1;
@@ -211,6 +214,23 @@ impl Framer {
     }
 }
 
+/// RFC 6120 §11.5 and §11.6: before the header there may be an XML declaration; the encoding that it names is UTF-8.
+fn check_declaration(bytes: &[u8]) -> Result<(), XmlError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| XmlError::UnsupportedEncoding)?;
+    let is_space = |c: char| c.is_ascii_whitespace();
+    let Some(rest) = text.strip_prefix("<?xml").filter(|rest| rest.starts_with(is_space)) else {
+        return Err(XmlError::Restricted("a processing instruction"));
+    };
+    let Some((_, encoding)) = rest.split_once("encoding") else { return Ok(()) };
+    let is_quote = |c: char| matches!(c, '\'' | '"');
+    let value = encoding.trim_start_matches(|c| is_space(c) || c == '=');
+    let name = value.strip_prefix(is_quote).and_then(|value| value.split(is_quote).next());
+    if name.is_some_and(|name| name.eq_ignore_ascii_case("UTF-8")) {
+        return Ok(());
+    }
+    Err(XmlError::UnsupportedEncoding)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -249,6 +269,22 @@ mod tests {
     #[test]
     fn a_stream_is_cut_into_stanzas() {
         assert_eq!(frames(&[STREAM.as_bytes()]).unwrap(), FRAMES);
+    }
+
+    #[test]
+    fn a_declaration_says_utf_8_or_nothing() {
+        for right in
+            ["<?xml version='1.0'?>", "<?xml version=\"1.0\" encoding = \"utf-8\" standalone='yes'?>", ""]
+        {
+            assert_eq!(frames(&[right.as_bytes(), b"<a>"]), Ok(vec!["<a>".to_owned()]), "{right}");
+        }
+        let encoding = Err(XmlError::UnsupportedEncoding);
+        assert_eq!(frames(&[b"<?xml version='1.0' encoding='UTF-16'?><a>"]), encoding);
+        assert_eq!(frames(&[b"<?xml version='1.0' encoding=?><a>"]), encoding);
+        assert_eq!(frames(&[b"\xff\xfe<\0a\0>\0"]), encoding);
+        let restricted = Err(XmlError::Restricted("a processing instruction"));
+        assert_eq!(frames(&[b"<?xml-stylesheet href='x'?><a>"]), restricted);
+        assert_eq!(frames(&[b"<?php ?><a>"]), restricted);
     }
 
     proptest! {

@@ -27,7 +27,7 @@ pub enum XmlError {
     /// Comments, processing instructions, DTDs, entities.
     Restricted(&'static str),
     BadNamespacePrefix,
-    /// Bytes that are not UTF-8.
+    /// Bytes that are not UTF-8, or a declaration of another encoding.
     UnsupportedEncoding,
     /// A limit of `limits.rs`.
     TooLarge(&'static str),
@@ -53,7 +53,7 @@ impl std::fmt::Display for XmlError {
                 f.write_str(what)
             }
             XmlError::BadNamespacePrefix => f.write_str("a prefix that nobody declared"),
-            XmlError::UnsupportedEncoding => f.write_str("bytes that are not UTF-8"),
+            XmlError::UnsupportedEncoding => f.write_str("an encoding other than UTF-8"),
         }
     }
 }

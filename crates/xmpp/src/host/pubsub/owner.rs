@@ -56,10 +56,12 @@ impl Host {
             service::is_possible(&node.config)?;
             node.affiliations.push((asked.who.clone(), Affiliation::Owner));
         }
-        let create = Element::new("create", ns::PUBSUB).with("node", name.clone());
-        self.change_and_answer(asked, &name, Some(node), out, |_, _, _, _| {
-            Some(Element::new("pubsub", ns::PUBSUB).child(create))
-        })
+        // §8.1.1: the answer has the name only if the client gave none.
+        let create = given.is_none().then(|| {
+            let create = Element::new("create", ns::PUBSUB).with("node", name.clone());
+            Element::new("pubsub", ns::PUBSUB).child(create)
+        });
+        self.change_and_answer(asked, &name, Some(node), out, |_, _, _, _| create)
     }
 
     /// §8.2.4.

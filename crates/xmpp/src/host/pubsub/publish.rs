@@ -471,8 +471,8 @@ impl Page {
 
     /// The newest first, as the text has them.
     fn of(&self, node: &str, mut found: ItemPage) -> Result<Element, StanzaError> {
-        let is_missing = !self.query.ids.is_empty() && found.items.is_empty();
-        if is_missing || found.is_unknown || self.query.index > found.total {
+        // Items that are asked for by their ids and are not there make an empty list (§6.5.9.12).
+        if found.is_unknown || self.query.index > found.total {
             return Err(Condition::ItemNotFound.into());
         }
         shorten(&mut found, self.query.from_end);

@@ -74,9 +74,7 @@ impl Host {
         if jid.bare() != asked.who {
             return Err(Condition::Forbidden.into());
         }
-        if part.attr("subid").is_some() {
-            return Err(fault(Condition::NotAcceptable, "invalid-subid"));
-        }
+        // §6.2.3.5: there are no subscription ids, so that one is ignored.
         if node.state(&jid).is_none() {
             return Err(fault(Condition::UnexpectedRequest, "not-subscribed"));
         }

@@ -6,7 +6,7 @@ use crate::host::effect::Accounts;
 
 const ADMIN: &str = "admin@example.org";
 
-fn world() -> (World, u64, u64) {
+pub(super) fn world() -> (World, u64, u64) {
     let mut world = World::new(&[ADMIN, "bob@example.org"]);
     let mut settings = settings();
     settings.admins = vec![Bare::parse(ADMIN).unwrap()];
@@ -20,7 +20,7 @@ fn world() -> (World, u64, u64) {
     (world, admin, bob)
 }
 
-fn send(world: &mut World, client: u64, node: &str, attributes: &str, inner: &str) -> String {
+pub(super) fn send(world: &mut World, client: u64, node: &str, attributes: &str, inner: &str) -> String {
     let node = format!("http://jabber.org/protocol/admin#{node}");
     let command = format!(
         "<command xmlns='http://jabber.org/protocol/commands' node='{node}'{attributes}>{inner}</command>"
@@ -33,13 +33,13 @@ fn session(answer: &str) -> String {
     answer.split("sessionid='").nth(1).unwrap().split('\'').next().unwrap().to_owned()
 }
 
-fn form(fields: &[(&str, &str)]) -> String {
+pub(super) fn form(fields: &[(&str, &str)]) -> String {
     let field = |(var, value): &(&str, &str)| format!("<field var='{var}'><value>{value}</value></field>");
     let fields: String = fields.iter().map(field).collect();
     format!("<x xmlns='jabber:x:data' type='submit'>{fields}</x>")
 }
 
-fn run(world: &mut World, admin: u64, node: &str, fields: &[(&str, &str)]) -> String {
+pub(super) fn run(world: &mut World, admin: u64, node: &str, fields: &[(&str, &str)]) -> String {
     let id = session(&send(world, admin, node, "", ""));
     send(world, admin, node, &format!(" sessionid='{id}' action='complete'"), &form(fields))
 }

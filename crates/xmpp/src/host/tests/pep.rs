@@ -76,7 +76,6 @@ fn subscribers_are_told_and_get_the_newest_item_first() {
         ("", "bad-request", "jid-required"),
         ("jid='bob@example.org'", "forbidden", ""),
         ("jid='eve@example.org/den'", "unexpected-request", "not-subscribed"),
-        ("jid='eve@example.org' subid='1'", "not-acceptable", "invalid-subid"),
     ] {
         is_error(&set(&mut world, eve, ALICE, &unsubscribe(inner)), condition, detail);
     }

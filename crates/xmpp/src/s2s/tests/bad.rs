@@ -96,7 +96,7 @@ fn wrong_headers_end_the_stream() {
         (header("from='a b'", "to='a.test'"), "improper-addressing"),
         (HEADER.replace("jabber:server'", "jabber:client'"), "invalid-namespace"),
         (HEADER.replace("version='1.0'>", ">"), "unsupported-version"),
-        (HEADER.replace("version='1.0'>", "version='2.0'>"), "unsupported-version"),
+        (HEADER.replace("version='1.0'>", "version='0.9'>"), "unsupported-version"),
         ("<a/>".into(), "not-well-formed"),
         ("<!DOCTYPE x>".into(), "restricted-xml"),
         (format!("<{}", "x".repeat(20_000)), "policy-violation"),

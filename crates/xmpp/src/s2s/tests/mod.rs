@@ -5,6 +5,7 @@ mod bad;
 mod lost;
 mod own;
 mod stanzas;
+mod table;
 mod ways;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -3,9 +3,12 @@
 //! Requirements that have no row are in `compliance::UNTESTED`.
 
 mod exchange;
+mod rfc_6120;
 mod rfc_6121;
 mod xep_0030;
 mod xep_0054;
+mod xep_0060;
+mod xep_0133;
 mod xep_0198;
 mod xep_0313;
 
