@@ -20,7 +20,7 @@ impl CheckConfig {
             Some(file) => say!("{}: good", file.display()),
             None => say!("no belfry.toml here: the defaults, which are good"),
         }
-        if let Some(warning) = config.accounts.warning() {
+        for warning in config.warnings() {
             say!("{warning}");
         }
         Ok(())

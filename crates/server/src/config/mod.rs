@@ -108,6 +108,18 @@ impl Config {
         self.voice.is_on() || self.rest.listen.is_some()
     }
 
+    /// What follows from the configuration and may surprise: a line each, of `check-config` and of the log at the start.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings: Vec<String> = self.accounts.warning().map(str::to_owned).into_iter().collect();
+        let rest = self.rest.listen.unwrap_or(self.http.listen);
+        if self.has_rest() && !rest.ip().is_loopback() {
+            warnings.push(format!(
+                "the REST interface speaks plain HTTP at {rest}: tokens can be read on the way; listen on loopback and put a proxy with TLS before it"
+            ));
+        }
+        warnings
+    }
+
     /// Keys that differ and need a restart; all others are taken over by a reload.
     pub fn needs_restart(&self, new: &Config) -> Vec<&'static str> {
         let differ = [

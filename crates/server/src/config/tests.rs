@@ -388,6 +388,18 @@ fn the_example_names_the_defaults_of_the_code() {
 }
 
 #[test]
+fn tokens_of_rest_in_the_clear_are_warned_of() {
+    let warnings = |text: &str| Config::parse(text, Path::new("belfry.toml")).unwrap().warnings();
+    assert_eq!(warnings("[rest]\nlisten = \"127.0.0.1:8080\"\n"), [""; 0]);
+    let [warning] = &warnings("[rest]\nlisten = \"192.0.2.2:8080\"\n")[..] else { panic!("one warning") };
+    assert!(warning.starts_with("the REST interface speaks plain HTTP at 192.0.2.2:8080"), "{warning}");
+    // Without a key of its own it is beside the metrics.
+    let beside = "[http]\nlisten = \"0.0.0.0:9090\"\n";
+    assert_eq!(warnings(beside), [""; 0]);
+    assert_eq!(warnings(&format!("{beside}[voice]\nmedia = \"192.0.2.2\"\n")).len(), 1);
+}
+
+#[test]
 fn the_reference_is_what_is_committed() {
     crate::testing::assert_committed("docs/configuration.md", &reference());
 }

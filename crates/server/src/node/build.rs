@@ -122,9 +122,7 @@ fn keep_digests(config: &Config, writer: &mut dyn store::Writer) -> Result<()> {
         Some(Err(error)) => return Err(error).context("digests of passwords cannot be removed"),
         _ => 0,
     };
-    if let Some(warning) = config.accounts.warning() {
-        tracing::warn!("{warning}");
-    }
+    config.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     if left > 0 {
         tracing::warn!(
             accounts = left,
