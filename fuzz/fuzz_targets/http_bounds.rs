@@ -15,7 +15,7 @@ mod web;
 
 use web::{KINDS, Meter, World};
 
-/// Of all threads: requests of REST are worked on by several. The fuzzer's own allocations during a run are few.
+/// Counts the bytes of all threads, because several of them work on requests of REST. The fuzzer's own allocations during a run are few.
 struct Counting {
     now: AtomicUsize,
     peak: AtomicUsize,

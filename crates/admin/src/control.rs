@@ -44,7 +44,7 @@ pub trait ControlPlane: Source {
 
     /// Begins to record a live call, under this sid.
     fn start_recording(&self, call: &str, recording: &str, how: &StartRecording) -> Result<(), ControlError>;
-    /// Of a recording under way.
+    /// Pauses, resumes or stops a recording under way.
     fn modify_recording(&self, sid: &str, change: RecordingChange) -> Result<(), ControlError>;
     /// The recording as a WAV file; `None` when there is none on this node.
     fn recording(&self, sid: &str) -> Option<Audio>;

@@ -85,7 +85,7 @@ pub fn renew_token(
     Ok(Credentials { sid: sid.into(), token, signing_key: account.signing_key })
 }
 
-/// Where the old token signed, the new one does; a key of its own stays.
+/// Replaces the token. An account that signed with the old token signs with the new one; a signing key of its own stays.
 pub(crate) fn set_token(account: &mut RestAccount, token: &str, source: &dyn Source) {
     if account.is_signed_by_token() {
         token.clone_into(&mut account.signing_key);

@@ -182,7 +182,8 @@ pub fn token(source: &dyn Source) -> String {
     hex::encode(&bytes)
 }
 
-/// Of the hashes in the table of attempts. The standard library's randomness: what `Source` gives is for secrets and sids.
+/// The key of the hashes in the table of attempts. It comes from the standard library's randomness, because `Source` is for
+/// secrets and sids.
 fn table_key() -> [u8; 16] {
     let random = RandomState::new();
     let mut key = [0; 16];

@@ -27,7 +27,7 @@ pub(crate) fn claimed(authorization: &str) -> String {
     basic(authorization).map(|(name, _)| name).unwrap_or_default()
 }
 
-/// Why nobody has signed in.
+/// The reason why a sign-in failed.
 pub(crate) enum SignInError {
     Failed(Cause),
     /// The record cannot be asked, or the account may do nothing.

@@ -80,7 +80,7 @@ pub enum Caller<'a> {
     Stranger,
 }
 
-/// What a transport says of a source.
+/// The identity that a transport proves of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceProof<'a> {
     /// A datagram: nothing.

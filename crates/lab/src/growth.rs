@@ -158,7 +158,7 @@ impl Limit {
         number(digits).map(|size| Limit::Bytes(size * scale))
     }
 
-    /// What was measured, for people, and whether the limit is kept: it is, unless a process surely grew by more. `None`: it
+    /// The measured growth as text, and the verdict: the limit is missed only when a process surely grew by more. `None`: it
     /// cannot be judged, because the load was too short or no process was watched.
     pub fn judge(self, growth: &[Growth]) -> (String, Option<bool>) {
         let told: Vec<&Growth> = growth.iter().filter(|growth| !growth.is_too_short).collect();

@@ -45,7 +45,7 @@ pub(crate) fn check(path: &Path) -> io::Result<()> {
     fs::remove_file(&part)
 }
 
-/// Where the file is to stand, links followed. `None`: there is something that is no plain file.
+/// The place of the file, with links followed. `None`: something other than a plain file is there.
 fn place_of(path: &Path) -> Option<PathBuf> {
     match fs::metadata(path) {
         Ok(found) if found.is_file() => Some(fs::canonicalize(path).unwrap_or_else(|_| path.into())),

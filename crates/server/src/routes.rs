@@ -113,7 +113,7 @@ pub fn parse_pattern(text: &str) -> Option<Pattern> {
 pub fn parse_target(text: &str) -> Result<store::RouteTarget, String> {
     let mut parts = text.split(',');
     let uri = parts.next().unwrap_or_default();
-    // A bare word would be the name of a host that nobody has meant.
+    // A bare word would be taken for the name of a host, which the operator hardly meant.
     if !uri.starts_with("sip:") && !uri.starts_with("account:") {
         let expected =
             "sip:HOST, with :PORT and ;transport=udp, tcp or tls where needed, or account:user@domain";

@@ -17,7 +17,7 @@ use stdx::source::SourcePrefix;
 use crate::limits;
 use crate::logging::Identity;
 
-/// Where somebody signs in.
+/// A service that accounts sign in to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Service {
     Sip,
@@ -99,7 +99,7 @@ impl SignInFailures {
         write_suppressed(suppressed);
     }
 
-    /// How many there were, by service and cause.
+    /// The number of failures by service and cause.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (Service, Cause, u64)> + '_ {
         let of = |service: Service| Cause::ALL.map(|cause| (service, cause));
         let count = |(service, cause): (Service, Cause)| {

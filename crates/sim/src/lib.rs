@@ -13,7 +13,7 @@ mod settings;
 pub mod world;
 
 pub use mailbox::{Letter, Mailbox};
-pub use memory::Counting;
+pub use memory::{Bound, Counting};
 pub use network::Link;
 pub use seeds::for_seeds;
 pub use settings::settings;

@@ -59,3 +59,16 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.dealloc(pointer, layout) }
     }
 }
+
+/// A bound on the cost of input: so much for each byte that came, and so much besides for each message.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound {
+    pub per_byte: usize,
+    pub besides: usize,
+}
+
+impl Bound {
+    pub fn holds(self, figure: usize, bytes: usize, messages: usize) -> bool {
+        figure <= self.per_byte * bytes + self.besides * messages
+    }
+}

@@ -8,23 +8,11 @@ mod stranger;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use sim::Counting;
+use sim::{Bound, Counting};
 use stranger::{KINDS, Kind, Stranger};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting::new();
-
-/// For each byte that came, and besides.
-struct Bound {
-    per_byte: usize,
-    besides: usize,
-}
-
-impl Bound {
-    fn holds(&self, figure: usize, bytes: usize) -> bool {
-        figure <= self.per_byte * bytes + self.besides
-    }
-}
 
 /// What a stream holds on to: bytes that wait for the rest of a stanza, in a buffer that grew to twice that; of one stanza what
 /// waits for an answer.
@@ -87,7 +75,7 @@ fn check(kind: Kind, text: &str, length: usize) {
     for (name, bound, figure) in
         [("kept", &KEPT, kept), ("peak", most, peak), ("sent", &SENT, sent), ("work", &WORK, work)]
     {
-        assert!(bound.holds(figure, bytes), "{kind:?}: {name} {figure} of {bytes}: {begin}");
+        assert!(bound.holds(figure, bytes, 1), "{kind:?}: {name} {figure} of {bytes}: {begin}");
     }
     assert!(stranger.is_gone_in_time(), "{kind:?}: {begin}");
 }

@@ -152,7 +152,7 @@ pub const UDP_REQUEST_BYTES: usize = 1_300;
 /// A longer request goes by TCP first in any case: a UDP datagram has 65,507 bytes at most.
 pub const DATAGRAM_BYTES: usize = 65_507;
 
-/// What our Via, Record-Route and Max-Forwards add to a request, at most.
+/// Bytes that our Via, Record-Route and Max-Forwards add to a request, at most.
 pub const FORWARDING_BYTES: usize = 300;
 
 /// How long TCP is not tried for large requests to a peer that refused it. A firewall or a phone without TCP stays as it

@@ -55,7 +55,7 @@ pub enum Cause {
     /// Credentials that cannot be read, or of a mechanism that was not offered.
     Malformed,
     UnknownInvitation,
-    /// Of a component or another server.
+    /// The secret of a component or another server was wrong.
     WrongSecret,
     /// Too many failures before: the credentials were not looked at.
     TooManyAttempts,
@@ -180,7 +180,7 @@ impl Attempts {
         self.known.insert_until(now + self.known_lifetime, origin, ports);
     }
 
-    /// Who is paced now, in no order. Pairs and accounts of which the names are no longer remembered are left out.
+    /// The blocks in force, in no order. Pairs and accounts of which the names are no longer remembered are left out.
     pub fn blocks(&self, now: Instant) -> Vec<Block> {
         let sources = self.sources.all_failed(now).map(|(source, penalty)| Block {
             source: Some(source),

@@ -183,7 +183,7 @@ impl<K: Hash + Eq + Copy> Limiter<K> {
         self.sources.iter().filter_map(failed)
     }
 
-    /// What is known of a key is forgotten, its penalty with it.
+    /// Forgets a key and its penalty.
     pub fn forget(&mut self, key: &K) {
         self.sources.remove(key);
     }

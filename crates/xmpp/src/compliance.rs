@@ -299,7 +299,7 @@ pub const TABLES: &[&str] = &[
     "XEP-0313",
 ];
 
-/// What a specification asks of a server and no test of ours shows: the specification, its section, and what it asks for.
+/// Requirements that no test of ours shows: the specification, its section, and the requirement.
 pub const UNTESTED: &[(&str, &str, &str)] = &[
     (
         "RFC 6120",

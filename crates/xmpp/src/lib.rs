@@ -13,10 +13,10 @@ pub mod domain;
 pub mod host;
 pub mod jid;
 pub mod limits;
-#[cfg(test)]
-mod named_test;
 pub mod ns;
 pub mod pie;
+#[cfg(test)]
+mod requirements;
 pub mod s2s;
 pub mod sasl;
 pub mod stanza;

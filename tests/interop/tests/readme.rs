@@ -16,7 +16,7 @@ use tempfile::TempDir;
 /// For one line. The longest takes a minute on two idle cores, unoptimised.
 const PATIENCE: Duration = Duration::from_secs(400);
 
-/// What `script` writes when the program of a terminal has ended.
+/// `script` writes this when the program of a terminal has ended.
 const OVER: &str = "[COMMAND_EXIT_CODE=";
 
 /// Blocks that are no command lines, by their first lines.
@@ -30,7 +30,7 @@ const NOT_COMMANDS: &[(&str, &str)] = &[
     ("[xmpp]", "configuration: crates/server/tests/live/xmpp/components.rs has it"),
 ];
 
-/// What README itself offers for a first look, in backquotes: a line that begins so, what it gets, and in place of which part.
+/// Shorter forms that README itself offers in backquotes: the beginning of the line, the shorter part, and the part that it replaces.
 const SHORTER: &[(&str, &str, &str)] = &[
     ("ringer sip -sn uac", "-r 50 -m 100", "-r 1000 -m 10000"),
     ("ringer find -sn uac", "-r 20..80 --step 2 --confirm 50", "-r 100..20000"),
@@ -43,7 +43,7 @@ const SHORTER: &[(&str, &str, &str)] = &[
     ("ringer sip -sf crates/lab/plans/gather.xml", "-m 300", "-m 6000"),
 ];
 
-/// What a line of README is, where it is more than a command that ends well by itself.
+/// The kind of a line of README that is more than a command that ends well by itself.
 enum How {
     /// A program in a terminal of that name, which shows this when it is ready.
     Terminal(&'static str, &'static str),
@@ -170,7 +170,7 @@ fn readme() -> String {
     std::fs::read_to_string(repository().join("README.md")).expect("README.md")
 }
 
-/// Of the indented blocks, without comments and with their continuations; but not of those that are no commands.
+/// The lines of the indented blocks, without comments and with their continuations, except blocks that are no commands.
 fn command_lines(readme: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut is_continued = false;
@@ -360,7 +360,7 @@ const CARGO: &str = "#!/bin/sh\ncase \"$1\" in\n    build) exit 0 ;;\n    run) w
 /// In the namespace every process is root already.
 const SUDO: &str = "#!/bin/sh\nexec \"$@\"\n";
 
-/// What README's lines need of a clone, and the programs.
+/// Makes the parts of a clone that README's lines need, and the programs.
 fn clone(folder: &Path) {
     for part in ["Makefile", "belfry.toml", "tools", "examples", "crates/lab/plans"] {
         let to = folder.join(part);

@@ -12,7 +12,7 @@ use crate::value::Value;
 use super::{NONE, created, last, own, text, unsupported, updated, uri};
 
 const CREATE: &[Parameter] = &[text("PhoneNumber"), text("FriendlyName")];
-/// Of the call with which Twilio verifies a number: there is none.
+/// Parameters of the call by which Twilio verifies a number. This server makes no such call.
 const UNSUPPORTED: &[Parameter] = &[
     Parameter { name: "CallDelay", kind: Of::Unsupported(&["0"]) },
     unsupported("Extension"),

@@ -224,7 +224,7 @@ pub struct MediaStream {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallStatus {
     Queued,
-    /// Of the event `initiated` only: the call is on its way.
+    /// The status of the event `initiated` only: the call is on its way.
     Initiated,
     Ringing,
     InProgress,

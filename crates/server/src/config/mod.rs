@@ -108,7 +108,7 @@ impl Config {
         self.voice.is_on() || self.rest.listen.is_some()
     }
 
-    /// What follows from the configuration and may surprise: a line each, of `check-config` and of the log at the start.
+    /// Consequences of the configuration that may surprise, a line each, for `check-config` and for the log at the start.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings: Vec<String> = self.accounts.warning().map(str::to_owned).into_iter().collect();
         let rest = self.rest.listen.unwrap_or(self.http.listen);

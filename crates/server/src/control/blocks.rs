@@ -9,7 +9,7 @@ use stdx::source::SourcePrefix;
 
 use crate::limits;
 
-/// What is paced: the sign-ins of an address at an account, of an address at all accounts, or of all addresses at an
+/// A paced combination: the sign-ins of an address at an account, of an address at all accounts, or of all addresses at an
 /// account. Times are microseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockRow {

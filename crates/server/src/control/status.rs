@@ -45,7 +45,7 @@ pub struct SignInFailureCount {
     pub count: u64,
 }
 
-/// Where one service is.
+/// The addresses of one service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listening {
     pub service: Box<str>,
@@ -425,7 +425,7 @@ impl Status {
 pub struct StatusSource(mpsc::Sender<oneshot::Sender<Arc<Status>>>);
 
 impl StatusSource {
-    /// Of a node that never answers: for tests of what asks it.
+    /// The source of a node that never answers, for tests of its clients.
     pub fn silent() -> StatusSource {
         let (send, _) = mpsc::channel(1);
         StatusSource(send)

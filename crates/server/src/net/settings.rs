@@ -93,7 +93,7 @@ impl Default for NetSettings {
     }
 }
 
-/// What the listeners of SIP over TLS ask of their peers.
+/// The policy for client certificates at the listeners of SIP over TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientCertificates {
     /// No certificate.

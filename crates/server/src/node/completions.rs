@@ -61,7 +61,7 @@ impl Desk {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What trying the record has shown: `None` when it can be written.
+    /// Sets the result of the last trial write to the database: `None` when it succeeded.
     pub(crate) fn set_unwritable(&self, why: Option<String>) {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         match (&failures.unwritable, &why) {

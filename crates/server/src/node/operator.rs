@@ -39,7 +39,7 @@ const LOOK: Duration = Duration::from_millis(250);
 const QUIET: Duration = Duration::from_millis(1_200);
 /// How often certificates are looked at, and old rows deleted.
 const HOUSEKEEPING: Duration = Duration::from_secs(10);
-/// How often the record is tried, and how often while it cannot be written.
+/// The interval of trial writes to the database, and the interval while they fail.
 const PROBE: Duration = Duration::from_secs(5);
 const PROBE_FAILED: Duration = Duration::from_secs(1);
 
@@ -134,7 +134,7 @@ struct Operator {
     services: Vec<Listening>,
     /// Since when.
     draining: Cell<Option<Instant>>,
-    /// When the record was tried last; in the future of the clock while that goes on.
+    /// The time of the last trial write to the database; in the future of the clock while one goes on.
     probed: Cell<Option<Instant>>,
     leave: Notify,
     /// One entry for each trace: two of one account are two.

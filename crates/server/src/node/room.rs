@@ -1,4 +1,4 @@
-//! Whether there is room where the record is, before the record itself needs it.
+//! A trial write beside the database: a full disk is found before the database itself needs the room.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -14,7 +14,10 @@ const FILE: &str = "room";
 /// Writes a file there and removes it. It is not forced to the disk: file systems refuse what they have no room for at once.
 ///
 /// # Errors
-/// Where, and what the system said.
+/// Writes and removes a file of trial size.
+///
+/// # Errors
+/// The path and the system's message.
 pub(super) fn check(folder: &Path) -> Result<(), String> {
     let path = folder.join(FILE);
     let written = fill(&path);

@@ -50,7 +50,7 @@ impl AccountCalls {
                 self.calls.insert(event.call, parties);
                 told
             }
-            // Nobody was in it.
+            // The call had no party of ours.
             CallEventKind::Refused { .. } => Vec::new(),
             CallEventKind::Answered => {
                 let Some(parties) = self.calls.get_mut(&event.call) else { return Vec::new() };

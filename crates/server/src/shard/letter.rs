@@ -18,7 +18,7 @@ use crate::xmpp::XmppLetter;
 pub enum Letter {
     /// Messages that another shard received, and this one works on.
     Packets(Vec<Packet>),
-    /// What became known of the certificates of peers, before their messages.
+    /// Verified certificates of peers, told before the messages of these peers.
     Certified(Vec<Certified>),
     /// A message for a connection that this shard holds; `from` hears when it could not be sent.
     Transmit {

@@ -98,7 +98,7 @@ impl Voice {
         self.numbers.may_show(account, shown, |host, _| host == self.home.domain())
     }
 
-    /// Whom a call or text is asserted to be from (RFC 3325 §5): an address of the account, or the account that calls an
+    /// The asserted identity of a call or text (RFC 3325 §5): an address of the account, or the account that calls an
     /// application and has proved it. Anonymous callers are asserted to be none.
     pub(super) fn asserted(&self, shown: Option<&str>, caller: Option<&str>) -> Box<str> {
         let of_caller = || {

@@ -35,7 +35,7 @@ pub(crate) enum Wish {
     Keep { ticket: u64, message: Box<KeptMessage> },
 }
 
-/// What an address is looked up for.
+/// The purpose of looking an address up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// It meets the limits of routes and accounts.

@@ -110,7 +110,7 @@ impl Row {
     }
 }
 
-/// What a status callback tells of a call that no phone has taken: Twilio's `SipResponseCode`, and the Call-ID.
+/// The status callback's parameters of a call that no phone has taken: Twilio's `SipResponseCode`, and the Call-ID.
 pub(super) fn of_failure(failure: &LegFailure) -> Form {
     let call_id = failure.call_id.iter().map(|id| (CALL_ID.to_owned(), id.clone()));
     let code = failure.code.iter().map(|code| ("SipResponseCode".to_owned(), code.to_string()));

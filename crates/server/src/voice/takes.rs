@@ -42,7 +42,7 @@ pub(super) struct Take {
     pub(super) over: Option<Result<(), String>>,
 }
 
-/// What a paused recording keeps of the time (Twilio's `PauseBehavior`).
+/// The content of a recording while it is paused (Twilio's `PauseBehavior`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
     /// Nothing: what follows stands directly behind what came before.

@@ -1,4 +1,4 @@
-//! What an operator sees of calls: their records, and their messages as they come.
+//! Records of calls and traces of messages, as an operator sees them.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -95,7 +95,7 @@ impl Trace {
         Trace { child, _said: said }
     }
 
-    /// What it has seen when it ends.
+    /// The labels of all messages that the trace has shown when it ends.
     fn labels(mut self) -> Vec<String> {
         until("the trace ends", || self.child.try_wait().unwrap());
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Failed sign-ins: seen in the log and by `belfry blocks`, slow for those that guess and for nobody else.
+//! Failed sign-ins: seen in the log and by `belfry blocks`, slow for the addresses that guess and for no others.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -223,7 +223,7 @@ async fn certified_client(
     TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("sip.example").unwrap(), socket).await
 }
 
-/// What became known of certificates, one by one.
+/// The verified certificates, in the order in which they were told.
 fn certified(shard: &mut Shard) -> Vec<(FlowId, Option<Vec<String>>)> {
     let mut certified = Vec::new();
     shard.io.take_certified(&mut certified);

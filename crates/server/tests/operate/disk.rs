@@ -48,7 +48,7 @@ fn limited(place: &Place, blocks: u32, args: &[&str]) -> Command {
     command
 }
 
-/// What it says; `None`: it had to be ended.
+/// The output of the command; `None`: it had to be killed.
 fn said(child: Child) -> Option<Said> {
     let id = child.id().to_string();
     let (send, receive) = sync_channel(1);
@@ -99,7 +99,7 @@ fn listed(place: &Place) -> [String; 4] {
     .map(|args| place.belfry(args).good())
 }
 
-/// The whole of the record may be read there, and written nowhere: for root, too, who runs it as somebody else then.
+/// A command that may read the database and write nowhere. Root runs it as another user, because root may write anywhere.
 fn read_only(place: &Place, args: &[&str]) -> Command {
     let mut command = place.command(args);
     if place.path(".").metadata().unwrap().uid() == 0 {

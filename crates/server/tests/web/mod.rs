@@ -41,7 +41,7 @@ const GONE_WITHIN: Duration = Duration::from_secs(200);
 /// How long a write may wait for a server that waits for a client that does not read.
 const BLOCKED: Duration = Duration::from_millis(10);
 
-/// What the allocator counts.
+/// The counts of the allocator.
 pub trait Meter {
     fn now(&self) -> usize;
     fn reset_peak(&self);
@@ -49,7 +49,7 @@ pub trait Meter {
     fn total(&self) -> usize;
 }
 
-/// What a connection has cost. Bytes, but for the last two.
+/// The cost of a connection, in bytes but for the last two.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
     /// That the server took off the pipe, or that wait in it.

@@ -220,7 +220,7 @@ fn a_gruu_of_ours_leads_to_no_other_service_of_our_host() {
     }
 }
 
-/// Of a trusted gateway, which answers at another address than it calls from.
+/// A call of a trusted gateway, which answers at another address than it calls from.
 #[test]
 fn the_contact_of_a_trusted_caller_is_followed() {
     let mut settings = server::settings(1);

@@ -214,7 +214,7 @@ fn identities_are_taken_from_who_shows_a_certificate_of_a_trusted_name() {
     assert_eq!(is_taken(&mut world, by(1)), (false, false), "the connection is closed");
 }
 
-/// What an application's call carries, and where its bindings lead.
+/// The identity headers of an application's call, and the targets of its bindings.
 fn own_invite(target: &str, is_binding: bool) -> Option<String> {
     let mut world = World::new(Caller::Stranger, STRANGER);
     let invite = crate::session::Invite {

@@ -36,7 +36,7 @@ impl Endpoint {
     }
 
     /// A call that ends before it has gone anywhere. A challenge (RFC 3261 §22.1) is no end: the caller sends its INVITE again.
-    /// What is merged or goes round in a loop (§8.2.2.2, §16.3) is a copy of a call that has its own events.
+    /// Tells the ledger of a refused call. Merged and looping requests (§8.2.2.2, §16.3) are copies of a call that has its own events.
     pub(super) fn note_refused(&self, key: Key, status: u16, reason: &str, out: &mut Outbox) {
         let Some(context) = self.contexts.get(key) else { return };
         let is_told_elsewhere = matches!(context.stage, Stage::Forking(_) | Stage::Session(_));

@@ -76,7 +76,7 @@ pub struct PlanRequest {
     pub claims: Option<Box<str>>,
     pub source: SocketAddr,
     pub transport: Transport,
-    /// Of the certificate that the source has shown on its connection, when it was verified.
+    /// The names of the certificate that the source has shown on its connection, when it was verified.
     pub tls_names: Option<TlsNames>,
     /// The source is in the trust domain: it may speak for a domain of ours.
     pub is_trusted: bool,
@@ -160,7 +160,7 @@ pub enum CallEventKind {
         to: Box<str>,
         caller: Option<Aor>,
         callee: Option<Aor>,
-        /// Of a call that an application places.
+        /// The entry in the ledger for a call that an application places.
         listed: ListedUnder,
     },
     /// An INVITE that had an error of ours before it went anywhere: its only event.
@@ -200,7 +200,7 @@ pub struct TraceEvent {
     pub bytes: Bytes,
 }
 
-/// What a trace shows of a message.
+/// The event that a trace shows of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traced {
     /// It arrived, or was handed to a transport.

@@ -1,4 +1,4 @@
-//! What waits for the address of a next hop (RFC 3263): branches, requests of sessions, and messages for which nothing
+//! Requests that wait for the address of a next hop (RFC 3263): branches, requests of sessions, and messages for which nothing
 //! else is kept: ACKs to a 2xx, probes, and requests of the notifier.
 
 use bytes::Bytes;

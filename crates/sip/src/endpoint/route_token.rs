@@ -147,7 +147,7 @@ fn route_proof<'v>(
     key.mac(&[purpose, call_id, remote_tag, local_tag, flow, &canonical, &target.to_be_bytes()])
 }
 
-/// What decides where a URI leads: scheme, user, host, port, transport, maddr, loose routing, `gr`. User agents may reorder or
+/// Appends the parts of a URI that decide where it leads: scheme, user, host, port, transport, maddr, loose routing, `gr`. User agents may reorder or
 /// drop other parameters. Every part has its length in front, so that no two URIs have one form by shifting bytes.
 fn push_canonical(out: &mut Canonical, uri: &[u8]) {
     let Ok(uri) = Uri::parse(uri) else {

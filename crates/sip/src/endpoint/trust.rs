@@ -37,7 +37,7 @@ pub struct RoutePeer {
     pub transport: Option<Transport>,
     /// Identities go there and come from there (RFC 3325 §4).
     pub is_trusted: bool,
-    /// What comes from its address is not its own without a certificate of a name that the route gives.
+    /// The route names certificates, so requests from its address are its own only on a connection with one of them.
     pub has_certificate: bool,
 }
 
@@ -96,13 +96,13 @@ impl RoutePeers {
         self.hosts.contains(host)
     }
 
-    /// Whether what goes there goes to a trusted system: TLS has verified it, or it is at that address.
+    /// Whether a request to this hop reaches a trusted system: TLS has verified its name, or it is at that address.
     fn trusts_at(&self, transport: Transport, remote: SocketAddr) -> bool {
         let peers = self.trusted.get(&remote.ip().to_canonical());
         peers.is_some_and(|peers| peers.iter().any(|peer| peer.is_at(transport, remote)))
     }
 
-    /// Whether what comes from there is of a route's system. `is_trusted_only`: of a trusted route's.
+    /// Whether requests from this source are of a route's system. `is_trusted_only`: of a trusted route's.
     fn knows(
         &self,
         transport: Transport,
@@ -138,7 +138,7 @@ impl Endpoint {
         self.certified.remove(&flow);
     }
 
-    /// Of the certificate that the peer has shown. Datagrams have no flow, and cost nothing here.
+    /// The names of the certificate that the peer has shown. Datagrams have no flow and are not looked up.
     pub(super) fn tls_names(&self, source: &Source) -> Option<&TlsNames> {
         source.flow.and_then(|flow| self.certified.get(&flow))
     }

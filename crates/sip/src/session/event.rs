@@ -196,7 +196,7 @@ pub struct Invite {
     pub hops: u8,
     /// How long it may take to be answered before it is cancelled; `limits::RING_PATIENCE` when zero.
     pub timeout: Duration,
-    /// Whose call it is to the ledger.
+    /// The entry in the ledger that the call belongs to.
     pub listed: ListedUnder,
 }
 

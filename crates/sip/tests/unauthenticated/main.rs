@@ -9,7 +9,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use sim::Counting;
+use sim::{Bound, Counting};
 use sip::transport::Transport;
 
 use world::World;
@@ -19,12 +19,6 @@ mod world;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting::new();
 
-/// For each byte that came, and besides for each message.
-struct Bound {
-    per_byte: usize,
-    besides: usize,
-}
-
 /// A transaction and its context hold the request and the answer; tables grow by doubling.
 const KEPT: Bound = Bound { per_byte: 4, besides: 8 << 10 };
 /// The most at any time, while a message is read and answered.
@@ -33,12 +27,6 @@ const PEAK: Bound = Bound { per_byte: 24, besides: 32 << 10 };
 const WORK: Bound = Bound { per_byte: 48, besides: 64 << 10 };
 /// Tables that keep their room, whatever came: proofs, limits of sources, the wheel.
 const AT_REST: usize = 64 << 10;
-
-impl Bound {
-    fn holds(&self, figure: usize, bytes: usize, messages: usize) -> bool {
-        figure <= self.per_byte * bytes + self.besides * messages
-    }
-}
 
 /// The messages of RFC 4475 and 5118.
 fn torture() -> Vec<Vec<u8>> {

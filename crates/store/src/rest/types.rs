@@ -61,7 +61,7 @@ pub struct RestAccount {
 }
 
 impl RestAccount {
-    /// Whether requests are signed with the account's token. Otherwise the key signs in nowhere.
+    /// Whether requests are signed with the account's token. A key of its own is no password for any interface.
     pub fn is_signed_by_token(&self) -> bool {
         self.token.is_of(&self.signing_key)
     }
@@ -200,7 +200,7 @@ pub struct RestCall {
     /// Seconds from start to answer or end.
     pub ring_duration: Option<u32>,
     pub sip_call_id: String,
-    /// Of a call that no phone has taken: the final SIP status (RFC 3261 §21), from a peer or from this node.
+    /// The final SIP status (RFC 3261 §21) of a call that no phone has taken, from a peer or from this node.
     pub sip_response_code: Option<u16>,
     /// The Reason-Phrase beside it.
     pub sip_reason_phrase: String,

@@ -19,12 +19,12 @@ impl Host {
             _ if roster::sets_roster(stanza) || vcard::sets_vcard(stanza) => {
                 self.refuse(stanza, &Condition::Forbidden.into(), out);
             }
-            _ => self.refuse_nobody(stanza, out),
+            _ => self.refuse_without_account(stanza, out),
         }
     }
 
-    /// As if the address were nobody's (RFC 6121 §8.5.1): who asks learns nothing.
-    pub(super) fn refuse_nobody(&mut self, stanza: &Element, out: &mut Outbox) {
+    /// Answers as for an address without an account (RFC 6121 §8.5.1), so that the sender cannot tell the two apart.
+    pub(super) fn refuse_without_account(&mut self, stanza: &Element, out: &mut Outbox) {
         self.refuse(stanza, &Condition::ServiceUnavailable.into(), out);
     }
 }

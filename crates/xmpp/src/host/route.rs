@@ -420,12 +420,12 @@ impl Host {
             match stanza::kind_of(&element) {
                 Some(Kind::Presence) => self.presence_to_nobody(&from, &to, &element, out),
                 Some(Kind::Iq) if to.is_bare() => self.answer_for_nobody(&element, out),
-                _ => self.refuse_nobody(&element, out),
+                _ => self.refuse_without_account(&element, out),
             }
             return self.forget_user(now, &bare);
         }
         if self.blocks_incoming(&bare, &from) {
-            self.refuse_nobody(&element, out);
+            self.refuse_without_account(&element, out);
             return self.forget_user(now, &bare);
         }
         match stanza::kind_of(&element) {

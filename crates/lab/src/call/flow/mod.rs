@@ -60,7 +60,7 @@ pub(super) struct Progress {
     queued: Option<Box<[u8]>>,
 }
 
-/// What a request within the dialog takes from it (RFC 3261 §12.1.2 and §12.2.1.1).
+/// The parts of a dialog from which a request within it is built (RFC 3261 §12.1.2 and §12.2.1.1).
 #[derive(Debug)]
 struct Dialog {
     /// From, To, Contact and Record-Route of the 2xx that made it.

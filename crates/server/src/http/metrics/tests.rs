@@ -1,4 +1,4 @@
-//! What is served, and that the page says the same.
+//! Tests of the exposition, and of the page that documents it.
 
 use super::*;
 use crate::control::{Observed, SignInFailureCount, TargetStatus};

@@ -130,7 +130,7 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// Of the hashes in the table of attempts.
+/// The key of the hashes in the table of attempts.
 fn attempts_key(secret: &[u8; 32]) -> Keyed {
     let mut key = [0; 16];
     let digest = Sha256::new().chain_update(b"attempts").chain_update(secret).finalize();

@@ -27,7 +27,7 @@ const FILES: u64 = 1 << 30;
 pub struct WebConnections(Streams);
 
 impl WebConnections {
-    /// Where the clients' domain is `a.test`, and files would be in this folder.
+    /// Connections of clients of the domain `a.test`; uploaded files would be kept in this folder.
     ///
     /// # Errors
     /// The folder cannot be made.

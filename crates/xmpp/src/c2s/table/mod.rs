@@ -11,8 +11,9 @@ mod tls;
 
 use super::tests::{HEADER, World, secure, settings};
 use super::{Bound, Effect, Security};
+use crate::requirements::{self, has_in_order};
 use crate::sasl::{Hash, Known, derive, encode};
-use crate::{Jid, named_test, ns};
+use crate::{Jid, ns};
 
 /// How far a stream has come before the row begins.
 #[derive(Clone, Copy, Debug)]
@@ -145,10 +146,10 @@ impl Row {
         Row { test: Some(path), ..self }
     }
 
-    /// What is wrong with it.
+    /// The difference between the expected and the actual outcome, if there is one.
     fn play(self) -> Option<String> {
         let wrong = match self.test {
-            Some(path) => named_test::fault_of(path),
+            Some(path) => requirements::fault_of(path),
             None => {
                 let (section, demand) = (self.section, self.demand);
                 return self.exchange().map(|wrong| format!("§{section} {demand}\n{wrong}\n"));
@@ -176,8 +177,9 @@ impl Row {
             }
         };
         // A stream error is all that is written, unless the row says more.
-        let is_told = matches!(self.end, End::Error(_)) && self.told.is_empty() || has(&told, self.told);
-        let is_right = is_right && is_told && has(&passed, self.passed);
+        let is_told =
+            matches!(self.end, End::Error(_)) && self.told.is_empty() || has_in_order(&told, self.told);
+        let is_right = is_right && is_told && has_in_order(&passed, self.passed);
         (!is_right).then(|| {
             format!(
                 "  told\n{told}\n  expected {:?}\n  passed\n{passed}\n  expected {:?}",
@@ -185,19 +187,6 @@ impl Row {
             )
         })
     }
-}
-
-/// Whether the parts are in the text, in this order.
-fn has(text: &str, parts: &[&str]) -> bool {
-    let mut rest = text;
-    let is_in = |part: &&str| match part.strip_prefix('!') {
-        Some(absent) => !text.contains(absent),
-        None => rest.split_once(part).is_some_and(|(_, after)| {
-            rest = after;
-            true
-        }),
-    };
-    parts.is_empty() == text.is_empty() && parts.iter().all(is_in)
 }
 
 fn perform(world: &mut World, step: Step) -> String {
@@ -240,5 +229,5 @@ fn session(jid: &str) -> Step {
 fn play(rows: Vec<Row>) {
     let count = rows.len();
     let wrong: Vec<String> = rows.into_iter().filter_map(Row::play).collect();
-    assert!(wrong.is_empty(), "{} of {count} rows\n\n{}", wrong.len(), wrong.join("\n"));
+    requirements::assert_none(&wrong, count);
 }

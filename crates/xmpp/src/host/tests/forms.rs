@@ -177,7 +177,7 @@ const UNREGISTERED: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Where forms are made: a new place has its forms asked for in [`all_forms`].
+/// The source files that make forms: a new file has its forms asked for in [`all_forms`].
 const SOURCES: &[&str] = &[
     "c2s/register.rs",
     "host/archive/query.rs",
@@ -222,7 +222,7 @@ fn type_of(form: &Element) -> String {
     hidden.and_then(|field| values(field).into_iter().next()).unwrap_or_default()
 }
 
-/// What is wrong with a form.
+/// The fields of a form that differ from its registry.
 fn faults(form: &Element) -> Vec<String> {
     let (name, kind) = (type_of(form), form.attr("type").unwrap());
     let mut faults = Vec::new();
@@ -465,7 +465,7 @@ fn others(play: &mut Play, bob: u64) {
     abroad.iter().for_each(|stanza| forms_in(stanza, &mut play.found));
 }
 
-/// Of a stream on which an account may be made.
+/// The registration form of a stream on which an account may be made.
 fn registration() -> Element {
     let settings = c2s::Settings {
         domains: vec!["example.org".into()],

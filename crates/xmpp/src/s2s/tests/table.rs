@@ -3,7 +3,7 @@
 
 use super::bad::{Caller, HEADER};
 use super::*;
-use crate::named_test;
+use crate::requirements::{self, has_in_order};
 
 /// How far a stream has come before the row begins.
 #[derive(Clone, Copy)]
@@ -64,10 +64,10 @@ impl Row {
         Row { test: Some(path), ..self }
     }
 
-    /// What is wrong with it.
+    /// The difference between the expected and the actual outcome, if there is one.
     fn play(&self) -> Option<String> {
         let wrong = match self.test {
-            Some(path) => named_test::fault_of(path),
+            Some(path) => requirements::fault_of(path),
             None => self.exchange(),
         };
         wrong.map(|wrong| format!("§{} {}\n{wrong}\n", self.section, self.demand))
@@ -98,8 +98,8 @@ impl Row {
             }
             None => is_closed == told.ends_with("</stream:stream>") && !told.contains("<stream:error>"),
         };
-        let is_told = self.error.is_some() && self.told.is_empty() || has(&told, self.told);
-        let is_right = is_right && is_told && has(&delivered, self.delivered);
+        let is_told = self.error.is_some() && self.told.is_empty() || has_in_order(&told, self.told);
+        let is_right = is_right && is_told && has_in_order(&delivered, self.delivered);
         (!is_right).then(|| {
             let (expected, stanza) = (self.told, self.delivered);
             format!(
@@ -109,23 +109,10 @@ impl Row {
     }
 }
 
-/// Whether the parts are in the text, in this order.
-fn has(text: &str, parts: &[&str]) -> bool {
-    let mut rest = text;
-    let is_in = |part: &&str| match part.strip_prefix('!') {
-        Some(absent) => !text.contains(absent),
-        None => rest.split_once(part).is_some_and(|(_, after)| {
-            rest = after;
-            true
-        }),
-    };
-    parts.is_empty() == text.is_empty() && parts.iter().all(is_in)
-}
-
 /// All rows of a part at once, so that a change shows all that it breaks.
 fn play(rows: &[Row]) {
     let wrong: Vec<String> = rows.iter().filter_map(Row::play).collect();
-    assert!(wrong.is_empty(), "{} of {} rows\n\n{}", wrong.len(), rows.len(), wrong.join("\n"));
+    requirements::assert_none(&wrong, rows.len());
 }
 
 #[test]

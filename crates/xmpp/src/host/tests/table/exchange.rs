@@ -2,8 +2,6 @@
 //! (`bob`), and to other servers (`x`). A session signs in when it is named first; `desk` asks for the roster and is
 //! available before the row begins. A requirement that has a test of its own is a row that names it.
 
-use std::path::Path;
-
 use super::*;
 use crate::host::presence::subscription::State;
 
@@ -90,7 +88,9 @@ impl Row {
     /// A report of the difference, if there is one.
     fn check(&self) -> Option<String> {
         match &self.proof {
-            Proof::Test(path) => (!exists(path)).then(|| format!("§{}: no test {path}\n", self.section)),
+            Proof::Test(path) => {
+                requirements::fault_of(path).map(|fault| format!("§{}: {fault}\n", self.section))
+            }
             Proof::Exchange(exchange) => {
                 let came = exchange.play();
                 let list = |lines: &mut dyn Iterator<Item = &str>| {
@@ -113,15 +113,7 @@ impl Row {
 /// All rows of a part at once, so that a change shows all that it breaks.
 pub(super) fn check(rows: &[Row]) {
     let wrong: Vec<String> = rows.iter().filter_map(Row::check).collect();
-    assert!(wrong.is_empty(), "{} of {} rows\n\n{}", wrong.len(), rows.len(), wrong.join("\n"));
-}
-
-fn exists(path: &str) -> bool {
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
-    let (file, name) = path.split_once("::").expect("a file and a name");
-    let text = std::fs::read_to_string(folder.join(file)).unwrap_or_default();
-    let start = format!("fn {name}(");
-    text.split("#[test]").skip(1).any(|rest| rest.trim_start().starts_with(&start))
+    requirements::assert_none(&wrong, rows.len());
 }
 
 impl Exchange {

@@ -14,6 +14,7 @@ mod xep_0313;
 
 use super::effect::{RosterItem, Subscription};
 use super::*;
+use crate::requirements::{self, has_in_order};
 
 const ALICE: &str = "alice@example.org";
 
@@ -45,7 +46,7 @@ impl Row {
         Row { told, ..self }
     }
 
-    /// What is wrong with it.
+    /// The difference between the expected and the actual outcome, if there is one.
     fn play(&self) -> Option<String> {
         let mut world = stage();
         let client =
@@ -57,15 +58,7 @@ impl Row {
         let (who, xml) = &self.sent;
         world.say(client(who), xml);
         let heard = world.hear(client(who)).join("\n");
-        let mut rest = heard.as_str();
-        let is_told = |part: &&'static str| match part.strip_prefix('!') {
-            Some(absent) => !heard.contains(absent),
-            None => rest.split_once(part).is_some_and(|(_, after)| {
-                rest = after;
-                true
-            }),
-        };
-        let is_right = self.told.is_empty() == heard.is_empty() && self.told.iter().all(is_told);
+        let is_right = has_in_order(&heard, self.told);
         (!is_right).then(|| {
             format!("§{} {}\n  expected {:?}\n  told\n{heard}\n", self.section, self.demand, self.told)
         })
@@ -92,5 +85,5 @@ fn iq(kind: &str, to: &str, payload: &str) -> String {
 /// All rows of a part at once, so that a change shows all that it breaks.
 fn play(rows: &[Row]) {
     let wrong: Vec<String> = rows.iter().filter_map(Row::play).collect();
-    assert!(wrong.is_empty(), "{} of {} rows\n\n{}", wrong.len(), rows.len(), wrong.join("\n"));
+    requirements::assert_none(&wrong, rows.len());
 }

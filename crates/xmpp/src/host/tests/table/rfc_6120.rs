@@ -1,7 +1,7 @@
 //! RFC 6120 §8 and §10: the rules of stanzas that the host keeps. Streams are in `c2s/table` and `s2s/tests/table.rs`.
 
 use super::*;
-use crate::named_test;
+use crate::requirements;
 
 const QUESTION: &str = "<q xmlns='urn:x'/>";
 
@@ -91,7 +91,7 @@ fn errors() {
 
 #[test]
 fn elsewhere() {
-    named_test::play(&[
+    requirements::check_named(&[
         ("8.3.3.2", "conflict", "host/tests/pubsub.rs::an_owner_makes_and_configures_nodes"),
         (
             "8.3.3.12",

@@ -2,7 +2,7 @@
 //! of accounts are in `pubsub.rs`.
 
 use super::*;
-use crate::named_test;
+use crate::requirements;
 
 const SERVICE: &str = "pubsub.example.org";
 const PUBSUB: &str = "http://jabber.org/protocol/pubsub";
@@ -567,7 +567,7 @@ fn subscribers_of_a_node() {
 
 #[test]
 fn elsewhere() {
-    named_test::play(&[
+    requirements::check_named(&[
         (
             "8.6",
             "an owner is asked about a subscription, and answers by the form",

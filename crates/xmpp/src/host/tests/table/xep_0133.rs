@@ -2,7 +2,7 @@
 //! in, and what comes back. Faults of commands as such are XEP-0050's, in `commands.rs`.
 
 use super::super::commands::{form, run, send, world};
-use crate::named_test;
+use crate::requirements::{self, has_in_order};
 
 /// One command.
 struct Command {
@@ -21,23 +21,14 @@ const fn command(section: &'static str, node: &'static str) -> Command {
 }
 
 impl Command {
-    /// What is wrong with it.
+    /// The difference between the expected and the actual outcome, if there is one.
     fn play(&self) -> Option<String> {
-        let has = |text: &str, parts: &[&str]| {
-            let mut rest = text;
-            parts.iter().all(|part| {
-                rest.split_once(part).is_some_and(|(_, after)| {
-                    rest = after;
-                    true
-                })
-            })
-        };
         let (mut world, admin, bob) = world();
         world.keep_rosters();
         let others = send(&mut world, bob, self.node, "", "");
         let first = send(&mut world, admin, self.node, "", "");
         let shown = match self.form {
-            [] => has(&first, self.told),
+            [] => has_in_order(&first, self.told),
             parts => {
                 let kind = [
                     "status='executing'",
@@ -46,14 +37,14 @@ impl Command {
                     "FORM_TYPE",
                     "<value>http://jabber.org/protocol/admin</value>",
                 ];
-                has(&first, &kind) && has(&first, parts)
+                has_in_order(&first, &kind) && has_in_order(&first, parts)
             }
         };
         let last = match self.form {
             [] => first.clone(),
             _ => run(&mut world, admin, self.node, self.filled),
         };
-        let is_right = others.contains("<forbidden") && shown && has(&last, self.told);
+        let is_right = others.contains("<forbidden") && shown && has_in_order(&last, self.told);
         (!is_right).then(|| {
             let (section, node) = (self.section, self.node);
             format!(
@@ -66,7 +57,7 @@ impl Command {
 
 fn play(rows: &[Command]) {
     let wrong: Vec<String> = rows.iter().filter_map(Command::play).collect();
-    assert!(wrong.is_empty(), "{} of {} rows\n\n{}", wrong.len(), rows.len(), wrong.join("\n"));
+    requirements::assert_none(&wrong, rows.len());
 }
 
 const ONE: &[&str] = &["var='accountjid' type='jid-single'", "<required/>"];
@@ -242,7 +233,7 @@ fn commands_that_are_not_built() {
 
 #[test]
 fn elsewhere() {
-    named_test::play(&[
+    requirements::check_named(&[
         (
             "3",
             "commands are listed to administrators",

@@ -235,7 +235,7 @@ fn in_brackets(text: Option<impl AsRef<str>>) -> String {
 /// All rows of a part at once, so that a change shows all that it breaks.
 fn play(rows: &[Row]) {
     let wrong: Vec<String> = rows.iter().filter_map(Row::play).collect();
-    assert!(wrong.is_empty(), "{} of {} rows\n\n{}", wrong.len(), rows.len(), wrong.join("\n"));
+    crate::requirements::assert_none(&wrong, rows.len());
 }
 
 fn enter(nick: &str) -> String {

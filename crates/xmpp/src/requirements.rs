@@ -1,0 +1,50 @@
+//! The common parts of the tables of requirements: matching texts, naming a test instead of repeating it, and reporting all rows at once.
+
+use std::path::Path;
+
+/// Tells what is wrong with `path::name`, a path below `crates/xmpp/src`: the file must have a test of that name.
+pub(crate) fn fault_of(path: &str) -> Option<String> {
+    let (file, name) = path.split_once("::").expect("a row names a test as path::name");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file);
+    let text = std::fs::read_to_string(source).unwrap_or_default();
+    let start = format!("fn {name}()");
+    let is_there = text.split("#[test]").skip(1).any(|rest| rest.trim_start().starts_with(&start));
+    (!is_there).then(|| format!("no test {path}"))
+}
+
+/// Whether the parts are in the text, in this order, and what follows a `!` is nowhere in it. No parts: the text is empty.
+pub(crate) fn has_in_order(text: &str, parts: &[&str]) -> bool {
+    let mut rest = text;
+    let is_in = |part: &&str| match part.strip_prefix('!') {
+        Some(absent) => !text.contains(absent),
+        None => rest.split_once(part).is_some_and(|(_, after)| {
+            rest = after;
+            true
+        }),
+    };
+    parts.is_empty() == text.is_empty() && parts.iter().all(is_in)
+}
+
+/// Fails with the differences of all rows, so that a change shows all that it breaks.
+#[track_caller]
+pub(crate) fn assert_none(wrong: &[String], rows: usize) {
+    assert!(wrong.is_empty(), "{} of {rows} rows\n\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Rows that are nothing but the section, what it demands, and the test.
+#[track_caller]
+pub(crate) fn check_named(rows: &[(&str, &str, &str)]) {
+    let wrong = rows.iter().filter_map(|(section, demand, path)| {
+        fault_of(path).map(|wrong| format!("§{section} {demand}: {wrong}"))
+    });
+    let wrong: Vec<String> = wrong.collect();
+    assert_none(&wrong, rows.len());
+}
+
+#[test]
+fn a_test_is_found_by_its_file_and_name() {
+    assert_eq!(fault_of("requirements.rs::a_test_is_found_by_its_file_and_name"), None);
+    for missing in ["requirements.rs::fault_of", "requirements.rs::a_test_is_found", "none.rs::a"] {
+        assert!(fault_of(missing).is_some(), "{missing}");
+    }
+}
