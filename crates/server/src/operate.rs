@@ -18,7 +18,7 @@ use crate::signals::{Order, Signals};
 
 /// Bound before the node starts, so that a second node, or a port in use, is known before the first packet.
 #[derive(Debug)]
-pub struct Doors {
+pub struct AdminListeners {
     control: ControlSocket,
     http: TcpListener,
     /// Of its own; `None`: beside metrics.
@@ -28,7 +28,7 @@ pub struct Doors {
 
 /// What could not be opened, and what to do.
 #[derive(Debug)]
-pub enum DoorError {
+pub enum AdminListenerError {
     Folder(std::path::PathBuf, io::Error),
     Control(std::path::PathBuf, io::Error),
     Http(SocketAddr, io::Error),
@@ -36,22 +36,26 @@ pub enum DoorError {
     Signals(io::Error),
 }
 
-impl Doors {
+impl AdminListeners {
     /// Within a tokio runtime. Makes the folder of the socket when it is missing, closed to others.
-    pub async fn open(config: &Config) -> Result<Self, DoorError> {
+    pub async fn open(config: &Config) -> Result<Self, AdminListenerError> {
         let path = &config.server.control;
         if let Some(folder) = path.parent() {
-            make_private_folder(folder).map_err(|error| DoorError::Folder(folder.into(), error))?;
+            make_private_folder(folder).map_err(|error| AdminListenerError::Folder(folder.into(), error))?;
         }
-        let control = ControlSocket::bind(path).map_err(|error| DoorError::Control(path.clone(), error))?;
+        let control =
+            ControlSocket::bind(path).map_err(|error| AdminListenerError::Control(path.clone(), error))?;
         let address = config.http.listen;
-        let http = TcpListener::bind(address).await.map_err(|error| DoorError::Http(address, error))?;
+        let http =
+            TcpListener::bind(address).await.map_err(|error| AdminListenerError::Http(address, error))?;
         let rest = match config.rest.listen.filter(|rest| *rest != address) {
-            Some(rest) => Some(TcpListener::bind(rest).await.map_err(|error| DoorError::Rest(rest, error))?),
+            Some(rest) => {
+                Some(TcpListener::bind(rest).await.map_err(|error| AdminListenerError::Rest(rest, error))?)
+            }
             None => None,
         };
-        let signals = Signals::new().map_err(DoorError::Signals)?;
-        Ok(Doors { control, http, rest, signals })
+        let signals = Signals::new().map_err(AdminListenerError::Signals)?;
+        Ok(AdminListeners { control, http, rest, signals })
     }
 
     /// The real port, where 0 was asked for.
@@ -74,7 +78,7 @@ impl Doors {
         clock: Clock,
         (web, rest): (http::Web, Option<Router>),
     ) {
-        let Doors { control: socket, http, rest: own, mut signals } = self;
+        let AdminListeners { control: socket, http, rest: own, mut signals } = self;
         let (beside, own) = match own {
             Some(own) => (None, rest.map(|rest| (own, rest))),
             None => (rest, None),
@@ -140,29 +144,29 @@ fn report(reload: Result<Reloaded, String>) {
     }
 }
 
-impl fmt::Display for DoorError {
+impl fmt::Display for AdminListenerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DoorError::Folder(folder, error) => {
+            AdminListenerError::Folder(folder, error) => {
                 write!(f, "{}: cannot be made: {error}; check [server] data", folder.display())
             }
-            DoorError::Control(socket, error) if error.kind() == io::ErrorKind::AddrInUse => write!(
+            AdminListenerError::Control(socket, error) if error.kind() == io::ErrorKind::AddrInUse => write!(
                 f,
                 "{}: a node runs there already; see it with: belfry status, or give this one its own [server] data",
                 socket.display()
             ),
-            DoorError::Control(socket, error) => {
+            AdminListenerError::Control(socket, error) => {
                 write!(f, "{}: cannot be made: {error}; check [server] control", socket.display())
             }
-            DoorError::Http(address, error) => {
+            AdminListenerError::Http(address, error) => {
                 write!(f, "cannot listen at {address}: {error}; check [http] listen")
             }
-            DoorError::Rest(address, error) => {
+            AdminListenerError::Rest(address, error) => {
                 write!(f, "cannot listen at {address}: {error}; check [rest] listen")
             }
-            DoorError::Signals(error) => write!(f, "cannot catch signals: {error}"),
+            AdminListenerError::Signals(error) => write!(f, "cannot catch signals: {error}"),
         }
     }
 }
 
-impl std::error::Error for DoorError {}
+impl std::error::Error for AdminListenerError {}

@@ -32,7 +32,7 @@ pub(super) struct ExportArgs {
 struct Counts {
     accounts: u64,
     without_keys: u64,
-    /// They have no address of XMPP's: one with capital letters.
+    /// They have no address of XMPP's: one with capital messages.
     unnamed: u64,
 }
 

@@ -35,6 +35,6 @@ pub fn reference() -> String {
 }
 
 fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+    let mut messages = text.chars();
+    messages.next().map_or(String::new(), |first| first.to_uppercase().chain(messages).collect())
 }

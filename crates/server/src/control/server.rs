@@ -66,7 +66,7 @@ pub async fn serve<C: Control + 'static>(
         match socket.listener.accept().await {
             Ok((stream, _)) => {
                 let (control, status) = (control.clone(), status.clone());
-                let seat = Seat::take(&open);
+                let seat = ConnectionSlot::take(&open);
                 spawn_local(async move {
                     let crowded = seat.is_none();
                     Connection::new(stream, control, status, clock).run(crowded).await;
@@ -83,19 +83,19 @@ pub async fn serve<C: Control + 'static>(
 }
 
 /// One of `limits::CONTROL_CONNECTIONS`.
-struct Seat(Rc<Cell<usize>>);
+struct ConnectionSlot(Rc<Cell<usize>>);
 
-impl Seat {
+impl ConnectionSlot {
     fn take(open: &Rc<Cell<usize>>) -> Option<Self> {
         let free = open.get() < limits::CONTROL_CONNECTIONS;
         free.then(|| {
             open.set(open.get() + 1);
-            Seat(open.clone())
+            ConnectionSlot(open.clone())
         })
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }

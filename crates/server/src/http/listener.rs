@@ -37,7 +37,7 @@ use tower_service::Service as _;
 use super::Web;
 use crate::limits;
 use crate::net::admission::{Admitted, Handle};
-use crate::xmpp::streams::http::Watched;
+use crate::xmpp::streams::http::WatchedIo;
 
 /// Requests of the REST interface at work, and those whose answers are being read.
 #[derive(Debug, Default)]
@@ -139,7 +139,7 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(limits::HTTP_HEAD)
         .max_buf_size(limits::HTTP_BUFFER)
-        .serve_connection(TokioIo::new(Watched::new(socket, Some(handle.clone()))), answering);
+        .serve_connection(TokioIo::new(WatchedIo::new(socket, Some(handle.clone()))), answering);
     let mut connection = pin!(connection);
     let done = poll_fn(|cx| match admitted.poll_evicted(cx) {
         Poll::Ready(()) => Poll::Ready(None),

@@ -17,7 +17,7 @@ use super::dns::Questions;
 use super::flow::{Flow, IDLE_TICKS, PeerKey, Queued, Shared};
 use super::settings::{Bound, Certified, CloseReason, Listener, NetError, NetEvent, NetSettings, SendFault};
 use super::stream;
-use super::udp::{Look, Outgoing, UdpListener, bind_socket};
+use super::udp::{Outgoing, ReadTrigger, UdpListener, bind_socket};
 
 /// The sockets of one shard: its UDP sockets, its listeners, its connections. Made and used on the shard's
 /// thread, inside its current-thread runtime and a `LocalSet`, because connections are local tasks.
@@ -109,16 +109,16 @@ impl Io {
     /// Adds the messages that are there: of each UDP socket one batch, of all streams together one. Never
     /// waits. The number added.
     pub fn receive_batch(&mut self, sink: &mut Vec<Packet>) -> usize {
-        self.receive_looking(Look::WhenReady, sink)
+        self.receive_looking(ReadTrigger::WhenReady, sink)
     }
 
     /// As [`receive_batch`](Self::receive_batch), without having awaited [`ready`](Self::ready): for a caller
     /// that slept and expects datagrams. The other tasks of the thread, and so the streams, wait meanwhile.
     pub fn receive_anyway(&mut self, sink: &mut Vec<Packet>) -> usize {
-        self.receive_looking(Look::Anyway, sink)
+        self.receive_looking(ReadTrigger::Anyway, sink)
     }
 
-    fn receive_looking(&mut self, look: Look, sink: &mut Vec<Packet>) -> usize {
+    fn receive_looking(&mut self, look: ReadTrigger, sink: &mut Vec<Packet>) -> usize {
         let mut count = 0;
         let mut counters = self.shared.counters.borrow_mut();
         let mut events = self.shared.events.borrow_mut();

@@ -41,7 +41,7 @@ impl Peers {
         (chain, key): (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>),
     ) -> Result<Peers, Error> {
         let algorithms = provider.signature_verification_algorithms;
-        let anybody = Arc::new(Anybody(algorithms));
+        let anybody = Arc::new(AnyCertificate(algorithms));
         let mut server = ServerConfig::builder_with_provider(Arc::clone(provider))
             .with_safe_default_protocol_versions()?
             .with_client_cert_verifier(anybody.clone())
@@ -95,14 +95,14 @@ impl Peers {
 
 /// Asks a client for a certificate and takes any, or none.
 pub(super) fn any_client(provider: &CryptoProvider) -> Arc<dyn ClientCertVerifier> {
-    Arc::new(Anybody(provider.signature_verification_algorithms))
+    Arc::new(AnyCertificate(provider.signature_verification_algorithms))
 }
 
 /// Takes every certificate, but only from who has its key.
 #[derive(Debug)]
-struct Anybody(WebPkiSupportedAlgorithms);
+struct AnyCertificate(WebPkiSupportedAlgorithms);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _own: &CertificateDer<'_>,
@@ -137,7 +137,7 @@ impl ServerCertVerifier for Anybody {
     }
 }
 
-impl ClientCertVerifier for Anybody {
+impl ClientCertVerifier for AnyCertificate {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

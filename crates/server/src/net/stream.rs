@@ -80,7 +80,7 @@ fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: SocketAddr, transport:
     shared.count(|counters| counters.flows_accepted += 1);
     tune(&socket);
     let flow = shared.add_flow(transport, local, remote, Origin::Accepted(admitted));
-    let held = Held { flow, shared: Rc::clone(shared) };
+    let held = FlowGuard { flow, shared: Rc::clone(shared) };
     // One kind of task for each transport: a task is as large as the largest thing it may become.
     match transport {
         Transport::Udp | Transport::Tcp => {
@@ -93,12 +93,12 @@ fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: SocketAddr, transport:
 }
 
 /// What the task of a connection holds. However the task ends, by panic too, the flow is forgotten.
-struct Held {
+struct FlowGuard {
     shared: Rc<Shared>,
     flow: Rc<Flow>,
 }
 
-impl Drop for Held {
+impl Drop for FlowGuard {
     fn drop(&mut self) {
         self.shared.remove_flow(&self.flow, CloseReason::Broken);
     }
@@ -157,7 +157,7 @@ pub(super) fn connect(shared: &Rc<Shared>, key: &PeerKey) -> Rc<Flow> {
         SocketAddr::V6(_) => SocketAddr::from(([0; 16], 0)),
     };
     let flow = shared.add_flow(key.transport, unknown, key.remote, Origin::Ours(key.clone()));
-    let held = Held { flow: Rc::clone(&flow), shared: Rc::clone(shared) };
+    let held = FlowGuard { flow: Rc::clone(&flow), shared: Rc::clone(shared) };
     spawn_local(async move { connect_and_drive(&held.shared, &held.flow).await });
     flow
 }

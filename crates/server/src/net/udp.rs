@@ -24,18 +24,18 @@ use crate::limits;
 
 /// When a socket is asked for datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum ReadTrigger {
     /// When the runtime has heard from the kernel that there are some.
     WhenReady,
     /// In any case: the runtime has not been asked lately.
     Anyway,
 }
 
-impl Look {
+impl ReadTrigger {
     fn at<R>(self, socket: &UdpSocket, receive: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
         match self {
-            Look::WhenReady => socket.try_io(Interest::READABLE, receive),
-            Look::Anyway => receive(),
+            ReadTrigger::WhenReady => socket.try_io(Interest::READABLE, receive),
+            ReadTrigger::Anyway => receive(),
         }
     }
 }
@@ -127,7 +127,7 @@ impl UdpListener {
     pub(super) fn receive(
         &mut self,
         receiver: &mut Receiver,
-        look: Look,
+        look: ReadTrigger,
         counters: &mut NetCounters,
         events: &mut Vec<NetEvent>,
         sink: &mut Vec<Packet>,

@@ -20,8 +20,8 @@ use crate::net::admission::Admissions;
 use crate::net::tls::{self, Tls, TlsFiles};
 use crate::net::{Io, Listener, NetSettings};
 use crate::routes;
-use crate::shard::voice::Post;
-use crate::shard::{CallerProof, Letter, Parts, Reload, Shard, run_on_this_thread};
+use crate::shard::voice::HelperResults;
+use crate::shard::{CallerProof, Reload, Shard, ShardDeps, ShardMessage, run_on_this_thread};
 use crate::sign_in_failures::SignInFailures;
 use crate::voice::helpers::{self, Deliver, Helpers};
 use crate::voice::recordings::Files;
@@ -132,7 +132,7 @@ fn keep_digests(config: &Config, writer: &mut dyn store::Writer) -> Result<()> {
     Ok(())
 }
 
-/// How SIP and certificates write domains with other letters than ASCII.
+/// How SIP and certificates write domains with other messages than ASCII.
 fn spellings(domains: &[Box<str>]) -> Vec<(Box<str>, Box<str>)> {
     let spelled = domains.iter().filter_map(|domain| {
         let ascii = ::xmpp::domain::to_ascii(domain).filter(|ascii| **ascii != **domain)?;
@@ -350,12 +350,12 @@ pub(crate) fn start_shard(
     node: &Node,
     number: usize,
     router: Router,
-    inbox: Inbox<Letter>,
+    inbox: Inbox<ShardMessage>,
 ) -> Result<JoinHandle<()>> {
     let shared = &node.shared;
     let now = node.clock.now();
     let settings = endpoint_settings(shared, number);
-    let parts = Parts {
+    let parts = ShardDeps {
         edge: settings.edge,
         clock: node.clock,
         endpoint: Endpoint::new(settings, now),
@@ -416,7 +416,7 @@ fn voice(node: &Node, number: usize) -> Result<Option<Voice>> {
 pub(crate) fn voice_common(
     config: &Config,
     sqlite: &Sqlite,
-    outlets: &[Outlet<Letter>],
+    outlets: &[Outlet<ShardMessage>],
 ) -> Result<Option<Common>> {
     if !config.voice.is_on() {
         return Ok(None);
@@ -432,7 +432,7 @@ pub(crate) fn voice_common(
             .then(|| voice.recogniser.iter().map(ToString::to_string).collect()),
         ..helpers::Settings::default()
     };
-    let post = Arc::new(Post(outlets.to_vec()));
+    let post = Arc::new(HelperResults(outlets.to_vec()));
     let folder = voice.recordings.clone().unwrap_or_else(|| config.server.data.join("recordings"));
     let files =
         Files::start(&folder, Arc::clone(&post) as Arc<dyn Deliver>).context("recordings cannot be kept")?;

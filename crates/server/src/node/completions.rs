@@ -8,14 +8,14 @@ use store::{Completions, Loaded, StoreError, Ticket, WriteDone};
 use tokio::sync::oneshot;
 
 use crate::control::StoreStatus;
-use crate::shard::Letter;
+use crate::shard::ShardMessage;
 
 /// The sink of the control socket's questions: no shard has this number.
 const CONTROL: u16 = u16::MAX;
 
 /// Sorts the store's answers.
-pub(crate) struct Desk {
-    outlets: Vec<Outlet<Letter>>,
+pub(crate) struct StoreCompletions {
+    outlets: Vec<Outlet<ShardMessage>>,
     waiting: Mutex<Waiting>,
     failures: Mutex<StoreStatus>,
 }
@@ -27,9 +27,9 @@ struct Waiting {
     reads: HashMap<u64, oneshot::Sender<Result<Loaded, StoreError>>>,
 }
 
-impl Desk {
-    pub(crate) fn new(outlets: Vec<Outlet<Letter>>) -> Self {
-        Desk { outlets, waiting: Mutex::default(), failures: Mutex::default() }
+impl StoreCompletions {
+    pub(crate) fn new(outlets: Vec<Outlet<ShardMessage>>) -> Self {
+        StoreCompletions { outlets, waiting: Mutex::default(), failures: Mutex::default() }
     }
 
     /// A ticket for a write, and where its answer will be.
@@ -72,15 +72,15 @@ impl Desk {
         failures.unwritable = why.map(Into::into);
     }
 
-    fn outlet(&self, sink: u16) -> Option<&Outlet<Letter>> {
+    fn outlet(&self, sink: u16) -> Option<&Outlet<ShardMessage>> {
         self.outlets.get(usize::from(sink))
     }
 }
 
-impl Completions for Desk {
+impl Completions for StoreCompletions {
     fn complete(&self, sink: u16, done: Vec<(u64, Result<WriteDone, StoreError>)>) {
         if let Some(outlet) = self.outlet(sink) {
-            return outlet.answer_all(&mut vec![Letter::Written(done)]);
+            return outlet.answer_all(&mut vec![ShardMessage::Written(done)]);
         }
         let mut waiting = self.lock();
         for (id, result) in done {
@@ -93,7 +93,7 @@ impl Completions for Desk {
 
     fn loaded(&self, sink: u16, done: Vec<(u64, Result<Loaded, StoreError>)>) {
         if let Some(outlet) = self.outlet(sink) {
-            return outlet.answer_all(&mut vec![Letter::Loaded(done)]);
+            return outlet.answer_all(&mut vec![ShardMessage::Loaded(done)]);
         }
         let mut waiting = self.lock();
         for (id, result) in done {

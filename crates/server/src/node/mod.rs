@@ -25,19 +25,19 @@ use crate::limits;
 use crate::net::tls::Tls;
 use crate::record;
 use crate::rest::{self, Rest};
-use crate::shard::{Command, Letter, StatusBoard};
+use crate::shard::{Command, ShardMessage, StatusBoard};
 use crate::voice::Common;
 pub(crate) use build::Shared;
-pub(crate) use completions::Desk;
+pub(crate) use completions::StoreCompletions;
 pub use operator::run;
 
 /// A running node.
 pub struct Node {
     pub(crate) shared: Shared,
     pub(crate) store: Arc<Service>,
-    pub(crate) desk: Arc<Desk>,
+    pub(crate) desk: Arc<StoreCompletions>,
     pub(crate) board: Arc<StatusBoard>,
-    pub(crate) outlets: Vec<Outlet<Letter>>,
+    pub(crate) outlets: Vec<Outlet<ShardMessage>>,
     pub(crate) traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
     pub(crate) chat_traces: tokio::sync::broadcast::Sender<Arc<crate::xmpp::streams::ChatTrace>>,
     pub(crate) tls: Option<Arc<Tls>>,
@@ -71,7 +71,7 @@ impl Node {
         let shards = usize::from(shared.config.server.shards);
         let (outlets, inboxes): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| cluster::inbox(limits::SHARD_INBOX)).unzip();
-        let desk = Arc::new(Desk::new(outlets.clone()));
+        let desk = Arc::new(StoreCompletions::new(outlets.clone()));
         let completions: Arc<dyn store::Completions> = desk.clone();
         let store = Arc::new(Service::start(&sqlite, &completions, &store::ServiceOptions::default())?);
         let board = Arc::new(StatusBoard::new(shards));
@@ -119,7 +119,7 @@ impl Node {
     /// To every shard.
     pub(crate) fn tell(&self, command: impl Fn() -> Command) {
         for outlet in &self.outlets {
-            outlet.answer_all(&mut vec![Letter::Command(command())]);
+            outlet.answer_all(&mut vec![ShardMessage::Command(command())]);
         }
     }
 
@@ -146,11 +146,11 @@ impl Node {
         let sqlite = record::open(&self.shared.config.server)?;
         self.shared.refresh(&sqlite)?;
         for outlet in &self.outlets {
-            outlet.answer_all(&mut vec![Letter::Plan(Arc::clone(&self.shared.plan))]);
+            outlet.answer_all(&mut vec![ShardMessage::Plan(Arc::clone(&self.shared.plan))]);
         }
         for (number, outlet) in self.outlets.iter().enumerate() {
             let reload = build::reload_of(&self.shared, number);
-            outlet.answer_all(&mut vec![Letter::Command(Command::Settings(Box::new(reload)))]);
+            outlet.answer_all(&mut vec![ShardMessage::Command(Command::Settings(Box::new(reload)))]);
         }
         self.tell(|| Command::ForgetAccount(None));
         Ok(())

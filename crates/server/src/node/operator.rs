@@ -27,9 +27,9 @@ use crate::http;
 use crate::limits;
 use crate::logging::{self, Logging};
 use crate::net::admission::Admission;
-use crate::operate::Doors;
+use crate::operate::AdminListeners;
 use crate::rest::{Touched, ended_by};
-use crate::shard::{Command, Ended, Letter};
+use crate::shard::{Command, Ended, ShardMessage};
 use crate::sign_in_failures::Service;
 use crate::xmpp::streams::ChatTrace;
 
@@ -55,7 +55,7 @@ pub fn run(config: Config) -> Result<()> {
 
 async fn operate(config: Config, logging: Logging) -> Result<()> {
     // First, so that a second node finds out before it opens the record.
-    let doors = Doors::open(&config).await?;
+    let doors = AdminListeners::open(&config).await?;
     let http_address = doors.http_address()?;
     let node = Node::start(config)?;
     let clock = node.clock;
@@ -246,7 +246,7 @@ impl Operator {
         let mut asked = Vec::new();
         for outlet in &self.node.borrow().outlets {
             let (answer, answered) = oneshot::channel();
-            outlet.answer_all(&mut vec![Letter::Command(command(answer))]);
+            outlet.answer_all(&mut vec![ShardMessage::Command(command(answer))]);
             asked.push(answered);
         }
         let mut answers = Vec::new();
@@ -397,8 +397,8 @@ impl Control for Operator {
         {
             let node = self.node.borrow();
             let owner = Bucket::of(&aor).shard(node.shared.config.server.shards);
-            let letter = Letter::Command(Command::Bindings { aor, answer });
-            node.outlets[usize::from(owner)].answer_all(&mut vec![letter]);
+            let message = ShardMessage::Command(Command::Bindings { aor, answer });
+            node.outlets[usize::from(owner)].answer_all(&mut vec![message]);
         }
         let now = self.now();
         let bindings = bindings.await.unwrap_or_default();

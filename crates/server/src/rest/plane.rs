@@ -24,19 +24,19 @@ use store::{Loaded, Read};
 
 use super::{Chance, Record};
 use crate::node::Node;
-use crate::shard::Letter;
+use crate::shard::ShardMessage;
 use crate::sign_in_failures::{Failure, Service, SignInFailures};
 use crate::voice::control::{Change, Placing, Reply, Request};
 use crate::voice::numbers::{owner_of, plan_of, plan_of_application, target};
 use crate::voice::record::{Background, Modify, Pause};
 use crate::voice::recordings::Files;
-use crate::voice::{Order, Owner, VoiceLetter, control};
+use crate::voice::{Order, Owner, VoiceShardMessage, control};
 
 const OFF: ControlError = ControlError::Unsupported("Calling without [voice] media in the configuration");
 
 pub(super) struct Plane {
     chance: Chance,
-    outlets: Vec<Outlet<Letter>>,
+    outlets: Vec<Outlet<ShardMessage>>,
     record: Arc<Record>,
     /// Applications answer calls here.
     has_voice: bool,
@@ -63,14 +63,16 @@ impl Plane {
     }
 
     /// The first answer that is not "not here".
-    fn ask(&self, outlets: &[Outlet<Letter>], request: &Request) -> Result<Reply, ControlError> {
+    fn ask(&self, outlets: &[Outlet<ShardMessage>], request: &Request) -> Result<Reply, ControlError> {
         if !self.has_voice {
             return Err(OFF);
         }
         let (answer, answers) = sync_channel(outlets.len());
         for outlet in outlets {
             let order = Order { request: request.clone(), answer: answer.clone() };
-            outlet.send(Letter::Voice(VoiceLetter::Control(order))).map_err(|_| ControlError::Busy)?;
+            outlet
+                .send(ShardMessage::Voice(VoiceShardMessage::Control(order)))
+                .map_err(|_| ControlError::Busy)?;
         }
         drop(answer);
         let until = self.now() + control::PATIENCE;

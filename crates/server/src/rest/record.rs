@@ -9,9 +9,9 @@ use store::rest::{Kind, RestWrite};
 use store::{Address, Loaded, Read, Service, StoreError, Write, WriteDone};
 
 use crate::config;
-use crate::node::{Desk, Node};
-use crate::shard::{Command, Ended, Letter};
-use crate::voice::{Numbers, VoiceLetter};
+use crate::node::{Node, StoreCompletions};
+use crate::shard::{Command, Ended, ShardMessage};
+use crate::voice::{Numbers, VoiceShardMessage};
 
 /// Whose cached data a write makes void.
 pub(crate) enum Touched<'a> {
@@ -62,8 +62,8 @@ impl Ended {
 
 pub(crate) struct Record {
     store: Arc<Service>,
-    desk: Arc<Desk>,
-    outlets: Vec<Outlet<Letter>>,
+    desk: Arc<StoreCompletions>,
+    outlets: Vec<Outlet<ShardMessage>>,
     config: config::Voice,
     /// Held while bindings are read and sent, so that the last ones read are the last ones sent.
     refreshing: Mutex<()>,
@@ -90,7 +90,9 @@ impl Record {
             Ok(numbers) => {
                 let numbers = Arc::new(numbers);
                 for outlet in &self.outlets {
-                    outlet.answer_all(&mut vec![Letter::Voice(VoiceLetter::Numbers(Arc::clone(&numbers)))]);
+                    outlet.answer_all(&mut vec![ShardMessage::Voice(VoiceShardMessage::Numbers(
+                        Arc::clone(&numbers),
+                    ))]);
                 }
             }
             Err(error) => tracing::error!(%error, "numbers could not be read again; the old ones count"),
@@ -145,13 +147,13 @@ impl Repository for Record {
             let address: Box<str> = address.to_string().into();
             for outlet in &self.outlets {
                 let command = Command::ForgetAccount(Some(address.clone()));
-                outlet.answer_all(&mut vec![Letter::Command(command)]);
+                outlet.answer_all(&mut vec![ShardMessage::Command(command)]);
             }
         }
         if let Some(ended) = ended.map(|ended| ended.after(&done)) {
             for outlet in &self.outlets {
                 let command = Command::EndSessions(Arc::clone(&ended));
-                outlet.answer_all(&mut vec![Letter::Command(command)]);
+                outlet.answer_all(&mut vec![ShardMessage::Command(command)]);
             }
         }
         if changes_numbers {

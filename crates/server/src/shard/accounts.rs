@@ -8,7 +8,7 @@ use stdx::Instant;
 use stdx::cache::Cache;
 
 /// An account as it was read; `None` for an address that is nobody's, so that guessing is cheap for us too.
-pub(crate) type Known = Option<Box<store::Account>>;
+pub(crate) type CachedAccount = Option<Box<store::Account>>;
 
 /// How long an entry is believed without asking again. Changes through this node void it at once; this is
 /// for those made behind its back.
@@ -18,7 +18,7 @@ const LIFETIME: Duration = Duration::from_secs(60);
 const SWEEP: usize = 1_024;
 
 pub(crate) struct Accounts {
-    cache: Cache<Box<str>, Known>,
+    cache: Cache<Box<str>, CachedAccount>,
     /// Who waits for a read that is under way, by address.
     waiting: HashMap<Box<str>, Vec<AskId>>,
     /// Reads under way, by ticket.
@@ -37,7 +37,7 @@ impl Accounts {
         Accounts { cache: Cache::new(capacity), waiting: HashMap::new(), reads: HashMap::new() }
     }
 
-    pub(crate) fn get(&mut self, now: Instant, address: &str) -> Option<&Known> {
+    pub(crate) fn get(&mut self, now: Instant, address: &str) -> Option<&CachedAccount> {
         self.cache.get_at(now, address)
     }
 
@@ -53,7 +53,12 @@ impl Accounts {
     }
 
     /// The answer to a read: what is known now, and who waited for it.
-    pub(crate) fn loaded(&mut self, now: Instant, ticket: u64, known: Option<Known>) -> Option<Vec<AskId>> {
+    pub(crate) fn loaded(
+        &mut self,
+        now: Instant,
+        ticket: u64,
+        known: Option<CachedAccount>,
+    ) -> Option<Vec<AskId>> {
         let Read { address, outdated } = self.reads.remove(&ticket)?;
         let waiting = self.waiting.remove(&address).unwrap_or_default();
         if let Some(known) = known.filter(|_| !outdated) {

@@ -8,7 +8,7 @@ use stdx::cache::Cache;
 
 /// The accounts in a call, while it lasts.
 #[derive(Debug)]
-struct Parties {
+struct CallAccounts {
     call_id: Box<str>,
     from_tag: Box<str>,
     /// The dialog that was answered, as [`CallEvent::leg`] has it; `None` before.
@@ -22,7 +22,7 @@ struct Parties {
 /// Calls in which an account of ours takes part. A bounded number: many a call has no end that we see, and
 /// must not be remembered for ever.
 pub(crate) struct AccountCalls {
-    calls: Cache<u64, Parties>,
+    calls: Cache<u64, CallAccounts>,
 }
 
 impl AccountCalls {
@@ -37,7 +37,7 @@ impl AccountCalls {
                 if caller.is_none() && callee.is_none() {
                     return Vec::new();
                 }
-                let parties = Parties {
+                let parties = CallAccounts {
                     call_id: call_id.clone(),
                     from_tag: from_tag.clone(),
                     answered: None,
@@ -73,7 +73,7 @@ impl AccountCalls {
     }
 }
 
-impl Parties {
+impl CallAccounts {
     fn changed(&self, phase: CallPhase) -> Vec<Query> {
         let of = |aor: &Option<Box<str>>, initiator: bool, remote: &str| {
             aor.as_ref().map(|aor| Query::CallChanged {

@@ -4,18 +4,18 @@
 //! one, when the answer is at hand). Nothing here waits but [`Shard::run`], and only for the next thing to do.
 
 mod accounts;
-mod asker;
 mod calls;
-mod letter;
 mod load;
+mod message;
 mod pace;
 mod perform;
 mod phones;
 pub(crate) mod planning;
 mod reports;
+mod request_origin;
+mod selector;
 mod status;
 pub(crate) mod voice;
-mod worker;
 mod xmpp;
 
 use std::future::poll_fn;
@@ -32,7 +32,7 @@ use sip::transport::{Packet, Transmit};
 use stdx::Instant;
 use store::Service;
 
-pub use letter::{Command, Ended, Letter};
+pub use message::{Command, Ended, ShardMessage};
 pub use planning::CallerProof;
 pub use status::{ShardStatus, StatusBoard};
 
@@ -41,14 +41,14 @@ use crate::limits;
 use crate::net::{Certified, Io, NetEvent};
 use crate::sign_in_failures::SignInFailures;
 use accounts::Accounts;
-use asker::Asker;
 use calls::AccountCalls;
 use load::Load;
 use pace::Pace;
-pub(crate) use worker::Workers;
+use request_origin::RequestOrigin;
+pub(crate) use selector::ShardSelector;
 
 /// What a shard is made of. Everything in it was made elsewhere and may move to the shard's thread.
-pub struct Parts {
+pub struct ShardDeps {
     pub edge: Edge,
     pub clock: Clock,
     pub endpoint: Endpoint,
@@ -61,9 +61,9 @@ pub struct Parts {
     pub default_max_contacts: usize,
     pub records: bool,
     pub store: Arc<Service>,
-    pub inbox: Inbox<Letter>,
+    pub inbox: Inbox<ShardMessage>,
     /// To every shard of the node, this one included, by number.
-    pub outlets: Vec<Outlet<Letter>>,
+    pub outlets: Vec<Outlet<ShardMessage>>,
     pub board: Arc<StatusBoard>,
     /// `None`: no applications answer calls here.
     pub(crate) voice: Option<crate::voice::Voice>,
@@ -86,15 +86,15 @@ pub struct Reload {
 
 /// A running shard, on its own thread.
 pub struct Shard {
-    parts: Parts,
+    parts: ShardDeps,
     io: Io,
-    xmpp: Option<xmpp::Glue>,
-    workers: Workers,
+    xmpp: Option<xmpp::XmppAdapter>,
+    workers: ShardSelector,
     accounts: Accounts,
     account_calls: AccountCalls,
     down: Arc<DownTargets>,
     /// What other shards get at the end of the turn, by number.
-    post: Vec<Vec<Letter>>,
+    post: Vec<Vec<ShardMessage>>,
     handover: Vec<Vec<Packet>>,
     /// Reads of the store that are not of accounts, by ticket: the address whose kept messages are wanted.
     kept_reads: std::collections::HashMap<u64, Box<str>>,
@@ -112,15 +112,15 @@ pub struct Shard {
 #[derive(Default)]
 struct Scratch {
     packets: Vec<Packet>,
-    letters: Vec<Letter>,
+    messages: Vec<ShardMessage>,
     events: Vec<NetEvent>,
     certified: Vec<Certified>,
     effects: Vec<Effect>,
     router_effects: Vec<router::Effect>,
     health_effects: Vec<call::HealthEffect>,
     records: Vec<call::CallRecord>,
-    wishes: Vec<crate::voice::Wish>,
-    xmpp_wishes: Vec<crate::xmpp::Wish>,
+    outbox: Vec<crate::voice::VoiceEffect>,
+    xmpp_outbox: Vec<crate::xmpp::XmppEffect>,
 }
 
 /// How often the numbers for status and metrics are put on the board.
@@ -131,13 +131,13 @@ impl Shard {
     ///
     /// # Errors
     /// An address for chat clients that cannot be listened at.
-    pub fn new(mut parts: Parts, io: Io) -> Result<Self, crate::net::NetError> {
+    pub fn new(mut parts: ShardDeps, io: Io) -> Result<Self, crate::net::NetError> {
         let shards = parts.outlets.len();
         let count = u16::try_from(shards).expect("a node has at most limits::SHARDS shards");
         let made = |settings| crate::xmpp::Xmpp::new(settings, parts.edge.shard, count);
-        let xmpp = parts.xmpp.take().map(made).transpose()?.map(xmpp::Glue::new);
+        let xmpp = parts.xmpp.take().map(made).transpose()?.map(xmpp::XmppAdapter::new);
         Ok(Shard {
-            workers: Workers::new(parts.edge.node, count),
+            workers: ShardSelector::new(parts.edge.node, count),
             accounts: Accounts::new(limits::CACHED_ACCOUNTS),
             account_calls: AccountCalls::new(limits::ACCOUNT_CALLS),
             down: Arc::default(),
@@ -177,7 +177,7 @@ impl Shard {
 
     /// The first probes, and whatever else is due before anything arrives.
     fn begin(&mut self, now: Instant) {
-        self.with_xmpp(now, |xmpp, wishes| xmpp.begin(now, wishes));
+        self.with_xmpp(now, |xmpp, outbox| xmpp.begin(now, outbox));
         let peers = self.parts.plan.probed();
         if let Some(health) = &mut self.parts.health {
             health.set_targets(now, peers, &mut self.scratch.health_effects);
@@ -193,13 +193,13 @@ impl Shard {
             return tokio::task::yield_now().await;
         }
         let (inbox, xmpp) = (&mut self.parts.inbox, &self.xmpp);
-        let letters = poll_fn(|context| {
-            let asks = xmpp.as_ref().is_some_and(|glue| glue.xmpp.poll_ready(context).is_ready());
+        let messages = poll_fn(|context| {
+            let asks = xmpp.as_ref().is_some_and(|adapter| adapter.xmpp.poll_ready(context).is_ready());
             if asks { Poll::Ready(()) } else { inbox.poll_ready(context) }
         });
         tokio::select! {
             biased;
-            () = letters => {}
+            () = messages => {}
             () = self.io.ready() => {}
             () = tokio::time::sleep(patience) => {}
         }
@@ -209,17 +209,17 @@ impl Shard {
         let parts = &self.parts;
         let health = parts.health.as_ref().and_then(Health::deadline);
         let voice = parts.voice.as_ref().and_then(crate::voice::Voice::deadline);
-        let xmpp = self.xmpp.as_ref().and_then(|glue| glue.xmpp.deadline());
+        let xmpp = self.xmpp.as_ref().and_then(|adapter| adapter.xmpp.deadline());
         [parts.endpoint.deadline(), parts.router.deadline(), parts.ledger.deadline(), health, voice, xmpp]
             .into_iter()
             .flatten()
             .fold(now + REPORT_EVERY, Instant::min)
     }
 
-    /// How many messages and letters it was about.
+    /// How many messages and messages it was about.
     fn turn(&mut self, now: Instant) -> usize {
         self.read_certified();
-        let messages = self.receive(now) + self.read_letters(now) + self.turn_xmpp(now);
+        let messages = self.receive(now) + self.read_messages(now) + self.turn_xmpp(now);
         self.read_events(now);
         self.parts.endpoint.expire(now, &mut self.scratch.effects);
         self.parts.router.expire(now, &mut self.scratch.router_effects);
@@ -241,14 +241,14 @@ impl Shard {
         messages
     }
 
-    /// Any shard may be the one that works on a message of these connections, and letters to it stay in their order.
+    /// Any shard may be the one that works on a message of these connections, and messages to it stay in their order.
     fn read_certified(&mut self) {
         let mut certified = std::mem::take(&mut self.scratch.certified);
         self.io.take_certified(&mut certified);
         if !certified.is_empty() {
             for (shard, post) in self.post.iter_mut().enumerate() {
                 if shard != usize::from(self.parts.edge.shard) {
-                    post.push(Letter::Certified(certified.clone()));
+                    post.push(ShardMessage::Certified(certified.clone()));
                 }
             }
             self.note_certified(&mut certified);
@@ -295,39 +295,39 @@ impl Shard {
         }
     }
 
-    fn read_letters(&mut self, now: Instant) -> usize {
-        let mut letters = std::mem::take(&mut self.scratch.letters);
-        self.parts.inbox.take(&mut letters);
-        let count = letters.len();
-        for letter in letters.drain(..) {
-            self.handle_letter(now, letter);
+    fn read_messages(&mut self, now: Instant) -> usize {
+        let mut messages = std::mem::take(&mut self.scratch.messages);
+        self.parts.inbox.take(&mut messages);
+        let count = messages.len();
+        for message in messages.drain(..) {
+            self.handle_message(now, message);
         }
-        self.scratch.letters = letters;
+        self.scratch.messages = messages;
         count
     }
 
-    fn handle_letter(&mut self, now: Instant, letter: Letter) {
+    fn handle_message(&mut self, now: Instant, message: ShardMessage) {
         let effects = &mut self.scratch.effects;
-        match letter {
-            Letter::Packets(packets) => packets.into_iter().for_each(|packet| self.work(now, packet)),
-            Letter::Certified(mut certified) => self.note_certified(&mut certified),
-            Letter::Transmit { mut transmit, from } => {
+        match message {
+            ShardMessage::Packets(packets) => packets.into_iter().for_each(|packet| self.work(now, packet)),
+            ShardMessage::Certified(mut certified) => self.note_certified(&mut certified),
+            ShardMessage::Transmit { mut transmit, from } => {
                 transmit.report = transmit.report.and_then(|report| reports::mark(report, from));
                 self.io.send(transmit);
             }
-            Letter::SendFailed(report) => self.parts.endpoint.handle_send_failed(now, report, effects),
-            Letter::Ask { from, id, query } => {
+            ShardMessage::SendFailed(report) => self.parts.endpoint.handle_send_failed(now, report, effects),
+            ShardMessage::Ask { from, id, query } => {
                 self.query(now, from, id, query);
             }
-            Letter::Answer { id, answer } => self.give_answer(now, id, answer),
-            Letter::Push(push) => self.push(now, push),
-            Letter::Written(done) => self.handle_written(now, done),
-            Letter::Loaded(done) => self.handle_loaded(now, done),
-            Letter::Plan(plan) => self.replan(now, plan),
-            Letter::Down(down) => self.down = down,
-            Letter::Voice(letter) => self.voice_letter(now, letter),
-            Letter::Xmpp(letters) => self.xmpp_letters(now, letters),
-            Letter::Command(command) => self.handle_command(command),
+            ShardMessage::Answer { id, answer } => self.give_answer(now, id, answer),
+            ShardMessage::Push(push) => self.push(now, push),
+            ShardMessage::Written(done) => self.handle_written(now, done),
+            ShardMessage::Loaded(done) => self.handle_loaded(now, done),
+            ShardMessage::Plan(plan) => self.replan(now, plan),
+            ShardMessage::Down(down) => self.down = down,
+            ShardMessage::Voice(message) => self.voice_message(now, message),
+            ShardMessage::Xmpp(messages) => self.xmpp_messages(now, messages),
+            ShardMessage::Command(command) => self.handle_command(command),
         }
     }
 
@@ -348,9 +348,9 @@ impl Shard {
             Command::Drain => {
                 self.load.drain();
                 self.io.stop_accepting();
-                if let Some(glue) = &mut self.xmpp {
-                    glue.xmpp.drain();
-                    glue.xmpp.stop_accepting();
+                if let Some(adapter) = &mut self.xmpp {
+                    adapter.xmpp.drain();
+                    adapter.xmpp.stop_accepting();
                 }
                 self.parts.endpoint.set_intake(Intake::Draining);
             }
@@ -360,8 +360,8 @@ impl Shard {
                 self.parts.proof = reload.proof;
                 self.parts.default_max_contacts = reload.default_max_contacts;
                 self.parts.records = reload.records;
-                if let (Some(glue), Some(reload)) = (&mut self.xmpp, reload.xmpp) {
-                    glue.xmpp.reload(reload);
+                if let (Some(adapter), Some(reload)) = (&mut self.xmpp, reload.xmpp) {
+                    adapter.xmpp.reload(reload);
                 }
             }
             Command::Bindings { aor, answer } => {
@@ -375,8 +375,8 @@ impl Shard {
                 let _ = answer.send(self.parts.endpoint.lift_block(self.parts.clock.now(), &subject));
             }
             Command::Trace(accounts) => {
-                if let Some(glue) = &self.xmpp {
-                    glue.xmpp.streams.set_traced(accounts.clone());
+                if let Some(adapter) = &self.xmpp {
+                    adapter.xmpp.streams.set_traced(accounts.clone());
                 }
                 self.parts.endpoint.set_traced(accounts);
             }
@@ -405,7 +405,7 @@ impl Shard {
                     (None, report) => self.parts.endpoint.handle_send_failed(now, report, effects),
                     (Some(shard), report) => {
                         if let Some(post) = self.post.get_mut(usize::from(shard)) {
-                            post.push(Letter::SendFailed(report));
+                            post.push(ShardMessage::SendFailed(report));
                         }
                     }
                 },
@@ -424,36 +424,36 @@ impl Shard {
     fn hand_over(&mut self, now: Instant) {
         for (shard, packets) in self.handover.iter_mut().enumerate() {
             if !packets.is_empty() {
-                self.post[shard].push(Letter::Packets(std::mem::take(packets)));
+                self.post[shard].push(ShardMessage::Packets(std::mem::take(packets)));
             }
         }
         self.post_xmpp();
         for shard in 0..self.post.len() {
-            let letters = &mut self.post[shard];
-            if letters.is_empty() {
+            let messages = &mut self.post[shard];
+            if messages.is_empty() {
                 continue;
             }
-            if let Err(cluster::Full(rest)) = self.parts.outlets[shard].send_all(letters) {
-                self.parts.board.count_lost_letters(rest.len());
-                rest.into_iter().for_each(|letter| self.take_back(now, shard, letter));
+            if let Err(cluster::Full(rest)) = self.parts.outlets[shard].send_all(messages) {
+                self.parts.board.count_lost_messages(rest.len());
+                rest.into_iter().for_each(|message| self.take_back(now, shard, message));
             }
         }
     }
 
-    /// A letter that found the inbox full. Packets are retransmitted by their senders; a question or a
+    /// A message that found the inbox full. Packets are retransmitted by their senders; a question or a
     /// message of ours would be waited for in vain, so it fails now.
-    fn take_back(&mut self, now: Instant, shard: usize, letter: Letter) {
+    fn take_back(&mut self, now: Instant, shard: usize, message: ShardMessage) {
         let effects = &mut self.scratch.effects;
-        match letter {
+        match message {
             // Sent again before what comes next: without it a trunk would be a stranger there.
-            Letter::Certified(_) => self.post[shard].push(letter),
-            Letter::Xmpp(letters) => self.take_back_xmpp(now, shard, letters),
-            Letter::Ask { id, query, .. } => {
+            ShardMessage::Certified(_) => self.post[shard].push(message),
+            ShardMessage::Xmpp(messages) => self.take_back_xmpp(now, shard, messages),
+            ShardMessage::Ask { id, query, .. } => {
                 if let Some(answer) = refusal_of(id, &query) {
                     self.give_answer(now, id, answer);
                 }
             }
-            Letter::Transmit { transmit: Transmit { report: Some(report), .. }, .. } => {
+            ShardMessage::Transmit { transmit: Transmit { report: Some(report), .. }, .. } => {
                 self.parts.endpoint.handle_send_failed(now, report, effects);
             }
             _ => {}
@@ -475,7 +475,7 @@ impl Shard {
 fn refusal_of(id: router::AskId, query: &Query) -> Option<Answer> {
     match query {
         // An endpoint's request has a deadline; a call of an application would be looked up for ever.
-        Query::Admit(_) if matches!(Asker::of(id.0), Asker::Voice(_)) => {
+        Query::Admit(_) if matches!(RequestOrigin::of(id.0), RequestOrigin::Voice(_)) => {
             Some(Answer::Admitted(Err(AdmitRefused::TooManyCalls)))
         }
         Query::Lookup { .. } => Some(Answer::Bindings(Vec::new())),

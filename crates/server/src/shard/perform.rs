@@ -10,8 +10,8 @@ use stdx::Instant;
 use stdx::attempts::account_name;
 use store::{Loaded, Read, StoreError, Ticket, Write, WriteDone};
 
-use super::asker::Asker;
-use super::{Letter, Shard, calls, planning};
+use super::request_origin::RequestOrigin;
+use super::{Shard, ShardMessage, calls, planning};
 use crate::sign_in_failures::{Failure, Service};
 
 /// Tickets for reads of the store; the router numbers its writes itself, in another table.
@@ -69,9 +69,9 @@ impl Shard {
         match transmit.target.flow {
             // Another shard holds the connection.
             Some(flow) if flow.edge.shard != self.parts.edge.shard => {
-                let letter = Letter::Transmit { transmit, from: self.parts.edge.shard };
+                let message = ShardMessage::Transmit { transmit, from: self.parts.edge.shard };
                 if let Some(post) = self.post.get_mut(usize::from(flow.edge.shard)) {
-                    post.push(letter);
+                    post.push(message);
                 }
             }
             _ => self.io.send(transmit),
@@ -95,14 +95,14 @@ impl Shard {
         if owner == from.shard {
             self.query(now, from, id, query);
         } else {
-            self.post[usize::from(owner)].push(Letter::Ask { from, id, query });
+            self.post[usize::from(owner)].push(ShardMessage::Ask { from, id, query });
         }
     }
 
     pub(super) fn find_account(&mut self, now: Instant, id: AskId, user: Box<str>, domain: Box<str>) {
         let address = format!("{user}@{domain}");
         if let Some(known) = self.accounts.get(now, &address) {
-            if let Asker::Xmpp(ask) = Asker::of(id.0) {
+            if let RequestOrigin::Xmpp(ask) = RequestOrigin::of(id.0) {
                 let known = known.clone();
                 return self.xmpp_account(now, ask, Some(&known));
             }
@@ -121,11 +121,11 @@ impl Shard {
     }
 
     /// Ends the wait for an account; `None` when it could not be read.
-    fn give_account(&mut self, now: Instant, ticket: u64, known: Option<&super::accounts::Known>) {
+    fn give_account(&mut self, now: Instant, ticket: u64, known: Option<&super::accounts::CachedAccount>) {
         let account = known.map(|known| known.as_deref().map(|found| self.parts.account(found)));
         let Some(waiting) = self.accounts.loaded(now, ticket, known.cloned()) else { return };
         for id in waiting {
-            if let Asker::Xmpp(ask) = Asker::of(id.0) {
+            if let RequestOrigin::Xmpp(ask) = RequestOrigin::of(id.0) {
                 self.xmpp_account(now, ask, known);
                 continue;
             }
@@ -136,7 +136,7 @@ impl Shard {
 
     pub(super) fn handle_loaded(&mut self, now: Instant, done: Vec<(u64, Result<Loaded, StoreError>)>) {
         for (ticket, result) in done {
-            if let Asker::Xmpp(ask) = Asker::of(ticket) {
+            if let RequestOrigin::Xmpp(ask) = RequestOrigin::of(ticket) {
                 self.xmpp_loaded(now, ask, result);
                 continue;
             }
@@ -161,7 +161,7 @@ impl Shard {
 
     pub(super) fn handle_written(&mut self, now: Instant, done: Vec<(u64, Result<WriteDone, StoreError>)>) {
         for (ticket, result) in done {
-            if let Asker::Xmpp(ask) = Asker::of(ticket) {
+            if let RequestOrigin::Xmpp(ask) = RequestOrigin::of(ticket) {
                 self.xmpp_written(now, ask, result);
                 continue;
             }
@@ -175,11 +175,13 @@ impl Shard {
             router::Effect::Answer { to, id, answer } if to == self.parts.edge => {
                 self.give_answer(now, id, answer);
             }
-            router::Effect::Answer { to, id, answer } => self.send_answer(to, Letter::Answer { id, answer }),
+            router::Effect::Answer { to, id, answer } => {
+                self.send_answer(to, ShardMessage::Answer { id, answer })
+            }
             router::Effect::Push { to, push } if to == self.parts.edge => {
                 self.push(now, push);
             }
-            router::Effect::Push { to, push } => self.send_answer(to, Letter::Push(push)),
+            router::Effect::Push { to, push } => self.send_answer(to, ShardMessage::Push(push)),
             router::Effect::WriteBinding { ticket, row } => {
                 self.write(now, ticket, Write::Binding(binding_for_store(now, row)));
             }
@@ -203,9 +205,9 @@ impl Shard {
         self.parts.endpoint.handle_push(now, push, &mut self.scratch.effects);
     }
 
-    fn send_answer(&mut self, to: Edge, letter: Letter) {
+    fn send_answer(&mut self, to: Edge, message: ShardMessage) {
         if let Some(outlet) = self.parts.outlets.get(usize::from(to.shard)) {
-            outlet.answer_all(&mut vec![letter]);
+            outlet.answer_all(&mut vec![message]);
         }
     }
 
@@ -257,7 +259,7 @@ impl Shard {
             call::HealthEffect::Down(down) => {
                 self.parts.board.set_down(down.iter().map(ToString::to_string).collect());
                 for outlet in &self.parts.outlets {
-                    outlet.answer_all(&mut vec![Letter::Down(down.clone())]);
+                    outlet.answer_all(&mut vec![ShardMessage::Down(down.clone())]);
                 }
             }
         }
@@ -273,7 +275,7 @@ impl Shard {
     }
 }
 
-impl super::Parts {
+impl super::ShardDeps {
     fn account(&self, found: &store::Account) -> Account {
         let limit = found.limits.max_contacts.map(|count| count as usize);
         let ha1s = ha1s_of(&found.verifiers);

@@ -1,17 +1,17 @@
-//! The shard between chat and phones: what `xmpp::phones` wishes, done by the router and the endpoint of the same shard.
+//! The shard between chat and phones: what `xmpp::phones` outbox, done by the router and the endpoint of the same shard.
 
 use router::{Answer, AskId, Edge, Offer, Presence, Query, Topic};
 use sip::events::Texted;
 use stdx::Instant;
 
 use super::Shard;
-use super::asker::Asker;
-use crate::xmpp::{Offering, PendingWatch, PhoneWish, kept_of};
+use super::request_origin::RequestOrigin;
+use crate::xmpp::{Offering, PendingWatch, PhoneEffect, kept_of};
 
 impl Shard {
     /// A question for the owner of an address, which this shard is. Messages are chat's to take first.
     pub(super) fn query(&mut self, now: Instant, from: Edge, id: AskId, query: Query) {
-        let is_of_voice = matches!(Asker::of(id.0), Asker::Voice(_));
+        let is_of_voice = matches!(RequestOrigin::of(id.0), RequestOrigin::Voice(_));
         let (to, offer) = match query {
             Query::Offer(offer) if self.xmpp.is_some() => (Offering::Edge { edge: from, id }, *offer),
             // What an application says to who has no phone here.
@@ -21,8 +21,8 @@ impl Shard {
             }
             Query::WatchByConsent { watcher, aor, topic, watch, until } if self.xmpp.is_some() => {
                 let watch = Query::Watch { aor, topic, watch, until };
-                self.with_xmpp(now, |xmpp, wishes| {
-                    xmpp.handle_watch(now, &watcher, PendingWatch { edge: from, id, query: watch }, wishes);
+                self.with_xmpp(now, |xmpp, outbox| {
+                    xmpp.handle_watch(now, &watcher, PendingWatch { edge: from, id, query: watch }, outbox);
                 });
                 return;
             }
@@ -34,34 +34,34 @@ impl Shard {
                 return;
             }
         };
-        self.with_xmpp(now, |xmpp, wishes| xmpp.handle_offer(now, to, &offer, wishes));
+        self.with_xmpp(now, |xmpp, outbox| xmpp.handle_offer(now, to, &offer, outbox));
     }
 
     /// The router is told of chat for as long as somebody watches: who begins to has to know how it is.
     fn refresh_chat(&mut self, now: Instant, aor: &str) {
-        if let Some(glue) = &self.xmpp {
-            let chat = Query::ChatChanged { aor: aor.into(), chat: glue.xmpp.chat_of(aor) };
+        if let Some(adapter) = &self.xmpp {
+            let chat = Query::ChatChanged { aor: aor.into(), chat: adapter.xmpp.chat_of(aor) };
             let (edge, effects) = (self.parts.edge, &mut self.scratch.router_effects);
             self.parts.router.handle_query(now, edge, AskId(0), chat, effects);
         }
     }
 
-    pub(super) fn grant_phone(&mut self, now: Instant, wish: PhoneWish) {
-        match wish {
-            PhoneWish::Ask { user } => {
+    pub(super) fn grant_phone(&mut self, now: Instant, effect: PhoneEffect) {
+        match effect {
+            PhoneEffect::Ask { user } => {
                 let presence = self.parts.router.presence(now, user.as_str());
-                self.with_xmpp(now, |xmpp, wishes| xmpp.handle_presence(now, &user, &presence, wishes));
+                self.with_xmpp(now, |xmpp, outbox| xmpp.handle_presence(now, &user, &presence, outbox));
             }
-            PhoneWish::Show { user } => {
-                let Some(glue) = &self.xmpp else { return };
+            PhoneEffect::Show { user } => {
+                let Some(adapter) = &self.xmpp else { return };
                 // Who has gone is forgotten, watched or not.
-                if !glue.xmpp.is_available(&user) || self.parts.router.is_presence_watched(user.as_str()) {
-                    let chat = glue.xmpp.chat_of(user.as_str());
+                if !adapter.xmpp.is_available(&user) || self.parts.router.is_presence_watched(user.as_str()) {
+                    let chat = adapter.xmpp.chat_of(user.as_str());
                     // Nobody waits for the answer: there is none.
                     self.ask(now, AskId(0), Query::ChatChanged { aor: user.as_str().into(), chat });
                 }
             }
-            PhoneWish::Text { id, words } => {
+            PhoneEffect::Text { id, words } => {
                 let bindings = self.bindings(words.aor.clone());
                 if bindings.is_empty() {
                     self.texted(now, id, None);
@@ -69,10 +69,10 @@ impl Shard {
                     self.parts.endpoint.text(now, id, &bindings, &words, &mut self.scratch.effects);
                 }
             }
-            PhoneWish::Watched { watch: PendingWatch { edge, id, query }, is_given: true } => {
+            PhoneEffect::Watched { watch: PendingWatch { edge, id, query }, is_given: true } => {
                 self.query(now, edge, id, query);
             }
-            PhoneWish::Watched { watch: PendingWatch { edge, id, query }, is_given: false } => {
+            PhoneEffect::Watched { watch: PendingWatch { edge, id, query }, is_given: false } => {
                 if let Query::Watch { aor, topic, watch, .. } = query {
                     let unwatch = Query::Unwatch { aor, topic, watch };
                     let effects = &mut self.scratch.router_effects;
@@ -80,10 +80,10 @@ impl Shard {
                 }
                 self.answer_later(edge, id, Answer::WatchRefused);
             }
-            PhoneWish::Offered { to: Offering::Edge { edge, id }, offered } => {
+            PhoneEffect::Offered { to: Offering::Edge { edge, id }, offered } => {
                 self.answer_later(edge, id, Answer::Offered(offered));
             }
-            PhoneWish::Offered { to: Offering::Keep { edge, id, message }, offered } => {
+            PhoneEffect::Offered { to: Offering::Keep { edge, id, message }, offered } => {
                 match kept_of(offered) {
                     Some(kept) => self.answer_later(edge, id, Answer::Kept(kept)),
                     None => {
@@ -101,14 +101,14 @@ impl Shard {
     }
 
     pub(super) fn texted(&mut self, now: Instant, id: u64, texted: Option<Texted>) {
-        self.with_xmpp(now, |xmpp, wishes| xmpp.handle_texted(now, id, texted, wishes));
+        self.with_xmpp(now, |xmpp, outbox| xmpp.handle_texted(now, id, texted, outbox));
     }
 
     /// What the router says of an address's phones.
     pub(super) fn phones_changed(&mut self, now: Instant, aor: &str, presence: &Presence) {
-        self.with_xmpp(now, |xmpp, wishes| {
+        self.with_xmpp(now, |xmpp, outbox| {
             if let Some(user) = xmpp.account_of(aor) {
-                xmpp.handle_presence(now, &user, presence, wishes);
+                xmpp.handle_presence(now, &user, presence, outbox);
             }
         });
     }

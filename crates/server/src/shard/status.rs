@@ -47,7 +47,7 @@ impl StatusBoard {
         self.down.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Messages that made a core panic, letters that found an inbox full, call records that found the
+    /// Messages that made a core panic, messages that found an inbox full, call records that found the
     /// store's queue full. All three are 0 on a healthy node.
     pub fn faults(&self) -> (u64, u64, u64) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -58,7 +58,7 @@ impl StatusBoard {
         self.panics.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn count_lost_letters(&self, count: usize) {
+    pub(super) fn count_lost_messages(&self, count: usize) {
         self.lost_letters.fetch_add(count as u64, Ordering::Relaxed);
     }
 

@@ -6,18 +6,23 @@ use sip::endpoint::{Account, StoreUnavailable};
 use sip::session::SessionEvent;
 use stdx::Instant;
 
-use super::asker::{Asker, of_voice};
-use super::{Letter, Shard, planning};
+use super::request_origin::{RequestOrigin, of_voice};
+use super::{Shard, ShardMessage, planning};
 use crate::voice::helpers::{Deliver, Done, Ticket};
-use crate::voice::{Address, Posted, Purpose, Reach, Resolved, Voice, VoiceCounts, VoiceLetter, Wish, World};
+use crate::voice::{
+    Address, Destination, HelperResult, Purpose, Resolved, Voice, VoiceCounts, VoiceEffect,
+    VoiceShardMessage, World,
+};
 
 /// Posts what the helpers have done to the shard that asked.
-pub(crate) struct Post(pub(crate) Vec<Outlet<Letter>>);
+pub(crate) struct HelperResults(pub(crate) Vec<Outlet<ShardMessage>>);
 
-impl Deliver for Post {
+impl Deliver for HelperResults {
     fn deliver(&self, ticket: Ticket, done: Done) {
         if let Some(outlet) = self.0.get(usize::from(ticket.shard)) {
-            outlet.answer_all(&mut vec![Letter::Voice(VoiceLetter::Done(Posted::new(ticket, done)))]);
+            outlet.answer_all(&mut vec![ShardMessage::Voice(VoiceShardMessage::Done(HelperResult::new(
+                ticket, done,
+            )))]);
         }
     }
 }
@@ -26,31 +31,35 @@ impl Shard {
     /// Nothing, where there is no programmable voice.
     fn with_voice(&mut self, now: Instant, act: impl FnOnce(&mut Voice, &mut World<'_>)) {
         let Some(voice) = &mut self.parts.voice else { return };
-        let mut wishes = std::mem::take(&mut self.scratch.wishes);
+        let mut outbox = std::mem::take(&mut self.scratch.outbox);
         let mut world =
-            World { endpoint: &mut self.parts.endpoint, out: &mut self.scratch.effects, wishes: &mut wishes };
+            World { endpoint: &mut self.parts.endpoint, out: &mut self.scratch.effects, outbox: &mut outbox };
         act(voice, &mut world);
-        for wish in wishes.drain(..) {
-            self.grant(now, wish);
+        for effect in outbox.drain(..) {
+            self.grant(now, effect);
         }
-        self.scratch.wishes = wishes;
+        self.scratch.outbox = outbox;
     }
 
-    fn grant(&mut self, now: Instant, wish: Wish) {
-        match wish {
-            Wish::Post { shard, letter } => {
+    fn grant(&mut self, now: Instant, effect: VoiceEffect) {
+        match effect {
+            VoiceEffect::Post { shard, message } => {
                 if let Some(post) = self.post.get_mut(usize::from(shard)) {
-                    post.push(Letter::Voice(letter));
+                    post.push(ShardMessage::Voice(message));
                 }
             }
-            Wish::Write(write) => {
+            VoiceEffect::Write(write) => {
                 if self.parts.store.write(write, None).is_err() {
                     self.parts.board.count_lost_record();
                 }
             }
-            Wish::Keep { ticket, message } => self.ask(now, AskId(of_voice(ticket)), Query::Keep(message)),
-            Wish::Resolve { ticket, address, purpose } => self.resolve(now, ticket, &address, purpose),
-            Wish::CallChanged { aor, call } => self.ask(now, AskId(0), Query::CallChanged { aor, call }),
+            VoiceEffect::Keep { ticket, message } => {
+                self.ask(now, AskId(of_voice(ticket)), Query::Keep(message))
+            }
+            VoiceEffect::Resolve { ticket, address, purpose } => self.resolve(now, ticket, &address, purpose),
+            VoiceEffect::CallChanged { aor, call } => {
+                self.ask(now, AskId(0), Query::CallChanged { aor, call })
+            }
         }
     }
 
@@ -58,7 +67,7 @@ impl Shard {
     fn resolve(&mut self, now: Instant, ticket: u64, address: &Address, purpose: Purpose) {
         let parts = &self.parts;
         if parts.voice.as_ref().is_some_and(|voice| voice.answers(&parts.plan, address)) {
-            let own = parts.endpoint.own_address().map(|received| Reach {
+            let own = parts.endpoint.own_address().map(|received| Destination {
                 uri: format!("sip:{}@{}", sip::wire::escape_user(&address.user), received.remote).into(),
                 path: "".into(),
                 received: Some(received),
@@ -87,7 +96,7 @@ impl Shard {
             call::Decision::Targets { user, groups, .. } => {
                 // Targets of one priority are alternatives, not to ring at once.
                 let targets = groups.iter().flat_map(|group| &group.targets);
-                let reach = |target| Reach {
+                let reach = |target| Destination {
                     uri: planning::uri_of(target, &user),
                     path: "".into(),
                     received: None,
@@ -143,7 +152,7 @@ impl Shard {
         id: AskId,
         result: Result<Option<Account>, StoreUnavailable>,
     ) {
-        let Asker::Voice(ticket) = Asker::of(id.0) else {
+        let RequestOrigin::Voice(ticket) = RequestOrigin::of(id.0) else {
             return self.parts.endpoint.handle_account(now, id, result, &mut self.scratch.effects);
         };
         match result {
@@ -167,7 +176,7 @@ impl Shard {
 
     /// A router's answer for the endpoint or a call.
     pub(super) fn give_answer(&mut self, now: Instant, id: AskId, answer: Answer) {
-        let Asker::Voice(ticket) = Asker::of(id.0) else {
+        let RequestOrigin::Voice(ticket) = RequestOrigin::of(id.0) else {
             return self.parts.endpoint.handle_answer(now, id, answer, &mut self.scratch.effects);
         };
         let bindings = match answer {
@@ -178,14 +187,14 @@ impl Shard {
             }
             _ => return,
         };
-        let reach = |binding: router::Binding| Reach {
+        let reach = |binding: router::Binding| Destination {
             uri: binding.contact.uri,
             path: binding.contact.path,
             received: binding.contact.received,
             public_only: false,
             is_binding: true,
         };
-        let all: Vec<Reach> = bindings.into_iter().map(reach).collect();
+        let all: Vec<Destination> = bindings.into_iter().map(reach).collect();
         self.resolved(now, ticket, if all.is_empty() { Err(480) } else { Ok(vec![all]) });
     }
 
@@ -193,8 +202,8 @@ impl Shard {
         self.with_voice(now, |voice, world| voice.handle_event(now, event, world));
     }
 
-    pub(super) fn voice_letter(&mut self, now: Instant, letter: VoiceLetter) {
-        self.with_voice(now, |voice, world| voice.handle_letter(now, letter, world));
+    pub(super) fn voice_message(&mut self, now: Instant, message: VoiceShardMessage) {
+        self.with_voice(now, |voice, world| voice.handle_message(now, message, world));
     }
 
     pub(super) fn expire_voice(&mut self, now: Instant) {

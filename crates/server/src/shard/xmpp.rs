@@ -9,15 +9,15 @@ use store::access::AccessWrite;
 use store::{Loaded, Read, StoreError, Ticket, Verifiers, Write, WriteDone};
 use tokio::sync::Semaphore;
 
-use super::accounts::Known;
-use super::asker::of_xmpp;
-use super::{Command, Ended, Letter, Shard};
+use super::accounts::CachedAccount;
+use super::request_origin::of_xmpp;
+use super::{Command, Ended, Shard, ShardMessage};
 use crate::limits;
 use crate::xmpp::access::NewAccount;
-use crate::xmpp::{Unavailable, Wish, Xmpp, XmppCounts, XmppLetter, keys};
+use crate::xmpp::{Unavailable, Xmpp, XmppCounts, XmppEffect, XmppShardMessage, keys};
 
 /// What the shard's XMPP needs besides itself.
-pub(super) struct Glue {
+pub(super) struct XmppAdapter {
     pub(super) xmpp: Xmpp,
     /// One permit for each account whose keys are being made.
     deriving: Arc<Semaphore>,
@@ -25,10 +25,10 @@ pub(super) struct Glue {
     waiting: Arc<Semaphore>,
 }
 
-impl Glue {
+impl XmppAdapter {
     pub(super) fn new(xmpp: Xmpp) -> Self {
         let [deriving, waiting] = [limits::XMPP_DERIVING, limits::XMPP_KEYS_WAITING];
-        Glue {
+        XmppAdapter {
             xmpp,
             deriving: Arc::new(Semaphore::new(deriving)),
             waiting: Arc::new(Semaphore::new(waiting)),
@@ -62,42 +62,44 @@ impl Shard {
     pub(super) fn with_xmpp<T>(
         &mut self,
         now: Instant,
-        act: impl FnOnce(&mut Xmpp, &mut Vec<Wish>) -> T,
+        act: impl FnOnce(&mut Xmpp, &mut Vec<XmppEffect>) -> T,
     ) -> Option<T> {
-        let glue = self.xmpp.as_mut()?;
-        let mut wishes = std::mem::take(&mut self.scratch.xmpp_wishes);
-        let done = act(&mut glue.xmpp, &mut wishes);
-        for _ in 0..glue.xmpp.take_panics() {
+        let adapter = self.xmpp.as_mut()?;
+        let mut outbox = std::mem::take(&mut self.scratch.xmpp_outbox);
+        let done = act(&mut adapter.xmpp, &mut outbox);
+        for _ in 0..adapter.xmpp.take_panics() {
             self.parts.board.count_panic();
         }
-        for wish in wishes.drain(..) {
-            self.grant_xmpp(now, wish);
+        for effect in outbox.drain(..) {
+            self.grant_xmpp(now, effect);
         }
-        self.scratch.xmpp_wishes = wishes;
+        self.scratch.xmpp_outbox = outbox;
         Some(done)
     }
 
-    fn grant_xmpp(&mut self, now: Instant, wish: Wish) {
-        match wish {
-            Wish::Account { id, user, domain } => self.find_account(now, AskId(of_xmpp(id)), user, domain),
-            Wish::Read { id, read } => {
+    fn grant_xmpp(&mut self, now: Instant, effect: XmppEffect) {
+        match effect {
+            XmppEffect::Account { id, user, domain } => {
+                self.find_account(now, AskId(of_xmpp(id)), user, domain)
+            }
+            XmppEffect::Read { id, read } => {
                 let to = Ticket { sink: self.parts.edge.shard, id: of_xmpp(id) };
                 if self.parts.store.read(Read::Xmpp(read), to).is_err() {
-                    self.with_xmpp(now, |xmpp, wishes| xmpp.refused(now, id, wishes));
+                    self.with_xmpp(now, |xmpp, outbox| xmpp.refused(now, id, outbox));
                 }
             }
-            Wish::Write { id, write } => {
+            XmppEffect::Write { id, write } => {
                 let to = Ticket { sink: self.parts.edge.shard, id: of_xmpp(id) };
                 if self.parts.store.write(write, to).is_err() {
-                    self.with_xmpp(now, |xmpp, wishes| xmpp.refused(now, id, wishes));
+                    self.with_xmpp(now, |xmpp, outbox| xmpp.refused(now, id, outbox));
                 }
             }
-            Wish::Phone(wish) => self.grant_phone(now, wish),
-            Wish::Access { id, read } => self.read_for_xmpp(now, id, Read::Access(read)),
-            Wish::Aliases { id, account } => {
+            XmppEffect::Phone(effect) => self.grant_phone(now, effect),
+            XmppEffect::Access { id, read } => self.read_for_xmpp(now, id, Read::Access(read)),
+            XmppEffect::Aliases { id, account } => {
                 self.read_for_xmpp(now, id, Read::Aliases { account: Some(*account) });
             }
-            Wish::MakeAccount { id, account } => {
+            XmppEffect::MakeAccount { id, account } => {
                 let NewAccount { address, password, invitation } = *account;
                 self.write_with_keys(now, id, password, move |password| {
                     let mut account = store::NewAccount::with_password(address, &password.0, now)?;
@@ -106,44 +108,47 @@ impl Shard {
                     Ok(Write::Access(AccessWrite::Register { account, invitation }))
                 });
             }
-            Wish::SetPassword { id, account, password } => {
+            XmppEffect::SetPassword { id, account, password } => {
                 self.write_with_keys(now, id, password, move |password| {
                     let (verifiers, account) = (all_verifiers(&account, password), *account);
                     Ok(Write::SetVerifiers { account, verifiers })
                 });
             }
-            Wish::Prove { id, account, password, learns } => {
+            XmppEffect::Prove { id, account, password, learns } => {
                 self.write_with_keys(now, id, password, move |password| learned(&account, password, learns));
             }
-            Wish::Derive { id, account, password } => self.derive(now, id, &account, password),
-            Wish::Accounts { id, ask } => {
+            XmppEffect::Derive { id, account, password } => self.derive(now, id, &account, password),
+            XmppEffect::Accounts { id, ask } => {
                 let (operator, outlet) = (self.parts.chat.clone(), self.outlet());
                 tokio::task::spawn_local(async move {
                     let result = Box::new(operator.administer(now, *ask).await);
-                    outlet.answer_all(&mut vec![Letter::Xmpp(vec![XmppLetter::Administered { id, result }])]);
+                    outlet.answer_all(&mut vec![ShardMessage::Xmpp(vec![XmppShardMessage::Administered {
+                        id,
+                        result,
+                    }])]);
                 });
             }
-            Wish::LetGo { address } => self.accounts.let_go(&address),
-            Wish::Forget { address } => {
+            XmppEffect::LetGo { address } => self.accounts.let_go(&address),
+            XmppEffect::Forget { address } => {
                 // Here at once: what is wished next may ask for it.
                 self.accounts.forget(Some(&address));
                 for outlet in &self.parts.outlets {
                     let forget = Command::ForgetAccount(Some(address.clone()));
-                    outlet.answer_all(&mut vec![Letter::Command(forget)]);
+                    outlet.answer_all(&mut vec![ShardMessage::Command(forget)]);
                 }
             }
         }
     }
 
     /// To this shard itself.
-    fn outlet(&self) -> cluster::Outlet<Letter> {
+    fn outlet(&self) -> cluster::Outlet<ShardMessage> {
         self.parts.outlets[usize::from(self.parts.edge.shard)].clone()
     }
 
     fn read_for_xmpp(&mut self, now: Instant, id: u64, read: Read) {
         let to = Ticket { sink: self.parts.edge.shard, id: of_xmpp(id) };
         if self.parts.store.read(read, to).is_err() {
-            self.with_xmpp(now, |xmpp, wishes| xmpp.refused(now, id, wishes));
+            self.with_xmpp(now, |xmpp, outbox| xmpp.refused(now, id, outbox));
         }
     }
 
@@ -156,12 +161,12 @@ impl Shard {
         password: Secret,
         make: impl FnOnce(&Secret) -> Result<Write, StoreError> + Send + 'static,
     ) {
-        let place = self.xmpp.as_ref().and_then(|glue| {
-            let place = glue.waiting.clone().try_acquire_owned().ok()?;
-            Some((place, glue.deriving.clone()))
+        let place = self.xmpp.as_ref().and_then(|adapter| {
+            let place = adapter.waiting.clone().try_acquire_owned().ok()?;
+            Some((place, adapter.deriving.clone()))
         });
         let Some((place, deriving)) = place else {
-            self.with_xmpp(now, |xmpp, wishes| xmpp.refused(now, id, wishes));
+            self.with_xmpp(now, |xmpp, outbox| xmpp.refused(now, id, outbox));
             return;
         };
         let to = Ticket { sink: self.parts.edge.shard, id: of_xmpp(id) };
@@ -171,7 +176,7 @@ impl Shard {
             let done =
                 make(&password).and_then(|write| store.write(write, to).map_err(|_| StoreError::Closed));
             if let Err(error) = done {
-                outlet.answer_all(&mut vec![Letter::Written(vec![(to.id, Err(error))])]);
+                outlet.answer_all(&mut vec![ShardMessage::Written(vec![(to.id, Err(error))])]);
             }
         };
         tokio::task::spawn_local(async move {
@@ -184,9 +189,9 @@ impl Shard {
 
     /// Makes keys on a thread of the runtime's pool. When too many are being made, the next sign-in will do.
     fn derive(&mut self, now: Instant, id: u64, account: &store::Account, password: ::xmpp::sasl::Secret) {
-        let permit = self.xmpp.as_ref().and_then(|glue| glue.deriving.clone().try_acquire_owned().ok());
+        let permit = self.xmpp.as_ref().and_then(|adapter| adapter.deriving.clone().try_acquire_owned().ok());
         let Some(permit) = permit else {
-            self.with_xmpp(now, |xmpp, wishes| xmpp.refused(now, id, wishes));
+            self.with_xmpp(now, |xmpp, outbox| xmpp.refused(now, id, outbox));
             return;
         };
         let to = Ticket { sink: self.parts.edge.shard, id: of_xmpp(id) };
@@ -200,70 +205,70 @@ impl Shard {
         });
     }
 
-    pub(super) fn xmpp_account(&mut self, now: Instant, ask: u64, known: Option<&Known>) {
+    pub(super) fn xmpp_account(&mut self, now: Instant, ask: u64, known: Option<&CachedAccount>) {
         let found = known.map(|known| known.as_deref()).ok_or(Unavailable);
-        self.with_xmpp(now, |xmpp, wishes| xmpp.handle_account(now, ask, found, wishes));
+        self.with_xmpp(now, |xmpp, outbox| xmpp.handle_account(now, ask, found, outbox));
     }
 
     /// All of them: `None`.
     pub(super) fn forget_xmpp_account(&mut self, address: Option<&str>) {
-        if let Some(glue) = self.xmpp.as_mut() {
-            glue.xmpp.forget_account(address);
+        if let Some(adapter) = self.xmpp.as_mut() {
+            adapter.xmpp.forget_account(address);
         }
     }
 
     pub(super) fn xmpp_loaded(&mut self, now: Instant, ask: u64, result: Result<Loaded, StoreError>) {
-        self.with_xmpp(now, |xmpp, wishes| xmpp.handle_loaded(now, ask, result, wishes));
+        self.with_xmpp(now, |xmpp, outbox| xmpp.handle_loaded(now, ask, result, outbox));
     }
 
     pub(super) fn xmpp_written(&mut self, now: Instant, ask: u64, result: Result<WriteDone, StoreError>) {
-        self.with_xmpp(now, |xmpp, wishes| xmpp.handle_written(now, ask, result, wishes));
+        self.with_xmpp(now, |xmpp, outbox| xmpp.handle_written(now, ask, result, outbox));
     }
 
-    pub(super) fn xmpp_letters(&mut self, now: Instant, letters: Vec<XmppLetter>) {
-        self.with_xmpp(now, |xmpp, wishes| {
-            for letter in letters {
-                xmpp.handle_letter(now, letter, wishes);
+    pub(super) fn xmpp_messages(&mut self, now: Instant, messages: Vec<XmppShardMessage>) {
+        self.with_xmpp(now, |xmpp, outbox| {
+            for message in messages {
+                xmpp.handle_message(now, message, outbox);
             }
         });
     }
 
     /// What clients asked, and what is due. How much it was.
     pub(super) fn turn_xmpp(&mut self, now: Instant) -> usize {
-        self.with_xmpp(now, |xmpp, wishes| xmpp.turn(now, wishes)).unwrap_or(0)
+        self.with_xmpp(now, |xmpp, outbox| xmpp.turn(now, outbox)).unwrap_or(0)
     }
 
-    /// One letter a shard and turn.
+    /// One message a shard and turn.
     pub(super) fn post_xmpp(&mut self) {
-        let Some(glue) = &mut self.xmpp else { return };
+        let Some(adapter) = &mut self.xmpp else { return };
         for (shard, post) in self.post.iter_mut().enumerate() {
-            let letters = glue.xmpp.take_post(shard);
-            if !letters.is_empty() {
-                post.push(Letter::Xmpp(letters));
+            let messages = adapter.xmpp.take_post(shard);
+            if !messages.is_empty() {
+                post.push(ShardMessage::Xmpp(messages));
             }
         }
     }
 
-    pub(super) fn take_back_xmpp(&mut self, now: Instant, shard: usize, letters: Vec<XmppLetter>) {
-        let kept = self.with_xmpp(now, |xmpp, wishes| xmpp.take_back(now, letters, wishes));
+    pub(super) fn take_back_xmpp(&mut self, now: Instant, shard: usize, messages: Vec<XmppShardMessage>) {
+        let kept = self.with_xmpp(now, |xmpp, outbox| xmpp.take_back(now, messages, outbox));
         if let Some(kept) = kept.filter(|kept| !kept.is_empty()) {
-            self.parts.outlets[shard].answer_all(&mut vec![Letter::Xmpp(kept)]);
+            self.parts.outlets[shard].answer_all(&mut vec![ShardMessage::Xmpp(kept)]);
         }
     }
 
     pub(super) fn end_sessions(&mut self, ended: &Ended) {
         let now = self.parts.clock.now();
-        self.with_xmpp(now, |xmpp, wishes| xmpp.end_sessions(now, ended, wishes));
+        self.with_xmpp(now, |xmpp, outbox| xmpp.end_sessions(now, ended, outbox));
     }
 
     /// Tells everybody who is connected that the node ends.
     pub(super) async fn close_streams(&mut self) {
-        if let Some(glue) = &mut self.xmpp {
-            glue.xmpp.close_all().await;
+        if let Some(adapter) = &mut self.xmpp {
+            adapter.xmpp.close_all().await;
         }
     }
 
     pub(super) fn xmpp_counts(&self) -> XmppCounts {
-        self.xmpp.as_ref().map(|glue| glue.xmpp.counts()).unwrap_or_default()
+        self.xmpp.as_ref().map(|adapter| adapter.xmpp.counts()).unwrap_or_default()
     }
 }

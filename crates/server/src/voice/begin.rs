@@ -92,9 +92,9 @@ impl Voice {
         key
     }
 
-    /// `letters` is one of [`ivr::sid`]'s.
-    pub(super) fn new_sid(&mut self, letters: &str) -> String {
-        ivr::sid::new(letters, self.random())
+    /// `messages` is one of [`ivr::sid`]'s.
+    pub(super) fn new_sid(&mut self, messages: &str) -> String {
+        ivr::sid::new(messages, self.random())
     }
 }
 

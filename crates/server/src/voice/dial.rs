@@ -12,8 +12,8 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::actor::{Actor, Part};
+use super::dial_attempt::{DialAttempt, Originator};
 use super::leg::codecs_like;
-use super::party::{Party, Whose};
 use super::record::Background;
 use super::{API_VERSION, Voice, World};
 
@@ -79,8 +79,9 @@ impl Voice {
                 continue;
             }
             let sid = self.new_sid(ivr::sid::CALL);
-            let whose = (actor, Whose::Dialed(id));
-            let mut party = Party::new(whose, sid, Arc::clone(&owner), from.as_str().into(), name.clone());
+            let whose = (actor, Originator::Dialed(id));
+            let mut party =
+                DialAttempt::new(whose, sid, Arc::clone(&owner), from.as_str().into(), name.clone());
             party.codecs = codecs;
             party.caller_name.clone_from(&caller_name);
             party.hops = hops;
@@ -111,11 +112,11 @@ impl Voice {
     }
 
     /// The party that is the leg `id` of a script.
-    fn dialed(&self, actor: Key, id: Id) -> Option<(Key, &Party)> {
+    fn dialed(&self, actor: Key, id: Id) -> Option<(Key, &DialAttempt)> {
         let leg = self.legs.get(self.actors.get(actor)?.leg)?;
         let keys = leg.dialing.iter().flat_map(|dialing| &dialing.parties);
         let mut parties = keys.filter_map(|key| self.parties.get(*key).map(|party| (*key, party)));
-        parties.find(|(_, party)| party.whose == Whose::Dialed(id))
+        parties.find(|(_, party)| party.whose == Originator::Dialed(id))
     }
 
     pub(super) fn screen(&mut self, now: Instant, actor: Key, id: Id, target: Target, world: &mut World<'_>) {
@@ -136,7 +137,7 @@ impl Voice {
     }
 
     /// The call of a callee, as the scripts on his leg know it.
-    pub(super) fn call_of_party(&self, actor: Key, party: &Party) -> Call {
+    pub(super) fn call_of_party(&self, actor: Key, party: &DialAttempt) -> Call {
         let caller = self.actors.get(actor).and_then(|actor| self.legs.get(actor.leg));
         Call {
             sid: party.sid.clone(),
@@ -187,7 +188,7 @@ impl Voice {
     /// One that has answered or that nobody waits for any more is over, whoever ended it.
     pub(super) fn end_party(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
         let Some((party, recording)) = self.forget_party(now, key, world) else { return };
-        if let (true, Whose::Dialed(id)) = (party.is_up, party.whose) {
+        if let (true, Originator::Dialed(id)) = (party.is_up, party.whose) {
             let ended = LegEvent::Ended { recording };
             self.drive(now, party.actor, world, |script, out| script.handle_leg(now, id, ended, out));
         }
@@ -199,7 +200,7 @@ impl Voice {
         now: Instant,
         key: Key,
         world: &mut World<'_>,
-    ) -> Option<(Party, Option<Recorded>)> {
+    ) -> Option<(DialAttempt, Option<Recorded>)> {
         let caller = self.actors.get(self.parties.get(key)?.actor).map(|actor| actor.leg);
         let party = self.drop_party(now, key, world)?;
         let recording = caller.and_then(|caller| self.leave_dialing(now, caller, key, world));
@@ -207,7 +208,12 @@ impl Voice {
     }
 
     /// A party's phones are hung up, and nobody is told.
-    pub(super) fn drop_party(&mut self, now: Instant, key: Key, world: &mut World<'_>) -> Option<Party> {
+    pub(super) fn drop_party(
+        &mut self,
+        now: Instant,
+        key: Key,
+        world: &mut World<'_>,
+    ) -> Option<DialAttempt> {
         let mut party = self.parties.remove(key)?;
         let counted = party.counted.take();
         if let Some(mut row) = party.row.take() {

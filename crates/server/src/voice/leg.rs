@@ -18,7 +18,7 @@ use super::dial::Dialing;
 use super::ports::Pair;
 use super::prompts::Speaking;
 use super::record::{Beep, Recording};
-use super::rooms::Seat;
+use super::rooms::RoomMembership;
 use super::rows::Row;
 use super::stream::Streams;
 use super::{CountedCall, Owner};
@@ -94,7 +94,7 @@ pub(super) enum Partner {
     Itself,
     /// Of the same shard.
     Leg(Key),
-    Seat(Seat),
+    Seat(RoomMembership),
 }
 
 const CODECS: [Codec; 4] = [Codec::Opus, Codec::G722, Codec::Pcma, Codec::Pcmu];

@@ -49,7 +49,7 @@ pub(super) const QUEUE_SIZE: u32 = 1_000;
 pub(super) const ROOM_FRAMES: usize = 3;
 
 /// After so long a member's shard tells the room that the member is there, and the room's shard how the member stands:
-/// what a lost letter said is known then.
+/// what a lost message said is known then.
 pub(super) const ROOM_KNOWN: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// A member that the other shard has not spoken of for so long is a ghost: the room lets it go, and its script goes on.

@@ -17,8 +17,8 @@ use stdx::slab::Key;
 use store::rest::types::{Common, TextMessage};
 use store::rest::{Resource, RestWrite};
 
-use super::resolving::What;
-use super::{Address, Owner, Purpose, Reach, Resolved, Voice, Wish, World, limits};
+use super::resolving::ResolutionPurpose;
+use super::{Address, Destination, Owner, Purpose, Resolved, Voice, VoiceEffect, World, limits};
 
 /// One that has no outcome yet.
 struct Text {
@@ -31,7 +31,7 @@ struct Text {
     /// Whose phones these are, when it is an account of ours.
     aor: Option<Aor>,
     /// Still to be tried, those of a group at once.
-    groups: VecDeque<Vec<Reach>>,
+    groups: VecDeque<Vec<Destination>>,
     /// MESSAGEs without an answer.
     open: usize,
     last_status: u16,
@@ -89,7 +89,7 @@ impl Voice {
             ..TextMessage::default()
         };
         if let Ok(row) = row.row() {
-            world.wishes.push(Wish::Write(store::Write::Rest(RestWrite::Insert(Box::new(row)))));
+            world.outbox.push(VoiceEffect::Write(store::Write::Rest(RestWrite::Insert(Box::new(row)))));
         }
         self.begin_text(now, row, owner, status, Some((actor, id)), world);
     }
@@ -118,7 +118,7 @@ impl Voice {
         let address = address_of(&row.to, self.home.domain());
         let is_too_much = self.texts.open() >= limits::TEXTS;
         let is_too_long = row.body.len() > limits::TEXT_BYTES;
-        let ticket = self.resolving.add(What::Text);
+        let ticket = self.resolving.add(ResolutionPurpose::Text);
         let (aor, groups) = (None, VecDeque::new());
         let text = Text { row, owner, status, script, aor, groups, open: 0, last_status: 480 };
         self.texts.open.insert(ticket, text);
@@ -126,7 +126,7 @@ impl Voice {
             self.resolving.take(ticket);
             return self.text_over(now, ticket, if is_too_long { 413 } else { 503 }, world);
         }
-        world.wishes.push(Wish::Resolve { ticket, address, purpose: Purpose::Text });
+        world.outbox.push(VoiceEffect::Resolve { ticket, address, purpose: Purpose::Text });
     }
 
     /// The account that a ticket's address has led to.
@@ -134,7 +134,7 @@ impl Voice {
         if let Some(text) = self.texts.open.get_mut(&ticket) {
             text.aor = Some(aor.clone());
         }
-        if let Some(What::Party(key)) = self.resolving.get(ticket)
+        if let Some(ResolutionPurpose::Party(key)) = self.resolving.get(ticket)
             && let Some(party) = self.parties.get_mut(key)
         {
             party.aor = Some(aor.clone());
@@ -164,7 +164,7 @@ impl Voice {
                     body: text.row.body.as_bytes().into(),
                     sent_at: now,
                 };
-                world.wishes.push(Wish::Keep { ticket, message: Box::new(message) });
+                world.outbox.push(VoiceEffect::Keep { ticket, message: Box::new(message) });
             }
             (Err(status), _) => self.text_over(now, ticket, status, world),
         }
@@ -226,7 +226,7 @@ impl Voice {
         }
     }
 
-    /// What became of `Wish::Keep`.
+    /// What became of `VoiceEffect::Keep`.
     pub(crate) fn handle_kept(
         &mut self,
         now: Instant,
@@ -257,7 +257,7 @@ impl Voice {
             row.error_message = format!("the message to {} was refused with {status}", row.to);
         }
         if let Ok(row) = row.row() {
-            world.wishes.push(Wish::Write(store::Write::Rest(RestWrite::Replace(Box::new(row)))));
+            world.outbox.push(VoiceEffect::Write(store::Write::Rest(RestWrite::Replace(Box::new(row)))));
         }
         if let Some(url) = &text.status {
             self.asks.tell(outcome(&text, url).to_wire(&text.owner.signing_key));

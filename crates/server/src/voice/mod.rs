@@ -1,25 +1,26 @@
 //! Calls that applications answer: for each a script, a dialog and media, all of them on the shard of the call.
 //!
 //! The pure parts say what to do (`ivr::script`, `sip::session`, `media::session`) and this performs it. What takes
-//! time (documents, speech, audio files) the helpers do, and post it back as letters.
+//! time (documents, speech, audio files) the helpers do, and post it back as messages.
 
+mod active_recordings;
 mod actor;
-mod asks;
 mod begin;
 mod bridge;
 mod caller_ids;
 pub(crate) mod control;
 mod dial;
+mod dial_attempt;
+mod helper_requests;
 pub(crate) mod helpers;
 mod leg;
-mod letter;
 mod limits;
 mod media_rules;
+mod message;
 mod messages;
 pub(crate) mod numbers;
 mod offers;
 mod outgoing;
-mod party;
 mod perform;
 mod phases;
 mod ports;
@@ -34,7 +35,6 @@ mod rooms;
 mod rows;
 mod speak;
 mod stream;
-mod takes;
 mod tick;
 
 use std::collections::{HashMap, VecDeque};
@@ -52,20 +52,20 @@ use stdx::slab::{Key, Slab};
 use crate::config;
 use crate::shard::CallerProof;
 use actor::{Actor, Part};
-use asks::{Asks, Wanted};
+use dial_attempt::DialAttempt;
+use helper_requests::{HelperRequests, TicketOutcome};
 use helpers::{Done, Helpers};
 use leg::Leg;
 use media_rules::MediaRules;
-use outgoing::Home;
-use party::Party;
+use outgoing::CallOrigin;
 use ports::Ports;
 use record::Recordings;
 use recordings::Files;
 use ringing::RingTones;
 
 pub use control::Order;
-pub use letter::VoiceLetter;
-pub(crate) use letter::{Address, CountedCall, Purpose, Reach, Resolved, Wish};
+pub use message::VoiceShardMessage;
+pub(crate) use message::{Address, CountedCall, Destination, Purpose, Resolved, VoiceEffect};
 pub use numbers::Numbers;
 
 /// `ApiVersion` of requests to applications: RestComm's.
@@ -75,19 +75,19 @@ const API_VERSION: &str = "2012-04-24";
 pub(crate) struct World<'a> {
     pub(crate) endpoint: &'a mut Endpoint,
     pub(crate) out: &'a mut sip::endpoint::Outbox,
-    pub(crate) wishes: &'a mut Vec<Wish>,
+    pub(crate) outbox: &'a mut Vec<VoiceEffect>,
 }
 
 /// What the helpers have done, on its way to the shard that asked.
 #[derive(Debug)]
-pub struct Posted {
+pub struct HelperResult {
     ticket: u64,
     done: Done,
 }
 
-impl Posted {
-    pub(crate) fn new(ticket: helpers::Ticket, done: Done) -> Posted {
-        Posted { ticket: ticket.id, done }
+impl HelperResult {
+    pub(crate) fn new(ticket: helpers::Ticket, done: Done) -> HelperResult {
+        HelperResult { ticket: ticket.id, done }
     }
 }
 
@@ -201,14 +201,14 @@ pub(crate) struct Voice {
     rows_due: Instant,
     /// Rows of calls that REST asked for and that are no legs yet.
     placed: HashMap<String, store::rest::types::RestCall>,
-    asks: Asks,
+    asks: HelperRequests,
     ports: Ports,
     rng: Rng,
     legs: Slab<Leg>,
     actors: Slab<Actor>,
     /// Whom Dials and the REST interface call.
-    parties: Slab<Party>,
-    home: Home,
+    parties: Slab<DialAttempt>,
+    home: CallOrigin,
     tones: RingTones,
     rooms: rooms::Rooms,
     resolving: resolving::Resolving,
@@ -219,7 +219,7 @@ pub(crate) struct Voice {
     todo: VecDeque<(Key, Effect)>,
     /// Somebody further up the stack takes it from there.
     is_performing: bool,
-    clockwork: tick::Clockwork,
+    clockwork: tick::MediaTicker,
     counts: VoiceCounts,
 }
 
@@ -241,12 +241,12 @@ impl Voice {
             has_records: config.records,
             rows_due: Instant::default(),
             placed: HashMap::new(),
-            asks: Asks::new(shard, Arc::clone(&common.helpers)),
+            asks: HelperRequests::new(shard, Arc::clone(&common.helpers)),
             ports: Ports::new(media, &config.ports, shard, shards)?,
             legs: Slab::new(),
             actors: Slab::new(),
             parties: Slab::new(),
-            home: Home::new(&common.domain, shard, shards),
+            home: CallOrigin::new(&common.domain, shard, shards),
             tones: RingTones::default(),
             resolving: resolving::Resolving::default(),
             texts: messages::Texts::default(),
@@ -256,7 +256,7 @@ impl Voice {
             by_session: HashMap::new(),
             todo: VecDeque::new(),
             is_performing: false,
-            clockwork: tick::Clockwork::new(),
+            clockwork: tick::MediaTicker::new(),
             counts: VoiceCounts::default(),
         }))
     }
@@ -320,26 +320,26 @@ impl Voice {
         }
     }
 
-    pub(crate) fn handle_letter(&mut self, now: Instant, letter: VoiceLetter, world: &mut World<'_>) {
-        match letter {
-            VoiceLetter::Done(posted) => self.handle_done(now, posted, world),
-            VoiceLetter::Room(letter) => self.handle_room_letter(now, letter, world),
-            VoiceLetter::Control(order) => self.handle_order(now, order, world),
-            VoiceLetter::Numbers(numbers) => self.numbers = numbers,
+    pub(crate) fn handle_message(&mut self, now: Instant, message: VoiceShardMessage, world: &mut World<'_>) {
+        match message {
+            VoiceShardMessage::Done(posted) => self.handle_done(now, posted, world),
+            VoiceShardMessage::Room(message) => self.handle_room_message(now, message, world),
+            VoiceShardMessage::Control(order) => self.handle_order(now, order, world),
+            VoiceShardMessage::Numbers(numbers) => self.numbers = numbers,
         }
     }
 
     /// From the helpers.
-    fn handle_done(&mut self, now: Instant, posted: Posted, world: &mut World<'_>) {
-        let Posted { ticket, done } = posted;
+    fn handle_done(&mut self, now: Instant, posted: HelperResult, world: &mut World<'_>) {
+        let HelperResult { ticket, done } = posted;
         match done {
             Done::Fetched(result) => {
                 // A callback's answer is nobody's.
-                let Some(Wanted::Document(actor, id)) = self.asks.take(ticket) else { return };
+                let Some(TicketOutcome::Document(actor, id)) = self.asks.take(ticket) else { return };
                 self.drive(now, actor, world, |script, out| script.handle_fetched(now, id, result, out));
             }
             Done::Samples(result) => {
-                let Some(Wanted::Sound(sound, waiters)) = self.asks.take(ticket) else { return };
+                let Some(TicketOutcome::Sound(sound, waiters)) = self.asks.take(ticket) else { return };
                 for waiter in waiters {
                     let prompt = match &result {
                         Ok(samples) => self.asks.frames.encode(&sound, waiter.codec, samples),
@@ -506,6 +506,6 @@ impl Voice {
 /// The last of those that have a call counted ends it.
 fn release(counted: Option<Arc<CountedCall>>, world: &mut World<'_>) {
     if let Some(counted) = counted.and_then(Arc::into_inner) {
-        world.wishes.push(counted.changed(router::CallPhase::Terminated));
+        world.outbox.push(counted.changed(router::CallPhase::Terminated));
     }
 }

@@ -18,12 +18,12 @@ use stdx::slab::Key;
 
 use super::actor::{Actor, Part};
 use super::dial::Dialing;
+use super::dial_attempt::{DialAttempt, Originator, shown};
 use super::leg::{Leg, NO_SESSION};
-use super::party::{Party, Whose, shown};
 use super::record::Background;
 use super::rows::{self, Row};
 use super::{API_VERSION, Owner, Voice, World};
-use crate::shard::Workers;
+use crate::shard::ShardSelector;
 
 /// A call that the REST interface asked for.
 pub(super) struct Outgoing {
@@ -43,16 +43,16 @@ pub(super) struct Outgoing {
 }
 
 /// Where this shard's own calls begin.
-pub(super) struct Home {
+pub(super) struct CallOrigin {
     domain: Box<str>,
     shard: u16,
-    workers: Workers,
+    workers: ShardSelector,
 }
 
-impl Home {
-    pub(super) fn new(domain: &str, shard: u16, shards: u16) -> Home {
+impl CallOrigin {
+    pub(super) fn new(domain: &str, shard: u16, shards: u16) -> CallOrigin {
         // Responses are not asked about, so the node's number does not matter.
-        Home { domain: domain.into(), shard, workers: Workers::new(0, shards) }
+        CallOrigin { domain: domain.into(), shard, workers: ShardSelector::new(0, shards) }
     }
 
     pub(super) fn domain(&self) -> &str {
@@ -112,7 +112,7 @@ impl Voice {
         let actor = self.add_actor(Actor { script: Script::new(facts, plan), leg, part: Part::Main });
         self.drive(now, actor, world, |script, out| script.start(now, out));
         let name = self.home.name_of(&from);
-        let mut party = Party::new((actor, Whose::Own), sid, owner, from.into(), name);
+        let mut party = DialAttempt::new((actor, Originator::Own), sid, owner, from.into(), name);
         party.timeout = timeout;
         party.send_digits = send_digits;
         party.record = record;
@@ -146,7 +146,7 @@ impl Voice {
         now: Instant,
         actor: Key,
         key: Key,
-        party: &Party,
+        party: &DialAttempt,
         world: &mut World<'_>,
     ) {
         let Some(told) = self.actors.get_mut(actor) else { return };
@@ -176,12 +176,12 @@ impl Voice {
         &mut self,
         now: Instant,
         caller: Key,
-        mut party: Party,
+        mut party: DialAttempt,
         to: Address,
         world: &mut World<'_>,
     ) {
         let (address, hops, is_forged) = (party.take_address(to), party.hops, party.is_forged);
-        if self.has_records && party.whose != Whose::Own {
+        if self.has_records && party.whose != Originator::Own {
             let call = self.call_of_party(party.actor, &party);
             party.row = Some(Box::new(Row::new(now, &call, "")));
         }

@@ -12,24 +12,24 @@ use stdx::slab::Key;
 use store::rest::RestWrite;
 use store::rest::types::{Common, Transcription};
 
-use super::helpers::{Heard, Listener};
+use super::helpers::{Listener, RecognitionResult};
 use super::record::{Recording, millis, write};
 use super::{Owner, Voice, World, limits};
 
 /// One who listens to what a caller says.
-pub(super) struct Ear {
+pub(super) struct SpeechCapture {
     actor: Key,
     how: Recognition,
     /// Hz, of what it is given.
     rate: u32,
     /// What came before speech was noticed.
     before: Vec<i16>,
-    state: Hearing,
+    state: RecognitionState,
     /// Words that are not final yet.
     words: Option<Speech>,
 }
 
-enum Hearing {
+enum RecognitionState {
     /// Nobody speaks.
     Silence,
     Speech {
@@ -56,32 +56,34 @@ pub(super) struct Transcribing {
     callback: Option<Target>,
 }
 
-impl Ear {
+impl SpeechCapture {
     pub(super) fn put(&mut self, samples: &[i16]) {
         match &self.state {
-            Hearing::Silence => {
+            RecognitionState::Silence => {
                 self.before.extend_from_slice(samples);
                 let most = (self.rate / 1_000 * limits::BEFORE_SPEECH_MS) as usize;
                 self.before.drain(..self.before.len().saturating_sub(most));
             }
-            Hearing::Speech { listener, .. } => listener.put(samples),
-            Hearing::Deciding { .. } | Hearing::Deaf => {}
+            RecognitionState::Speech { listener, .. } => listener.put(samples),
+            RecognitionState::Deciding { .. } | RecognitionState::Deaf => {}
         }
     }
 
     fn ticket(&self) -> Option<u64> {
         match &self.state {
-            Hearing::Speech { ticket, .. } | Hearing::Deciding { ticket, .. } => Some(*ticket),
-            Hearing::Silence | Hearing::Deaf => None,
+            RecognitionState::Speech { ticket, .. } | RecognitionState::Deciding { ticket, .. } => {
+                Some(*ticket)
+            }
+            RecognitionState::Silence | RecognitionState::Deaf => None,
         }
     }
 
     /// All was said.
     fn end(&mut self) {
-        match std::mem::replace(&mut self.state, Hearing::Silence) {
-            Hearing::Speech { ticket, mut listener, .. } => {
+        match std::mem::replace(&mut self.state, RecognitionState::Silence) {
+            RecognitionState::Speech { ticket, mut listener, .. } => {
                 listener.end();
-                self.state = Hearing::Deciding { ticket, _listener: listener };
+                self.state = RecognitionState::Deciding { ticket, _listener: listener };
             }
             state => self.state = state,
         }
@@ -101,8 +103,8 @@ impl Voice {
         let end_ms = millis(how.end_of_speech.unwrap_or(limits::END_OF_SPEECH));
         media.detect_speech(Some(SpeechOptions { silence_ms: 0, end_ms }));
         let rate = media.rate();
-        let (before, state, words) = (Vec::new(), Hearing::Silence, None);
-        recording.ear = Some(Box::new(Ear { actor, how, rate, before, state, words }));
+        let (before, state, words) = (Vec::new(), RecognitionState::Silence, None);
+        recording.ear = Some(Box::new(SpeechCapture { actor, how, rate, before, state, words }));
         recording.arrange(media);
         self.recordings.attend(key);
     }
@@ -120,7 +122,7 @@ impl Voice {
         }
     }
 
-    fn ear(&mut self, key: Key) -> Option<&mut Ear> {
+    fn ear(&mut self, key: Key) -> Option<&mut SpeechCapture> {
         self.legs.get_mut(key)?.recording.as_mut()?.ear.as_deref_mut()
     }
 
@@ -128,8 +130,8 @@ impl Voice {
     pub(super) fn ear_heard(&mut self, now: Instant, key: Key, event: SpeechEvent, world: &mut World<'_>) {
         let Some(ear) = self.ear(key) else { return };
         match (event, &ear.state) {
-            (SpeechEvent::Started, Hearing::Silence) => self.begin_utterance(now, key, world),
-            (SpeechEvent::Ended { .. }, Hearing::Speech { .. }) => ear.end(),
+            (SpeechEvent::Started, RecognitionState::Silence) => self.begin_utterance(now, key, world),
+            (SpeechEvent::Ended { .. }, RecognitionState::Speech { .. }) => ear.end(),
             // What is said while the recogniser thinks is not heard.
             _ => {}
         }
@@ -146,12 +148,12 @@ impl Voice {
         match listener {
             Ok(listener) => {
                 listener.put(&before);
-                ear.state = Hearing::Speech { ticket, listener, since: now };
+                ear.state = RecognitionState::Speech { ticket, listener, since: now };
                 let actor = ear.actor;
                 self.drive(now, actor, world, |script, _| script.handle_speaking(now, true));
             }
             Err(problem) => {
-                ear.state = Hearing::Deaf;
+                ear.state = RecognitionState::Deaf;
                 self.warn(
                     now,
                     key,
@@ -166,7 +168,7 @@ impl Voice {
     /// Every tick: nobody speaks for longer than allowed.
     pub(super) fn mind_ear(&mut self, now: Instant, key: Key) {
         if let Some(ear) = self.ear(key)
-            && let Hearing::Speech { since, .. } = ear.state
+            && let RecognitionState::Speech { since, .. } = ear.state
             && now.since(since) >= ear.how.max_speech
         {
             ear.end();
@@ -174,7 +176,13 @@ impl Voice {
     }
 
     /// From the recogniser. Of those whom nobody listens to any more, nothing is to be said.
-    pub(super) fn heard(&mut self, now: Instant, ticket: u64, heard: Heard, world: &mut World<'_>) {
+    pub(super) fn heard(
+        &mut self,
+        now: Instant,
+        ticket: u64,
+        heard: RecognitionResult,
+        world: &mut World<'_>,
+    ) {
         let is_it = |key: &Key| {
             let recording = self.legs.get(*key).and_then(|leg| leg.recording.as_ref());
             recording.and_then(|recording| recording.ear.as_ref()).and_then(|ear| ear.ticket())
@@ -184,16 +192,16 @@ impl Voice {
         let Some(ear) = self.ear(key) else { return };
         let actor = ear.actor;
         let speech = match heard {
-            Heard::Words(speech) if speech.is_final => {
+            RecognitionResult::Words(speech) if speech.is_final => {
                 ear.words = None;
                 Some(speech)
             }
-            Heard::Words(speech) => {
+            RecognitionResult::Words(speech) => {
                 ear.words = Some(speech.clone());
                 Some(speech).filter(|_| ear.how.partial)
             }
-            Heard::Over(result) => {
-                ear.state = Hearing::Silence;
+            RecognitionResult::Over(result) => {
+                ear.state = RecognitionState::Silence;
                 // Its last words are its last word.
                 let words = ear.words.take().map(|words| Speech { is_final: true, ..words });
                 if let Err(problem) = result {

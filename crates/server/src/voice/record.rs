@@ -17,13 +17,13 @@ use stdx::slab::Key;
 use store::rest::types::{Common, Recording as Kept};
 use store::rest::{Resource, RestWrite};
 
+use super::active_recordings::ActiveRecording;
 use super::recognise::Transcribing;
 use super::recordings::Files;
-use super::takes::Take;
-use super::{Owner, Voice, Wish, World, limits};
+use super::{Owner, Voice, VoiceEffect, World, limits};
 
-pub(crate) use super::takes::Pause;
-pub(super) use super::takes::{Recording, Whose};
+pub(crate) use super::active_recordings::Pause;
+pub(super) use super::active_recordings::{Recording, RecordingObserver};
 
 /// A recording that no Record verb asked for: of a Dial, a conference's member, or a whole call.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ pub(super) struct Recordings {
 /// Known but for its file.
 struct Closing {
     leg: Key,
-    whose: Whose,
+    whose: RecordingObserver,
     recorded: Recorded,
     row: Kept,
     owner: Arc<Owner>,
@@ -89,7 +89,7 @@ struct Begin {
     source: RecordSource,
     trim: bool,
     max: Duration,
-    whose: Whose,
+    whose: RecordingObserver,
 }
 
 impl Recordings {
@@ -140,13 +140,13 @@ impl Voice {
         world: &mut World<'_>,
     ) -> Option<String> {
         let Background { source, trim, status, of, conference } = how;
-        let is_taken = |take: &Take| matches!(take.whose, Whose::Background { .. });
+        let is_taken = |take: &ActiveRecording| matches!(take.whose, RecordingObserver::Background { .. });
         let recording = self.legs.get(leg)?.recording.as_ref();
         if recording.is_some_and(|recording| recording.takes.iter().any(is_taken)) {
             return None;
         }
         let sid = self.new_sid(ivr::sid::RECORDING);
-        let whose = Whose::Background { status: status.clone() };
+        let whose = RecordingObserver::Background { status: status.clone() };
         let begin = Begin { sid: sid.clone(), of, conference, source, trim, max: limits::RECORDING, whose };
         if let Err(problem) = self.begin_take(now, leg, begin) {
             self.warn(now, leg, code::RECORDING, format!("the call is not recorded: {problem}"), world);
@@ -167,7 +167,7 @@ impl Voice {
         _world: &mut World<'_>,
     ) -> Option<Recorded> {
         let recording = self.legs.get_mut(leg)?.recording.as_mut()?;
-        let is_it = |take: &Take| matches!(take.whose, Whose::Background { .. });
+        let is_it = |take: &ActiveRecording| matches!(take.whose, RecordingObserver::Background { .. });
         match recording.takes.iter().position(is_it) {
             Some(index) => self.close_take(now, leg, index),
             None => recording.ended.take(),
@@ -186,7 +186,7 @@ impl Voice {
         how: Background,
     ) -> Result<(), String> {
         let Background { source, trim, status, of, conference } = how;
-        let (max, whose) = (limits::RECORDING, Whose::Api { status: status.clone() });
+        let (max, whose) = (limits::RECORDING, RecordingObserver::Api { status: status.clone() });
         let begin = Begin { sid: sid.to_owned(), of, conference, source, trim, max, whose };
         self.begin_take(now, leg, begin)?;
         if let Some((row, owner)) = self.row_under_way(now, leg, sid) {
@@ -279,7 +279,7 @@ impl Voice {
             source: RecordSource::Heard,
             trim: wanted.trim,
             max: wanted.max_length,
-            whose: Whose::Verb { actor, id },
+            whose: RecordingObserver::Verb { actor, id },
         };
         if let Err(text) = self.begin_take(now, key, begin) {
             let failure = Failure { code: code::RECORDING, text: format!("Record: {text}") };
@@ -303,7 +303,7 @@ impl Voice {
             return self
                 .drive(now, actor, world, |script, out| script.handle_recorded(now, id, Ok(none), out));
         }
-        let is_it = |take: &Take| matches!(&take.whose, Whose::Verb { actor: of, id: own } if (*of, *own) == (actor, id));
+        let is_it = |take: &ActiveRecording| matches!(&take.whose, RecordingObserver::Verb { actor: of, id: own } if (*of, *own) == (actor, id));
         let recording = leg.recording.as_ref();
         if let Some(index) = recording.and_then(|recording| recording.takes.iter().position(is_it)) {
             self.close_take(now, key, index);
@@ -326,7 +326,7 @@ impl Voice {
         let options = RecordOptions { rate: media.rate(), channels, trim, max_ms: millis(max) };
         let recorder = Recorder::new(options, &mut file);
         file.flush()?;
-        let take = Take {
+        let take = ActiveRecording {
             sid,
             of,
             conference,
@@ -356,14 +356,14 @@ impl Voice {
             recording.finish(media);
         }
         let row = row_of(now, &leg.sid, &owner, recording.takes.get(index)?);
-        let Take { sid, recorder, mut file, whose, over, .. } = recording.takes.remove(index);
+        let ActiveRecording { sid, recorder, mut file, whose, over, .. } = recording.takes.remove(index);
         if let Some(media) = &mut leg.media {
             recording.arrange(media);
-            if matches!(whose, Whose::Verb { .. }) {
+            if matches!(whose, RecordingObserver::Verb { .. }) {
                 media.detect_speech(None);
             }
         }
-        let is_silent = matches!(whose, Whose::Verb { .. }) && !recorder.has_sound();
+        let is_silent = matches!(whose, RecordingObserver::Verb { .. }) && !recorder.has_sound();
         let ms = recorder.finish(&mut file);
         let failed = over.and_then(Result::err);
         let ms = if is_silent || failed.is_some() { 0 } else { ms };
@@ -384,7 +384,7 @@ impl Voice {
             let takes = self.legs.get(key).and_then(|leg| leg.recording.as_ref()).map(|one| &one.takes);
             let is_background = takes
                 .and_then(|takes| takes.get(index))
-                .is_some_and(|take| matches!(take.whose, Whose::Background { .. }));
+                .is_some_and(|take| matches!(take.whose, RecordingObserver::Background { .. }));
             let recorded = self.close_take(now, key, index);
             if is_background
                 && let Some(recording) = self.legs.get_mut(key).and_then(|leg| leg.recording.as_mut())
@@ -399,7 +399,7 @@ impl Voice {
         let mut legs = std::mem::take(&mut self.recordings.legs);
         legs.retain(|key| {
             self.mind_ear(now, *key);
-            let over = |take: &Take| take.over.is_some();
+            let over = |take: &ActiveRecording| take.over.is_some();
             // More than one at a time is rare: the next tick finds it.
             let recording = self.legs.get(*key).and_then(|leg| leg.recording.as_ref());
             if let Some(index) = recording.and_then(|recording| recording.takes.iter().position(over)) {
@@ -415,7 +415,7 @@ impl Voice {
 
     /// Somebody began to speak, or is silent for so long.
     pub(super) fn spoke(&mut self, now: Instant, key: Key, event: SpeechEvent, world: &mut World<'_>) {
-        let is_it = |take: &Take| matches!(take.whose, Whose::Verb { .. });
+        let is_it = |take: &ActiveRecording| matches!(take.whose, RecordingObserver::Verb { .. });
         let recording = self.legs.get(key).and_then(|leg| leg.recording.as_ref());
         match recording.and_then(|recording| recording.takes.iter().position(is_it)) {
             Some(index) if matches!(event, SpeechEvent::Silence { .. }) => {
@@ -469,12 +469,12 @@ impl Voice {
         row.duration = is_kept.then(|| u32::try_from(recorded.duration.as_secs()).unwrap_or(u32::MAX));
         row.error_code = result.is_err().then_some(code::RECORDING);
         row.common.updated_at = now;
-        let Whose::Verb { actor, id } = whose else {
+        let RecordingObserver::Verb { actor, id } = whose else {
             write(&row, RestWrite::Replace, world);
             if let Err(problem) = result {
                 self.warn(now, leg, code::RECORDING, format!("the recording ended: {problem}"), world);
             }
-            if let Whose::Background { status } | Whose::Api { status } = whose {
+            if let RecordingObserver::Background { status } | RecordingObserver::Api { status } = whose {
                 self.tell_status(status.as_ref(), &row, &recorded, &owner);
             }
             return;
@@ -533,7 +533,7 @@ pub(super) fn millis(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
 }
 
-fn row_of(now: Instant, call: &str, owner: &Owner, take: &Take) -> Kept {
+fn row_of(now: Instant, call: &str, owner: &Owner, take: &ActiveRecording) -> Kept {
     Kept {
         common: Common {
             sid: take.sid.clone(),
@@ -558,7 +558,7 @@ pub(super) fn write<R: Resource>(
 ) {
     // No text of a caller is in it that could be too long; a transcription's is cut before.
     match resource.row() {
-        Ok(row) => world.wishes.push(Wish::Write(store::Write::Rest(how(Box::new(row))))),
+        Ok(row) => world.outbox.push(VoiceEffect::Write(store::Write::Rest(how(Box::new(row))))),
         Err(error) => tracing::error!(%error, "a row that the record does not take"),
     }
 }

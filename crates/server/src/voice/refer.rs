@@ -9,11 +9,11 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::actor::{Actor, Part};
-use super::party::{Whose, uri_in};
+use super::dial_attempt::{Originator, uri_in};
 use super::{Voice, World};
 
 /// The two who talk, and who is asked what becomes of the one that stays.
-struct Talk {
+struct TransferredCall {
     caller: Key,
     party: Key,
     target: Target,
@@ -61,7 +61,7 @@ impl Voice {
     }
 
     /// A connection of a Dial that lets itself be transferred, seen from either side.
-    fn talk_of(&self, leg: Key) -> Option<Talk> {
+    fn talk_of(&self, leg: Key) -> Option<TransferredCall> {
         let caller = match self.legs.get(leg)?.party {
             Some(party) => self.actors.get(self.parties.get(party)?.actor)?.leg,
             None => leg,
@@ -70,11 +70,11 @@ impl Voice {
         let target = dialing.options.as_ref()?.refer.clone()?;
         let party = dialing.bridged?;
         let is_in_it = caller == leg || self.parties.get(party)?.legs.contains(&leg);
-        is_in_it.then_some(Talk { caller, party, target })
+        is_in_it.then_some(TransferredCall { caller, party, target })
     }
 
     /// Twilio's parameter, and RestComm's.
-    fn form_of_transfer(&self, leg: Key, talk: &Talk, target: String) -> Form {
+    fn form_of_transfer(&self, leg: Key, talk: &TransferredCall, target: String) -> Form {
         let caller = self.legs.get(talk.caller).map(|leg| leg.from.to_string()).unwrap_or_default();
         let callee = self.parties.get(talk.party).map(|party| party.to.clone()).unwrap_or_default();
         let (transferor, transferee) = if leg == talk.caller { (caller, callee) } else { (callee, caller) };
@@ -89,8 +89,8 @@ impl Voice {
 
     /// The caller has transferred his callee: the callee's leg is a call of its own now, and the caller's script goes on
     /// behind its Dial.
-    fn callee_goes_on(&mut self, now: Instant, talk: Talk, more: Form, world: &mut World<'_>) {
-        let Talk { caller, party: key, target } = talk;
+    fn callee_goes_on(&mut self, now: Instant, talk: TransferredCall, more: Form, world: &mut World<'_>) {
+        let TransferredCall { caller, party: key, target } = talk;
         let Some(callee) = self.parties.get(key).and_then(|party| party.legs.first().copied()) else {
             return;
         };
@@ -114,7 +114,7 @@ impl Voice {
         let script = Script::new(call, plan);
         let actor = self.add_actor(Actor { script, leg: callee, part: Part::Main });
         self.drive(now, actor, world, |script, out| script.start(now, out));
-        if let Whose::Dialed(id) = party.whose {
+        if let Originator::Dialed(id) = party.whose {
             let ended = LegEvent::Ended { recording };
             self.drive(now, party.actor, world, |script, out| script.handle_leg(now, id, ended, out));
         }

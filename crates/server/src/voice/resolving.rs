@@ -14,7 +14,7 @@ use super::{CountedCall, Resolved, Voice, World};
 const REFUSED: u32 = 13_227;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum ResolutionPurpose {
     /// A text goes there; it has the ticket's number.
     Text,
     /// That party is called.
@@ -24,22 +24,22 @@ pub(super) enum What {
 #[derive(Default)]
 pub(super) struct Resolving {
     last: u64,
-    open: HashMap<u64, What>,
+    open: HashMap<u64, ResolutionPurpose>,
 }
 
 impl Resolving {
     /// A ticket.
-    pub(super) fn add(&mut self, what: What) -> u64 {
+    pub(super) fn add(&mut self, what: ResolutionPurpose) -> u64 {
         self.last += 1;
         self.open.insert(self.last, what);
         self.last
     }
 
-    pub(super) fn get(&self, ticket: u64) -> Option<What> {
+    pub(super) fn get(&self, ticket: u64) -> Option<ResolutionPurpose> {
         self.open.get(&ticket).copied()
     }
 
-    pub(super) fn take(&mut self, ticket: u64) -> Option<What> {
+    pub(super) fn take(&mut self, ticket: u64) -> Option<ResolutionPurpose> {
         self.open.remove(&ticket)
     }
 
@@ -52,7 +52,9 @@ impl Resolving {
 impl Voice {
     /// A ticket's account has a limit of calls at once. What to ask its router, when it is for a call.
     pub(crate) fn admission_of(&mut self, ticket: u64, aor: &Aor, max_calls: u32) -> Option<Admission> {
-        let Some(What::Party(key)) = self.resolving.open.get(&ticket).copied() else { return None };
+        let Some(ResolutionPurpose::Party(key)) = self.resolving.open.get(&ticket).copied() else {
+            return None;
+        };
         let name: Box<str> = self.home.call_id(&mut self.rng).into();
         let party = self.parties.get_mut(key)?;
         let counted = CountedCall { aor: aor.clone(), name: name.clone(), from: party.from.clone() };
@@ -74,20 +76,22 @@ impl Voice {
         is_admitted: bool,
         world: &mut World<'_>,
     ) -> Option<Aor> {
-        let Some(What::Party(key)) = self.resolving.open.get(&ticket).copied() else { return None };
+        let Some(ResolutionPurpose::Party(key)) = self.resolving.open.get(&ticket).copied() else {
+            return None;
+        };
         let party = self.parties.get_mut(key)?;
         if !is_admitted {
             party.counted = None;
             return None;
         }
         let counted = party.counted.as_ref()?;
-        world.wishes.push(counted.changed(CallPhase::Trying));
+        world.outbox.push(counted.changed(CallPhase::Trying));
         Some(counted.aor.clone())
     }
 
     /// A limit keeps a call from its destination: its script's log says which.
     pub(crate) fn call_refused(&mut self, now: Instant, ticket: u64, reason: &str, world: &mut World<'_>) {
-        let Some(What::Party(key)) = self.resolving.open.get(&ticket).copied() else { return };
+        let Some(ResolutionPurpose::Party(key)) = self.resolving.open.get(&ticket).copied() else { return };
         let Some(party) = self.parties.get_mut(key) else { return };
         party.is_refused = true;
         let text = format!("the call to {} was refused: {reason}", party.to);
@@ -102,7 +106,7 @@ impl Voice {
         }
     }
 
-    /// What `Wish::Resolve` came to.
+    /// What `VoiceEffect::Resolve` came to.
     pub(crate) fn handle_resolved(
         &mut self,
         now: Instant,
@@ -111,8 +115,8 @@ impl Voice {
         world: &mut World<'_>,
     ) {
         match self.resolving.take(ticket) {
-            Some(What::Text) => self.text_resolved(now, ticket, resolved, world),
-            Some(What::Party(key)) => self.party_resolved(now, key, resolved, world),
+            Some(ResolutionPurpose::Text) => self.text_resolved(now, ticket, resolved, world),
+            Some(ResolutionPurpose::Party(key)) => self.party_resolved(now, key, resolved, world),
             // Whoever asked is gone.
             None => {}
         }

@@ -11,7 +11,7 @@ use stdx::slab::Key;
 use store::rest::types::{Common, Notification, RestCall};
 use store::rest::{Resource, RestWrite};
 
-use super::{Voice, Wish, World, limits};
+use super::{Voice, VoiceEffect, World, limits};
 
 /// The parameter that carries the Call-ID.
 pub(super) const CALL_ID: &str = "SipCallId";
@@ -106,7 +106,7 @@ impl Row {
         let row = Box::new(row);
         let write = if self.is_in_record { RestWrite::Replace(row) } else { RestWrite::Insert(row) };
         self.is_in_record = true;
-        world.wishes.push(Wish::Write(store::Write::Rest(write)));
+        world.outbox.push(VoiceEffect::Write(store::Write::Rest(write)));
     }
 }
 
@@ -252,7 +252,7 @@ impl Voice {
         };
         // Beyond the record's limit for a body it is in the log only.
         if let Ok(row) = notification.row() {
-            world.wishes.push(Wish::Write(store::Write::Rest(RestWrite::Insert(Box::new(row)))));
+            world.outbox.push(VoiceEffect::Write(store::Write::Rest(RestWrite::Insert(Box::new(row)))));
         }
     }
 }

@@ -7,7 +7,7 @@ use media::session::PlayOptions;
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::asks::Waiter;
+use super::helper_requests::Waiter;
 use super::prompts::{Next, Sound, Speaking};
 use super::{Voice, World};
 

@@ -13,7 +13,7 @@ use stdx::slab::Key;
 use tokio::sync::mpsc::Sender;
 
 use super::bridge::Heard;
-use super::helpers::{News, Opening, Order, Said};
+use super::helpers::{MediaStreamEvent, Opening, Order, StreamMessage};
 use super::{Voice, World, limits};
 
 /// Those of one leg.
@@ -164,12 +164,12 @@ impl Stream {
     }
 
     /// A word, when there is something to be told of it.
-    fn take(&mut self, said: Said) -> Option<String> {
+    fn take(&mut self, said: StreamMessage) -> Option<String> {
         let queue = self.queue.as_mut()?;
         let fits = match &said {
-            Said::Sound(sound) => queue.sound.len() + sound.len() <= limits::STREAM_QUEUE,
-            Said::Mark(_) => queue.marks.len() < limits::STREAM_MARKS,
-            Said::Clear | Said::Nonsense(_) => true,
+            StreamMessage::Sound(sound) => queue.sound.len() + sound.len() <= limits::STREAM_QUEUE,
+            StreamMessage::Mark(_) => queue.marks.len() < limits::STREAM_MARKS,
+            StreamMessage::Clear | StreamMessage::Nonsense(_) => true,
         };
         if !fits {
             let is_first = !std::mem::replace(&mut queue.has_overflown, true);
@@ -177,16 +177,16 @@ impl Stream {
                 .then(|| "a media stream sent more than is kept: what is beyond is lost".to_owned());
         }
         match said {
-            Said::Sound(sound) => {
+            StreamMessage::Sound(sound) => {
                 queue.put += sound.len() as u64;
                 queue.sound.extend(sound);
             }
-            Said::Mark(name) => queue.marks.push_back((queue.put, name)),
-            Said::Clear => {
+            StreamMessage::Mark(name) => queue.marks.push_back((queue.put, name)),
+            StreamMessage::Clear => {
                 queue.sound.clear();
                 queue.played = queue.put;
             }
-            Said::Nonsense(problem) => return Some(problem),
+            StreamMessage::Nonsense(problem) => return Some(problem),
         }
         None
     }
@@ -278,26 +278,32 @@ impl Voice {
         Some((stream.actor, stream.id))
     }
 
-    pub(super) fn stream_news(&mut self, now: Instant, ticket: u64, news: News, world: &mut World<'_>) {
-        let is_last = matches!(news, News::Over(_));
+    pub(super) fn stream_news(
+        &mut self,
+        now: Instant,
+        ticket: u64,
+        news: MediaStreamEvent,
+        world: &mut World<'_>,
+    ) {
+        let is_last = matches!(news, MediaStreamEvent::Over(_));
         let Some(key) = self.asks.stream_of(ticket, is_last) else { return };
         let Some(streams) = self.legs.get_mut(key).and_then(|leg| leg.streams.as_mut()) else { return };
         let Some(at) = streams.position(ticket) else { return };
         let stream = &mut streams.all[at];
         match news {
-            News::Opened => {
+            MediaStreamEvent::Opened => {
                 stream.is_open = true;
                 let (actor, id, sid) = (stream.actor, stream.id, stream.sid.clone());
                 let started = StreamEvent::Started { sid };
                 self.drive(now, actor, world, |script, out| script.handle_stream(now, id, started, out));
             }
-            News::Said(said) => {
+            MediaStreamEvent::Said(said) => {
                 let words: Vec<String> = said.into_iter().filter_map(|said| stream.take(said)).collect();
                 for text in words {
                     self.warn(now, key, code::STREAM, text, world);
                 }
             }
-            News::Over(result) => {
+            MediaStreamEvent::Over(result) => {
                 let Some((actor, id)) = self.drop_stream(key, at) else { return };
                 let event = match result {
                     Ok(()) => StreamEvent::Ended,
@@ -360,15 +366,17 @@ mod tests {
     fn what_is_beyond_the_queue_is_lost_with_one_word() {
         let (mut streams, mut taken) = open(8);
         let stream = &mut streams.all[0];
-        assert_eq!(stream.take(Said::Sound(vec![0; limits::STREAM_QUEUE])), None);
-        assert!(stream.take(Said::Sound(vec![0])).is_some_and(|word| word.contains("more than is kept")));
-        assert_eq!(stream.take(Said::Sound(vec![0])), None);
+        assert_eq!(stream.take(StreamMessage::Sound(vec![0; limits::STREAM_QUEUE])), None);
+        assert!(
+            stream.take(StreamMessage::Sound(vec![0])).is_some_and(|word| word.contains("more than is kept"))
+        );
+        assert_eq!(stream.take(StreamMessage::Sound(vec![0])), None);
         for number in 0..limits::STREAM_MARKS + 5 {
-            assert_eq!(stream.take(Said::Mark(number.to_string().into())), None);
+            assert_eq!(stream.take(StreamMessage::Mark(number.to_string().into())), None);
         }
         assert_eq!(stream.queue.as_ref().unwrap().marks.len(), limits::STREAM_MARKS);
         // Cleared, all are told, as fast as they are taken.
-        stream.take(Said::Clear);
+        stream.take(StreamMessage::Clear);
         let mut heard = Heard::default();
         for number in 0..limits::STREAM_MARKS {
             streams.play(true, &mut heard);
@@ -382,9 +390,9 @@ mod tests {
         let (mut streams, mut taken) = open(8);
         let mut heard = Heard::default();
         let stream = &mut streams.all[0];
-        stream.take(Said::Mark("first".into()));
-        stream.take(Said::Sound(vec![0; FRAME + 1]));
-        stream.take(Said::Mark("second".into()));
+        stream.take(StreamMessage::Mark("first".into()));
+        stream.take(StreamMessage::Sound(vec![0; FRAME + 1]));
+        stream.take(StreamMessage::Mark("second".into()));
         streams.play(false, &mut heard);
         assert_eq!(taken.try_recv(), Ok(Order::Mark("first".into())));
         assert!(!heard.is_streamed());

@@ -18,7 +18,7 @@ use super::stream::Streams;
 use super::{Voice, VoiceCounts, World, limits};
 
 /// The tick, and the memory that all calls of the shard use in turn.
-pub(super) struct Clockwork {
+pub(super) struct MediaTicker {
     phases: Phases,
     /// Scripts by when they want to be woken.
     wheel: Wheel<Key>,
@@ -83,9 +83,9 @@ impl Line<'_> {
     }
 }
 
-impl Clockwork {
-    pub(super) fn new() -> Clockwork {
-        Clockwork {
+impl MediaTicker {
+    pub(super) fn new() -> MediaTicker {
+        MediaTicker {
             phases: Phases::default(),
             wheel: Wheel::new(Instant::default()),
             work: Work::default(),
@@ -155,7 +155,7 @@ impl Clockwork {
     }
 
     fn read(&mut self, now: Instant, key: Key, wire: Wire, leg: &mut Leg, counts: &mut VoiceCounts) {
-        let Clockwork { work, receiver, events, .. } = self;
+        let MediaTicker { work, receiver, events, .. } = self;
         let Some((media, mut line)) = parts(key, leg, events, counts) else { return };
         let socket = line.pair.socket(wire).as_fd();
         // The epoll tells of a socket once, so it is emptied; what is beyond a flood's share waits for its next datagram.
@@ -185,7 +185,7 @@ impl Clockwork {
         counts: &mut VoiceCounts,
     ) {
         let lane = self.phases.take(phase, legs);
-        let Clockwork { work, events, heard, joined, .. } = self;
+        let MediaTicker { work, events, heard, joined, .. } = self;
         joined.clear();
         for &key in &lane {
             let Some(leg) = legs.get_mut(key) else { continue };
@@ -220,7 +220,7 @@ impl Clockwork {
         rooms: &mut Rooms,
         counts: &mut VoiceCounts,
     ) {
-        let Clockwork { work, events, heard, joined, .. } = self;
+        let MediaTicker { work, events, heard, joined, .. } = self;
         for &key in &*joined {
             let Some(partner) = legs.get(key).map(|leg| leg.partner) else { continue };
             heard.clear();
@@ -344,7 +344,7 @@ mod tests {
     }
 
     struct Timers {
-        clockwork: Clockwork,
+        clockwork: MediaTicker,
         legs: Slab<Leg>,
         key: Key,
     }
@@ -353,7 +353,7 @@ mod tests {
         fn new() -> Timers {
             let mut legs = Slab::new();
             let key = legs.insert(leg());
-            Timers { clockwork: Clockwork::new(), legs, key }
+            Timers { clockwork: MediaTicker::new(), legs, key }
         }
 
         fn arm(&mut self, now: Instant, deadline: Instant) {

@@ -72,9 +72,9 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Woken(AtomicU32);
+    struct WakeCounter(AtomicU32);
 
-    impl Wake for Woken {
+    impl Wake for WakeCounter {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
@@ -82,14 +82,14 @@ mod tests {
 
     #[test]
     fn who_waits_for_room_is_woken_when_the_shard_has_taken() {
-        let (shard, task) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
+        let (shard, task) = (Arc::new(WakeCounter::default()), Arc::new(WakeCounter::default()));
         let (shard_waker, task_waker) = (Waker::from(Arc::clone(&shard)), Waker::from(Arc::clone(&task)));
         let mailbox = Mailbox::default();
         assert!(mailbox.poll_ready(&Context::from_waker(&shard_waker)).is_pending());
         while mailbox.has_room(&task_waker) {
             mailbox.put(0);
         }
-        let count = |woken: &Woken| woken.0.load(Ordering::Relaxed);
+        let count = |woken: &WakeCounter| woken.0.load(Ordering::Relaxed);
         assert_eq!((count(&shard) as usize, count(&task)), (limits::XMPP_EVENTS, 0));
         assert!(mailbox.poll_ready(&Context::from_waker(&shard_waker)).is_ready());
         let mut taken = Vec::new();

@@ -1,21 +1,21 @@
 //! XMPP of one shard: its clients' connections ([`streams`]) and the host of the accounts and rooms whose bucket is the
-//! shard's. A connection may be at another shard than its host; between them, and between hosts, go letters.
+//! shard's. A connection may be at another shard than its host; between them, and between hosts, go messages.
 //!
-//! What it asks of the record and of the account cache becomes a [`Wish`], which the shard grants; its answer comes
-//! back by the wish's number.
+//! What it asks of the record and of the account cache becomes a [`XmppEffect`], which the shard grants; its answer comes
+//! back by the effect's number.
 
 pub(crate) mod access;
-pub(crate) mod ask;
 pub(crate) mod components;
 mod counts;
 pub(crate) mod keys;
 pub(crate) mod kinds;
-mod letter;
 mod mailbox;
+mod message;
 pub(crate) mod operator;
 mod phones;
 mod record;
 pub(crate) mod servers;
+pub(crate) mod shard_requests;
 pub(crate) mod sign_in;
 pub(crate) mod streams;
 pub(crate) mod uploads;
@@ -42,8 +42,8 @@ use components::Components;
 use counts::Counted;
 pub use counts::XmppCounts;
 pub use kinds::KindCount;
-pub use letter::XmppLetter;
-pub(crate) use phones::{Offering, PendingWatch, PhoneWish, kept_of};
+pub use message::XmppShardMessage;
+pub(crate) use phones::{Offering, PendingWatch, PhoneEffect, kept_of};
 pub(crate) use record::{contacts_of, element as element_of, without_user, write_of};
 pub use servers::Route as ServerRoute;
 use streams::{Event, Streams};
@@ -70,7 +70,7 @@ pub(crate) struct Reload {
 
 /// What the shard does for it.
 #[derive(Debug)]
-pub(crate) enum Wish {
+pub(crate) enum XmppEffect {
     /// Answered by `handle_account`.
     Account {
         id: u64,
@@ -93,7 +93,7 @@ pub(crate) enum Wish {
         account: Box<Account>,
         password: Secret,
     },
-    /// Answered by `XmppLetter::Administered`.
+    /// Answered by `XmppShardMessage::Administered`.
     Accounts {
         id: u64,
         ask: Box<Accounts>,
@@ -106,7 +106,7 @@ pub(crate) enum Wish {
     LetGo {
         address: Box<str>,
     },
-    Phone(PhoneWish),
+    Phone(PhoneEffect),
     /// Answered by `handle_loaded`.
     Access {
         id: u64,
@@ -138,7 +138,7 @@ pub(crate) enum Wish {
 
 /// What an answer is for.
 #[derive(Debug)]
-enum Asked {
+enum PendingRead {
     SignIn {
         stream: u64,
         find: Find,
@@ -214,8 +214,8 @@ pub(crate) struct Xmpp {
     shard: u16,
     shards: u16,
     access: Arc<Access>,
-    asked: HashMap<u64, Asked>,
-    asks: ask::Asks,
+    asked: HashMap<u64, PendingRead>,
+    asks: shard_requests::ShardRequests,
     last_ask: u64,
     phones: phones::Phones,
     /// What the host asks, in order.
@@ -225,7 +225,7 @@ pub(crate) struct Xmpp {
     effects: Vec<host::Effect>,
     events: Vec<Event>,
     /// For other shards, by number.
-    post: Vec<Vec<XmppLetter>>,
+    post: Vec<Vec<XmppShardMessage>>,
     sign_ins: u64,
     sign_in_failures: u64,
     counted: Counted,
@@ -264,7 +264,7 @@ impl Xmpp {
             shards,
             access: settings.access,
             asked: HashMap::new(),
-            asks: ask::Asks::default(),
+            asks: shard_requests::ShardRequests::default(),
             last_ask: 0,
             phones: phones::Phones::default(),
             todo: VecDeque::new(),
@@ -326,27 +326,27 @@ impl Xmpp {
     }
 
     /// Before the first turn.
-    pub(crate) fn begin(&mut self, now: Instant, wishes: &mut Vec<Wish>) {
-        self.tell_host(now, wishes, |host, out| host.begin(out));
+    pub(crate) fn begin(&mut self, now: Instant, outbox: &mut Vec<XmppEffect>) {
+        self.tell_host(now, outbox, |host, out| host.begin(out));
     }
 
     /// What clients asked since the last turn, and what is due.
-    pub(crate) fn turn(&mut self, now: Instant, wishes: &mut Vec<Wish>) -> usize {
+    pub(crate) fn turn(&mut self, now: Instant, outbox: &mut Vec<XmppEffect>) -> usize {
         let mut events = std::mem::take(&mut self.events);
         self.streams.take_events(&mut events);
         let count = events.len();
         for event in events.drain(..) {
-            self.handle_event(now, event, wishes);
+            self.handle_event(now, event, outbox);
         }
         self.events = events;
-        let count = count + self.turn_components(now, wishes);
+        let count = count + self.turn_components(now, outbox);
         if self.host.deadline().is_some_and(|deadline| deadline <= now) {
-            self.tell_host(now, wishes, |host, out| host.expire(now, out));
+            self.tell_host(now, outbox, |host, out| host.expire(now, out));
         }
-        count + self.turn_servers(now, wishes)
+        count + self.turn_servers(now, outbox)
     }
 
-    fn ask(&mut self, asked: Asked) -> u64 {
+    fn ask(&mut self, asked: PendingRead) -> u64 {
         self.last_ask += 1;
         self.asked.insert(self.last_ask, asked);
         self.last_ask
@@ -358,34 +358,36 @@ impl Xmpp {
         now: Instant,
         id: u64,
         found: Result<Option<&Account>, Unavailable>,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) {
         match self.asked.remove(&id) {
-            Some(Asked::SignIn { stream, find, domain }) => {
-                self.sign_in(stream, find, &domain, found, wishes);
+            Some(PendingRead::SignIn { stream, find, domain }) => {
+                self.sign_in(stream, find, &domain, found, outbox);
             }
-            Some(Asked::TokenWork { stream, work }) => self.token_work(now, stream, *work, found, wishes),
-            Some(Asked::Registering { stream, registration }) => {
-                self.name_looked_up(now, stream, registration, found, wishes);
+            Some(PendingRead::TokenWork { stream, work }) => {
+                self.token_work(now, stream, *work, found, outbox)
             }
-            Some(Asked::User { ticket, user }) => {
+            Some(PendingRead::Registering { stream, registration }) => {
+                self.name_looked_up(now, stream, registration, found, outbox);
+            }
+            Some(PendingRead::User { ticket, user }) => {
                 let is_it = |account: &&Account| {
                     let account = sign_in::account_of(Some(account), user.domain());
                     account.is_some_and(|account| Some(&*account.name) == user.local())
                 };
                 let loaded = match found {
                     Ok(found) if found.filter(is_it).is_some() => {
-                        let id = self.ask(Asked::Record { ticket });
+                        let id = self.ask(PendingRead::Record { ticket });
                         if self.host.is_signed_in(&user) {
-                            wishes.push(Wish::LetGo { address: user.as_str().into() });
+                            outbox.push(XmppEffect::LetGo { address: user.as_str().into() });
                         }
                         let read = record::read_of_user(&user);
-                        return wishes.push(Wish::Read { id, read });
+                        return outbox.push(XmppEffect::Read { id, read });
                     }
                     Ok(_) => Ok(host::Loaded::User(None)),
                     Err(Unavailable) => Err(host::RecordError::Unavailable),
                 };
-                self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, loaded, out));
+                self.tell_host(now, outbox, |host, out| host.handle_record(now, ticket, loaded, out));
             }
             _ => {}
         }
@@ -397,7 +399,7 @@ impl Xmpp {
         find: Find,
         domain: &str,
         found: Result<Option<&Account>, Unavailable>,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) {
         let Ok(found) = found else {
             self.streams.tell(stream, |c2s, out| c2s.handle_found(Known::Unavailable, out));
@@ -411,13 +413,13 @@ impl Xmpp {
         };
         let known = || account.cloned().unwrap_or_else(|| sign_in::nobody(find.user(), domain));
         match &find {
-            Find::Tokens { agent, .. } => return self.find_tokens(stream, &known(), agent.clone(), wishes),
+            Find::Tokens { agent, .. } => return self.find_tokens(stream, &known(), agent.clone(), outbox),
             Find::Password { password, .. } if slow => {
                 let (is_there, account) = (account.is_some(), Box::new(known()));
                 let proving = Box::new(account.address());
-                let id = self.ask(Asked::Proving { stream, account: proving, is_there });
+                let id = self.ask(PendingRead::Proving { stream, account: proving, is_there });
                 let (password, learns) = (password.clone(), self.access.digests);
-                return wishes.push(Wish::Prove { id, account, password, learns });
+                return outbox.push(XmppEffect::Prove { id, account, password, learns });
             }
             _ => {}
         }
@@ -431,8 +433,8 @@ impl Xmpp {
             && sign_in::wants_keys(account)
         {
             let address = format!("{}@{}", account.name, account.domain).into();
-            let id = self.ask(Asked::Keys { address });
-            wishes.push(Wish::Derive { id, account: Box::new(account.clone()), password });
+            let id = self.ask(PendingRead::Keys { address });
+            outbox.push(XmppEffect::Derive { id, account: Box::new(account.clone()), password });
         }
     }
 
@@ -441,29 +443,29 @@ impl Xmpp {
         now: Instant,
         id: u64,
         result: Result<Loaded, StoreError>,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) {
         match self.asked.remove(&id) {
-            Some(Asked::Record { ticket }) => {
+            Some(PendingRead::Record { ticket }) => {
                 let loaded = match result {
                     Ok(Loaded::Xmpp(loaded)) => record::loaded_of(loaded).map(|loaded| self.own_of(loaded)),
                     Ok(Loaded::Access(loaded)) => Ok(access::loaded_of(loaded)),
                     Ok(_) => Err(host::RecordError::Unavailable),
                     Err(error) => Err(record::error_of(&error)),
                 };
-                self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, loaded, out));
+                self.tell_host(now, outbox, |host, out| host.handle_record(now, ticket, loaded, out));
             }
-            Some(Asked::Aliases) => {
+            Some(PendingRead::Aliases) => {
                 let Ok(Loaded::Aliases(aliases)) = result else { return };
                 let addresses = aliases.into_iter().map(|alias| alias.alias.to_string().into());
-                wishes.extend(addresses.map(|address| Wish::Forget { address }));
+                outbox.extend(addresses.map(|address| XmppEffect::Forget { address }));
             }
             Some(asked) => {
                 let loaded = match result {
                     Ok(Loaded::Access(loaded)) => Some(loaded),
                     _ => None,
                 };
-                self.access_loaded(now, asked, loaded, wishes);
+                self.access_loaded(now, asked, loaded, outbox);
             }
             None => {}
         }
@@ -474,7 +476,7 @@ impl Xmpp {
         stream: u64,
         (account, is_there): (&Address, bool),
         result: &Result<WriteDone, StoreError>,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) {
         let known = match result {
             // None: there is another password since.
@@ -482,7 +484,7 @@ impl Xmpp {
             Err(StoreError::NotFound { .. }) => Known::Password(false),
             Ok(_) | Err(_) => Known::Unavailable,
         };
-        wishes.push(Wish::Forget { address: account.to_string().into() });
+        outbox.push(XmppEffect::Forget { address: account.to_string().into() });
         self.streams.tell(stream, |c2s, out| match is_there {
             true => c2s.handle_found_as(known, &account.user, out),
             false => c2s.handle_found(known, out),
@@ -505,18 +507,20 @@ impl Xmpp {
         now: Instant,
         id: u64,
         result: Result<WriteDone, StoreError>,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) {
         match self.asked.remove(&id) {
-            Some(Asked::Record { ticket }) => {
+            Some(PendingRead::Record { ticket }) => {
                 let done = record::done_of(result);
-                self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, done, out));
+                self.tell_host(now, outbox, |host, out| host.handle_record(now, ticket, done, out));
             }
-            Some(Asked::Keys { address }) if result.is_ok() => wishes.push(Wish::Forget { address }),
-            Some(Asked::Proving { stream, account, is_there }) => {
-                self.proved(stream, (&account, is_there), &result, wishes);
+            Some(PendingRead::Keys { address }) if result.is_ok() => {
+                outbox.push(XmppEffect::Forget { address })
             }
-            Some(asked) => self.access_written(now, asked, result, wishes),
+            Some(PendingRead::Proving { stream, account, is_there }) => {
+                self.proved(stream, (&account, is_there), &result, outbox);
+            }
+            Some(asked) => self.access_written(now, asked, result, outbox),
             None => {}
         }
     }
@@ -527,33 +531,37 @@ impl Xmpp {
         now: Instant,
         id: u64,
         result: Result<host::Loaded, host::RecordError>,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) {
-        if let Some(Asked::Record { ticket }) = self.asked.remove(&id) {
-            self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, result, out));
+        if let Some(PendingRead::Record { ticket }) = self.asked.remove(&id) {
+            self.tell_host(now, outbox, |host, out| host.handle_record(now, ticket, result, out));
         }
     }
 
     /// The record takes nothing now.
-    pub(crate) fn refused(&mut self, now: Instant, id: u64, wishes: &mut Vec<Wish>) {
+    pub(crate) fn refused(&mut self, now: Instant, id: u64, outbox: &mut Vec<XmppEffect>) {
         match self.asked.remove(&id) {
-            Some(Asked::Record { ticket }) => {
+            Some(PendingRead::Record { ticket }) => {
                 let refused = Err(host::RecordError::Unavailable);
-                self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, refused, out));
+                self.tell_host(now, outbox, |host, out| host.handle_record(now, ticket, refused, out));
             }
-            Some(asked @ (Asked::Tokens { .. } | Asked::Invited { .. } | Asked::Registering { .. })) => {
-                self.access_loaded(now, asked, None, wishes);
+            Some(
+                asked @ (PendingRead::Tokens { .. }
+                | PendingRead::Invited { .. }
+                | PendingRead::Registering { .. }),
+            ) => {
+                self.access_loaded(now, asked, None, outbox);
             }
-            Some(Asked::Proving { stream, account, is_there }) => {
-                self.proved(stream, (&account, is_there), &Err(StoreError::Closed), wishes);
+            Some(PendingRead::Proving { stream, account, is_there }) => {
+                self.proved(stream, (&account, is_there), &Err(StoreError::Closed), outbox);
             }
-            Some(asked) => self.access_written(now, asked, Err(StoreError::Closed), wishes),
+            Some(asked) => self.access_written(now, asked, Err(StoreError::Closed), outbox),
             None => {}
         }
     }
 
     /// Moves out what waits for a shard.
-    pub(crate) fn take_post(&mut self, shard: usize) -> Vec<XmppLetter> {
+    pub(crate) fn take_post(&mut self, shard: usize) -> Vec<XmppShardMessage> {
         std::mem::take(&mut self.post[shard])
     }
 

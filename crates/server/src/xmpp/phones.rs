@@ -10,11 +10,11 @@ use xmpp::host::phones::{Heard, Outcome, Phone, Show, Shown, Speaker, Words, rea
 use xmpp::host::{Effect, Loaded, RecordError, Ticket};
 use xmpp::{Bare, Jid};
 
-use super::{Wish, Xmpp, XmppLetter};
+use super::{Xmpp, XmppEffect, XmppShardMessage};
 
 /// What the host asks of the phones of its accounts, and what it says to who asked it.
 #[derive(Debug)]
-pub(crate) enum PhoneWish {
+pub(crate) enum PhoneEffect {
     /// Answered by `handle_presence`, as changes of all accounts are told.
     Ask { user: Bare },
     /// Its sessions look otherwise, perhaps.
@@ -55,16 +55,22 @@ pub(super) struct Phones {
 
 impl Xmpp {
     /// A message for an account of this shard.
-    pub(crate) fn handle_offer(&mut self, now: Instant, to: Offering, offer: &Offer, wishes: &mut Vec<Wish>) {
-        let offered = match self.hear(now, offer, wishes) {
+    pub(crate) fn handle_offer(
+        &mut self,
+        now: Instant,
+        to: Offering,
+        offer: &Offer,
+        outbox: &mut Vec<XmppEffect>,
+    ) {
+        let offered = match self.hear(now, offer, outbox) {
             Ok(heard) => {
                 let id = heard.id;
                 self.phones.offering.insert(id, to);
-                return self.tell_host(now, wishes, |host, out| host.handle_heard(now, heard, out));
+                return self.tell_host(now, outbox, |host, out| host.handle_heard(now, heard, out));
             }
             Err(offered) => offered,
         };
-        wishes.push(Wish::Phone(PhoneWish::Offered { to, offered }));
+        outbox.push(XmppEffect::Phone(PhoneEffect::Offered { to, offered }));
     }
 
     /// A watch of an account of this shard by another account, which the account's roster allows or not.
@@ -73,20 +79,20 @@ impl Xmpp {
         now: Instant,
         watcher: &str,
         watch: PendingWatch,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) {
         let (Some(user), Some(watcher)) = (self.account_of(watch.query.aor()), self.account_of(watcher))
         else {
-            return wishes.push(Wish::Phone(PhoneWish::Watched { watch, is_given: false }));
+            return outbox.push(XmppEffect::Phone(PhoneEffect::Watched { watch, is_given: false }));
         };
         self.last_ask += 1;
         let id = self.last_ask;
         self.phones.watching.insert(id, watch);
-        self.tell_host(now, wishes, |host, out| host.handle_watcher(now, id, user, watcher, out));
+        self.tell_host(now, outbox, |host, out| host.handle_watcher(now, id, user, watcher, out));
     }
 
     /// In the host's words, and told to the sender's host.
-    fn hear(&mut self, now: Instant, offer: &Offer, wishes: &mut Vec<Wish>) -> Result<Heard, Offered> {
+    fn hear(&mut self, now: Instant, offer: &Offer, outbox: &mut Vec<XmppEffect>) -> Result<Heard, Offered> {
         let message = &offer.message;
         let to = self.account_of(&message.aor).ok_or(Offered::Nobody)?;
         let is_missed = !offer.has_phones && self.host.is_signed_in(&to);
@@ -94,7 +100,7 @@ impl Xmpp {
             .map_err(|_| if is_missed { Offered::Unsupported } else { Offered::Nobody })?;
         let from = match offer.sender.as_deref().and_then(|sender| self.account_of(sender)) {
             Some(account) => {
-                self.said(now, &account, &to, &words, wishes);
+                self.said(now, &account, &to, &words, outbox);
                 Speaker::Account(account)
             }
             None => Speaker::Stranger(message.from.clone()),
@@ -122,10 +128,10 @@ impl Xmpp {
         self.host.shown(&self.account_of(aor)?).map(chat_of)
     }
 
-    fn said(&mut self, now: Instant, from: &Bare, to: &Bare, words: &Words, wishes: &mut Vec<Wish>) {
+    fn said(&mut self, now: Instant, from: &Bare, to: &Bare, words: &Words, outbox: &mut Vec<XmppEffect>) {
         let owner = self.owner(from.as_str());
-        let letter = XmppLetter::Said { from: from.clone(), to: to.clone(), words: words.clone() };
-        self.send(now, owner, letter, wishes);
+        let message = XmppShardMessage::Said { from: from.clone(), to: to.clone(), words: words.clone() };
+        self.send(now, owner, message, outbox);
     }
 
     /// How it is with the phones of an account.
@@ -134,14 +140,14 @@ impl Xmpp {
         now: Instant,
         user: &Bare,
         presence: &router::Presence,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) {
         let phone = Phone {
             is_there: presence.open,
             is_talking: presence.on_the_phone,
             published: presence.documents.first().cloned(),
         };
-        self.tell_host(now, wishes, |host, out| host.handle_phone(now, user, phone, out));
+        self.tell_host(now, outbox, |host, out| host.handle_phone(now, user, phone, out));
     }
 
     /// What became of a text. `None`: there was no phone.
@@ -150,7 +156,7 @@ impl Xmpp {
         now: Instant,
         id: u64,
         texted: Option<Texted>,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) {
         self.phones.texts_out += u64::from(texted == Some(Texted::Taken));
         let done = match texted {
@@ -158,28 +164,28 @@ impl Xmpp {
             Some(Texted::Failed) => Err(RecordError::Unavailable),
             Some(Texted::Refused) | None => Err(RecordError::NotFound),
         };
-        self.tell_host(now, wishes, |host, out| host.handle_record(now, Ticket(id), done, out));
+        self.tell_host(now, outbox, |host, out| host.handle_record(now, Ticket(id), done, out));
     }
 
     /// The effects that are about phones.
-    pub(super) fn perform_for_phones(&mut self, effect: Effect, wishes: &mut Vec<Wish>) {
-        let wish = match effect {
+    pub(super) fn perform_for_phones(&mut self, effect: Effect, outbox: &mut Vec<XmppEffect>) {
+        let effect = match effect {
             Effect::Text { ticket, from, to, body, at } => {
-                PhoneWish::Text { id: ticket.0, words: Box::new(text(&from, &to, &body, at)) }
+                PhoneEffect::Text { id: ticket.0, words: Box::new(text(&from, &to, &body, at)) }
             }
-            Effect::AskPhone { user } => PhoneWish::Ask { user },
-            Effect::Show { user } => PhoneWish::Show { user },
+            Effect::AskPhone { user } => PhoneEffect::Ask { user },
+            Effect::Show { user } => PhoneEffect::Show { user },
             Effect::Consent { id, is_given } => {
                 let Some(watch) = self.phones.watching.remove(&id) else { return };
-                PhoneWish::Watched { watch, is_given }
+                PhoneEffect::Watched { watch, is_given }
             }
             Effect::Heard { id, outcome } => {
                 let Some(to) = self.phones.offering.remove(&id) else { return };
-                PhoneWish::Offered { to, offered: offered_of(outcome) }
+                PhoneEffect::Offered { to, offered: offered_of(outcome) }
             }
             _ => return,
         };
-        wishes.push(Wish::Phone(wish));
+        outbox.push(XmppEffect::Phone(effect));
     }
 }
 

@@ -9,7 +9,7 @@ use super::keys::{self, HASHES};
 use crate::limits;
 
 /// The account of that answer, where it may sign in at this domain by this name, and has an address of XMPP's: one
-/// with capital letters has not, for all of its spellings would be somebody's.
+/// with capital messages has not, for all of its spellings would be somebody's.
 pub(super) fn account_of<'a>(found: Option<&'a Account>, domain: &str) -> Option<&'a Account> {
     let account = found.filter(|account| !account.disabled && *account.domain == *domain)?;
     let bare = Bare::new(Some(&account.name), &account.domain).ok()?;

@@ -8,10 +8,10 @@
 
 mod file;
 mod grant;
+mod queue;
 mod sweep;
 #[cfg(test)]
 mod tests;
-mod turns;
 
 use std::fs;
 use std::io;
@@ -32,8 +32,8 @@ use crate::limits;
 
 pub(crate) use file::{Incoming, Stored};
 pub(crate) use grant::Grant;
-pub(crate) use turns::Turn;
-use turns::Turns;
+pub(crate) use queue::UploadPermit;
+use queue::UploadQueue;
 
 /// How files are kept.
 #[derive(Clone, Debug)]
@@ -82,16 +82,16 @@ pub(crate) enum Refusal {
 /// All files of a node; shared by its shards.
 #[derive(Debug)]
 pub(crate) struct Uploads {
-    shelf: Arc<Shelf>,
+    shelf: Arc<UploadFolder>,
     /// Dropped, the sweeper ends.
     _stop: SyncSender<()>,
     places: Arc<Semaphore>,
-    turns: Turns,
+    turns: UploadQueue,
 }
 
 /// The folder and what is in it.
 #[derive(Debug)]
-struct Shelf {
+struct UploadFolder {
     settings: Settings,
     /// Bytes, those that are coming among them.
     used: AtomicU64,
@@ -115,12 +115,12 @@ impl Uploads {
         for left in fs::read_dir(&coming)? {
             fs::remove_file(left?.path())?;
         }
-        let shelf = Arc::new(Shelf { settings, used: AtomicU64::new(0) });
+        let shelf = Arc::new(UploadFolder { settings, used: AtomicU64::new(0) });
         let (stop, stopped) = sync_channel(1);
         shelf.count();
         sweep::start(Arc::clone(&shelf), clock, has_account, stopped)?;
         let places = Arc::new(Semaphore::new(limits::UPLOADS_AT_ONCE));
-        Ok(Arc::new(Uploads { shelf, _stop: stop, places, turns: Turns::default() }))
+        Ok(Arc::new(Uploads { shelf, _stop: stop, places, turns: UploadQueue::default() }))
     }
 
     /// Bytes of all files.
@@ -193,7 +193,7 @@ impl Uploads {
     }
 
     /// One file of a user comes at a time: waits for those before it. What it gives is held until the file is there.
-    pub(crate) async fn turn(&self, grant: &Grant) -> Result<(Turn, OwnedSemaphorePermit), Refusal> {
+    pub(crate) async fn turn(&self, grant: &Grant) -> Result<(UploadPermit, OwnedSemaphorePermit), Refusal> {
         let turn = self.turns.take(&grant.owner).await?;
         let permit = Arc::clone(&self.places).try_acquire_owned().map_err(|_| Refusal::Busy)?;
         Ok((turn, permit))
@@ -215,7 +215,7 @@ impl Uploads {
 
 const ANY_KIND: &str = "application/octet-stream";
 
-impl Shelf {
+impl UploadFolder {
     /// Of a checked id: nothing of the file's name is in it.
     fn path_of(&self, id: &str) -> PathBuf {
         self.settings.folder.join(&id[..2]).join(id)

@@ -12,7 +12,7 @@ use xmpp::{Element, Jid, c2s, ns};
 use super::access::Claim;
 use super::servers::{self, Event as ServerEvent};
 use super::streams::Event;
-use super::{Asked, Wish, Xmpp, XmppLetter, ask, record};
+use super::{PendingRead, Xmpp, XmppEffect, XmppShardMessage, record, shard_requests};
 
 impl Xmpp {
     /// Who owns an address.
@@ -24,33 +24,33 @@ impl Xmpp {
         Edge { shard: self.shard, connection: stream }
     }
 
-    pub(super) fn handle_event(&mut self, now: Instant, event: Event, wishes: &mut Vec<Wish>) {
+    pub(super) fn handle_event(&mut self, now: Instant, event: Event, outbox: &mut Vec<XmppEffect>) {
         match event {
-            Event::Find { stream, find, domain } => self.find(now, stream, find, domain, wishes),
-            Event::Tokens { stream, work } => self.tokens(stream, work, wishes),
-            Event::Invited { stream, token, domain } => self.invited(now, stream, &token, domain, wishes),
-            Event::Register { stream, registration } => self.register(stream, registration, wishes),
+            Event::Find { stream, find, domain } => self.find(now, stream, find, domain, outbox),
+            Event::Tokens { stream, work } => self.tokens(stream, work, outbox),
+            Event::Invited { stream, token, domain } => self.invited(now, stream, &token, domain, outbox),
+            Event::Register { stream, registration } => self.register(stream, registration, outbox),
             Event::Bind { stream, request } => {
                 let edge = self.edge(stream);
                 let Some(owner) = self.settle(now, stream, &request.user) else { return };
-                self.send(now, owner, XmppLetter::Bind { edge, request }, wishes);
+                self.send(now, owner, XmppShardMessage::Bind { edge, request }, outbox);
             }
             Event::Resume { stream, user, id, seen } => {
                 let edge = self.edge(stream);
                 let Some(owner) = self.settle(now, stream, &user) else { return };
-                self.send(now, owner, XmppLetter::Resume { edge, user, id, seen }, wishes);
+                self.send(now, owner, XmppShardMessage::Resume { edge, user, id, seen }, outbox);
             }
             Event::Stanza { stream, element } => {
                 let edge = self.edge(stream);
                 let Some(owner) = self.host_of(stream, &element) else { return };
-                self.send(now, owner, XmppLetter::Stanza { edge, element }, wishes);
+                self.send(now, owner, XmppShardMessage::Stanza { edge, element }, outbox);
             }
             Event::Nonza { stream, element } => {
                 let Some(owner) = self.host_of(stream, &element) else { return };
-                self.send(now, owner, XmppLetter::Nonza { edge: self.edge(stream), element }, wishes);
+                self.send(now, owner, XmppShardMessage::Nonza { edge: self.edge(stream), element }, outbox);
             }
             Event::Bosh { shard, call } if shard < self.shards => {
-                self.send(now, shard, XmppLetter::Bosh(call), wishes);
+                self.send(now, shard, XmppShardMessage::Bosh(call), outbox);
             }
             Event::Bosh { call, .. } => call.refuse(),
             Event::Failed { peer, domain, failed } => {
@@ -62,15 +62,22 @@ impl Xmpp {
                 let Some(owner) = self.streams.get(stream).and_then(|stream| stream.host.get()) else {
                     return;
                 };
-                self.send(now, owner, XmppLetter::Drained { edge }, wishes);
+                self.send(now, owner, XmppShardMessage::Drained { edge }, outbox);
             }
             Event::Gone { stream, host, in_order } => {
-                self.send(now, host, XmppLetter::Gone { edge: self.edge(stream), in_order }, wishes);
+                self.send(now, host, XmppShardMessage::Gone { edge: self.edge(stream), in_order }, outbox);
             }
         }
     }
 
-    fn find(&mut self, now: Instant, stream: u64, find: Find, domain: Box<str>, wishes: &mut Vec<Wish>) {
+    fn find(
+        &mut self,
+        now: Instant,
+        stream: u64,
+        find: Find,
+        domain: Box<str>,
+        outbox: &mut Vec<XmppEffect>,
+    ) {
         let Some(known) = self.streams.get(stream) else { return };
         // Credentials of a client that guesses are not looked at, right or wrong.
         if self.access.wait(now, &Claim::new(known.peer(), find.user(), &domain)).is_some() {
@@ -82,8 +89,8 @@ impl Xmpp {
             return;
         };
         let user = jid.local().unwrap_or_default().into();
-        let id = self.ask(Asked::SignIn { stream, find, domain: domain.clone() });
-        wishes.push(Wish::Account { id, user, domain });
+        let id = self.ask(PendingRead::SignIn { stream, find, domain: domain.clone() });
+        outbox.push(XmppEffect::Account { id, user, domain });
     }
 
     /// Notes whose host the stream has from now on.
@@ -109,67 +116,78 @@ impl Xmpp {
         known.or_else(|| Some(self.owner(Jid::parse(element.attr("from")?).ok()?.bare_str())))
     }
 
-    pub(super) fn send(&mut self, now: Instant, shard: u16, letter: XmppLetter, wishes: &mut Vec<Wish>) {
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        shard: u16,
+        message: XmppShardMessage,
+        outbox: &mut Vec<XmppEffect>,
+    ) {
         if shard == self.shard {
-            self.handle_letter(now, letter, wishes);
+            self.handle_message(now, message, outbox);
         } else if let Some(post) = self.post.get_mut(usize::from(shard)) {
-            post.push(letter);
+            post.push(message);
         }
     }
 
-    pub(crate) fn handle_letter(&mut self, now: Instant, letter: XmppLetter, wishes: &mut Vec<Wish>) {
-        match letter {
-            XmppLetter::Bound { edge, bound } => self.bound(edge, *bound),
-            XmppLetter::Deliver { edge, element } => self.deliver(edge, &element),
-            XmppLetter::Close { edge, condition } => {
+    pub(crate) fn handle_message(
+        &mut self,
+        now: Instant,
+        message: XmppShardMessage,
+        outbox: &mut Vec<XmppEffect>,
+    ) {
+        match message {
+            XmppShardMessage::Bound { edge, bound } => self.bound(edge, *bound),
+            XmppShardMessage::Deliver { edge, element } => self.deliver(edge, &element),
+            XmppShardMessage::Close { edge, condition } => {
                 self.streams.tell(edge.connection, |c2s, out| c2s.fail(condition, out));
             }
-            XmppLetter::Flush { edge } => self.streams.flush(edge.connection),
-            XmppLetter::Bosh(call) => self.streams.deliver_call(*call),
-            XmppLetter::Bind { edge, request } => {
-                self.tell_host(now, wishes, |host, out| host.handle_bind(now, edge, &request, out));
+            XmppShardMessage::Flush { edge } => self.streams.flush(edge.connection),
+            XmppShardMessage::Bosh(call) => self.streams.deliver_call(*call),
+            XmppShardMessage::Bind { edge, request } => {
+                self.tell_host(now, outbox, |host, out| host.handle_bind(now, edge, &request, out));
             }
-            XmppLetter::Resume { edge, user, id, seen } => {
-                self.tell_host(now, wishes, |host, out| {
+            XmppShardMessage::Resume { edge, user, id, seen } => {
+                self.tell_host(now, outbox, |host, out| {
                     host.handle_resume(now, edge, (&user, &id, seen), out);
                 });
             }
-            XmppLetter::Stanza { edge, element } => {
-                self.tell_host(now, wishes, |host, out| host.handle_stanza(now, edge, element, out));
+            XmppShardMessage::Stanza { edge, element } => {
+                self.tell_host(now, outbox, |host, out| host.handle_stanza(now, edge, element, out));
             }
-            XmppLetter::Nonza { edge, element } => {
-                self.tell_host(now, wishes, |host, out| host.handle_nonza(now, edge, &element, out));
+            XmppShardMessage::Nonza { edge, element } => {
+                self.tell_host(now, outbox, |host, out| host.handle_nonza(now, edge, &element, out));
             }
-            XmppLetter::Gone { edge, in_order } => {
-                self.tell_host(now, wishes, |host, out| host.handle_gone(now, edge, in_order, out));
+            XmppShardMessage::Gone { edge, in_order } => {
+                self.tell_host(now, outbox, |host, out| host.handle_gone(now, edge, in_order, out));
             }
-            XmppLetter::Drained { edge } => {
-                self.tell_host(now, wishes, |host, out| host.handle_drained(now, edge, out));
+            XmppShardMessage::Drained { edge } => {
+                self.tell_host(now, outbox, |host, out| host.handle_drained(now, edge, out));
             }
-            XmppLetter::Routed(element) => {
-                self.tell_host(now, wishes, |host, out| host.handle_routed(now, *element, out));
+            XmppShardMessage::Routed(element) => {
+                self.tell_host(now, outbox, |host, out| host.handle_routed(now, *element, out));
             }
-            letter @ (XmppLetter::Attached { .. }
-            | XmppLetter::Detached { .. }
-            | XmppLetter::ToComponent { .. }) => self.handle_component_letter(now, letter, wishes),
-            XmppLetter::Said { from, to, words } => {
-                self.tell_host(now, wishes, |host, out| host.handle_said(now, from, to, words, out));
+            message @ (XmppShardMessage::Attached { .. }
+            | XmppShardMessage::Detached { .. }
+            | XmppShardMessage::ToComponent { .. }) => self.handle_component_message(now, message, outbox),
+            XmppShardMessage::Said { from, to, words } => {
+                self.tell_host(now, outbox, |host, out| host.handle_said(now, from, to, words, out));
             }
-            XmppLetter::Act { from, id, act } => self.act(now, (from, id), &act, wishes),
-            XmppLetter::Acted { id, answer } => self.acted(now, id, *answer, wishes),
-            XmppLetter::Operate { act, answer } => self.operate(now, &act, answer, wishes),
-            XmppLetter::Question { iq, answer } => self.question(now, *iq, answer, wishes),
-            XmppLetter::Administered { id, result } => self.administered(now, id, *result, wishes),
-            XmppLetter::Reply { token, answer } => self.reply(&token, *answer),
-            XmppLetter::Invited { invited, inviter } => {
-                self.tell_host(now, wishes, |host, out| host.befriend_both(now, &invited, &inviter, out));
+            XmppShardMessage::Act { from, id, act } => self.act(now, (from, id), &act, outbox),
+            XmppShardMessage::Acted { id, answer } => self.acted(now, id, *answer, outbox),
+            XmppShardMessage::Operate { act, answer } => self.operate(now, &act, answer, outbox),
+            XmppShardMessage::Question { iq, answer } => self.question(now, *iq, answer, outbox),
+            XmppShardMessage::Administered { id, result } => self.administered(now, id, *result, outbox),
+            XmppShardMessage::Reply { token, answer } => self.reply(&token, *answer),
+            XmppShardMessage::Invited { invited, inviter } => {
+                self.tell_host(now, outbox, |host, out| host.befriend_both(now, &invited, &inviter, out));
             }
-            XmppLetter::Befriend { user, contact } => {
-                self.tell_host(now, wishes, |host, out| host.befriend(now, &user, &contact, out));
+            XmppShardMessage::Befriend { user, contact } => {
+                self.tell_host(now, outbox, |host, out| host.befriend(now, &user, &contact, out));
             }
-            XmppLetter::Servers(letter) => {
+            XmppShardMessage::Servers(message) => {
                 if let Some(servers) = &mut self.servers {
-                    servers.handle_letter(*letter);
+                    servers.handle_message(*message);
                 }
             }
         }
@@ -204,7 +222,7 @@ impl Xmpp {
     pub(super) fn tell_host(
         &mut self,
         now: Instant,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
         act: impl FnOnce(&mut Host, &mut host::Outbox),
     ) {
         let mut effects = std::mem::take(&mut self.effects);
@@ -221,99 +239,99 @@ impl Xmpp {
             return;
         }
         while let Some(effect) = self.todo.pop_front() {
-            self.perform(now, effect, wishes);
+            self.perform(now, effect, outbox);
         }
         self.is_working = false;
     }
 
-    fn perform(&mut self, now: Instant, effect: Effect, wishes: &mut Vec<Wish>) {
+    fn perform(&mut self, now: Instant, effect: Effect, outbox: &mut Vec<XmppEffect>) {
         match effect {
             Effect::Bound { edge, bound } => {
-                self.send(now, edge.shard, XmppLetter::Bound { edge, bound: Box::new(bound) }, wishes);
+                self.send(now, edge.shard, XmppShardMessage::Bound { edge, bound: Box::new(bound) }, outbox);
             }
             Effect::Deliver { edge, element } => {
-                self.send(now, edge.shard, XmppLetter::Deliver { edge, element }, wishes);
+                self.send(now, edge.shard, XmppShardMessage::Deliver { edge, element }, outbox);
             }
-            Effect::Flush { edge } => self.send(now, edge.shard, XmppLetter::Flush { edge }, wishes),
+            Effect::Flush { edge } => self.send(now, edge.shard, XmppShardMessage::Flush { edge }, outbox),
             Effect::Close { edge, condition } => {
-                self.send(now, edge.shard, XmppLetter::Close { edge, condition }, wishes);
+                self.send(now, edge.shard, XmppShardMessage::Close { edge, condition }, outbox);
             }
             Effect::Route(element) => {
                 self.counted.fan_out += u64::from(element.name() == "presence");
-                self.route(now, element, wishes);
+                self.route(now, element, outbox);
             }
             Effect::Load { ticket, load: Load::User { user } } => {
                 let (name, domain) = (user.local().unwrap_or_default().into(), user.domain().into());
-                let id = self.ask(Asked::User { ticket, user });
-                wishes.push(Wish::Account { id, user: name, domain });
+                let id = self.ask(PendingRead::User { ticket, user });
+                outbox.push(XmppEffect::Account { id, user: name, domain });
             }
             Effect::Load { ticket, load: Load::Slot { user, name, size, kind } } => {
                 let uploads = self.streams.uploads();
                 let slot = uploads.and_then(|uploads| uploads.slot(now, &user, &name, size, &kind));
                 let loaded = slot.map(|slot| Loaded::Slot(Box::new(slot))).ok_or(RecordError::Unavailable);
-                self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, loaded, out));
+                self.tell_host(now, outbox, |host, out| host.handle_record(now, ticket, loaded, out));
             }
-            Effect::Load { ticket, load: Load::Act(act) } => self.ask_all_for_host(now, ticket, *act, wishes),
+            Effect::Load { ticket, load: Load::Act(act) } => self.ask_all_for_host(now, ticket, *act, outbox),
             Effect::Load { ticket, load: Load::Accounts(ask) } => {
-                let id = self.ask(Asked::Record { ticket });
-                wishes.push(Wish::Accounts { id, ask });
+                let id = self.ask(PendingRead::Record { ticket });
+                outbox.push(XmppEffect::Accounts { id, ask });
             }
             Effect::Load { ticket, load } => match record::read_of(load) {
                 Some(read) => {
-                    let id = self.ask(Asked::Record { ticket });
-                    wishes.push(Wish::Read { id, read });
+                    let id = self.ask(PendingRead::Record { ticket });
+                    outbox.push(XmppEffect::Read { id, read });
                 }
                 None => {
                     let unavailable = Err(RecordError::Unavailable);
-                    self.tell_host(now, wishes, |host, out| {
+                    self.tell_host(now, outbox, |host, out| {
                         host.handle_record(now, ticket, unavailable, out);
                     });
                 }
             },
             Effect::Befriend { user, contact } => {
                 let owner = self.owner(user.as_str());
-                self.send(now, owner, XmppLetter::Befriend { user, contact }, wishes);
+                self.send(now, owner, XmppShardMessage::Befriend { user, contact }, outbox);
             }
-            Effect::Access { ticket, access } => self.host_access(now, ticket, access, wishes),
+            Effect::Access { ticket, access } => self.host_access(now, ticket, access, outbox),
             Effect::Change { ticket, change } => {
                 self.counted.change(&change);
-                let id = self.ask(Asked::Record { ticket });
-                wishes.push(Wish::Write { id, write: Write::Xmpp(record::write_of(now, change)) });
+                let id = self.ask(PendingRead::Record { ticket });
+                outbox.push(XmppEffect::Write { id, write: Write::Xmpp(record::write_of(now, change)) });
             }
-            effect => self.perform_for_phones(effect, wishes),
+            effect => self.perform_for_phones(effect, outbox),
         }
     }
 
-    pub(super) fn route(&mut self, now: Instant, element: Box<Element>, wishes: &mut Vec<Wish>) {
+    pub(super) fn route(&mut self, now: Instant, element: Box<Element>, outbox: &mut Vec<XmppEffect>) {
         // Without an address it is nobody's.
         let Ok(Some(to)) = stanza::to(&element) else { return };
-        if let Some((shard, token)) = ask::reply_of(&element, &to) {
-            return self.send(now, shard, XmppLetter::Reply { token, answer: element }, wishes);
+        if let Some((shard, token)) = shard_requests::reply_of(&element, &to) {
+            return self.send(now, shard, XmppShardMessage::Reply { token, answer: element }, outbox);
         }
         if self.host.settings().is_ours(to.domain()) {
             let owner = self.owner(to.bare_str());
-            return self.send(now, owner, XmppLetter::Routed(element), wishes);
+            return self.send(now, owner, XmppShardMessage::Routed(element), outbox);
         }
-        let Some(element) = self.route_to_component(now, &to, element, wishes) else { return };
+        let Some(element) = self.route_to_component(now, &to, element, outbox) else { return };
         if self.servers.is_some() {
-            return self.send_abroad(now, Letter::Outbound { element }, wishes);
+            return self.send_abroad(now, Letter::Outbound { element }, outbox);
         }
         if let Some(answer) = servers::refuse(&element) {
-            self.route_answer(now, answer, wishes);
+            self.route_answer(now, answer, outbox);
         }
     }
 
     /// To whoever has to do with that server.
-    fn send_abroad(&mut self, now: Instant, letter: Letter, wishes: &mut Vec<Wish>) {
-        let shard = match letter.recipient() {
+    fn send_abroad(&mut self, now: Instant, message: Letter, outbox: &mut Vec<XmppEffect>) {
+        let shard = match message.recipient() {
             Recipient::Owner(domain) => self.owner(&domain),
             Recipient::Shard(shard) => shard,
         };
-        self.send(now, shard, XmppLetter::Servers(Box::new(letter)), wishes);
+        self.send(now, shard, XmppShardMessage::Servers(Box::new(message)), outbox);
     }
 
     /// What other servers said since the last turn, and what is due. How much it was.
-    pub(super) fn turn_servers(&mut self, now: Instant, wishes: &mut Vec<Wish>) -> usize {
+    pub(super) fn turn_servers(&mut self, now: Instant, outbox: &mut Vec<XmppEffect>) -> usize {
         let Some(servers) = &mut self.servers else { return 0 };
         if servers.deadline().is_some_and(|deadline| deadline <= now) {
             servers.expire();
@@ -323,31 +341,31 @@ impl Xmpp {
         let count = events.len();
         for event in events {
             match event {
-                ServerEvent::Deliver(element) => self.deliver_from_abroad(now, element, wishes),
-                ServerEvent::Send(letter) => self.send_abroad(now, letter, wishes),
+                ServerEvent::Deliver(element) => self.deliver_from_abroad(now, element, outbox),
+                ServerEvent::Send(message) => self.send_abroad(now, message, outbox),
             }
         }
         count
     }
 
     /// To an address of ours, and never on to another server.
-    fn deliver_from_abroad(&mut self, now: Instant, element: Box<Element>, wishes: &mut Vec<Wish>) {
+    fn deliver_from_abroad(&mut self, now: Instant, element: Box<Element>, outbox: &mut Vec<XmppEffect>) {
         let Ok(Some(to)) = stanza::to(&element) else { return };
         if self.servers.as_ref().is_some_and(|servers| servers.is_local(to.domain())) {
-            self.route(now, element, wishes);
+            self.route(now, element, outbox);
         }
     }
 
     /// To whoever asked; an answer to nobody is dropped.
-    pub(super) fn route_answer(&mut self, now: Instant, answer: Element, wishes: &mut Vec<Wish>) {
+    pub(super) fn route_answer(&mut self, now: Instant, answer: Element, outbox: &mut Vec<XmppEffect>) {
         let Ok(Some(to)) = stanza::to(&answer) else { return };
         if self.host.settings().is_local(to.domain()) {
             let owner = self.owner(to.bare_str());
-            self.send(now, owner, XmppLetter::Routed(Box::new(answer)), wishes);
-        } else if let Some(element) = self.route_to_component(now, &to, Box::new(answer), wishes)
+            self.send(now, owner, XmppShardMessage::Routed(Box::new(answer)), outbox);
+        } else if let Some(element) = self.route_to_component(now, &to, Box::new(answer), outbox)
             && self.servers.is_some()
         {
-            self.send_abroad(now, Letter::Outbound { element }, wishes);
+            self.send_abroad(now, Letter::Outbound { element }, outbox);
         }
     }
 
@@ -356,48 +374,48 @@ impl Xmpp {
     pub(crate) fn take_back(
         &mut self,
         now: Instant,
-        letters: Vec<XmppLetter>,
-        wishes: &mut Vec<Wish>,
-    ) -> Vec<XmppLetter> {
+        messages: Vec<XmppShardMessage>,
+        outbox: &mut Vec<XmppEffect>,
+    ) -> Vec<XmppShardMessage> {
         let mut kept = Vec::new();
-        for letter in letters {
-            match letter {
-                XmppLetter::Bind { edge, .. } => {
+        for message in messages {
+            match message {
+                XmppShardMessage::Bind { edge, .. } => {
                     let refused = c2s::Bound::Refused(Condition::ResourceConstraint.into());
                     self.bound(edge, refused);
                 }
-                XmppLetter::Resume { edge, .. } => {
+                XmppShardMessage::Resume { edge, .. } => {
                     let reason = Element::new("resource-constraint", ns::STANZA_ERRORS);
                     let failed = Element::new("failed", ns::SM).child(reason);
                     self.bound(edge, c2s::Bound::NotResumed { failed });
                 }
-                XmppLetter::Stanza { element, .. } => self.refuse_busy(now, &element, wishes),
-                XmppLetter::Routed(element) | XmppLetter::ToComponent { element, .. } => {
-                    self.refuse_busy(now, &element, wishes);
+                XmppShardMessage::Stanza { element, .. } => self.refuse_busy(now, &element, outbox),
+                XmppShardMessage::Routed(element) | XmppShardMessage::ToComponent { element, .. } => {
+                    self.refuse_busy(now, &element, outbox);
                 }
                 // A copy: the message itself goes its own way.
-                XmppLetter::Said { .. } => {}
+                XmppShardMessage::Said { .. } => {}
                 // Dropped, it is answered "try again".
-                XmppLetter::Bosh(_) => {}
-                XmppLetter::Act { id, .. } => self.not_asked(now, id, wishes),
-                XmppLetter::Servers(letter) => match *letter {
+                XmppShardMessage::Bosh(_) => {}
+                XmppShardMessage::Act { id, .. } => self.not_asked(now, id, outbox),
+                XmppShardMessage::Servers(message) => match *message {
                     Letter::Outbound { element } | Letter::Over { element, .. } => {
-                        self.refuse_busy(now, &element, wishes);
+                        self.refuse_busy(now, &element, outbox);
                     }
                     // The other server asks again when nothing comes, or does without.
                     Letter::Verify { .. } | Letter::Offer { .. } => {}
-                    letter => kept.push(XmppLetter::Servers(Box::new(letter))),
+                    message => kept.push(XmppShardMessage::Servers(Box::new(message))),
                 },
-                letter => kept.push(letter),
+                message => kept.push(message),
             }
         }
         kept
     }
 
-    pub(super) fn refuse_busy(&mut self, now: Instant, element: &Element, wishes: &mut Vec<Wish>) {
+    pub(super) fn refuse_busy(&mut self, now: Instant, element: &Element, outbox: &mut Vec<XmppEffect>) {
         if stanza::may_be_refused(element) && element.name() != "presence" {
             let answer = stanza::refusal(element, &Condition::ResourceConstraint.into());
-            self.route_answer(now, answer, wishes);
+            self.route_answer(now, answer, outbox);
         }
     }
 }

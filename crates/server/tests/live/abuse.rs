@@ -35,7 +35,7 @@ fn still_serves(place: &Place, mut node: Node) {
     bob.register();
     talk(&mut alice, &mut bob, "bob@example.test");
     talk(&mut bob, &mut alice, "alice@example.test");
-    assert_eq!(node.board().faults(), (0, 0, 0), "panics, lost letters, lost records");
+    assert_eq!(node.board().faults(), (0, 0, 0), "panics, lost messages, lost records");
     node.stop();
 }
 

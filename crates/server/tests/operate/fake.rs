@@ -12,7 +12,7 @@ use server::control::{
     TargetStatus, TraceSink,
 };
 use server::http::Web;
-use server::operate::Doors;
+use server::operate::AdminListeners;
 use store::{Address, Admin, Loaded, Read, Sqlite, StoreError, Write, WriteDone};
 use tokio::sync::oneshot;
 
@@ -184,7 +184,7 @@ impl FakeNode {
         let run = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             tokio::task::LocalSet::new().block_on(&runtime, async {
-                let doors = Doors::open(&config).await.unwrap();
+                let doors = AdminListeners::open(&config).await.unwrap();
                 ready.send(doors.http_address().unwrap()).unwrap();
                 let store = Sqlite::open(config.server.database()).unwrap();
                 let admin = RefCell::new(Admin::new(&store).unwrap());

@@ -140,7 +140,7 @@ fn two_nodes_do_not_share_a_socket_but_a_dead_one_leaves_it() {
     assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
     place.belfry(&["status"]).good();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let second = runtime.block_on(server::operate::Doors::open(&place.config()));
+    let second = runtime.block_on(server::operate::AdminListeners::open(&place.config()));
     let error = second.unwrap_err().to_string();
     assert!(error.contains("a node runs there already"), "{error}");
     drop(node);

@@ -16,12 +16,12 @@ pub(super) struct People<'a> {
     files: Files,
     options: &'a ImportOptions,
     served: BTreeSet<Box<str>>,
-    pub(super) told: Told,
+    pub(super) told: ImportSummary,
 }
 
 /// What is said at the end.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct ImportSummary {
     /// So many are named of each kind; the others are counted.
     named: usize,
     /// Users who were not taken: the first of them with the reason.
@@ -42,7 +42,7 @@ impl<'a> People<'a> {
         served: BTreeSet<Box<str>>,
         named: usize,
     ) -> People<'a> {
-        People { files, options, served, told: Told { named, ..Told::default() } }
+        People { files, options, served, told: ImportSummary { named, ..ImportSummary::default() } }
     }
 
     fn read(&mut self, line: u64, host: &str, element: &xmpp::Element) -> Option<NewUser> {
@@ -155,7 +155,7 @@ impl Users for People<'_> {
     }
 }
 
-impl Told {
+impl ImportSummary {
     /// What is not as in the file, and is as it has to be.
     pub(super) fn notes(&self) -> String {
         let mut notes = String::new();

@@ -27,13 +27,18 @@ pub(super) struct Check {
 }
 
 /// A file that has to be decoded, or that is as it was.
-pub(super) enum Got {
+pub(super) enum FetchedAudio {
     File(Vec<u8>, Option<Check>),
     Same(Check),
 }
 
 /// `old` is what is known of the file as it is kept.
-pub(super) async fn get(http: &Http, now: Instant, url: &str, old: Option<Check>) -> Result<Got, String> {
+pub(super) async fn get(
+    http: &Http,
+    now: Instant,
+    url: &str,
+    old: Option<Check>,
+) -> Result<FetchedAudio, String> {
     let mut headers = HeaderMap::new();
     if let Some(etag) = old.as_ref().and_then(|old| old.etag.clone()) {
         headers.insert(header::IF_NONE_MATCH, etag);
@@ -49,7 +54,7 @@ pub(super) async fn get(http: &Http, now: Instant, url: &str, old: Option<Check>
         // RFC 9110 §15.4.5: what it does not repeat is as before.
         StatusCode::NOT_MODIFIED if old.is_some() => {
             let (etag, modified) = old.map(|old| (old.etag, old.modified)).unwrap_or_default();
-            Ok(Got::Same(Check { until, etag, modified }))
+            Ok(FetchedAudio::Same(Check { until, etag, modified }))
         }
         StatusCode::OK => {
             let check = Check {
@@ -57,7 +62,7 @@ pub(super) async fn get(http: &Http, now: Instant, url: &str, old: Option<Check>
                 etag: reply.headers.get(header::ETAG).cloned(),
                 modified: reply.headers.get(header::LAST_MODIFIED).cloned(),
             };
-            Ok(Got::File(reply.body, (!control.contains("no-store")).then_some(check)))
+            Ok(FetchedAudio::File(reply.body, (!control.contains("no-store")).then_some(check)))
         }
         status => Err(format!("{url}: status {}", status.as_u16())),
     }

@@ -8,14 +8,14 @@ use std::sync::Arc;
 pub(super) type Samples = Arc<[i16]>;
 
 pub(super) struct Cache<K, V, W> {
-    kept: HashMap<K, Kept<V>>,
+    kept: HashMap<K, CacheEntry<V>>,
     waiting: HashMap<K, Vec<W>>,
     bytes: usize,
     most: usize,
     uses: u64,
 }
 
-struct Kept<V> {
+struct CacheEntry<V> {
     samples: Samples,
     about: V,
     used: u64,
@@ -64,7 +64,7 @@ impl<K: Hash + Eq + Clone, V: Clone, W> Cache<K, V, W> {
         }
         self.uses += 1;
         self.bytes += bytes;
-        self.kept.insert(key, Kept { samples, about, used: self.uses });
+        self.kept.insert(key, CacheEntry { samples, about, used: self.uses });
     }
 
     fn forget(&mut self, key: &K) {

@@ -30,16 +30,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 
 use crate::clock::Clock;
-use audio::{Check, Got};
+use audio::{Check, FetchedAudio};
 use cache::{Cache, Samples};
 use http::Http;
 use mail::Mailer;
 use recognise::{Recogniser, Utterance};
 use speech::Words;
 
-pub(crate) use recognise::{Heard, Listener};
+pub(crate) use recognise::{Listener, RecognitionResult};
 pub(crate) use settings::Settings;
-pub(crate) use websocket::{News, Opening, Order, Said};
+pub(crate) use websocket::{MediaStreamEvent, Opening, Order, StreamMessage};
 
 /// Who asked, and its number for the question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,11 +55,11 @@ pub(crate) enum Done {
     Samples(Result<Arc<[i16]>, String>),
     Mailed(Result<(), String>),
     /// Of a media stream, any number of times.
-    Stream(News),
+    Stream(MediaStreamEvent),
     /// A recording is complete, or was not kept as wanted; or it cannot be written, and why.
     Written(Result<(), String>),
     /// Of one utterance: any number of words, then one `Over`.
-    Heard(Heard),
+    Heard(RecognitionResult),
     /// The text of a recording.
     Transcribed(Result<String, String>),
 }
@@ -89,10 +89,10 @@ pub(crate) struct Helpers {
 struct Job {
     ticket: Ticket,
     place: OwnedSemaphorePermit,
-    what: What,
+    what: JobKind,
 }
 
-enum What {
+enum JobKind {
     Fetch(Wire),
     Speech(Words),
     Audio(String),
@@ -148,7 +148,7 @@ impl Helpers {
 
     /// A document of `http:`, `https:` or, by its name in the folder of documents, `file:`. Answered by `Done::Fetched`.
     pub(crate) fn fetch(&self, ticket: Ticket, wire: Wire) {
-        if !self.ask(&self.fetches, ticket, What::Fetch(wire)) {
+        if !self.ask(&self.fetches, ticket, JobKind::Fetch(wire)) {
             let failure = Failure { code: code::UNREACHABLE, text: "too many requests are open".to_owned() };
             self.deliver.deliver(ticket, Done::Fetched(Err(failure)));
         }
@@ -156,41 +156,41 @@ impl Helpers {
 
     /// A text to be spoken, answered by `Done::Samples`.
     pub(crate) fn speech(&self, ticket: Ticket, text: &str, voice: Voice, language: &str) {
-        self.prompt(ticket, What::Speech(Words::new(text, voice, language)));
+        self.prompt(ticket, JobKind::Speech(Words::new(text, voice, language)));
     }
 
     /// A file of `http:`, `https:` or, by its name in the folder of prompts, `file:`. Answered by `Done::Samples`.
     pub(crate) fn audio(&self, ticket: Ticket, url: &str) {
-        self.prompt(ticket, What::Audio(url.to_owned()));
+        self.prompt(ticket, JobKind::Audio(url.to_owned()));
     }
 
     /// A recording of this node. Answered by `Done::Samples`.
     pub(crate) fn recording(&self, ticket: Ticket, file: PathBuf) {
-        self.prompt(ticket, What::Recording(file));
+        self.prompt(ticket, JobKind::Recording(file));
     }
 
     /// Answered by `Done::Mailed`.
     pub(crate) fn mail(&self, ticket: Ticket, mail: Email) {
-        if !self.ask(&self.mails, ticket, What::Mail(Box::new(mail))) {
+        if !self.ask(&self.mails, ticket, JobKind::Mail(Box::new(mail))) {
             self.deliver.deliver(ticket, Done::Mailed(Err("too many mails are on their way".to_owned())));
         }
     }
 
     /// A media stream, answered by `Done::Stream`; it stops when `orders` can send no more.
     pub(crate) fn stream(&self, ticket: Ticket, opening: Opening, orders: mpsc::Receiver<Order>) {
-        if !self.ask(&self.streams, ticket, What::Stream(Box::new(opening), orders)) {
-            let over = News::Over(Err("too many media streams are open".to_owned()));
+        if !self.ask(&self.streams, ticket, JobKind::Stream(Box::new(opening), orders)) {
+            let over = MediaStreamEvent::Over(Err("too many media streams are open".to_owned()));
             self.deliver.deliver(ticket, Done::Stream(over));
         }
     }
 
-    fn prompt(&self, ticket: Ticket, what: What) {
+    fn prompt(&self, ticket: Ticket, what: JobKind) {
         if !self.ask(&self.prompts, ticket, what) {
             self.deliver.deliver(ticket, Done::Samples(Err("too many prompts are being made".to_owned())));
         }
     }
 
-    /// Speech of a caller that is to be understood, its samples at `rate`. Answered by `Done::Heard`.
+    /// Speech of a caller that is to be understood, its samples at `rate`. Answered by `Done::RecognitionResult`.
     ///
     /// # Errors
     /// Why it will not be.
@@ -205,7 +205,7 @@ impl Helpers {
             return Err(NO_RECOGNISER.to_owned());
         }
         let (listener, utterance) = recognise::utterance(language, hints, rate);
-        if !self.ask(&self.recognisers, ticket, What::Speak(utterance)) {
+        if !self.ask(&self.recognisers, ticket, JobKind::Speak(utterance)) {
             return Err("too many callers speak at once".to_owned());
         }
         Ok(listener)
@@ -213,8 +213,9 @@ impl Helpers {
 
     /// A recording, answered by `Done::Transcribed`.
     pub(crate) fn transcribe(&self, ticket: Ticket, recording: PathBuf) {
-        let asked =
-            self.can_recognise.then(|| self.ask(&self.transcriptions, ticket, What::Transcribe(recording)));
+        let asked = self
+            .can_recognise
+            .then(|| self.ask(&self.transcriptions, ticket, JobKind::Transcribe(recording)));
         let failed = match asked {
             Some(true) => return,
             Some(false) => "too many recordings are to be transcribed".to_owned(),
@@ -223,7 +224,7 @@ impl Helpers {
         self.deliver.deliver(ticket, Done::Transcribed(Err(failed)));
     }
 
-    fn ask(&self, places: &Arc<Semaphore>, ticket: Ticket, what: What) -> bool {
+    fn ask(&self, places: &Arc<Semaphore>, ticket: Ticket, what: JobKind) -> bool {
         let Ok(place) = Arc::clone(places).try_acquire_owned() else { return false };
         let jobs = self.jobs.as_ref();
         jobs.is_some_and(|jobs| jobs.try_send(Job { ticket, place, what }).is_ok())
@@ -261,7 +262,7 @@ struct Worker {
 async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
     while let Some(Job { ticket, place, what }) = todo.recv().await {
         match what {
-            What::Fetch(wire) => {
+            JobKind::Fetch(wire) => {
                 let worker = Rc::clone(&worker);
                 spawn_local(async move {
                     let answer = worker.document(wire).await;
@@ -269,10 +270,10 @@ async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
                     worker.deliver.deliver(ticket, Done::Fetched(answer));
                 });
             }
-            What::Speech(words) => worker.speech((ticket, place), words),
-            What::Audio(url) => worker.audio((ticket, place), url),
-            What::Recording(file) => worker.recording((ticket, place), file),
-            What::Mail(mail) => {
+            JobKind::Speech(words) => worker.speech((ticket, place), words),
+            JobKind::Audio(url) => worker.audio((ticket, place), url),
+            JobKind::Recording(file) => worker.recording((ticket, place), file),
+            JobKind::Mail(mail) => {
                 let worker = Rc::clone(&worker);
                 spawn_local(async move {
                     let result = match &worker.mailer {
@@ -283,7 +284,7 @@ async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
                     worker.deliver.deliver(ticket, Done::Mailed(result));
                 });
             }
-            What::Stream(opening, orders) => {
+            JobKind::Stream(opening, orders) => {
                 let worker = Rc::clone(&worker);
                 spawn_local(async move {
                     let tell = |news| worker.deliver.deliver(ticket, Done::Stream(news));
@@ -291,7 +292,7 @@ async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
                     drop(place);
                 });
             }
-            What::Speak(utterance) => {
+            JobKind::Speak(utterance) => {
                 let worker = Rc::clone(&worker);
                 spawn_local(async move {
                     let told = |heard| worker.deliver.deliver(ticket, Done::Heard(heard));
@@ -301,7 +302,7 @@ async fn work(worker: Rc<Worker>, mut todo: mpsc::Receiver<Job>) {
                     drop(place);
                 });
             }
-            What::Transcribe(recording) => {
+            JobKind::Transcribe(recording) => {
                 let worker = Rc::clone(&worker);
                 spawn_local(async move {
                     let _turn = worker.transcribers.acquire().await;
@@ -407,8 +408,8 @@ impl Worker {
             }
             _ => {
                 match audio::get(&self.http, now, url, old.as_ref().map(|(_, check)| check.clone())).await? {
-                    Got::File(file, check) => (file, check),
-                    Got::Same(check) => {
+                    FetchedAudio::File(file, check) => (file, check),
+                    FetchedAudio::Same(check) => {
                         let (samples, _) =
                             old.ok_or_else(|| format!("{url}: status 304 without a question"))?;
                         return Ok((samples, Some(check)));

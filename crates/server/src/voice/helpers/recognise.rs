@@ -26,7 +26,7 @@ const RATE: u32 = 8_000;
 
 /// What came of an utterance.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum RecognitionResult {
     Words(Speech),
     /// Nothing follows.
     Over(Result<(), String>),
@@ -96,13 +96,13 @@ impl Recogniser {
     }
 
     /// Everything that is told ends with one `Over`, unless nobody wants to know.
-    pub(super) async fn hear(&self, utterance: Utterance, mut told: impl FnMut(Heard)) {
+    pub(super) async fn hear(&self, utterance: Utterance, mut told: impl FnMut(RecognitionResult)) {
         let Utterance { language, hints, rate, mut samples, unwanted } = utterance;
         let how = (&*language, &*hints);
         let result = match self {
             Recogniser::Command { program, arguments } => {
                 let source = Source { samples: &mut samples, rate, wait: limits::RECOGNISED_WAIT };
-                let words = |speech| told(Heard::Words(speech));
+                let words = |speech| told(RecognitionResult::Words(speech));
                 run((program, arguments), how, source, unwanted, words).await
             }
             Recogniser::Service { client, url } => {
@@ -116,7 +116,7 @@ impl Recogniser {
                 tokio::select! {
                     _ = unwanted => return,
                     answer = ask => answer.map(|speech| {
-                        told(Heard::Words(Speech { is_final: true, ..speech }));
+                        told(RecognitionResult::Words(Speech { is_final: true, ..speech }));
                         true
                     }),
                 }
@@ -124,8 +124,8 @@ impl Recogniser {
         };
         match result {
             Ok(false) => {}
-            Ok(true) => told(Heard::Over(Ok(()))),
-            Err(problem) => told(Heard::Over(Err(problem))),
+            Ok(true) => told(RecognitionResult::Over(Ok(()))),
+            Err(problem) => told(RecognitionResult::Over(Err(problem))),
         }
     }
 

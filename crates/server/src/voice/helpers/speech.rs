@@ -46,7 +46,7 @@ struct Engine {
     package: Option<&'static str>,
 }
 
-/// Languages that espeak-ng speaks, by RestComm's letters and by tags of BCP 47, where its name is another.
+/// Languages that espeak-ng speaks, by RestComm's messages and by tags of BCP 47, where its name is another.
 const NAMES: [(&str, &str); 20] = [
     ("bf", "fr-be"),
     ("bp", "pt-br"),
@@ -184,9 +184,9 @@ fn start(engine: &Engine) -> Result<Child, String> {
         })
 }
 
-type Said = (std::process::ExitStatus, Vec<u8>, Vec<u8>);
+type ProcessOutput = (std::process::ExitStatus, Vec<u8>, Vec<u8>);
 
-async fn converse(child: &mut Child, text: Option<&str>) -> std::io::Result<Said> {
+async fn converse(child: &mut Child, text: Option<&str>) -> std::io::Result<ProcessOutput> {
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let write = async {
         if let (Some(mut input), Some(text)) = (input, text) {
@@ -233,8 +233,8 @@ mod tests {
 
     #[test]
     fn every_language_of_restcomm_has_a_voice() {
-        let letters = "bf bp en en-gb cf cs dan fi es fr de el it nl no pl pt ru ar ca sv tr";
-        for language in letters.split(' ') {
+        let messages = "bf bp en en-gb cf cs dan fi es fr de el it nl no pl pt ru ar ca sv tr";
+        for language in messages.split(' ') {
             assert!(chosen(language, Voice::Man).is_ok(), "{language}");
         }
         let command = |language, voice| chosen(language, voice).unwrap();

@@ -58,15 +58,15 @@ pub(crate) enum Order {
 
 /// What the call is told of its stream.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum MediaStreamEvent {
     Opened,
-    Said(Vec<Said>),
+    Said(Vec<StreamMessage>),
     /// Last. An error says what happened.
     Over(Result<(), String>),
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum StreamMessage {
     /// G.711 µ-law, however much.
     Sound(Vec<u8>),
     Mark(Box<str>),
@@ -86,7 +86,7 @@ pub(super) async fn run(
     opening: Opening,
     mut orders: Receiver<Order>,
     allow_private: bool,
-    tell: impl Fn(News),
+    tell: impl Fn(MediaStreamEvent),
 ) {
     let connecting = timeout(limits::CONNECT_TIMEOUT, connect(&opening, allow_private));
     let socket = tokio::select! {
@@ -95,7 +95,7 @@ pub(super) async fn run(
             Err(format!("no stream to {} in {seconds} s", opening.url))
         }),
         // The call has lost interest.
-        () = over(&mut orders) => return tell(News::Over(Ok(()))),
+        () = over(&mut orders) => return tell(MediaStreamEvent::Over(Ok(()))),
     };
     let result = match socket {
         Ok(socket) => {
@@ -105,7 +105,7 @@ pub(super) async fn run(
         }
         Err(what) => Err(what),
     };
-    tell(News::Over(result));
+    tell(MediaStreamEvent::Over(result));
 }
 
 async fn over(orders: &mut Receiver<Order>) {
@@ -147,7 +147,7 @@ async fn connect(opening: &Opening, allow_private: bool) -> Result<Socket, Strin
 /// What the application said since the call was last told.
 #[derive(Default)]
 struct Batch {
-    said: Vec<Said>,
+    said: Vec<StreamMessage>,
     bytes: usize,
     had_nonsense: bool,
 }
@@ -160,13 +160,17 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    async fn serve(&mut self, orders: &mut Receiver<Order>, tell: &impl Fn(News)) -> Result<(), String> {
+    async fn serve(
+        &mut self,
+        orders: &mut Receiver<Order>,
+        tell: &impl Fn(MediaStreamEvent),
+    ) -> Result<(), String> {
         let hello = json!({ "event": "connected", "protocol": "Call", "version": "1.0.0" });
         self.write(hello.to_string()).await?;
         let start = self.start();
         self.write(start).await?;
         self.flush().await?;
-        tell(News::Opened);
+        tell(MediaStreamEvent::Opened);
         let mut turn = interval(limits::STREAM_TURN);
         turn.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut next = Vec::new();
@@ -193,7 +197,7 @@ impl Line<'_> {
                 }
                 _ = turn.tick(), if !self.said.said.is_empty() => {
                     self.said.bytes = 0;
-                    tell(News::Said(std::mem::take(&mut self.said.said)));
+                    tell(MediaStreamEvent::Said(std::mem::take(&mut self.said.said)));
                 }
             }
         }
@@ -289,7 +293,7 @@ impl Line<'_> {
     fn nonsense(&mut self, problem: &str) {
         if !std::mem::replace(&mut self.said.had_nonsense, true) {
             let text = format!("{} sent what is no message of a media stream: {problem}", self.opening.url);
-            self.said.said.push(Said::Nonsense(text));
+            self.said.said.push(StreamMessage::Nonsense(text));
         }
     }
 }
@@ -333,18 +337,18 @@ struct Mark {
 }
 
 /// `None`: an event that asks for nothing.
-fn understood(text: &str) -> Result<Option<Said>, String> {
+fn understood(text: &str) -> Result<Option<StreamMessage>, String> {
     let event: Event<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
     Ok(Some(match (&*event.event, event.media, event.mark) {
         ("media", Some(media), _) => {
             let sound = STANDARD.decode(media.payload.as_bytes()).map_err(|error| error.to_string())?;
-            Said::Sound(sound)
+            StreamMessage::Sound(sound)
         }
-        ("mark", _, Some(mark)) if mark.name.len() <= limits::STREAM_MARK => Said::Mark(mark.name),
+        ("mark", _, Some(mark)) if mark.name.len() <= limits::STREAM_MARK => StreamMessage::Mark(mark.name),
         ("mark", _, Some(_)) => {
             return Err(format!("a mark's name has more than {} bytes", limits::STREAM_MARK));
         }
-        ("clear", ..) => Said::Clear,
+        ("clear", ..) => StreamMessage::Clear,
         (name @ ("media" | "mark"), ..) => return Err(format!("`{name}` without its `{name}`")),
         _ => return Ok(None),
     }))
@@ -373,7 +377,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(run(opening, orders, allow_private, |news| told.borrow_mut().push(news)));
         match told.into_inner().as_slice() {
-            [News::Over(Err(problem))] => problem.clone(),
+            [MediaStreamEvent::Over(Err(problem))] => problem.clone(),
             other => panic!("{other:?}"),
         }
     }
@@ -412,10 +416,10 @@ mod tests {
     #[test]
     fn messages_of_applications_are_understood_or_named() {
         let sound = r#"{"event":"media","streamSid":"MZ1","media":{"payload":"/38A"}}"#;
-        assert_eq!(understood(sound), Ok(Some(Said::Sound(vec![0xff, 0x7f, 0]))));
+        assert_eq!(understood(sound), Ok(Some(StreamMessage::Sound(vec![0xff, 0x7f, 0]))));
         let mark = r#"{"event":"mark","mark":{"name":"a \"b\""}}"#;
-        assert_eq!(understood(mark), Ok(Some(Said::Mark("a \"b\"".into()))));
-        assert_eq!(understood(r#"{"event":"clear"}"#), Ok(Some(Said::Clear)));
+        assert_eq!(understood(mark), Ok(Some(StreamMessage::Mark("a \"b\"".into()))));
+        assert_eq!(understood(r#"{"event":"clear"}"#), Ok(Some(StreamMessage::Clear)));
         assert_eq!(understood(r#"{"event":"later"}"#), Ok(None));
         let long =
             format!(r#"{{"event":"mark","mark":{{"name":"{}"}}}}"#, "x".repeat(limits::STREAM_MARK + 1));

@@ -10,7 +10,7 @@ use sip::wire::{Header, Message, Method};
 
 use super::tests::{BOB, Stage, US};
 use crate::voice::helpers::Done;
-use crate::voice::{Posted, Reach, VoiceLetter, Wish, limits};
+use crate::voice::{Destination, HelperResult, VoiceEffect, VoiceShardMessage, limits};
 
 /// What the first who answers is told to do.
 const VERBS: [&str; 12] = [
@@ -29,7 +29,7 @@ const VERBS: [&str; 12] = [
 ];
 
 /// One phone's side of a session.
-struct Far {
+struct PhoneSide {
     invite: Message,
     is_up: bool,
     is_over: bool,
@@ -40,10 +40,10 @@ struct Far {
 struct Any {
     stage: Stage,
     /// By Call-ID.
-    fars: HashMap<Vec<u8>, Far>,
+    fars: HashMap<Vec<u8>, PhoneSide>,
     order: Vec<Vec<u8>>,
     tickets: Vec<u64>,
-    letters: Vec<VoiceLetter>,
+    messages: Vec<VoiceShardMessage>,
     /// By Call-ID: numbers of our BYEs.
     byes: HashMap<Vec<u8>, HashSet<u32>>,
     asked: u64,
@@ -56,7 +56,7 @@ impl Any {
             fars: HashMap::new(),
             order: Vec::new(),
             tickets: Vec::new(),
-            letters: Vec::new(),
+            messages: Vec::new(),
             byes: HashMap::new(),
             asked: 0,
         }
@@ -66,10 +66,10 @@ impl Any {
     fn settle(&mut self, mut sent: Vec<Message>) {
         loop {
             sent.extend(self.stage.sent());
-            for wish in std::mem::take(&mut self.stage.wishes) {
-                match wish {
-                    Wish::Resolve { ticket, .. } => self.tickets.push(ticket),
-                    Wish::Post { letter, .. } => self.letters.push(letter),
+            for effect in std::mem::take(&mut self.stage.outbox) {
+                match effect {
+                    VoiceEffect::Resolve { ticket, .. } => self.tickets.push(ticket),
+                    VoiceEffect::Post { message, .. } => self.messages.push(message),
                     _ => {}
                 }
             }
@@ -84,7 +84,7 @@ impl Any {
             _ if !message.is_request() => Vec::new(),
             Method::Invite if !self.fars.contains_key(&id) => {
                 self.order.push(id.clone());
-                let far = Far { invite: message.clone(), is_up: false, is_over: false, cseq: 1 };
+                let far = PhoneSide { invite: message.clone(), is_up: false, is_over: false, cseq: 1 };
                 self.fars.insert(id, far);
                 Vec::new()
             }
@@ -106,7 +106,7 @@ impl Any {
         }
     }
 
-    fn over(&mut self, id: &[u8]) -> Option<&Far> {
+    fn over(&mut self, id: &[u8]) -> Option<&PhoneSide> {
         let far = self.fars.get_mut(id)?;
         far.is_over = true;
         Some(far)
@@ -155,7 +155,7 @@ impl Any {
             return;
         }
         let ticket = self.tickets.swap_remove(which % self.tickets.len());
-        let reach = |port: u16| Reach {
+        let reach = |port: u16| Destination {
             uri: format!("sip:a@127.0.0.1:{port}").into(),
             path: "".into(),
             received: None,
@@ -174,8 +174,8 @@ impl Any {
     }
 
     fn deliver(&mut self) {
-        while let Some(letter) = self.letters.pop() {
-            self.stage.act(|voice, now, world| voice.handle_letter(now, letter, world));
+        while let Some(message) = self.messages.pop() {
+            self.stage.act(|voice, now, world| voice.handle_message(now, message, world));
             self.settle(Vec::new());
         }
     }
@@ -191,9 +191,9 @@ impl Any {
             url: None,
         };
         for ticket in self.asked..self.asked + 4 {
-            let posted = Posted { ticket, done: Done::Fetched(Ok(answer.clone())) };
-            let letter = VoiceLetter::Done(posted);
-            self.stage.act(|voice, now, world| voice.handle_letter(now, letter, world));
+            let posted = HelperResult { ticket, done: Done::Fetched(Ok(answer.clone())) };
+            let message = VoiceShardMessage::Done(posted);
+            self.stage.act(|voice, now, world| voice.handle_message(now, message, world));
             self.settle(Vec::new());
         }
     }

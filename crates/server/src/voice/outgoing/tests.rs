@@ -10,14 +10,14 @@ use super::*;
 use crate::voice::Numbers;
 use crate::voice::helpers::{Deliver, Done, Helpers, Ticket};
 use crate::voice::recordings::Files;
-use crate::voice::{Common, Posted, Reach, VoiceLetter, Wish};
+use crate::voice::{Common, Destination, HelperResult, VoiceEffect, VoiceShardMessage};
 
 pub(super) const US: &str = "127.0.0.1:5060";
 pub(super) const BOB: &str = "127.0.0.1:5072";
 
-struct Nobody;
+struct NoHelpers;
 
-impl Deliver for Nobody {
+impl Deliver for NoHelpers {
     fn deliver(&self, _: Ticket, _: Done) {}
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Stage {
     pub(super) voice: Voice,
     pub(super) endpoint: Endpoint,
     pub(super) out: Outbox,
-    pub(super) wishes: Vec<Wish>,
+    pub(super) outbox: Vec<VoiceEffect>,
     pub(super) now: Instant,
 }
 
@@ -36,13 +36,14 @@ impl Stage {
 
     /// One shard of so many.
     pub(super) fn of(shard: u16, shards: u16) -> Stage {
-        let helpers = Helpers::start(&crate::voice::helpers::Settings::default(), Arc::new(Nobody)).unwrap();
+        let helpers =
+            Helpers::start(&crate::voice::helpers::Settings::default(), Arc::new(NoHelpers)).unwrap();
         let config = crate::config::Voice {
             media: Some("127.0.0.78".parse().unwrap()),
             ports: 30_000..=30_999,
             ..Default::default()
         };
-        let files = Files::start(&std::env::temp_dir().join("no-recordings"), Arc::new(Nobody)).unwrap();
+        let files = Files::start(&std::env::temp_dir().join("no-recordings"), Arc::new(NoHelpers)).unwrap();
         let common = Common::new(
             config,
             Numbers::default(),
@@ -56,21 +57,21 @@ impl Stage {
             voice: Voice::new(&common, shard, shards).unwrap().unwrap(),
             endpoint: Endpoint::new(sim::settings(Edge { node: 0, shard: 1 }, &[US.parse().unwrap()]), now),
             out: Vec::new(),
-            wishes: Vec::new(),
+            outbox: Vec::new(),
             now,
         }
     }
 
     pub(super) fn act(&mut self, act: impl FnOnce(&mut Voice, Instant, &mut World<'_>)) {
-        let mut world = World { endpoint: &mut self.endpoint, out: &mut self.out, wishes: &mut self.wishes };
+        let mut world = World { endpoint: &mut self.endpoint, out: &mut self.out, outbox: &mut self.outbox };
         act(&mut self.voice, self.now, &mut world);
     }
 
     /// A call to bob, whose address is asked for: the ticket.
     fn call(&mut self) -> u64 {
         self.place("<Pause length='600'/>");
-        let wishes = std::mem::take(&mut self.wishes);
-        let [Wish::Resolve { ticket, address, .. }] = &wishes[..] else { panic!("{wishes:?}") };
+        let outbox = std::mem::take(&mut self.outbox);
+        let [VoiceEffect::Resolve { ticket, address, .. }] = &outbox[..] else { panic!("{outbox:?}") };
         assert_eq!((&*address.user, &*address.host), ("bob", ""));
         *ticket
     }
@@ -101,7 +102,7 @@ impl Stage {
 
     /// Bob's phones are at these ports: the INVITEs.
     fn found(&mut self, ticket: u64, ports: &[u16]) -> Vec<Message> {
-        let reach = |port: &u16| Reach {
+        let reach = |port: &u16| Destination {
             uri: format!("sip:bob@127.0.0.1:{port}").into(),
             path: "".into(),
             received: None,
@@ -165,7 +166,7 @@ fn a_call_is_the_scripts_once_it_is_answered_and_over_with_its_bye() {
     let from = String::from_utf8_lossy(invites[0].header(sip::wire::Header::From).unwrap()).into_owned();
     assert!(from.starts_with("<sip:+15550100@example.test>;tag="), "{from}");
     for invite in &invites {
-        let shard = Workers::new(0, 4).of_call(invite.call_id().unwrap());
+        let shard = ShardSelector::new(0, 4).of_call(invite.call_id().unwrap());
         assert_eq!(shard, 1, "what the peer says in the dialog comes back to this shard");
         stage.reply(invite, 180);
     }
@@ -212,15 +213,16 @@ fn an_address_that_a_document_names_is_in_no_private_network() {
     for (target, sent) in [("sip:pbx@127.0.0.9:5099", 0), ("sip:pbx@10.1.2.3", 0), ("sip:pbx@8.8.8.8", 1)] {
         stage.place(&format!("<Dial><Sip>{target}</Sip></Dial>"));
         let mut ticket = None;
-        for wish in std::mem::take(&mut stage.wishes) {
-            if let Wish::Resolve { ticket: asked, .. } = wish {
+        for effect in std::mem::take(&mut stage.outbox) {
+            if let VoiceEffect::Resolve { ticket: asked, .. } = effect {
                 ticket = Some(asked);
             }
         }
         let first = stage.found(ticket.unwrap(), &[5072]);
         stage.reply(&first[0], 200);
-        let Some(Wish::Resolve { ticket, .. }) =
-            std::mem::take(&mut stage.wishes).into_iter().find(|wish| matches!(wish, Wish::Resolve { .. }))
+        let Some(VoiceEffect::Resolve { ticket, .. }) = std::mem::take(&mut stage.outbox)
+            .into_iter()
+            .find(|effect| matches!(effect, VoiceEffect::Resolve { .. }))
         else {
             panic!("the dialled address is looked up")
         };
@@ -235,7 +237,7 @@ fn an_address_that_a_document_names_is_in_no_private_network() {
 fn the_next_group_is_called_where_the_first_is_not_there() {
     let mut stage = Stage::new();
     let ticket = stage.call();
-    let reach = |port: u16| Reach {
+    let reach = |port: u16| Destination {
         uri: format!("sip:bob@127.0.0.1:{port}").into(),
         path: "".into(),
         received: None,
@@ -258,14 +260,14 @@ fn the_next_group_is_called_where_the_first_is_not_there() {
 fn a_call_stays_up_for_a_pause_after_its_last_word() {
     let mut stage = Stage::new();
     stage.place("<Say>good bye</Say>");
-    let Some(Wish::Resolve { ticket, .. }) = stage.wishes.pop() else { panic!("bob is looked up") };
+    let Some(VoiceEffect::Resolve { ticket, .. }) = stage.outbox.pop() else { panic!("bob is looked up") };
     let invites = stage.found(ticket, &[5072]);
     assert_eq!(methods(&stage.reply(&invites[0], 200)), [Method::Ack]);
     // A second of words; tickets of other questions take no sound.
     for ticket in 1..10 {
         let done = Done::Samples(Ok(vec![1_000_i16; 8_000].into()));
-        let posted = Posted { ticket, done };
-        stage.act(|voice, now, world| voice.handle_letter(now, VoiceLetter::Done(posted), world));
+        let posted = HelperResult { ticket, done };
+        stage.act(|voice, now, world| voice.handle_message(now, VoiceShardMessage::Done(posted), world));
     }
     let (answered, mut spoken) = (stage.now, None);
     let bye = loop {

@@ -14,7 +14,7 @@ use super::room::Member;
 
 /// Whom to tell of one conference, and how far that went. Of several members' addresses the first counts.
 #[derive(Debug)]
-pub(super) struct Teller {
+pub(super) struct ConferenceNotifier {
     pub(super) owner: Arc<Owner>,
     pub(super) sid: Arc<str>,
     pub(super) name: Box<str>,
@@ -43,14 +43,14 @@ pub(super) fn pair(name: &str, value: impl Into<String>) -> (String, String) {
     (name.to_owned(), value.into())
 }
 
-impl Teller {
+impl ConferenceNotifier {
     pub(super) fn new(
         owner: Arc<Owner>,
         sid: Arc<str>,
         name: Box<str>,
         callback: Option<Callback>,
-    ) -> Teller {
-        Teller { owner, sid, name, callback, sequence: 0 }
+    ) -> ConferenceNotifier {
+        ConferenceNotifier { owner, sid, name, callback, sequence: 0 }
     }
 
     pub(super) fn wants(&self, event: Event) -> bool {
@@ -101,7 +101,7 @@ pub(super) const INIT: &str = "init";
 
 /// The row of a conference; `ended`: why, and with which call.
 pub(super) fn conference_row(
-    teller: &Teller,
+    teller: &ConferenceNotifier,
     (created_at, now): (Instant, Instant),
     status: &str,
     ended: Option<(&str, &str)>,

@@ -1,4 +1,4 @@
-//! Sound between shards: one letter a tick for all members of one shard in the rooms of another.
+//! Sound between shards: one message a tick for all members of one shard in the rooms of another.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -79,7 +79,7 @@ impl Sound {
     }
 }
 
-/// Every member's frame of a letter.
+/// Every member's frame of a message.
 pub(super) fn pieces(sound: &Arc<Sound>) -> impl Iterator<Item = (u64, Piece)> {
     sound.frames.iter().map(|frame| (frame.number, frame.piece.clone()))
 }

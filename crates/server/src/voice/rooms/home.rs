@@ -1,5 +1,5 @@
 //! The rooms and queues of one shard, as a machine: it is told what its members want and what time it is, and says whom to
-//! tell what. Whatever letters are lost, a member that is not heard of is none any more.
+//! tell what. Whatever messages are lost, a member that is not heard of is none any more.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use store::rest::queue_sid;
 use super::super::limits;
 use super::callbacks;
 use super::frames::{self, Sound};
-use super::letter::{Gone, Join, Name, Note, Standing, Wanted};
+use super::message::{Join, LeaveReason, MemberStatus, Name, RoomEvent, RoomTarget};
 use super::queue::Queue;
 use super::room::Room;
 
@@ -24,7 +24,7 @@ use super::room::Room;
 #[derive(Debug)]
 pub(super) enum Out {
     /// For that member's shard.
-    Tell(Name, Note),
+    Tell(Name, RoomEvent),
     /// A status callback.
     Callback(Wire),
     /// Into the record.
@@ -42,7 +42,7 @@ enum At {
     Queue(u64),
 }
 
-pub(super) struct Home {
+pub(super) struct RoomHome {
     shard: u16,
     rng: Rng,
     last: u64,
@@ -56,9 +56,9 @@ pub(super) struct Home {
     next: Instant,
 }
 
-impl Home {
-    pub(super) fn new(shard: u16, rng: Rng) -> Home {
-        Home {
+impl RoomHome {
+    pub(super) fn new(shard: u16, rng: Rng) -> RoomHome {
+        RoomHome {
             shard,
             rng,
             last: 0,
@@ -96,21 +96,21 @@ impl Home {
         u128::from(self.rng.next_u64()) << 64 | u128::from(self.rng.next_u64())
     }
 
-    /// What a member's shard says. Sound comes by [`Home::said`].
-    pub(super) fn handle(&mut self, now: Instant, note: Note, out: &mut Outbox) {
+    /// What a member's shard says. Sound comes by [`RoomHome::said`].
+    pub(super) fn handle(&mut self, now: Instant, note: RoomEvent, out: &mut Outbox) {
         match note {
-            Note::Join(join) => self.join(now, *join, out),
-            Note::Leave(name) => self.leave(now, name, false, out),
-            Note::Alive { shard, numbers } => {
+            RoomEvent::Join(join) => self.join(now, *join, out),
+            RoomEvent::Leave(name) => self.leave(now, name, false, out),
+            RoomEvent::Alive { shard, numbers } => {
                 for number in numbers {
                     let name = Name { shard, number };
                     match self.members.get_mut(&name) {
                         Some((_, heard)) => *heard = now,
-                        None => out.push(Out::Tell(name, Note::Gone { number, why: Gone::Over })),
+                        None => out.push(Out::Tell(name, RoomEvent::Gone { number, why: LeaveReason::Over })),
                     }
                 }
             }
-            Note::Said { shard, sound } => {
+            RoomEvent::Said { shard, sound } => {
                 for (number, piece) in frames::pieces(&sound) {
                     let name = Name { shard, number };
                     if let Some(frames) = self.room_of(name).and_then(|room| room.frames(name)) {
@@ -118,17 +118,17 @@ impl Home {
                     }
                 }
             }
-            Note::Announced(name) => {
+            RoomEvent::Announced(name) => {
                 if let Some(room) = self.room_of(name) {
                     room.announcement_over(now, name, out);
                 }
             }
             // Those are for members.
-            Note::Standing { .. }
-            | Note::Known { .. }
-            | Note::Gone { .. }
-            | Note::Announce { .. }
-            | Note::Heard { .. } => {}
+            RoomEvent::Standing { .. }
+            | RoomEvent::Known { .. }
+            | RoomEvent::Gone { .. }
+            | RoomEvent::Announce { .. }
+            | RoomEvent::Heard { .. } => {}
         }
     }
 
@@ -145,16 +145,16 @@ impl Home {
             return;
         }
         if self.members.len() >= limits::MEMBERS {
-            let why = Gone::Refused("there are too many in conferences and queues".to_owned());
-            out.push(Out::Tell(name, Note::Gone { number, why }));
+            let why = LeaveReason::Refused("there are too many in conferences and queues".to_owned());
+            out.push(Out::Tell(name, RoomEvent::Gone { number, why }));
             return;
         }
         match &join.place {
-            Wanted::Conference(conference) => {
+            RoomTarget::Conference(conference) => {
                 let conference = conference.clone();
                 self.join_conference(now, &join, &conference, out);
             }
-            Wanted::Queue { name: queue, max_size } => {
+            RoomTarget::Queue { name: queue, max_size } => {
                 let (queue, max_size) = (queue.clone(), *max_size);
                 let at = self.queue(now, &join, &queue, max_size, out);
                 let Some(found) = self.queues.get_mut(&at) else { return };
@@ -162,11 +162,11 @@ impl Home {
                     self.members.insert(name, (At::Queue(at), now));
                     self.serve(now, at, out);
                 } else {
-                    out.push(Out::Tell(name, Note::Gone { number, why: Gone::Full }));
+                    out.push(Out::Tell(name, RoomEvent::Gone { number, why: LeaveReason::Full }));
                     self.drop_queue(at);
                 }
             }
-            Wanted::First { queue } => {
+            RoomTarget::First { queue } => {
                 let queue = queue.clone();
                 let at = self.queue(now, &join, &queue, limits::QUEUE_SIZE, out);
                 let Some(found) = self.queues.get_mut(&at) else { return };
@@ -201,8 +201,8 @@ impl Home {
                 self.members.insert(join.name, (At::Room(number), now));
             }
             Err(reason) => {
-                let why = Gone::Refused(reason);
-                out.push(Out::Tell(join.name, Note::Gone { number: join.name.number, why }));
+                let why = LeaveReason::Refused(reason);
+                out.push(Out::Tell(join.name, RoomEvent::Gone { number: join.name.number, why }));
                 // One that lets nobody in at all.
                 if room.is_empty() {
                     room.end(now, "last-participant-left", None, out);
@@ -239,11 +239,9 @@ impl Home {
             self.rooms.insert(number, Room::pair(now, sid, &waited, &took, out));
         }
         if let Some(queue) = self.queues.get(&at) {
-            out.extend(
-                queue.standings().map(|(name, standing)| {
-                    Out::Tell(name, Note::Standing { number: name.number, standing })
-                }),
-            );
+            out.extend(queue.standings().map(|(name, standing)| {
+                Out::Tell(name, RoomEvent::Standing { number: name.number, standing })
+            }));
         }
         self.drop_queue(at);
     }
@@ -296,9 +294,9 @@ impl Home {
             self.members.iter().filter(|(_, (_, heard))| is_lost(*heard)).map(|(name, _)| *name).collect();
         for name in lost {
             self.leave(now, name, false, out);
-            out.push(Out::Tell(name, Note::Gone { number: name.number, why: Gone::Over }));
+            out.push(Out::Tell(name, RoomEvent::Gone { number: name.number, why: LeaveReason::Over }));
         }
-        let mut shards: BTreeMap<u16, Vec<(Name, Standing)>> = BTreeMap::new();
+        let mut shards: BTreeMap<u16, Vec<(Name, MemberStatus)>> = BTreeMap::new();
         let rooms = self.rooms.values().flat_map(Room::standings);
         for (name, standing) in rooms.chain(self.queues.values().flat_map(Queue::standings)) {
             shards.entry(name.shard).or_default().push((name, standing));
@@ -307,7 +305,7 @@ impl Home {
             let Some((first, _)) = members.first() else { continue };
             let first = *first;
             let standings = members.into_iter().map(|(name, standing)| (name.number, standing)).collect();
-            out.push(Out::Tell(first, Note::Known { home: self.shard, standings }));
+            out.push(Out::Tell(first, RoomEvent::Known { home: self.shard, standings }));
         }
     }
 
@@ -376,7 +374,7 @@ impl Home {
         let room = self.rooms.get_mut(&number).ok_or(ControlError::NotFound)?;
         if let Some(name) = room.change(now, call, change, out).ok_or(ControlError::NotFound)? {
             self.leave(now, name, true, out);
-            out.push(Out::Tell(name, Note::Gone { number: name.number, why: Gone::Over }));
+            out.push(Out::Tell(name, RoomEvent::Gone { number: name.number, why: LeaveReason::Over }));
         }
         Ok(())
     }
@@ -402,7 +400,10 @@ impl Home {
         let queue = self.queues.get_mut(&number).ok_or(ControlError::NotFound)?;
         let (join, member) = queue.remove(call).ok_or(ControlError::NotFound)?;
         self.members.remove(&join.name);
-        out.push(Out::Tell(join.name, Note::Gone { number: join.name.number, why: Gone::Redirected(to) }));
+        out.push(Out::Tell(
+            join.name,
+            RoomEvent::Gone { number: join.name.number, why: LeaveReason::Redirected(to) },
+        ));
         self.serve(now, number, out);
         Ok(member)
     }

@@ -13,11 +13,11 @@ use super::super::leg::Partner;
 use super::super::record::Background;
 use super::super::{Voice, World};
 use super::frames::Frames;
-use super::letter::{Gone, Hears, Join, Line, Note, Standing, Wanted};
-use super::{Seat, Source};
+use super::message::{Join, LeaveReason, MemberAudio, MemberStatus, QueuePosition, RoomEvent, RoomTarget};
+use super::{RoomMembership, Source};
 
 /// A leg that is, or wants to be, in a room or queue.
-pub(super) struct Seated {
+pub(super) struct RoomMemberLeg {
     pub(super) leg: Key,
     /// Whose script asked for it, and as what.
     pub(super) actor: Key,
@@ -27,9 +27,9 @@ pub(super) struct Seated {
     /// What it brought to wait with.
     pub(super) wait: Option<Target>,
     /// Until it begins.
-    pub(super) recording: Option<Wish>,
+    pub(super) recording: Option<RecordingRequest>,
     pub(super) is_recorded: bool,
-    pub(super) standing: Option<Standing>,
+    pub(super) standing: Option<MemberStatus>,
     /// When its home last spoke of it.
     pub(super) known_at: Instant,
     pub(super) source: Source,
@@ -40,7 +40,7 @@ pub(super) struct Seated {
 
 /// A recording that is to begin with the member's being in the room, or when the room is to be recorded from its leg:
 /// there the whole mix is heard and said.
-pub(super) struct Wish {
+pub(super) struct RecordingRequest {
     is_own: bool,
     how: Background,
 }
@@ -54,17 +54,17 @@ pub(super) enum Kind {
     Taker,
 }
 
-impl Seated {
-    pub(super) fn hears(&self) -> Option<&Hears> {
+impl RoomMemberLeg {
+    pub(super) fn hears(&self) -> Option<&MemberAudio> {
         self.standing.as_ref().map(|standing| &standing.hears)
     }
 
-    pub(super) fn line(&self) -> Option<Line> {
+    pub(super) fn line(&self) -> Option<QueuePosition> {
         self.standing.as_ref().and_then(|standing| standing.line)
     }
 
     fn is_connected(&self) -> bool {
-        self.hears() == Some(&Hears::Room)
+        self.hears() == Some(&MemberAudio::Room)
     }
 }
 
@@ -85,12 +85,12 @@ impl Voice {
             Some(record) => (record.trim, record.status.or_else(|| conference.recording_status.clone())),
             None => (conference.trim, conference.recording_status.clone()),
         };
-        let recording = (is_own || conference.record).then_some(Wish {
+        let recording = (is_own || conference.record).then_some(RecordingRequest {
             is_own,
             how: Background { source: RecordSource::Both, trim, status, of: "Conference", conference: None },
         });
         let name = conference.name.clone();
-        let wanted = Wanted::Conference(Box::new(conference));
+        let wanted = RoomTarget::Conference(Box::new(conference));
         self.sit(now, (actor, id, Kind::Conference), (wanted, &name), (wait, recording), world);
     }
 
@@ -103,7 +103,7 @@ impl Voice {
         (wait, max_size): (Option<Target>, u32),
         world: &mut World<'_>,
     ) {
-        let wanted = Wanted::Queue { name: name.into(), max_size };
+        let wanted = RoomTarget::Queue { name: name.into(), max_size };
         self.sit(now, (actor, id, Kind::Caller), (wanted, name), (wait, None), world);
     }
 
@@ -116,7 +116,7 @@ impl Voice {
         name: &str,
         world: &mut World<'_>,
     ) {
-        let wanted = Wanted::First { queue: name.into() };
+        let wanted = RoomTarget::First { queue: name.into() };
         self.sit(now, (actor, leg, Kind::Taker), (wanted, name), (None, None), world);
     }
 
@@ -124,8 +124,8 @@ impl Voice {
         &mut self,
         now: Instant,
         (actor, id, kind): (Key, Id, Kind),
-        (place, name): (Wanted, &str),
-        (wait, recording): (Option<Target>, Option<Wish>),
+        (place, name): (RoomTarget, &str),
+        (wait, recording): (Option<Target>, Option<RecordingRequest>),
         world: &mut World<'_>,
     ) {
         let Some((key, leg)) = self.leg_of(actor) else { return };
@@ -137,10 +137,10 @@ impl Voice {
         if kind != Kind::Taker {
             self.part(now, key, world);
             if let Some(leg) = self.legs.get_mut(key) {
-                leg.partner = Partner::Seat(Seat { home, number });
+                leg.partner = Partner::Seat(RoomMembership { home, number });
             }
         }
-        let seated = Seated {
+        let seated = RoomMemberLeg {
             leg: key,
             actor,
             id,
@@ -156,14 +156,20 @@ impl Voice {
             announcing: None,
         };
         self.rooms.seats.insert(number, seated);
-        self.rooms.by_wish.insert((actor, id), number);
+        self.rooms.by_effect.insert((actor, id), number);
         let join = Join { name: self.rooms.name(number), call_sid, owner, place };
-        self.post_note(home, Note::Join(Box::new(join)), world);
+        self.post_note(home, RoomEvent::Join(Box::new(join)), world);
         self.settle_rooms(now, world);
     }
 
     /// How a member stands, as its home says.
-    pub(super) fn stands(&mut self, now: Instant, number: u64, standing: Standing, world: &mut World<'_>) {
+    pub(super) fn stands(
+        &mut self,
+        now: Instant,
+        number: u64,
+        standing: MemberStatus,
+        world: &mut World<'_>,
+    ) {
         let Some(seated) = self.rooms.seats.get_mut(&number) else { return };
         seated.known_at = now;
         let before = seated.standing.replace(standing);
@@ -173,8 +179,8 @@ impl Voice {
         let (sid, hears) = (standing.sid.to_string(), standing.hears.clone());
         let with = standing.with.as_deref().unwrap_or_default().to_owned();
         let (leg, actor, id, kind) = (seated.leg, seated.actor, seated.id, seated.kind);
-        let is_due = |wish: &mut Wish| wish.is_own || standing.records;
-        if let Some(Wish { how, .. }) = seated.recording.take_if(is_due) {
+        let is_due = |effect: &mut RecordingRequest| effect.is_own || standing.records;
+        if let Some(RecordingRequest { how, .. }) = seated.recording.take_if(is_due) {
             let how = Background { conference: Some(sid.clone()), ..how };
             let is_recorded = self.begin_recording(now, leg, how, world).is_some();
             if let Some(seated) = self.rooms.seats.get_mut(&number) {
@@ -192,12 +198,12 @@ impl Voice {
             }
             Kind::Caller => {
                 let entered = is_new.then_some(QueueEvent::Entered { sid });
-                let bridged = (is_other && hears == Hears::Room).then_some(QueueEvent::Bridged);
+                let bridged = (is_other && hears == MemberAudio::Room).then_some(QueueEvent::Bridged);
                 for event in entered.into_iter().chain(bridged) {
                     self.drive(now, actor, world, |script, out| script.handle_queue(now, id, event, out));
                 }
             }
-            Kind::Taker if is_other && hears == Hears::Room => {
+            Kind::Taker if is_other && hears == MemberAudio::Room => {
                 self.record_dial(now, leg, world);
                 for event in [LegEvent::Started { sid: with }, LegEvent::Answered] {
                     self.drive(now, actor, world, |script, out| script.handle_leg(now, id, event, out));
@@ -212,28 +218,28 @@ impl Voice {
         &mut self,
         now: Instant,
         home: u16,
-        (number, standing): (u64, Standing),
+        (number, standing): (u64, MemberStatus),
         world: &mut World<'_>,
     ) {
         if self.rooms.seats.contains_key(&number) {
             self.stands(now, number, standing, world);
         } else {
-            self.post_note(home, Note::Leave(self.rooms.name(number)), world);
+            self.post_note(home, RoomEvent::Leave(self.rooms.name(number)), world);
         }
     }
 
     /// Out of its room, by the room's word or because that is not heard of any more.
-    pub(super) fn is_out(&mut self, now: Instant, number: u64, why: Gone, world: &mut World<'_>) {
+    pub(super) fn is_out(&mut self, now: Instant, number: u64, why: LeaveReason, world: &mut World<'_>) {
         let Some((seated, recording)) = self.stand_up(now, number, world) else { return };
         let (actor, id) = (seated.actor, seated.id);
-        if let Gone::Redirected(to) = why {
+        if let LeaveReason::Redirected(to) = why {
             return self.drive(now, actor, world, |script, out| script.redirect(now, to, out));
         }
         match seated.kind {
             Kind::Conference => {
                 let event = match (&seated.standing, why) {
                     (Some(_), _) => ConferenceEvent::Left { recording },
-                    (None, Gone::Refused(reason)) => ConferenceEvent::Refused { reason },
+                    (None, LeaveReason::Refused(reason)) => ConferenceEvent::Refused { reason },
                     (None, _) => {
                         ConferenceEvent::Refused { reason: "the conference did not take the call".to_owned() }
                     }
@@ -243,7 +249,7 @@ impl Voice {
             Kind::Caller => {
                 let result = match why {
                     _ if seated.is_connected() => QueueResult::Bridged,
-                    Gone::Full => QueueResult::Full,
+                    LeaveReason::Full => QueueResult::Full,
                     _ => QueueResult::Error,
                 };
                 let left = QueueEvent::Left(result);
@@ -256,7 +262,7 @@ impl Voice {
     fn taker_out(
         &mut self,
         now: Instant,
-        seated: &Seated,
+        seated: &RoomMemberLeg,
         recording: Option<Recorded>,
         world: &mut World<'_>,
     ) {
@@ -273,14 +279,14 @@ impl Voice {
         now: Instant,
         number: u64,
         world: &mut World<'_>,
-    ) -> Option<(Seated, Option<Recorded>)> {
+    ) -> Option<(RoomMemberLeg, Option<Recorded>)> {
         let seated = self.rooms.seats.remove(&number)?;
-        self.rooms.by_wish.remove(&(seated.actor, seated.id));
+        self.rooms.by_effect.remove(&(seated.actor, seated.id));
         if seated.kind != Kind::Taker || seated.is_connected() {
             self.drop_aside(seated.leg);
         }
         let recording = seated.is_recorded.then(|| self.end_recording(now, seated.leg, world)).flatten();
-        let seat = Seat { home: seated.home, number };
+        let seat = RoomMembership { home: seated.home, number };
         if let Some(leg) = self.legs.get_mut(seated.leg) {
             if leg.partner == Partner::Seat(seat) {
                 leg.partner = Partner::Nobody;
@@ -298,9 +304,9 @@ impl Voice {
         now: Instant,
         number: u64,
         world: &mut World<'_>,
-    ) -> Option<(Seated, Option<Recorded>)> {
+    ) -> Option<(RoomMemberLeg, Option<Recorded>)> {
         let left = self.stand_up(now, number, world)?;
-        self.post_note(left.0.home, Note::Leave(self.rooms.name(number)), world);
+        self.post_note(left.0.home, RoomEvent::Leave(self.rooms.name(number)), world);
         self.settle_rooms(now, world);
         Some(left)
     }
@@ -312,7 +318,7 @@ impl Voice {
         id: Id,
         world: &mut World<'_>,
     ) {
-        let Some(number) = self.rooms.by_wish.get(&(actor, id)).copied() else { return };
+        let Some(number) = self.rooms.by_effect.get(&(actor, id)).copied() else { return };
         let Some((_, recording)) = self.leave_seat(now, number, world) else { return };
         let left = ConferenceEvent::Left { recording };
         self.drive(now, actor, world, |script, out| script.handle_conference(now, id, left, out));
@@ -331,7 +337,7 @@ impl Voice {
             _ => None,
         };
         let Some((main, id)) = id.map(|id| (actor, id)).or_else(|| waits_for(actor)) else { return };
-        let Some(number) = self.rooms.by_wish.get(&(main, id)).copied() else { return };
+        let Some(number) = self.rooms.by_effect.get(&(main, id)).copied() else { return };
         // A document that is heard in a conference cannot leave it.
         if self.rooms.seats.get(&number).is_none_or(|seated| seated.kind != Kind::Caller) {
             return;
@@ -351,7 +357,7 @@ impl Voice {
         leg: Id,
         world: &mut World<'_>,
     ) -> bool {
-        let Some(number) = self.rooms.by_wish.get(&(actor, leg)).copied() else { return false };
+        let Some(number) = self.rooms.by_effect.get(&(actor, leg)).copied() else { return false };
         if let Some((seated, recording)) = self.leave_seat(now, number, world) {
             self.taker_out(now, &seated, recording, world);
         }
@@ -363,7 +369,7 @@ impl Voice {
         &mut self,
         now: Instant,
         _leg: Key,
-        seat: Seat,
+        seat: RoomMembership,
         world: &mut World<'_>,
     ) {
         self.leave_seat(now, seat.number, world);

@@ -5,8 +5,8 @@ mod callbacks;
 mod control;
 mod frames;
 mod home;
-mod letter;
 mod member;
+mod message;
 mod queue;
 mod room;
 #[cfg(test)]
@@ -27,16 +27,16 @@ use stdx::hash::Keyed;
 use stdx::rng::Rng;
 use stdx::slab::Key;
 
-use super::{Voice, VoiceLetter, Wish, World, limits};
+use super::{Voice, VoiceEffect, VoiceShardMessage, World, limits};
 use frames::Sound;
-use home::{Home, Out};
-pub(crate) use letter::RoomLetter;
-use letter::{Gone, Name, Note};
-use member::Seated;
+use home::{Out, RoomHome};
+use member::RoomMemberLeg;
+pub(crate) use message::RoomMessage;
+use message::{LeaveReason, Name, RoomEvent};
 
 /// A leg's place in a room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seat {
+pub(super) struct RoomMembership {
     /// The shard of the room.
     pub(super) home: u16,
     pub(super) number: u64,
@@ -54,16 +54,16 @@ enum Source {
 pub(super) struct Rooms {
     shard: u16,
     shards: u16,
-    home: Home,
-    seats: BTreeMap<u64, Seated>,
+    home: RoomHome,
+    seats: BTreeMap<u64, RoomMemberLeg>,
     /// By the actor and what it asked for.
-    by_wish: HashMap<(Key, Id), u64>,
+    by_effect: HashMap<(Key, Id), u64>,
     last: u64,
     /// For each shard: what its rooms get from us, and its members.
     said: Vec<Sound>,
     heard: Vec<Sound>,
     /// Notes between our own rooms and members, and whether somebody further up the stack delivers them.
-    local: VecDeque<Note>,
+    local: VecDeque<RoomEvent>,
     is_settling: bool,
     outs: Vec<Out>,
     music: Vec<i16>,
@@ -83,9 +83,9 @@ impl Rooms {
         Rooms {
             shard,
             shards,
-            home: Home::new(shard, rng),
+            home: RoomHome::new(shard, rng),
             seats: BTreeMap::new(),
-            by_wish: HashMap::new(),
+            by_effect: HashMap::new(),
             last: 0,
             said: sounds(),
             heard: sounds(),
@@ -116,7 +116,7 @@ impl Rooms {
     }
 
     /// What one leg heard this tick.
-    pub(super) fn put(&mut self, _leg: Key, seat: Seat, media: &MediaSession) {
+    pub(super) fn put(&mut self, _leg: Key, seat: RoomMembership, media: &MediaSession) {
         if !self.seats.get(&seat.number).is_some_and(|seated| seated.source == Source::Room) {
             return;
         }
@@ -135,7 +135,7 @@ impl Rooms {
     }
 
     /// What a leg is to hear.
-    pub(super) fn feed(&mut self, _leg: Key, seat: Seat) -> Feed<'_> {
+    pub(super) fn feed(&mut self, _leg: Key, seat: RoomMembership) -> Feed<'_> {
         let Some(seated) = self.seats.get_mut(&seat.number) else { return Feed::None };
         match seated.source {
             Source::Silence => Feed::None,
@@ -160,19 +160,21 @@ fn music() -> Vec<i16> {
 
 impl Voice {
     /// To a room or a member, wherever it is. Ours are told by [`Voice::settle_rooms`].
-    fn post_note(&mut self, shard: u16, note: Note, world: &mut World<'_>) {
+    fn post_note(&mut self, shard: u16, note: RoomEvent, world: &mut World<'_>) {
         if shard == self.rooms.shard {
             self.rooms.local.push_back(note);
         } else {
-            world.wishes.push(Wish::Post { shard, letter: VoiceLetter::Room(RoomLetter(note)) });
+            world
+                .outbox
+                .push(VoiceEffect::Post { shard, message: VoiceShardMessage::Room(RoomMessage(note)) });
         }
     }
 
-    pub(super) fn handle_room_letter(&mut self, now: Instant, letter: RoomLetter, world: &mut World<'_>) {
+    pub(super) fn handle_room_message(&mut self, now: Instant, message: RoomMessage, world: &mut World<'_>) {
         if self.legs.is_empty() && self.rooms.is_idle() {
             self.clockwork.start(now);
         }
-        self.rooms.local.push_back(letter.0);
+        self.rooms.local.push_back(message.0);
         self.settle_rooms(now, world);
     }
 
@@ -185,15 +187,15 @@ impl Voice {
             self.send_outs(world);
             let Some(note) = self.rooms.local.pop_front() else { break };
             match note {
-                Note::Standing { number, standing } => self.stands(now, number, standing, world),
-                Note::Known { home, standings } => {
+                RoomEvent::Standing { number, standing } => self.stands(now, number, standing, world),
+                RoomEvent::Known { home, standings } => {
                     for (number, standing) in standings {
                         self.is_known(now, home, (number, standing), world);
                     }
                 }
-                Note::Gone { number, why } => self.is_out(now, number, why, world),
-                Note::Announce { number, target } => self.announce(now, number, target, world),
-                Note::Heard { sound } => {
+                RoomEvent::Gone { number, why } => self.is_out(now, number, why, world),
+                RoomEvent::Announce { number, target } => self.announce(now, number, target, world),
+                RoomEvent::Heard { sound } => {
                     for (number, piece) in frames::pieces(&sound) {
                         let seated = self.rooms.seats.get_mut(&number);
                         if let Some(seated) = seated.filter(|seated| seated.source == Source::Room) {
@@ -212,7 +214,7 @@ impl Voice {
             match out {
                 Out::Tell(name, note) => self.post_note(name.shard, note, world),
                 Out::Callback(wire) => self.asks.tell(wire),
-                Out::Write(write) => world.wishes.push(Wish::Write(write)),
+                Out::Write(write) => world.outbox.push(VoiceEffect::Write(write)),
             }
         }
     }
@@ -226,11 +228,11 @@ impl Voice {
             let at = usize::from(shard);
             if !self.rooms.said[at].is_empty() {
                 let sound = Arc::new(std::mem::take(&mut self.rooms.said[at]));
-                self.post_note(shard, Note::Said { shard: self.rooms.shard, sound }, world);
+                self.post_note(shard, RoomEvent::Said { shard: self.rooms.shard, sound }, world);
             }
             if !self.rooms.heard[at].is_empty() {
                 let sound = Arc::new(std::mem::take(&mut self.rooms.heard[at]));
-                self.post_note(shard, Note::Heard { sound }, world);
+                self.post_note(shard, RoomEvent::Heard { sound }, world);
             }
         }
         for seated in self.rooms.seats.values().filter(|seated| seated.source == Source::Room) {
@@ -262,12 +264,12 @@ impl Voice {
         }
         for number in lost {
             if let Some(home) = self.rooms.seats.get(&number).map(|seated| seated.home) {
-                self.post_note(home, Note::Leave(self.rooms.name(number)), world);
+                self.post_note(home, RoomEvent::Leave(self.rooms.name(number)), world);
             }
-            self.is_out(now, number, Gone::Refused("the room does not answer".to_owned()), world);
+            self.is_out(now, number, LeaveReason::Refused("the room does not answer".to_owned()), world);
         }
         for (home, numbers) in homes {
-            self.post_note(home, Note::Alive { shard: self.rooms.shard, numbers }, world);
+            self.post_note(home, RoomEvent::Alive { shard: self.rooms.shard, numbers }, world);
         }
     }
 }

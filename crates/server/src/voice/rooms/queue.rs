@@ -6,7 +6,7 @@ use std::sync::Arc;
 use admin::control::QueueMember;
 use stdx::Instant;
 
-use super::letter::{Hears, Join, Line, Name, Standing};
+use super::message::{Join, MemberAudio, MemberStatus, Name, QueuePosition};
 
 #[derive(Default)]
 pub(super) struct Queue {
@@ -76,18 +76,18 @@ impl Queue {
         self.callers.iter().map(Waiting::member).collect()
     }
 
-    pub(super) fn standings(&self) -> impl Iterator<Item = (Name, Standing)> {
+    pub(super) fn standings(&self) -> impl Iterator<Item = (Name, MemberStatus)> {
         let average_seconds = self.waited.checked_div(self.taken).unwrap_or(0);
-        let standing = |line| Standing {
+        let standing = |line| MemberStatus {
             sid: Arc::clone(&self.sid),
-            hears: Hears::Wait,
+            hears: MemberAudio::Wait,
             line,
             with: None,
             records: false,
         };
         let callers = self.callers.iter().enumerate().map(move |(at, waiting)| {
             let size = self.callers.len();
-            let line = Line { position: at + 1, size, average_seconds, since: waiting.since };
+            let line = QueuePosition { position: at + 1, size, average_seconds, since: waiting.since };
             (waiting.join.name, standing(Some(line)))
         });
         callers.chain(self.takers.iter().map(move |waiting| (waiting.join.name, standing(None))))

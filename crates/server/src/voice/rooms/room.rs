@@ -12,13 +12,13 @@ use media::session::Feed;
 use media::speech::{SpeechDetector, SpeechEvent, SpeechOptions};
 use stdx::Instant;
 
-use super::callbacks::{self, Event, Teller, pair};
+use super::callbacks::{self, ConferenceNotifier, Event, pair};
 use super::frames::{Frames, Sound};
 use super::home::{Out, Outbox};
-use super::letter::{Gone, Hears, Join, Name, Note, Standing};
+use super::message::{Join, LeaveReason, MemberAudio, MemberStatus, Name, RoomEvent};
 
 pub(super) struct Room {
-    teller: Teller,
+    teller: ConferenceNotifier,
     kind: Kind,
     /// All that are seated hear each other.
     is_started: bool,
@@ -115,14 +115,14 @@ impl Room {
         out: &mut Outbox,
     ) -> Room {
         let owner = Arc::clone(&join.owner);
-        let teller = Teller::new(owner, sid, first.name.as_str().into(), first.status.clone());
+        let teller = ConferenceNotifier::new(owner, sid, first.name.as_str().into(), first.status.clone());
         out.extend(callbacks::conference_row(&teller, (now, now), callbacks::INIT, None).map(Out::Write));
         Room::new(now, teller, Kind::Conference)
     }
 
     /// The one that waited and the one that takes it, who hear each other at once.
     pub(super) fn pair(now: Instant, sid: Arc<str>, waited: &Join, took: &Join, out: &mut Outbox) -> Room {
-        let teller = Teller::new(Arc::clone(&took.owner), sid, "".into(), None);
+        let teller = ConferenceNotifier::new(Arc::clone(&took.owner), sid, "".into(), None);
         let mut room = Room::new(now, teller, Kind::Pair);
         room.is_started = true;
         room.members = [waited, took].into_iter().map(|join| Member::new(now, join, None)).collect();
@@ -131,7 +131,7 @@ impl Room {
         room
     }
 
-    fn new(now: Instant, teller: Teller, kind: Kind) -> Room {
+    fn new(now: Instant, teller: ConferenceNotifier, kind: Kind) -> Room {
         Room {
             teller,
             kind,
@@ -239,7 +239,10 @@ impl Room {
         while let Some(call) = self.members.first().map(|member| Arc::clone(&member.call_sid)) {
             self.tell(now, callbacks::LEAVE, Some(&call), Vec::new(), out);
             let member = self.members.remove(0);
-            out.push(Out::Tell(member.name, Note::Gone { number: member.name.number, why: Gone::Over }));
+            out.push(Out::Tell(
+                member.name,
+                RoomEvent::Gone { number: member.name.number, why: LeaveReason::Over },
+            ));
         }
         self.index();
         if self.kind == Kind::Pair {
@@ -265,28 +268,28 @@ impl Room {
         self.members.iter().find(|member| member.records).map(|member| member.name)
     }
 
-    fn standing(&self, member: &Member) -> Standing {
+    fn standing(&self, member: &Member) -> MemberStatus {
         let hears = match &member.hold {
-            _ if !self.is_started => Hears::Wait,
-            Some(what) => Hears::Hold(what.clone()),
-            None => Hears::Room,
+            _ if !self.is_started => MemberAudio::Wait,
+            Some(what) => MemberAudio::Hold(what.clone()),
+            None => MemberAudio::Room,
         };
         let other = self.members.iter().find(|other| other.name != member.name);
         let with = other.filter(|_| self.kind == Kind::Pair).map(|other| Arc::clone(&other.call_sid));
         let records = self.recorder() == Some(member.name);
-        Standing { sid: Arc::clone(&self.teller.sid), hears, line: None, with, records }
+        MemberStatus { sid: Arc::clone(&self.teller.sid), hears, line: None, with, records }
     }
 
     fn standing_of(&self, member: &Member) -> Out {
         let standing = self.standing(member);
-        Out::Tell(member.name, Note::Standing { number: member.name.number, standing })
+        Out::Tell(member.name, RoomEvent::Standing { number: member.name.number, standing })
     }
 
     fn tell_all(&self, out: &mut Outbox) {
         out.extend(self.members.iter().map(|member| self.standing_of(member)));
     }
 
-    pub(super) fn standings(&self) -> impl Iterator<Item = (Name, Standing)> {
+    pub(super) fn standings(&self) -> impl Iterator<Item = (Name, MemberStatus)> {
         self.members.iter().map(|member| (member.name, self.standing(member)))
     }
 
@@ -345,7 +348,7 @@ impl Room {
         }
         if let Some(target) = change.announce_url.and_then(target) {
             member.announcing = Some(Announcing::Alone);
-            out.push(Out::Tell(name, Note::Announce { number: name.number, target }));
+            out.push(Out::Tell(name, RoomEvent::Announce { number: name.number, target }));
         }
         self.seat(name);
         for event in events {
@@ -359,7 +362,7 @@ impl Room {
         for member in &mut self.members {
             member.announcing = Some(Announcing::All);
             let number = member.name.number;
-            out.push(Out::Tell(member.name, Note::Announce { number, target: target.clone() }));
+            out.push(Out::Tell(member.name, RoomEvent::Announce { number, target: target.clone() }));
         }
     }
 

@@ -1,4 +1,4 @@
-//! The calls of two shards with their scripts, in virtual time: whatever letters are lost on the way, nobody stays in a room.
+//! The calls of two shards with their scripts, in virtual time: whatever messages are lost on the way, nobody stays in a room.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use stdx::slab::Key;
 use super::super::actor::{Actor, Part};
 use super::super::helpers::{self, Deliver, Done, Helpers, Ticket};
 use super::super::leg::Leg;
-use super::super::{Common, Posted, Voice, VoiceCounts, VoiceLetter, Wish, World, limits};
+use super::super::{Common, HelperResult, Voice, VoiceCounts, VoiceEffect, VoiceShardMessage, World, limits};
 use super::Source;
 use crate::voice::recordings::Files;
 use crate::voice::{Numbers, Owner};
 
 /// What helpers find is given by the tests.
-struct Nobody;
+struct NoHelpers;
 
-impl Deliver for Nobody {
+impl Deliver for NoHelpers {
     fn deliver(&self, _ticket: Ticket, _done: Done) {}
 }
 
 struct Shards {
     now: Instant,
     voices: Vec<(Voice, Endpoint)>,
-    letters: Vec<(u16, VoiceLetter)>,
+    messages: Vec<(u16, VoiceShardMessage)>,
     last: u64,
 }
 
@@ -48,9 +48,9 @@ fn owner() -> Arc<Owner> {
 impl Shards {
     fn new() -> Shards {
         let now = Instant::from_unix_seconds(1_800_000_000);
-        let helpers = Arc::new(Helpers::start(&helpers::Settings::default(), Arc::new(Nobody)).unwrap());
+        let helpers = Arc::new(Helpers::start(&helpers::Settings::default(), Arc::new(NoHelpers)).unwrap());
         let config = crate::config::Voice { media: Some(Ipv4Addr::LOCALHOST.into()), ..Default::default() };
-        let files = Files::start(&std::env::temp_dir().join("no-recordings"), Arc::new(Nobody)).unwrap();
+        let files = Files::start(&std::env::temp_dir().join("no-recordings"), Arc::new(NoHelpers)).unwrap();
         let common = Common::new(
             config,
             Numbers::default(),
@@ -64,16 +64,16 @@ impl Shards {
             let endpoint = Endpoint::new(sim::settings(Edge { node: 0, shard }, &[listener]), now);
             (Voice::new(&common, shard, 2).unwrap().unwrap(), endpoint)
         };
-        Shards { now, voices: vec![voice(0), voice(1)], letters: Vec::new(), last: 0 }
+        Shards { now, voices: vec![voice(0), voice(1)], messages: Vec::new(), last: 0 }
     }
 
     fn act<T>(&mut self, shard: usize, act: impl FnOnce(&mut Voice, Instant, &mut World<'_>) -> T) -> T {
         let (voice, endpoint) = &mut self.voices[shard];
-        let (mut out, mut wishes) = (Vec::new(), Vec::new());
-        let done = act(voice, self.now, &mut World { endpoint, out: &mut out, wishes: &mut wishes });
-        for wish in wishes {
-            if let Wish::Post { shard, letter } = wish {
-                self.letters.push((shard, letter));
+        let (mut out, mut outbox) = (Vec::new(), Vec::new());
+        let done = act(voice, self.now, &mut World { endpoint, out: &mut out, outbox: &mut outbox });
+        for effect in outbox {
+            if let VoiceEffect::Post { shard, message } = effect {
+                self.messages.push((shard, message));
             }
         }
         done
@@ -126,10 +126,12 @@ impl Shards {
 
     /// Delivers what is under way; nothing of it when it is lost.
     fn deliver(&mut self, lost: bool) {
-        while !self.letters.is_empty() {
-            for (shard, letter) in std::mem::take(&mut self.letters) {
+        while !self.messages.is_empty() {
+            for (shard, message) in std::mem::take(&mut self.messages) {
                 if !lost {
-                    self.act(usize::from(shard), |voice, now, world| voice.handle_letter(now, letter, world));
+                    self.act(usize::from(shard), |voice, now, world| {
+                        voice.handle_message(now, message, world)
+                    });
                 }
             }
         }
@@ -186,9 +188,9 @@ impl Shards {
         for shard in 0..2 {
             for ticket in tickets.clone() {
                 let failure = ivr::script::Failure { code: 11_205, text: "nobody there".to_owned() };
-                let posted = Posted { ticket, done: Done::Fetched(Err(failure)) };
+                let posted = HelperResult { ticket, done: Done::Fetched(Err(failure)) };
                 self.act(shard, |voice, now, world| {
-                    voice.handle_letter(now, VoiceLetter::Done(posted), world);
+                    voice.handle_message(now, VoiceShardMessage::Done(posted), world);
                 });
             }
         }
@@ -208,12 +210,12 @@ fn a_call_whose_join_is_lost_goes_on_and_one_whose_leave_is_lost_is_no_ghost() {
     assert_eq!(shards.sources(), [(Source::Room, false); 2]);
     shards.hang_up(1, gone);
     shards.hang_up(0, kept);
-    shards.letters.clear();
+    shards.messages.clear();
     shards.pass(LOST, false);
     assert_eq!(shards.in_rooms(), [0; 4]);
     shards.call(0, CONFERENCE);
     shards.call(1, CONFERENCE);
-    shards.letters.clear();
+    shards.messages.clear();
     assert_eq!(shards.in_rooms()[2..], [1, 2]);
     shards.pass(LOST, false);
     // One of them is at home; the other's Dial failed, and its call goes on.
@@ -366,7 +368,7 @@ proptest! {
         for (shard, leg) in legs {
             shards.hang_up(shard, leg);
         }
-        shards.letters.clear();
+        shards.messages.clear();
         shards.pass(LOST, true);
         prop_assert_eq!(shards.in_rooms(), [0; 4]);
         prop_assert_eq!(shards.sum(|counts| counts.calls), 0);

@@ -14,15 +14,15 @@ use stdx::rng::Rng;
 
 use super::super::Owner;
 use super::frames::{Frames, Sound, pieces};
-use super::home::{Home, Out};
-use super::letter::{Join, Name, Note, Wanted};
+use super::home::{Out, RoomHome};
+use super::message::{Join, Name, RoomEvent, RoomTarget};
 
 const TONES: [f64; 3] = [440.0, 700.0, 1_250.0];
 const NOW: Instant = Instant::from_unix_seconds(1_800_000_000);
 
 /// Three members of two shards, in a room of a third.
 struct Room {
-    home: Home,
+    home: RoomHome,
     out: Vec<Out>,
     names: Vec<Name>,
     rates: [u32; 3],
@@ -49,15 +49,15 @@ fn conference() -> Conference {
 
 fn room(rates: [u32; 3], with: impl Fn(usize, &mut Conference)) -> Room {
     let owner = Arc::new(Owner { account: "AC1".into(), signing_key: "".into() });
-    let mut room = Room { home: Home::new(0, Rng::seeded(1)), out: Vec::new(), names: Vec::new(), rates };
+    let mut room = Room { home: RoomHome::new(0, Rng::seeded(1)), out: Vec::new(), names: Vec::new(), rates };
     for at in 0..3 {
         let name = Name { shard: if at == 0 { 1 } else { 2 }, number: 10 + at as u64 };
         let mut wanted = conference();
         with(at, &mut wanted);
-        let place = Wanted::Conference(Box::new(wanted));
+        let place = RoomTarget::Conference(Box::new(wanted));
         let call_sid = format!("CA{at}").into();
         let join = Join { name, call_sid, owner: Arc::clone(&owner), place };
-        room.home.handle(NOW, Note::Join(Box::new(join)), &mut room.out);
+        room.home.handle(NOW, RoomEvent::Join(Box::new(join)), &mut room.out);
         room.names.push(name);
     }
     room
@@ -79,7 +79,7 @@ impl Room {
                 sounds.entry(name.shard).or_default().put(name.number, codec, self.rates[at], samples);
             }
             for (shard, sound) in sounds.into_iter().filter(|_| !is_lost(tick)) {
-                self.home.handle(NOW, Note::Said { shard, sound: Arc::new(sound) }, &mut self.out);
+                self.home.handle(NOW, RoomEvent::Said { shard, sound: Arc::new(sound) }, &mut self.out);
             }
             let mut back: Vec<Sound> = (0..3).map(|_| Sound::default()).collect();
             self.home.mix(NOW, &mut back, &mut self.out);
@@ -121,7 +121,7 @@ impl Room {
 
     fn sid(&self) -> String {
         let sid = self.out.iter().find_map(|out| match out {
-            Out::Tell(_, Note::Standing { standing, .. }) => Some(standing.sid.to_string()),
+            Out::Tell(_, RoomEvent::Standing { standing, .. }) => Some(standing.sid.to_string()),
             _ => None,
         });
         sid.unwrap()
@@ -146,7 +146,7 @@ fn each_hears_the_others_whatever_their_rates() {
 }
 
 #[test]
-fn lost_letters_are_missing_frames_and_no_stall() {
+fn lost_messages_are_missing_frames_and_no_stall() {
     let mut room = room([8_000; 3], |_, _| {});
     let heard = room.talk(|tick| tick % 5 == 4);
     for (at, (rate, samples)) in heard.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Rooms in virtual time: whatever letters are lost, and whoever goes without a word.
+//! Rooms in virtual time: whatever messages are lost, and whoever goes without a word.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use stdx::rng::Rng;
 use store::rest::RestWrite;
 
 use super::super::{Owner, limits};
-use super::home::{Home, Out};
-use super::letter::{Gone, Hears, Join, Name, Note, Standing, Wanted};
+use super::home::{Out, RoomHome};
+use super::message::{Join, LeaveReason, MemberAudio, MemberStatus, Name, RoomEvent, RoomTarget};
 
 /// One home and the members of three shards, as these know themselves.
 struct World {
     now: Instant,
-    home: Home,
+    home: RoomHome,
     owner: Arc<Owner>,
     last: u64,
     /// Who thinks that it is, or will be, in a room; and how it stands.
-    members: BTreeMap<Name, Option<Standing>>,
-    gone: Vec<(Name, Gone)>,
+    members: BTreeMap<Name, Option<MemberStatus>>,
+    gone: Vec<(Name, LeaveReason)>,
     /// Events of status callbacks.
     told: Vec<String>,
     /// The status, or the name, of rows that were written.
@@ -54,7 +54,7 @@ impl World {
     fn new() -> World {
         World {
             now: Instant::from_unix_seconds(1_800_000_000),
-            home: Home::new(0, Rng::seeded(1)),
+            home: RoomHome::new(0, Rng::seeded(1)),
             owner: Arc::new(Owner { account: "AC1".into(), signing_key: "".into() }),
             last: 0,
             members: BTreeMap::new(),
@@ -64,7 +64,7 @@ impl World {
         }
     }
 
-    fn note(&mut self, note: Note) {
+    fn note(&mut self, note: RoomEvent) {
         let mut out = Vec::new();
         self.home.handle(self.now, note, &mut out);
         self.take(out, false);
@@ -90,15 +90,15 @@ impl World {
         }
     }
 
-    fn hear(&mut self, name: Name, note: Note) {
+    fn hear(&mut self, name: Name, note: RoomEvent) {
         match note {
-            Note::Standing { number, standing } => self.stand(Name { number, ..name }, standing),
-            Note::Known { standings, .. } => {
+            RoomEvent::Standing { number, standing } => self.stand(Name { number, ..name }, standing),
+            RoomEvent::Known { standings, .. } => {
                 for (number, standing) in standings {
                     self.stand(Name { number, ..name }, standing);
                 }
             }
-            Note::Gone { number, why } => {
+            RoomEvent::Gone { number, why } => {
                 let name = Name { number, ..name };
                 if self.members.remove(&name).is_some() {
                     self.gone.push((name, why));
@@ -108,29 +108,29 @@ impl World {
         }
     }
 
-    fn stand(&mut self, name: Name, standing: Standing) {
+    fn stand(&mut self, name: Name, standing: MemberStatus) {
         if let Some(known) = self.members.get_mut(&name) {
             *known = Some(standing);
         }
     }
 
-    fn join(&mut self, shard: u16, place: Wanted, lost: bool) -> Name {
+    fn join(&mut self, shard: u16, place: RoomTarget, lost: bool) -> Name {
         self.last += 1;
         let name = Name { shard, number: self.last };
         self.members.insert(name, None);
         let call_sid = format!("CA{}", self.last).into();
         let join = Join { name, call_sid, owner: Arc::clone(&self.owner), place };
         if !lost {
-            self.note(Note::Join(Box::new(join)));
+            self.note(RoomEvent::Join(Box::new(join)));
         }
         name
     }
 
     fn confer(&mut self, shard: u16, conference: Conference) -> Name {
-        self.join(shard, Wanted::Conference(Box::new(conference)), false)
+        self.join(shard, RoomTarget::Conference(Box::new(conference)), false)
     }
 
-    fn hears(&self, name: Name) -> Option<Hears> {
+    fn hears(&self, name: Name) -> Option<MemberAudio> {
         self.members.get(&name)?.as_ref().map(|standing| standing.hears.clone())
     }
 
@@ -140,7 +140,7 @@ impl World {
         for shard in (0..3).filter(|shard| !deaf.contains(shard)) {
             let of = |name: &&Name| name.shard == shard;
             let numbers = self.members.keys().filter(of).map(|name| name.number).collect();
-            self.note(Note::Alive { shard, numbers });
+            self.note(RoomEvent::Alive { shard, numbers });
         }
         let mut out = Vec::new();
         self.home.expire(self.now, &mut out);
@@ -166,14 +166,14 @@ fn a_room_begins_with_the_second_when_one_may_begin_it() {
     let waiting = Conference { start_on_enter: false, ..conference("a") };
     let first = world.confer(1, waiting.clone());
     let second = world.confer(2, waiting);
-    assert_eq!((world.hears(first), world.hears(second)), (Some(Hears::Wait), Some(Hears::Wait)));
+    assert_eq!((world.hears(first), world.hears(second)), (Some(MemberAudio::Wait), Some(MemberAudio::Wait)));
     let leader = world.confer(1, Conference { end_on_exit: true, ..conference("a") });
     for name in [first, second, leader] {
-        assert_eq!(world.hears(name), Some(Hears::Room));
+        assert_eq!(world.hears(name), Some(MemberAudio::Room));
     }
     world.members.remove(&leader);
-    world.note(Note::Leave(leader));
-    assert_eq!(world.gone, [(first, Gone::Over), (second, Gone::Over)]);
+    world.note(RoomEvent::Leave(leader));
+    assert_eq!(world.gone, [(first, LeaveReason::Over), (second, LeaveReason::Over)]);
     assert_eq!(world.counts(), (0, 0, 0));
     let joined = ["participant-join", "participant-join", "participant-join", "conference-start"];
     assert_eq!(world.told[..4], joined);
@@ -188,34 +188,34 @@ fn a_full_room_and_a_full_queue_refuse() {
     let one = Conference { max_participants: 1, ..conference("a") };
     let first = world.confer(0, one.clone());
     let second = world.confer(1, one);
-    assert!(matches!(&world.gone[..], [(name, Gone::Refused(_))] if *name == second));
-    assert_eq!(world.hears(first), Some(Hears::Wait));
-    let queue = || Wanted::Queue { name: "q".into(), max_size: 1 };
+    assert!(matches!(&world.gone[..], [(name, LeaveReason::Refused(_))] if *name == second));
+    assert_eq!(world.hears(first), Some(MemberAudio::Wait));
+    let queue = || RoomTarget::Queue { name: "q".into(), max_size: 1 };
     world.join(0, queue(), false);
     let refused = world.join(2, queue(), false);
-    assert_eq!(world.gone[1..], [(refused, Gone::Full)]);
+    assert_eq!(world.gone[1..], [(refused, LeaveReason::Full)]);
     assert_eq!(world.counts(), (1, 1, 2));
 }
 
 #[test]
 fn a_queue_serves_in_order_and_the_end_of_one_is_that_of_the_other() {
     let mut world = World::new();
-    let queue = || Wanted::Queue { name: "q".into(), max_size: 10 };
+    let queue = || RoomTarget::Queue { name: "q".into(), max_size: 10 };
     let first = world.join(0, queue(), false);
     let second = world.join(1, queue(), false);
     let place = |world: &World, name: Name| world.members[&name].as_ref().unwrap().line.unwrap();
     assert_eq!((place(&world, second).position, place(&world, second).size), (2, 2));
-    let agent = world.join(2, Wanted::First { queue: "q".into() }, false);
-    assert_eq!((world.hears(first), world.hears(agent)), (Some(Hears::Room), Some(Hears::Room)));
+    let agent = world.join(2, RoomTarget::First { queue: "q".into() }, false);
+    assert_eq!((world.hears(first), world.hears(agent)), (Some(MemberAudio::Room), Some(MemberAudio::Room)));
     assert_eq!(world.members[&agent].as_ref().unwrap().with.as_deref(), Some("CA1"));
     assert_eq!((place(&world, second).position, place(&world, second).size), (1, 1));
     world.members.remove(&agent);
-    world.note(Note::Leave(agent));
-    assert_eq!(world.gone, [(first, Gone::Over)]);
+    world.note(RoomEvent::Leave(agent));
+    assert_eq!(world.gone, [(first, LeaveReason::Over)]);
     assert_eq!(world.counts(), (0, 1, 1));
     assert_eq!(world.rows, ["there is q"]);
     world.members.remove(&second);
-    world.note(Note::Leave(second));
+    world.note(RoomEvent::Leave(second));
     assert_eq!(world.counts(), (0, 0, 0));
 }
 
@@ -224,7 +224,7 @@ fn a_shard_that_is_not_heard_of_has_no_members_after_a_while() {
     let mut world = World::new();
     let kept = world.confer(0, conference("a"));
     world.confer(1, conference("a"));
-    world.join(1, Wanted::Queue { name: "q".into(), max_size: 10 }, false);
+    world.join(1, RoomTarget::Queue { name: "q".into(), max_size: 10 }, false);
     let deaf = BTreeSet::from([1]);
     let seconds = limits::ROOM_LOST.as_secs();
     for _ in 0..seconds {
@@ -259,12 +259,12 @@ fn participants_are_muted_held_and_put_out() {
     };
     change(&mut world, "other", hold).unwrap();
     let target = Target { url: "http://a/hold".to_owned(), method: Method::Post };
-    assert_eq!(world.hears(second), Some(Hears::Hold(Some(target))));
+    assert_eq!(world.hears(second), Some(MemberAudio::Hold(Some(target))));
     let listed = world.home.participants(&sid).unwrap();
     assert_eq!((listed[1].muted, listed[1].hold, &*listed[1].label), (true, true, "other"));
     let kick = ParticipantChange { kick: true, ..ParticipantChange::default() };
     change(&mut world, "CA2", kick.clone()).unwrap();
-    assert_eq!(world.gone, [(second, Gone::Over)]);
+    assert_eq!(world.gone, [(second, LeaveReason::Over)]);
     assert!(change(&mut world, "CA2", kick).is_err());
     assert!(world.told.ends_with(&[
         "participant-mute".to_owned(),
@@ -275,7 +275,7 @@ fn participants_are_muted_held_and_put_out() {
     let complete = ConferenceChange { complete: true, ..ConferenceChange::default() };
     world.home.modify_conference(world.now, &sid, complete, &mut out).unwrap();
     world.take(out, false);
-    assert_eq!(world.gone[1..], [(first, Gone::Over)]);
+    assert_eq!(world.gone[1..], [(first, LeaveReason::Over)]);
     assert_eq!(world.counts(), (0, 0, 0));
 }
 
@@ -311,13 +311,13 @@ fn act(world: &mut World, step: Step) {
                 max_participants: 3,
                 ..conference(&room.to_string())
             };
-            world.join(shard, Wanted::Conference(Box::new(wanted)), lost);
+            world.join(shard, RoomTarget::Conference(Box::new(wanted)), lost);
         }
         Step::Enqueue { shard, lost } => {
-            world.join(shard, Wanted::Queue { name: "q".into(), max_size: 3 }, lost);
+            world.join(shard, RoomTarget::Queue { name: "q".into(), max_size: 3 }, lost);
         }
         Step::Take { shard, lost } => {
-            world.join(shard, Wanted::First { queue: "q".into() }, lost);
+            world.join(shard, RoomTarget::First { queue: "q".into() }, lost);
         }
         Step::Leave { which, lost } => {
             let Some(name) = world.members.keys().nth(which % world.members.len().max(1)).copied() else {
@@ -325,7 +325,7 @@ fn act(world: &mut World, step: Step) {
             };
             world.members.remove(&name);
             if !lost {
-                world.note(Note::Leave(name));
+                world.note(RoomEvent::Leave(name));
             }
         }
         Step::Seconds { count, deaf } => {

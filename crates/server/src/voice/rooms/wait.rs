@@ -12,8 +12,8 @@ use super::super::leg::Partner;
 use super::super::{Voice, World};
 use super::Source;
 use super::callbacks::pair;
-use super::letter::{Hears, Note};
-use super::member::{Kind, Seated};
+use super::member::{Kind, RoomMemberLeg};
+use super::message::{MemberAudio, RoomEvent};
 
 impl Voice {
     /// As the member's standing says: the room, music, silence, or a document.
@@ -26,16 +26,17 @@ impl Voice {
         };
         let (source, target) = match seated.hears() {
             // Who calls a queue hears what the Dial gives him to hear.
-            Some(Hears::Wait) if seated.kind == Kind::Taker => (Source::Silence, None),
-            Some(Hears::Wait) => document(&seated.wait),
-            Some(Hears::Hold(hold)) => document(hold),
-            Some(Hears::Room) => (Source::Room, None),
+            Some(MemberAudio::Wait) if seated.kind == Kind::Taker => (Source::Silence, None),
+            Some(MemberAudio::Wait) => document(&seated.wait),
+            Some(MemberAudio::Hold(hold)) => document(hold),
+            Some(MemberAudio::Room) => (Source::Room, None),
             None => (Source::Silence, None),
         };
         seated.source = source;
         seated.frames.clear();
         let is_cut_short = seated.announcing.take().is_some();
-        let (leg_key, kind, seat) = (seated.leg, seated.kind, super::Seat { home: seated.home, number });
+        let (leg_key, kind, seat) =
+            (seated.leg, seated.kind, super::RoomMembership { home: seated.home, number });
         if kind != Kind::Taker || source == Source::Room {
             self.drop_aside(leg_key);
         }
@@ -124,7 +125,7 @@ impl Voice {
 
     fn announced(&mut self, number: u64, world: &mut World<'_>) {
         if let Some(home) = self.rooms.seats.get(&number).map(|seated| seated.home) {
-            self.post_note(home, Note::Announced(self.rooms.name(number)), world);
+            self.post_note(home, RoomEvent::Announced(self.rooms.name(number)), world);
         }
     }
 
@@ -137,7 +138,7 @@ impl Voice {
 
     fn seat_of_aside(&self, actor: Key) -> Option<u64> {
         let Part::Waiting { main, id } = self.actors.get(actor)?.part else { return None };
-        self.rooms.by_wish.get(&(main, id)).copied()
+        self.rooms.by_effect.get(&(main, id)).copied()
     }
 
     /// A document beside a leg's own is over: an announcement, or one that could not be had.
@@ -147,7 +148,7 @@ impl Voice {
         (aside, main, id): (Key, Key, ivr::script::Id),
         world: &mut World<'_>,
     ) {
-        let Some(number) = self.rooms.by_wish.get(&(main, id)).copied() else { return };
+        let Some(number) = self.rooms.by_effect.get(&(main, id)).copied() else { return };
         let Some(seated) = self.rooms.seats.get_mut(&number) else { return };
         if seated.announcing == Some(aside) {
             seated.announcing = None;
@@ -161,7 +162,7 @@ impl Voice {
 }
 
 /// What requests of a member's documents carry besides the call's own.
-fn parameters(now: Instant, seated: &Seated) -> Form {
+fn parameters(now: Instant, seated: &RoomMemberLeg) -> Form {
     let Some(standing) = &seated.standing else { return Form::new() };
     let sid = Arc::clone(&standing.sid);
     let Some(line) = standing.line else { return vec![pair("ConferenceSid", &*sid)] };

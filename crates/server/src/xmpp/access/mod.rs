@@ -24,7 +24,7 @@ use xmpp::host::{self, Loaded};
 use xmpp::sasl::Known;
 use xmpp::{Bare, Jid};
 
-use super::{Asked, Wish, Xmpp};
+use super::{PendingRead, Xmpp, XmppEffect};
 use crate::config::{Config, Registration};
 use crate::limits;
 use crate::net::source_limiter::{SharedAttempts, SourceLimiter};
@@ -149,21 +149,21 @@ impl Xmpp {
     pub(super) fn access_loaded(
         &mut self,
         now: Instant,
-        asked: Asked,
+        asked: PendingRead,
         loaded: Option<AccessLoaded>,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) {
         match asked {
-            Asked::Tokens { stream, name, key, agent } => {
+            PendingRead::Tokens { stream, name, key, agent } => {
                 let known = match loaded {
                     Some(AccessLoaded::Tokens(rows)) => key.known(now, &agent, rows),
                     _ => Known::Unavailable,
                 };
                 self.streams.tell(stream, |c2s, out| c2s.handle_found_as(known, &name, out));
             }
-            Asked::Invited { stream, domain } => self.invitation_read(now, stream, &domain, loaded),
-            Asked::Registering { stream, registration } => {
-                self.registration_checked(now, stream, *registration, loaded, wishes);
+            PendingRead::Invited { stream, domain } => self.invitation_read(now, stream, &domain, loaded),
+            PendingRead::Registering { stream, registration } => {
+                self.registration_checked(now, stream, *registration, loaded, outbox);
             }
             _ => {}
         }
@@ -175,17 +175,17 @@ impl Xmpp {
         now: Instant,
         ticket: host::Ticket,
         access: host::Access,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) {
         let write = match access {
             host::Access::Password { user, password } => {
-                return self.change_account(now, ticket, &user, Some(password), wishes);
+                return self.change_account(now, ticket, &user, Some(password), outbox);
             }
-            host::Access::Remove { user } => return self.change_account(now, ticket, &user, None, wishes),
+            host::Access::Remove { user } => return self.change_account(now, ticket, &user, None, outbox),
             host::Access::Invitation { token } => {
-                let id = self.ask(Asked::Record { ticket });
+                let id = self.ask(PendingRead::Record { ticket });
                 let read = AccessRead::Invitation { hash: hash_of(&token) };
-                return wishes.push(Wish::Access { id, read });
+                return outbox.push(XmppEffect::Access { id, read });
             }
             host::Access::Invite { token, invitation } => {
                 let Invitation { domain, name, inviter, registers, expires_at } = *invitation;
@@ -202,26 +202,26 @@ impl Xmpp {
                 AccessWrite::UseInvitation { hash: hash_of(&token), inviter: inviter.as_str().into(), now }
             }
         };
-        let id = self.ask(Asked::Record { ticket });
-        wishes.push(Wish::Write { id, write: Write::Access(write) });
+        let id = self.ask(PendingRead::Record { ticket });
+        outbox.push(XmppEffect::Write { id, write: Write::Access(write) });
     }
 
     pub(super) fn access_written(
         &mut self,
         now: Instant,
-        asked: Asked,
+        asked: PendingRead,
         result: Result<WriteDone, StoreError>,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) {
         match asked {
-            Asked::TokensWritten { stream, new, was_used } => {
+            PendingRead::TokensWritten { stream, new, was_used } => {
                 self.tokens_done(stream, new, was_used, &result);
             }
-            Asked::Registered { stream, user, inviter } => {
-                self.registered(now, stream, (user, inviter), result, wishes);
+            PendingRead::Registered { stream, user, inviter } => {
+                self.registered(now, stream, (user, inviter), result, outbox);
             }
-            Asked::AccountChanged { ticket, address } => {
-                self.account_changed(now, (ticket, address), result, wishes);
+            PendingRead::AccountChanged { ticket, address } => {
+                self.account_changed(now, (ticket, address), result, outbox);
             }
             _ => {}
         }

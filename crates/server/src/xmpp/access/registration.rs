@@ -12,7 +12,7 @@ use xmpp::host;
 use xmpp::sasl::Secret;
 use xmpp::stanza::{Condition, StanzaError};
 
-use super::super::{Asked, Unavailable, Wish, Xmpp, XmppLetter};
+use super::super::{PendingRead, Unavailable, Xmpp, XmppEffect, XmppShardMessage};
 use super::Claim;
 use crate::shard::Ended;
 
@@ -54,7 +54,7 @@ impl Xmpp {
         stream: u64,
         token: &str,
         domain: Box<str>,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) {
         let Some(known) = self.streams.get(stream) else { return };
         let claim = Claim::new(known.peer(), "", &domain);
@@ -62,8 +62,8 @@ impl Xmpp {
             self.streams.tell(stream, |c2s, out| c2s.handle_invited(Err(later()), out));
             return;
         }
-        let id = self.ask(Asked::Invited { stream, domain });
-        wishes.push(Wish::Access { id, read: AccessRead::Invitation { hash: hash_of(token) } });
+        let id = self.ask(PendingRead::Invited { stream, domain });
+        outbox.push(XmppEffect::Access { id, read: AccessRead::Invitation { hash: hash_of(token) } });
     }
 
     pub(crate) fn invitation_read(
@@ -89,7 +89,12 @@ impl Xmpp {
         self.streams.tell(stream, |c2s, out| c2s.handle_registered(Err(error), out));
     }
 
-    pub(crate) fn register(&mut self, stream: u64, registration: Box<Registration>, wishes: &mut Vec<Wish>) {
+    pub(crate) fn register(
+        &mut self,
+        stream: u64,
+        registration: Box<Registration>,
+        outbox: &mut Vec<XmppEffect>,
+    ) {
         let is_reserved = self.access.registration.reserved.contains(&registration.user);
         if is_reserved {
             let error = StanzaError::new(Condition::NotAcceptable, "nobody may take this name");
@@ -100,8 +105,8 @@ impl Xmpp {
             return self.refuse_registration(stream, error);
         }
         let (user, domain) = (registration.user.clone(), registration.domain.clone());
-        let id = self.ask(Asked::Registering { stream, registration });
-        wishes.push(Wish::Account { id, user, domain });
+        let id = self.ask(PendingRead::Registering { stream, registration });
+        outbox.push(XmppEffect::Account { id, user, domain });
     }
 
     pub(crate) fn name_looked_up(
@@ -110,7 +115,7 @@ impl Xmpp {
         stream: u64,
         registration: Box<Registration>,
         found: Result<Option<&Account>, Unavailable>,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) {
         match found {
             Err(Unavailable) => return self.refuse_registration(stream, later()),
@@ -125,8 +130,8 @@ impl Xmpp {
                 AccessRead::Reserved { domain, name, now }
             }
         };
-        let id = self.ask(Asked::Registering { stream, registration });
-        wishes.push(Wish::Access { id, read });
+        let id = self.ask(PendingRead::Registering { stream, registration });
+        outbox.push(XmppEffect::Access { id, read });
     }
 
     pub(crate) fn registration_checked(
@@ -135,7 +140,7 @@ impl Xmpp {
         stream: u64,
         registration: Registration,
         read: Option<AccessLoaded>,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) {
         let inviter = match read {
             // The write looks once more, for all that registers meanwhile.
@@ -166,9 +171,11 @@ impl Xmpp {
             return self.refuse_registration(stream, Condition::NotAcceptable.into());
         };
         let invitation = invitation.map(|token| hash_of(&token));
-        let id = self.ask(Asked::Registered { stream, user: bare, inviter });
-        wishes
-            .push(Wish::MakeAccount { id, account: Box::new(NewAccount { address, password, invitation }) });
+        let id = self.ask(PendingRead::Registered { stream, user: bare, inviter });
+        outbox.push(XmppEffect::MakeAccount {
+            id,
+            account: Box::new(NewAccount { address, password, invitation }),
+        });
     }
 
     pub(crate) fn registered(
@@ -177,7 +184,7 @@ impl Xmpp {
         stream: u64,
         (user, inviter): (Bare, Option<Box<str>>),
         result: Result<WriteDone, StoreError>,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) {
         let done = match result {
             Ok(_) => Ok(()),
@@ -190,21 +197,21 @@ impl Xmpp {
         };
         if done.is_ok() {
             // That there is nobody is known, too.
-            wishes.push(Wish::Forget { address: user.as_str().into() });
+            outbox.push(XmppEffect::Forget { address: user.as_str().into() });
             self.registrations += 1;
             tracing::info!(account = user.as_str(), invited_by = inviter.as_deref(), "an account was made");
             if let Some(inviter) = inviter.and_then(|inviter| Bare::parse(&inviter).ok()) {
-                self.befriend(now, &user, &inviter, wishes);
+                self.befriend(now, &user, &inviter, outbox);
             }
         }
         self.streams.tell(stream, |c2s, out| c2s.handle_registered(done, out));
     }
 
     /// XEP-0401 §5.4: who was invited and who invited him see each other from now on.
-    fn befriend(&mut self, now: Instant, invited: &Bare, inviter: &Bare, wishes: &mut Vec<Wish>) {
+    fn befriend(&mut self, now: Instant, invited: &Bare, inviter: &Bare, outbox: &mut Vec<XmppEffect>) {
         let owner = self.owner(invited.as_str());
         let (invited, inviter) = (invited.clone(), inviter.clone());
-        self.send(now, owner, XmppLetter::Invited { invited, inviter }, wishes);
+        self.send(now, owner, XmppShardMessage::Invited { invited, inviter }, outbox);
     }
 
     /// A user changes the password, or removes the account. The host waits for the answer.
@@ -214,17 +221,19 @@ impl Xmpp {
         ticket: host::Ticket,
         user: &Bare,
         password: Option<Secret>,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) {
         let address = user.local().and_then(|local| Address::new(local, user.domain()).ok());
         let Some(address) = address else {
             let missing = Err(host::RecordError::NotFound);
-            return self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, missing, out));
+            return self.tell_host(now, outbox, |host, out| host.handle_record(now, ticket, missing, out));
         };
-        let id = self.ask(Asked::AccountChanged { ticket, address: address.clone() });
+        let id = self.ask(PendingRead::AccountChanged { ticket, address: address.clone() });
         match password {
-            Some(password) => wishes.push(Wish::SetPassword { id, account: Box::new(address), password }),
-            None => wishes.push(Wish::Write { id, write: Write::RemoveAccount { account: address } }),
+            Some(password) => {
+                outbox.push(XmppEffect::SetPassword { id, account: Box::new(address), password })
+            }
+            None => outbox.push(XmppEffect::Write { id, write: Write::RemoveAccount { account: address } }),
         }
     }
 
@@ -233,25 +242,25 @@ impl Xmpp {
         now: Instant,
         (ticket, address): (host::Ticket, Address),
         result: Result<WriteDone, StoreError>,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) {
         if result.is_ok() {
             // Its aliases are cached, too.
-            let id = self.ask(Asked::Aliases);
-            wishes.push(Wish::Aliases { id, account: Box::new(address.clone()) });
-            wishes.push(Wish::Forget { address: address.to_string().into() });
+            let id = self.ask(PendingRead::Aliases);
+            outbox.push(XmppEffect::Aliases { id, account: Box::new(address.clone()) });
+            outbox.push(XmppEffect::Forget { address: address.to_string().into() });
         }
         let done = super::super::record::done_of(result);
-        self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, done, out));
+        self.tell_host(now, outbox, |host, out| host.handle_record(now, ticket, done, out));
     }
 
     /// What becomes of sessions when their account is another's, or nobody's.
-    pub(crate) fn end_sessions(&mut self, now: Instant, ended: &Ended, wishes: &mut Vec<Wish>) {
+    pub(crate) fn end_sessions(&mut self, now: Instant, ended: &Ended, outbox: &mut Vec<XmppEffect>) {
         let own = ended.accounts.iter().filter(|account| self.owner(account) == self.shard);
         let own: Vec<Bare> = own.filter_map(|account| Bare::parse(account).ok()).collect();
         if !own.is_empty() {
             let contacts = super::super::record::contacts_of(ended.roster.clone());
-            self.tell_host(now, wishes, |host, out| {
+            self.tell_host(now, outbox, |host, out| {
                 for user in &own {
                     host.end_account(now, user, ended.ending, &contacts, out);
                 }

@@ -9,7 +9,7 @@ use store::{Account, StoreError, Write, WriteDone};
 use xmpp::c2s::{NewToken, TokenWork};
 use xmpp::sasl::{Failure, Known, Secret, Token, TokenBinding, TokenState};
 
-use super::super::{Asked, Unavailable, Wish, Xmpp, sign_in};
+use super::super::{PendingRead, Unavailable, Xmpp, XmppEffect, sign_in};
 
 /// Of which the tokens of one account are made.
 #[derive(Clone)]
@@ -74,19 +74,19 @@ impl Xmpp {
         stream: u64,
         account: &Account,
         agent: Box<str>,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) {
         let key = TokenKey::of(&self.access.secret, account);
         let read = AccessRead::Tokens { user: address_of(account), agent: agent.clone() };
-        let id = self.ask(Asked::Tokens { stream, name: account.name.clone(), key, agent });
-        wishes.push(Wish::Access { id, read });
+        let id = self.ask(PendingRead::Tokens { stream, name: account.name.clone(), key, agent });
+        outbox.push(XmppEffect::Access { id, read });
     }
 
     /// What is to become of a client's tokens.
-    pub(crate) fn tokens(&mut self, stream: u64, work: Box<TokenWork>, wishes: &mut Vec<Wish>) {
+    pub(crate) fn tokens(&mut self, stream: u64, work: Box<TokenWork>, outbox: &mut Vec<XmppEffect>) {
         let (user, domain) = (work.user.local().unwrap_or_default().into(), work.user.domain().into());
-        let id = self.ask(Asked::TokenWork { stream, work });
-        wishes.push(Wish::Account { id, user, domain });
+        let id = self.ask(PendingRead::TokenWork { stream, work });
+        outbox.push(XmppEffect::Account { id, user, domain });
     }
 
     pub(crate) fn token_work(
@@ -95,7 +95,7 @@ impl Xmpp {
         stream: u64,
         work: TokenWork,
         found: Result<Option<&Account>, Unavailable>,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) {
         let Ok(found) = found else {
             let was_used = work.used.is_some();
@@ -115,8 +115,8 @@ impl Xmpp {
             used: work.used.map(|(id, count)| UsedToken { id, count, revoked }),
             fresh,
         };
-        let id = self.ask(Asked::TokensWritten { stream, new, was_used });
-        wishes.push(Wish::Write { id, write: Write::Access(AccessWrite::Tokens(Box::new(write))) });
+        let id = self.ask(PendingRead::TokensWritten { stream, new, was_used });
+        outbox.push(XmppEffect::Write { id, write: Write::Access(AccessWrite::Tokens(Box::new(write))) });
     }
 
     /// `None`: the system gives no randomness, or tokens are off.

@@ -13,7 +13,7 @@ use super::Event;
 use crate::limits;
 use crate::net::source_limiter::SourceLimiter;
 use crate::sign_in_failures::{Failure, Service};
-use crate::xmpp::{Wish, Xmpp, XmppLetter};
+use crate::xmpp::{Xmpp, XmppEffect, XmppShardMessage};
 
 /// What became of a stanza for a component.
 enum Delivered {
@@ -25,7 +25,7 @@ enum Delivered {
 
 impl Xmpp {
     /// What components asked since the last turn. How much it was.
-    pub(in crate::xmpp) fn turn_components(&mut self, now: Instant, wishes: &mut Vec<Wish>) -> usize {
+    pub(in crate::xmpp) fn turn_components(&mut self, now: Instant, outbox: &mut Vec<XmppEffect>) -> usize {
         let events = self.components.take_events();
         let count = events.len();
         for event in events {
@@ -37,20 +37,20 @@ impl Xmpp {
                     }
                     if self.components.answer(now, connection, &domain, remote) {
                         tracing::info!(component = &*domain, %remote, "a component is connected");
-                        let attached = |domain| XmppLetter::Attached { edge, domain };
-                        self.tell_all(now, attached, &domain, wishes);
+                        let attached = |domain| XmppShardMessage::Attached { edge, domain };
+                        self.tell_all(now, attached, &domain, outbox);
                     }
                 }
                 Event::Failed { remote, transport, domain } => {
                     self.components.wrong_secrets().fail(now, remote);
                     self.note_component(now, (remote, transport), &domain, Cause::WrongSecret);
                 }
-                Event::Stanza(element) => self.route(now, Box::new(element), wishes),
+                Event::Stanza(element) => self.route(now, Box::new(element), outbox),
                 Event::Gone { connection, domain } => {
                     let edge = Edge { shard: self.shard, connection };
                     tracing::info!(component = &*domain, "a component is gone");
-                    let detached = |domain| XmppLetter::Detached { edge, domain };
-                    self.tell_all(now, detached, &domain, wishes);
+                    let detached = |domain| XmppShardMessage::Detached { edge, domain };
+                    self.tell_all(now, detached, &domain, outbox);
                 }
             }
         }
@@ -66,12 +66,12 @@ impl Xmpp {
     fn tell_all(
         &mut self,
         now: Instant,
-        letter: impl Fn(Box<str>) -> XmppLetter,
+        message: impl Fn(Box<str>) -> XmppShardMessage,
         domain: &str,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) {
         for shard in 0..self.shards {
-            self.send(now, shard, letter(domain.into()), wishes);
+            self.send(now, shard, message(domain.into()), outbox);
         }
     }
 
@@ -81,7 +81,7 @@ impl Xmpp {
         now: Instant,
         to: &Jid,
         element: Box<Element>,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) -> Option<Box<Element>> {
         if !self.components.is_component(to.domain()) {
             return Some(element);
@@ -89,37 +89,37 @@ impl Xmpp {
         let from = stanza::from(&element).ok().flatten();
         let user = from.as_ref().map_or("", Jid::bare_str);
         match self.components.directory.pick(to.domain(), user) {
-            Some(edge) => self.send(now, edge.shard, XmppLetter::ToComponent { edge, element }, wishes),
-            None => self.refuse_unconnected(now, &element, wishes),
+            Some(edge) => self.send(now, edge.shard, XmppShardMessage::ToComponent { edge, element }, outbox),
+            None => self.refuse_unconnected(now, &element, outbox),
         }
         None
     }
 
     /// It is not there now: `wait`, as from Prosody, for it will be back.
-    fn refuse_unconnected(&mut self, now: Instant, element: &Element, wishes: &mut Vec<Wish>) {
+    fn refuse_unconnected(&mut self, now: Instant, element: &Element, outbox: &mut Vec<XmppEffect>) {
         if stanza::may_be_refused(element) && element.name() != "presence" && element.attr("from").is_some() {
             let text = "this component is not connected";
             let error =
                 StanzaError { kind: Some("wait"), ..StanzaError::new(Condition::ServiceUnavailable, text) };
-            self.route_answer(now, stanza::refusal(element, &error), wishes);
+            self.route_answer(now, stanza::refusal(element, &error), outbox);
         }
     }
 
-    pub(in crate::xmpp) fn handle_component_letter(
+    pub(in crate::xmpp) fn handle_component_message(
         &mut self,
         now: Instant,
-        letter: XmppLetter,
-        wishes: &mut Vec<Wish>,
+        message: XmppShardMessage,
+        outbox: &mut Vec<XmppEffect>,
     ) {
-        match letter {
-            XmppLetter::Attached { edge, domain } => self.components.directory.add(domain, edge),
-            XmppLetter::Detached { edge, domain } => self.components.directory.remove(&domain, edge),
-            XmppLetter::ToComponent { edge, element } => {
+        match message {
+            XmppShardMessage::Attached { edge, domain } => self.components.directory.add(domain, edge),
+            XmppShardMessage::Detached { edge, domain } => self.components.directory.remove(&domain, edge),
+            XmppShardMessage::ToComponent { edge, element } => {
                 match self.components.deliver(edge.connection, &element) {
                     Delivered::Queued => {}
                     // It left while this was on its way.
-                    Delivered::Gone => self.refuse_unconnected(now, &element, wishes),
-                    Delivered::Full => self.refuse_busy(now, &element, wishes),
+                    Delivered::Gone => self.refuse_unconnected(now, &element, outbox),
+                    Delivered::Full => self.refuse_busy(now, &element, outbox),
                 }
             }
             _ => {}

@@ -11,7 +11,7 @@ use super::Operator;
 use crate::control::{Change, FailureKind, Secret};
 use crate::limits;
 use crate::rest::ended_by;
-use crate::shard::{Command, Letter};
+use crate::shard::{Command, ShardMessage};
 use stdx::Instant;
 
 impl Operator {
@@ -82,13 +82,13 @@ impl Operator {
             let address: Box<str> = address.to_string().into();
             for outlet in &self.outlets {
                 let forget = Command::ForgetAccount(Some(address.clone()));
-                outlet.answer_all(&mut vec![Letter::Command(forget)]);
+                outlet.answer_all(&mut vec![ShardMessage::Command(forget)]);
             }
         }
         if let Some(ended) = ended.map(|ended| ended.after(&done)) {
             for outlet in &self.outlets {
                 let end = Command::EndSessions(Arc::clone(&ended));
-                outlet.answer_all(&mut vec![Letter::Command(end)]);
+                outlet.answer_all(&mut vec![ShardMessage::Command(end)]);
             }
         }
         Ok(Ok(()))

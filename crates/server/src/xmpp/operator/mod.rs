@@ -24,11 +24,11 @@ use xmpp::stanza::Condition;
 use xmpp::xml::parse_stored;
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::ask::{ActAnswer, Connection};
-use super::{XmppLetter, record};
+use super::shard_requests::{ActAnswer, Connection};
+use super::{XmppShardMessage, record};
 use crate::limits;
-use crate::node::Desk;
-use crate::shard::Letter;
+use crate::node::StoreCompletions;
+use crate::shard::ShardMessage;
 
 const OFF: ControlError = ControlError::Unsupported("Chat without [xmpp] listen in the configuration");
 
@@ -39,8 +39,8 @@ const CURRENT: &str = "current";
 /// Asks for one operator. Cheap to make.
 #[derive(Clone)]
 pub(crate) struct Operator {
-    outlets: Vec<Outlet<Letter>>,
-    desk: Arc<Desk>,
+    outlets: Vec<Outlet<ShardMessage>>,
+    desk: Arc<StoreCompletions>,
     store: Arc<Service>,
     /// The first label of the rooms' domains; `None`: there is no chat.
     rooms: Option<Box<str>>,
@@ -48,8 +48,8 @@ pub(crate) struct Operator {
 
 impl Operator {
     pub(crate) fn new(
-        outlets: Vec<Outlet<Letter>>,
-        desk: Arc<Desk>,
+        outlets: Vec<Outlet<ShardMessage>>,
+        desk: Arc<StoreCompletions>,
         store: Arc<Service>,
         rooms: Option<Box<str>>,
     ) -> Operator {
@@ -108,7 +108,7 @@ impl Operator {
 
     async fn act(&self, act: Act) -> Result<ActAnswer, ControlError> {
         let (answer, answered) = oneshot::channel();
-        self.post("", XmppLetter::Operate { act: Arc::new(act), answer })?;
+        self.post("", XmppShardMessage::Operate { act: Arc::new(act), answer })?;
         answered.await.map_err(|_| ControlError::Busy)
     }
 
@@ -122,7 +122,7 @@ impl Operator {
         let iq = Element::new("iq", ns::CLIENT).with("type", kind).with("from", from).with("to", to.as_str());
         let (answer, answered) = oneshot::channel();
         let iq = Box::new(iq.child(payload));
-        self.post(to.as_str(), XmppLetter::Question { iq, answer })?;
+        self.post(to.as_str(), XmppShardMessage::Question { iq, answer })?;
         let answer = answered.await.map_err(|_| ControlError::Busy)?;
         if answer.attr("type") == Some("result") {
             return Ok(answer.first().cloned());
@@ -131,11 +131,11 @@ impl Operator {
     }
 
     /// To the shard of that address.
-    fn post(&self, address: &str, letter: XmppLetter) -> Result<(), ControlError> {
+    fn post(&self, address: &str, message: XmppShardMessage) -> Result<(), ControlError> {
         let shards = u16::try_from(self.outlets.len()).unwrap_or(u16::MAX);
         let shard = usize::from(Bucket::of(address).shard(shards));
         let outlet = self.outlets.get(shard).ok_or(ControlError::Busy)?;
-        outlet.send(Letter::Xmpp(vec![letter])).map_err(|_| ControlError::Busy)
+        outlet.send(ShardMessage::Xmpp(vec![message])).map_err(|_| ControlError::Busy)
     }
 
     async fn read(&self, read: Read) -> Result<Loaded, ControlError> {
@@ -176,7 +176,7 @@ impl Operator {
     async fn message(&self, to: &str, text: &Text) -> Result<Answer, ControlError> {
         let to = self.account(to).await?;
         let message = headline(to.domain(), text).with("type", "normal").with("to", to.as_str());
-        self.post(to.as_str(), XmppLetter::Routed(Box::new(message)))?;
+        self.post(to.as_str(), XmppShardMessage::Routed(Box::new(message)))?;
         Ok(Answer::Done)
     }
 

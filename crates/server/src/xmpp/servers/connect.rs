@@ -25,7 +25,7 @@ pub struct Route {
 }
 
 /// A connection that is made.
-struct Made {
+struct OpenedConnection {
     socket: TcpStream,
     is_direct: bool,
     /// How many addresses were tried, when there are more.
@@ -66,14 +66,14 @@ pub(super) async fn run(shared: Rc<Shared>, own: Rc<Connection>, wanted: Connect
     }
 }
 
-async fn make(shared: &Shared, wanted: &Connect) -> Result<Made, Failure> {
+async fn make(shared: &Shared, wanted: &Connect) -> Result<OpenedConnection, Failure> {
     let addresses = addresses(shared, wanted).await?;
     let mut last = None;
     for (index, (address, is_direct)) in addresses.iter().enumerate().skip(wanted.tried) {
         match timeout(limits::CONNECT_TIMEOUT, TcpStream::connect(address)).await {
             Ok(Ok(socket)) => {
                 let next = (index + 1 < addresses.len()).then_some(index + 1);
-                return Ok(Made { socket, is_direct: *is_direct, next });
+                return Ok(OpenedConnection { socket, is_direct: *is_direct, next });
             }
             Ok(Err(error)) => last = Some(format!("{address}: {error}")),
             Err(_) => last = Some(format!("{address}: no answer in time")),

@@ -106,8 +106,8 @@ impl Servers {
     }
 
     /// From a domain of ours to one that this shard owns.
-    pub(crate) fn handle_letter(&mut self, letter: Letter) {
-        self.shared.tell(|servers, now, out| servers.handle_letter(now, letter, out));
+    pub(crate) fn handle_message(&mut self, message: Letter) {
+        self.shared.tell(|servers, now, out| servers.handle_letter(now, message, out));
     }
 
     /// Whether that domain is served here: nothing of other servers goes anywhere else.

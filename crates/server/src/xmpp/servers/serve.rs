@@ -63,11 +63,11 @@ impl Drop for Place {
 }
 
 /// However its task ends, the machine learns that it has.
-struct Gone<'a>(&'a Shared, &'a Connection);
+struct ConnectionGuard<'a>(&'a Shared, &'a Connection);
 
-impl Drop for Gone<'_> {
+impl Drop for ConnectionGuard<'_> {
     fn drop(&mut self) {
-        let Gone(shared, own) = self;
+        let ConnectionGuard(shared, own) = self;
         shared.broken(own, Failure::new(Condition::RemoteServerTimeout, "the connection broke"));
     }
 }
@@ -76,7 +76,7 @@ impl Drop for Gone<'_> {
 pub(super) async fn talk(shared: &Rc<Shared>, own: &Connection, socket: TcpStream) {
     let mut wire = Wire::new(socket);
     let end = {
-        let gone = Gone(shared, own);
+        let gone = ConnectionGuard(shared, own);
         let end = poll_fn(|cx| wire.poll(cx, shared, own)).await;
         if end == End::Secure {
             // It goes on.
@@ -126,7 +126,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let end = {
-        let _gone = Gone(shared, own);
+        let _gone = ConnectionGuard(shared, own);
         poll_fn(|cx| wire.poll(cx, shared, own)).await
     };
     if end == End::Closed {

@@ -208,7 +208,7 @@ impl Shared {
                 self.delivered.set(self.delivered.get().saturating_add(1));
                 self.event(Event::Deliver(element));
             }
-            Effect::Send(letter) => self.event(Event::Send(letter)),
+            Effect::Send(message) => self.event(Event::Send(message)),
             Effect::Note(note) => tell_of(&note),
         }
     }

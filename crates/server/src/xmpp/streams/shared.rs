@@ -73,7 +73,7 @@ pub(crate) enum Event {
         domain: Box<str>,
         failed: c2s::FailedAttempt,
     },
-    /// The answer to `XmppLetter::Flush`.
+    /// The answer to `XmppShardMessage::Flush`.
     Drained {
         stream: u64,
     },

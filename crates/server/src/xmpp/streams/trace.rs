@@ -26,12 +26,12 @@ pub(crate) struct ChatTrace {
 }
 
 /// Elements of streams that are nobody's yet.
-type Undecided = HashMap<u64, Vec<(Direction, Element)>>;
+type UnboundTraces = HashMap<u64, Vec<(Direction, Element)>>;
 
 pub(super) struct Tracing {
     accounts: RefCell<Vec<Box<str>>>,
     is_on: Cell<bool>,
-    undecided: RefCell<Undecided>,
+    undecided: RefCell<UnboundTraces>,
     sink: broadcast::Sender<Arc<ChatTrace>>,
 }
 
@@ -49,7 +49,7 @@ impl Shared {
     pub(super) fn set_traced(&self, accounts: Vec<Box<str>>) {
         self.tracing.is_on.set(!accounts.is_empty());
         *self.tracing.accounts.borrow_mut() = accounts;
-        *self.tracing.undecided.borrow_mut() = Undecided::default();
+        *self.tracing.undecided.borrow_mut() = UnboundTraces::default();
     }
 
     /// Before a stream works. Whose it is may come out as it does.

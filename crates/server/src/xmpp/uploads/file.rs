@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use stdx::Instant;
 
-use super::{Grant, Refusal, Shelf, sync_folder};
+use super::{Grant, Refusal, UploadFolder, sync_folder};
 
 const MAGIC: &str = "belfry-upload 1";
 
@@ -21,7 +21,7 @@ const HEAD: usize = 4 << 10;
 /// A file that comes. Dropped before it is finished, nothing stays of it.
 #[derive(Debug)]
 pub(crate) struct Incoming {
-    shelf: Arc<Shelf>,
+    shelf: Arc<UploadFolder>,
     file: File,
     coming: PathBuf,
     path: PathBuf,
@@ -39,7 +39,11 @@ fn broken(error: &io::Error, path: &Path) -> Refusal {
 }
 
 impl Incoming {
-    pub(super) fn create(shelf: &Arc<Shelf>, now: Instant, grant: &Grant) -> Result<Incoming, Refusal> {
+    pub(super) fn create(
+        shelf: &Arc<UploadFolder>,
+        now: Instant,
+        grant: &Grant,
+    ) -> Result<Incoming, Refusal> {
         let (coming, path) = (shelf.path_of_coming(&grant.id), shelf.path_of(&grant.id));
         if path.exists() {
             return Err(Refusal::Taken);

@@ -11,14 +11,14 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use stdx::Instant;
 
-use super::{HasAccount, Shelf, Stored};
+use super::{HasAccount, Stored, UploadFolder};
 use crate::clock::Clock;
 
 /// Between two folders: all have their turn in less than an hour, and each much oftener than files grow old.
 const STEPS: std::ops::RangeInclusive<Duration> = Duration::from_millis(20)..=Duration::from_secs(10);
 
 pub(super) fn start(
-    shelf: Arc<Shelf>,
+    shelf: Arc<UploadFolder>,
     clock: Clock,
     mut has_account: HasAccount,
     stopped: Receiver<()>,
@@ -35,7 +35,7 @@ pub(super) fn start(
     Builder::new().name("uploads".into()).spawn(sweep).map(drop)
 }
 
-impl Shelf {
+impl UploadFolder {
     fn entries(&self, folder: u8) -> Vec<(DirEntry, fs::Metadata)> {
         let path = self.settings.folder.join(format!("{folder:02x}"));
         // Most are not there on a small server.

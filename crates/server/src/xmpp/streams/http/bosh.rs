@@ -1,5 +1,5 @@
 //! Sessions of BOSH. One is a small task of the shard that was asked for it, as a connection is; requests of it come to any
-//! shard, and go to the session's by letter. Its name says which.
+//! shard, and go to the session's by message. Its name says which.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -172,13 +172,13 @@ async fn get(
     let stored = blocking(move || uploads.open(&place)).await?;
     let size = stored.size;
     let range = match header(headers, &RANGE).map(|range| parse_range(range, size)) {
-        Some(Asked::Part(range)) => Some(range),
-        Some(Asked::Nothing) => {
+        Some(RequestedRange::Part(range)) => Some(range),
+        Some(RequestedRange::Nothing) => {
             let mut response = text(StatusCode::RANGE_NOT_SATISFIABLE, "the file is shorter");
             set(&mut response, CONTENT_RANGE, &format!("bytes */{size}"));
             return Ok(response);
         }
-        Some(Asked::All) | None => None,
+        Some(RequestedRange::All) | None => None,
     };
     let status = if range.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
     let mut response = empty(status);
@@ -223,7 +223,7 @@ fn may_be_shown(kind: &str) -> bool {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Asked {
+enum RequestedRange {
     /// Not a range, or several: RFC 9110 §14.2 lets us give the whole.
     All,
     Part(Range<u64>),
@@ -232,17 +232,19 @@ enum Asked {
 }
 
 /// RFC 9110 §14.1.2.
-fn parse_range(text: &str, size: u64) -> Asked {
+fn parse_range(text: &str, size: u64) -> RequestedRange {
     let ends = text.strip_prefix("bytes=").and_then(|range| range.split_once('-'));
-    let Some((first, last)) = ends.filter(|(_, last)| !last.contains(',')) else { return Asked::All };
+    let Some((first, last)) = ends.filter(|(_, last)| !last.contains(',')) else {
+        return RequestedRange::All;
+    };
     let (first, last) = (first.trim(), last.trim());
     let range = match (first.parse::<u64>(), last.parse::<u64>()) {
         (Ok(first), Ok(last)) if last >= first => first..last.saturating_add(1).min(size),
         (Ok(first), Err(_)) if last.is_empty() => first..size,
         (Err(_), Ok(last)) if first.is_empty() => size.saturating_sub(last)..size,
-        _ => return Asked::All,
+        _ => return RequestedRange::All,
     };
-    if range.is_empty() { Asked::Nothing } else { Asked::Part(range) }
+    if range.is_empty() { RequestedRange::Nothing } else { RequestedRange::Part(range) }
 }
 
 /// Read as it is sent.
@@ -271,17 +273,17 @@ mod tests {
     #[test]
     fn ranges_are_those_of_the_text() {
         for (text, expected) in [
-            ("bytes=0-0", Asked::Part(0..1)),
-            ("bytes=5-", Asked::Part(5..10)),
-            ("bytes=-3", Asked::Part(7..10)),
-            ("bytes=-30", Asked::Part(0..10)),
-            ("bytes=2-99", Asked::Part(2..10)),
-            ("bytes=10-", Asked::Nothing),
-            ("bytes=-0", Asked::Nothing),
-            ("bytes=3-2", Asked::All),
-            ("bytes=0-1,3-4", Asked::All),
-            ("lines=0-1", Asked::All),
-            ("bytes=a-b", Asked::All),
+            ("bytes=0-0", RequestedRange::Part(0..1)),
+            ("bytes=5-", RequestedRange::Part(5..10)),
+            ("bytes=-3", RequestedRange::Part(7..10)),
+            ("bytes=-30", RequestedRange::Part(0..10)),
+            ("bytes=2-99", RequestedRange::Part(2..10)),
+            ("bytes=10-", RequestedRange::Nothing),
+            ("bytes=-0", RequestedRange::Nothing),
+            ("bytes=3-2", RequestedRange::All),
+            ("bytes=0-1,3-4", RequestedRange::All),
+            ("lines=0-1", RequestedRange::All),
+            ("bytes=a-b", RequestedRange::All),
         ] {
             assert_eq!(parse_range(text, 10), expected, "{text}");
         }

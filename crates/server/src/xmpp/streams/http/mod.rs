@@ -33,7 +33,7 @@ use crate::limits;
 use crate::net::admission::Handle;
 use crate::net::ws;
 use crate::xmpp::uploads::Uploads;
-pub(crate) use watch::Watched;
+pub(crate) use watch::WatchedIo;
 
 /// What it serves besides WebSockets.
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(shared.settings.http.head_within)
         .max_buf_size(limits::XMPP_HTTP_BUFFER)
-        .serve_connection(TokioIo::new(Watched::new(io, front.handle.clone())), service);
+        .serve_connection(TokioIo::new(WatchedIo::new(io, front.handle.clone())), service);
     let mut ending = pin!(shared.ending.notified());
     let mut is_ending = false;
     let serve = poll_fn(|cx| {

@@ -11,7 +11,7 @@ use tokio::time::{Sleep, sleep};
 use crate::limits;
 use crate::net::admission::Handle;
 
-pub(crate) struct Watched<S> {
+pub(crate) struct WatchedIo<S> {
     io: S,
     silence: Pin<Box<Sleep>>,
     handle: Option<Handle>,
@@ -19,10 +19,10 @@ pub(crate) struct Watched<S> {
     moved: usize,
 }
 
-impl<S> Watched<S> {
+impl<S> WatchedIo<S> {
     /// `handle`: of the connection, which is not idle while bytes come and go.
     pub(crate) fn new(io: S, handle: Option<Handle>) -> Self {
-        Watched { io, silence: Box::pin(sleep(limits::XMPP_HTTP_IDLE)), handle, moved: 0 }
+        WatchedIo { io, silence: Box::pin(sleep(limits::XMPP_HTTP_IDLE)), handle, moved: 0 }
     }
 
     /// Bytes that trickle are no step.
@@ -49,7 +49,7 @@ impl<S> Watched<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WatchedIo<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -62,7 +62,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedIo<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let done = Pin::new(&mut self.io).poll_write(cx, bytes);
         if let Poll::Ready(Ok(count)) = done {

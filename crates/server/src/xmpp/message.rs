@@ -10,13 +10,13 @@ use xmpp::host::phones::Words;
 use xmpp::host::{Edge, Loaded, RecordError};
 use xmpp::{Bare, Element, Jid};
 
-use super::ask::ActAnswer;
+use super::shard_requests::ActAnswer;
 
 use super::streams::http::bosh::Call;
 
 /// One of a batch.
 #[derive(Debug)]
-pub enum XmppLetter {
+pub enum XmppShardMessage {
     // From a connection to the host of its account.
     Bind {
         edge: Edge,
@@ -119,7 +119,7 @@ pub enum XmppLetter {
         iq: Box<Element>,
         answer: oneshot::Sender<Element>,
     },
-    /// To the shard that asked: what came of `Wish::Accounts`.
+    /// To the shard that asked: what came of `XmppEffect::Accounts`.
     Administered {
         id: u64,
         result: Box<Result<Loaded, RecordError>>,

@@ -10,9 +10,9 @@ use stdx::Instant;
 use super::super::Owner;
 use super::frames::Sound;
 
-/// A letter between a room and its members' shards.
+/// A message between a room and its members' shards.
 #[derive(Debug)]
-pub struct RoomLetter(pub(super) Note);
+pub struct RoomMessage(pub(super) RoomEvent);
 
 /// Where a member is, and its number there. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,7 +22,7 @@ pub(super) struct Name {
 }
 
 #[derive(Debug)]
-pub(super) enum Note {
+pub(super) enum RoomEvent {
     // To the room's shard.
     Join(Box<Join>),
     Leave(Name),
@@ -42,16 +42,16 @@ pub(super) enum Note {
     // To a member's shard.
     Standing {
         number: u64,
-        standing: Standing,
+        standing: MemberStatus,
     },
     /// Every second: all of that shard that are in a room of `home`.
     Known {
         home: u16,
-        standings: Vec<(u64, Standing)>,
+        standings: Vec<(u64, MemberStatus)>,
     },
     Gone {
         number: u64,
-        why: Gone,
+        why: LeaveReason,
     },
     Announce {
         number: u64,
@@ -68,11 +68,11 @@ pub(super) struct Join {
     pub(super) name: Name,
     pub(super) call_sid: Arc<str>,
     pub(super) owner: Arc<Owner>,
-    pub(super) place: Wanted,
+    pub(super) place: RoomTarget,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Wanted {
+pub(super) enum RoomTarget {
     Conference(Box<Conference>),
     /// To wait in that queue.
     Queue {
@@ -85,14 +85,14 @@ pub(super) enum Wanted {
     },
 }
 
-/// How a member stands; told whole whenever it changes, and every second, so that a lost letter is made good.
+/// How a member stands; told whole whenever it changes, and every second, so that a lost message is made good.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct MemberStatus {
     /// Of the conference or queue.
     pub(super) sid: Arc<str>,
-    pub(super) hears: Hears,
+    pub(super) hears: MemberAudio,
     /// In a queue.
-    pub(super) line: Option<Line>,
+    pub(super) line: Option<QueuePosition>,
     /// The call it is connected with.
     pub(super) with: Option<Arc<str>>,
     /// The conference is recorded from its leg.
@@ -100,7 +100,7 @@ pub(super) struct Standing {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Hears {
+pub(super) enum MemberAudio {
     /// What it brought to wait with.
     Wait,
     Room,
@@ -110,7 +110,7 @@ pub(super) enum Hears {
 
 /// A place in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct QueuePosition {
     /// From 1.
     pub(super) position: usize,
     pub(super) size: usize,
@@ -120,7 +120,7 @@ pub(super) struct Line {
 
 /// Why a member is in no room any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Gone {
+pub(super) enum LeaveReason {
     /// It never was in it.
     Refused(String),
     /// Of a queue.

@@ -8,7 +8,7 @@ use media::session::{Event, MediaSession, Outbox, RecordSource};
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::recognise::Ear;
+use super::recognise::SpeechCapture;
 use super::recordings::OpenFile;
 
 /// Whoever takes a leg's sound. It stays with the leg once there is one.
@@ -17,15 +17,15 @@ pub(super) struct Recording {
     source: Option<RecordSource>,
     /// Hz, of what is given.
     pub(super) rate: u32,
-    pub(super) takes: Vec<Take>,
-    pub(super) ear: Option<Box<Ear>>,
+    pub(super) takes: Vec<ActiveRecording>,
+    pub(super) ear: Option<Box<SpeechCapture>>,
     /// Of the background, and ended with the leg's sound: its owner may ask for it later.
     pub(super) ended: Option<Recorded>,
     scratch: Vec<i16>,
 }
 
 /// One recording under way.
-pub(super) struct Take {
+pub(super) struct ActiveRecording {
     pub(super) sid: String,
     /// As `Source` in the record.
     pub(super) of: &'static str,
@@ -36,7 +36,7 @@ pub(super) struct Take {
     pub(super) recorder: Recorder,
     pub(super) file: OpenFile,
     pub(super) pause: Option<Pause>,
-    pub(super) whose: Whose,
+    pub(super) whose: RecordingObserver,
     pub(super) started: Instant,
     /// Its length is reached, or it cannot go on.
     pub(super) over: Option<Result<(), String>>,
@@ -52,7 +52,7 @@ pub(crate) enum Pause {
 }
 
 /// Who is told of its end.
-pub(super) enum Whose {
+pub(super) enum RecordingObserver {
     /// The script, for its Record.
     Verb { actor: Key, id: Id },
     /// Whoever began it; and this URL.
@@ -61,7 +61,7 @@ pub(super) enum Whose {
     Api { status: Option<Callback> },
 }
 
-impl Take {
+impl ActiveRecording {
     pub(super) fn channels(&self) -> u8 {
         if self.source == RecordSource::Dual { 2 } else { 1 }
     }

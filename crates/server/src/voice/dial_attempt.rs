@@ -20,15 +20,15 @@ use stdx::slab::Key;
 use super::leg::{Leg, NO_SESSION, Partner, codecs_like};
 use super::prompts::Speaking;
 use super::record::Background;
-use super::resolving::What;
+use super::resolving::ResolutionPurpose;
 use super::rows::{self, Row};
-use super::{Address, CountedCall, Owner, Purpose, Reach, Resolved, Voice, Wish, World};
+use super::{Address, CountedCall, Destination, Owner, Purpose, Resolved, Voice, VoiceEffect, World};
 
 /// What a script's call of somebody has come to.
-pub(super) struct Party {
+pub(super) struct DialAttempt {
     /// Whose script is told.
     pub(super) actor: Key,
-    pub(super) whose: Whose,
+    pub(super) whose: Originator,
     pub(super) sid: String,
     pub(super) owner: Arc<Owner>,
     /// As scripts know the two.
@@ -59,7 +59,7 @@ pub(super) struct Party {
     /// While its address is looked up.
     pub(super) ticket: Option<u64>,
     /// Still to be tried.
-    groups: VecDeque<Vec<Reach>>,
+    groups: VecDeque<Vec<Destination>>,
     /// Its phones that ring, or the one that has answered.
     pub(super) legs: Vec<Key>,
     pub(super) is_up: bool,
@@ -81,22 +81,22 @@ pub(super) struct Party {
 
 /// What a party is to the script that is told of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum Originator {
     /// A leg of its Dial.
     Dialed(Id),
     /// The script's own call, that the REST interface asked for.
     Own,
 }
 
-impl Party {
+impl DialAttempt {
     pub(super) fn new(
-        (actor, whose): (Key, Whose),
+        (actor, whose): (Key, Originator),
         sid: String,
         owner: Arc<Owner>,
         from: Box<str>,
         from_name: Box<str>,
-    ) -> Party {
-        Party {
+    ) -> DialAttempt {
+        DialAttempt {
             actor,
             whose,
             sid,
@@ -265,10 +265,10 @@ impl Voice {
     pub(super) fn look_up(&mut self, key: Key, address: Address, world: &mut World<'_>) {
         let to_name = self.home.address_of(&address);
         let Some(party) = self.parties.get_mut(key) else { return };
-        let ticket = self.resolving.add(What::Party(key));
+        let ticket = self.resolving.add(ResolutionPurpose::Party(key));
         party.ticket = Some(ticket);
         party.to_name = to_name;
-        world.wishes.push(Wish::Resolve { ticket, address, purpose: Purpose::Call });
+        world.outbox.push(VoiceEffect::Resolve { ticket, address, purpose: Purpose::Call });
     }
 
     pub(super) fn party_resolved(
@@ -291,7 +291,7 @@ impl Voice {
         {
             party.to_name = "".into();
             let public_only = !self.allow_private;
-            party.groups.push_back(vec![Reach {
+            party.groups.push_back(vec![Destination {
                 uri,
                 path: "".into(),
                 received: None,
@@ -314,7 +314,7 @@ impl Voice {
             }
             let (actor, whose, sid) = (party.actor, party.whose, party.sid.clone());
             let is_first = !std::mem::replace(&mut party.has_started, true);
-            if let (Whose::Dialed(id), true) = (whose, is_first) {
+            if let (Originator::Dialed(id), true) = (whose, is_first) {
                 let started = LegEvent::Started { sid };
                 self.drive(now, actor, world, |script, out| script.handle_leg(now, id, started, out));
             }
@@ -324,14 +324,14 @@ impl Voice {
     }
 
     /// One phone. Where it cannot be, that is the party's failure unless another is better.
-    fn ring_phone(&mut self, now: Instant, key: Key, reach: &Reach, world: &mut World<'_>) {
+    fn ring_phone(&mut self, now: Instant, key: Key, reach: &Destination, world: &mut World<'_>) {
         let Some(party) = self.parties.get(key) else { return };
         let host = Uri::parse(reach.uri.as_bytes()).ok().and_then(|uri| uri.host_ip());
         let trusted = reach.received.map(|received| received.remote.ip()).or(host);
         // A name's address is known once a response came from it; no media comes from 0.0.0.0.
         let trusted = trusted.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         // A call of the interface's own has its sid with the leg that its script is on.
-        let sid = if party.whose == Whose::Own { String::new() } else { party.sid.clone() };
+        let sid = if party.whose == Originator::Own { String::new() } else { party.sid.clone() };
         let mut leg = Leg::new(NO_SESSION, sid, Arc::clone(&party.owner), trusted, &mut self.rng);
         leg.party = Some(key);
         leg.codecs = party.codecs;
@@ -359,7 +359,7 @@ impl Voice {
         now: Instant,
         key: Key,
         leg: Key,
-        reach: &Reach,
+        reach: &Destination,
         world: &mut World<'_>,
     ) -> Result<SessionId, u16> {
         let offer = self.describe(leg).map_err(|refused| refused.status)?;
@@ -406,12 +406,12 @@ impl Voice {
         }
         match whose {
             _ if !is_first => {}
-            Whose::Dialed(id) => {
+            Originator::Dialed(id) => {
                 self.drive(now, actor, world, |script, out| {
                     script.handle_leg(now, id, LegEvent::Ringing, out);
                 });
             }
-            Whose::Own => {
+            Originator::Own => {
                 self.call_rings(now, actor, world);
                 self.drive(now, actor, world, |script, out| script.handle_ringing(now, out));
             }
@@ -454,7 +454,7 @@ impl Voice {
         party.is_up = true;
         party.groups.clear();
         if let Some(counted) = &party.counted {
-            world.wishes.push(counted.changed(router::CallPhase::Confirmed));
+            world.outbox.push(counted.changed(router::CallPhase::Confirmed));
         }
         party.call_id = response.call_id().map(text).unwrap_or_default();
         party.answer_headers = extra_headers(response);
@@ -468,10 +468,10 @@ impl Voice {
         }
         self.send_first_digits(now, key, leg, world);
         match whose {
-            Whose::Dialed(id) => self.drive(now, actor, world, |script, out| {
+            Originator::Dialed(id) => self.drive(now, actor, world, |script, out| {
                 script.handle_leg(now, id, LegEvent::Answered, out);
             }),
-            Whose::Own => {
+            Originator::Own => {
                 let Some(party) = self.parties.remove(key) else { return };
                 self.take_over(now, actor, leg, &party, world);
                 if let Some(how) = party.record {
@@ -553,12 +553,12 @@ impl Voice {
         let leg = self.actors.get(party.actor).map(|actor| actor.leg);
         if let Some(leg) = leg.filter(|_| !party.is_refused) {
             // A Dial's call has a sid of its own.
-            let call = matches!(party.whose, Whose::Dialed(_)).then_some(&*party.sid);
+            let call = matches!(party.whose, Originator::Dialed(_)).then_some(&*party.sid);
             self.note_failed_call(now, leg, call, &failure, world);
         }
         match party.whose {
-            Whose::Own => self.unanswered(now, party.actor, &failure, world),
-            Whose::Dialed(id) => {
+            Originator::Own => self.unanswered(now, party.actor, &failure, world),
+            Originator::Dialed(id) => {
                 let failed = LegEvent::Failed(failure);
                 self.drive(now, party.actor, world, |script, out| script.handle_leg(now, id, failed, out));
             }

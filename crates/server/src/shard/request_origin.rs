@@ -3,7 +3,7 @@
 
 /// The parts of a shard that ask, besides the endpoint and the shard itself, whose numbers are passed on as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asker {
+pub(super) enum RequestOrigin {
     Core,
     /// Calls of applications, with their own number for it.
     Voice(u64),
@@ -15,16 +15,16 @@ const EVENTS: u64 = sip::events::ASK_BIT;
 const VOICE: u64 = EVENTS >> 1;
 const XMPP: u64 = EVENTS >> 2;
 
-impl Asker {
-    pub(super) fn of(id: u64) -> Asker {
+impl RequestOrigin {
+    pub(super) fn of(id: u64) -> RequestOrigin {
         if id & EVENTS != 0 {
-            Asker::Core
+            RequestOrigin::Core
         } else if id & VOICE != 0 {
-            Asker::Voice(id & !VOICE)
+            RequestOrigin::Voice(id & !VOICE)
         } else if id & XMPP != 0 {
-            Asker::Xmpp(id & !XMPP)
+            RequestOrigin::Xmpp(id & !XMPP)
         } else {
-            Asker::Core
+            RequestOrigin::Core
         }
     }
 }
@@ -44,10 +44,10 @@ mod tests {
     #[test]
     fn everybody_gets_his_own_answers() {
         for id in [0, 1, u64::from(u32::MAX)] {
-            assert_eq!(Asker::of(of_voice(id)), Asker::Voice(id));
-            assert_eq!(Asker::of(of_xmpp(id)), Asker::Xmpp(id));
-            assert_eq!(Asker::of(id), Asker::Core);
-            assert_eq!(Asker::of(sip::events::ASK_BIT | id), Asker::Core);
+            assert_eq!(RequestOrigin::of(of_voice(id)), RequestOrigin::Voice(id));
+            assert_eq!(RequestOrigin::of(of_xmpp(id)), RequestOrigin::Xmpp(id));
+            assert_eq!(RequestOrigin::of(id), RequestOrigin::Core);
+            assert_eq!(RequestOrigin::of(sip::events::ASK_BIT | id), RequestOrigin::Core);
         }
     }
 }

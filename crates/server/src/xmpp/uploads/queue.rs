@@ -11,10 +11,10 @@ use crate::limits;
 
 /// By user, those with a file that comes or waits.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Turns(Arc<Mutex<HashMap<Box<str>, Queue>>>);
+pub(super) struct UploadQueue(Arc<Mutex<HashMap<Box<str>, UserUploads>>>);
 
 #[derive(Debug)]
-struct Queue {
+struct UserUploads {
     turn: Arc<Semaphore>,
     /// Those that wait, and the one whose turn it is.
     count: usize,
@@ -23,36 +23,36 @@ struct Queue {
 /// A place in the queue of a user.
 #[derive(Debug)]
 struct Waiting {
-    turns: Turns,
+    turns: UploadQueue,
     user: Box<str>,
 }
 
 /// The file of a user that comes now.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub(crate) struct UploadPermit {
     // Given back before the place: the queue stays for those that wait.
     _permit: OwnedSemaphorePermit,
     _waiting: Waiting,
 }
 
-impl Turns {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Queue>> {
+impl UploadQueue {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, UserUploads>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `Waiting`: too many wait already, or those before it take too long.
-    pub(super) async fn take(&self, user: &str) -> Result<Turn, Refusal> {
+    pub(super) async fn take(&self, user: &str) -> Result<UploadPermit, Refusal> {
         let (waiting, turn) = self.enter(user)?;
         let permit = timeout(limits::UPLOAD_TURN, turn.acquire_owned()).await;
         let permit = permit.map_err(|_| Refusal::Waiting)?.map_err(|_| Refusal::Broken)?;
-        Ok(Turn { _permit: permit, _waiting: waiting })
+        Ok(UploadPermit { _permit: permit, _waiting: waiting })
     }
 
     fn enter(&self, user: &str) -> Result<(Waiting, Arc<Semaphore>), Refusal> {
         let mut queues = self.lock();
         let queue = queues
             .entry(user.into())
-            .or_insert_with(|| Queue { turn: Arc::new(Semaphore::new(1)), count: 0 });
+            .or_insert_with(|| UserUploads { turn: Arc::new(Semaphore::new(1)), count: 0 });
         if queue.count >= limits::UPLOADS_OF_USER {
             return Err(Refusal::Waiting);
         }
@@ -81,7 +81,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_second_file_of_a_user_waits_for_the_first_and_another_users_does_not() {
-        let turns = Turns::default();
+        let turns = UploadQueue::default();
         let first = turns.take("alice@example.org").await.unwrap();
         let mut second = Box::pin(turns.take("alice@example.org"));
         assert!(timeout(Duration::ZERO, &mut second).await.is_err(), "it waits");
@@ -94,7 +94,7 @@ mod tests {
 
     #[tokio::test]
     async fn so_many_files_of_a_user_wait_and_no_more() {
-        let turns = Turns::default();
+        let turns = UploadQueue::default();
         let first = turns.take("alice@example.org").await.unwrap();
         let places: Vec<_> =
             (1..limits::UPLOADS_OF_USER).map(|_| turns.enter("alice@example.org").unwrap()).collect();

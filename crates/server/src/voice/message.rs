@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use router::{KeptMessage, Received};
 
-use super::rooms::RoomLetter;
-use super::{Numbers, Order, Posted};
+use super::rooms::RoomMessage;
+use super::{HelperResult, Numbers, Order};
 
-/// One letter for the calls of a shard.
+/// One message for the calls of a shard.
 #[derive(Debug)]
-pub enum VoiceLetter {
+pub enum VoiceShardMessage {
     /// What became of something that a call needs.
-    Done(Posted),
+    Done(HelperResult),
     /// Between a conference or queue and its members.
-    Room(RoomLetter),
+    Room(RoomMessage),
     /// What the REST interface asks. All shards are asked; the one that knows the call does it.
     Control(Order),
     /// Bindings have changed.
@@ -22,9 +22,9 @@ pub enum VoiceLetter {
 
 /// What calls want done besides SIP. Performed by the shard, in order, once the calls are through with their input.
 #[derive(Debug)]
-pub(crate) enum Wish {
+pub(crate) enum VoiceEffect {
     /// For the calls of a shard; never our own.
-    Post { shard: u16, letter: VoiceLetter },
+    Post { shard: u16, message: VoiceShardMessage },
     /// Into the record; nobody waits for it.
     Write(store::Write),
     /// Answered by `Voice::handle_resolved`; `Voice::account_known` before it, when it is one of ours.
@@ -55,7 +55,7 @@ pub(crate) struct CountedCall {
 
 impl CountedCall {
     /// As the router is told of it.
-    pub(crate) fn changed(&self, phase: router::CallPhase) -> Wish {
+    pub(crate) fn changed(&self, phase: router::CallPhase) -> VoiceEffect {
         let call = router::CallInfo {
             call_id: self.name.clone(),
             local_tag: "".into(),
@@ -64,7 +64,7 @@ impl CountedCall {
             remote: self.from.clone(),
             phase,
         };
-        Wish::CallChanged { aor: self.aor.clone(), call }
+        VoiceEffect::CallChanged { aor: self.aor.clone(), call }
     }
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Address {
 
 /// One place where somebody is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Reach {
+pub(crate) struct Destination {
     /// The Request-URI.
     pub(crate) uri: Box<str>,
     /// Route values before it.
@@ -94,4 +94,4 @@ pub(crate) struct Reach {
 
 /// Groups in the order to be tried, each of which is reached at once; or the status that says why there is none. No group:
 /// the host is none of ours, and no route leads there.
-pub(crate) type Resolved = Result<Vec<Vec<Reach>>, u16>;
+pub(crate) type Resolved = Result<Vec<Vec<Destination>>, u16>;

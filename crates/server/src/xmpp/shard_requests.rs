@@ -1,6 +1,6 @@
 //! Questions to all hosts of the node, and the operator's questions to one address.
 //!
-//! What is asked of all is told every shard by letter; the shard that asked adds the answers up. A question to an account
+//! What is asked of all is told every shard by message; the shard that asked adds the answers up. A question to an account
 //! or a room is a stanza like any other. It comes from the domain, or from the account itself, with a resource by which
 //! its answer finds back ([`reply_of`]); nobody can guess it.
 
@@ -15,7 +15,7 @@ use xmpp::host::effect::{Act, Acted};
 use xmpp::host::{Edge, Loaded, RecordError, Ticket};
 use xmpp::{Element, Jid};
 
-use super::{Wish, Xmpp, XmppLetter};
+use super::{Xmpp, XmppEffect, XmppShardMessage};
 use crate::limits;
 
 /// What came of it, over all shards.
@@ -35,14 +35,14 @@ pub struct Connection {
 
 /// Who wants to know.
 #[derive(Debug)]
-enum Asker {
+enum Requester {
     Host(Ticket),
     Operator(oneshot::Sender<ActAnswer>),
 }
 
 #[derive(Debug)]
-struct Asking {
-    asker: Asker,
+struct OpenRequest {
+    asker: Requester,
     /// Shards that have not answered.
     left: u16,
     sum: ActAnswer,
@@ -50,9 +50,9 @@ struct Asking {
 
 /// What this shard has asked.
 #[derive(Debug, Default)]
-pub(super) struct Asks {
+pub(super) struct ShardRequests {
     last: u64,
-    of_all: HashMap<u64, Asking>,
+    of_all: HashMap<u64, OpenRequest>,
     of_one: HashMap<Box<str>, oneshot::Sender<Element>>,
 }
 
@@ -64,9 +64,9 @@ impl Xmpp {
         now: Instant,
         ticket: Ticket,
         act: Act,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) {
-        self.ask_all(now, Asker::Host(ticket), &Arc::new(act), wishes);
+        self.ask_all(now, Requester::Host(ticket), &Arc::new(act), outbox);
     }
 
     pub(super) fn operate(
@@ -74,30 +74,36 @@ impl Xmpp {
         now: Instant,
         act: &Arc<Act>,
         answer: oneshot::Sender<ActAnswer>,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) {
-        self.ask_all(now, Asker::Operator(answer), act, wishes);
+        self.ask_all(now, Requester::Operator(answer), act, outbox);
     }
 
-    fn ask_all(&mut self, now: Instant, asker: Asker, act: &Arc<Act>, wishes: &mut Vec<Wish>) {
+    fn ask_all(&mut self, now: Instant, asker: Requester, act: &Arc<Act>, outbox: &mut Vec<XmppEffect>) {
         self.asks.last += 1;
         let id = self.asks.last;
-        let asking = Asking { asker, left: self.shards, sum: ActAnswer::default() };
+        let asking = OpenRequest { asker, left: self.shards, sum: ActAnswer::default() };
         self.asks.of_all.insert(id, asking);
         for shard in 0..self.shards {
-            let letter = XmppLetter::Act { from: self.shard, id, act: Arc::clone(act) };
-            self.send(now, shard, letter, wishes);
+            let message = XmppShardMessage::Act { from: self.shard, id, act: Arc::clone(act) };
+            self.send(now, shard, message, outbox);
         }
     }
 
     /// This shard's part.
-    pub(super) fn act(&mut self, now: Instant, (from, id): (u16, u64), act: &Act, wishes: &mut Vec<Wish>) {
+    pub(super) fn act(
+        &mut self,
+        now: Instant,
+        (from, id): (u16, u64),
+        act: &Act,
+        outbox: &mut Vec<XmppEffect>,
+    ) {
         let mut answer = ActAnswer::default();
-        self.tell_host(now, wishes, |host, out| answer.acted = host.act(now, act, out));
+        self.tell_host(now, outbox, |host, out| answer.acted = host.act(now, act, out));
         if let Act::Sessions { who, .. } = act {
             answer.connections = self.connections(who.as_ref());
         }
-        self.send(now, from, XmppLetter::Acted { id, answer: Box::new(answer) }, wishes);
+        self.send(now, from, XmppShardMessage::Acted { id, answer: Box::new(answer) }, outbox);
     }
 
     fn connections(&self, who: Option<&Jid>) -> Vec<Connection> {
@@ -111,7 +117,7 @@ impl Xmpp {
         self.streams.all().iter().filter_map(described).take(limits::XMPP_LISTED as usize).collect()
     }
 
-    pub(super) fn acted(&mut self, now: Instant, id: u64, answer: ActAnswer, wishes: &mut Vec<Wish>) {
+    pub(super) fn acted(&mut self, now: Instant, id: u64, answer: ActAnswer, outbox: &mut Vec<XmppEffect>) {
         let Some(asking) = self.asks.of_all.get_mut(&id) else { return };
         asking.left = asking.left.saturating_sub(1);
         asking.sum.acted.merge(answer.acted);
@@ -119,22 +125,24 @@ impl Xmpp {
         if asking.left > 0 {
             return;
         }
-        let Some(Asking { asker, sum, .. }) = self.asks.of_all.remove(&id) else { return };
+        let Some(OpenRequest { asker, sum, .. }) = self.asks.of_all.remove(&id) else { return };
         match asker {
-            Asker::Host(ticket) => {
+            Requester::Host(ticket) => {
                 let acted = Ok(Loaded::Acted(sum.acted));
-                self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, acted, out));
+                self.tell_host(now, outbox, |host, out| host.handle_record(now, ticket, acted, out));
             }
             // Who asked may have gone.
-            Asker::Operator(answer) => drop(answer.send(sum)),
+            Requester::Operator(answer) => drop(answer.send(sum)),
         }
     }
 
     /// A shard's inbox was full: it was asked in vain. What others have done is done.
-    pub(super) fn not_asked(&mut self, now: Instant, id: u64, wishes: &mut Vec<Wish>) {
-        let Some(Asking { asker: Asker::Host(ticket), .. }) = self.asks.of_all.remove(&id) else { return };
+    pub(super) fn not_asked(&mut self, now: Instant, id: u64, outbox: &mut Vec<XmppEffect>) {
+        let Some(OpenRequest { asker: Requester::Host(ticket), .. }) = self.asks.of_all.remove(&id) else {
+            return;
+        };
         let refused = Err(RecordError::Unavailable);
-        self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, refused, out));
+        self.tell_host(now, outbox, |host, out| host.handle_record(now, ticket, refused, out));
     }
 
     /// From the address that `iq` says it is from: a domain of ours, or an account.
@@ -143,7 +151,7 @@ impl Xmpp {
         now: Instant,
         mut iq: Element,
         answer: oneshot::Sender<Element>,
-        wishes: &mut Vec<Wish>,
+        outbox: &mut Vec<XmppEffect>,
     ) {
         self.asks.of_one.retain(|_, asker| !asker.is_closed());
         let mut secret = [0; 16];
@@ -157,7 +165,7 @@ impl Xmpp {
         iq.set("from", from);
         iq.set("id", &*token);
         self.asks.of_one.insert(token, answer);
-        self.route(now, Box::new(iq), wishes);
+        self.route(now, Box::new(iq), outbox);
     }
 
     pub(super) fn reply(&mut self, token: &str, answer: Element) {

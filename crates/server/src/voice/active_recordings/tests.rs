@@ -99,7 +99,7 @@ impl Leg {
         let options = RecordOptions { rate: 8_000, channels, trim: false, max_ms: 0 };
         let recorder = Recorder::new(options, &mut file);
         self.recording.flush(&mut self.media);
-        self.recording.takes.push(Take {
+        self.recording.takes.push(ActiveRecording {
             sid,
             of: "test",
             conference: None,
@@ -108,7 +108,7 @@ impl Leg {
             recorder,
             file,
             pause: None,
-            whose: Whose::Api { status: None },
+            whose: RecordingObserver::Api { status: None },
             started: Instant::default(),
             over: None,
         });

@@ -27,13 +27,13 @@ pub(super) struct Waiter {
 }
 
 /// What became of a ticket.
-pub(super) enum Wanted {
+pub(super) enum TicketOutcome {
     /// For that script.
     Document(Key, Id),
     Sound(Sound, Vec<Waiter>),
 }
 
-pub(super) struct Asks {
+pub(super) struct HelperRequests {
     shard: u16,
     helpers: Arc<Helpers>,
     pub(super) frames: Frames,
@@ -48,9 +48,9 @@ pub(super) struct Asks {
     last: u64,
 }
 
-impl Asks {
-    pub(super) fn new(shard: u16, helpers: Arc<Helpers>) -> Asks {
-        Asks {
+impl HelperRequests {
+    pub(super) fn new(shard: u16, helpers: Arc<Helpers>) -> HelperRequests {
+        HelperRequests {
             shard,
             helpers,
             frames: Frames::new(),
@@ -144,13 +144,13 @@ impl Asks {
     }
 
     /// Ends the wait for a ticket.
-    pub(super) fn take(&mut self, id: u64) -> Option<Wanted> {
+    pub(super) fn take(&mut self, id: u64) -> Option<TicketOutcome> {
         if let Some((actor, id)) = self.documents.remove(&id) {
-            return Some(Wanted::Document(actor, id));
+            return Some(TicketOutcome::Document(actor, id));
         }
         let (sound, waiters) = self.sounds.remove(&id)?;
         self.under_way.remove(&sound);
-        Some(Wanted::Sound(sound, waiters))
+        Some(TicketOutcome::Sound(sound, waiters))
     }
 
     pub(super) fn open(&self) -> usize {

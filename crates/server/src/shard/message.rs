@@ -10,12 +10,12 @@ use store::xmpp::RosterRow;
 use store::{Loaded, StoreError, WriteDone};
 
 use crate::net::Certified;
-use crate::voice::VoiceLetter;
-use crate::xmpp::XmppLetter;
+use crate::voice::VoiceShardMessage;
+use crate::xmpp::XmppShardMessage;
 
-/// One letter in a shard's inbox.
+/// One message in a shard's inbox.
 #[derive(Debug)]
-pub enum Letter {
+pub enum ShardMessage {
     /// Messages that another shard received, and this one works on.
     Packets(Vec<Packet>),
     /// Verified certificates of peers, told before the messages of these peers.
@@ -45,9 +45,9 @@ pub enum Letter {
     /// These targets do not answer their probes.
     Down(Arc<DownTargets>),
     /// For the calls of applications.
-    Voice(VoiceLetter),
+    Voice(VoiceShardMessage),
     /// For chat clients and their hosts; all of a turn.
-    Xmpp(Vec<XmppLetter>),
+    Xmpp(Vec<XmppShardMessage>),
     Command(Command),
 }
 
