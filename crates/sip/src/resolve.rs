@@ -54,6 +54,13 @@ pub struct Hop {
     pub tls_name: Option<Box<str>>,
 }
 
+impl Hop {
+    /// The hop at the other end of a flow.
+    pub(crate) fn of_flow(received: &router::Received) -> Self {
+        Hop { transport: received.transport, addr: received.remote, tls_name: None }
+    }
+}
+
 /// Why there is nowhere to send to. A proxy goes on as if it had received a 503 (RFC 3261 §16.9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResolveFault {

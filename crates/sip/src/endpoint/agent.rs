@@ -6,7 +6,7 @@ use router::{Answer, AskId, Push};
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::forward::{hop_of_flow, next_hop_of};
+use super::forward::next_hop_of;
 use super::receive::reply_target;
 use super::resolution::Waiting;
 use super::{Effect, Endpoint, Outbox, Stage, User};
@@ -208,7 +208,7 @@ impl Endpoint {
         out: &mut Outbox,
     ) {
         if let Some(received) = &onward.received {
-            return self.send_notifiers_request(now, id, bytes, onward, Some(hop_of_flow(received)), out);
+            return self.send_notifiers_request(now, id, bytes, onward, Some(Hop::of_flow(received)), out);
         }
         let next = Uri::parse(onward.next_hop.as_bytes()).ok().and_then(|uri| next_hop_of(&uri));
         let waiting = Waiting::Notifier { id, request: bytes, onward: onward.clone() };

@@ -162,7 +162,7 @@ impl Endpoint {
     /// A call that was admitted never began: it counts no more. One that began is ended by the ledger's events.
     pub(super) fn release(&mut self, key: Key, out: &mut Outbox) {
         let Some(context) = self.contexts.get_mut(key) else { return };
-        if context.admitted.is_empty() || matches!(context.stage, Stage::Forking(_) | Stage::Session(_)) {
+        if context.admitted.is_empty() || matches!(context.stage, Stage::Proxying(_) | Stage::Session(_)) {
             return;
         }
         let (call_id, caller) = (call_id_of(&context.request), caller_tag_of(&context.request));

@@ -8,7 +8,7 @@ use router::Aor;
 use stdx::slab::Key;
 
 use super::{CallEvent, CallEventKind, Caller, Effect, Endpoint, Keys, Outbox, Stage};
-use crate::proxy::Outcome;
+use crate::proxy::FinalResponse;
 use crate::wire::{Message, Method};
 
 impl Keys {
@@ -39,7 +39,7 @@ impl Endpoint {
     /// Tells the ledger of a refused call. Merged and looping requests (§8.2.2.2, §16.3) are copies of a call that has its own events.
     pub(super) fn note_refused(&self, key: Key, status: u16, reason: &str, out: &mut Outbox) {
         let Some(context) = self.contexts.get(key) else { return };
-        let is_told_elsewhere = matches!(context.stage, Stage::Forking(_) | Stage::Session(_));
+        let is_told_elsewhere = matches!(context.stage, Stage::Proxying(_) | Stage::Session(_));
         if !context.starts_call()
             || status < 300
             || matches!(status, 401 | 407 | 440 | 482)
@@ -65,12 +65,12 @@ impl Endpoint {
     /// A BYE had a 2xx.
     pub(super) fn note_bye_accepted(&mut self, key: Key, out: &mut Outbox) {
         let Some(context) = self.contexts.get(key) else { return };
-        let (request, Stage::Forking(forking)) = (&context.request, &context.stage) else { return };
+        let (request, Stage::Proxying(proxied)) = (&context.request, &context.stage) else { return };
         if request.method() != Method::Bye {
             return;
         }
         // Without a token of ours either side may have sent it: a name that no call has changes nothing.
-        let from_caller = forking.purpose.within.map(|proof| proof.from_caller);
+        let from_caller = proxied.purpose().within.map(|proof| proof.from_caller);
         let (from, to) = (request.from_tag(), request.to_tag());
         let as_caller = (from_caller != Some(false)).then(|| self.name_of(request, from, to)).flatten();
         let as_callee = (from_caller != Some(true)).then(|| self.name_of(request, to, from)).flatten();
@@ -82,10 +82,10 @@ impl Endpoint {
 
     /// A BYE had another final response, or none. RFC 3261 §15.1.1: the dialog is over for its sender after 481, 408
     /// and silence, which counts where the sender has proved to be in it.
-    pub(super) fn note_bye_failed(&mut self, key: Key, outcome: &Outcome, out: &mut Outbox) {
+    pub(super) fn note_bye_failed(&mut self, key: Key, outcome: &FinalResponse, out: &mut Outbox) {
         let is_over = outcome.response.is_none() || matches!(outcome.status, 408 | 481);
         let is_proved = match self.contexts.get(key).map(|context| &context.stage) {
-            Some(Stage::Forking(forking)) => forking.purpose.within.is_some(),
+            Some(Stage::Proxying(proxied)) => proxied.purpose().within.is_some(),
             _ => false,
         };
         if is_over && is_proved {

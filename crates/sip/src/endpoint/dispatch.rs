@@ -343,7 +343,7 @@ impl Endpoint {
             self.note_call(key, event, out);
         }
         let purpose = Purpose { own_routes, record_route, starts_call, within: None, search };
-        self.begin_forking(now, key, groups, purpose, out);
+        self.begin_proxying(now, key, groups, purpose, out);
     }
 
     pub(super) fn set_stage(&mut self, key: Key, stage: Stage) {

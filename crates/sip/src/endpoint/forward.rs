@@ -1,10 +1,7 @@
 //! The forwarded request: RFC 3261 §16.6 steps 1 to 8, and the two things forwarded without a context,
 //! ACK to a 2xx and late 2xx.
 
-use std::collections::VecDeque;
-
 use bytes::Bytes;
-use smallvec::SmallVec;
 use stdx::Instant;
 use stdx::slab::Key;
 
@@ -13,7 +10,7 @@ use super::resolution::Waiting;
 use super::routing::{first_address, route_after};
 use super::{Caller, Context, Endpoint, Intake, Outbox, Stage};
 use crate::limits;
-use crate::proxy::{Best, Branch, BranchState, Destination, DialogProof, Forking, Purpose};
+use crate::proxy::{Destination, DialogProof, Purpose, ResponseContext};
 use crate::resolve::{Hop, NextHop};
 use crate::transport::{Source, Target, Transport};
 use crate::wire::{Header, Message, Method, Rewrite, Scheme, Uri, Values, Via, write_via_with_source};
@@ -45,38 +42,6 @@ pub(super) struct ForwardedAck {
 }
 
 impl Endpoint {
-    pub(super) fn begin_forking(
-        &mut self,
-        now: Instant,
-        key: Key,
-        groups: Vec<Vec<Destination>>,
-        purpose: Purpose,
-        out: &mut Outbox,
-    ) {
-        let timer_c = now + self.settings.timer_c;
-        let Some(context) = self.contexts.get_mut(key) else { return };
-        let breadth = max_breadth(&context.request);
-        if breadth == 0 {
-            if purpose.starts_call {
-                self.note_failed(key, 440, "Max-Breadth Exceeded", out);
-            }
-            return self.finish(now, key, 440, "Max-Breadth Exceeded", out);
-        }
-        let forking = Forking {
-            waiting: in_breadth(groups, breadth),
-            breadth,
-            branches: SmallVec::new(),
-            best: Best::default(),
-            timer_c,
-            purpose,
-            token: None,
-            closed: false,
-            forwarded_final: false,
-        };
-        context.stage = Stage::Forking(Box::new(forking));
-        self.ring_next_group(now, key, out);
-    }
-
     /// A request by our own Record-Route: where it goes, its Route or its flow says.
     pub(super) fn forward_in_dialog(
         &mut self,
@@ -92,7 +57,7 @@ impl Endpoint {
         let record_route = context.request.method() == Method::Notify;
         let within = Some(within.proof);
         let purpose = Purpose { own_routes, record_route, within, ..Purpose::default() };
-        self.begin_forking(now, key, vec![vec![destination]], purpose, out);
+        self.begin_proxying(now, key, vec![vec![destination]], purpose, out);
     }
 
     /// An ACK that matches no transaction of ours: to a 2xx (RFC 3261 §13.2.2.4, §16.11), or to an error
@@ -144,7 +109,7 @@ impl Endpoint {
     /// as long as DNS takes. A lost one is asked for by the next 2xx (RFC 3261 §13.2.2.4).
     fn forward_ack(&mut self, now: Instant, forwarded: ForwardedAck, out: &mut Outbox) {
         if let Some(received) = &forwarded.destination.received {
-            return self.transmit_ack(&forwarded, &hop_of_flow(received), out);
+            return self.transmit_ack(&forwarded, &Hop::of_flow(received), out);
         }
         let next = self.next_hop(&forwarded.ack, forwarded.own_routes, &forwarded.destination);
         self.send_when_resolved(now, next.as_ref(), Waiting::Ack(forwarded), out);
@@ -282,10 +247,6 @@ pub(super) fn with_challenges(response: Bytes, others: &[Bytes]) -> Bytes {
     rewrite.finish()
 }
 
-pub(super) fn hop_of_flow(received: &router::Received) -> Hop {
-    Hop { transport: received.transport, addr: received.remote, tls_name: None }
-}
-
 fn set_max_forwards(rewrite: &mut Rewrite<'_>, request: &Message) {
     let hops = match request.max_forwards() {
         Some(Some(hops)) => hops.saturating_sub(1),
@@ -294,20 +255,11 @@ fn set_max_forwards(rewrite: &mut Rewrite<'_>, request: &Message) {
     rewrite.set(Header::MaxForwards, |text| text.extend_from_slice(hops.to_string().as_bytes()));
 }
 
-/// RFC 5393 §5.3.3. One that is no number is nobody's word.
-fn max_breadth(request: &Message) -> usize {
+/// RFC 5393 §5.3.3. A value that is not a number is ignored.
+pub(super) fn max_breadth(request: &Message) -> usize {
     let given =
         request.header(Header::MaxBreadth).and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
     given.map_or(limits::MAX_BREADTH, |breadth: usize| breadth.min(limits::MAX_BREADTH))
-}
-
-/// No group rings more than `breadth` at once. The rest are not rung at all: in turns they would only make a
-/// loop of forks last longer (RFC 5393 §3).
-fn in_breadth(mut groups: Vec<Vec<Destination>>, breadth: usize) -> VecDeque<Vec<Destination>> {
-    for group in &mut groups {
-        group.truncate(breadth);
-    }
-    groups.into()
 }
 
 pub(super) fn next_hop_of(uri: &Uri<'_>) -> Option<NextHop> {
@@ -353,14 +305,10 @@ impl Context {
         }
     }
 
-    pub(super) fn forking(&mut self) -> Option<&mut Forking> {
+    pub(super) fn response_context(&mut self) -> Option<&mut ResponseContext> {
         match &mut self.stage {
-            Stage::Forking(forking) => Some(forking),
+            Stage::Proxying(proxied) => Some(proxied),
             _ => None,
         }
     }
-}
-
-pub(super) fn new_branch(destination: Destination, breadth: usize) -> Branch {
-    Branch { destination, state: BranchState::Resolving, hops: Default::default(), attempt: 0, breadth }
 }

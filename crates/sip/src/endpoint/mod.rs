@@ -8,7 +8,6 @@ mod allowance_tests;
 mod authenticate;
 #[cfg(test)]
 mod border_tests;
-mod branch;
 mod call_events;
 mod chat;
 mod counters;
@@ -20,6 +19,7 @@ mod identity;
 mod merged;
 mod open_calls;
 mod proof;
+mod proxy_core;
 mod receive;
 mod register;
 mod resolution;
@@ -67,7 +67,7 @@ use crate::digest::Authenticator;
 use crate::dns::{DnsFault, DnsRecord};
 use crate::events::{EventEffect, Notifier};
 use crate::limits;
-use crate::proxy::{Forking, ResponseEdit};
+use crate::proxy::{ResponseContext, ResponseEdit};
 use crate::registrar::gruu::{Gruus, Instance};
 use crate::resolve::{ResolveEffect, Resolver};
 use crate::session::{SessionId, Sessions};
@@ -169,37 +169,21 @@ pub(crate) struct Context {
 #[derive(Debug)]
 enum Stage {
     /// The account whose password the request claims to know.
-    Authenticating {
-        own_routes: usize,
-    },
+    Authenticating { own_routes: usize },
     /// The routing plan. `own_routes` Route values are ours and come off.
-    Planning {
-        own_routes: usize,
-    },
+    Planning { own_routes: usize },
     /// Whether the caller, or the callee, may have one more call.
-    Admitting {
-        own_routes: usize,
-        side: allowance::Admitting,
-    },
+    Admitting { own_routes: usize, side: allowance::Admitting },
     /// The account that the Request-URI names.
-    Finding {
-        own_routes: usize,
-    },
+    Finding { own_routes: usize },
     /// The bindings of that account.
-    Locating {
-        own_routes: usize,
-        instance: Option<Instance>,
-    },
+    Locating { own_routes: usize, instance: Option<Instance> },
     /// Chat clients have the word on a MESSAGE; these phones get it, too.
-    Offering {
-        own_routes: usize,
-        bindings: Vec<router::Binding>,
-    },
+    Offering { own_routes: usize, bindings: Vec<router::Binding> },
     /// The router's word on a REGISTER.
-    Registering {
-        aor: router::Aor,
-    },
-    Forking(Box<Forking>),
+    Registering { aor: router::Aor },
+    /// Targets are tried.
+    Proxying(Box<ResponseContext>),
     /// The event notifier's answer.
     Agent,
     /// An acknowledgement from the source's network, before an application gets the call.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::branch::BranchResponse;
+use super::proxy_core::BranchResponse;
 use super::{Context, Effect, Endpoint, Intake, Outbox, Timer, TraceEvent, Traced, User};
 use crate::limits;
 use crate::transaction::{Machine, ServerInvite, ServerOther, Tell, Turn};

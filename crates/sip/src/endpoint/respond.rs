@@ -90,8 +90,8 @@ impl Endpoint {
         let tag = self.tag_of(&context.request, &context.source);
         let mut reply = Reply::new(&context.request, context.source.remote, status, reason, Some(&tag));
         headers(&mut reply);
-        if let Stage::Forking(forking) = &context.stage
-            && forking.purpose.starts_call
+        if let Stage::Proxying(proxied) = &context.stage
+            && proxied.purpose().starts_call
             && status >= 300
         {
             self.note_failed(key, status, reason, out);

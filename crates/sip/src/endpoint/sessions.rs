@@ -8,7 +8,7 @@ use router::Received;
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::forward::{hop_of_flow, next_hop_of};
+use super::forward::next_hop_of;
 use super::identity::{IDENTITIES, remove_identities};
 use super::resolution::{Resolving, Waiting};
 use super::{Caller, Effect, Endpoint, Outbox, Stage, User};
@@ -410,7 +410,7 @@ impl Endpoint {
         let next = next.ok().and_then(|uri| next_hop_of(&uri));
         self.own.insert(id.0, OwnRequest { message, onward, hops, attempt: 0, client: None, heard: false });
         if let Some(received) = &received {
-            return self.try_own_hops(now, id.0, vec![hop_of_flow(received)], out);
+            return self.try_own_hops(now, id.0, vec![Hop::of_flow(received)], out);
         }
         let Some(next) = next else { return self.fail_own(now, id.0, 416, out) };
         self.resolve(now, &next, Resolving::Own(id.0), out);
@@ -505,7 +505,7 @@ impl Endpoint {
     fn send_ack(&mut self, now: Instant, bytes: Bytes, onward: &Onward, out: &mut Outbox) {
         let Ok(ack) = Message::parse(bytes) else { return };
         if let Some(received) = &onward.received {
-            return self.transmit_session_ack(&ack, &hop_of_flow(received), onward, out);
+            return self.transmit_session_ack(&ack, &Hop::of_flow(received), onward, out);
         }
         let next = Uri::parse(onward.next_hop.as_bytes()).ok().and_then(|uri| next_hop_of(&uri));
         let waiting = Waiting::SessionAck { ack, onward: onward.clone() };
