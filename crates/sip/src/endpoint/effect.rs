@@ -7,7 +7,7 @@ use bytes::Bytes;
 use router::{Aor, AskId, Query};
 use stdx::attempts::Cause;
 
-use super::allowance::CallLimits;
+use super::CallLimits;
 use crate::digest::Ha1s;
 use crate::dns::DnsQuery;
 use crate::events::Texted;

@@ -1,162 +1,187 @@
 //! Performs the effects of response contexts ([`crate::proxy`]): next hops are resolved, copies are made and sent,
 //! responses go upstream.
 
-use bytes::Bytes;
 use router::Received;
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::forward::{Copy, max_breadth, with_challenges, without_top_via};
+use super::context::{Stage, User};
+use super::environment::dialog_route::{Within, destination_within};
+use super::environment::forwarded_copy::{
+    ForwardedCopy, max_breadth, next_hop, with_challenges, without_top_via,
+};
+use super::lower::{Lower, Resolving, Waiting};
 use super::receive::Failed;
-use super::{Endpoint, Outbox, Resolving, Stage, Timer, User};
 use crate::proxy::{
     Destination, FinalResponse, ForwardedRequest, ProxyEffect, ProxyEffects, Purpose, ResponseContext,
     ResponseEdit,
 };
 use crate::resolve::{Hop, ResolveFault};
-use crate::transaction::{ClientInvite, ClientOther, Machine};
-use crate::transport::{Target, is_reliable};
-use crate::wire::{Header, Message, Method, Request, Via};
+use crate::transport::Source;
+use crate::wire::{Message, Method};
 
 /// A response to one of our client transactions.
-pub(super) struct BranchResponse<'m> {
-    pub(super) client: Key,
+pub(crate) struct BranchResponse<'m> {
+    pub(crate) client: Key,
     /// Where the request went.
-    pub(super) from: Received,
-    pub(super) message: &'m Message,
+    pub(crate) from: Received,
+    pub(crate) message: &'m Message,
 }
 
-impl Endpoint {
+/// An ACK to a 2xx and where it goes.
+#[derive(Debug)]
+pub(crate) struct ForwardedAck {
+    pub(crate) ack: Message,
+    source: Source,
+    own_routes: usize,
+    destination: Destination,
+}
+
+impl ForwardedAck {
+    /// An ACK that came by our Route.
+    pub(super) fn within(ack: Message, source: Source, own_routes: usize, within: &Within) -> Self {
+        let destination = destination_within(&ack, own_routes, within);
+        ForwardedAck { ack, source, own_routes, destination }
+    }
+}
+
+/// The proxy core at one event: it gives response contexts their events, and performs their effects.
+pub(crate) struct ProxyCore<'a, 'l> {
+    lower: &'a mut Lower<'l>,
+}
+
+impl<'a, 'l> ProxyCore<'a, 'l> {
+    pub(crate) fn new(lower: &'a mut Lower<'l>) -> Self {
+        ProxyCore { lower }
+    }
+
     /// Forwards the request of a context to these targets.
-    pub(super) fn begin_proxying(
-        &mut self,
-        now: Instant,
-        key: Key,
-        groups: Vec<Vec<Destination>>,
-        purpose: Purpose,
-        out: &mut Outbox,
-    ) {
-        let Some(context) = self.contexts.get_mut(key) else { return };
+    pub(crate) fn begin_proxying(&mut self, key: Key, groups: Vec<Vec<Destination>>, purpose: Purpose) {
+        let Some(context) = self.lower.contexts.get_mut(key) else { return };
         let breadth = max_breadth(&context.request);
         if breadth == 0 {
             if purpose.starts_call {
-                self.note_failed(key, 440, "Max-Breadth Exceeded", out);
+                self.lower.note_failed(key, 440, "Max-Breadth Exceeded");
             }
-            return self.finish(now, key, 440, "Max-Breadth Exceeded", out);
+            return self.lower.finish(key, 440, "Max-Breadth Exceeded");
         }
         let is_invite = context.request.method() == Method::Invite;
-        let request = ForwardedRequest { purpose, is_invite, breadth, timer_c: self.settings.timer_c };
+        let request =
+            ForwardedRequest { purpose, is_invite, breadth, timer_c: self.lower.env.settings.timer_c };
         context.stage = Stage::Proxying(Box::new(ResponseContext::new(request, groups)));
-        self.drive_proxy(now, key, None, out, |proxied, effects| proxied.start(now, effects));
+        self.drive_proxy(key, None, |proxied, now, effects| proxied.start(now, effects));
+    }
+
+    /// A request by our own Record-Route: where it goes, its Route or its flow says.
+    pub(crate) fn forward_in_dialog(&mut self, key: Key, own_routes: usize, within: &Within) {
+        let Some(context) = self.lower.contexts.get(key) else { return };
+        let destination = destination_within(&context.request, own_routes, within);
+        // RFC 6665 §4.3: a NOTIFY may be the first that a subscriber hears of its dialog.
+        let record_route = context.request.method() == Method::Notify;
+        let within = Some(within.proof);
+        let purpose = Purpose { own_routes, record_route, within, ..Purpose::default() };
+        self.begin_proxying(key, vec![vec![destination]], purpose);
     }
 
     /// Gives a response context an event, and performs its effects. `response` is the one that the event is about.
     fn drive_proxy(
         &mut self,
-        now: Instant,
         key: Key,
         response: Option<&BranchResponse<'_>>,
-        out: &mut Outbox,
-        event: impl FnOnce(&mut ResponseContext, &mut ProxyEffects),
+        event: impl FnOnce(&mut ResponseContext, Instant, &mut ProxyEffects),
     ) {
-        let Some(proxied) = self.contexts.get_mut(key).and_then(|context| context.response_context()) else {
+        let Some(proxied) = self.lower.contexts.get_mut(key).and_then(|context| context.response_context())
+        else {
             return;
         };
         let mut effects = ProxyEffects::new();
-        event(proxied, &mut effects);
+        event(proxied, self.lower.now, &mut effects);
         for effect in effects {
-            self.perform_proxy(now, key, effect, response, out);
+            self.perform_proxy(key, effect, response);
         }
     }
 
-    fn perform_proxy(
-        &mut self,
-        now: Instant,
-        key: Key,
-        effect: ProxyEffect,
-        response: Option<&BranchResponse<'_>>,
-        out: &mut Outbox,
-    ) {
+    fn perform_proxy(&mut self, key: Key, effect: ProxyEffect, response: Option<&BranchResponse<'_>>) {
         match effect {
-            ProxyEffect::Resolve { branch } => self.resolve_branch(now, key, branch, out),
-            ProxyEffect::Send { branch, hop } => self.send_branch(now, key, branch, &hop, out),
-            ProxyEffect::Cancel { client } => self.send_cancel(now, client, out),
+            ProxyEffect::Resolve { branch } => self.resolve_branch(key, branch),
+            ProxyEffect::Send { branch, hop } => self.send_branch(key, branch, &hop),
+            ProxyEffect::Cancel { client } => self.lower.send_cancel(client),
             ProxyEffect::Forward { edit } => {
-                let server = self.contexts.get(key).map(|context| context.server);
+                let server = self.lower.contexts.get(key).map(|context| context.server);
                 if let Some((server, response)) = server.zip(response) {
-                    self.forward_response(now, server, edit, response, out);
+                    self.forward_response(server, edit, response);
                 }
             }
             ProxyEffect::ForwardLate { client, edit } => {
-                let server = self.contexts.get(key).map(|context| context.server);
-                if let Some((server, transaction)) = server.zip(self.table.get_mut(client)) {
+                let server = self.lower.contexts.get(key).map(|context| context.server);
+                if let Some((server, transaction)) = server.zip(self.lower.transactions.table.get_mut(client))
+                {
                     transaction.user = User::Late { server, edit };
                 }
             }
             ProxyEffect::CallAnswered => {
                 if let Some(response) = response {
-                    self.note_answered(response.message, out);
+                    self.lower.note_answered(response.message);
                 }
             }
-            ProxyEffect::Accepted => self.note_bye_accepted(key, out),
+            ProxyEffect::Accepted => self.lower.note_bye_accepted(key),
             ProxyEffect::Unavailable { client } => {
-                if let Some((addr, transport)) = self.table.get(client).map(|tx| tx.target.hop()) {
-                    self.resolver.penalise(now, addr, transport);
+                if let Some((addr, transport)) =
+                    self.lower.transactions.table.get(client).map(|tx| tx.target.hop())
+                {
+                    self.lower.resolutions.penalise(self.lower.now, addr, transport);
                 }
             }
             ProxyEffect::HopFailed { hop, next } => {
-                self.note_tcp_refused(now, hop, next.as_ref());
-                self.resolver.penalise(now, hop.0, hop.1);
+                self.lower.note_tcp_refused(hop, next.as_ref());
+                self.lower.resolutions.penalise(self.lower.now, hop.0, hop.1);
             }
             ProxyEffect::Respond(best) => {
-                self.note_bye_failed(key, &best, out);
-                self.respond_best(now, key, best, out);
+                self.lower.note_bye_failed(key, &best);
+                self.respond_best(key, best);
             }
             ProxyEffect::TimedOut(best) => {
-                self.note_bye_failed(key, &best, out);
-                if let Some(context) = self.contexts.get(key) {
-                    self.table.remove(context.server);
+                self.lower.note_bye_failed(key, &best);
+                if let Some(context) = self.lower.contexts.get(key) {
+                    self.lower.transactions.table.remove(context.server);
                 }
-                self.close(key);
+                self.lower.close(key);
             }
-            ProxyEffect::Arm { at } => self.arm_context(key, at),
-            ProxyEffect::Forget { client } => self.table.remove(client),
-            ProxyEffect::Close => self.close(key),
+            ProxyEffect::Arm { at } => self.lower.arm_context(key, at),
+            ProxyEffect::Forget { client } => self.lower.transactions.table.remove(client),
+            ProxyEffect::Close => self.lower.close(key),
         }
     }
 
-    fn resolve_branch(&mut self, now: Instant, key: Key, index: usize, out: &mut Outbox) {
-        let Some(context) = self.contexts.get(key) else { return };
+    fn resolve_branch(&mut self, key: Key, index: usize) {
+        let Some(context) = self.lower.contexts.get(key) else { return };
         let Stage::Proxying(proxied) = &context.stage else { return };
         let Some(branch) = proxied.branch(index) else { return };
-        let next = self.next_hop(&context.request, proxied.purpose().own_routes, &branch.destination);
+        let next = next_hop(&context.request, proxied.purpose().own_routes, &branch.destination);
         match next {
-            Some(next) => drop(self.resolve(now, &next, Resolving::Branch(key, index), out)),
-            None => self.drive_proxy(now, key, None, out, |proxied, effects| {
+            Some(next) => {
+                if let Some(result) = self.lower.resolve(&next, || Resolving::Branch(key, index)) {
+                    self.handle_resolved(key, index, result);
+                }
+            }
+            None => self.drive_proxy(key, None, |proxied, now, effects| {
                 proxied.handle_unsupported_uri(now, index, effects);
             }),
         }
     }
 
-    pub(super) fn handle_resolved(
-        &mut self,
-        now: Instant,
-        key: Key,
-        index: usize,
-        result: Result<Vec<Hop>, ResolveFault>,
-        out: &mut Outbox,
-    ) {
-        let Some(context) = self.contexts.get(key) else { return };
+    pub(crate) fn handle_resolved(&mut self, key: Key, index: usize, result: Result<Vec<Hop>, ResolveFault>) {
+        let Some(context) = self.lower.contexts.get(key) else { return };
         let bytes = context.request.bytes().len();
-        let result = result.map(|hops| self.with_tcp_first(now, bytes, hops));
-        self.drive_proxy(now, key, None, out, |proxied, effects| {
+        let result = result.map(|hops| self.lower.with_tcp_first(bytes, hops));
+        self.drive_proxy(key, None, |proxied, now, effects| {
             proxied.handle_resolved(now, index, result, effects);
         });
     }
 
-    fn send_branch(&mut self, now: Instant, key: Key, index: usize, hop: &Hop, out: &mut Outbox) {
-        let sent = self.try_send_branch(now, key, index, hop, out);
-        self.drive_proxy(now, key, None, out, |proxied, effects| match sent {
+    fn send_branch(&mut self, key: Key, index: usize, hop: &Hop) {
+        let sent = self.try_send_branch(key, index, hop);
+        self.drive_proxy(key, None, |proxied, now, effects| match sent {
             Some((client, token)) => proxied.handle_sent(index, client, token),
             None => proxied.handle_not_sent(now, index, effects),
         });
@@ -164,27 +189,21 @@ impl Endpoint {
 
     /// The client transaction of the copy, and the token in its Record-Route. `None`: no listener of ours reaches the hop,
     /// or with our own header fields the copy is longer than what we would read ourselves.
-    fn try_send_branch(
-        &mut self,
-        now: Instant,
-        key: Key,
-        index: usize,
-        hop: &Hop,
-        out: &mut Outbox,
-    ) -> Option<(Key, Option<u64>)> {
-        let context = self.contexts.get(key)?;
+    fn try_send_branch(&mut self, key: Key, index: usize, hop: &Hop) -> Option<(Key, Option<u64>)> {
+        let context = self.lower.contexts.get(key)?;
         let Stage::Proxying(proxied) = &context.stage else { return None };
         let branch = proxied.branch(index)?;
-        if self.is_forbidden_way(&branch.destination, hop) {
+        if self.lower.env.is_forbidden_way(&branch.destination, hop) {
             return None;
         }
         // A flow is left by the socket it came in by: no other has its way through the NAT.
         let local = branch.destination.received.map_or(context.source.local, |received| received.local);
-        let listener = self.listener_for(hop.transport, hop.addr, Some(local))?;
+        let listener = self.lower.env.listeners.listener_for(hop.transport, hop.addr, Some(local))?;
         let purpose = proxied.purpose();
-        let made = purpose.record_route.then(|| self.request_token(&context.request, &context.source));
+        let made =
+            purpose.record_route.then(|| self.lower.env.request_token(&context.request, &context.source));
         let token = made.as_ref().map(|made| made.token.route);
-        let copy = Copy {
+        let copy = ForwardedCopy {
             destination: &branch.destination,
             own_routes: purpose.own_routes,
             record_route: made.as_ref(),
@@ -193,83 +212,47 @@ impl Endpoint {
             attempt: branch.attempt,
             breadth: Some(branch.breadth),
             listener,
-            is_trusted: self.trusts_hop(hop, &branch.destination, context.request.to_tag().is_none()),
+            is_trusted: self.lower.env.trust().trusts_hop(
+                hop,
+                &branch.destination,
+                context.request.to_tag().is_none(),
+            ),
             asserted: context.asserted(),
         };
-        let bytes = self.build_copy(&context.request, &context.source, &copy);
-        let target = self.target_of(hop, &branch.destination, listener);
+        let bytes = self.lower.env.build_copy(&context.request, &context.source, &copy);
+        let target = self.lower.env.target_of(hop, &branch.destination, listener);
         let is_invite = context.request.method() == Method::Invite;
-        let client = self.start_client(now, bytes, target, is_invite, User::Context(key), out)?;
+        let client = self.lower.start_client(bytes, target, is_invite, User::Context(key))?;
         Some((client, token))
     }
 
-    /// A client transaction for a request that is ready to go.
-    pub(super) fn start_client(
-        &mut self,
-        now: Instant,
-        bytes: Bytes,
-        target: Target,
-        is_invite: bool,
-        user: User,
-        out: &mut Outbox,
-    ) -> Option<Key> {
-        let message = Message::parse(bytes.clone()).ok()?;
-        let branch = message.top_via().as_ref().and_then(Via::branch)?;
-        let hash = self.table.client_hash(branch, message.method_name());
-        let reliable = is_reliable(target.transport);
-        let (machine, turn) = if is_invite {
-            let (machine, turn) = ClientInvite::start(now, bytes, reliable);
-            (Machine::ClientInvite(machine), turn)
-        } else {
-            let (machine, turn) = ClientOther::start(now, bytes, reliable);
-            (Machine::ClientOther(machine), turn)
-        };
-        let key = self.table.insert(hash, machine, target, user);
-        self.perform(key, turn, out);
-        Some(key)
-    }
-
     /// Hands a response to the request's server transaction, as it goes upstream.
-    pub(super) fn forward_response(
+    pub(crate) fn forward_response(
         &mut self,
-        now: Instant,
         server: Key,
         edit: ResponseEdit,
         response: &BranchResponse<'_>,
-        out: &mut Outbox,
     ) {
-        let bytes = self.upstream_copy(response.message, &response.from, edit);
-        self.respond(now, server, response.message.status(), bytes, out);
+        let bytes = self.lower.env.upstream_copy(response.message, &response.from, edit);
+        self.lower.respond(server, response.message.status(), bytes);
     }
 
     /// RFC 3261 §16.7.
-    pub(super) fn handle_branch_response(
-        &mut self,
-        now: Instant,
-        key: Key,
-        response: &BranchResponse<'_>,
-        out: &mut Outbox,
-    ) {
-        self.drive_proxy(now, key, Some(response), out, |proxied, effects| {
+    pub(crate) fn handle_branch_response(&mut self, key: Key, response: &BranchResponse<'_>) {
+        self.drive_proxy(key, Some(response), |proxied, now, effects| {
             proxied.handle_response(now, response.client, response.message, effects);
         });
     }
 
-    pub(super) fn handle_branch_failure(
-        &mut self,
-        now: Instant,
-        key: Key,
-        failed: &Failed,
-        out: &mut Outbox,
-    ) {
-        self.drive_proxy(now, key, None, out, |proxied, effects| {
+    pub(crate) fn handle_branch_failure(&mut self, key: Key, failed: &Failed) {
+        self.drive_proxy(key, None, |proxied, now, effects| {
             proxied.handle_failure(now, failed.client, failed.hop, failed.status, effects);
         });
     }
 
-    fn respond_best(&mut self, now: Instant, key: Key, best: FinalResponse, out: &mut Outbox) {
+    fn respond_best(&mut self, key: Key, best: FinalResponse) {
         let FinalResponse { status, response, challenges } = best;
-        let Some(context) = self.contexts.get(key) else { return };
+        let Some(context) = self.lower.contexts.get(key) else { return };
         let Stage::Proxying(proxied) = &context.stage else { return };
         match response.and_then(|bytes| Message::parse(bytes).ok()) {
             // §16.7 step 6: a 503 is about the hop after us, and not the caller's to act on.
@@ -277,11 +260,11 @@ impl Endpoint {
                 let (server, starts_call) = (context.server, proxied.purpose().starts_call);
                 if starts_call {
                     let reason = String::from_utf8_lossy(response.reason()).into_owned();
-                    self.note_failed(key, status, &reason, out);
+                    self.lower.note_failed(key, status, &reason);
                 }
                 let bytes = with_challenges(without_top_via(&response), &challenges);
-                self.respond(now, server, status, bytes, out);
-                self.close(key);
+                self.lower.respond(server, status, bytes);
+                self.lower.close(key);
             }
             _ => {
                 let (status, reason) = match status {
@@ -289,68 +272,77 @@ impl Endpoint {
                     430 if context.request.to_tag().is_some() => (430, "Flow Failed"),
                     _ => own_final_response(status),
                 };
-                self.finish(now, key, status, reason, out);
+                self.lower.finish(key, status, reason);
             }
         }
     }
 
-    /// CANCEL: the branches are cancelled; a request that is not forwarded yet is answered at once.
-    pub(super) fn cancel_context(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        let Some(context) = self.contexts.get_mut(key) else { return };
-        if self.table.get(context.server).is_none_or(|tx| match &tx.machine {
-            Machine::ServerInvite(machine) => machine.has_final(),
-            _ => true,
-        }) {
-            return;
-        }
-        match context.stage {
-            Stage::Session(session) => self.cancel_session(now, key, session, out),
-            Stage::Proxying(_) => {
-                self.drive_proxy(now, key, None, out, |proxied, effects| proxied.cancel(now, effects));
-            }
-            _ => {
-                self.give_up_waiting(key);
-                self.finish(now, key, 487, "Request Terminated", out);
-            }
+    /// The plan has said where an ACK without our Route goes.
+    pub(crate) fn finish_ack(&mut self, key: Key, to: Option<&Destination>) {
+        let Some(context) = self.lower.contexts.remove(key) else { return };
+        let own_routes = match context.stage {
+            Stage::Planning { own_routes } | Stage::Locating { own_routes, .. } => own_routes,
+            _ => 0,
+        };
+        if let Some(destination) = to.cloned() {
+            let forwarded =
+                ForwardedAck { ack: context.request, source: context.source, own_routes, destination };
+            self.forward_ack(forwarded);
         }
     }
 
-    pub(super) fn send_cancel(&mut self, now: Instant, client: Key, out: &mut Outbox) {
-        let Some(transaction) = self.table.get(client) else { return };
-        let Machine::ClientInvite(machine) = &transaction.machine else { return };
-        let Some(invite) = machine.request().and_then(|bytes| Message::parse(bytes.clone()).ok()) else {
+    /// The remote target of the 2xx may be a name that was not asked for before: then the ACK waits, at most
+    /// as long as DNS takes. A lost one is asked for by the next 2xx (RFC 3261 §13.2.2.4).
+    pub(crate) fn forward_ack(&mut self, forwarded: ForwardedAck) {
+        if let Some(received) = &forwarded.destination.received {
+            return self.transmit_ack(&forwarded, &Hop::of_flow(received));
+        }
+        let next = next_hop(&forwarded.ack, forwarded.own_routes, &forwarded.destination);
+        let resolved = self.lower.send_when_resolved(next.as_ref(), Waiting::Ack(forwarded));
+        if let Some((Waiting::Ack(forwarded), hop)) = resolved {
+            self.transmit_resolved_ack(&forwarded, hop);
+        }
+    }
+
+    /// Without a hop the ACK is lost.
+    pub(crate) fn transmit_resolved_ack(&mut self, forwarded: &ForwardedAck, hop: Option<Hop>) {
+        if let Some(hop) = hop {
+            self.transmit_ack(forwarded, &hop);
+        }
+    }
+
+    fn transmit_ack(&mut self, forwarded: &ForwardedAck, hop: &Hop) {
+        let ForwardedAck { ack, source, own_routes, destination } = forwarded;
+        let local = destination.received.map_or(source.local, |received| received.local);
+        let Some(listener) = self.lower.env.listeners.listener_for(hop.transport, hop.addr, Some(local))
+        else {
             return;
         };
-        let to = invite.header(Header::To).unwrap_or_default().to_vec();
-        let cancel = Request::from_invite("CANCEL", &invite, &to);
-        let target = transaction.target.clone();
-        self.start_client(now, cancel, target, false, User::Nobody, out);
+        let copy = ForwardedCopy {
+            destination,
+            own_routes: *own_routes,
+            record_route: None,
+            within: None,
+            branch: 0,
+            attempt: 0,
+            breadth: None,
+            listener,
+            is_trusted: self.lower.env.trust().trusts_hop(hop, destination, false),
+            asserted: None,
+        };
+        let bytes = self.lower.env.build_copy(ack, source, &copy);
+        let target = self.lower.env.target_of(hop, destination, listener);
+        self.lower.transmit(target, bytes, None);
     }
 
-    /// One wheel entry is outstanding for a context, or more where it had to be woken earlier.
-    pub(super) fn arm_context(&mut self, key: Key, at: Instant) {
-        let Some(context) = self.contexts.get_mut(key) else { return };
-        if at < context.armed {
-            context.armed = at;
-            self.wheel.insert(at, Timer::Context(key));
-        }
+    /// CANCEL came for the request.
+    pub(crate) fn cancel(&mut self, key: Key) {
+        self.drive_proxy(key, None, |proxied, now, effects| proxied.cancel(now, effects));
     }
 
-    /// The timer of a response context, or the end of the time that store, router and plan have for an answer.
-    pub(super) fn handle_context_timer(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        let Some(context) = self.contexts.get_mut(key).filter(|context| context.armed <= now) else { return };
-        context.armed = Instant::FAR_FUTURE;
-        match context.stage {
-            Stage::Session(_) => {}
-            Stage::Waiting => {
-                self.give_up_waiting(key);
-                self.refuse_open_call(now, key, out);
-            }
-            Stage::Proxying(_) => {
-                self.drive_proxy(now, key, None, out, |proxied, effects| proxied.handle_timer(now, effects));
-            }
-            _ => self.finish(now, key, 500, "Server Internal Error", out),
-        }
+    /// The timer of the response context.
+    pub(crate) fn handle_timer(&mut self, key: Key) {
+        self.drive_proxy(key, None, |proxied, now, effects| proxied.handle_timer(now, effects));
     }
 }
 
