@@ -35,11 +35,11 @@ pub enum HealthEffect {
 pub struct Health {
     settings: HealthSettings,
     dice: Dice,
-    probed: Vec<Probed>,
+    probed: Vec<ProbedTarget>,
     last_probe: u64,
 }
 
-struct Probed {
+struct ProbedTarget {
     target: Target,
     due: Instant,
     /// The probe nobody has answered for.
@@ -132,9 +132,9 @@ impl Health {
             .collect()
     }
 
-    fn begin(&mut self, now: Instant, target: Target) -> Probed {
+    fn begin(&mut self, now: Instant, target: Target) -> ProbedTarget {
         let spread = Duration::from_micros(self.dice.roll(micros(self.settings.interval)));
-        Probed { target, due: now + spread, outstanding: None, state: State::Up { failures: 0 } }
+        ProbedTarget { target, due: now + spread, outstanding: None, state: State::Up { failures: 0 } }
     }
 
     fn jittered(&mut self) -> Duration {
@@ -150,7 +150,7 @@ impl Health {
     }
 }
 
-impl Probed {
+impl ProbedTarget {
     fn fail(&mut self, most: u8) {
         self.state = match self.state {
             State::Up { failures } if failures.saturating_add(1) < most => {

@@ -18,7 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use stdx::Instant;
 
-use crate::allowance::{Denied, Meter};
+use crate::allowance::{Denied, RateMeter};
 use crate::dice::Dice;
 use crate::limits;
 use crate::pattern::{self, Pattern};
@@ -152,7 +152,7 @@ pub struct Plan {
     names: HashSet<Box<str>>,
     local: Vec<SocketAddr>,
     /// Best first. The indices below point here.
-    routes: Vec<Compiled>,
+    routes: Vec<CompiledRoute>,
     numbers: HashMap<Box<str>, Vec<usize>>,
     prefixes: HashMap<Box<str>, Vec<usize>>,
     users: HashMap<Box<str>, Vec<usize>>,
@@ -162,11 +162,11 @@ pub struct Plan {
     /// The best route that names a certificate.
     certificates: HashMap<Box<str>, usize>,
     /// Of routes with a rate, by their name.
-    meters: HashMap<Box<str>, Meter>,
+    meters: HashMap<Box<str>, RateMeter>,
 }
 
 #[derive(Debug)]
-struct Compiled {
+struct CompiledRoute {
     route: Route,
     pattern: Pattern,
     denied: Denied,
@@ -279,7 +279,7 @@ impl Plan {
     }
 
     fn index(&mut self) -> Result<(), PlanError> {
-        for (index, Compiled { route, pattern, .. }) in self.routes.iter().enumerate() {
+        for (index, CompiledRoute { route, pattern, .. }) in self.routes.iter().enumerate() {
             let wrong = |problem: &str| PlanError { route: route.name.clone(), problem: problem.into() };
             match pattern {
                 Pattern::Number(number) => self.numbers.entry(number.clone()).or_default().push(index),
@@ -288,7 +288,7 @@ impl Plan {
                 Pattern::Regex(_) | Pattern::Glob(_) => self.patterns.push(index),
             }
             if let Some(calls) = route.max_rate {
-                self.meters.insert(route.name.clone(), Meter::new(calls));
+                self.meters.insert(route.name.clone(), RateMeter::new(calls));
             }
             if index >= limits::ROUTES || self.patterns.len() > limits::PATTERN_ROUTES {
                 return Err(wrong("expected fewer routes"));
@@ -313,7 +313,7 @@ impl Plan {
     }
 
     /// The best route this caller may take.
-    fn route(&self, request: &PlanRequest<'_>, domain: &str, served: bool) -> Option<&Compiled> {
+    fn route(&self, request: &PlanRequest<'_>, domain: &str, served: bool) -> Option<&CompiledRoute> {
         if request.user.len() > limits::USER_BYTES {
             return None;
         }
@@ -350,7 +350,7 @@ impl Plan {
     }
 }
 
-fn compile(mut route: Route) -> Result<Compiled, PlanError> {
+fn compile(mut route: Route) -> Result<CompiledRoute, PlanError> {
     if let Some(domain) = &mut route.domain {
         domain.make_ascii_lowercase();
     }
@@ -370,7 +370,7 @@ fn compile(mut route: Route) -> Result<Compiled, PlanError> {
     }
     let pattern = Pattern::parse(&route.pattern).map_err(wrong)?;
     let denied = Denied::new(&route.deny).map_err(wrong)?;
-    Ok(Compiled { route, pattern, denied })
+    Ok(CompiledRoute { route, pattern, denied })
 }
 
 /// RFC 5922 §7.2: no wildcard matches.
@@ -382,7 +382,7 @@ fn is_domain(name: &str) -> bool {
 /// The reason of a refusal, by which callers and counters know it.
 pub const DENIED: &str = "Destination Denied";
 
-impl Compiled {
+impl CompiledRoute {
     fn denies(&self, user: &str) -> bool {
         self.denied.covers(user) || self.denied.covers(&rewrite(&self.route, user))
     }

@@ -45,7 +45,7 @@ use asker::Asker;
 use calls::AccountCalls;
 use load::Load;
 use pace::Pace;
-pub(crate) use worker::Workers;
+pub(crate) use worker::ShardSelector;
 
 /// What a shard is made of. Everything in it was made elsewhere and may move to the shard's thread.
 pub struct Parts {
@@ -89,7 +89,7 @@ pub struct Shard {
     parts: Parts,
     io: Io,
     xmpp: Option<xmpp::Glue>,
-    workers: Workers,
+    workers: ShardSelector,
     accounts: Accounts,
     account_calls: AccountCalls,
     down: Arc<DownTargets>,
@@ -137,7 +137,7 @@ impl Shard {
         let made = |settings| crate::xmpp::Xmpp::new(settings, parts.edge.shard, count);
         let xmpp = parts.xmpp.take().map(made).transpose()?.map(xmpp::Glue::new);
         Ok(Shard {
-            workers: Workers::new(parts.edge.node, count),
+            workers: ShardSelector::new(parts.edge.node, count),
             accounts: Accounts::new(limits::CACHED_ACCOUNTS),
             account_calls: AccountCalls::new(limits::ACCOUNT_CALLS),
             down: Arc::default(),

@@ -5,15 +5,15 @@
 use stdx::hash::Keyed;
 
 /// The same in all shards of a process; another process may choose otherwise.
-pub(crate) struct Workers {
+pub(crate) struct ShardSelector {
     shards: u16,
     node: u16,
     keyed: Keyed,
 }
 
-impl Workers {
+impl ShardSelector {
     pub(crate) fn new(node: u16, shards: u16) -> Self {
-        Workers { shards, node, keyed: Keyed::new(*b"belfry's workers") }
+        ShardSelector { shards, node, keyed: Keyed::new(*b"belfry's workers") }
     }
 
     /// `None`: whoever has it may keep it, for it carries nothing to go by.
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn long_and_compact_names_lead_to_the_same_shard() {
-        let workers = Workers::new(0, 7);
+        let workers = ShardSelector::new(0, 7);
         let long = workers.of(b"INVITE sip:a SIP/2.0\r\nCALL-Id : abc \r\n\r\n");
         assert!(long.is_some());
         assert_eq!(long, workers.of(b"BYE sip:a SIP/2.0\r\nVia: x\r\ni:abc\r\n\r\n"));
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_response_goes_by_our_via() {
-        let workers = Workers::new(1, 4);
+        let workers = ShardSelector::new(1, 4);
         let response =
             |token: &str| format!("SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP a;branch=z;n={token};rport\r\n\r\n");
         assert_eq!(workers.of(response("1.3").as_bytes()), Some(3));

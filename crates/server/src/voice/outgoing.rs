@@ -23,7 +23,7 @@ use super::party::{Party, Whose, shown};
 use super::record::Background;
 use super::rows::{self, Row};
 use super::{API_VERSION, Owner, Voice, World};
-use crate::shard::Workers;
+use crate::shard::ShardSelector;
 
 /// A call that the REST interface asked for.
 pub(super) struct Outgoing {
@@ -46,13 +46,13 @@ pub(super) struct Outgoing {
 pub(super) struct Home {
     domain: Box<str>,
     shard: u16,
-    workers: Workers,
+    workers: ShardSelector,
 }
 
 impl Home {
     pub(super) fn new(domain: &str, shard: u16, shards: u16) -> Home {
         // Responses are not asked about, so the node's number does not matter.
-        Home { domain: domain.into(), shard, workers: Workers::new(0, shards) }
+        Home { domain: domain.into(), shard, workers: ShardSelector::new(0, shards) }
     }
 
     pub(super) fn domain(&self) -> &str {

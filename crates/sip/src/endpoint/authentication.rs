@@ -9,12 +9,12 @@ use stdx::Instant;
 use stdx::attempts::{Attempt, Attempts, Block, Cause, Subject, retry_after, without_port};
 use stdx::slab::Key;
 
-use super::context::{Context, Stage};
-use super::environment::{Claim, Environment};
-use super::lower::{Lower, ask_id};
-use super::transactions::Credit;
+use super::context::{RequestContext, RequestStage};
+use super::environment::{ClaimedSender, Environment};
+use super::lower::{LowerView, ask_id};
+use super::transactions::SourceCredit;
 use super::{Account, Effect};
-use crate::digest::{Authenticator, NonceScope, Question, Verdict, find};
+use crate::digest::{Authenticator, DigestRequest, NonceScope, Verdict, find};
 use crate::transport::{Source, Transport};
 use crate::wire::{Header, Message, Method, Reply};
 
@@ -32,7 +32,7 @@ impl Authentication {
     /// A REGISTER without credentials costs a nonce and nothing else (RFC 3261 §8.2.7, stateless UAS).
     pub(crate) fn challenge_without_state(
         &mut self,
-        lower: &mut Lower<'_>,
+        lower: &mut LowerView<'_>,
         request: &Message,
         source: &Source,
     ) -> Option<bytes::Bytes> {
@@ -45,7 +45,7 @@ impl Authentication {
     /// The challenge of a request that claims to be of ours and brings no credentials.
     pub(crate) fn challenge_alone(
         &mut self,
-        lower: &mut Lower<'_>,
+        lower: &mut LowerView<'_>,
         request: &Message,
         source: &Source,
     ) -> Option<bytes::Bytes> {
@@ -55,8 +55,9 @@ impl Authentication {
         let claim = lower.env.claim(request)?;
         let is_proved =
             request.top_via().is_some_and(|via| lower.transactions.is_proved(lower.now, source, &via));
-        let credit = (!is_proved).then(|| Credit::new(request.bytes().len()));
-        let challenge = Challenge { realm: &claim.domain, stale: false, room: credit.map(Credit::left) };
+        let credit = (!is_proved).then(|| SourceCredit::new(request.bytes().len()));
+        let challenge =
+            Challenge { realm: &claim.domain, stale: false, room: credit.map(SourceCredit::left) };
         Some(self.challenge_response(lower, request, source, &challenge))
     }
 
@@ -70,12 +71,12 @@ impl Authentication {
     ) -> bool {
         let Some(claim) = env.claim(request) else { return false };
         let Some(Ok(credentials)) = find(request, headers(request).0, &claim.domain) else { return false };
-        Question::of(request, &claim.domain, source.remote.ip())
+        DigestRequest::of(request, &claim.domain, source.remote.ip())
             .is_some_and(|question| self.authenticator.inspect(now, &credentials, question).is_ok())
     }
 
     /// The plan says that this caller must prove who it is.
-    pub(crate) fn authenticate(&mut self, lower: &mut Lower<'_>, key: Key, own_routes: usize) {
+    pub(crate) fn authenticate(&mut self, lower: &mut LowerView<'_>, key: Key, own_routes: usize) {
         let Some(context) = lower.contexts.get(key) else { return };
         let Some(claim) = lower.env.claim(&context.request) else {
             return lower.finish(key, 403, "Forbidden");
@@ -92,7 +93,7 @@ impl Authentication {
                 lower.finish(key, 400, "Bad Credentials");
             }
             Some(Ok(credentials)) => {
-                let verdict = Question::of(&context.request, &claim.domain, context.source.remote.ip())
+                let verdict = DigestRequest::of(&context.request, &claim.domain, context.source.remote.ip())
                     .map_or(Err(Verdict::Wrong), |question| {
                         self.authenticator.inspect(lower.now, &credentials, question)
                     });
@@ -108,22 +109,28 @@ impl Authentication {
     }
 
     /// The nonce is genuine: the credentials are looked at, unless there were too many wrong ones before.
-    fn look_at_credentials(&mut self, lower: &mut Lower<'_>, key: Key, own_routes: usize, claim: Claim) {
+    fn look_at_credentials(
+        &mut self,
+        lower: &mut LowerView<'_>,
+        key: Key,
+        own_routes: usize,
+        claim: ClaimedSender,
+    ) {
         self.prove_by_nonce(lower, key);
         let Some(context) = lower.contexts.get(key) else { return };
         if let Some(wait) = self.attempts.wait(lower.now, &attempt_of(context, &claim)) {
             lower.out.push(failed(context, &claim, Cause::TooManyAttempts));
             return self.finish_paced(lower, key, wait);
         }
-        lower.set_stage(key, Stage::Authenticating { own_routes });
-        let Claim { user, domain } = claim;
+        lower.set_stage(key, RequestStage::Authenticating { own_routes });
+        let ClaimedSender { user, domain } = claim;
         lower.out.push(Effect::Account { id: ask_id(key), user, domain });
     }
 
     /// The account is there, or is not. Both take the same time.
     pub(crate) fn verify(
         &mut self,
-        lower: &mut Lower<'_>,
+        lower: &mut LowerView<'_>,
         key: Key,
         account: Option<Account>,
     ) -> Option<Account> {
@@ -132,7 +139,7 @@ impl Authentication {
         let (header, _) = headers(&context.request);
         let Some(Ok(credentials)) = find(&context.request, header, &claim.domain) else { return None };
         let source = context.source.remote.ip();
-        let question = Question::of(&context.request, &claim.domain, source)?;
+        let question = DigestRequest::of(&context.request, &claim.domain, source)?;
         let matching =
             account.filter(|account| !account.disabled && is_name_of(&credentials.username, &account.aor));
         let cause = if matching.is_some() { Cause::WrongPassword } else { Cause::UnknownAccount };
@@ -150,7 +157,13 @@ impl Authentication {
         }
     }
 
-    fn refuse(&mut self, lower: &mut Lower<'_>, key: Key, claim: &Claim, (verdict, cause): (Verdict, Cause)) {
+    fn refuse(
+        &mut self,
+        lower: &mut LowerView<'_>,
+        key: Key,
+        claim: &ClaimedSender,
+        (verdict, cause): (Verdict, Cause),
+    ) {
         let Some(context) = lower.contexts.get(key) else { return };
         if verdict == Verdict::Wrong {
             lower.counters.authentication_failures += 1;
@@ -171,7 +184,7 @@ impl Authentication {
     }
 
     /// There were too many wrong passwords before: these credentials are not looked at.
-    fn finish_paced(&mut self, lower: &mut Lower<'_>, key: Key, wait: Duration) {
+    fn finish_paced(&mut self, lower: &mut LowerView<'_>, key: Key, wait: Duration) {
         lower.counters.authentication_paced += 1;
         let seconds = retry_after(wait).to_string();
         let retry = |reply: &mut Reply| {
@@ -181,7 +194,7 @@ impl Authentication {
     }
 
     /// The nonce is bound to the source: it was received there.
-    fn prove_by_nonce(&mut self, lower: &mut Lower<'_>, key: Key) {
+    fn prove_by_nonce(&mut self, lower: &mut LowerView<'_>, key: Key) {
         let Some(context) = lower.contexts.get(key) else { return };
         let Some(transaction) = lower.transactions.table.get(context.server) else { return };
         if context.source.transport == Transport::Udp {
@@ -191,12 +204,12 @@ impl Authentication {
         }
     }
 
-    fn challenge(&mut self, lower: &mut Lower<'_>, key: Key, realm: &str, stale: bool) {
+    fn challenge(&mut self, lower: &mut LowerView<'_>, key: Key, realm: &str, stale: bool) {
         lower.counters.challenged += 1;
         let Some(context) = lower.contexts.get(key) else { return };
         let (request, source) = (context.request.clone(), context.source);
         let credit = lower.transactions.table.get(context.server).and_then(|transaction| transaction.credit);
-        let challenge = Challenge { realm, stale, room: credit.map(Credit::left) };
+        let challenge = Challenge { realm, stale, room: credit.map(SourceCredit::left) };
         let response = self.challenge_response(lower, &request, &source, &challenge);
         let (status, _) = challenge_status(&request);
         lower.refuse_or_answer(key, status, response);
@@ -205,7 +218,7 @@ impl Authentication {
     /// 401 or 407, with as many of the algorithms as there is room for.
     fn challenge_response(
         &mut self,
-        lower: &mut Lower<'_>,
+        lower: &mut LowerView<'_>,
         request: &Message,
         source: &Source,
         challenge: &Challenge<'_>,
@@ -242,13 +255,13 @@ impl Authentication {
     }
 }
 
-fn failed(context: &Context, claim: &Claim, cause: Cause) -> Effect {
+fn failed(context: &RequestContext, claim: &ClaimedSender, cause: Cause) -> Effect {
     let (user, domain) = (claim.user.clone(), claim.domain.clone());
     Effect::AuthenticationFailed { source: context.source, user, domain, cause }
 }
 
 /// A connection's port is another each time; a phone's UDP port stays.
-fn attempt_of<'a>(context: &Context, claim: &'a Claim) -> Attempt<'a> {
+fn attempt_of<'a>(context: &RequestContext, claim: &'a ClaimedSender) -> Attempt<'a> {
     let remote = context.source.remote;
     let is_udp = context.source.transport == Transport::Udp;
     let source = if is_udp { remote } else { without_port(remote.ip()) };

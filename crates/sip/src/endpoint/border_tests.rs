@@ -353,7 +353,8 @@ impl World {
             flow: None,
         };
         let request = Message::parse(Bytes::from(text)).unwrap();
-        let key = self.endpoint.lower.contexts.insert(Context::new(Key::from_u64(0), request, source, 0));
+        let key =
+            self.endpoint.lower.contexts.insert(RequestContext::new(Key::from_u64(0), request, source, 0));
         let ha1s = crate::digest::Ha1s { md5: [0; 16], sha256: [0; 32], sha512_256: [0; 32] };
         let aor = "a@example.test".into();
         let account = Account { aor, ha1s, disabled: false, max_contacts: 5, limits: None };
@@ -420,7 +421,8 @@ fn a_binding_that_leads_to_a_route_is_not_called() {
              Contact: <sip:b@{PHONE}>\r\nContent-Length: 0\r\n\r\n"
         );
         let request = Message::parse(Bytes::from(text)).unwrap();
-        let key = world.endpoint.lower.contexts.insert(Context::new(Key::from_u64(0), request, source, 0));
+        let key =
+            world.endpoint.lower.contexts.insert(RequestContext::new(Key::from_u64(0), request, source, 0));
         let mut out = Outbox::new();
         let lower = &mut world.endpoint.lower.at(world.now, &mut out);
         world.endpoint.router.ring_bindings(lower, key, 0, vec![binding]);

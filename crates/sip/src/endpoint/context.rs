@@ -5,7 +5,7 @@ use std::sync::Arc;
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::request_router::Admitting;
+use super::request_router::AdmissionSide;
 use super::{CallLimits, Caller};
 use crate::proxy::{ResponseContext, ResponseEdit};
 use crate::registrar::gruu::Instance;
@@ -15,7 +15,7 @@ use crate::wire::{Message, Method};
 
 /// A request for which we owe a final response.
 #[derive(Debug)]
-pub(crate) struct Context {
+pub(crate) struct RequestContext {
     /// Its server transaction.
     pub(crate) server: Key,
     pub(crate) request: Message,
@@ -29,7 +29,7 @@ pub(crate) struct Context {
     pub(crate) callee: Option<router::Aor>,
     /// The one phone that its GRUU names, while the account is looked up.
     pub(crate) gruu: Option<Instance>,
-    pub(crate) stage: Stage,
+    pub(crate) stage: RequestStage,
     /// The plan was asked without the domain that the sender claims.
     pub(crate) claim_withheld: bool,
     /// The earliest wheel entry that is outstanding for it.
@@ -38,13 +38,13 @@ pub(crate) struct Context {
 
 /// What the request waits for. One question is open at a time, so the context's key is the question's id.
 #[derive(Debug)]
-pub(crate) enum Stage {
+pub(crate) enum RequestStage {
     /// The account whose password the request claims to know.
     Authenticating { own_routes: usize },
     /// The routing plan. `own_routes` Route values are ours and come off.
     Planning { own_routes: usize },
     /// Whether the caller, or the callee, may have one more call.
-    Admitting { own_routes: usize, side: Admitting },
+    Admitting { own_routes: usize, side: AdmissionSide },
     /// The account that the Request-URI names.
     Finding { own_routes: usize },
     /// The bindings of that account.
@@ -65,7 +65,7 @@ pub(crate) enum Stage {
 
 /// Who hears what a transaction has to tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum User {
+pub(crate) enum TransactionUser {
     Context(Key),
     /// A client transaction whose context is done: further 2xx go straight up (RFC 6026 §7.2).
     Late {
@@ -76,17 +76,18 @@ pub(crate) enum User {
     Probe(u64),
     Notifier(u64),
     Session(u64),
-    Nobody,
+    /// The response is not needed.
+    None,
 }
 
-impl User {
+impl TransactionUser {
     /// Whether responses go on to somebody else.
     pub(crate) fn forwards(self) -> bool {
-        matches!(self, User::Context(_) | User::Late { .. })
+        matches!(self, TransactionUser::Context(_) | TransactionUser::Late { .. })
     }
 }
 
-impl Context {
+impl RequestContext {
     pub(crate) fn starts_call(&self) -> bool {
         self.request.method() == Method::Invite && self.request.to_tag().is_none()
     }
@@ -100,8 +101,8 @@ impl Context {
     }
 
     pub(crate) fn new(server: Key, request: Message, source: Source, own_routes: usize) -> Self {
-        let stage = Stage::Planning { own_routes };
-        Context {
+        let stage = RequestStage::Planning { own_routes };
+        RequestContext {
             server,
             request,
             source,
@@ -118,7 +119,7 @@ impl Context {
 
     pub(crate) fn response_context(&mut self) -> Option<&mut ResponseContext> {
         match &mut self.stage {
-            Stage::Proxying(proxied) => Some(proxied),
+            RequestStage::Proxying(proxied) => Some(proxied),
             _ => None,
         }
     }

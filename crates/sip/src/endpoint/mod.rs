@@ -37,7 +37,7 @@ use stdx::slab::{Key, Slab};
 use stdx::wheel::Wheel;
 
 use self::authentication::Authentication;
-pub(crate) use self::context::{Context, Stage, User};
+pub(crate) use self::context::{RequestContext, RequestStage, TransactionUser};
 pub use self::counters::Counters;
 pub use self::effect::{
     Account, CallEvent, CallEventKind, Caller, Decision, Effect, ListedUnder, Outbox, PlanRequest,
@@ -47,14 +47,14 @@ use self::environment::Environment;
 pub use self::environment::trust::{RouteCertificate, RoutePeer, RoutePeers, Trust};
 use self::event_front::EventFront;
 pub(crate) use self::lower::refused;
-use self::lower::{LowerLayers, Resolutions, Resolving, first_hop};
+use self::lower::{LowerLayers, ResolutionOwner, Resolutions, first_hop};
 use self::proxy_core::ProxyCore;
 use self::registrar_front::RegistrarFront;
 pub use self::request_router::{CallLimits, StoreUnavailable};
 use self::request_router::{Handover, RequestRouter};
 pub use self::settings::{Listener, Settings};
-pub(crate) use self::transactions::Credit;
-use self::transactions::{Proofs, Transactions};
+pub(crate) use self::transactions::SourceCredit;
+use self::transactions::{SourceProofs, Transactions};
 use self::user_agent::UserAgent;
 pub use self::user_agent::commands::SessionCommands;
 use crate::digest::Authenticator;
@@ -63,7 +63,7 @@ use crate::events::Notifier;
 use crate::limits;
 use crate::registrar::gruu::Gruus;
 use crate::session::{SessionCounts, SessionId, SessionRules, Sessions};
-use crate::transaction::Table;
+use crate::transaction::TransactionTable;
 use crate::transport::{FlowId, TlsNames};
 
 /// The SIP of one shard. Sans IO: the caller owns sockets, clock, store and bus.
@@ -90,14 +90,14 @@ pub enum Intake {
 impl Endpoint {
     pub fn new(settings: Settings, now: Instant) -> Self {
         let secret = settings.secret;
-        let proofs = Proofs::new(derived(&secret, "tags shown"), settings.unproved_requests);
+        let proofs = SourceProofs::new(derived(&secret, "tags shown"), settings.unproved_requests);
         let attempts = Attempts::new(derived(&secret, "attempts"), &limits::WRONG_PASSWORDS);
         let authenticator = Authenticator::new(secret, settings.digest.clone(), now);
         let authentication = Authentication::new(authenticator, attempts);
         let notifier = Notifier::new(settings.events.clone(), Rng::from_seed(notifier_seed(&settings)), now);
         let sessions = Sessions::new(Rng::from_seed(session_seed(&settings)), now);
         let resolutions = Resolutions::new(resolver_settings(&settings));
-        let transactions = Transactions::new(Table::new(settings.table_seed), proofs, now);
+        let transactions = Transactions::new(TransactionTable::new(settings.table_seed), proofs, now);
         Endpoint {
             lower: LowerLayers {
                 env: Environment::new(settings),
@@ -153,19 +153,21 @@ impl Endpoint {
         let lower = &mut self.lower.at(now, out);
         for (owner, result) in finished {
             match owner {
-                Resolving::Branch(key, index) => ProxyCore::new(lower).handle_resolved(key, index, result),
-                Resolving::Own(id) => self.user_agent.handle_own_resolved(lower, id, result),
-                Resolving::Waiting(waiting) => match *waiting {
-                    lower::Waiting::Ack(ack) => {
+                ResolutionOwner::Branch(key, index) => {
+                    ProxyCore::new(lower).handle_resolved(key, index, result)
+                }
+                ResolutionOwner::Own(id) => self.user_agent.handle_own_resolved(lower, id, result),
+                ResolutionOwner::Waiting(waiting) => match *waiting {
+                    lower::UnresolvedMessage::Ack(ack) => {
                         ProxyCore::new(lower).transmit_resolved_ack(&ack, first_hop(result))
                     }
-                    lower::Waiting::SessionAck { ack, onward } => {
+                    lower::UnresolvedMessage::SessionAck { ack, onward } => {
                         user_agent::transmit_resolved_ack(lower, &ack, &onward, first_hop(result));
                     }
-                    lower::Waiting::Probe { id, target } => {
+                    lower::UnresolvedMessage::Probe { id, target } => {
                         probe::send_probe(lower, id, &target, first_hop(result))
                     }
-                    lower::Waiting::Notifier { id, request, onward } => {
+                    lower::UnresolvedMessage::Notifier { id, request, onward } => {
                         self.events.send_notifiers_request(lower, id, request, &onward, first_hop(result));
                     }
                 },
@@ -211,7 +213,7 @@ impl Endpoint {
         self.events.end_subscriptions(&mut self.lower.at(now, out));
     }
 
-    /// A text of a chat client for the phones of an account. [`Effect::Texted`] has its result.
+    /// A text of a chat client for the phones of an account. [`Effect::TextOutcome`] has its result.
     pub fn text(
         &mut self,
         now: Instant,
@@ -223,7 +225,7 @@ impl Endpoint {
         self.events.text(&mut self.lower.at(now, out), id, bindings, words);
     }
 
-    /// Sends an OPTIONS to a route's target; [`Effect::Probed`] has its result.
+    /// Sends an OPTIONS to a route's target; [`Effect::ProbeOutcome`] has its result.
     pub fn probe(&mut self, now: Instant, id: u64, target: &str, out: &mut Outbox) {
         probe::probe(&mut self.lower.at(now, out), id, target);
     }

@@ -5,16 +5,16 @@ use router::Received;
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::context::{Stage, User};
-use super::environment::dialog_route::{Within, destination_within};
+use super::context::{RequestStage, TransactionUser};
+use super::environment::dialog_route::{DialogRequest, destination_within};
 use super::environment::forwarded_copy::{
     ForwardedCopy, max_breadth, next_hop, with_challenges, without_top_via,
 };
-use super::lower::{Lower, Resolving, Waiting};
-use super::receive::Failed;
+use super::lower::{LowerView, ResolutionOwner, UnresolvedMessage};
+use super::receive::FailedTransaction;
 use crate::proxy::{
-    Destination, FinalResponse, ForwardedRequest, ProxyEffect, ProxyEffects, Purpose, ResponseContext,
-    ResponseEdit,
+    Destination, FinalResponse, ForwardedRequest, ForwardingPurpose, ProxyEffect, ProxyEffects,
+    ResponseContext, ResponseEdit,
 };
 use crate::resolve::{Hop, ResolveFault};
 use crate::transport::Source;
@@ -39,7 +39,7 @@ pub(crate) struct ForwardedAck {
 
 impl ForwardedAck {
     /// An ACK that came by our Route.
-    pub(super) fn within(ack: Message, source: Source, own_routes: usize, within: &Within) -> Self {
+    pub(super) fn within(ack: Message, source: Source, own_routes: usize, within: &DialogRequest) -> Self {
         let destination = destination_within(&ack, own_routes, within);
         ForwardedAck { ack, source, own_routes, destination }
     }
@@ -47,16 +47,21 @@ impl ForwardedAck {
 
 /// The proxy core at one event: it gives response contexts their events, and performs their effects.
 pub(crate) struct ProxyCore<'a, 'l> {
-    lower: &'a mut Lower<'l>,
+    lower: &'a mut LowerView<'l>,
 }
 
 impl<'a, 'l> ProxyCore<'a, 'l> {
-    pub(crate) fn new(lower: &'a mut Lower<'l>) -> Self {
+    pub(crate) fn new(lower: &'a mut LowerView<'l>) -> Self {
         ProxyCore { lower }
     }
 
     /// Forwards the request of a context to these targets.
-    pub(crate) fn begin_proxying(&mut self, key: Key, groups: Vec<Vec<Destination>>, purpose: Purpose) {
+    pub(crate) fn begin_proxying(
+        &mut self,
+        key: Key,
+        groups: Vec<Vec<Destination>>,
+        purpose: ForwardingPurpose,
+    ) {
         let Some(context) = self.lower.contexts.get_mut(key) else { return };
         let breadth = max_breadth(&context.request);
         if breadth == 0 {
@@ -68,18 +73,18 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
         let is_invite = context.request.method() == Method::Invite;
         let request =
             ForwardedRequest { purpose, is_invite, breadth, timer_c: self.lower.env.settings.timer_c };
-        context.stage = Stage::Proxying(Box::new(ResponseContext::new(request, groups)));
+        context.stage = RequestStage::Proxying(Box::new(ResponseContext::new(request, groups)));
         self.drive_proxy(key, None, |proxied, now, effects| proxied.start(now, effects));
     }
 
     /// A request by our own Record-Route: where it goes, its Route or its flow says.
-    pub(crate) fn forward_in_dialog(&mut self, key: Key, own_routes: usize, within: &Within) {
+    pub(crate) fn forward_in_dialog(&mut self, key: Key, own_routes: usize, within: &DialogRequest) {
         let Some(context) = self.lower.contexts.get(key) else { return };
         let destination = destination_within(&context.request, own_routes, within);
         // RFC 6665 §4.3: a NOTIFY may be the first that a subscriber hears of its dialog.
         let record_route = context.request.method() == Method::Notify;
         let within = Some(within.proof);
-        let purpose = Purpose { own_routes, record_route, within, ..Purpose::default() };
+        let purpose = ForwardingPurpose { own_routes, record_route, within, ..ForwardingPurpose::default() };
         self.begin_proxying(key, vec![vec![destination]], purpose);
     }
 
@@ -116,7 +121,7 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
                 let server = self.lower.contexts.get(key).map(|context| context.server);
                 if let Some((server, transaction)) = server.zip(self.lower.transactions.table.get_mut(client))
                 {
-                    transaction.user = User::Late { server, edit };
+                    transaction.user = TransactionUser::Late { server, edit };
                 }
             }
             ProxyEffect::CallAnswered => {
@@ -155,12 +160,12 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
 
     fn resolve_branch(&mut self, key: Key, index: usize) {
         let Some(context) = self.lower.contexts.get(key) else { return };
-        let Stage::Proxying(proxied) = &context.stage else { return };
+        let RequestStage::Proxying(proxied) = &context.stage else { return };
         let Some(branch) = proxied.branch(index) else { return };
         let next = next_hop(&context.request, proxied.purpose().own_routes, &branch.destination);
         match next {
             Some(next) => {
-                if let Some(result) = self.lower.resolve(&next, || Resolving::Branch(key, index)) {
+                if let Some(result) = self.lower.resolve(&next, || ResolutionOwner::Branch(key, index)) {
                     self.handle_resolved(key, index, result);
                 }
             }
@@ -191,7 +196,7 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
     /// or with our own header fields the copy is longer than what we would read ourselves.
     fn try_send_branch(&mut self, key: Key, index: usize, hop: &Hop) -> Option<(Key, Option<u64>)> {
         let context = self.lower.contexts.get(key)?;
-        let Stage::Proxying(proxied) = &context.stage else { return None };
+        let RequestStage::Proxying(proxied) = &context.stage else { return None };
         let branch = proxied.branch(index)?;
         if self.lower.env.is_forbidden_way(&branch.destination, hop) {
             return None;
@@ -222,7 +227,7 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
         let bytes = self.lower.env.build_copy(&context.request, &context.source, &copy);
         let target = self.lower.env.target_of(hop, &branch.destination, listener);
         let is_invite = context.request.method() == Method::Invite;
-        let client = self.lower.start_client(bytes, target, is_invite, User::Context(key))?;
+        let client = self.lower.start_client(bytes, target, is_invite, TransactionUser::Context(key))?;
         Some((client, token))
     }
 
@@ -244,7 +249,7 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
         });
     }
 
-    pub(crate) fn handle_branch_failure(&mut self, key: Key, failed: &Failed) {
+    pub(crate) fn handle_branch_failure(&mut self, key: Key, failed: &FailedTransaction) {
         self.drive_proxy(key, None, |proxied, now, effects| {
             proxied.handle_failure(now, failed.client, failed.hop, failed.status, effects);
         });
@@ -253,7 +258,7 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
     fn respond_best(&mut self, key: Key, best: FinalResponse) {
         let FinalResponse { status, response, challenges } = best;
         let Some(context) = self.lower.contexts.get(key) else { return };
-        let Stage::Proxying(proxied) = &context.stage else { return };
+        let RequestStage::Proxying(proxied) = &context.stage else { return };
         match response.and_then(|bytes| Message::parse(bytes).ok()) {
             // §16.7 step 6: a 503 is about the hop after us, and not the caller's to act on.
             Some(response) if status != 503 => {
@@ -281,7 +286,7 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
     pub(crate) fn finish_ack(&mut self, key: Key, to: Option<&Destination>) {
         let Some(context) = self.lower.contexts.remove(key) else { return };
         let own_routes = match context.stage {
-            Stage::Planning { own_routes } | Stage::Locating { own_routes, .. } => own_routes,
+            RequestStage::Planning { own_routes } | RequestStage::Locating { own_routes, .. } => own_routes,
             _ => 0,
         };
         if let Some(destination) = to.cloned() {
@@ -298,8 +303,8 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
             return self.transmit_ack(&forwarded, &Hop::of_flow(received));
         }
         let next = next_hop(&forwarded.ack, forwarded.own_routes, &forwarded.destination);
-        let resolved = self.lower.send_when_resolved(next.as_ref(), Waiting::Ack(forwarded));
-        if let Some((Waiting::Ack(forwarded), hop)) = resolved {
+        let resolved = self.lower.send_when_resolved(next.as_ref(), UnresolvedMessage::Ack(forwarded));
+        if let Some((UnresolvedMessage::Ack(forwarded), hop)) = resolved {
             self.transmit_resolved_ack(&forwarded, hop);
         }
     }

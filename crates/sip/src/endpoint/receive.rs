@@ -6,14 +6,14 @@ use bytes::Bytes;
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::context::{Stage, User};
+use super::context::{RequestStage, TransactionUser};
 use super::environment::loops::route_after;
-use super::lower::Lower;
+use super::lower::LowerView;
 use super::proxy_core::{BranchResponse, ForwardedAck, ProxyCore};
 use super::transactions::reply_target;
-use super::{Caller, Context, Effect, Endpoint, Intake, Outbox};
+use super::{Caller, Effect, Endpoint, Intake, Outbox, RequestContext};
 use crate::limits;
-use crate::transaction::{Machine, Tell};
+use crate::transaction::{TransactionEvent, TransactionMachine};
 use crate::transport::{Packet, Source, TransmitId, Transport};
 use crate::wire::{self, Header, Message, Method, ParseError, Reply};
 
@@ -23,8 +23,8 @@ const RETRY_AFTER_OVERLOAD: &[u8] = b"5";
 const RETRY_AFTER_DRAIN: &[u8] = b"30";
 
 /// A client transaction that ended without a final response; it is in no table any more.
-pub(super) struct Failed {
-    user: User,
+pub(super) struct FailedTransaction {
+    user: TransactionUser,
     pub(super) client: Key,
     pub(super) hop: (SocketAddr, Transport),
     pub(super) status: u16,
@@ -216,7 +216,7 @@ impl Endpoint {
         // COMPAT(sipp): its built-in uac keeps no Route; the ACK goes where its INVITE went. The context has
         // no server transaction, so that no answer can come of it.
         let lower = &mut self.lower.at(now, out);
-        let key = lower.contexts.insert(Context::new(Key::from_u64(0), ack, source, own.count));
+        let key = lower.contexts.insert(RequestContext::new(Key::from_u64(0), ack, source, own.count));
         lower.arm_context(key, now + limits::CONTEXT_PATIENCE);
         self.router.plan(lower, key, Caller::Stranger);
     }
@@ -231,7 +231,9 @@ impl Endpoint {
             return lower.reply_stateless(cancel, source, 481, "Call/Transaction Does Not Exist");
         };
         lower.reply_stateless(cancel, source, 200, "OK");
-        if let Some(User::Context(context)) = lower.transactions.table.get(invite).map(|tx| tx.user) {
+        if let Some(TransactionUser::Context(context)) =
+            lower.transactions.table.get(invite).map(|tx| tx.user)
+        {
             self.cancel_context(now, context, out);
         }
     }
@@ -241,14 +243,14 @@ impl Endpoint {
         let lower = &mut self.lower.at(now, out);
         let Some(context) = lower.contexts.get(key) else { return };
         if lower.transactions.table.get(context.server).is_none_or(|tx| match &tx.machine {
-            Machine::ServerInvite(machine) => machine.has_final(),
+            TransactionMachine::ServerInvite(machine) => machine.has_final(),
             _ => true,
         }) {
             return;
         }
         match context.stage {
-            Stage::Session(session) => self.user_agent.cancel_session(lower, key, session),
-            Stage::Proxying(_) => ProxyCore::new(lower).cancel(key),
+            RequestStage::Session(session) => self.user_agent.cancel_session(lower, key, session),
+            RequestStage::Proxying(_) => ProxyCore::new(lower).cancel(key),
             _ => {
                 self.user_agent.give_up_waiting(lower, key);
                 lower.finish(key, 487, "Request Terminated");
@@ -264,12 +266,12 @@ impl Endpoint {
         };
         context.armed = Instant::FAR_FUTURE;
         match context.stage {
-            Stage::Session(_) => {}
-            Stage::Waiting => {
+            RequestStage::Session(_) => {}
+            RequestStage::Waiting => {
                 self.user_agent.give_up_waiting(lower, key);
                 self.user_agent.refuse_open_call(lower, key);
             }
-            Stage::Proxying(_) => ProxyCore::new(lower).handle_timer(key),
+            RequestStage::Proxying(_) => ProxyCore::new(lower).handle_timer(key),
             _ => lower.finish(key, 500, "Server Internal Error"),
         }
     }
@@ -294,9 +296,9 @@ impl Endpoint {
             return;
         }
         let turn = match &mut transaction.machine {
-            Machine::ClientInvite(machine) => machine.handle_response(now, response),
-            Machine::ClientOther(machine) => machine.handle_response(now, response.status()),
-            Machine::ServerInvite(_) | Machine::ServerOther(_) => return,
+            TransactionMachine::ClientInvite(machine) => machine.handle_response(now, response),
+            TransactionMachine::ClientOther(machine) => machine.handle_response(now, response.status()),
+            TransactionMachine::ServerInvite(_) | TransactionMachine::ServerOther(_) => return,
         };
         let user = transaction.user;
         // The transaction may be gone after its turn.
@@ -305,7 +307,7 @@ impl Endpoint {
             transactions.note_receipt(now, source.remote);
         }
         self.begin_proved_calls(now, out);
-        if let Some(Tell::Response) = self.lower.at(now, out).perform(key, turn) {
+        if let Some(TransactionEvent::Response) = self.lower.at(now, out).perform(key, turn) {
             self.tell_response(now, user, &BranchResponse { client: key, from, message: response }, out);
         }
     }
@@ -313,15 +315,15 @@ impl Endpoint {
     fn tell_response(
         &mut self,
         now: Instant,
-        user: User,
+        user: TransactionUser,
         branch_response: &BranchResponse<'_>,
         out: &mut Outbox,
     ) {
         let lower = &mut self.lower.at(now, out);
         let (key, response) = (branch_response.client, branch_response.message);
         let server = match user {
-            User::Context(context) => lower.contexts.get(context).map(|context| context.server),
-            User::Late { server, .. } => Some(server),
+            TransactionUser::Context(context) => lower.contexts.get(context).map(|context| context.server),
+            TransactionUser::Late { server, .. } => Some(server),
             _ => None,
         };
         let target = |key| lower.transactions.table.get(key).map(|transaction| &transaction.target);
@@ -330,36 +332,42 @@ impl Endpoint {
         let response = rewritten.as_ref().unwrap_or(response);
         let branch_response = &BranchResponse { client: key, from: branch_response.from, message: response };
         match user {
-            User::Context(context) => ProxyCore::new(lower).handle_branch_response(context, branch_response),
-            User::Late { server, edit } => {
+            TransactionUser::Context(context) => {
+                ProxyCore::new(lower).handle_branch_response(context, branch_response)
+            }
+            TransactionUser::Late { server, edit } => {
                 ProxyCore::new(lower).forward_response(server, edit, branch_response)
             }
-            User::Session(id) => self.user_agent.handle_own_response(lower, id, key, response),
-            User::Probe(id) if response.status() >= 200 => {
-                lower.out.push(Effect::Probed { id, status: response.status() });
+            TransactionUser::Session(id) => self.user_agent.handle_own_response(lower, id, key, response),
+            TransactionUser::Probe(id) if response.status() >= 200 => {
+                lower.out.push(Effect::ProbeOutcome { id, status: response.status() });
             }
-            User::Notifier(id) if response.status() >= 200 => {
+            TransactionUser::Notifier(id) if response.status() >= 200 => {
                 self.events.handle_notify_result(lower, id, response.status());
             }
-            User::Probe(_) | User::Notifier(_) | User::Nobody => {}
+            TransactionUser::Probe(_) | TransactionUser::Notifier(_) | TransactionUser::None => {}
         }
     }
 
     pub(super) fn handle_transaction_timer(&mut self, now: Instant, key: Key, out: &mut Outbox) {
         let Some(transaction) = self.lower.transactions.table.disarm(now, key) else { return };
         let turn = transaction.machine.handle_timer(now);
-        let failed =
-            Failed { user: transaction.user, client: key, hop: transaction.target.hop(), status: 408 };
+        let failed = FailedTransaction {
+            user: transaction.user,
+            client: key,
+            hop: transaction.target.hop(),
+            status: 408,
+        };
         if turn.send.as_ref().is_some_and(|bytes| !bytes.starts_with(b"SIP/2.0 100")) {
             self.lower.counters.retransmissions_sent += 1;
         }
         let lower = &mut self.lower.at(now, out);
         match lower.perform(key, turn) {
-            Some(Tell::Timeout) => self.tell_failure(now, &failed, out),
+            Some(TransactionEvent::Timeout) => self.tell_failure(now, &failed, out),
             // Timer H: the caller never acknowledged; its context was answered long ago.
-            Some(Tell::NoAck) => lower.counters.timeouts += 1,
-            Some(Tell::Slow) => lower.send_trying(key),
-            Some(Tell::Response) | None => {}
+            Some(TransactionEvent::NoAck) => lower.counters.timeouts += 1,
+            Some(TransactionEvent::Slow) => lower.send_trying(key),
+            Some(TransactionEvent::Response) | None => {}
         }
     }
 
@@ -373,21 +381,27 @@ impl Endpoint {
             return;
         }
         transactions.trace_refused(key, out);
-        let failed =
-            Failed { user: transaction.user, client: key, hop: transaction.target.hop(), status: 503 };
+        let failed = FailedTransaction {
+            user: transaction.user,
+            client: key,
+            hop: transaction.target.hop(),
+            status: 503,
+        };
         transactions.table.remove(key);
         self.tell_failure(now, &failed, out);
     }
 
-    fn tell_failure(&mut self, now: Instant, failed: &Failed, out: &mut Outbox) {
+    fn tell_failure(&mut self, now: Instant, failed: &FailedTransaction, out: &mut Outbox) {
         let lower = &mut self.lower.at(now, out);
         lower.counters.timeouts += 1;
         match failed.user {
-            User::Context(context) => ProxyCore::new(lower).handle_branch_failure(context, failed),
-            User::Probe(id) => lower.out.push(Effect::Probed { id, status: failed.status }),
-            User::Notifier(id) => self.events.handle_notify_result(lower, id, 408),
-            User::Session(id) => self.user_agent.handle_own_failure(lower, id, failed.hop, failed.status),
-            User::Late { .. } | User::Nobody => {}
+            TransactionUser::Context(context) => ProxyCore::new(lower).handle_branch_failure(context, failed),
+            TransactionUser::Probe(id) => lower.out.push(Effect::ProbeOutcome { id, status: failed.status }),
+            TransactionUser::Notifier(id) => self.events.handle_notify_result(lower, id, 408),
+            TransactionUser::Session(id) => {
+                self.user_agent.handle_own_failure(lower, id, failed.hop, failed.status)
+            }
+            TransactionUser::Late { .. } | TransactionUser::None => {}
         }
     }
 
@@ -404,7 +418,7 @@ impl Endpoint {
     }
 }
 
-impl Lower<'_> {
+impl LowerView<'_> {
     fn handle_known_request(&mut self, key: Key, request: &Message) {
         let Some(transaction) = self.transactions.table.get_mut(key) else { return };
         let method = request.method();
@@ -412,10 +426,12 @@ impl Lower<'_> {
             credit.pay(request.bytes().len());
         }
         let turn = match &mut transaction.machine {
-            Machine::ServerInvite(machine) if method == Method::Ack => machine.handle_ack(self.now),
-            Machine::ServerInvite(machine) => machine.handle_retransmission(),
-            Machine::ServerOther(machine) => machine.handle_retransmission(),
-            Machine::ClientInvite(_) | Machine::ClientOther(_) => return,
+            TransactionMachine::ServerInvite(machine) if method == Method::Ack => {
+                machine.handle_ack(self.now)
+            }
+            TransactionMachine::ServerInvite(machine) => machine.handle_retransmission(),
+            TransactionMachine::ServerOther(machine) => machine.handle_retransmission(),
+            TransactionMachine::ClientInvite(_) | TransactionMachine::ClientOther(_) => return,
         };
         if method != Method::Ack {
             self.counters.retransmissions_received += 1;

@@ -4,11 +4,11 @@
 use router::{Binding, Query, RegisterRefused};
 use stdx::slab::Key;
 
-use super::context::Stage;
-use super::lower::{Lower, ask_id};
+use super::context::RequestStage;
+use super::lower::{LowerView, ask_id};
 use super::{Account, Effect};
 use crate::registrar::gruu::Gruus;
-use crate::registrar::{self, OkSettings, Reach, Refusal};
+use crate::registrar::{self, ContactReach, OkSettings, RegisterRefusal};
 use crate::wire::Reply;
 
 /// The front of the registrar: from a REGISTER of a proved account to the router's answer.
@@ -22,13 +22,13 @@ impl RegistrarFront {
     }
 
     /// The sender has proved to be the account it registers.
-    pub(crate) fn register(&mut self, lower: &mut Lower<'_>, key: Key, account: Account) {
+    pub(crate) fn register(&mut self, lower: &mut LowerView<'_>, key: Key, account: Account) {
         lower.remember_request(key);
         let Some(context) = lower.contexts.get(key) else { return };
         let mut rules = lower.env.settings.registrar;
         rules.max_contacts = account.max_contacts;
         let source = &context.source;
-        let reach = Reach {
+        let reach = ContactReach {
             networks: &lower.env.settings.trust.contacts,
             is_trusted: lower.env.trust().trusts_registrations(source),
             is_forbidden: &|host, port| lower.env.is_taken(host, port, source),
@@ -37,7 +37,7 @@ impl RegistrarFront {
         let parsed = parsed.and_then(|register| lower.env.check_way_back(register, source));
         match parsed {
             Ok(register) => {
-                lower.set_stage(key, Stage::Registering { aor: account.aor });
+                lower.set_stage(key, RequestStage::Registering { aor: account.aor });
                 let query = Query::Register(Box::new(register));
                 lower.out.push(Effect::Ask { id: ask_id(key), query });
             }
@@ -47,17 +47,17 @@ impl RegistrarFront {
 
     pub(crate) fn finish_register(
         &mut self,
-        lower: &mut Lower<'_>,
+        lower: &mut LowerView<'_>,
         key: Key,
         result: Result<Vec<Binding>, RegisterRefused>,
     ) {
         let bindings = match result {
             Ok(bindings) => bindings,
-            Err(refused) => return self.refuse_register(lower, key, &Refusal::from(refused)),
+            Err(refused) => return self.refuse_register(lower, key, &RegisterRefusal::from(refused)),
         };
         lower.counters.registered += 1;
         let Some(context) = lower.contexts.get(key) else { return };
-        let Stage::Registering { aor } = &context.stage else { return };
+        let RequestStage::Registering { aor } = &context.stage else { return };
         let settings = OkSettings {
             aor,
             gruus: &self.gruus,
@@ -72,7 +72,7 @@ impl RegistrarFront {
         lower.close(key);
     }
 
-    fn refuse_register(&mut self, lower: &mut Lower<'_>, key: Key, refusal: &Refusal) {
+    fn refuse_register(&mut self, lower: &mut LowerView<'_>, key: Key, refusal: &RegisterRefusal) {
         let write = |reply: &mut Reply| refusal.write(reply);
         lower.finish_with(key, refusal.status, refusal.reason, write);
     }

@@ -36,7 +36,7 @@ impl Destination {
 
 /// What a request is for, as far as its forwarding depends on it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Purpose {
+pub(crate) struct ForwardingPurpose {
     /// Own Route values to take off before forwarding.
     pub(crate) own_routes: usize,
     /// It may create a dialog: further requests of it shall come by us.
@@ -45,12 +45,12 @@ pub(crate) struct Purpose {
     pub(crate) starts_call: bool,
     /// It came by our Route within a dialog.
     pub(crate) within: Option<DialogProof>,
-    pub(crate) search: Search,
+    pub(crate) search: TargetSearch,
 }
 
 /// When the next group of destinations is tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Search {
+pub(crate) enum TargetSearch {
     /// Bindings of one address by q: after any final response but 2xx and 6xx (RFC 3261 §16.7 step 5).
     #[default]
     Fork,
@@ -59,12 +59,12 @@ pub(crate) enum Search {
     Failover { redirects: bool },
 }
 
-impl Search {
+impl TargetSearch {
     /// Whether the search goes on after this final status. `responded`: a peer sent it.
     pub(crate) fn goes_on(self, status: u16, responded: bool) -> bool {
         match self {
-            Search::Fork => true,
-            Search::Failover { redirects } => {
+            TargetSearch::Fork => true,
+            TargetSearch::Failover { redirects } => {
                 !responded
                     || status == 408
                     || (500..600).contains(&status)

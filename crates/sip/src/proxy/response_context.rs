@@ -11,7 +11,8 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::{
-    BestResponse, Destination, FinalResponse, ProxyEffect, ProxyEffects, Purpose, ResponseEdit, WayBack,
+    BestResponse, Destination, FinalResponse, ForwardingPurpose, ProxyEffect, ProxyEffects, ResponseEdit,
+    WayBack,
 };
 use crate::resolve::{Hop, ResolveFault};
 use crate::transaction::TIMEOUT;
@@ -21,7 +22,7 @@ use crate::wire::Message;
 /// The facts about a request on which its forwarding depends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ForwardedRequest {
-    pub(crate) purpose: Purpose,
+    pub(crate) purpose: ForwardingPurpose,
     pub(crate) is_invite: bool,
     /// Branches that may run at once, here and behind us (RFC 5393 §5.3).
     pub(crate) breadth: usize,
@@ -92,7 +93,7 @@ impl ResponseContext {
         }
     }
 
-    pub(crate) fn purpose(&self) -> &Purpose {
+    pub(crate) fn purpose(&self) -> &ForwardingPurpose {
         &self.request.purpose
     }
 
@@ -439,7 +440,8 @@ mod tests {
         let destination = |uri: &&str| Destination::new(uri.as_bytes(), None);
         let groups = groups.iter().map(|group| group.iter().map(destination).collect()).collect();
         let timer_c = Duration::from_secs(181);
-        let request = ForwardedRequest { purpose: Purpose::default(), is_invite, breadth: 60, timer_c };
+        let request =
+            ForwardedRequest { purpose: ForwardingPurpose::default(), is_invite, breadth: 60, timer_c };
         ResponseContext::new(request, groups)
     }
 

@@ -165,7 +165,7 @@ fn a_call_is_the_scripts_once_it_is_answered_and_over_with_its_bye() {
     let from = String::from_utf8_lossy(invites[0].header(sip::wire::Header::From).unwrap()).into_owned();
     assert!(from.starts_with("<sip:+15550100@example.test>;tag="), "{from}");
     for invite in &invites {
-        let shard = Workers::new(0, 4).of_call(invite.call_id().unwrap());
+        let shard = ShardSelector::new(0, 4).of_call(invite.call_id().unwrap());
         assert_eq!(shard, 1, "what the peer says in the dialog comes back to this shard");
         stage.reply(invite, 180);
     }

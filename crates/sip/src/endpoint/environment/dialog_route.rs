@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use super::Environment;
 use super::loops::route_after;
 use super::route_token::{
-    Certified, DialogId, FlowText, Token, TokenKind, request_token_in, target_proof, write_certified,
+    CertifiedContact, DialogId, FlowText, Token, TokenKind, request_token_in, target_proof, write_certified,
 };
 use crate::proxy::{DialogProof, ResponseEdit, WayBack};
 use crate::token;
@@ -32,7 +32,7 @@ pub(crate) struct OwnRoutes {
     /// How many values at the front name us.
     pub(crate) count: usize,
     /// The last of them is a Record-Route of ours for this dialog, and everything behind it is as we proved it.
-    pub(crate) within: Option<Within>,
+    pub(crate) within: Option<DialogRequest>,
 }
 
 impl OwnRoutes {
@@ -44,7 +44,7 @@ impl OwnRoutes {
 
 /// A request that goes where its dialog leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Within {
+pub(crate) struct DialogRequest {
     pub(crate) flow: Option<Received>,
     /// The Request-URI without our certificate, when it had one.
     pub(crate) uri: Option<Vec<u8>>,
@@ -75,7 +75,7 @@ impl Environment {
         own
     }
 
-    fn prove_within(&self, request: &Message, own: &Uri<'_>, count: usize) -> Option<Within> {
+    fn prove_within(&self, request: &Message, own: &Uri<'_>, count: usize) -> Option<DialogRequest> {
         let key = &self.keys.route;
         let token = Token::parse(own)?;
         let dialog = DialogId {
@@ -87,7 +87,7 @@ impl Environment {
         if !token.fits(key, &dialog, flow, request.values(Header::Route).skip(count)) {
             return None;
         }
-        let (flow, remote, uri) = match Certified::of(key, &dialog, request.uri()) {
+        let (flow, remote, uri) = match CertifiedContact::of(key, &dialog, request.uri()) {
             Some(certified) => (certified.flow, certified.proof, Some(certified.uri)),
             None if token.target == target_proof(key, &dialog, flow, request.uri()) => {
                 (flow, token.target, None)
@@ -100,7 +100,7 @@ impl Environment {
         };
         let local = own.params.get("o").and_then(token::parse);
         let from_caller = token.kind == TokenKind::Response;
-        Some(Within { flow, uri, proof: DialogProof { remote, local, from_caller } })
+        Some(DialogRequest { flow, uri, proof: DialogProof { remote, local, from_caller } })
     }
 
     /// The way back to the sender of a request, for its addressee.
@@ -327,7 +327,7 @@ impl Environment {
 pub(crate) fn destination_within(
     request: &Message,
     own: usize,
-    within: &Within,
+    within: &DialogRequest,
 ) -> crate::proxy::Destination {
     let uri = within.uri.as_deref().unwrap_or(request.uri());
     // Route values behind ours decide, and the token covers them.

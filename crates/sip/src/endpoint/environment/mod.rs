@@ -37,7 +37,7 @@ pub(crate) struct Keys {
 }
 
 /// An address the request claims as its sender's.
-pub(crate) struct Claim {
+pub(crate) struct ClaimedSender {
     pub(crate) user: Box<str>,
     /// One of our domains: the realm.
     pub(crate) domain: Box<str>,
@@ -61,18 +61,18 @@ impl Environment {
     }
 
     /// To of a REGISTER, From of anything else, when the domain is ours.
-    pub(crate) fn claim(&self, request: &Message) -> Option<Claim> {
+    pub(crate) fn claim(&self, request: &Message) -> Option<ClaimedSender> {
         let is_register = request.method() == Method::Register;
         let address: Address<'_> = if is_register { request.to()? } else { request.from()? };
         let uri = address.parsed_uri().ok()?;
         let user: Box<str> = uri.user_decoded()?.into();
         let host = uri.host_lower();
         if let Some(domain) = self.settings.served(&host) {
-            return Some(Claim { user, domain: domain.into() });
+            return Some(ClaimedSender { user, domain: domain.into() });
         }
         // A phone that was told only our address registers in the first domain.
         let default = self.settings.domains.first().filter(|_| is_register && self.listeners.is_us(&uri))?;
-        Some(Claim { user, domain: default.clone() })
+        Some(ClaimedSender { user, domain: default.clone() })
     }
 
     /// The Request-URI's domain must be ours (RFC 3261 §10.3 step 1).

@@ -204,7 +204,7 @@ const CERTIFICATE: &str = "bt";
 
 /// A certificate that fits, in a Request-URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Certified<'a> {
+pub(crate) struct CertifiedContact<'a> {
     pub(crate) proof: u64,
     /// Text of the flow; empty when the target itself is followed.
     pub(crate) flow: &'a [u8],
@@ -212,9 +212,9 @@ pub(crate) struct Certified<'a> {
     pub(crate) uri: Vec<u8>,
 }
 
-impl<'a> Certified<'a> {
+impl<'a> CertifiedContact<'a> {
     /// Of a Request-URI that has a certificate for this dialog.
-    pub(crate) fn of(key: &Keyed, dialog: &DialogId<'_>, uri: &'a [u8]) -> Option<Certified<'a>> {
+    pub(crate) fn of(key: &Keyed, dialog: &DialogId<'_>, uri: &'a [u8]) -> Option<CertifiedContact<'a>> {
         // Most Request-URIs have none: they are not parsed for it.
         memchr::memmem::find(uri, b";bt=")?;
         let parsed = Uri::parse(uri).ok()?;
@@ -226,7 +226,7 @@ impl<'a> Certified<'a> {
             // The semicolon before it goes with it.
             let end = start + CERTIFICATE.len() + 1 + PROOF + flow.len();
             let uri = [uri.get(..start.checked_sub(1)?)?, uri.get(end..)?].concat();
-            Some(Certified { proof, flow, uri })
+            Some(CertifiedContact { proof, flow, uri })
         })
     }
 }
@@ -420,12 +420,12 @@ mod tests {
             let proof = target_proof(&KEY, &DIALOG, flow, contact);
             let mut certified = Vec::new();
             write_certified(&mut certified, contact, proof, flow);
-            let back = Certified::of(&KEY, &DIALOG, &certified).unwrap();
+            let back = CertifiedContact::of(&KEY, &DIALOG, &certified).unwrap();
             assert_eq!((&back.uri[..], back.flow, back.proof), (contact, flow, proof));
             let another = DialogId { remote_tag: b"x", ..DIALOG };
-            assert_eq!(Certified::of(&KEY, &another, &certified), None);
+            assert_eq!(CertifiedContact::of(&KEY, &another, &certified), None);
             let moved = String::from_utf8(certified).unwrap().replace("@h", "@victim");
-            assert_eq!(Certified::of(&KEY, &DIALOG, moved.as_bytes()), None);
+            assert_eq!(CertifiedContact::of(&KEY, &DIALOG, moved.as_bytes()), None);
         }
     }
 }

@@ -8,9 +8,9 @@ use router::{Change, Register};
 use stdx::network::Network;
 
 use super::Environment;
-use crate::events::Onward;
+use crate::events::OutgoingRoute;
 use crate::proxy::Destination;
-use crate::registrar::Refusal;
+use crate::registrar::RegisterRefusal;
 use crate::resolve::Hop;
 use crate::transport::{FlowId, Source, Target, TlsNames, Transport, is_reliable};
 use crate::wire::{Uri, parse_ip};
@@ -148,7 +148,7 @@ impl<'e> TrustDomain<'e> {
     }
 
     /// Whether identities may go along this hop with a request of our own.
-    pub(crate) fn trusts_own_hop(&self, onward: &Onward, hop: &Hop) -> bool {
+    pub(crate) fn trusts_own_hop(&self, onward: &OutgoingRoute, hop: &Hop) -> bool {
         let is_trusted_host = || {
             let host = Uri::parse(onward.next_hop.as_bytes()).ok().map(|uri| uri.host_lower());
             host.is_some_and(|host| self.route_peers.trusted_hosts.contains(&*host))
@@ -235,13 +235,17 @@ impl Environment {
     }
 
     /// A UDP source address can be forged: from a route's target nobody registers, and calls do not leave by it.
-    pub(crate) fn check_way_back(&self, register: Register, source: &Source) -> Result<Register, Refusal> {
+    pub(crate) fn check_way_back(
+        &self,
+        register: Register,
+        source: &Source,
+    ) -> Result<Register, RegisterRefusal> {
         let comes_from_route =
             source.transport == Transport::Udp && self.settings.route_peers.is_at(source.remote);
         let is_back = |contact: &router::Contact| contact.expires > 0 && contact.received.is_some();
         match &register.change {
             Change::Update(contacts) if comes_from_route && contacts.iter().any(is_back) => {
-                Err(Refusal::contact_is_taken())
+                Err(RegisterRefusal::contact_is_taken())
             }
             _ => Ok(register),
         }
@@ -256,7 +260,7 @@ impl Environment {
     }
 
     /// As [`is_forbidden_way`](Self::is_forbidden_way), for a request of our own.
-    pub(crate) fn is_forbidden_for(&self, onward: &Onward, hop: &Hop) -> bool {
+    pub(crate) fn is_forbidden_for(&self, onward: &OutgoingRoute, hop: &Hop) -> bool {
         onward.is_binding && onward.received.is_none() && self.leads_where_none_may(hop)
     }
 

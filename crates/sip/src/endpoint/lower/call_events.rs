@@ -7,8 +7,8 @@
 use router::Aor;
 use stdx::slab::Key;
 
-use super::{Lower, LowerLayers};
-use crate::endpoint::context::Stage;
+use super::{LowerLayers, LowerView};
+use crate::endpoint::context::RequestStage;
 use crate::endpoint::environment::{Environment, Keys};
 use crate::endpoint::{CallEvent, CallEventKind, Caller, Effect};
 use crate::proxy::FinalResponse;
@@ -26,7 +26,7 @@ impl Keys {
     }
 }
 
-impl Lower<'_> {
+impl LowerView<'_> {
     pub(crate) fn note_call(&mut self, key: Key, kind: CallEventKind) {
         let Some(request) = self.contexts.get(key).map(|context| &context.request) else { return };
         let (Some(call_id), Some(caller)) = (request.call_id(), request.from_tag()) else { return };
@@ -42,7 +42,7 @@ impl Lower<'_> {
     /// Tells the ledger of a refused call. Merged and looping requests (§8.2.2.2, §16.3) are copies of a call that has its own events.
     pub(crate) fn note_refused(&mut self, key: Key, status: u16, reason: &str) {
         let Some(context) = self.contexts.get(key) else { return };
-        let is_told_elsewhere = matches!(context.stage, Stage::Proxying(_) | Stage::Session(_));
+        let is_told_elsewhere = matches!(context.stage, RequestStage::Proxying(_) | RequestStage::Session(_));
         if !context.starts_call()
             || status < 300
             || matches!(status, 401 | 407 | 440 | 482)
@@ -68,7 +68,7 @@ impl Lower<'_> {
     /// A BYE had a 2xx.
     pub(crate) fn note_bye_accepted(&mut self, key: Key) {
         let Some(context) = self.contexts.get(key) else { return };
-        let (request, Stage::Proxying(proxied)) = (&context.request, &context.stage) else { return };
+        let (request, RequestStage::Proxying(proxied)) = (&context.request, &context.stage) else { return };
         if request.method() != Method::Bye {
             return;
         }
@@ -88,7 +88,7 @@ impl Lower<'_> {
     pub(crate) fn note_bye_failed(&mut self, key: Key, outcome: &FinalResponse) {
         let is_over = outcome.response.is_none() || matches!(outcome.status, 408 | 481);
         let is_proved = match self.contexts.get(key).map(|context| &context.stage) {
-            Some(Stage::Proxying(proxied)) => proxied.purpose().within.is_some(),
+            Some(RequestStage::Proxying(proxied)) => proxied.purpose().within.is_some(),
             _ => false,
         };
         if is_over && is_proved {

@@ -3,10 +3,10 @@
 
 use stdx::slab::Key;
 
-use super::Lower;
+use super::LowerView;
 use crate::wire::Message;
 
-impl Lower<'_> {
+impl LowerView<'_> {
     /// Answers 482 when another transaction that still lives has the same request.
     pub(crate) fn refuse_merged(&mut self, key: Key) -> bool {
         let Some(context) = self.contexts.get(key) else { return false };

@@ -15,15 +15,17 @@ use stdx::slab::{Key, Slab};
 use stdx::wheel::Wheel;
 
 pub(crate) use self::call_events::refused;
-pub(crate) use self::resolution::{Resolutions, Resolving, Waiting, first_hop};
+pub(crate) use self::resolution::{ResolutionOwner, Resolutions, UnresolvedMessage, first_hop};
 pub(crate) use self::respond::unsupported;
 use super::context::{call_id_of, caller_tag_of};
 use super::environment::Environment;
 use super::transactions::{Transactions, reply_target};
-use super::{Caller, Context, Counters, Effect, Outbox, Stage, User};
+use super::{Caller, Counters, Effect, Outbox, RequestContext, RequestStage, TransactionUser};
 use crate::limits;
 use crate::resolve::Hop;
-use crate::transaction::{Machine, ServerInvite, ServerOther, Tell, Turn};
+use crate::transaction::{
+    ServerInvite, ServerOther, TransactionEvent, TransactionMachine, TransactionOutput,
+};
 use crate::transport::{Source, Target, TransmitId, is_reliable};
 use crate::wire::{Header, Message, Method, Reply, Rewrite};
 
@@ -31,7 +33,7 @@ use crate::wire::{Header, Message, Method, Reply, Rewrite};
 pub(crate) struct LowerLayers {
     pub(crate) env: Environment,
     pub(crate) transactions: Transactions,
-    pub(crate) contexts: Slab<Context>,
+    pub(crate) contexts: Slab<RequestContext>,
     pub(crate) context_timers: Wheel<Key>,
     pub(crate) resolutions: Resolutions,
     /// Dialogs of calls that were answered and have not ended.
@@ -42,12 +44,12 @@ pub(crate) struct LowerLayers {
 }
 
 /// The lower layers while one event is handled: the time and the outbox go with them.
-pub(crate) struct Lower<'a> {
+pub(crate) struct LowerView<'a> {
     pub(crate) now: Instant,
     pub(crate) out: &'a mut Outbox,
     pub(crate) env: &'a mut Environment,
     pub(crate) transactions: &'a mut Transactions,
-    pub(crate) contexts: &'a mut Slab<Context>,
+    pub(crate) contexts: &'a mut Slab<RequestContext>,
     context_timers: &'a mut Wheel<Key>,
     pub(crate) resolutions: &'a mut Resolutions,
     answered: &'a mut Cache<u64, ()>,
@@ -56,8 +58,8 @@ pub(crate) struct Lower<'a> {
 }
 
 impl LowerLayers {
-    pub(crate) fn at<'a>(&'a mut self, now: Instant, out: &'a mut Outbox) -> Lower<'a> {
-        Lower {
+    pub(crate) fn at<'a>(&'a mut self, now: Instant, out: &'a mut Outbox) -> LowerView<'a> {
+        LowerView {
             now,
             out,
             env: &mut self.env,
@@ -82,7 +84,7 @@ pub(crate) fn ask_id(context: Key) -> AskId {
     AskId(context.to_u64())
 }
 
-impl Lower<'_> {
+impl LowerView<'_> {
     pub(crate) fn transmit(&mut self, target: Target, bytes: Bytes, report: Option<TransmitId>) {
         self.transactions.transmit(target, bytes, report, self.out);
     }
@@ -98,7 +100,7 @@ impl Lower<'_> {
         bytes: Bytes,
         target: Target,
         is_invite: bool,
-        user: User,
+        user: TransactionUser,
     ) -> Option<Key> {
         self.transactions.start_client(self.now, bytes, target, is_invite, user, self.out)
     }
@@ -114,7 +116,7 @@ impl Lower<'_> {
     }
 
     /// Carries out a transaction's output, but for the event of its user.
-    pub(crate) fn perform(&mut self, key: Key, turn: Turn) -> Option<Tell> {
+    pub(crate) fn perform(&mut self, key: Key, turn: TransactionOutput) -> Option<TransactionEvent> {
         self.transactions.perform(key, turn, self.out)
     }
 
@@ -126,18 +128,18 @@ impl Lower<'_> {
         let machine = if request.method() == Method::Invite {
             self.counters.invites += 1;
             let trying = Reply::new(&request, source.remote, 100, "Trying", None).finish();
-            Machine::ServerInvite(ServerInvite::start(self.now, trying, reliable))
+            TransactionMachine::ServerInvite(ServerInvite::start(self.now, trying, reliable))
         } else {
-            Machine::ServerOther(ServerOther::start(self.now, reliable))
+            TransactionMachine::ServerOther(ServerOther::start(self.now, reliable))
         };
-        let server = self.transactions.table.insert(hash, machine, target, User::Nobody);
-        let context = self.contexts.insert(Context::new(server, request, source, 0));
+        let server = self.transactions.table.insert(hash, machine, target, TransactionUser::None);
+        let context = self.contexts.insert(RequestContext::new(server, request, source, 0));
         self.arm_context(context, self.now + limits::CONTEXT_PATIENCE);
         if let Some(transaction) = self.transactions.table.get_mut(server) {
-            transaction.user = User::Context(context);
+            transaction.user = TransactionUser::Context(context);
             transaction.credit = credit;
         }
-        self.perform(server, Turn::default());
+        self.perform(server, TransactionOutput::default());
         context
     }
 
@@ -150,7 +152,7 @@ impl Lower<'_> {
         }
     }
 
-    pub(crate) fn set_stage(&mut self, key: Key, stage: Stage) {
+    pub(crate) fn set_stage(&mut self, key: Key, stage: RequestStage) {
         if let Some(context) = self.contexts.get_mut(key) {
             context.stage = stage;
         }
@@ -178,7 +180,9 @@ impl Lower<'_> {
     /// A call that was admitted never began: it counts no more. One that began is ended by the ledger's events.
     pub(crate) fn release(&mut self, key: Key) {
         let Some(context) = self.contexts.get_mut(key) else { return };
-        if context.admitted.is_empty() || matches!(context.stage, Stage::Proxying(_) | Stage::Session(_)) {
+        if context.admitted.is_empty()
+            || matches!(context.stage, RequestStage::Proxying(_) | RequestStage::Session(_))
+        {
             return;
         }
         let (call_id, caller) = (call_id_of(&context.request), caller_tag_of(&context.request));
@@ -197,7 +201,7 @@ impl Lower<'_> {
     }
 
     pub(crate) fn starts_call(&self, key: Key) -> bool {
-        self.contexts.get(key).is_some_and(Context::starts_call)
+        self.contexts.get(key).is_some_and(RequestContext::starts_call)
     }
 
     /// A request of our own gets its Via and its client transaction. `None`: it cannot be sent.
@@ -206,7 +210,7 @@ impl Lower<'_> {
         request: &Message,
         hop: Hop,
         received: Option<&router::Received>,
-        user: User,
+        user: TransactionUser,
     ) -> Option<()> {
         let preferred = received.map(|received| received.local);
         let listener = self.env.listeners.listener_for(hop.transport, hop.addr, preferred)?;

@@ -9,11 +9,11 @@ use stdx::Instant;
 use stdx::cache::Cache;
 use stdx::slab::Key;
 
-use super::Lower;
+use super::LowerView;
 use crate::dns::{DnsFault, DnsRecord};
 use crate::endpoint::proxy_core::ForwardedAck;
 use crate::endpoint::{Effect, Outbox};
-use crate::events::{Onward, RequestId};
+use crate::events::{OutgoingRoute, RequestId};
 use crate::limits;
 use crate::resolve::{self, Hop, NextHop, ResolveEffect, ResolveFault, Resolver};
 use crate::transport::Transport;
@@ -24,23 +24,23 @@ pub(crate) type ResolveResult = Result<Vec<Hop>, ResolveFault>;
 
 /// The owner of a resolution.
 #[derive(Debug)]
-pub(crate) enum Resolving {
+pub(crate) enum ResolutionOwner {
     Branch(Key, usize),
     /// A request of a session.
     Own(u64),
-    Waiting(Box<Waiting>),
+    Waiting(Box<UnresolvedMessage>),
 }
 
 /// A message that leaves by the first hop. Nothing fails over: an ACK is repeated with the next 2xx (RFC 3261 §13.2.2.4),
 /// the others report a failure.
 #[derive(Debug)]
-pub(crate) enum Waiting {
+pub(crate) enum UnresolvedMessage {
     /// An ACK to a 2xx on its way through.
     Ack(ForwardedAck),
     /// An ACK to a 2xx for a session.
     SessionAck {
         ack: Message,
-        onward: Onward,
+        onward: OutgoingRoute,
     },
     Probe {
         id: u64,
@@ -49,18 +49,18 @@ pub(crate) enum Waiting {
     Notifier {
         id: RequestId,
         request: Bytes,
-        onward: Onward,
+        onward: OutgoingRoute,
     },
 }
 
-impl Waiting {
+impl UnresolvedMessage {
     /// Bytes that are held meanwhile.
     fn len(&self) -> usize {
         match self {
-            Waiting::Ack(forwarded) => forwarded.ack.bytes().len(),
-            Waiting::SessionAck { ack, .. } => ack.bytes().len(),
-            Waiting::Probe { target, .. } => target.len(),
-            Waiting::Notifier { request, .. } => request.len(),
+            UnresolvedMessage::Ack(forwarded) => forwarded.ack.bytes().len(),
+            UnresolvedMessage::SessionAck { ack, .. } => ack.bytes().len(),
+            UnresolvedMessage::Probe { target, .. } => target.len(),
+            UnresolvedMessage::Notifier { request, .. } => request.len(),
         }
     }
 }
@@ -70,7 +70,7 @@ pub(crate) struct Resolutions {
     resolver: Resolver,
     effects: Vec<ResolveEffect>,
     /// By the resolution's number.
-    owners: HashMap<u64, Resolving>,
+    owners: HashMap<u64, ResolutionOwner>,
     next: u64,
     /// Bytes of messages that wait for their resolution.
     waiting_bytes: usize,
@@ -101,7 +101,7 @@ impl Resolutions {
         now: Instant,
         id: u64,
         result: Result<Vec<DnsRecord>, DnsFault>,
-        finished: &mut Vec<(Resolving, ResolveResult)>,
+        finished: &mut Vec<(ResolutionOwner, ResolveResult)>,
         out: &mut Outbox,
     ) {
         let mut effects = std::mem::take(&mut self.effects);
@@ -111,7 +111,7 @@ impl Resolutions {
                 ResolveEffect::Query { dns_id, query } => out.push(Effect::Dns { id: dns_id, query }),
                 ResolveEffect::Resolved { id, result } => {
                     let Some(owner) = self.owners.remove(&id) else { continue };
-                    if let Resolving::Waiting(waiting) = &owner {
+                    if let ResolutionOwner::Waiting(waiting) = &owner {
                         self.waiting_bytes = self.waiting_bytes.saturating_sub(waiting.len());
                     }
                     finished.push((owner, result));
@@ -122,12 +122,12 @@ impl Resolutions {
     }
 }
 
-impl Lower<'_> {
+impl LowerView<'_> {
     /// Resolves `next`. The result is returned where no question has to be asked; otherwise it comes later, for `owner`.
     pub(crate) fn resolve(
         &mut self,
         next: &NextHop,
-        owner: impl FnOnce() -> Resolving,
+        owner: impl FnOnce() -> ResolutionOwner,
     ) -> Option<ResolveResult> {
         self.resolve_for(next, |resolutions, id| {
             resolutions.owners.insert(id, owner());
@@ -163,17 +163,17 @@ impl Lower<'_> {
     pub(crate) fn send_when_resolved(
         &mut self,
         next: Option<&NextHop>,
-        waiting: Waiting,
-    ) -> Option<(Waiting, Option<Hop>)> {
+        waiting: UnresolvedMessage,
+    ) -> Option<(UnresolvedMessage, Option<Hop>)> {
         let Some(next) = next else { return Some((waiting, None)) };
         let mut waiting = Some(waiting);
         let result = self.resolve_for(next, |resolutions, id| {
-            let bytes = waiting.as_ref().map_or(0, Waiting::len);
+            let bytes = waiting.as_ref().map_or(0, UnresolvedMessage::len);
             if resolutions.waiting_bytes + bytes <= limits::WAITING_BYTES
                 && let Some(waiting) = waiting.take()
             {
                 resolutions.waiting_bytes += bytes;
-                resolutions.owners.insert(id, Resolving::Waiting(Box::new(waiting)));
+                resolutions.owners.insert(id, ResolutionOwner::Waiting(Box::new(waiting)));
             }
         });
         Some((waiting?, result.and_then(first_hop)))

@@ -2,14 +2,14 @@
 
 use stdx::slab::Key;
 
-use super::Lower;
+use super::LowerView;
 use crate::endpoint::Caller;
-use crate::endpoint::context::{Context, Stage, User};
-use crate::transaction::{Machine, Turn};
+use crate::endpoint::context::{RequestContext, RequestStage, TransactionUser};
+use crate::transaction::{TransactionMachine, TransactionOutput};
 use crate::transport::{Source, Transport};
 use crate::wire::{Header, Message, Reply};
 
-impl Lower<'_> {
+impl LowerView<'_> {
     /// RFC 3261 §8.2.7: without a transaction; a retransmission is answered anew.
     pub(crate) fn reply_stateless(&mut self, request: &Message, source: &Source, status: u16, reason: &str) {
         let tag = self.env.tag_of(request, source);
@@ -37,7 +37,7 @@ impl Lower<'_> {
         let tag = self.env.tag_of(&context.request, &context.source);
         let mut reply = Reply::new(&context.request, context.source.remote, status, reason, Some(&tag));
         headers(&mut reply);
-        if let Stage::Proxying(proxied) = &context.stage
+        if let RequestStage::Proxying(proxied) = &context.stage
             && proxied.purpose().starts_call
             && status >= 300
         {
@@ -56,22 +56,24 @@ impl Lower<'_> {
             self.respond(server, status, response);
             return self.close(key);
         }
-        self.perform(server, Turn { send: Some(response), tell: None });
+        self.perform(server, TransactionOutput { send: Some(response), tell: None });
         self.transactions.table.remove(server);
         self.contexts.remove(key);
     }
 
-    fn is_refused_alone(&self, context: &Context) -> bool {
-        let is_undecided =
-            matches!(context.stage, Stage::Planning { .. } | Stage::Finding { .. } | Stage::Locating { .. });
+    fn is_refused_alone(&self, context: &RequestContext) -> bool {
+        let is_undecided = matches!(
+            context.stage,
+            RequestStage::Planning { .. } | RequestStage::Finding { .. } | RequestStage::Locating { .. }
+        );
         // The ACK of a refusal within a dialog has a Route of ours: only a transaction keeps it from the callee.
         let is_outside = context.request.to_tag().is_none();
         let is_authenticated = matches!(context.caller, Some(Caller::Account(_)));
         let is_silent = self.transactions.table.get(context.server).is_some_and(|transaction| {
             match &transaction.machine {
-                Machine::ServerInvite(machine) => machine.is_silent(),
-                Machine::ServerOther(machine) => machine.is_silent(),
-                Machine::ClientInvite(_) | Machine::ClientOther(_) => false,
+                TransactionMachine::ServerInvite(machine) => machine.is_silent(),
+                TransactionMachine::ServerOther(machine) => machine.is_silent(),
+                TransactionMachine::ClientInvite(_) | TransactionMachine::ClientOther(_) => false,
             }
         });
         let is_udp = context.source.transport == Transport::Udp;
@@ -82,7 +84,7 @@ impl Lower<'_> {
     pub(crate) fn close(&mut self, key: Key) {
         let Some(context) = self.contexts.remove(key) else { return };
         if let Some(transaction) = self.transactions.table.get_mut(context.server) {
-            transaction.user = User::Nobody;
+            transaction.user = TransactionUser::None;
         }
     }
 
@@ -114,14 +116,15 @@ impl Lower<'_> {
         let server = context.server;
         // The context goes on without it, however soon it ends.
         if let Some(transaction) = self.transactions.table.get_mut(server) {
-            transaction.user = User::Nobody;
+            transaction.user = TransactionUser::None;
         }
         self.respond(server, status, reply);
     }
 
     /// RFC 4320 §4.1: a 100 once the client of a non-INVITE request repeats it only every T2.
     pub(crate) fn send_trying(&mut self, server: Key) {
-        let Some(User::Context(context)) = self.transactions.table.get(server).map(|tx| tx.user) else {
+        let Some(TransactionUser::Context(context)) = self.transactions.table.get(server).map(|tx| tx.user)
+        else {
             return;
         };
         let Some(context) = self.contexts.get(context) else { return };

@@ -8,8 +8,8 @@ use router::{Admission, AdmitRefused, Aor, Query};
 use stdx::slab::Key;
 
 use super::RequestRouter;
-use crate::endpoint::context::{Stage, call_id_of, caller_tag_of};
-use crate::endpoint::lower::{Lower, ask_id};
+use crate::endpoint::context::{RequestStage, call_id_of, caller_tag_of};
+use crate::endpoint::lower::{LowerView, ask_id};
 use crate::endpoint::{Caller, Effect};
 use crate::registrar::gruu::Instance;
 
@@ -26,7 +26,7 @@ pub struct CallLimits {
 
 /// Which side of the call is asked for.
 #[derive(Debug)]
-pub(crate) enum Admitting {
+pub(crate) enum AdmissionSide {
     Caller,
     Callee(Aor),
 }
@@ -35,7 +35,7 @@ impl RequestRouter {
     /// The caller has proved to be this account.
     pub(crate) fn plan_for(
         &mut self,
-        lower: &mut Lower<'_>,
+        lower: &mut LowerView<'_>,
         key: Key,
         (aor, limits): (Aor, Option<Arc<CallLimits>>),
         own_routes: usize,
@@ -47,9 +47,9 @@ impl RequestRouter {
         }
         let counted = |limits: &&Arc<CallLimits>| limits.max_calls.is_some() || limits.max_rate.is_some();
         match limits.as_ref().filter(counted).filter(|_| lower.starts_call(key)) {
-            Some(limits) => self.ask_admission(lower, key, (aor, limits), own_routes, Admitting::Caller),
+            Some(limits) => self.ask_admission(lower, key, (aor, limits), own_routes, AdmissionSide::Caller),
             None => {
-                lower.set_stage(key, Stage::Planning { own_routes });
+                lower.set_stage(key, RequestStage::Planning { own_routes });
                 self.plan(lower, key, caller);
             }
         }
@@ -58,14 +58,14 @@ impl RequestRouter {
     /// The callee is this account. True when its limits are asked for first.
     pub(crate) fn asks_for_callee(
         &mut self,
-        lower: &mut Lower<'_>,
+        lower: &mut LowerView<'_>,
         key: Key,
         (aor, limits): (&Aor, Option<&Arc<CallLimits>>),
         own_routes: usize,
     ) -> bool {
         let limits = limits.filter(|limits| limits.max_calls.is_some() && lower.starts_call(key));
         let Some(limits) = limits else { return false };
-        let side = Admitting::Callee(aor.clone());
+        let side = AdmissionSide::Callee(aor.clone());
         self.ask_admission(lower, key, (aor.clone(), limits), own_routes, side);
         true
     }
@@ -73,7 +73,7 @@ impl RequestRouter {
     /// RFC 5627 §6.1: a GRUU names one phone of an account. A call to it is a call of the account, and counts.
     pub(crate) fn find_instance(
         &mut self,
-        lower: &mut Lower<'_>,
+        lower: &mut LowerView<'_>,
         key: Key,
         own_routes: usize,
         instance: Instance,
@@ -82,7 +82,7 @@ impl RequestRouter {
             return self.locate_instance(lower, key, own_routes, instance);
         };
         let (user, domain) = (user.into(), domain.into());
-        lower.set_stage(key, Stage::Finding { own_routes });
+        lower.set_stage(key, RequestStage::Finding { own_routes });
         if let Some(context) = lower.contexts.get_mut(key) {
             context.gruu = Some(instance);
         }
@@ -91,14 +91,14 @@ impl RequestRouter {
 
     fn ask_admission(
         &mut self,
-        lower: &mut Lower<'_>,
+        lower: &mut LowerView<'_>,
         key: Key,
         (aor, limits): (Aor, &Arc<CallLimits>),
         own_routes: usize,
-        side: Admitting,
+        side: AdmissionSide,
     ) {
         let Some(context) = lower.contexts.get(key) else { return };
-        let initiator = matches!(side, Admitting::Caller);
+        let initiator = matches!(side, AdmissionSide::Caller);
         let admission = Admission {
             aor,
             call_id: call_id_of(&context.request),
@@ -107,40 +107,43 @@ impl RequestRouter {
             max_calls: limits.max_calls,
             max_rate: limits.max_rate.filter(|_| initiator),
         };
-        lower.set_stage(key, Stage::Admitting { own_routes, side });
+        lower.set_stage(key, RequestStage::Admitting { own_routes, side });
         lower.out.push(Effect::Ask { id: ask_id(key), query: Query::Admit(Box::new(admission)) });
     }
 
     pub(crate) fn handle_admitted(
         &mut self,
-        lower: &mut Lower<'_>,
+        lower: &mut LowerView<'_>,
         key: Key,
         admitted: Result<(), AdmitRefused>,
     ) {
         let Some(context) = lower.contexts.get_mut(key) else { return };
-        let planning = Stage::Planning { own_routes: 0 };
-        let Stage::Admitting { own_routes, side } = std::mem::replace(&mut context.stage, planning) else {
+        let planning = RequestStage::Planning { own_routes: 0 };
+        let RequestStage::Admitting { own_routes, side } = std::mem::replace(&mut context.stage, planning)
+        else {
             return;
         };
         if let Err(refused) = admitted {
             lower.counters.refused_by_limit += 1;
             let (status, reason) = match (side, refused) {
-                (Admitting::Callee(_), _) => (486, "Busy Here"),
-                (Admitting::Caller, AdmitRefused::TooManyCalls) => (403, "Too Many Calls Of This Account"),
-                (Admitting::Caller, AdmitRefused::TooFast) => (403, "Too Many Calls A Second"),
+                (AdmissionSide::Callee(_), _) => (486, "Busy Here"),
+                (AdmissionSide::Caller, AdmitRefused::TooManyCalls) => {
+                    (403, "Too Many Calls Of This Account")
+                }
+                (AdmissionSide::Caller, AdmitRefused::TooFast) => (403, "Too Many Calls A Second"),
             };
             return lower.finish(key, status, reason);
         }
         let caller = context.caller.clone().unwrap_or(Caller::Stranger);
-        context.stage = Stage::Planning { own_routes };
+        context.stage = RequestStage::Planning { own_routes };
         match side {
-            Admitting::Caller => {
+            AdmissionSide::Caller => {
                 if let Caller::Account(aor) = &caller {
                     context.admitted.push((aor.clone(), true));
                 }
                 self.plan(lower, key, caller);
             }
-            Admitting::Callee(aor) => {
+            AdmissionSide::Callee(aor) => {
                 context.admitted.push((aor.clone(), false));
                 self.locate_account(lower, key, own_routes, aor);
             }

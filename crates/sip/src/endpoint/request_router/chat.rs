@@ -8,8 +8,8 @@ use stdx::source::SourcePrefix;
 
 use super::RequestRouter;
 use crate::endpoint::Effect;
-use crate::endpoint::context::Stage;
-use crate::endpoint::lower::{Lower, ask_id};
+use crate::endpoint::context::RequestStage;
+use crate::endpoint::lower::{LowerView, ask_id};
 use crate::events::offer_query;
 use crate::limits;
 use crate::wire::{Method, Reply, Uri};
@@ -35,7 +35,7 @@ impl RequestRouter {
     /// Where the phones of an account are is known: a MESSAGE for all of them is for chat clients, too.
     pub(crate) fn located(
         &mut self,
-        lower: &mut Lower<'_>,
+        lower: &mut LowerView<'_>,
         key: Key,
         own_routes: usize,
         bindings: Vec<Binding>,
@@ -60,13 +60,13 @@ impl RequestRouter {
         });
         let query = query.filter(|_| self.is_offered_first(lower, key));
         let Some(query) = query else { return self.ring_bindings(lower, key, own_routes, bindings) };
-        lower.set_stage(key, Stage::Offering { own_routes, bindings });
+        lower.set_stage(key, RequestStage::Offering { own_routes, bindings });
         lower.out.push(Effect::Ask { id: ask_id(key), query });
     }
 
     /// A stranger's MESSAGE that no phone takes: 202 at once, whether or not there is such an account and whatever becomes
     /// of it, so that neither status nor time tell which accounts there are. False when the stranger has sent enough.
-    fn accept_of_stranger(&mut self, lower: &mut Lower<'_>, key: Key) -> bool {
+    fn accept_of_stranger(&mut self, lower: &mut LowerView<'_>, key: Key) -> bool {
         let Some(sender) = self.stranger_and_account(lower, key) else { return false };
         if !self.chat.messages_of_strangers.penalty(lower.now, sender).is_pass() {
             return false;
@@ -76,7 +76,7 @@ impl RequestRouter {
         true
     }
 
-    fn stranger_and_account(&self, lower: &mut Lower<'_>, key: Key) -> Option<(SourcePrefix, u64)> {
+    fn stranger_and_account(&self, lower: &mut LowerView<'_>, key: Key) -> Option<(SourcePrefix, u64)> {
         let context = lower.contexts.get(key)?;
         let user = Uri::parse(context.request.uri()).ok()?.user_decoded().unwrap_or_default();
         Some((SourcePrefix::of(context.source.remote.ip()), lower.env.keys.call.hash(user.as_bytes())))
@@ -84,7 +84,7 @@ impl RequestRouter {
 
     /// A phone may say that it is where we are, and a MESSAGE come back for the same account: chat has it already. All that
     /// carries one Call-ID comes to this shard.
-    fn is_offered_first(&mut self, lower: &mut Lower<'_>, key: Key) -> bool {
+    fn is_offered_first(&mut self, lower: &mut LowerView<'_>, key: Key) -> bool {
         let Some(context) = lower.contexts.get(key) else { return false };
         let (request, aor) = (&context.request, context.callee.as_deref().unwrap_or_default());
         let call_id = request.call_id().unwrap_or_default();
@@ -100,9 +100,9 @@ impl RequestRouter {
 
     /// What chat clients say to it. Phones get it in any case; what they say matters to the sender only when nobody has
     /// it yet.
-    pub(crate) fn offered(&mut self, lower: &mut Lower<'_>, key: Key, offered: Offered) {
+    pub(crate) fn offered(&mut self, lower: &mut LowerView<'_>, key: Key, offered: Offered) {
         let Some(context) = lower.contexts.get_mut(key) else { return };
-        let Stage::Offering { own_routes, bindings } = &mut context.stage else { return };
+        let RequestStage::Offering { own_routes, bindings } = &mut context.stage else { return };
         let (own_routes, bindings) = (*own_routes, std::mem::take(bindings));
         // What a chat client has at once fills nothing.
         if offered == Offered::Delivered
@@ -117,7 +117,7 @@ impl RequestRouter {
                 lower.answer_early(key, (200, "OK"));
                 self.ring_bindings(lower, key, own_routes, bindings);
             }
-            Offered::Nobody => self.ring_bindings(lower, key, own_routes, bindings),
+            Offered::NoClient => self.ring_bindings(lower, key, own_routes, bindings),
             _ if !bindings.is_empty() => self.ring_bindings(lower, key, own_routes, bindings),
             // RFC 3428 §7.
             Offered::Kept => lower.finish(key, 202, "Accepted"),
@@ -238,7 +238,7 @@ mod tests {
         for (offered, alone, with_phone) in [
             (Offered::Delivered, "SIP/2.0 200", &["SIP/2.0 200", FORKED][..]),
             (Offered::Kept, "SIP/2.0 202", &[FORKED]),
-            (Offered::Nobody, "SIP/2.0 202", &[FORKED]),
+            (Offered::NoClient, "SIP/2.0 202", &[FORKED]),
             (Offered::Unsupported, "SIP/2.0 415", &[FORKED]),
             (Offered::Busy, "SIP/2.0 503", &[FORKED]),
             (Offered::Refused, "SIP/2.0 480", &["SIP/2.0 480"]),

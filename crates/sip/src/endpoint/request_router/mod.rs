@@ -7,19 +7,19 @@ mod chat;
 use router::{Answer, AskId, Binding, Query};
 use stdx::slab::Key;
 
-pub(crate) use self::allowance::Admitting;
+pub(crate) use self::allowance::AdmissionSide;
 pub use self::allowance::CallLimits;
 use self::chat::ChatOffers;
 use super::authentication::Authentication;
-use super::context::{Context, Stage};
+use super::context::{RequestContext, RequestStage};
 use super::effect::{Account, Caller, Decision, ListedUnder, PlanRequest};
 use super::environment::loops::route_after;
-use super::lower::{Lower, ask_id, unsupported};
+use super::lower::{LowerView, ask_id, unsupported};
 use super::proxy_core::ProxyCore;
 use super::registrar_front::RegistrarFront;
 use super::{CallEventKind, Effect};
 use crate::events::Package;
-use crate::proxy::{Destination, Purpose, Search};
+use crate::proxy::{Destination, ForwardingPurpose, TargetSearch};
 use crate::registrar::gruu::Instance;
 use crate::wire::{Header, Message, Method, Scheme, Uri};
 
@@ -55,7 +55,7 @@ impl RequestRouter {
 
     /// Restores what a strict router changed, and refuses a request that needs an extension that we do not have (RFC 3261
     /// §16.3 step 5).
-    pub(crate) fn refuses_extensions(&mut self, lower: &mut Lower<'_>, key: Key) -> bool {
+    pub(crate) fn refuses_extensions(&mut self, lower: &mut LowerView<'_>, key: Key) -> bool {
         restore_route(lower, key);
         let Some(context) = lower.contexts.get(key) else { return true };
         let unsupported = unsupported(&context.request, Header::ProxyRequire, PROXY_REQUIRE_KNOWN);
@@ -71,7 +71,7 @@ impl RequestRouter {
     }
 
     /// Whose request it is: one within a dialog, for ourselves, for the registrar, or for the routing plan.
-    pub(crate) fn dispatch(&mut self, lower: &mut Lower<'_>, key: Key, is_in_subscription: bool) {
+    pub(crate) fn dispatch(&mut self, lower: &mut LowerView<'_>, key: Key, is_in_subscription: bool) {
         let Some(context) = lower.contexts.get(key) else { return };
         let request = &context.request;
         let own = lower.env.own_routes(request);
@@ -114,12 +114,12 @@ impl RequestRouter {
             lower.counters.refused_relay += 1;
             return lower.finish(key, 403, "Relaying Denied");
         }
-        lower.set_stage(key, Stage::Planning { own_routes: own.count });
+        lower.set_stage(key, RequestStage::Planning { own_routes: own.count });
         self.plan(lower, key, Caller::Stranger);
     }
 
     /// Asks where the request goes. A caller is a stranger until it has proved to be somebody.
-    pub(crate) fn plan(&mut self, lower: &mut Lower<'_>, key: Key, caller: Caller) {
+    pub(crate) fn plan(&mut self, lower: &mut LowerView<'_>, key: Key, caller: Caller) {
         let Some(context) = lower.contexts.get_mut(key) else { return };
         context.caller = Some(caller.clone());
         let is_second = std::mem::take(&mut context.claim_withheld);
@@ -149,9 +149,11 @@ impl RequestRouter {
         lower.out.push(Effect::Plan { id: ask_id(key), request });
     }
 
-    pub(crate) fn handle_plan(&mut self, lower: &mut Lower<'_>, id: AskId, decision: Decision) {
+    pub(crate) fn handle_plan(&mut self, lower: &mut LowerView<'_>, id: AskId, decision: Decision) {
         let key = Key::from_u64(id.0);
-        let Some(&Stage::Planning { own_routes }) = lower.contexts.get(key).map(|c| &c.stage) else { return };
+        let Some(&RequestStage::Planning { own_routes }) = lower.contexts.get(key).map(|c| &c.stage) else {
+            return;
+        };
         let is_refused = matches!(decision, Decision::Refuse { .. } | Decision::Deny);
         if is_refused && lower.contexts.get(key).is_some_and(|context| context.claim_withheld) {
             // Perhaps an account may where a stranger may not.
@@ -177,7 +179,7 @@ impl RequestRouter {
                 if let Some(instance) = gruu {
                     return self.find_instance(lower, key, own_routes, instance);
                 }
-                lower.set_stage(key, Stage::Finding { own_routes });
+                lower.set_stage(key, RequestStage::Finding { own_routes });
                 lower.out.push(Effect::Account { id, user, domain });
             }
             Decision::Targets(groups) => {
@@ -185,7 +187,7 @@ impl RequestRouter {
                     .into_iter()
                     .map(|group| group.iter().map(|uri| destination_of_route(uri)).collect())
                     .collect();
-                let search = Search::Failover { redirects: lower.env.settings.failover_on_redirect };
+                let search = TargetSearch::Failover { redirects: lower.env.settings.failover_on_redirect };
                 self.fork(lower, key, groups, own_routes, search);
             }
             Decision::Authenticate => self.authentication.authenticate(lower, key, own_routes),
@@ -205,7 +207,7 @@ impl RequestRouter {
     /// else the callee's.
     pub(crate) fn handle_account(
         &mut self,
-        lower: &mut Lower<'_>,
+        lower: &mut LowerView<'_>,
         id: AskId,
         account: Result<Option<Account>, StoreUnavailable>,
     ) {
@@ -215,17 +217,17 @@ impl RequestRouter {
             return lower.finish(key, 500, "Server Internal Error");
         };
         match context.stage {
-            Stage::Authenticating { own_routes } => {
+            RequestStage::Authenticating { own_routes } => {
                 if let Some(account) = self.authentication.verify(lower, key, account) {
                     self.accepted(lower, key, own_routes, account);
                 }
             }
-            Stage::Finding { own_routes } => self.locate(lower, key, own_routes, account),
+            RequestStage::Finding { own_routes } => self.locate(lower, key, own_routes, account),
             _ => {}
         }
     }
 
-    fn locate(&mut self, lower: &mut Lower<'_>, key: Key, own_routes: usize, account: Option<Account>) {
+    fn locate(&mut self, lower: &mut LowerView<'_>, key: Key, own_routes: usize, account: Option<Account>) {
         // A disabled account is as absent as one that never was: nobody learns which.
         let account = account.filter(|account| !account.disabled);
         let is_trunk =
@@ -249,13 +251,13 @@ impl RequestRouter {
 
     pub(crate) fn locate_account(
         &mut self,
-        lower: &mut Lower<'_>,
+        lower: &mut LowerView<'_>,
         key: Key,
         own_routes: usize,
         aor: router::Aor,
     ) {
         let instance = lower.contexts.get_mut(key).and_then(|context| context.gruu.take());
-        lower.set_stage(key, Stage::Locating { own_routes, instance });
+        lower.set_stage(key, RequestStage::Locating { own_routes, instance });
         if is_for_notifier(lower, key) {
             self.handover = Some(Handover::Notifier { request: key, aor });
             return;
@@ -264,7 +266,7 @@ impl RequestRouter {
     }
 
     /// The address that a request names, where there is no account.
-    fn absent_aor(&self, lower: &mut Lower<'_>, key: Key) -> router::Aor {
+    fn absent_aor(&self, lower: &mut LowerView<'_>, key: Key) -> router::Aor {
         let uri = lower.contexts.get(key).and_then(|context| Uri::parse(context.request.uri()).ok());
         uri.map_or_else(Box::default, |uri| {
             format!("{}@{}", uri.user_decoded().unwrap_or_default(), uri.host_lower()).into()
@@ -273,21 +275,21 @@ impl RequestRouter {
 
     pub(crate) fn locate_instance(
         &mut self,
-        lower: &mut Lower<'_>,
+        lower: &mut LowerView<'_>,
         key: Key,
         own_routes: usize,
         instance: Instance,
     ) {
         let aor = instance.aor.clone();
-        lower.set_stage(key, Stage::Locating { own_routes, instance: Some(instance) });
+        lower.set_stage(key, RequestStage::Locating { own_routes, instance: Some(instance) });
         lower.out.push(Effect::Ask { id: ask_id(key), query: Query::Lookup { aor } });
     }
 
-    pub(crate) fn handle_answer(&mut self, lower: &mut Lower<'_>, id: AskId, answer: Answer) {
+    pub(crate) fn handle_answer(&mut self, lower: &mut LowerView<'_>, id: AskId, answer: Answer) {
         let key = Key::from_u64(id.0);
         let Some(context) = lower.contexts.get(key) else { return };
         match (&context.stage, answer) {
-            (Stage::Locating { own_routes, instance }, Answer::Bindings(mut bindings)) => {
+            (RequestStage::Locating { own_routes, instance }, Answer::Bindings(mut bindings)) => {
                 let own_routes = *own_routes;
                 match instance {
                     Some(instance) => {
@@ -300,11 +302,11 @@ impl RequestRouter {
                 let is_for_account = instance.is_none();
                 self.located(lower, key, own_routes, bindings, is_for_account);
             }
-            (Stage::Admitting { .. }, Answer::Admitted(admitted)) => {
+            (RequestStage::Admitting { .. }, Answer::Admitted(admitted)) => {
                 self.handle_admitted(lower, key, admitted);
             }
-            (Stage::Offering { .. }, Answer::Offered(offered)) => self.offered(lower, key, offered),
-            (Stage::Registering { .. }, Answer::Registered(result)) => {
+            (RequestStage::Offering { .. }, Answer::Offered(offered)) => self.offered(lower, key, offered),
+            (RequestStage::Registering { .. }, Answer::Registered(result)) => {
                 self.registrar.finish_register(lower, key, result);
             }
             // An answer to a request that was cancelled meanwhile.
@@ -314,7 +316,7 @@ impl RequestRouter {
 
     pub(crate) fn ring_bindings(
         &mut self,
-        lower: &mut Lower<'_>,
+        lower: &mut LowerView<'_>,
         key: Key,
         own_routes: usize,
         bindings: Vec<Binding>,
@@ -322,11 +324,11 @@ impl RequestRouter {
         if bindings.is_empty() {
             return self.nobody_there(lower, key);
         }
-        self.fork(lower, key, groups_by_q(bindings), own_routes, Search::Fork);
+        self.fork(lower, key, groups_by_q(bindings), own_routes, TargetSearch::Fork);
     }
 
     /// No binding: a MESSAGE is kept for later, a call is not.
-    fn nobody_there(&mut self, lower: &mut Lower<'_>, key: Key) {
+    fn nobody_there(&mut self, lower: &mut LowerView<'_>, key: Key) {
         let Some(context) = lower.contexts.get(key) else { return };
         if context.request.method() == Method::Message {
             return match &context.callee {
@@ -341,11 +343,11 @@ impl RequestRouter {
     /// Starts the proxy part: every target rings, first group first.
     pub(crate) fn fork(
         &mut self,
-        lower: &mut Lower<'_>,
+        lower: &mut LowerView<'_>,
         key: Key,
         groups: Vec<Vec<Destination>>,
         own_routes: usize,
-        search: Search,
+        search: TargetSearch,
     ) {
         if groups.iter().all(Vec::is_empty) {
             return lower.finish(key, 480, "Temporarily Unavailable");
@@ -363,11 +365,11 @@ impl RequestRouter {
             let event = started(context);
             lower.note_call(key, event);
         }
-        let purpose = Purpose { own_routes, record_route, starts_call, within: None, search };
+        let purpose = ForwardingPurpose { own_routes, record_route, starts_call, within: None, search };
         ProxyCore::new(lower).begin_proxying(key, groups, purpose);
     }
 
-    pub(crate) fn begin_register(&mut self, lower: &mut Lower<'_>, key: Key) {
+    pub(crate) fn begin_register(&mut self, lower: &mut LowerView<'_>, key: Key) {
         lower.counters.registers += 1;
         // Before the credentials are looked at: those of a copy were used by the first one.
         if lower.refuse_merged(key) {
@@ -382,7 +384,7 @@ impl RequestRouter {
         self.authentication.authenticate(lower, key, 0);
     }
 
-    fn accepted(&mut self, lower: &mut Lower<'_>, key: Key, own_routes: usize, account: Account) {
+    fn accepted(&mut self, lower: &mut LowerView<'_>, key: Key, own_routes: usize, account: Account) {
         let Some(context) = lower.contexts.get(key) else { return };
         if context.request.method() == Method::Register {
             return self.registrar.register(lower, key, account);
@@ -395,7 +397,7 @@ impl RequestRouter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreUnavailable;
 
-fn restore_route(lower: &mut Lower<'_>, key: Key) {
+fn restore_route(lower: &mut LowerView<'_>, key: Key) {
     let Some(context) = lower.contexts.get(key) else { return };
     let restored = lower.env.restore_strictly_routed(&context.request);
     if let (Some(restored), Some(context)) = (restored, lower.contexts.get_mut(key)) {
@@ -413,7 +415,7 @@ fn is_options_without_credentials(request: &Message) -> bool {
 
 /// Whether the request is for the account's event notifier, and no phone: every PUBLISH, and a SUBSCRIBE
 /// to a package that we serve.
-fn is_for_notifier(lower: &Lower<'_>, key: Key) -> bool {
+fn is_for_notifier(lower: &LowerView<'_>, key: Key) -> bool {
     lower.contexts.get(key).is_some_and(|context| match context.request.method() {
         Method::Publish => true,
         Method::Subscribe => Package::of(&context.request).is_some(),
@@ -421,7 +423,7 @@ fn is_for_notifier(lower: &Lower<'_>, key: Key) -> bool {
     })
 }
 
-fn started(context: &Context) -> CallEventKind {
+fn started(context: &RequestContext) -> CallEventKind {
     let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into();
     let request = &context.request;
     CallEventKind::Started {

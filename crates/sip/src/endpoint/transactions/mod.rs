@@ -10,24 +10,26 @@ use stdx::Instant;
 use stdx::slab::Key;
 use stdx::wheel::Wheel;
 
-pub(crate) use self::proof::Credit;
-pub(crate) use self::proof::Proofs;
-use super::{Effect, Outbox, TraceEvent, Traced, User};
-use crate::transaction::{ClientInvite, ClientOther, Machine, Table, Tell, Turn};
+pub(crate) use self::proof::SourceCredit;
+pub(crate) use self::proof::SourceProofs;
+use super::{Effect, Outbox, TraceEvent, Traced, TransactionUser};
+use crate::transaction::{
+    ClientInvite, ClientOther, TransactionEvent, TransactionMachine, TransactionOutput, TransactionTable,
+};
 use crate::transport::{Source, Target, Transmit, TransmitId, Transport, is_reliable};
 use crate::wire::{self, Header, Message, Request, Via};
 
 /// All transactions of one endpoint, and the sources over UDP that they were proved by.
 pub(crate) struct Transactions {
-    pub(crate) table: Table<User>,
-    pub(crate) proofs: Proofs,
+    pub(crate) table: TransactionTable<TransactionUser>,
+    pub(crate) proofs: SourceProofs,
     wheel: Wheel<Key>,
     /// Accounts whose messages are traced.
     pub(crate) traced: Vec<Box<str>>,
 }
 
 impl Transactions {
-    pub(crate) fn new(table: Table<User>, proofs: Proofs, now: Instant) -> Self {
+    pub(crate) fn new(table: TransactionTable<TransactionUser>, proofs: SourceProofs, now: Instant) -> Self {
         Transactions { table, proofs, wheel: Wheel::new(now), traced: Vec::new() }
     }
 
@@ -47,7 +49,7 @@ impl Transactions {
         bytes: Bytes,
         target: Target,
         is_invite: bool,
-        user: User,
+        user: TransactionUser,
         out: &mut Outbox,
     ) -> Option<Key> {
         let message = Message::parse(bytes.clone()).ok()?;
@@ -56,10 +58,10 @@ impl Transactions {
         let reliable = is_reliable(target.transport);
         let (machine, turn) = if is_invite {
             let (machine, turn) = ClientInvite::start(now, bytes, reliable);
-            (Machine::ClientInvite(machine), turn)
+            (TransactionMachine::ClientInvite(machine), turn)
         } else {
             let (machine, turn) = ClientOther::start(now, bytes, reliable);
-            (Machine::ClientOther(machine), turn)
+            (TransactionMachine::ClientOther(machine), turn)
         };
         let key = self.table.insert(hash, machine, target, user);
         self.perform(key, turn, out);
@@ -68,14 +70,14 @@ impl Transactions {
 
     pub(crate) fn send_cancel(&mut self, now: Instant, client: Key, out: &mut Outbox) {
         let Some(transaction) = self.table.get(client) else { return };
-        let Machine::ClientInvite(machine) = &transaction.machine else { return };
+        let TransactionMachine::ClientInvite(machine) = &transaction.machine else { return };
         let Some(invite) = machine.request().and_then(|bytes| Message::parse(bytes.clone()).ok()) else {
             return;
         };
         let to = invite.header(Header::To).unwrap_or_default().to_vec();
         let cancel = Request::from_invite("CANCEL", &invite, &to);
         let target = transaction.target.clone();
-        self.start_client(now, cancel, target, false, User::Nobody, out);
+        self.start_client(now, cancel, target, false, TransactionUser::None, out);
     }
 
     /// Sends a response without a transaction.
@@ -102,22 +104,29 @@ impl Transactions {
         out: &mut Outbox,
     ) {
         let Some(transaction) = self.table.get_mut(server) else { return };
-        let is_invite = matches!(transaction.machine, Machine::ServerInvite(_));
+        let is_invite = matches!(transaction.machine, TransactionMachine::ServerInvite(_));
         if is_invite && (101..300).contains(&status) && transaction.target.transport == Transport::Udp {
             let address = transaction.target.remote;
             self.note_shown(now, &response, address);
         }
         let Some(transaction) = self.table.get_mut(server) else { return };
         let turn = match &mut transaction.machine {
-            Machine::ServerInvite(machine) => machine.respond(now, status, response),
-            Machine::ServerOther(machine) => machine.respond(now, status, response),
-            Machine::ClientInvite(_) | Machine::ClientOther(_) => Turn::default(),
+            TransactionMachine::ServerInvite(machine) => machine.respond(now, status, response),
+            TransactionMachine::ServerOther(machine) => machine.respond(now, status, response),
+            TransactionMachine::ClientInvite(_) | TransactionMachine::ClientOther(_) => {
+                TransactionOutput::default()
+            }
         };
         self.perform(server, turn, out);
     }
 
     /// Carries out a transaction's turn, but for what it tells.
-    pub(crate) fn perform(&mut self, key: Key, turn: Turn, out: &mut Outbox) -> Option<Tell> {
+    pub(crate) fn perform(
+        &mut self,
+        key: Key,
+        turn: TransactionOutput,
+        out: &mut Outbox,
+    ) -> Option<TransactionEvent> {
         if let Some(bytes) = turn.send
             && self.is_covered(key, &bytes)
             && let Some(transaction) = self.table.get(key)

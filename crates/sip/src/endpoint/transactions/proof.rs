@@ -20,7 +20,7 @@ use crate::transport::{Source, Transport, address_bytes};
 use crate::wire::{Message, Via};
 
 /// What is known of UDP sources, in bounded memory.
-pub(crate) struct Proofs {
+pub(crate) struct SourceProofs {
     keyed: Keyed,
     /// Addresses that answers reached, and when that was last seen.
     proved: Cache<SocketAddr, Instant>,
@@ -38,7 +38,7 @@ pub(crate) struct Proofs {
 
 /// What an unproved source has paid for in one transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Credit {
+pub(crate) struct SourceCredit {
     received: u32,
     sent: u32,
     /// How many final responses it may have until the request arrives again, and of how many.
@@ -46,9 +46,9 @@ pub(crate) struct Credit {
     finals_limit: u8,
 }
 
-impl Credit {
+impl SourceCredit {
     pub(crate) fn new(received: usize) -> Self {
-        Credit { received: saturate(received), sent: 0, finals_left: u8::MAX, finals_limit: u8::MAX }
+        SourceCredit { received: saturate(received), sent: 0, finals_left: u8::MAX, finals_limit: u8::MAX }
     }
 
     /// The request arrived again.
@@ -89,10 +89,10 @@ fn saturate(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
-impl Proofs {
+impl SourceProofs {
     /// `new_requests`: how many an unproved network may make.
     pub(crate) fn new(keyed: Keyed, new_requests: Rate) -> Self {
-        Proofs {
+        SourceProofs {
             keyed,
             proved: Cache::new(limits::PROVED_SOURCES),
             networks: Cache::new(limits::PROVED_SOURCES),
@@ -221,12 +221,12 @@ impl Transactions {
         request: &Message,
         source: &Source,
         address: SocketAddr,
-    ) -> Option<Credit> {
+    ) -> Option<SourceCredit> {
         if source.transport != Transport::Udp || self.proofs.is_proved(now, address) {
             return None;
         }
         self.proofs.forget_expired(now, address);
-        Some(Credit::new(request.bytes().len()))
+        Some(SourceCredit::new(request.bytes().len()))
     }
 
     /// A response goes to an unproved source: its tag will be the proof.
@@ -297,7 +297,7 @@ mod tests {
             bytes.resize(length, b'x');
             bytes
         };
-        let mut credit = Credit::new(400);
+        let mut credit = SourceCredit::new(400);
         assert!(credit.spend(&response(180, 600)), "half of it is for provisional responses");
         assert!(!credit.spend(&response(183, 20)));
         assert!(credit.spend(&response(200, 600)));

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use stdx::Instant;
 
 use super::UserAgent;
-use crate::endpoint::lower::Lower;
+use crate::endpoint::lower::LowerView;
 use crate::session::{
     CommandError, Invite, MessageId, MessageOut, OfferId, ReferId, SessionEffect, SessionId, Sessions,
 };
@@ -13,7 +13,7 @@ use crate::wire::Method;
 /// The commands of an application at one time. Their results come out as effects; a session that has ended takes none.
 pub struct SessionCommands<'a> {
     pub(crate) user_agent: &'a mut UserAgent,
-    pub(crate) lower: Lower<'a>,
+    pub(crate) lower: LowerView<'a>,
 }
 
 impl SessionCommands<'_> {

@@ -10,23 +10,23 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use self::open_calls::OpenCalls;
-use super::context::{Stage, User};
+use super::context::{RequestStage, TransactionUser};
 use super::environment::Environment;
 use super::environment::forwarded_copy::next_hop_of;
 use super::environment::identity::{IDENTITIES, remove_identities};
-use super::lower::{Lower, Resolving, Waiting};
+use super::lower::{LowerView, ResolutionOwner, UnresolvedMessage};
 use super::proxy_core::ProxyCore;
 use super::{Caller, Effect};
-use crate::events::{Onward, RequestId, TxRef};
+use crate::events::{OutgoingRoute, RequestId, TxRef};
 use crate::resolve::{Hop, ResolveFault};
-use crate::session::{Arrived, SessionCounts, SessionEffect, SessionEvent, SessionId, Sessions};
+use crate::session::{ReceivedRequest, SessionCounts, SessionEffect, SessionEvent, SessionId, Sessions};
 use crate::transport::{Target, Transport};
 use crate::wire::{Header, Message, Method, Rewrite, Uri};
 
 /// A request of a session on its way: which hops are left, and which transaction tries one now.
-pub(crate) struct OwnRequest {
+pub(crate) struct SessionRequest {
     message: Message,
-    onward: Onward,
+    onward: OutgoingRoute,
     hops: VecDeque<Hop>,
     attempt: u8,
     client: Option<Key>,
@@ -37,7 +37,7 @@ pub(crate) struct OwnRequest {
 pub(crate) struct UserAgent {
     pub(crate) sessions: Sessions,
     /// Requests of sessions that have no final response.
-    own: HashMap<u64, OwnRequest>,
+    own: HashMap<u64, SessionRequest>,
     open_calls: OpenCalls,
 }
 
@@ -54,7 +54,7 @@ impl UserAgent {
     /// Lets the sessions do something and carries out what comes of it.
     fn with_sessions<R>(
         &mut self,
-        lower: &mut Lower<'_>,
+        lower: &mut LowerView<'_>,
         act: impl FnOnce(&mut Sessions, Instant, &mut Vec<SessionEffect>) -> R,
     ) -> R {
         let mut effects = Vec::new();
@@ -65,7 +65,7 @@ impl UserAgent {
         result
     }
 
-    fn perform_session(&mut self, lower: &mut Lower<'_>, effect: SessionEffect) {
+    fn perform_session(&mut self, lower: &mut LowerView<'_>, effect: SessionEffect) {
         match effect {
             SessionEffect::Event(event) => {
                 if let SessionEvent::Ended { session, .. } = event {
@@ -99,12 +99,12 @@ impl UserAgent {
         }
     }
 
-    pub(crate) fn expire_sessions(&mut self, lower: &mut Lower<'_>) {
+    pub(crate) fn expire_sessions(&mut self, lower: &mut LowerView<'_>) {
         self.with_sessions(lower, |sessions, now, effects| sessions.expire(now, effects));
     }
 
     /// The plan gave a request to an application.
-    pub(crate) fn give_to_agent(&mut self, lower: &mut Lower<'_>, key: Key) {
+    pub(crate) fn give_to_agent(&mut self, lower: &mut LowerView<'_>, key: Key) {
         let Some(context) = lower.contexts.get(key) else { return };
         let request = &context.request;
         match request.method() {
@@ -123,7 +123,7 @@ impl UserAgent {
         }
     }
 
-    pub(crate) fn start_session(&mut self, lower: &mut Lower<'_>, key: Key) -> Option<SessionId> {
+    pub(crate) fn start_session(&mut self, lower: &mut LowerView<'_>, key: Key) -> Option<SessionId> {
         if lower.refuse_merged(key) {
             return None;
         }
@@ -141,7 +141,7 @@ impl UserAgent {
         let (request, caller) = (context.request.clone(), context.caller.clone());
         let contact = lower.env.listeners.contact_for(&source);
         let mut effects = Vec::new();
-        let arrived = Arrived {
+        let arrived = ReceivedRequest {
             transaction: TxRef(server.to_u64()),
             request: &request,
             source: &source,
@@ -155,7 +155,7 @@ impl UserAgent {
             &mut effects,
         );
         if let Some(session) = session {
-            lower.set_stage(key, Stage::Session(session));
+            lower.set_stage(key, RequestStage::Session(session));
         }
         for effect in effects {
             self.perform_session(lower, effect);
@@ -164,13 +164,13 @@ impl UserAgent {
     }
 
     /// A request within a session, if it is.
-    pub(crate) fn take_by_session(&mut self, lower: &mut Lower<'_>, key: Key) -> bool {
+    pub(crate) fn take_by_session(&mut self, lower: &mut LowerView<'_>, key: Key) -> bool {
         let Some(context) = lower.contexts.get(key) else { return false };
         let Some(session) = self.sessions.session_of(&context.request) else { return false };
         let (server, source, request) = (context.server, context.source, context.request.clone());
-        lower.set_stage(key, Stage::Session(session));
+        lower.set_stage(key, RequestStage::Session(session));
         let contact = lower.env.listeners.contact_for(&source);
-        let arrived = Arrived {
+        let arrived = ReceivedRequest {
             transaction: TxRef(server.to_u64()),
             request: &request,
             source: &source,
@@ -182,7 +182,7 @@ impl UserAgent {
     }
 
     /// An ACK of a 2xx of ours, if it is.
-    pub(crate) fn take_ack(&mut self, lower: &mut Lower<'_>, ack: &Message) -> bool {
+    pub(crate) fn take_ack(&mut self, lower: &mut LowerView<'_>, ack: &Message) -> bool {
         let is_ours = self.sessions.owns(ack);
         if is_ours {
             self.with_sessions(lower, |sessions, _, effects| sessions.handle_ack(ack, effects));
@@ -190,7 +190,7 @@ impl UserAgent {
         is_ours
     }
 
-    pub(crate) fn cancel_session(&mut self, lower: &mut Lower<'_>, key: Key, session: SessionId) {
+    pub(crate) fn cancel_session(&mut self, lower: &mut LowerView<'_>, key: Key, session: SessionId) {
         let Some(transaction) = lower.contexts.get(key).map(|context| TxRef(context.server.to_u64())) else {
             return;
         };
@@ -199,39 +199,52 @@ impl UserAgent {
         });
     }
 
-    fn reply_for_session(&mut self, lower: &mut Lower<'_>, transaction: TxRef, status: u16, bytes: Bytes) {
+    fn reply_for_session(
+        &mut self,
+        lower: &mut LowerView<'_>,
+        transaction: TxRef,
+        status: u16,
+        bytes: Bytes,
+    ) {
         let server = Key::from_u64(transaction.0);
         let Some(user) = lower.transactions.table.get(server).map(|transaction| transaction.user) else {
             return;
         };
         lower.respond(server, status, bytes);
         if status >= 200
-            && let User::Context(context) = user
+            && let TransactionUser::Context(context) = user
         {
             lower.close(context);
         }
     }
 
-    fn send_for_session(&mut self, lower: &mut Lower<'_>, id: RequestId, bytes: Bytes, onward: &Onward) {
+    fn send_for_session(
+        &mut self,
+        lower: &mut LowerView<'_>,
+        id: RequestId,
+        bytes: Bytes,
+        onward: &OutgoingRoute,
+    ) {
         let Ok(message) = Message::parse(bytes) else {
             return self.fail_own(lower, id.0, 500);
         };
         let (onward, hops) = (onward.clone(), VecDeque::new());
         let (received, next) = (onward.received, Uri::parse(onward.next_hop.as_bytes()));
         let next = next.ok().and_then(|uri| next_hop_of(&uri));
-        self.own.insert(id.0, OwnRequest { message, onward, hops, attempt: 0, client: None, heard: false });
+        self.own
+            .insert(id.0, SessionRequest { message, onward, hops, attempt: 0, client: None, heard: false });
         if let Some(received) = &received {
             return self.try_own_hops(lower, id.0, vec![Hop::of_flow(received)]);
         }
         let Some(next) = next else { return self.fail_own(lower, id.0, 416) };
-        if let Some(result) = lower.resolve(&next, || Resolving::Own(id.0)) {
+        if let Some(result) = lower.resolve(&next, || ResolutionOwner::Own(id.0)) {
             self.handle_own_resolved(lower, id.0, result);
         }
     }
 
     pub(crate) fn handle_own_resolved(
         &mut self,
-        lower: &mut Lower<'_>,
+        lower: &mut LowerView<'_>,
         id: u64,
         result: Result<Vec<Hop>, ResolveFault>,
     ) {
@@ -252,7 +265,7 @@ impl UserAgent {
         }
     }
 
-    fn try_own_hops(&mut self, lower: &mut Lower<'_>, id: u64, hops: Vec<Hop>) {
+    fn try_own_hops(&mut self, lower: &mut LowerView<'_>, id: u64, hops: Vec<Hop>) {
         let Some(own) = self.own.get(&id) else { return };
         let (bytes, is_flow) = (own.message.bytes().len(), own.onward.received.is_some());
         let hops = if is_flow { hops } else { lower.with_tcp_first(bytes, hops) };
@@ -262,7 +275,7 @@ impl UserAgent {
         self.try_own_hop(lower, id, 503);
     }
 
-    fn try_own_hop(&mut self, lower: &mut Lower<'_>, id: u64, status: u16) {
+    fn try_own_hop(&mut self, lower: &mut LowerView<'_>, id: u64, status: u16) {
         loop {
             let Some(own) = self.own.get_mut(&id) else { return };
             let Some(hop) = own.hops.pop_front() else { return self.fail_own(lower, id, status) };
@@ -273,7 +286,8 @@ impl UserAgent {
                 continue;
             };
             let is_invite = message.method() == Method::Invite;
-            let Some(client) = lower.start_client(bytes, target, is_invite, User::Session(id)) else {
+            let Some(client) = lower.start_client(bytes, target, is_invite, TransactionUser::Session(id))
+            else {
                 continue;
             };
             if let Some(own) = self.own.get_mut(&id) {
@@ -284,14 +298,14 @@ impl UserAgent {
     }
 
     /// The remote target may be a name that was not asked for before: then the ACK waits.
-    fn send_ack(&mut self, lower: &mut Lower<'_>, bytes: Bytes, onward: &Onward) {
+    fn send_ack(&mut self, lower: &mut LowerView<'_>, bytes: Bytes, onward: &OutgoingRoute) {
         let Ok(ack) = Message::parse(bytes) else { return };
         if let Some(received) = &onward.received {
             return transmit_session_ack(lower, &ack, &Hop::of_flow(received), onward);
         }
         let next = Uri::parse(onward.next_hop.as_bytes()).ok().and_then(|uri| next_hop_of(&uri));
-        let waiting = Waiting::SessionAck { ack, onward: onward.clone() };
-        if let Some((Waiting::SessionAck { ack, onward }, hop)) =
+        let waiting = UnresolvedMessage::SessionAck { ack, onward: onward.clone() };
+        if let Some((UnresolvedMessage::SessionAck { ack, onward }, hop)) =
             lower.send_when_resolved(next.as_ref(), waiting)
         {
             transmit_resolved_ack(lower, &ack, &onward, hop);
@@ -300,7 +314,7 @@ impl UserAgent {
 
     pub(crate) fn handle_own_response(
         &mut self,
-        lower: &mut Lower<'_>,
+        lower: &mut LowerView<'_>,
         id: u64,
         client: Key,
         response: &Message,
@@ -330,7 +344,7 @@ impl UserAgent {
 
     pub(crate) fn handle_own_failure(
         &mut self,
-        lower: &mut Lower<'_>,
+        lower: &mut LowerView<'_>,
         id: u64,
         hop: (std::net::SocketAddr, Transport),
         status: u16,
@@ -346,7 +360,7 @@ impl UserAgent {
         self.try_own_hop(lower, id, status);
     }
 
-    fn fail_own(&mut self, lower: &mut Lower<'_>, id: u64, status: u16) {
+    fn fail_own(&mut self, lower: &mut LowerView<'_>, id: u64, status: u16) {
         self.own.remove(&id);
         self.with_sessions(lower, |sessions, now, effects| {
             sessions.handle_failure(now, RequestId(id), status, effects);
@@ -359,7 +373,7 @@ fn with_own_headers(
     env: &Environment,
     message: &Message,
     hop: &Hop,
-    onward: &Onward,
+    onward: &OutgoingRoute,
     attempt: u8,
 ) -> Option<(Bytes, Target)> {
     let received = onward.received;
@@ -393,13 +407,18 @@ fn with_own_headers(
 }
 
 /// Sends the ACK of a session once its hop is known; without one it is lost.
-pub(crate) fn transmit_resolved_ack(lower: &mut Lower<'_>, ack: &Message, onward: &Onward, hop: Option<Hop>) {
+pub(crate) fn transmit_resolved_ack(
+    lower: &mut LowerView<'_>,
+    ack: &Message,
+    onward: &OutgoingRoute,
+    hop: Option<Hop>,
+) {
     if let Some(hop) = hop.filter(|hop| onward.may_reach(hop.addr.ip())) {
         transmit_session_ack(lower, ack, &hop, onward);
     }
 }
 
-fn transmit_session_ack(lower: &mut Lower<'_>, ack: &Message, hop: &Hop, onward: &Onward) {
+fn transmit_session_ack(lower: &mut LowerView<'_>, ack: &Message, hop: &Hop, onward: &OutgoingRoute) {
     if onward.received.is_none() && !onward.may_reach(hop.addr.ip()) {
         return;
     }
