@@ -17,9 +17,9 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use stdx::Instant;
+use stdx::rng::SplitMix64;
 
 use crate::allowance::{Denied, RateMeter};
-use crate::dice::Dice;
 use crate::limits;
 use crate::pattern::{self, Pattern};
 use crate::target::{DownTargets, Member, RouteTarget, Target};
@@ -409,9 +409,9 @@ fn take(route: &Route, user: &str, random: u64, down: &DownTargets) -> Decision 
         members = route.targets.iter().collect();
     }
     members.sort_by_key(|member| member.priority);
-    let mut dice = Dice(random);
+    let mut numbers = SplitMix64::new(random);
     let groups =
-        members.chunk_by(|a, b| a.priority == b.priority).map(|group| order(group, &mut dice)).collect();
+        members.chunk_by(|a, b| a.priority == b.priority).map(|group| order(group, &mut numbers)).collect();
     Decision::Targets { route: route.name.clone(), user, groups }
 }
 
@@ -423,13 +423,13 @@ fn is_up(member: &Member, down: &DownTargets) -> bool {
 }
 
 /// Weighted order, as RFC 2782 draws it: each next one by its share of the weights that are left.
-fn order(group: &[&Member], dice: &mut Dice) -> TargetGroup {
+fn order(group: &[&Member], numbers: &mut SplitMix64) -> TargetGroup {
     let priority = group.first().map_or(0, |member| member.priority);
     let mut rest = group.to_vec();
     let mut targets = Vec::with_capacity(rest.len());
     while !rest.is_empty() {
         let total = rest.iter().map(|member| u64::from(member.weight)).sum();
-        let mut ticket = dice.roll(total);
+        let mut ticket = numbers.below(total);
         let drawn = rest.iter().position(|member| {
             let weight = u64::from(member.weight);
             let wins = ticket < weight;
@@ -437,7 +437,7 @@ fn order(group: &[&Member], dice: &mut Dice) -> TargetGroup {
             wins
         });
         // Only weights of zero are left: any of them.
-        let index = drawn.unwrap_or_else(|| dice.roll(rest.len() as u64) as usize);
+        let index = drawn.unwrap_or_else(|| numbers.below(rest.len() as u64) as usize);
         if let RouteTarget::Peer(target) = &rest.swap_remove(index).to {
             targets.push(target.clone());
         }
