@@ -1,6 +1,7 @@
 //! Dates as the interface writes and reads them: RFC 2822 §3.3 out, ISO 8601 in, always UTC.
 
 use stdx::Instant;
+use stdx::calendar::Date;
 
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =
@@ -67,25 +68,16 @@ fn is_leap(year: u64) -> bool {
     year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
 }
 
-/// Year, month and day of a day since 1970 (Howard Hinnant's `civil_from_days`, for what is not negative).
+/// Year, month and day of a day since 1970.
 pub(crate) fn civil(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468;
-    let era = shifted / 146_097;
-    let of_era = shifted % 146_097;
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+    let Date { year, month, day } = Date::from_days(days.cast_signed());
+    (year.cast_unsigned(), month.cast_unsigned(), day.cast_unsigned())
 }
 
-/// Days since 1970 of a date: `civil` backwards.
+/// Days since 1970 of a date that is not before: `civil` backwards.
 pub(crate) fn days(year: u64, month: u64, day: u64) -> u64 {
-    let year = year - u64::from(month <= 2);
-    let (era, of_era) = (year / 400, year % 400);
-    let of_year = (153 * (if month > 2 { month - 3 } else { month + 9 }) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+    let date = Date { year: year.cast_signed(), month: month.cast_signed(), day: day.cast_signed() };
+    date.days().cast_unsigned()
 }
 
 #[cfg(test)]

@@ -35,17 +35,17 @@ impl Denied {
 /// Calls a second, with one second's worth at once after a pause (the generic cell rate algorithm of ITU-T I.371). All
 /// shards of a process share it.
 #[derive(Debug)]
-pub(crate) struct Meter {
+pub(crate) struct RateMeter {
     /// Microseconds.
     interval: u64,
     /// When the bucket will be full again, in microseconds since the Unix epoch.
     full_at: AtomicU64,
 }
 
-impl Meter {
+impl RateMeter {
     /// Zero calls a second: none at all.
     pub(crate) fn new(calls: u32) -> Self {
-        Meter {
+        RateMeter {
             interval: 1_000_000_u64.checked_div(calls.into()).unwrap_or(u64::MAX),
             full_at: AtomicU64::new(0),
         }
@@ -91,11 +91,11 @@ mod tests {
     #[test]
     fn a_route_takes_its_calls_a_second_and_no_more() {
         let start = Instant::from_unix_seconds(1_700_000_000);
-        let meter = Meter::new(10);
+        let meter = RateMeter::new(10);
         let taken = |at| (0..100).filter(|_| meter.take(at)).count();
         assert_eq!(taken(start), 10);
         assert_eq!(taken(start + Duration::from_millis(500)), 5);
         assert_eq!(taken(start + Duration::from_secs(60)), 10);
-        assert!(!Meter::new(0).take(start));
+        assert!(!RateMeter::new(0).take(start));
     }
 }

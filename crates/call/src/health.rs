@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stdx::Instant;
+use stdx::rng::SplitMix64;
 
-use crate::dice::Dice;
 use crate::limits;
 use crate::target::{DownTargets, Target};
 
@@ -34,12 +34,12 @@ pub enum HealthEffect {
 
 pub struct Health {
     settings: HealthSettings,
-    dice: Dice,
-    probed: Vec<Probed>,
+    numbers: SplitMix64,
+    probed: Vec<ProbedTarget>,
     last_probe: u64,
 }
 
-struct Probed {
+struct ProbedTarget {
     target: Target,
     due: Instant,
     /// The probe nobody has answered for.
@@ -59,7 +59,7 @@ enum State {
 impl Health {
     /// `seed` spreads the probes.
     pub fn new(settings: HealthSettings, seed: u64) -> Self {
-        Health { settings, dice: Dice(seed), probed: Vec::new(), last_probe: 0 }
+        Health { settings, numbers: SplitMix64::new(seed), probed: Vec::new(), last_probe: 0 }
     }
 
     /// These are to be probed from now on. Known ones keep their state; new ones get their first probe
@@ -132,14 +132,14 @@ impl Health {
             .collect()
     }
 
-    fn begin(&mut self, now: Instant, target: Target) -> Probed {
-        let spread = Duration::from_micros(self.dice.roll(micros(self.settings.interval)));
-        Probed { target, due: now + spread, outstanding: None, state: State::Up { failures: 0 } }
+    fn begin(&mut self, now: Instant, target: Target) -> ProbedTarget {
+        let spread = Duration::from_micros(self.numbers.below(micros(self.settings.interval)));
+        ProbedTarget { target, due: now + spread, outstanding: None, state: State::Up { failures: 0 } }
     }
 
     fn jittered(&mut self) -> Duration {
         let tenth = micros(self.settings.interval) / 10;
-        Duration::from_micros(micros(self.settings.interval) - tenth + self.dice.roll(2 * tenth))
+        Duration::from_micros(micros(self.settings.interval) - tenth + self.numbers.below(2 * tenth))
     }
 
     fn report(&self, before: &DownTargets, out: &mut Vec<HealthEffect>) {
@@ -150,7 +150,7 @@ impl Health {
     }
 }
 
-impl Probed {
+impl ProbedTarget {
     fn fail(&mut self, most: u8) {
         self.state = match self.state {
             State::Up { failures } if failures.saturating_add(1) < most => {

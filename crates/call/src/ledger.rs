@@ -73,8 +73,8 @@ pub enum EndedBy {
     Callee,
     /// We ended it, or stopped.
     Server,
-    /// Nobody told us: no BYE came.
-    Nobody,
+    /// No BYE came.
+    Unknown,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ pub struct LedgerCounts {
 
 pub struct Ledger {
     settings: LedgerSettings,
-    table: HashTable<Box<Live>>,
+    table: HashTable<Box<LiveCall>>,
     /// Keys, one outstanding entry for each live call.
     wheel: Wheel<u64>,
     counts: LedgerCounts,
@@ -129,7 +129,7 @@ struct RefusedCalls {
 }
 
 /// Times are milliseconds after `start`, plus one; zero is never. They fit 49 days.
-struct Live {
+struct LiveCall {
     key: u64,
     start: Instant,
     ringing: u32,
@@ -168,7 +168,7 @@ impl Ledger {
                     return;
                 }
                 let [account, callee] = [&account, &callee].map(|aor| aor.as_deref().unwrap_or_default());
-                let call = Live::new(now, key, [&call_id, &from, &to, account, callee]);
+                let call = LiveCall::new(now, key, [&call_id, &from, &to, account, callee]);
                 out.push(call.close(now, code, &reason, EndedBy::Server));
             }
             CallEventKind::Ringing => {
@@ -193,7 +193,7 @@ impl Ledger {
             }
             CallEventKind::Ended { by, reason } => {
                 // The end of another dialog, or of none.
-                let is_answered = |live: &&mut Live| live.answer != 0 && live.leg == leg;
+                let is_answered = |live: &&mut LiveCall| live.answer != 0 && live.leg == leg;
                 if self.find(key).filter(is_answered).is_some()
                     && let Some(live) = self.take(key)
                 {
@@ -237,7 +237,7 @@ impl Ledger {
             return;
         }
         self.counts.started_total += 1;
-        let live = Box::new(Live::new(now, key, texts));
+        let live = Box::new(LiveCall::new(now, key, texts));
         self.wheel.insert(live.next_patrol(self.settings.longest_call), key);
         self.table.insert_unique(key, live, |live| live.key);
     }
@@ -254,15 +254,15 @@ impl Ledger {
             self.wheel.insert(next, key);
         } else if let Some(live) = self.take(key) {
             self.counts.lost_total += 1;
-            out.push(live.close(now, live.code(), "lost", EndedBy::Nobody));
+            out.push(live.close(now, live.code(), "lost", EndedBy::Unknown));
         }
     }
 
-    fn find(&mut self, key: u64) -> Option<&mut Live> {
+    fn find(&mut self, key: u64) -> Option<&mut LiveCall> {
         self.table.find_mut(key, |live| live.key == key).map(|live| &mut **live)
     }
 
-    fn take(&mut self, key: u64) -> Option<Box<Live>> {
+    fn take(&mut self, key: u64) -> Option<Box<LiveCall>> {
         let entry = self.table.find_entry(key, |live| live.key == key).ok()?;
         let (live, _) = entry.remove();
         self.counts.answered -= usize::from(live.answer != 0);
@@ -286,7 +286,7 @@ impl RefusedCalls {
     }
 }
 
-impl Live {
+impl LiveCall {
     fn new(start: Instant, key: u64, texts: [&str; 5]) -> Self {
         let texts = texts.map(cut);
         let mut ends = [0u16; 5];
@@ -297,7 +297,7 @@ impl Live {
         }
         let [cuts @ .., _] = ends;
         let texts = texts.concat().into_boxed_str();
-        Live { key, start, ringing: 0, answer: 0, leg: 0, texts, cuts, patrols: 0 }
+        LiveCall { key, start, ringing: 0, answer: 0, leg: 0, texts, cuts, patrols: 0 }
     }
 
     fn next_patrol(&self, longest: Duration) -> Instant {

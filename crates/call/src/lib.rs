@@ -1,7 +1,6 @@
 //! Call control: the routing plan, the health of its targets, and the ledger of calls.
 
 mod allowance;
-mod dice;
 pub mod health;
 pub mod ledger;
 pub mod limits;

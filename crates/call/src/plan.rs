@@ -17,9 +17,9 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use stdx::Instant;
+use stdx::rng::SplitMix64;
 
-use crate::allowance::{Denied, Meter};
-use crate::dice::Dice;
+use crate::allowance::{Denied, RateMeter};
 use crate::limits;
 use crate::pattern::{self, Pattern};
 use crate::target::{DownTargets, Member, RouteTarget, Target};
@@ -152,7 +152,7 @@ pub struct Plan {
     names: HashSet<Box<str>>,
     local: Vec<SocketAddr>,
     /// Best first. The indices below point here.
-    routes: Vec<Compiled>,
+    routes: Vec<CompiledRoute>,
     numbers: HashMap<Box<str>, Vec<usize>>,
     prefixes: HashMap<Box<str>, Vec<usize>>,
     users: HashMap<Box<str>, Vec<usize>>,
@@ -162,11 +162,11 @@ pub struct Plan {
     /// The best route that names a certificate.
     certificates: HashMap<Box<str>, usize>,
     /// Of routes with a rate, by their name.
-    meters: HashMap<Box<str>, Meter>,
+    meters: HashMap<Box<str>, RateMeter>,
 }
 
 #[derive(Debug)]
-struct Compiled {
+struct CompiledRoute {
     route: Route,
     pattern: Pattern,
     denied: Denied,
@@ -279,7 +279,7 @@ impl Plan {
     }
 
     fn index(&mut self) -> Result<(), PlanError> {
-        for (index, Compiled { route, pattern, .. }) in self.routes.iter().enumerate() {
+        for (index, CompiledRoute { route, pattern, .. }) in self.routes.iter().enumerate() {
             let wrong = |problem: &str| PlanError { route: route.name.clone(), problem: problem.into() };
             match pattern {
                 Pattern::Number(number) => self.numbers.entry(number.clone()).or_default().push(index),
@@ -288,7 +288,7 @@ impl Plan {
                 Pattern::Regex(_) | Pattern::Glob(_) => self.patterns.push(index),
             }
             if let Some(calls) = route.max_rate {
-                self.meters.insert(route.name.clone(), Meter::new(calls));
+                self.meters.insert(route.name.clone(), RateMeter::new(calls));
             }
             if index >= limits::ROUTES || self.patterns.len() > limits::PATTERN_ROUTES {
                 return Err(wrong("expected fewer routes"));
@@ -313,7 +313,7 @@ impl Plan {
     }
 
     /// The best route this caller may take.
-    fn route(&self, request: &PlanRequest<'_>, domain: &str, served: bool) -> Option<&Compiled> {
+    fn route(&self, request: &PlanRequest<'_>, domain: &str, served: bool) -> Option<&CompiledRoute> {
         if request.user.len() > limits::USER_BYTES {
             return None;
         }
@@ -350,7 +350,7 @@ impl Plan {
     }
 }
 
-fn compile(mut route: Route) -> Result<Compiled, PlanError> {
+fn compile(mut route: Route) -> Result<CompiledRoute, PlanError> {
     if let Some(domain) = &mut route.domain {
         domain.make_ascii_lowercase();
     }
@@ -370,7 +370,7 @@ fn compile(mut route: Route) -> Result<Compiled, PlanError> {
     }
     let pattern = Pattern::parse(&route.pattern).map_err(wrong)?;
     let denied = Denied::new(&route.deny).map_err(wrong)?;
-    Ok(Compiled { route, pattern, denied })
+    Ok(CompiledRoute { route, pattern, denied })
 }
 
 /// RFC 5922 §7.2: no wildcard matches.
@@ -382,7 +382,7 @@ fn is_domain(name: &str) -> bool {
 /// The reason of a refusal, by which callers and counters know it.
 pub const DENIED: &str = "Destination Denied";
 
-impl Compiled {
+impl CompiledRoute {
     fn denies(&self, user: &str) -> bool {
         self.denied.covers(user) || self.denied.covers(&rewrite(&self.route, user))
     }
@@ -409,9 +409,9 @@ fn take(route: &Route, user: &str, random: u64, down: &DownTargets) -> Decision 
         members = route.targets.iter().collect();
     }
     members.sort_by_key(|member| member.priority);
-    let mut dice = Dice(random);
+    let mut numbers = SplitMix64::new(random);
     let groups =
-        members.chunk_by(|a, b| a.priority == b.priority).map(|group| order(group, &mut dice)).collect();
+        members.chunk_by(|a, b| a.priority == b.priority).map(|group| order(group, &mut numbers)).collect();
     Decision::Targets { route: route.name.clone(), user, groups }
 }
 
@@ -423,13 +423,13 @@ fn is_up(member: &Member, down: &DownTargets) -> bool {
 }
 
 /// Weighted order, as RFC 2782 draws it: each next one by its share of the weights that are left.
-fn order(group: &[&Member], dice: &mut Dice) -> TargetGroup {
+fn order(group: &[&Member], numbers: &mut SplitMix64) -> TargetGroup {
     let priority = group.first().map_or(0, |member| member.priority);
     let mut rest = group.to_vec();
     let mut targets = Vec::with_capacity(rest.len());
     while !rest.is_empty() {
         let total = rest.iter().map(|member| u64::from(member.weight)).sum();
-        let mut ticket = dice.roll(total);
+        let mut ticket = numbers.below(total);
         let drawn = rest.iter().position(|member| {
             let weight = u64::from(member.weight);
             let wins = ticket < weight;
@@ -437,7 +437,7 @@ fn order(group: &[&Member], dice: &mut Dice) -> TargetGroup {
             wins
         });
         // Only weights of zero are left: any of them.
-        let index = drawn.unwrap_or_else(|| dice.roll(rest.len() as u64) as usize);
+        let index = drawn.unwrap_or_else(|| numbers.below(rest.len() as u64) as usize);
         if let RouteTarget::Peer(target) = &rest.swap_remove(index).to {
             targets.push(target.clone());
         }

@@ -32,7 +32,7 @@ struct Member {
 }
 
 /// One frame of the whole mix for all who hear it in one codec.
-struct Shared {
+struct SharedFrame {
     codec: Codec,
     outgoing: Outgoing,
     payload: Vec<u8>,
@@ -59,7 +59,7 @@ pub struct Conference {
     candidates: Vec<(u32, usize)>,
     /// Places of those who whisper in this tick, and to whom.
     whispers: Vec<(usize, MemberId)>,
-    shared: Vec<Shared>,
+    shared: Vec<SharedFrame>,
     sounds: VecDeque<(Arc<[i16]>, usize)>,
     music: Option<(Arc<[i16]>, usize)>,
     tick: u64,
@@ -273,7 +273,7 @@ impl Conference {
             Some(at) => at,
             None => {
                 let outgoing = Outgoing::new(codec).ok()?;
-                self.shared.push(Shared { codec, outgoing, payload: Vec::new(), tick: 0 });
+                self.shared.push(SharedFrame { codec, outgoing, payload: Vec::new(), tick: 0 });
                 self.shared.len() - 1
             }
         };

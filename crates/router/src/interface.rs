@@ -357,7 +357,7 @@ pub enum Offered {
     /// It is in the record, for whichever comes first, a chat client or a phone.
     Kept,
     /// No chat client is there, or the address has none at all: it goes the way of phones.
-    Nobody,
+    NoClient,
     /// Chat clients are there, but have nothing that could carry it.
     Unsupported,
     /// The address takes nothing from this sender.

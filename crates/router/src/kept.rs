@@ -11,7 +11,7 @@ use crate::interface::{Aor, Edge, KeepRefused, KeptMessage, Push};
 use crate::limits;
 use crate::router::{Effect, Router};
 
-pub(crate) struct Kept {
+pub(crate) struct MessageQueue {
     keyed: Keyed,
     /// By the hash of the address: most addresses have none.
     counts: HashMap<u64, Count>,
@@ -45,9 +45,9 @@ enum Stage {
     },
 }
 
-impl Kept {
+impl MessageQueue {
     pub(crate) fn new(keyed: Keyed, now: Instant) -> Self {
-        Kept { keyed, counts: HashMap::new(), deliveries: HashMap::new(), wheel: Wheel::new(now) }
+        MessageQueue { keyed, counts: HashMap::new(), deliveries: HashMap::new(), wheel: Wheel::new(now) }
     }
 
     pub(crate) fn seed(&mut self, aor: &str, count: u32) {

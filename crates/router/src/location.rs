@@ -19,7 +19,7 @@ use crate::record::{self, Corrupt};
 
 pub(crate) struct Location {
     keyed: Keyed,
-    table: HashTable<Slot>,
+    table: HashTable<BindingSlot>,
     /// Hashes of addresses. Every slot has an entry at its `armed`.
     wheel: Wheel<u64>,
     due: Vec<u64>,
@@ -33,20 +33,20 @@ pub(crate) struct Location {
 /// registers and unregisters all day has one entry, not one each time. A refresh leaves the entry where it
 /// is; when it comes too early it is set again. Only a set that ends sooner than `armed` adds one, so there
 /// are never more than the longest interval has seconds.
-struct Slot(Box<[u8]>);
+struct BindingSlot(Box<[u8]>);
 
 /// Bytes before the record.
 const HEAD: usize = 12;
 /// Rows are numbered from 1.
 const NO_ROW: i64 = 0;
 
-impl Slot {
+impl BindingSlot {
     fn new(armed: u32, row: i64, record: &[u8]) -> Self {
         let mut bytes = Vec::with_capacity(HEAD + record.len());
         bytes.extend_from_slice(&armed.to_le_bytes());
         bytes.extend_from_slice(&row.to_le_bytes());
         bytes.extend_from_slice(record);
-        Slot(bytes.into_boxed_slice())
+        BindingSlot(bytes.into_boxed_slice())
     }
 
     fn armed(&self) -> u32 {
@@ -121,7 +121,7 @@ impl Location {
         let hash = self.keyed.hash(aor.as_bytes());
         let record = record::encode(aor, bindings);
         let Location { table, wheel, keyed, .. } = self;
-        let rehash = |slot: &Slot| keyed.hash(slot.aor().as_bytes());
+        let rehash = |slot: &BindingSlot| keyed.hash(slot.aor().as_bytes());
         let earliest = earliest(bindings);
         match table.entry(hash, |slot| slot.aor() == aor, rehash) {
             Entry::Occupied(mut entry) => {
@@ -133,13 +133,13 @@ impl Location {
                 self.bindings -= slot.count();
                 self.slot_bytes -= slot.0.len();
                 replaced = slot.row();
-                *slot = Slot::new(armed, row, &record);
+                *slot = BindingSlot::new(armed, row, &record);
                 self.slot_bytes += slot.0.len();
             }
             Entry::Vacant(entry) => {
                 let armed = earliest?;
                 wheel.insert(Instant::from_unix_seconds(armed.into()), hash);
-                let slot = Slot::new(armed, row, &record);
+                let slot = BindingSlot::new(armed, row, &record);
                 self.slot_bytes += slot.0.len();
                 entry.insert(slot);
             }
@@ -200,7 +200,7 @@ impl Location {
 
     fn expire_hash(&mut self, now: Instant, hash: u64, changed: &mut Vec<Aor>, dead: &mut Vec<i64>) {
         let Location { table, wheel, keyed, .. } = self;
-        let due = |slot: &Slot| {
+        let due = |slot: &BindingSlot| {
             keyed.hash(slot.aor().as_bytes()) == hash
                 // Later: another entry is outstanding for that time, this one has been overtaken.
                 && Instant::from_unix_seconds(slot.armed().into()) <= now
@@ -223,7 +223,7 @@ impl Location {
         wheel.insert(Instant::from_unix_seconds(armed.into()), hash);
         if bindings.len() < before {
             let row = slot.row().unwrap_or(NO_ROW);
-            *slot = Slot::new(armed, row, &record::encode(&aor, &bindings));
+            *slot = BindingSlot::new(armed, row, &record::encode(&aor, &bindings));
         } else {
             slot.arm(armed);
         }

@@ -11,7 +11,7 @@ use crate::interface::{
     Answer, Aor, AskId, Binding, Edge, KeepRefused, KeptMessage, Offered, Presence, Push, Query, Register,
     RegisterRefused,
 };
-use crate::kept::Kept;
+use crate::kept::MessageQueue;
 use crate::limits;
 use crate::location::Location;
 use crate::record::{self, Corrupt};
@@ -90,39 +90,39 @@ pub struct Router {
     pub(crate) keyed: Keyed,
     pub(crate) location: Location,
     pub(crate) soft: SoftStates,
-    pub(crate) kept: Kept,
+    pub(crate) kept: MessageQueue,
     pub(crate) call_rates: Cache<Aor, TokenBucket>,
-    writes: HashMap<u64, Write>,
+    writes: HashMap<u64, PendingWrite>,
     /// Addresses with a REGISTER on its way to the disk, and those that wait for it: the next one must see
     /// what this one did, and must not build on it when it fails.
-    lines: HashMap<Aor, VecDeque<(Asker, Register)>>,
+    lines: HashMap<Aor, VecDeque<(WaitingEdge, Register)>>,
     last_ticket: u64,
     pub(crate) last_etag: u64,
 }
 
 /// Who gets the answer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asker {
+pub(crate) struct WaitingEdge {
     pub(crate) edge: Edge,
     pub(crate) id: AskId,
 }
 
-impl Asker {
+impl WaitingEdge {
     pub(crate) fn answer(self, answer: Answer, out: &mut Vec<Effect>) {
         out.push(Effect::Answer { to: self.edge, id: self.id, answer });
     }
 }
 
 /// A change on its way to the disk.
-enum Write {
+enum PendingWrite {
     Bindings {
-        asker: Asker,
+        asker: WaitingEdge,
         aor: Aor,
         bindings: Vec<Binding>,
     },
     /// `absent`: nobody was there when it was asked.
     Message {
-        asker: Asker,
+        asker: WaitingEdge,
         aor: Aor,
         absent: bool,
     },
@@ -135,7 +135,7 @@ impl Router {
             settings,
             location: Location::new(keyed.clone(), now),
             soft: SoftStates::new(keyed.clone(), now),
-            kept: Kept::new(keyed.clone(), now),
+            kept: MessageQueue::new(keyed.clone(), now),
             keyed,
             call_rates: Cache::new(limits::CALL_RATES),
             writes: HashMap::new(),
@@ -166,7 +166,7 @@ impl Router {
     }
 
     pub fn handle_query(&mut self, now: Instant, from: Edge, id: AskId, query: Query, out: &mut Vec<Effect>) {
-        let asker = Asker { edge: from, id };
+        let asker = WaitingEdge { edge: from, id };
         match query {
             Query::Lookup { aor } => asker.answer(Answer::Bindings(self.location.lookup(now, &aor)), out),
             Query::Register(register) => self.handle_register(now, asker, *register, out),
@@ -196,7 +196,7 @@ impl Router {
             Query::KeepOfStranger(message) => {
                 self.handle_keep(now, asker, message, limits::KEPT_OF_STRANGERS, out);
             }
-            Query::Offer(_) => asker.answer(Answer::Offered(Offered::Nobody), out),
+            Query::Offer(_) => asker.answer(Answer::Offered(Offered::NoClient), out),
             Query::ChatChanged { aor, chat } => self.handle_chat_changed(now, &aor, chat, out),
             Query::Delivered { aor, message } => self.handle_delivered(now, &aor, message, out),
         }
@@ -211,14 +211,14 @@ impl Router {
         out: &mut Vec<Effect>,
     ) {
         match self.writes.remove(&ticket) {
-            Some(Write::Bindings { asker, aor, bindings }) => {
+            Some(PendingWrite::Bindings { asker, aor, bindings }) => {
                 match result {
                     Ok(row) => self.bind(now, asker, &aor, row, bindings, out),
                     Err(WriteFailed) => refuse(asker, RegisterRefused::StoreFailed, out),
                 }
                 self.next_in_line(now, &aor, out);
             }
-            Some(Write::Message { asker, aor, absent }) => {
+            Some(PendingWrite::Message { asker, aor, absent }) => {
                 self.kept.handle_written(&aor, result.is_ok());
                 let kept = result.map(drop).map_err(|WriteFailed| KeepRefused::StoreFailed);
                 asker.answer(Answer::Kept(kept), out);
@@ -263,7 +263,13 @@ impl Router {
         }
     }
 
-    fn handle_register(&mut self, now: Instant, asker: Asker, register: Register, out: &mut Vec<Effect>) {
+    fn handle_register(
+        &mut self,
+        now: Instant,
+        asker: WaitingEdge,
+        register: Register,
+        out: &mut Vec<Effect>,
+    ) {
         match self.lines.get_mut(&register.aor) {
             Some(line) if line.len() >= limits::REGISTERS_IN_LINE => {
                 refuse(asker, RegisterRefused::StoreFailed, out);
@@ -279,7 +285,13 @@ impl Router {
     }
 
     /// True when a write is on its way; otherwise it is answered.
-    fn register(&mut self, now: Instant, asker: Asker, register: Register, out: &mut Vec<Effect>) -> bool {
+    fn register(
+        &mut self,
+        now: Instant,
+        asker: WaitingEdge,
+        register: Register,
+        out: &mut Vec<Effect>,
+    ) -> bool {
         let old = self.location.lookup(now, &register.aor);
         match registrar::change(now, &old, &register) {
             Err(refused) => refuse(asker, refused, out),
@@ -291,7 +303,7 @@ impl Router {
                     record: record::encode(&register.aor, &bindings),
                     aor: register.aor.clone(),
                 };
-                let ticket = self.write(Write::Bindings { asker, aor: register.aor, bindings });
+                let ticket = self.write(PendingWrite::Bindings { asker, aor: register.aor, bindings });
                 out.push(Effect::WriteBinding { ticket, row });
                 return true;
             }
@@ -312,7 +324,7 @@ impl Router {
     fn bind(
         &mut self,
         now: Instant,
-        asker: Asker,
+        asker: WaitingEdge,
         aor: &Aor,
         row: i64,
         bindings: Vec<Binding>,
@@ -330,7 +342,7 @@ impl Router {
     fn handle_keep(
         &mut self,
         now: Instant,
-        asker: Asker,
+        asker: WaitingEdge,
         message: Box<KeptMessage>,
         limit: u32,
         out: &mut Vec<Effect>,
@@ -343,17 +355,17 @@ impl Router {
         }
         let aor = message.aor.clone();
         let absent = self.location.lookup(now, &aor).is_empty();
-        let ticket = self.write(Write::Message { asker, aor, absent });
+        let ticket = self.write(PendingWrite::Message { asker, aor, absent });
         out.push(Effect::KeepMessage { ticket, message });
     }
 
-    fn write(&mut self, write: Write) -> u64 {
+    fn write(&mut self, write: PendingWrite) -> u64 {
         self.last_ticket += 1;
         self.writes.insert(self.last_ticket, write);
         self.last_ticket
     }
 }
 
-fn refuse(asker: Asker, refused: RegisterRefused, out: &mut Vec<Effect>) {
+fn refuse(asker: WaitingEdge, refused: RegisterRefused, out: &mut Vec<Effect>) {
     asker.answer(Answer::Registered(Err(refused)), out);
 }

@@ -14,12 +14,12 @@ use crate::watch::Watches;
 
 pub(crate) struct SoftStates {
     keyed: Keyed,
-    table: HashTable<Box<Soft>>,
+    table: HashTable<Box<SoftStateEntry>>,
     /// Hashes of addresses. Every state has an entry at its `armed`.
     wheel: Wheel<u64>,
 }
 
-pub(crate) struct Soft {
+pub(crate) struct SoftStateEntry {
     aor: Aor,
     /// When to look next, as in `location`.
     armed: Instant,
@@ -29,7 +29,7 @@ pub(crate) struct Soft {
     pub(crate) chat: Option<Chat>,
 }
 
-impl Soft {
+impl SoftStateEntry {
     /// When to look: when the first thing ends, or at the next patrol. `None` when nothing is known.
     fn look(&self, now: Instant) -> Option<Instant> {
         // What chat says is true until it says otherwise: it is of this process.
@@ -55,7 +55,7 @@ impl SoftStates {
         SoftStates { keyed, table: HashTable::new(), wheel: Wheel::new(now) }
     }
 
-    pub(crate) fn get(&self, aor: &str) -> Option<&Soft> {
+    pub(crate) fn get(&self, aor: &str) -> Option<&SoftStateEntry> {
         self.table.find(self.keyed.hash(aor.as_bytes()), |soft| *soft.aor == *aor).map(|soft| &**soft)
     }
 
@@ -65,13 +65,18 @@ impl SoftStates {
     }
 
     /// Changes what is known, for an address of which nothing may be known yet.
-    pub(crate) fn change<R>(&mut self, now: Instant, aor: &str, change: impl FnOnce(&mut Soft) -> R) -> R {
+    pub(crate) fn change<R>(
+        &mut self,
+        now: Instant,
+        aor: &str,
+        change: impl FnOnce(&mut SoftStateEntry) -> R,
+    ) -> R {
         let SoftStates { keyed, table, wheel } = self;
         let hash = keyed.hash(aor.as_bytes());
         let mut entry = table
             .entry(hash, |soft| *soft.aor == *aor, |soft| keyed.hash(soft.aor.as_bytes()))
             .or_insert_with(|| {
-                Box::new(Soft {
+                Box::new(SoftStateEntry {
                     aor: aor.into(),
                     armed: Instant::FAR_FUTURE,
                     watches: Watches::default(),
@@ -101,7 +106,7 @@ impl SoftStates {
         &mut self,
         now: Instant,
         aor: &str,
-        change: impl FnOnce(&mut Soft) -> R,
+        change: impl FnOnce(&mut SoftStateEntry) -> R,
     ) -> Option<R> {
         self.get(aor).is_some().then(|| self.change(now, aor, change))
     }

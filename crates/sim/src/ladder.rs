@@ -1,6 +1,6 @@
 //! Labels for the arrows of a ladder, read from the first line of a SIP message.
 
-pub use stdx::ladder::{Fate, Ladder};
+pub use stdx::ladder::{Ladder, MessageFate};
 
 /// The method of a request, the status code of a response, `ping` and `pong` for the keep-alives of RFC 5626
 /// §3.5, the count of bytes of anything else.

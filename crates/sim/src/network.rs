@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use stdx::Instant;
-use stdx::ladder::Fate;
+use stdx::ladder::MessageFate;
 use stdx::rng::Rng;
 
 /// One direction of a path. Chances are per mille of packets.
@@ -76,7 +76,7 @@ struct ScriptedLoss {
 
 /// When a packet arrives: not at all, once or twice.
 pub(crate) struct Passage {
-    pub(crate) fate: Fate,
+    pub(crate) fate: MessageFate,
     pub(crate) arrivals: Vec<Instant>,
 }
 
@@ -124,11 +124,11 @@ impl Network {
         let link = self.links.get(&(sent.from, sent.to)).copied().unwrap_or(self.default);
         let cut = self.cuts.contains(&(sent.from.min(sent.to), sent.from.max(sent.to)));
         if cut || self.is_scripted_loss(sent) || self.rng.chance(link.loss) {
-            return Passage { fate: Fate::Lost, arrivals: Vec::new() };
+            return Passage { fate: MessageFate::Lost, arrivals: Vec::new() };
         }
         let doubled = self.rng.chance(link.duplication);
         let arrivals = (0..=u32::from(doubled)).map(|_| self.arrival(sent, &link)).collect();
-        Passage { fate: if doubled { Fate::Doubled } else { Fate::Arrives }, arrivals }
+        Passage { fate: if doubled { MessageFate::Doubled } else { MessageFate::Arrives }, arrivals }
     }
 
     fn is_scripted_loss(&mut self, sent: &Sent) -> bool {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use stdx::Instant;
-use stdx::ladder::{Fate, Ladder};
+use stdx::ladder::{Ladder, MessageFate};
 use stdx::rng::Rng;
 
 use crate::ladder::label;
@@ -313,11 +313,11 @@ impl World {
         let label = (self.label)(bytes);
         let name = &self.nodes[from].name;
         let Some(to) = self.addresses.get(target).copied() else {
-            return self.ladder.arrow(self.now, name, &target.to_string(), &label, Fate::Lost);
+            return self.ladder.arrow(self.now, name, &target.to_string(), &label, MessageFate::Lost);
         };
         let (now, party) = (self.now, &self.nodes[to]);
         if party.stopped {
-            return self.ladder.arrow(now, name, &party.name, &label, Fate::Lost);
+            return self.ladder.arrow(now, name, &party.name, &label, MessageFate::Lost);
         }
         let passage =
             self.network.carry(&Sent { at: now, from, to, addresses: (*source, *target), label: &label });

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 
-use sip::digest::{Authenticator, Credentials, Ha1s, NonceScope, Question, Settings, Verdict};
+use sip::digest::{Authenticator, Credentials, DigestRequest, Ha1s, NonceScope, Settings, Verdict};
 use stdx::Instant;
 
 const ROUNDS: u32 = 20;
@@ -59,8 +59,8 @@ fn header(algorithm: &str, nonce: &str) -> String {
     header
 }
 
-fn question() -> Question<'static> {
-    Question {
+fn question() -> DigestRequest<'static> {
+    DigestRequest {
         realm: "example.org",
         method: b"REGISTER",
         request_uri: b"sip:example.org",

@@ -20,7 +20,7 @@ use stdx::cache::Cache;
 use crate::dns::{DnsFault, DnsQuery, DnsRecord};
 use crate::limits;
 use crate::transport::Transport;
-use plan::{Job, Step};
+use plan::{Resolution, ResolutionStep};
 
 /// What this node can send by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +54,13 @@ pub struct Hop {
     pub tls_name: Option<Box<str>>,
 }
 
+impl Hop {
+    /// The hop at the other end of a flow.
+    pub(crate) fn of_flow(received: &router::Received) -> Self {
+        Hop { transport: received.transport, addr: received.remote, tls_name: None }
+    }
+}
+
 /// Why there is nowhere to send to. A proxy goes on as if it had received a 503 (RFC 3261 §16.9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResolveFault {
@@ -75,7 +82,7 @@ pub enum ResolveEffect {
     Resolved { id: u64, result: Result<Vec<Hop>, ResolveFault> },
 }
 
-type Answer = Result<Arc<[DnsRecord]>, DnsFault>;
+type DnsAnswer = Result<Arc<[DnsRecord]>, DnsFault>;
 
 /// What the resolver holds now, and how many it has turned away since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,12 +97,12 @@ pub struct ResolveCounts {
 /// One shard's resolver.
 pub struct Resolver {
     settings: Settings,
-    jobs: HashMap<u64, Job>,
+    jobs: HashMap<u64, Resolution>,
     in_flight: HashMap<u64, InFlight>,
     asked: HashMap<DnsQuery, u64>,
     next_dns_id: u64,
     refused: u64,
-    cache: Cache<DnsQuery, Answer>,
+    cache: Cache<DnsQuery, DnsAnswer>,
     penalties: Cache<(SocketAddr, Transport), ()>,
 }
 
@@ -135,7 +142,7 @@ impl Resolver {
             out.push(ResolveEffect::Resolved { id, result: Err(ResolveFault::Busy) });
             return;
         }
-        self.advance(now, id, Job::new(target.clone(), random), out);
+        self.advance(now, id, Resolution::new(target.clone(), random), out);
     }
 
     /// The answer to an earlier `Query`. One that is not open is ignored.
@@ -180,15 +187,15 @@ impl Resolver {
 
     /// Plans as far as the answers reach. Several questions are asked at once; the plan goes on when all are
     /// answered.
-    fn advance(&mut self, now: Instant, id: u64, mut job: Job, out: &mut Vec<ResolveEffect>) {
+    fn advance(&mut self, now: Instant, id: u64, mut job: Resolution, out: &mut Vec<ResolveEffect>) {
         while job.waits_for == 0 {
             match plan::plan(&self.settings, &job) {
-                Step::Done(result) => {
+                ResolutionStep::Done(result) => {
                     let result = result.map(|hops| self.penalised_last(now, hops));
                     out.push(ResolveEffect::Resolved { id, result });
                     return;
                 }
-                Step::Ask(queries) => {
+                ResolutionStep::Ask(queries) => {
                     for query in queries {
                         self.ask(now, id, &mut job, query, out);
                     }
@@ -198,7 +205,14 @@ impl Resolver {
         self.jobs.insert(id, job);
     }
 
-    fn ask(&mut self, now: Instant, id: u64, job: &mut Job, query: DnsQuery, out: &mut Vec<ResolveEffect>) {
+    fn ask(
+        &mut self,
+        now: Instant,
+        id: u64,
+        job: &mut Resolution,
+        query: DnsQuery,
+        out: &mut Vec<ResolveEffect>,
+    ) {
         if let Some(answer) = self.cache.get_at(now, &query) {
             job.answers.push((query, answer.clone()));
             return;
@@ -221,13 +235,13 @@ impl Resolver {
     }
 }
 
-fn bounded(answer: Result<Vec<DnsRecord>, DnsFault>) -> Answer {
+fn bounded(answer: Result<Vec<DnsRecord>, DnsFault>) -> DnsAnswer {
     let mut records = answer?;
     records.truncate(limits::DNS_RECORDS);
     if records.is_empty() { Err(DnsFault::NoData) } else { Ok(records.into()) }
 }
 
-fn time_to_live(answer: &Answer) -> Duration {
+fn time_to_live(answer: &DnsAnswer) -> Duration {
     match answer {
         Ok(records) => {
             let seconds = records.iter().map(|record| record.ttl).min().unwrap_or_default();

@@ -105,9 +105,9 @@ impl World {
                 self.endpoint.handle_answer(now, id, Answer::Kept(Ok(())), &mut self.out);
             }
             Effect::Session(SessionEvent::Invited { session, .. }) => {
-                let _ = self.endpoint.ring(now, session, 180, Bytes::new(), &mut self.out);
+                let _ = self.endpoint.sessions(now, &mut self.out).ring(session, 180, Bytes::new());
                 let sdp = Bytes::from_static(SDP.as_bytes());
-                let _ = self.endpoint.answer(now, session, sdp, Vec::new(), &mut self.out);
+                let _ = self.endpoint.sessions(now, &mut self.out).answer(session, sdp, Vec::new());
             }
             _ => {}
         }

@@ -58,7 +58,10 @@ impl Shard {
                     self.endpoint.handle_plan(self.now, id, Decision::Agent, &mut effects);
                 }
                 Effect::Session(SessionEvent::Invited { session, .. }) => {
-                    self.endpoint.answer(self.now, session, SDP.into(), Vec::new(), &mut effects).unwrap();
+                    self.endpoint
+                        .sessions(self.now, &mut effects)
+                        .answer(session, SDP.into(), Vec::new())
+                        .unwrap();
                     self.answered.push(session);
                 }
                 Effect::Transmit(transmit) => self.last = transmit.bytes,
@@ -111,7 +114,7 @@ fn a_call_that_is_up_costs_at_most_2_kilobytes() {
     assert!(each <= 2_048, "{each} bytes a session");
     let sessions = std::mem::take(&mut shard.answered);
     for session in sessions {
-        shard.endpoint.hang_up(shard.now, session, None, &mut Vec::new());
+        shard.endpoint.sessions(shard.now, &mut Vec::new()).hang_up(session, None);
     }
     for _ in 0..20 {
         shard.wait(Duration::from_secs(15));

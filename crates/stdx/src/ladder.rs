@@ -21,14 +21,14 @@ use crate::ring::Ring;
 pub struct Ladder {
     start: Instant,
     columns: Vec<Box<str>>,
-    lines: Ring<Line>,
+    lines: Ring<LadderLine>,
     /// Lines that made room for later ones.
     forgotten: u64,
 }
 
 /// What became of what an arrow stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum MessageFate {
     /// Drawn `▶`.
     Arrives,
     /// Drawn `✗`.
@@ -38,14 +38,14 @@ pub enum Fate {
 }
 
 #[derive(Clone, Debug)]
-struct Line {
+struct LadderLine {
     at: Instant,
-    kind: Kind,
+    kind: LadderLineKind,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
-    Arrow { from: usize, to: usize, label: Box<str>, fate: Fate },
+enum LadderLineKind {
+    Arrow { from: usize, to: usize, label: Box<str>, fate: MessageFate },
     Note { column: usize, text: Box<str> },
 }
 
@@ -60,15 +60,15 @@ impl Ladder {
         self
     }
 
-    pub fn arrow(&mut self, at: Instant, from: &str, to: &str, label: &str, fate: Fate) {
+    pub fn arrow(&mut self, at: Instant, from: &str, to: &str, label: &str, fate: MessageFate) {
         let (from, to) = (self.column_of(from), self.column_of(to));
-        self.push(at, Kind::Arrow { from, to, label: printable(label), fate });
+        self.push(at, LadderLineKind::Arrow { from, to, label: printable(label), fate });
     }
 
     /// A word beside a column: a timer, a decision, a failure.
     pub fn note(&mut self, at: Instant, column: &str, text: &str) {
         let column = self.column_of(column);
-        self.push(at, Kind::Note { column, text: printable(text) });
+        self.push(at, LadderLineKind::Note { column, text: printable(text) });
     }
 
     pub fn is_empty(&self) -> bool {
@@ -100,8 +100,8 @@ impl Ladder {
         })
     }
 
-    fn push(&mut self, at: Instant, kind: Kind) {
-        let oldest = self.lines.push_over(Line { at, kind });
+    fn push(&mut self, at: Instant, kind: LadderLineKind) {
+        let oldest = self.lines.push_over(LadderLine { at, kind });
         self.forgotten += u64::from(oldest.is_some());
     }
 
@@ -109,7 +109,7 @@ impl Ladder {
         let mut widths = Widths { time: "2_020ms".len() + 2, name: 0, label: 0 };
         for line in self.lines.iter() {
             widths.time = widths.time.max(millis(line.at.since(self.start)).len());
-            if let Kind::Arrow { from, to, label, .. } = &line.kind {
+            if let LadderLineKind::Arrow { from, to, label, .. } = &line.kind {
                 widths.name = widths.name.max(width(&self.columns[*from.min(to)]));
                 widths.label = widths.label.max(width(label));
             }
@@ -117,13 +117,13 @@ impl Ladder {
         widths
     }
 
-    fn draw(&self, line: &Line, widths: &Widths) -> String {
+    fn draw(&self, line: &LadderLine, widths: &Widths) -> String {
         let time = millis(line.at.since(self.start));
         let picture = match &line.kind {
-            Kind::Note { column, text } => {
+            LadderLineKind::Note { column, text } => {
                 format!("{} · {text}", padded(&self.columns[*column], widths.name))
             }
-            Kind::Arrow { from, to, label, fate } => {
+            LadderLineKind::Arrow { from, to, label, fate } => {
                 let left = padded(&self.columns[*from.min(to)], widths.name);
                 let right = &self.columns[*from.max(to)];
                 format!("{left} {} {right}", arrow(from <= to, label, widths.label, *fate))
@@ -136,7 +136,7 @@ impl Ladder {
 impl fmt::Display for Ladder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let widths = self.widths();
-        let mut lines: Vec<&Line> = self.lines.iter().collect();
+        let mut lines: Vec<&LadderLine> = self.lines.iter().collect();
         lines.sort_by_key(|line| line.at);
         if self.forgotten > 0 {
             writeln!(f, "{:>width$}  {} earlier", "…", self.forgotten, width = widths.time)?;
@@ -152,15 +152,15 @@ struct Widths {
 }
 
 /// The shaft is filled up at its tail, so that heads and names stand below each other.
-fn arrow(rightward: bool, label: &str, label_width: usize, fate: Fate) -> String {
+fn arrow(rightward: bool, label: &str, label_width: usize, fate: MessageFate) -> String {
     let fill = "─".repeat(label_width - width(label) + 2);
     match (rightward, fate) {
-        (true, Fate::Arrives) => format!("──{label}{fill}▶"),
-        (true, Fate::Lost) => format!("──{label}{fill}✗"),
-        (true, Fate::Doubled) => format!("─{label}{fill}▶▶"),
-        (false, Fate::Arrives) => format!("◀──{label}{fill}"),
-        (false, Fate::Lost) => format!("✗──{label}{fill}"),
-        (false, Fate::Doubled) => format!("◀◀─{label}{fill}"),
+        (true, MessageFate::Arrives) => format!("──{label}{fill}▶"),
+        (true, MessageFate::Lost) => format!("──{label}{fill}✗"),
+        (true, MessageFate::Doubled) => format!("─{label}{fill}▶▶"),
+        (false, MessageFate::Arrives) => format!("◀──{label}{fill}"),
+        (false, MessageFate::Lost) => format!("✗──{label}{fill}"),
+        (false, MessageFate::Doubled) => format!("◀◀─{label}{fill}"),
     }
 }
 
@@ -212,11 +212,11 @@ mod tests {
     #[test]
     fn draws_what_an_engineer_would_draw() {
         let mut ladder = Ladder::new(START);
-        ladder.arrow(at(0), "alice", "bob", "INVITE", Fate::Arrives);
-        ladder.arrow(at(20), "bob", "alice", "100", Fate::Arrives);
-        ladder.arrow(at(40), "bob", "alice", "180", Fate::Lost);
-        ladder.arrow(at(2_020), "bob", "alice", "200", Fate::Doubled);
-        ladder.arrow(at(1_002_020), "alice", "bob", "ACK", Fate::Lost);
+        ladder.arrow(at(0), "alice", "bob", "INVITE", MessageFate::Arrives);
+        ladder.arrow(at(20), "bob", "alice", "100", MessageFate::Arrives);
+        ladder.arrow(at(40), "bob", "alice", "180", MessageFate::Lost);
+        ladder.arrow(at(2_020), "bob", "alice", "200", MessageFate::Doubled);
+        ladder.arrow(at(1_002_020), "alice", "bob", "ACK", MessageFate::Lost);
         let picture = [
             "        0ms  alice ──INVITE──▶ bob",
             "       20ms  alice ◀──100───── bob",
@@ -231,9 +231,9 @@ mod tests {
     fn columns_notes_and_order_of_time() {
         let mut ladder = Ladder::new(START);
         ladder.column("alice").column("belfry").column("bob");
-        ladder.arrow(at(30), "bob", "belfry", "200", Fate::Arrives);
-        ladder.arrow(at(10), "alice", "belfry", "BYE", Fate::Arrives);
-        ladder.arrow(at(20), "belfry", "bob", "BYE", Fate::Arrives);
+        ladder.arrow(at(30), "bob", "belfry", "200", MessageFate::Arrives);
+        ladder.arrow(at(10), "alice", "belfry", "BYE", MessageFate::Arrives);
+        ladder.arrow(at(20), "belfry", "bob", "BYE", MessageFate::Arrives);
         ladder.note(at(25), "bob", "rings");
         let picture = [
             "     10ms  alice  ──BYE──▶ belfry",
@@ -250,8 +250,8 @@ mod tests {
     fn what_a_peer_sends_cannot_speak_to_the_terminal() {
         let mut ladder = Ladder::new(START);
         let long = "x".repeat(500);
-        ladder.arrow(at(0), "a", "b", "\u{1b}[2J\r\n", Fate::Arrives);
-        ladder.arrow(at(0), "a", "b", &long, Fate::Arrives);
+        ladder.arrow(at(0), "a", "b", "\u{1b}[2J\r\n", MessageFate::Arrives);
+        ladder.arrow(at(0), "a", "b", &long, MessageFate::Arrives);
         let picture = ladder.render();
         assert!(picture.contains("──·[2J··"));
         assert!(picture.lines().all(|line| line.chars().count() < 80));
@@ -261,7 +261,7 @@ mod tests {
     fn keeps_the_last_lines() {
         let mut ladder = Ladder::new(START);
         for _ in 0..LADDER_ARROWS + 3 {
-            ladder.arrow(at(0), "a", "b", "OPTIONS", Fate::Arrives);
+            ladder.arrow(at(0), "a", "b", "OPTIONS", MessageFate::Arrives);
         }
         assert_eq!(ladder.len(), LADDER_ARROWS);
         assert!(ladder.render().starts_with("        …  3 earlier\n"));

@@ -1,9 +1,10 @@
-//! What std lacks: time as a value, timer wheel, slab, bounded containers, keyed hashes, rate limits and their sources, the pace of attempts, draws by weight, ladder drawings.
+//! What std lacks: time as a value, timer wheel, slab, bounded containers, keyed hashes, rate limits and their sources, the pace of attempts, draws by weight, dates, ladder drawings.
 //! No domain words.
 
 pub mod address;
 pub mod attempts;
 pub mod cache;
+pub mod calendar;
 pub mod draw;
 pub mod hash;
 pub mod hex;

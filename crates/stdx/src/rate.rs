@@ -48,13 +48,13 @@ impl Rate {
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucket {
     rate: Rate,
-    level: Level,
+    level: BucketLevel,
 }
 
 impl TokenBucket {
     /// Starts full.
     pub const fn new(rate: Rate) -> Self {
-        TokenBucket { rate, level: Level(0) }
+        TokenBucket { rate, level: BucketLevel(0) }
     }
 
     /// Takes a turn, or says how long until there is one.
@@ -70,9 +70,9 @@ impl TokenBucket {
 
 /// Nanoseconds since the Unix epoch at which the bucket is full.
 #[derive(Clone, Copy, Debug, Default)]
-struct Level(u64);
+struct BucketLevel(u64);
 
-impl Level {
+impl BucketLevel {
     fn take(&mut self, rate: Rate, now: Instant) -> Verdict {
         if rate.burst == 0 {
             return Verdict::Refuse { retry_after: rate.interval };
@@ -120,12 +120,12 @@ pub struct Penalty {
 /// Token buckets by key, e.g. the source address of sign-in attempts, in bounded memory.
 pub struct Limiter<K> {
     policy: Policy,
-    sources: Cache<K, Record>,
+    sources: Cache<K, PenaltyRecord>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Record {
-    level: Level,
+struct PenaltyRecord {
+    level: BucketLevel,
     failures: u32,
     failed_at: Instant,
     blocked_until: Instant,
@@ -179,7 +179,8 @@ impl<K: Hash + Eq + Copy> Limiter<K> {
 
     /// All keys with such failures, in no order.
     pub fn all_failed(&self, now: Instant) -> impl Iterator<Item = (K, Penalty)> + '_ {
-        let failed = move |(key, record): (&K, &Record)| Some((*key, self.policy.penalty_of(now, record)?));
+        let failed =
+            move |(key, record): (&K, &PenaltyRecord)| Some((*key, self.policy.penalty_of(now, record)?));
         self.sources.iter().filter_map(failed)
     }
 
@@ -196,18 +197,18 @@ impl<K: Hash + Eq + Copy> Limiter<K> {
         self.sources.is_empty()
     }
 
-    fn record(&mut self, now: Instant, key: K) -> &mut Record {
+    fn record(&mut self, now: Instant, key: K) -> &mut PenaltyRecord {
         if self.sources.get(&key).is_none() {
-            let under_penalty = |record: &Record| record.blocked_until > now;
-            self.sources.insert_sparing(Instant::FAR_FUTURE, key, Record::default(), under_penalty);
+            let under_penalty = |record: &PenaltyRecord| record.blocked_until > now;
+            self.sources.insert_sparing(Instant::FAR_FUTURE, key, PenaltyRecord::default(), under_penalty);
         }
         self.sources.get_mut(&key).expect("inserted just above, and the capacity is at least one")
     }
 }
 
 impl Policy {
-    fn penalty_of(&self, now: Instant, record: &Record) -> Option<Penalty> {
-        let Record { failures, failed_at, blocked_until, .. } = *record;
+    fn penalty_of(&self, now: Instant, record: &PenaltyRecord) -> Option<Penalty> {
+        let PenaltyRecord { failures, failed_at, blocked_until, .. } = *record;
         let forgiven_at = failed_at + self.forgive_after;
         let counts = failures > self.free_failures && now < forgiven_at.max(blocked_until);
         counts.then_some(Penalty { failures, failed_at, refused_until: blocked_until, forgiven_at })

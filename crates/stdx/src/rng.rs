@@ -86,6 +86,26 @@ impl Rng {
     }
 }
 
+/// Numbers from one that is an argument: SplitMix64 (Steele, Lea, Flood 2014). It is quick and guessable, for choices that
+/// may be known.
+#[derive(Clone, Debug)]
+pub struct SplitMix64(u64);
+
+impl SplitMix64 {
+    pub fn new(seed: u64) -> Self {
+        SplitMix64(seed)
+    }
+
+    /// 0 to `n - 1`; 0 when `n` is 0. The bias is below 2^-32 for `n` below 2^32.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)).checked_rem(n).unwrap_or(0)
+    }
+}
+
 impl fmt::Debug for Rng {
     /// The key is a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -110,6 +130,15 @@ mod tests {
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));
         assert_eq!(draw(1).into_iter().collect::<HashSet<_>>().len(), 1_000);
+    }
+
+    /// The first outputs of the reference implementation for the seed 0.
+    #[test]
+    fn split_mix_is_the_published_one() {
+        let mut numbers = SplitMix64::new(0);
+        assert_eq!(numbers.below(u64::MAX), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(numbers.below(u64::MAX), 0x6e78_9e6a_a1b9_65f4);
+        assert_eq!(numbers.below(0), 0);
     }
 
     #[test]

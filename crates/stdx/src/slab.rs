@@ -9,12 +9,12 @@ const NONE: u32 = u32::MAX;
 /// Chunked: growing adds a chunk and copies nothing. Chunks are kept until the slab is dropped, because
 /// they remember the generations.
 pub struct Slab<T> {
-    chunks: Vec<Vec<Place<T>>>,
+    chunks: Vec<Vec<SlabEntry<T>>>,
     free: u32,
     len: usize,
 }
 
-struct Place<T> {
+struct SlabEntry<T> {
     generation: u32,
     next_free: u32,
     value: Option<T>,
@@ -125,7 +125,7 @@ impl<T> Slab<T> {
         taken.next().map(|(index, place)| Key { index: index as u32, generation: place.generation })
     }
 
-    fn place(&mut self, key: Key) -> Option<&mut Place<T>> {
+    fn place(&mut self, key: Key) -> Option<&mut SlabEntry<T>> {
         let chunk = self.chunks.get_mut(key.index as usize / SLAB_CHUNK)?;
         chunk.get_mut(key.index as usize % SLAB_CHUNK).filter(|place| place.generation == key.generation)
     }
@@ -139,7 +139,7 @@ impl<T> Slab<T> {
         let chunk = self.chunks.last_mut().expect("a chunk with room was just ensured");
         let index = u32::try_from(full + chunk.len()).ok().filter(|index| *index != NONE);
         let index = index.expect("memory ends long before 2^32 values");
-        chunk.push(Place { generation: 1, next_free: NONE, value: None });
+        chunk.push(SlabEntry { generation: 1, next_free: NONE, value: None });
         self.free = index;
         index
     }

@@ -16,13 +16,13 @@ const FINEST_MICROS: u64 = 256;
 ///
 /// A tick is `TICK_MICROS` long, 256 at least: what is measured wants a finer one than what only times out.
 pub struct Wheel<T, const TICK_MICROS: u64 = USUAL_TICK_MICROS> {
-    levels: Box<[Level<T>; LEVELS]>,
+    levels: Box<[WheelLevel<T>; LEVELS]>,
     /// Every tick before this one has fired.
     current: u64,
     len: usize,
 }
 
-struct Level<T> {
+struct WheelLevel<T> {
     slots: [Vec<Entry<T>>; SLOTS],
     occupied: [u64; SLOTS / 64],
 }
@@ -37,7 +37,7 @@ impl<T: Copy, const TICK_MICROS: u64> Wheel<T, TICK_MICROS> {
     pub fn new(now: Instant) -> Self {
         const { assert!(TICK_MICROS >= FINEST_MICROS, "a tick is 256 us or longer") };
         let current = now.as_micros() / TICK_MICROS;
-        Wheel { levels: Box::new(std::array::from_fn(|_| Level::new())), current, len: 0 }
+        Wheel { levels: Box::new(std::array::from_fn(|_| WheelLevel::new())), current, len: 0 }
     }
 
     /// Fires at `at` or less than one tick later; in the next `expire` when `at` has passed.
@@ -82,31 +82,31 @@ impl<T: Copy, const TICK_MICROS: u64> Wheel<T, TICK_MICROS> {
     }
 
     /// The earliest occupied slot: everything on a level is earlier than anything on the levels above.
-    fn next(&self) -> Option<Next> {
+    fn next(&self) -> Option<NextDeadline> {
         (0..LEVELS).find_map(|level| {
             let slot = self.levels[level].first_from(digit(self.current, level))?;
             let below = level * BITS;
             let block = self.current >> (below + BITS) << (below + BITS);
-            Some(Next { level, slot, tick: block | (slot as u64) << below })
+            Some(NextDeadline { level, slot, tick: block | (slot as u64) << below })
         })
     }
 
-    fn cascade(&mut self, next: &Next) {
+    fn cascade(&mut self, next: &NextDeadline) {
         for entry in self.levels[next.level].take(next.slot) {
             self.place(entry);
         }
     }
 }
 
-struct Next {
+struct NextDeadline {
     level: usize,
     slot: usize,
     tick: u64,
 }
 
-impl<T> Level<T> {
+impl<T> WheelLevel<T> {
     fn new() -> Self {
-        Level { slots: std::array::from_fn(|_| Vec::new()), occupied: [0; SLOTS / 64] }
+        WheelLevel { slots: std::array::from_fn(|_| Vec::new()), occupied: [0; SLOTS / 64] }
     }
 
     /// Grows by half instead of doubling: that is what keeps an entry under 24 bytes.

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use rusqlite::Connection;
 use stdx::Instant;
+use stdx::rng::SplitMix64;
 use store::{BindingWrite, Loaded, Read, Sqlite, Store, Write, WriteDone, Writer, limits};
 use tempfile::TempDir;
 
@@ -109,17 +110,8 @@ fn read(store: &Sqlite) -> (BTreeMap<u32, (i64, u32)>, Vec<i64>) {
     (rows, dead)
 }
 
-/// Small and seeded: SplitMix64.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u32) -> u32 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        u32::try_from((z ^ (z >> 31)) % u64::from(sides)).unwrap()
-    }
+fn roll(dice: &mut SplitMix64, sides: u32) -> u32 {
+    u32::try_from(dice.below(u64::from(sides))).unwrap()
 }
 
 #[test]
@@ -141,9 +133,9 @@ fn refreshes_do_not_grow_the_file() {
 
 #[test]
 fn refreshes_in_any_order_leave_at_most_as_many_dead_rows_as_live_and_a_few() {
-    let (mut world, mut dice) = (World::new(), Dice(1));
+    let (mut world, mut dice) = (World::new(), SplitMix64::new(1));
     for _ in 0..1_000 {
-        let group = BTreeMap::from_iter((0..20).map(|_| (dice.roll(2_000), 1 + dice.roll(9))));
+        let group = BTreeMap::from_iter((0..20).map(|_| (roll(&mut dice, 2_000), 1 + roll(&mut dice, 9))));
         world.set(&Vec::from_iter(group));
     }
     let rows = world.in_file();
@@ -154,13 +146,13 @@ fn refreshes_in_any_order_leave_at_most_as_many_dead_rows_as_live_and_a_few() {
 #[test]
 fn what_was_removed_or_has_ended_never_comes_back_at_a_restart() {
     for seed in 0..5 {
-        let (mut world, mut dice) = (World::new(), Dice(seed));
+        let (mut world, mut dice) = (World::new(), SplitMix64::new(seed));
         for step in 0..200 {
-            let addresses = [3, 200, 2_000][dice.roll(3) as usize];
-            match dice.roll(12) {
+            let addresses = [3, 200, 2_000][roll(&mut dice, 3) as usize];
+            match roll(&mut dice, 12) {
                 0 => {
                     // Bindings ended: the row has no successor.
-                    let ended = dice.roll(addresses);
+                    let ended = roll(&mut dice, addresses);
                     if let Some((row, _)) = world.rows.remove(&ended) {
                         world.set(&[]);
                         world.forget(vec![row]);
@@ -168,9 +160,9 @@ fn what_was_removed_or_has_ended_never_comes_back_at_a_restart() {
                 }
                 1 => world.restart_if_nothing_ended(),
                 _ => {
-                    let size = dice.roll(60);
-                    let value = |dice: &mut Dice| if dice.roll(4) == 0 { 0 } else { step + 1 };
-                    let group = (0..size).map(|_| (dice.roll(addresses), value(&mut dice)));
+                    let size = roll(&mut dice, 60);
+                    let value = |dice: &mut SplitMix64| if roll(dice, 4) == 0 { 0 } else { step + 1 };
+                    let group = (0..size).map(|_| (roll(&mut dice, addresses), value(&mut dice)));
                     let group = BTreeMap::from_iter(group.collect::<Vec<_>>());
                     world.set(&Vec::from_iter(group));
                 }

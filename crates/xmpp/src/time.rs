@@ -1,13 +1,14 @@
 //! Times as XEP-0082 writes them.
 
 use stdx::Instant;
+use stdx::calendar::Date;
 
 /// `2026-11-21T10:00:00.123Z`.
 pub fn stamp(at: Instant) -> String {
     let micros = at.as_micros();
     let (seconds, millis) = (micros / 1_000_000, micros / 1_000 % 1_000);
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil(i64::try_from(days).unwrap_or(i64::MAX));
+    let Date { year, month, day } = Date::from_unix_seconds(seconds);
+    let rest = seconds % 86_400;
     let (hour, minute, second) = (rest / 3_600, rest / 60 % 60, rest % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }
@@ -40,32 +41,9 @@ pub fn parse(text: &str) -> Option<Instant> {
             if zone.starts_with('-') { -minutes * 60 } else { minutes * 60 }
         }
     };
-    let seconds = days(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second - offset;
+    let seconds = Date { year, month, day }.days() * 86_400 + hour * 3_600 + minute * 60 + second - offset;
     let total = u64::try_from(seconds.checked_mul(1_000_000)?.checked_add(micros)?).ok()?;
     Some(Instant::from_micros(total))
-}
-
-/// Days since 1970 to a date (Howard Hinnant's algorithm).
-fn civil(days: i64) -> (i64, i64, i64) {
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let day_of_era = z.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day_of_year - (153 * shifted + 2) / 5 + 1)
-}
-
-/// And back.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = year - i64::from(month <= 2);
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let shifted = if month > 2 { month - 3 } else { month + 9 };
-    let day_of_year = (153 * shifted + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
 #[cfg(test)]

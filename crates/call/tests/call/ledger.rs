@@ -174,7 +174,7 @@ fn a_call_without_an_end_is_lost_and_leaves_no_timer() {
     let longest = u64::try_from(limits::LONGEST_CALL.as_millis()).unwrap();
     assert_eq!(world.pass(longest - 1), []);
     let records = world.pass(1_000);
-    assert_eq!((&*records[0].reason, records[0].ended_by, records[0].code), ("lost", EndedBy::Nobody, 200));
+    assert_eq!((&*records[0].reason, records[0].ended_by, records[0].code), ("lost", EndedBy::Unknown, 200));
     assert_eq!(world.ledger.deadline(), None);
 }
 

@@ -1,6 +1,7 @@
 //! Parameters of requests: RestComm's documented ones, those in its code, and Twilio's names for the same.
 
 use stdx::Instant;
+use stdx::calendar::Date;
 
 use super::{Call, CallStatus};
 use crate::request::Form;
@@ -49,17 +50,9 @@ pub fn rfc_2822(now: Instant) -> String {
     let seconds = now.unix_seconds();
     let days = seconds / 86_400;
     let weekday = DAYS.iter().cycle().nth((days % 7) as usize).copied().unwrap_or_default();
-    // The calendar in eras of 400 years from March 1st of the year 0, so that leap days end a year.
-    let from_march_0 = days + 719_468;
-    let era = from_march_0 / 146_097;
-    let of_era = from_march_0 % 146_097;
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let day_of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = (from_march + 2) % 12;
-    let year = era * 400 + year_of_era + u64::from(month < 2);
-    let name = MONTHS.get(month as usize).copied().unwrap_or_default();
+    let Date { year, month, day } = Date::from_unix_seconds(seconds);
+    let name =
+        usize::try_from(month - 1).ok().and_then(|month| MONTHS.get(month)).copied().unwrap_or_default();
     let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
     format!("{weekday}, {day:02} {name} {year} {hour:02}:{minute:02}:{second:02} +0000")
 }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use stdx::calendar::Date;
 use stdx::time::Instant;
 
 use crate::engine::{End, Outcome, Progress, Setup};
@@ -344,18 +345,10 @@ fn step_name(kind: &StepKind) -> String {
     }
 }
 
-/// `2026-11-21T10:53:00Z`; days counted as in the civil calendar.
+/// `2026-11-21T10:53:00Z`.
 pub(crate) fn rfc3339(unix_seconds: u64) -> String {
-    let (days, seconds) = (unix_seconds / 86_400, unix_seconds % 86_400);
-    // Days from 0000-03-01, so that a leap day ends a year: Hinnant's civil_from_days.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let seconds = unix_seconds % 86_400;
+    let Date { year, month, day } = Date::from_unix_seconds(unix_seconds);
     format!(
         "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
         seconds / 3_600,

@@ -1,7 +1,7 @@
 //! Reading pcapng: sections, interfaces, enhanced and simple packets; other blocks are passed over.
 
 use super::link;
-use super::read::{Error, Gathered, MAX_FRAME, Reader};
+use super::read::{Error, GatheredPackets, MAX_FRAME, Reader};
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -34,7 +34,7 @@ impl Interface {
     }
 }
 
-pub(super) fn parse(file: &[u8], gathered: &mut Gathered) -> Result<(), Error> {
+pub(super) fn parse(file: &[u8], gathered: &mut GatheredPackets) -> Result<(), Error> {
     let mut reader = Reader::new(file);
     let mut interfaces: Vec<Interface> = Vec::new();
     while !reader.at_end() {
@@ -103,7 +103,7 @@ fn enhanced(
     body: &mut Reader<'_>,
     base: usize,
     interfaces: &[Interface],
-    gathered: &mut Gathered,
+    gathered: &mut GatheredPackets,
 ) -> Result<(), Error> {
     let number = body.u32("a packet's interface")?;
     let interface = described(interfaces, number, base)?;
@@ -127,7 +127,7 @@ fn simple(
     room: usize,
     base: usize,
     interfaces: &[Interface],
-    gathered: &mut Gathered,
+    gathered: &mut GatheredPackets,
 ) -> Result<(), Error> {
     let interface = described(interfaces, 0, base)?;
     let mut captured = body.u32("a packet's length")? as usize;

@@ -41,7 +41,7 @@ pub(super) fn parse(file: &[u8]) -> Result<Capture, Error> {
     let mut reader = Reader::new(file);
     let magic = reader.take(4, "the magic number of a capture")?;
     let reversed = [magic[3], magic[2], magic[1], magic[0]];
-    let mut gathered = Gathered::default();
+    let mut gathered = GatheredPackets::default();
     if magic == PCAPNG {
         ng::parse(file, &mut gathered)?;
     } else if magic == MICROS || magic == NANOS {
@@ -57,7 +57,7 @@ pub(super) fn parse(file: &[u8]) -> Result<Capture, Error> {
 }
 
 /// `unit`: nanoseconds in one of the fraction's.
-fn classic(reader: &mut Reader<'_>, unit: u64, gathered: &mut Gathered) -> Result<(), Error> {
+fn classic(reader: &mut Reader<'_>, unit: u64, gathered: &mut GatheredPackets) -> Result<(), Error> {
     let version = reader.u16("the file's version")?;
     if version != 2 {
         return Err(Error::new(4, "version 2", format!("version {version}")));
@@ -84,7 +84,7 @@ fn classic(reader: &mut Reader<'_>, unit: u64, gathered: &mut Gathered) -> Resul
 
 /// The capture while its frames come in.
 #[derive(Default)]
-pub(super) struct Gathered {
+pub(super) struct GatheredPackets {
     capture: Capture,
     /// Nanoseconds of the first datagram.
     first: Option<u64>,
@@ -92,7 +92,7 @@ pub(super) struct Gathered {
     latest: Duration,
 }
 
-impl Gathered {
+impl GatheredPackets {
     pub(super) fn frame(&mut self, link_type: u32, nanos: u64, frame: &[u8]) {
         let Some(datagram) = link::udp(link_type, frame) else { return };
         let first = *self.first.get_or_insert(nanos);

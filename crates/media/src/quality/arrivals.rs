@@ -32,19 +32,19 @@ pub(super) struct Arrivals {
     expected_after_leap: Option<u16>,
     /// Expected of the streams before a restart.
     before: u64,
-    runs: Runs,
+    runs: LossRuns,
     pub(super) received: u64,
 }
 
 /// Runs of lost packets.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Runs {
+pub(super) struct LossRuns {
     current: u64,
     pub(super) gaps: u64,
     pub(super) longest: u64,
 }
 
-impl Runs {
+impl LossRuns {
     fn lost(&mut self, count: u64) {
         if count > 0 {
             self.gaps += u64::from(self.current == 0);
@@ -126,7 +126,7 @@ impl Arrivals {
     }
 
     /// Runs up to the highest number, those still in the window as if nothing more came.
-    pub(super) fn runs(&self) -> Runs {
+    pub(super) fn runs(&self) -> LossRuns {
         let mut runs = self.runs;
         settle(&mut runs, self.window, self.known(), WINDOW);
         runs
@@ -139,7 +139,7 @@ impl Arrivals {
 }
 
 /// Feeds the oldest numbers to the runs: those that leave a window of which `known` numbers count when it moves on.
-fn settle(runs: &mut Runs, window: u128, known: u32, by: u32) {
+fn settle(runs: &mut LossRuns, window: u128, known: u32, by: u32) {
     let stay = WINDOW - by;
     for age in (stay..known).rev() {
         if window >> age & 1 == 1 {

@@ -12,7 +12,7 @@ use crate::codec::Codec;
 use crate::rtcp::ReportBlock;
 use crate::rtp::Packet;
 use arrivals::{Arrival, Arrivals};
-use sound::Sound;
+use sound::SoundMeter;
 
 pub use emodel::{Impairment, impairment, mos, mos_from_r, r_factor};
 
@@ -65,7 +65,7 @@ pub struct Receiver {
     clock_rate: u32,
     ssrc: Option<u32>,
     arrivals: Arrivals,
-    sound: Option<Sound>,
+    sound: Option<SoundMeter>,
     /// Everything that is counted as it comes; [`Receiver::summary`] adds what follows from the arrivals.
     summary: Summary,
     first: Instant,
@@ -97,7 +97,7 @@ impl Receiver {
             clock_rate: if clock_rate == 0 { 8_000 } else { clock_rate },
             ssrc: None,
             arrivals: Arrivals::default(),
-            sound: Some(Sound::new(codec)),
+            sound: Some(SoundMeter::new(codec)),
             summary: Summary::default(),
             first: Instant::default(),
             last: Instant::default(),

@@ -8,7 +8,7 @@ const SILENCE: u64 = 64;
 
 /// What was heard so far, in microseconds.
 #[derive(Default)]
-pub(super) struct Sound {
+pub(super) struct SoundMeter {
     decoder: Option<Decoder>,
     samples: Vec<i16>,
     pub(super) sound_us: u64,
@@ -17,11 +17,11 @@ pub(super) struct Sound {
     pub(super) longest_us: u64,
 }
 
-impl Sound {
-    pub(super) fn new(codec: Codec) -> Sound {
+impl SoundMeter {
+    pub(super) fn new(codec: Codec) -> SoundMeter {
         let by_table = matches!(codec, Codec::Pcmu | Codec::Pcma);
         let decoder = if by_table { None } else { Decoder::new(codec).ok() };
-        Sound { decoder, ..Sound::default() }
+        SoundMeter { decoder, ..SoundMeter::default() }
     }
 
     pub(super) fn handle(&mut self, codec: Codec, payload: &[u8]) {

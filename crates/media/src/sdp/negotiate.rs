@@ -264,7 +264,7 @@ pub fn answer(offer: &Description, local: &Local<'_>) -> Result<Answer, Refusal>
 }
 
 /// A stream of sound that can be taken.
-struct Chosen {
+struct ChosenStream {
     index: usize,
     audio: PayloadType,
     common: Vec<PayloadType>,
@@ -272,22 +272,22 @@ struct Chosen {
 }
 
 /// The first that fits; secure ones first when both kinds are offered.
-fn choose(offer: &Description, local: &Local<'_>) -> Result<Chosen, Refusal> {
+fn choose(offer: &Description, local: &Local<'_>) -> Result<ChosenStream, Refusal> {
     let mut refusal = Refusal::NoAudio;
     let audio = || offer.media.iter().enumerate().filter(|(_, one)| one.kind == Kind::Audio && one.port != 0);
     let secure = audio().filter(|(_, one)| one.is_secure());
     for (index, media) in secure.chain(audio().filter(|(_, one)| !one.is_secure())) {
         match fits(media, local) {
-            Ok((common, srtp)) => return Ok(Chosen { index, audio: common[0], common, srtp }),
+            Ok((common, srtp)) => return Ok(ChosenStream { index, audio: common[0], common, srtp }),
             Err(reason) => refusal = reason,
         }
     }
     Err(refusal)
 }
 
-type Fit = (Vec<PayloadType>, Option<(CryptoLine, CryptoLine)>);
+type StreamFit = (Vec<PayloadType>, Option<(CryptoLine, CryptoLine)>);
 
-fn fits(media: &Media, local: &Local<'_>) -> Result<Fit, Refusal> {
+fn fits(media: &Media, local: &Local<'_>) -> Result<StreamFit, Refusal> {
     if !media.is_rtp() {
         return Err(Refusal::Protocol(media.protocol.clone()));
     }

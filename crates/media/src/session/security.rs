@@ -7,14 +7,14 @@ use crate::sdp::Negotiated;
 use crate::srtp::{Context, CryptoLine};
 
 /// One direction: the attribute of the SDP that is in force and its state.
-struct Keyed {
+struct KeyedSrtp {
     line: CryptoLine,
     context: Context,
 }
 
-impl Keyed {
-    fn new(line: CryptoLine) -> Keyed {
-        Keyed { line, context: line.context() }
+impl KeyedSrtp {
+    fn new(line: CryptoLine) -> KeyedSrtp {
+        KeyedSrtp { line, context: line.context() }
     }
 
     /// Another attribute for the same direction. The same master key keeps its indices.
@@ -32,8 +32,8 @@ impl Keyed {
 }
 
 struct Directions {
-    send: Keyed,
-    receive: Keyed,
+    send: KeyedSrtp,
+    receive: KeyedSrtp,
 }
 
 /// The SRTP of one leg. Without keys it costs a null pointer.
@@ -60,7 +60,7 @@ impl Security {
                 directions.receive.change(receive);
             }
             None => {
-                let directions = Directions { send: Keyed::new(send), receive: Keyed::new(receive) };
+                let directions = Directions { send: KeyedSrtp::new(send), receive: KeyedSrtp::new(receive) };
                 self.directions = Some(Box::new(directions));
             }
         }

@@ -13,7 +13,7 @@ use subtle::ConstantTimeEq;
 use crate::rtp::{be32, header_len};
 use keys::Keys;
 pub use sdes::CryptoLine;
-use window::Window;
+use window::ReplayWindow;
 
 /// Master key and master salt, one behind the other: 16 and 14 bytes.
 pub const KEY_LEN: usize = 30;
@@ -95,15 +95,15 @@ pub struct Context {
     encrypt_rtp: bool,
     rtp: Keys,
     rtcp: Keys,
-    sources: Vec<Source>,
+    sources: Vec<SrtpSource>,
 }
 
 /// What is kept of an SSRC.
-struct Source {
+struct SrtpSource {
     ssrc: u32,
     /// The highest 48-bit index sent or received, with those received below it.
-    rtp: Window,
-    rtcp: Window,
+    rtp: ReplayWindow,
+    rtcp: ReplayWindow,
 }
 
 impl Context {
@@ -215,12 +215,12 @@ fn same(tag: &[u8], received: &[u8]) -> bool {
     tag[..received.len()].ct_eq(received).into()
 }
 
-fn source(sources: &mut Vec<Source>, ssrc: u32) -> Result<&mut Source, Error> {
+fn source(sources: &mut Vec<SrtpSource>, ssrc: u32) -> Result<&mut SrtpSource, Error> {
     let at = match sources.iter().position(|source| source.ssrc == ssrc) {
         Some(at) => at,
         None if sources.len() >= MAX_SOURCES => return Err(Error::Sources),
         None => {
-            sources.push(Source { ssrc, rtp: Window::default(), rtcp: Window::default() });
+            sources.push(SrtpSource { ssrc, rtp: ReplayWindow::default(), rtcp: ReplayWindow::default() });
             sources.len() - 1
         }
     };

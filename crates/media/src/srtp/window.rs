@@ -6,13 +6,13 @@ const WIDTH: u64 = 128;
 const MAX_INDEX: u64 = (1 << 48) - 1;
 
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Window {
+pub(super) struct ReplayWindow {
     highest: Option<u64>,
     /// Bit n: the index n below the highest came.
     bits: u128,
 }
 
-impl Window {
+impl ReplayWindow {
     /// The index nearest to the highest that ends in these 16 bits.
     pub(super) fn guess(&self, sequence: u16) -> u64 {
         let Some(highest) = self.highest else { return u64::from(sequence) };
@@ -55,21 +55,21 @@ mod tests {
 
     #[test]
     fn the_index_follows_the_sequence_over_its_end_and_back() {
-        let mut window = Window::default();
+        let mut window = ReplayWindow::default();
         assert_eq!(window.guess(65_534), 65_534);
         window.mark(65_534);
         assert_eq!(window.guess(1), 65_537);
         window.mark(65_537);
         assert_eq!((window.guess(65_535), window.guess(2)), (65_535, 65_538));
         // At the very start there is nothing below zero.
-        let mut early = Window::default();
+        let mut early = ReplayWindow::default();
         early.mark(3);
         assert_eq!((early.guess(65_535), early.guess(0)), (65_535, 0));
     }
 
     #[test]
     fn what_came_and_what_is_too_old_was_seen() {
-        let mut window = Window::default();
+        let mut window = ReplayWindow::default();
         [1000, 1002, 1001].into_iter().for_each(|index| window.mark(index));
         assert!(window.seen(1000) && window.seen(1001) && window.seen(1002) && window.seen(874));
         assert!(!window.seen(999) && !window.seen(875) && !window.seen(1003));

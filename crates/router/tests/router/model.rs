@@ -9,6 +9,7 @@ use router::{
     RouterSettings, WriteFailed, limits,
 };
 use stdx::Instant;
+use stdx::rng::SplitMix64;
 
 use crate::support::{EDGE, START, contact};
 
@@ -134,16 +135,16 @@ fn class(uri: &str) -> usize {
     URIS.iter().position(|spellings| spellings.contains(&uri)).unwrap()
 }
 
-/// Small and seeded: SplitMix64.
-pub(crate) struct Dice(pub(crate) u64);
+/// Seeded choices.
+pub(crate) struct Dice(SplitMix64);
 
 impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Dice(SplitMix64::new(seed))
+    }
+
     pub(crate) fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % sides
+        self.0.below(sides)
     }
 
     pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
@@ -184,7 +185,7 @@ struct Run {
 impl Run {
     fn new(seed: u64) -> Self {
         Run {
-            dice: Dice(seed),
+            dice: Dice::new(seed),
             now: START,
             router: Router::new(RouterSettings::default(), [1; 16], START),
             model: Model::default(),

@@ -28,7 +28,7 @@ struct Run {
 impl Run {
     fn new(seed: u64) -> Self {
         let watchers = BTreeMap::new();
-        Run { world: World::new(), dice: Dice(seed), watchers, etags: Vec::new(), cseq: 0 }
+        Run { world: World::new(), dice: Dice::new(seed), watchers, etags: Vec::new(), cseq: 0 }
     }
 
     fn step(&mut self) {

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use stdx::calendar::Date;
+
 /// Rows under headings, columns as wide as their widest cell. Numbers stand right.
 pub(super) struct Table {
     rows: Vec<Vec<String>>,
@@ -57,17 +59,10 @@ pub(super) fn grouped(number: u64) -> String {
     out
 }
 
-/// `2026-11-21 09:00:00`, UTC (days to a date: Howard Hinnant's `civil_from_days`).
+/// `2026-11-21 09:00:00`, UTC.
 pub(super) fn date(unix_seconds: u64) -> String {
-    let (days, second) = (unix_seconds / 86_400, unix_seconds % 86_400);
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let second = unix_seconds % 86_400;
+    let Date { year, month, day } = Date::from_unix_seconds(unix_seconds);
     let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }

@@ -315,7 +315,7 @@ impl Value for WatchPolicy {
         match value.as_str()? {
             "contacts" => Some(WatchPolicy::Contacts),
             "accounts" => Some(WatchPolicy::Accounts),
-            "nobody" => Some(WatchPolicy::Nobody),
+            "nobody" => Some(WatchPolicy::Owner),
             _ => None,
         }
     }
@@ -324,7 +324,7 @@ impl Value for WatchPolicy {
         let text = match self {
             WatchPolicy::Contacts => "contacts",
             WatchPolicy::Accounts => "accounts",
-            WatchPolicy::Nobody => "nobody",
+            WatchPolicy::Owner => "nobody",
         };
         format!("\"{text}\"")
     }

@@ -12,6 +12,7 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use sip::wire::{Scheme, Uri};
 
+use super::der::{DerValue, first_value};
 use crate::limits;
 
 /// Whose certificates are asked for and believed. Read once.
@@ -66,7 +67,7 @@ pub(crate) fn addresses(certificate: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     let names = extensions(certificate).and_then(alternative_names);
     let mut rest = names.unwrap_or_default();
-    while let Some((tag, name, after)) = der(rest) {
+    while let Some(DerValue { tag, content: name, rest: after }) = first_value(rest) {
         if tag == OTHER_NAME {
             found.extend(address(name));
         }
@@ -81,7 +82,7 @@ pub(crate) fn addresses(certificate: &[u8]) -> Vec<String> {
 pub(crate) fn sip_identities(certificate: &[u8]) -> Vec<Box<str>> {
     let (mut of_uris, mut of_dns) = (Vec::new(), Vec::new());
     let mut rest = extensions(certificate).and_then(alternative_names).unwrap_or_default();
-    while let Some((tag, name, after)) = der(rest) {
+    while let Some(DerValue { tag, content: name, rest: after }) = first_value(rest) {
         match tag {
             URI => of_uris.extend(domain_of_uri(name)),
             DNS_NAME => of_dns.extend(std::str::from_utf8(name).ok().and_then(domain)),
@@ -118,50 +119,36 @@ const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
 const ON_XMPP_ADDR: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x08, 0x05];
 
 fn extensions(certificate: &[u8]) -> Option<&[u8]> {
-    let (_, certificate, _) = der(certificate)?;
-    let (_, mut fields, _) = der(certificate)?;
+    let certificate = first_value(certificate)?.content;
+    let mut fields = first_value(certificate)?.content;
     loop {
-        let (tag, field, after) = der(fields)?;
-        if tag == EXTENSIONS {
-            return der(field).map(|(_, list, _)| list);
+        let field = first_value(fields)?;
+        if field.tag == EXTENSIONS {
+            return first_value(field.content).map(|list| list.content);
         }
-        fields = after;
+        fields = field.rest;
     }
 }
 
 fn alternative_names(mut extensions: &[u8]) -> Option<&[u8]> {
     loop {
-        let (_, extension, after) = der(extensions)?;
-        let (_, id, value) = der(extension)?;
-        if id == SUBJECT_ALT_NAME {
+        let extension = first_value(extensions)?;
+        let id = first_value(extension.content)?;
+        if id.content == SUBJECT_ALT_NAME {
             // Before the value there may be whether it is critical.
-            let (tag, first, rest) = der(value)?;
-            let octets = if tag == 0x01 { der(rest)?.1 } else { first };
-            return der(octets).map(|(_, names, _)| names);
+            let first = first_value(id.rest)?;
+            let octets = if first.tag == 0x01 { first_value(first.rest)?.content } else { first.content };
+            return first_value(octets).map(|names| names.content);
         }
-        extensions = after;
+        extensions = extension.rest;
     }
 }
 
 fn address(name: &[u8]) -> Option<String> {
-    let (_, id, value) = der(name)?;
-    let (_, value, _) = der(value).filter(|_| id == ON_XMPP_ADDR)?;
-    let (tag, text, _) = der(value)?;
-    (tag == UTF8_STRING).then(|| std::str::from_utf8(text).ok().map(str::to_owned))?
-}
-
-/// The tag and content of the first value, and what follows it.
-fn der(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let [tag, first, rest @ ..] = bytes else { return None };
-    let (length, rest) = match usize::from(*first) {
-        short @ 0..0x80 => (short, rest),
-        long => {
-            let (length, rest) =
-                rest.split_at_checked(long - 0x80).filter(|(length, _)| length.len() <= 4)?;
-            (length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)), rest)
-        }
-    };
-    rest.split_at_checked(length).map(|(content, rest)| (*tag, content, rest))
+    let id = first_value(name)?;
+    let value = first_value(id.rest).filter(|_| id.content == ON_XMPP_ADDR)?;
+    let text = first_value(value.content)?;
+    (text.tag == UTF8_STRING).then(|| std::str::from_utf8(text.content).ok().map(str::to_owned))?
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 pub mod admission;
 pub(crate) mod certified;
 mod counters;
+mod der;
 pub(crate) mod dns;
 mod flow;
 pub(crate) mod handshake;

@@ -15,6 +15,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::Digest;
 
+use super::der::first_value;
 use super::peers::{self, Peers};
 
 /// Where certificates are. All PEM.
@@ -218,10 +219,9 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 /// The certificate's hash by the hash of its signature; SHA-256 where that is MD5 or SHA-1 (RFC 5929 §4.1). `None`: it
 /// has none of one name, as with Ed25519.
 fn end_point(certificate: &[u8]) -> Option<Box<[u8]>> {
-    let (body, _) = der(certificate)?;
-    let (_, after) = der(body)?;
-    let (algorithm, _) = der(after)?;
-    let (identifier, _) = der(algorithm)?;
+    let body = first_value(certificate)?.content;
+    let algorithm = first_value(first_value(body)?.rest)?.content;
+    let identifier = first_value(algorithm)?.content;
     let (family, last) = identifier.split_last().map(|(last, family)| (family, *last))?;
     Some(match (family, last) {
         (RSA_SIGNATURES, 4 | 5 | 11) | (ECDSA_SIGNATURES, 2) => sha2::Sha256::digest(certificate)[..].into(),
@@ -235,20 +235,6 @@ fn end_point(certificate: &[u8]) -> Option<Box<[u8]>> {
 /// (RFC 5758 §3.2).
 const RSA_SIGNATURES: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01];
 const ECDSA_SIGNATURES: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03];
-
-/// The content of the first value, and what follows it. Tags are not looked at: the certificate was read before.
-fn der(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let [_tag, first, rest @ ..] = bytes else { return None };
-    let (length, rest) = match usize::from(*first) {
-        short @ 0..0x80 => (short, rest),
-        long => {
-            let (length, rest) =
-                rest.split_at_checked(long - 0x80).filter(|(length, _)| length.len() <= 4)?;
-            (length.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)), rest)
-        }
-    };
-    rest.split_at_checked(length)
-}
 
 /// Where distributions keep the bundle: Debian and its kin, Fedora and its kin, Alpine and others.
 const SYSTEM_BUNDLES: [&str; 3] =

@@ -52,8 +52,8 @@ impl Shard {
             // Nobody may be listening any more; the shard is told so a moment later.
             Effect::Trace(event) => drop(self.parts.traces.send(std::sync::Arc::new(event))),
             Effect::Session(event) => self.session_event(now, event),
-            Effect::Texted { id, texted } => self.texted(now, id, Some(texted)),
-            Effect::Probed { id, status } => self.handle_probed(id, status),
+            Effect::TextOutcome { id, texted } => self.texted(now, id, Some(texted)),
+            Effect::ProbeOutcome { id, status } => self.handle_probed(id, status),
             Effect::AuthenticationFailed { source, user, domain, cause } => {
                 let transport = sip::transport::via_token(source.transport).to_ascii_lowercase();
                 let (service, account) = (Service::Sip, account_name(&user, &domain));

@@ -1,7 +1,7 @@
 //! The shard between chat and phones: what `xmpp::phones` outbox, done by the router and the endpoint of the same shard.
 
 use router::{Answer, AskId, Edge, Offer, Presence, Query, Topic};
-use sip::events::Texted;
+use sip::events::TextOutcome;
 use stdx::Instant;
 
 use super::Shard;
@@ -100,7 +100,7 @@ impl Shard {
         self.scratch.router_effects.push(router::Effect::Answer { to, id, answer });
     }
 
-    pub(super) fn texted(&mut self, now: Instant, id: u64, texted: Option<Texted>) {
+    pub(super) fn texted(&mut self, now: Instant, id: u64, texted: Option<TextOutcome>) {
         self.with_xmpp(now, |xmpp, outbox| xmpp.handle_texted(now, id, texted, outbox));
     }
 

@@ -23,7 +23,7 @@ impl Voice {
         let user = user_of(request.uri());
         let Some(answers) = self.numbers.get(&user).cloned() else {
             // The number was there when the plan was asked; nothing else leads here.
-            let _ = world.endpoint.reject(now, session, 404, "Not Found", &[], world.out);
+            let _ = world.endpoint.sessions(now, world.out).reject(session, 404, "Not Found", &[]);
             return;
         };
         let sid = self.new_sid(ivr::sid::CALL);

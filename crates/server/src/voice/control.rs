@@ -199,7 +199,7 @@ impl Voice {
         let Some(actor) = main else {
             // Its Dial hears of the end.
             if change.end.is_some() {
-                world.endpoint.hang_up(now, session, None, world.out);
+                world.endpoint.sessions(now, world.out).hang_up(session, None);
             }
             return Ok(());
         };

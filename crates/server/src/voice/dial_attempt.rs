@@ -383,7 +383,7 @@ impl Voice {
             timeout: party.timeout,
             listed: ListedUnder { account: Some(party.owner.account.clone()), callee: party.aor.clone() },
         };
-        world.endpoint.invite(now, invite, world.out).map_err(|_| 500)
+        world.endpoint.sessions(now, world.out).invite(invite).map_err(|_| 500)
     }
 
     /// 101 to 199.

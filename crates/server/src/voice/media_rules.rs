@@ -62,7 +62,7 @@ impl Voice {
         if is_ending {
             // RFC 3326; Q.850 cause 102: recovery on timer expiry.
             let reason = Some("Q.850;cause=102;text=\"no media\"");
-            world.endpoint.hang_up(now, leg.session, reason, world.out);
+            world.endpoint.sessions(now, world.out).hang_up(leg.session, reason);
         }
     }
 }

@@ -190,7 +190,7 @@ impl Voice {
                     asserted: asserted.clone().unwrap_or_default(),
                     ..MessageOut::default()
                 };
-                match world.endpoint.message(now, out, world.out) {
+                match world.endpoint.sessions(now, world.out).message(out) {
                     Ok(message) => {
                         messages.insert(message, ticket);
                         text.open += 1;

@@ -495,7 +495,7 @@ impl Voice {
         }
         self.by_session.remove(&leg.session);
         if !leg.is_gone {
-            world.endpoint.hang_up(now, leg.session, None, world.out);
+            world.endpoint.sessions(now, world.out).hang_up(leg.session, None);
         }
         for party in leg.dialing.map(|dialing| dialing.parties).unwrap_or_default() {
             self.drop_party(now, party, world);

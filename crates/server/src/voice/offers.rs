@@ -35,12 +35,12 @@ impl Voice {
         let session = leg.session;
         // The caller may have gone: then the session's end is on its way here.
         let _ = match sdp {
-            Ok(sdp) => world.endpoint.answer(now, session, sdp, Vec::new(), world.out),
+            Ok(sdp) => world.endpoint.sessions(now, world.out).answer(session, sdp, Vec::new()),
             Err(Refused { status, reason, warning }) => {
                 tracing::info!(sid = leg.sid, status, warning, "the call gets no media");
                 let headers: Vec<_> =
                     warning.map(|text| ("Warning".into(), text.into())).into_iter().collect();
-                world.endpoint.reject(now, session, status, reason, &headers, world.out)
+                world.endpoint.sessions(now, world.out).reject(session, status, reason, &headers)
             }
         };
     }
@@ -160,9 +160,9 @@ impl Voice {
         }
         // The peer may have withdrawn it.
         let _ = match self.describe(key) {
-            Ok(sdp) => world.endpoint.accept_offer(now, session, id, sdp, world.out),
+            Ok(sdp) => world.endpoint.sessions(now, world.out).accept_offer(session, id, sdp),
             Err(Refused { status, reason, .. }) => {
-                world.endpoint.refuse_offer(now, session, id, status, reason, world.out)
+                world.endpoint.sessions(now, world.out).refuse_offer(session, id, status, reason)
             }
         };
     }

@@ -81,7 +81,7 @@ impl Voice {
         // Whatever cannot be done any more: the session's end is on its way here.
         match effect {
             Effect::Ring => {
-                let _ = world.endpoint.ring(now, session, 180, bytes::Bytes::new(), world.out);
+                let _ = world.endpoint.sessions(now, world.out).ring(session, 180, bytes::Bytes::new());
             }
             Effect::Reject(refusal) => {
                 let (status, reason) = match refusal {
@@ -89,12 +89,12 @@ impl Voice {
                     Refusal::Busy => (486, "Busy Here"),
                     Refusal::ApplicationError => (500, "Server Internal Error"),
                 };
-                let _ = world.endpoint.reject(now, session, status, reason, &[], world.out);
+                let _ = world.endpoint.sessions(now, world.out).reject(session, status, reason, &[]);
             }
-            Effect::Hangup => world.endpoint.hang_up(now, session, None, world.out),
+            Effect::Hangup => world.endpoint.sessions(now, world.out).hang_up(session, None),
             Effect::Refer { id, uri } => {
                 leg.referring = Some((actor, id));
-                if world.endpoint.refer(now, session, &uri, None, world.out).is_err() {
+                if world.endpoint.sessions(now, world.out).refer(session, &uri, None).is_err() {
                     leg.referring = None;
                     self.drive(now, actor, world, |script, out| script.handle_referred(now, id, 400, out));
                 }

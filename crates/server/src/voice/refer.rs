@@ -42,15 +42,15 @@ impl Voice {
         };
         let Some(talk) = talk.filter(|_| status == 202) else {
             // The session may have ended meanwhile.
-            let _ = world.endpoint.refuse_refer(now, session, refer, status, reason, world.out);
+            let _ = world.endpoint.sessions(now, world.out).refuse_refer(session, refer, status, reason);
             return;
         };
-        if world.endpoint.accept_refer(now, session, refer, world.out).is_err() {
+        if world.endpoint.sessions(now, world.out).accept_refer(session, refer).is_err() {
             return;
         }
         // The document decides what comes now, and its script sees to it: to the one who referred it is done. He is hung up
         // when he does not go by himself, and could then be told no more.
-        let _ = world.endpoint.notify_refer(now, session, refer, 200, "OK", true, world.out);
+        let _ = world.endpoint.sessions(now, world.out).notify_refer(session, refer, 200, "OK", true);
         let more = self.form_of_transfer(leg, &talk, target);
         if leg == talk.caller {
             self.callee_goes_on(now, talk, more, world);

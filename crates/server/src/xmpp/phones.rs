@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use router::{AskId, KeepRefused, KeptMessage, Offer, Offered};
-use sip::events::Texted;
+use sip::events::TextOutcome;
 use stdx::Instant;
 use xmpp::host::phones::{Heard, Outcome, Phone, Show, Shown, Speaker, Words, read_words, uri_of_stranger};
 use xmpp::host::{Effect, Loaded, RecordError, Ticket};
@@ -94,10 +94,10 @@ impl Xmpp {
     /// In the host's words, and told to the sender's host.
     fn hear(&mut self, now: Instant, offer: &Offer, outbox: &mut Vec<XmppEffect>) -> Result<Heard, Offered> {
         let message = &offer.message;
-        let to = self.account_of(&message.aor).ok_or(Offered::Nobody)?;
+        let to = self.account_of(&message.aor).ok_or(Offered::NoClient)?;
         let is_missed = !offer.has_phones && self.host.is_signed_in(&to);
         let words = read_words(&message.content_type, &message.body)
-            .map_err(|_| if is_missed { Offered::Unsupported } else { Offered::Nobody })?;
+            .map_err(|_| if is_missed { Offered::Unsupported } else { Offered::NoClient })?;
         let from = match offer.sender.as_deref().and_then(|sender| self.account_of(sender)) {
             Some(account) => {
                 self.said(now, &account, &to, &words, outbox);
@@ -155,14 +155,14 @@ impl Xmpp {
         &mut self,
         now: Instant,
         id: u64,
-        texted: Option<Texted>,
+        texted: Option<TextOutcome>,
         outbox: &mut Vec<XmppEffect>,
     ) {
-        self.phones.texts_out += u64::from(texted == Some(Texted::Taken));
+        self.phones.texts_out += u64::from(texted == Some(TextOutcome::Taken));
         let done = match texted {
-            Some(Texted::Taken) => Ok(Loaded::Done),
-            Some(Texted::Failed) => Err(RecordError::Unavailable),
-            Some(Texted::Refused) | None => Err(RecordError::NotFound),
+            Some(TextOutcome::Taken) => Ok(Loaded::Done),
+            Some(TextOutcome::Failed) => Err(RecordError::Unavailable),
+            Some(TextOutcome::Refused) | None => Err(RecordError::NotFound),
         };
         self.tell_host(now, outbox, |host, out| host.handle_record(now, Ticket(id), done, out));
     }
@@ -195,7 +195,7 @@ pub(crate) fn kept_of(offered: Offered) -> Option<Result<(), KeepRefused>> {
         Offered::Delivered | Offered::Kept => Some(Ok(())),
         Offered::Refused => Some(Err(KeepRefused::TooMany)),
         Offered::Busy => Some(Err(KeepRefused::StoreFailed)),
-        Offered::Nobody | Offered::Unsupported => None,
+        Offered::NoClient | Offered::Unsupported => None,
     }
 }
 
@@ -203,7 +203,7 @@ fn offered_of(outcome: Outcome) -> Offered {
     match outcome {
         Outcome::Delivered => Offered::Delivered,
         Outcome::Kept => Offered::Kept,
-        Outcome::Nobody => Offered::Nobody,
+        Outcome::Nobody => Offered::NoClient,
         Outcome::Refused => Offered::Refused,
         Outcome::Busy => Offered::Busy,
     }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use sim::{Datagram, Node};
 use sip::transaction::{
-    ClientInvite, ClientOther, Machine, ServerInvite, ServerOther, T1, T2, TIMEOUT, Tell, Turn,
+    ClientInvite, ClientOther, ServerInvite, ServerOther, T1, T2, TIMEOUT, TransactionEvent,
+    TransactionMachine, TransactionOutput,
 };
 use sip::wire::{Address, Header, Message, Method, Reply, Request, Uri};
 use stdx::Instant;
@@ -36,7 +37,7 @@ pub struct Phone {
 
 struct Transaction {
     key: (Vec<u8>, Method),
-    machine: Machine,
+    machine: TransactionMachine,
     peer: SocketAddr,
 }
 
@@ -177,10 +178,10 @@ impl Phone {
         let reliable = self.is_tcp();
         let (machine, turn) = if message.method() == Method::Invite {
             let (machine, turn) = ClientInvite::start(now, bytes, reliable);
-            (Machine::ClientInvite(machine), turn)
+            (TransactionMachine::ClientInvite(machine), turn)
         } else {
             let (machine, turn) = ClientOther::start(now, bytes, reliable);
-            (Machine::ClientOther(machine), turn)
+            (TransactionMachine::ClientOther(machine), turn)
         };
         self.transactions.push(Transaction { key: key_of(&message, message.method()), machine, peer });
         let last = self.transactions.len() - 1;
@@ -191,7 +192,7 @@ impl Phone {
         &mut self,
         now: Instant,
         index: usize,
-        turn: Turn,
+        turn: TransactionOutput,
         response: Option<&Message>,
         out: &mut Vec<Datagram>,
     ) {
@@ -200,15 +201,15 @@ impl Phone {
             out.push((self.addr, self.transactions[index].peer, bytes));
         }
         match (turn.tell, response) {
-            (Some(Tell::Response), Some(response)) => self.hear(now, response, out),
-            (Some(Tell::Timeout), _) if method == Method::Invite => {
+            (Some(TransactionEvent::Response), Some(response)) => self.hear(now, response, out),
+            (Some(TransactionEvent::Timeout), _) if method == Method::Invite => {
                 if let Some(call) =
                     self.calls.iter_mut().rev().find(|call| call.is_caller && call.status == 0)
                 {
                     (call.status, call.ended) = (408, true);
                 }
             }
-            (Some(Tell::Timeout), _) => {
+            (Some(TransactionEvent::Timeout), _) => {
                 self.finals.push((408, method.as_str().to_owned()));
                 if method == Method::Bye {
                     self.calls.iter_mut().for_each(|call| call.ended |= call.status >= 200);
@@ -268,10 +269,10 @@ impl Phone {
         let key = key_of(request, key_method);
         if let Some(index) = self.transactions.iter().position(|known| known.key == key) {
             let turn = match &mut self.transactions[index].machine {
-                Machine::ServerInvite(machine) if method == Method::Ack => machine.handle_ack(now),
-                Machine::ServerInvite(machine) => machine.handle_retransmission(),
-                Machine::ServerOther(machine) => machine.handle_retransmission(),
-                _ => Turn::default(),
+                TransactionMachine::ServerInvite(machine) if method == Method::Ack => machine.handle_ack(now),
+                TransactionMachine::ServerInvite(machine) => machine.handle_retransmission(),
+                TransactionMachine::ServerOther(machine) => machine.handle_retransmission(),
+                _ => TransactionOutput::default(),
             };
             return self.perform(now, index, turn, None, out);
         }
@@ -294,7 +295,7 @@ impl Phone {
 
     fn handle_invite(&mut self, now: Instant, from: SocketAddr, request: &Message, key: (Vec<u8>, Method)) {
         let trying = Reply::new(request, from, 100, "Trying", None).finish();
-        let machine = Machine::ServerInvite(ServerInvite::start(now, trying, self.is_tcp()));
+        let machine = TransactionMachine::ServerInvite(ServerInvite::start(now, trying, self.is_tcp()));
         self.transactions.push(Transaction { key, machine, peer: from });
         let mut call = Call::new(request.clone(), false);
         call.to_tag = format!("{}{}", self.name, self.transactions.len()).into_bytes();
@@ -333,9 +334,13 @@ impl Phone {
             let reply = Reply::new(request, from, status, "Other", Some(self.name)).finish();
             machine.respond(now, status, reply)
         } else {
-            Turn::default()
+            TransactionOutput::default()
         };
-        self.transactions.push(Transaction { key, machine: Machine::ServerOther(machine), peer: from });
+        self.transactions.push(Transaction {
+            key,
+            machine: TransactionMachine::ServerOther(machine),
+            peer: from,
+        });
         self.perform(now, self.transactions.len() - 1, turn, None, out);
     }
 
@@ -362,7 +367,7 @@ impl Phone {
             let next = if is_tcp { now + TIMEOUT } else { now + T1 };
             call.unacknowledged = Some((bytes.clone(), T1, next, now + TIMEOUT));
         }
-        if let Machine::ServerInvite(machine) = &mut self.transactions[position].machine {
+        if let TransactionMachine::ServerInvite(machine) = &mut self.transactions[position].machine {
             let turn = machine.respond(now, status, bytes);
             self.perform(now, position, turn, None, out);
         }
@@ -467,9 +472,9 @@ impl Node for Phone {
             let key = key_of(&message, message.method());
             let Some(index) = self.transactions.iter().position(|known| known.key == key) else { return };
             let turn = match &mut self.transactions[index].machine {
-                Machine::ClientInvite(machine) => machine.handle_response(now, &message),
-                Machine::ClientOther(machine) => machine.handle_response(now, message.status()),
-                _ => Turn::default(),
+                TransactionMachine::ClientInvite(machine) => machine.handle_response(now, &message),
+                TransactionMachine::ClientOther(machine) => machine.handle_response(now, message.status()),
+                _ => TransactionOutput::default(),
             };
             self.perform(now, index, turn, Some(&message), out);
         }

@@ -350,7 +350,8 @@ fn a_callers_contact_and_record_route_do_not_lead_our_own_requests_away() {
             _ => None,
         });
         scene.world.act(scene.server, |server: &mut Server, now, out| {
-            server.command(now, out, |endpoint, out| endpoint.hang_up(now, ended.unwrap(), None, out));
+            server
+                .command(now, out, |endpoint, out| endpoint.sessions(now, out).hang_up(ended.unwrap(), None));
         });
         scene.run(60_000);
         assert_eq!(victim.received(&scene), [""; 0], "{contact} {lines}");
@@ -371,14 +372,14 @@ fn a_callees_record_route_does_not_lead_our_own_requests_away() {
             let (local, remote) = (crate::SERVER, address(3));
             let received = Received { transport: router::Transport::Udp, local, remote, flow: None };
             let invite = Invite { received: Some(received), ..invite_to("sip:bob@192.168.1.3") };
-            server.command(now, out, |endpoint, out| endpoint.invite(now, invite, out)).unwrap()
+            server.command(now, out, |endpoint, out| endpoint.sessions(now, out).invite(invite)).unwrap()
         });
         scene.run(100);
         let request = phone.last(&scene, "INVITE");
         phone.respond(&mut scene, &request, "200 OK", "b", above, "Contact: <sip:bob@192.168.1.3>\r\n");
         phone.last(&scene, "ACK");
         scene.world.act(scene.server, |server: &mut Server, now, out| {
-            server.command(now, out, |endpoint, out| endpoint.hang_up(now, session, None, out));
+            server.command(now, out, |endpoint, out| endpoint.sessions(now, out).hang_up(session, None));
         });
         scene.run(60_000);
         phone.last(&scene, "BYE");

@@ -199,8 +199,8 @@ impl Server {
                 self.events.push(event);
             }
             Effect::Trace(trace) => self.traces.push(trace),
-            Effect::Probed { status, .. } => self.probed.push(status),
-            Effect::Texted { .. } | Effect::AuthenticationFailed { .. } => {}
+            Effect::ProbeOutcome { status, .. } => self.probed.push(status),
+            Effect::TextOutcome { .. } | Effect::AuthenticationFailed { .. } => {}
         }
     }
 

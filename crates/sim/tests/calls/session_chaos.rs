@@ -18,15 +18,15 @@ fn do_something(rng: &mut Rng, now: Instant, session: SessionId, endpoint: &mut 
     let sdp = || Bytes::from_static(ANSWER);
     // What does not fit the stage is refused, and that is all.
     let _ = match rng.below(10) {
-        0 => endpoint.ring(now, session, 180, Bytes::new(), out),
-        1 => endpoint.ring(now, session, 183, sdp(), out),
-        2..5 => endpoint.answer(now, session, sdp(), NO_HEADERS, out),
-        5 => endpoint.offer(now, session, &sdp(), out),
-        6 => endpoint.tell_peer(now, session, Method::Info, "application/dtmf", &"5".into(), out),
-        7 => endpoint.refer(now, session, "sip:carol@10.0.0.4", None, out),
-        8 if rng.chance(300) => endpoint.reject(now, session, 486, "Busy Here", &[], out),
+        0 => endpoint.sessions(now, out).ring(session, 180, Bytes::new()),
+        1 => endpoint.sessions(now, out).ring(session, 183, sdp()),
+        2..5 => endpoint.sessions(now, out).answer(session, sdp(), NO_HEADERS),
+        5 => endpoint.sessions(now, out).offer(session, &sdp()),
+        6 => endpoint.sessions(now, out).tell_peer(session, Method::Info, "application/dtmf", &"5".into()),
+        7 => endpoint.sessions(now, out).refer(session, "sip:carol@10.0.0.4", None),
+        8 if rng.chance(300) => endpoint.sessions(now, out).reject(session, 486, "Busy Here", &[]),
         9 if rng.chance(300) => {
-            endpoint.hang_up(now, session, None, out);
+            endpoint.sessions(now, out).hang_up(session, None);
             Ok(())
         }
         _ => Ok(()),
@@ -40,11 +40,13 @@ fn reacts(seed: u64) -> impl FnMut(Instant, &SessionEvent, &mut Endpoint, &mut O
         let _ = match event {
             _ if rng.chance(100) => Ok(()),
             SessionEvent::Offered { session, offer, .. } => {
-                endpoint.accept_offer(now, *session, *offer, Bytes::from_static(ANSWER), out)
+                endpoint.sessions(now, out).accept_offer(*session, *offer, Bytes::from_static(ANSWER))
             }
             SessionEvent::Referred { session, refer, .. } => {
-                let accepted = endpoint.accept_refer(now, *session, *refer, out);
-                accepted.and_then(|()| endpoint.notify_refer(now, *session, *refer, 200, "OK", true, out))
+                let accepted = endpoint.sessions(now, out).accept_refer(*session, *refer);
+                accepted.and_then(|()| {
+                    endpoint.sessions(now, out).notify_refer(*session, *refer, 200, "OK", true)
+                })
             }
             SessionEvent::Ended { .. } => Ok(()),
             other => {
@@ -89,7 +91,7 @@ fn any_sessions_end_with_nothing_left() {
         pair.hang_up();
         if !pair.others().is_empty() {
             let theirs = pair.theirs();
-            pair.do_them(|endpoint, now, out| endpoint.hang_up(now, theirs, None, out));
+            pair.do_them(|endpoint, now, out| endpoint.sessions(now, out).hang_up(theirs, None));
         }
         pair.run(400_000);
         crate::session_world::assert_at_rest(pair.server(pair.us));

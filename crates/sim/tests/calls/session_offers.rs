@@ -16,7 +16,7 @@ type Out = sip::endpoint::Outbox;
 fn agrees(now: Instant, event: &SessionEvent, endpoint: &mut Endpoint, out: &mut Out) {
     answers(now, event, endpoint, out);
     if let SessionEvent::Offered { session, offer, .. } = event {
-        endpoint.accept_offer(now, *session, *offer, Bytes::from_static(ANSWER), out).unwrap();
+        endpoint.sessions(now, out).accept_offer(*session, *offer, Bytes::from_static(ANSWER)).unwrap();
     }
 }
 
@@ -50,8 +50,8 @@ fn an_offer_is_refused() {
     let mut pair = up(|now, event, endpoint, out| {
         answers(now, event, endpoint, out);
         if let SessionEvent::Offered { session, offer, .. } = event {
-            endpoint.refuse_offer(now, *session, *offer, 488, "Not Acceptable Here", out).unwrap();
-            let again = endpoint.accept_offer(now, *session, *offer, Bytes::new(), out);
+            endpoint.sessions(now, out).refuse_offer(*session, *offer, 488, "Not Acceptable Here").unwrap();
+            let again = endpoint.sessions(now, out).accept_offer(*session, *offer, Bytes::new());
             assert_eq!(again, Err(CommandError::Stale));
         }
     });
@@ -80,7 +80,8 @@ fn offers_cross() {
     let mut pair = up(agrees);
     let theirs = pair.theirs();
     pair.offer("v=0 ours").unwrap();
-    pair.do_them(|endpoint, now, out| endpoint.offer(now, theirs, &"v=0 theirs".into(), out)).unwrap();
+    pair.do_them(|endpoint, now, out| endpoint.sessions(now, out).offer(theirs, &"v=0 theirs".into()))
+        .unwrap();
     pair.run(100);
     assert_snapshot!(pair.world.ladder(), @r"
      0ms  us ──INVITE──────▶ them
@@ -104,8 +105,14 @@ fn digits_and_words_within_a_session() {
     let mut pair = Pair::up();
     let (session, body) = (pair.session, Bytes::from_static(b"Signal=5\r\nDuration=160\r\n"));
     pair.do_us(|endpoint, now, out| {
-        endpoint.tell_peer(now, session, Method::Info, "application/dtmf-relay", &body, out).unwrap();
-        endpoint.tell_peer(now, session, Method::Message, "text/plain", &"hello".into(), out).unwrap();
+        endpoint
+            .sessions(now, out)
+            .tell_peer(session, Method::Info, "application/dtmf-relay", &body)
+            .unwrap();
+        endpoint
+            .sessions(now, out)
+            .tell_peer(session, Method::Message, "text/plain", &"hello".into())
+            .unwrap();
     });
     pair.run(100);
     assert_snapshot!(pair.world.ladder(), @r"
@@ -126,14 +133,15 @@ fn a_transfer_is_followed() {
     let mut pair = up(|now, event, endpoint, out| {
         answers(now, event, endpoint, out);
         if let SessionEvent::Referred { session, refer, .. } = event {
-            endpoint.accept_refer(now, *session, *refer, out).unwrap();
-            endpoint.notify_refer(now, *session, *refer, 200, "OK", true, out).unwrap();
-            let more = endpoint.notify_refer(now, *session, *refer, 200, "OK", true, out);
+            endpoint.sessions(now, out).accept_refer(*session, *refer).unwrap();
+            endpoint.sessions(now, out).notify_refer(*session, *refer, 200, "OK", true).unwrap();
+            let more = endpoint.sessions(now, out).notify_refer(*session, *refer, 200, "OK", true);
             assert_eq!(more, Err(CommandError::Stale));
         }
     });
     let session = pair.session;
-    pair.do_us(|endpoint, now, out| endpoint.refer(now, session, "sip:carol@10.0.0.4", None, out)).unwrap();
+    pair.do_us(|endpoint, now, out| endpoint.sessions(now, out).refer(session, "sip:carol@10.0.0.4", None))
+        .unwrap();
     pair.run(100);
     assert_snapshot!(pair.world.ladder(), @r"
      0ms  us ──REFER───────▶ them
@@ -154,10 +162,11 @@ fn a_transfer_is_followed() {
 fn a_transfer_is_left_lying() {
     let mut pair = Pair::up();
     let session = pair.session;
-    pair.do_us(|endpoint, now, out| endpoint.refer(now, session, "sip:carol@10.0.0.4", None, out)).unwrap();
+    pair.do_us(|endpoint, now, out| endpoint.sessions(now, out).refer(session, "sip:carol@10.0.0.4", None))
+        .unwrap();
     pair.run(100);
     let theirs = pair.theirs();
-    pair.do_them(|endpoint, now, out| endpoint.hang_up(now, theirs, None, out));
+    pair.do_them(|endpoint, now, out| endpoint.sessions(now, out).hang_up(theirs, None));
     pair.rest();
 }
 

@@ -39,8 +39,8 @@ pub(crate) fn invite_to(target: &str) -> Invite {
 /// Rings at once and answers.
 pub(crate) fn answers(now: Instant, event: &SessionEvent, endpoint: &mut Endpoint, out: &mut Outbox) {
     if let SessionEvent::Invited { session, .. } = event {
-        endpoint.ring(now, *session, 180, Bytes::new(), out).unwrap();
-        endpoint.answer(now, *session, Bytes::from_static(ANSWER), NO_HEADERS, out).unwrap();
+        endpoint.sessions(now, out).ring(*session, 180, Bytes::new()).unwrap();
+        endpoint.sessions(now, out).answer(*session, Bytes::from_static(ANSWER), NO_HEADERS).unwrap();
     }
 }
 
@@ -86,7 +86,7 @@ impl Pair {
     }
 
     pub(crate) fn call_by(&mut self, invite: Invite) {
-        self.session = self.do_us(|endpoint, now, out| endpoint.invite(now, invite, out)).unwrap();
+        self.session = self.do_us(|endpoint, now, out| endpoint.sessions(now, out).invite(invite)).unwrap();
     }
 
     pub(crate) fn do_us<R>(&mut self, act: impl FnOnce(&mut Endpoint, Instant, &mut Outbox) -> R) -> R {
@@ -105,7 +105,7 @@ impl Pair {
 
     pub(crate) fn hang_up(&mut self) {
         let session = self.session;
-        self.do_us(|endpoint, now, out| endpoint.hang_up(now, session, None, out));
+        self.do_us(|endpoint, now, out| endpoint.sessions(now, out).hang_up(session, None));
     }
 
     /// The other side's one session.
@@ -115,7 +115,7 @@ impl Pair {
 
     pub(crate) fn offer(&mut self, sdp: &'static str) -> Result<(), CommandError> {
         let session = self.session;
-        self.do_us(|endpoint, now, out| endpoint.offer(now, session, &sdp.into(), out))
+        self.do_us(|endpoint, now, out| endpoint.sessions(now, out).offer(session, &sdp.into()))
     }
 
     pub(crate) fn server(&self, node: NodeId) -> &Server {

@@ -38,8 +38,8 @@ fn the_other_hangs_up() {
     let mut pair = Pair::up();
     let theirs = pair.theirs();
     pair.do_them(|endpoint, now, out| {
-        endpoint.hang_up(now, theirs, Some("Q.850;cause=16"), out);
-        endpoint.hang_up(now, theirs, None, out);
+        endpoint.sessions(now, out).hang_up(theirs, Some("Q.850;cause=16"));
+        endpoint.sessions(now, out).hang_up(theirs, None);
     });
     pair.run(100);
     assert_snapshot!(pair.world.ladder(), @r"
@@ -60,7 +60,7 @@ fn both_hang_up() {
     let mut pair = Pair::up();
     let theirs = pair.theirs();
     pair.hang_up();
-    pair.do_them(|endpoint, now, out| endpoint.hang_up(now, theirs, None, out));
+    pair.do_them(|endpoint, now, out| endpoint.sessions(now, out).hang_up(theirs, None));
     pair.run(100);
     assert_snapshot!(pair.world.ladder(), @r"
      0ms  us ──BYE──────▶ them
@@ -119,7 +119,7 @@ fn an_unproved_caller_that_never_acknowledges_is_forgotten_in_silence() {
     assert!(!ladder.contains("BYE"), "{ladder}");
     assert!(ladder.matches("200 INVITE").count() <= 3, "{ladder}");
     let session = pair.session;
-    pair.do_us(|endpoint, now, out| endpoint.hang_up(now, session, None, out));
+    pair.do_us(|endpoint, now, out| endpoint.sessions(now, out).hang_up(session, None));
     pair.rest();
 }
 
@@ -129,7 +129,7 @@ fn the_callee_hangs_up_before_the_ack() {
     let mut pair = Pair::with(|now, event, endpoint, out| {
         answers(now, event, endpoint, out);
         if let SessionEvent::Invited { session, .. } = event {
-            endpoint.hang_up(now, *session, None, out);
+            endpoint.sessions(now, out).hang_up(*session, None);
         }
     });
     let (us, them) = (pair.us, pair.them);
@@ -154,7 +154,7 @@ fn refuses(status: u16, headers: &'static [(&'static str, &'static str)]) -> Pai
         if let SessionEvent::Invited { session, .. } = event {
             let headers: Vec<(Box<str>, Box<str>)> =
                 headers.iter().map(|&(name, value)| (name.into(), value.into())).collect();
-            endpoint.reject(now, *session, status, "No", &headers, out).unwrap();
+            endpoint.sessions(now, out).reject(*session, status, "No", &headers).unwrap();
         }
     })
 }
@@ -188,7 +188,7 @@ fn a_refusal_and_a_redirection() {
 fn the_caller_gives_up_while_it_rings() {
     let mut pair = Pair::with(|now, event, endpoint, out| {
         if let SessionEvent::Invited { session, .. } = event {
-            endpoint.ring(now, *session, 180, Bytes::new(), out).unwrap();
+            endpoint.sessions(now, out).ring(*session, 180, Bytes::new()).unwrap();
         }
     });
     pair.call();
@@ -232,14 +232,14 @@ fn the_caller_gives_up_at_once() {
 fn the_answer_crosses_the_cancel() {
     let mut pair = Pair::with(|now, event, endpoint, out| {
         if let SessionEvent::Invited { session, .. } = event {
-            endpoint.ring(now, *session, 180, Bytes::new(), out).unwrap();
+            endpoint.sessions(now, out).ring(*session, 180, Bytes::new()).unwrap();
         }
     });
     pair.call();
     pair.run(500);
     let theirs = pair.theirs();
     pair.do_them(|endpoint, now, out| {
-        endpoint.answer(now, theirs, Bytes::from_static(ANSWER), NO_HEADERS, out).unwrap();
+        endpoint.sessions(now, out).answer(theirs, Bytes::from_static(ANSWER), NO_HEADERS).unwrap();
     });
     pair.hang_up();
     pair.run(500);
@@ -261,7 +261,7 @@ fn the_answer_crosses_the_cancel() {
 fn nobody_answers_in_time() {
     let mut pair = Pair::with(|now, event, endpoint, out| {
         if let SessionEvent::Invited { session, .. } = event {
-            endpoint.ring(now, *session, 180, Bytes::new(), out).unwrap();
+            endpoint.sessions(now, out).ring(*session, 180, Bytes::new()).unwrap();
         }
     });
     pair.call_by(Invite { timeout: Duration::from_secs(20), ..invite_to("sip:ivr@10.0.0.9") });
@@ -295,7 +295,7 @@ fn nobody_is_there() {
         pair.call_by(invite_to(target));
         assert!(pair.ours().ends_with(&format!("ended: failed {status}")), "{}", pair.ours());
     }
-    let refused = pair.do_us(|endpoint, now, out| endpoint.invite(now, invite_to("tel:+1"), out));
+    let refused = pair.do_us(|endpoint, now, out| endpoint.sessions(now, out).invite(invite_to("tel:+1")));
     assert!(refused.is_err());
     pair.run(400_000);
     assert_at_rest(pair.server(pair.us));
@@ -306,8 +306,8 @@ fn nobody_is_there() {
 fn early_media_is_acknowledged() {
     let mut pair = Pair::with(|now, event, endpoint, out| {
         if let SessionEvent::Invited { session, .. } = event {
-            endpoint.ring(now, *session, 183, Bytes::from_static(ANSWER), out).unwrap();
-            endpoint.answer(now, *session, Bytes::from_static(ANSWER), NO_HEADERS, out).unwrap();
+            endpoint.sessions(now, out).ring(*session, 183, Bytes::from_static(ANSWER)).unwrap();
+            endpoint.sessions(now, out).answer(*session, Bytes::from_static(ANSWER), NO_HEADERS).unwrap();
         }
     });
     let (us, them) = (pair.us, pair.them);
@@ -333,7 +333,7 @@ fn early_media_is_acknowledged() {
 fn early_media_nobody_acknowledges() {
     let mut pair = Pair::with(|now, event, endpoint, out| {
         if let SessionEvent::Invited { session, .. } = event {
-            endpoint.ring(now, *session, 183, Bytes::from_static(ANSWER), out).unwrap();
+            endpoint.sessions(now, out).ring(*session, 183, Bytes::from_static(ANSWER)).unwrap();
         }
     });
     let (us, them) = (pair.us, pair.them);
@@ -382,7 +382,7 @@ fn a_late_fork_is_answered_and_left() {
     let ours: &Server = scene.world.node(us);
     assert_eq!(heard(ours), "ringing 180, ringing 180, answered");
     scene.world.act(us, |server: &mut Server, now, out| {
-        server.command(now, out, |endpoint, effects| endpoint.hang_up(now, session, None, effects));
+        server.command(now, out, |endpoint, effects| endpoint.sessions(now, effects).hang_up(session, None));
     });
     scene.rest();
     assert!(scene.callee(0).calls[0].ended && scene.callee(1).calls[0].ended);
@@ -391,7 +391,7 @@ fn a_late_fork_is_answered_and_left() {
 
 fn call(scene: &mut Scene, us: sim::NodeId, invite: Invite) -> SessionId {
     scene.world.act(us, |server: &mut Server, now, out| {
-        server.command(now, out, |endpoint, effects| endpoint.invite(now, invite, effects)).unwrap()
+        server.command(now, out, |endpoint, effects| endpoint.sessions(now, effects).invite(invite)).unwrap()
     })
 }
 
@@ -415,7 +415,9 @@ fn we_prove_who_we_are() {
         let ours: &Server = scene.world.node(us);
         assert_eq!(heard(ours), outcome);
         scene.world.act(us, |server: &mut Server, now, out| {
-            server.command(now, out, |endpoint, effects| endpoint.hang_up(now, session, None, effects));
+            server.command(now, out, |endpoint, effects| {
+                endpoint.sessions(now, effects).hang_up(session, None)
+            });
         });
         scene.rest();
         assert_at_rest(scene.world.node(us));

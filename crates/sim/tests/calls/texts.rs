@@ -28,7 +28,7 @@ fn add_us(scene: &mut Scene) -> NodeId {
 
 fn send(scene: &mut Scene, us: NodeId, text: MessageOut) {
     scene.world.act(us, |server: &mut Server, now, out| {
-        server.command(now, out, |endpoint, effects| endpoint.message(now, text, effects)).unwrap();
+        server.command(now, out, |endpoint, effects| endpoint.sessions(now, effects).message(text)).unwrap();
     });
 }
 
@@ -84,7 +84,7 @@ fn a_text_that_nobody_takes_has_one_end() {
         MessageOut { content_type: "text/plain\r\nX: y".into(), ..text_to("sip:bob@10.0.0.3") },
     ] {
         let refused = scene.world.act(us, |server: &mut Server, now, out| {
-            server.command(now, out, |endpoint, effects| endpoint.message(now, text, effects))
+            server.command(now, out, |endpoint, effects| endpoint.sessions(now, effects).message(text))
         });
         assert!(refused.is_err());
     }

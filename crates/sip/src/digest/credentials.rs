@@ -90,7 +90,7 @@ impl<'a> Credentials<'a> {
         if !eq_ignore_case(&value[..scheme_end], "Digest") {
             return Err(CredentialsError::NotDigest);
         }
-        let mut fields = Fields::default();
+        let mut fields = CredentialFields::default();
         let mut rest = trim(&value[scheme_end..]);
         while !rest.is_empty() {
             let (name, value, after) = next_param(rest).ok_or(CredentialsError::Malformed)?;
@@ -109,30 +109,30 @@ impl<'a> Credentials<'a> {
 
 /// A parameter's value and whether it stood in quotes; quotes are cut off, escapes are not undone.
 #[derive(Clone, Copy)]
-struct Value<'a> {
+struct FieldValue<'a> {
     text: &'a [u8],
     quoted: bool,
 }
 
 #[derive(Default)]
-struct Fields<'a> {
-    username: Option<Value<'a>>,
-    username_star: Option<Value<'a>>,
-    realm: Option<Value<'a>>,
-    nonce: Option<Value<'a>>,
-    uri: Option<Value<'a>>,
-    response: Option<Value<'a>>,
-    algorithm: Option<Value<'a>>,
-    qop: Option<Value<'a>>,
-    cnonce: Option<Value<'a>>,
-    nc: Option<Value<'a>>,
-    userhash: Option<Value<'a>>,
+struct CredentialFields<'a> {
+    username: Option<FieldValue<'a>>,
+    username_star: Option<FieldValue<'a>>,
+    realm: Option<FieldValue<'a>>,
+    nonce: Option<FieldValue<'a>>,
+    uri: Option<FieldValue<'a>>,
+    response: Option<FieldValue<'a>>,
+    algorithm: Option<FieldValue<'a>>,
+    qop: Option<FieldValue<'a>>,
+    cnonce: Option<FieldValue<'a>>,
+    nc: Option<FieldValue<'a>>,
+    userhash: Option<FieldValue<'a>>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> CredentialFields<'a> {
     /// `None` when the parameter stands there twice: two readers could choose differently.
-    fn put(&mut self, name: &[u8], value: Value<'a>) -> Option<()> {
-        let slots: [(&str, &mut Option<Value<'a>>); 11] = [
+    fn put(&mut self, name: &[u8], value: FieldValue<'a>) -> Option<()> {
+        let slots: [(&str, &mut Option<FieldValue<'a>>); 11] = [
             ("username", &mut self.username),
             ("realm", &mut self.realm),
             ("nonce", &mut self.nonce),
@@ -171,7 +171,7 @@ impl<'a> Fields<'a> {
             Some(value) if value.text.is_empty() => Qop::None,
             Some(_) => return Err(NotOffered),
         };
-        let text = |value: Option<Value<'a>>| value.map(|value| value.text);
+        let text = |value: Option<FieldValue<'a>>| value.map(|value| value.text);
         let credentials = Credentials {
             username: username(self.username, self.username_star).ok_or(Malformed)?,
             realm: text(self.realm).ok_or(Malformed)?,
@@ -195,7 +195,7 @@ impl<'a> Fields<'a> {
 }
 
 /// RFC 7616 §3.4: one of both, never both.
-fn username<'a>(plain: Option<Value<'a>>, star: Option<Value<'a>>) -> Option<Cow<'a, str>> {
+fn username<'a>(plain: Option<FieldValue<'a>>, star: Option<FieldValue<'a>>) -> Option<Cow<'a, str>> {
     match (plain, star) {
         (Some(value), None) => decode_quoted(value),
         (None, Some(value)) => decode_extended(value.text).map(Cow::Owned),
@@ -203,7 +203,7 @@ fn username<'a>(plain: Option<Value<'a>>, star: Option<Value<'a>>) -> Option<Cow
     }
 }
 
-fn decode_quoted(value: Value<'_>) -> Option<Cow<'_, str>> {
+fn decode_quoted(value: FieldValue<'_>) -> Option<Cow<'_, str>> {
     if !value.quoted || memchr::memchr(b'\\', value.text).is_none() {
         return std::str::from_utf8(value.text).ok().map(Cow::Borrowed);
     }
@@ -228,16 +228,16 @@ fn decode_extended(text: &[u8]) -> Option<String> {
 }
 
 /// Name, value, and what follows the comma.
-fn next_param(rest: &[u8]) -> Option<(&[u8], Value<'_>, &[u8])> {
+fn next_param(rest: &[u8]) -> Option<(&[u8], FieldValue<'_>, &[u8])> {
     let equals = memchr::memchr(b'=', rest)?;
     let name = trim(&rest[..equals]);
     let value = trim(&rest[equals + 1..]);
     let (value, after) = if value.first() == Some(&b'"') {
         let end = quoted_end(value)?;
-        (Value { text: &value[1..end - 1], quoted: true }, trim(&value[end..]))
+        (FieldValue { text: &value[1..end - 1], quoted: true }, trim(&value[end..]))
     } else {
         let end = memchr::memchr(b',', value).unwrap_or(value.len());
-        (Value { text: trim(&value[..end]), quoted: false }, &value[end..])
+        (FieldValue { text: trim(&value[..end]), quoted: false }, &value[end..])
     };
     let after = match after {
         [] => after,

@@ -172,11 +172,11 @@ impl Nonces {
 
 /// The keys are hashes already.
 #[derive(Clone, Copy, Debug, Default)]
-struct Identity(u64);
+struct IdentityHasher(u64);
 
-type BuildIdentity = std::hash::BuildHasherDefault<Identity>;
+type BuildIdentity = std::hash::BuildHasherDefault<IdentityHasher>;
 
-impl std::hash::Hasher for Identity {
+impl std::hash::Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }

@@ -20,8 +20,8 @@ fn authenticator() -> Authenticator {
     Authenticator::new(std::array::from_fn(|index| index as u8), Settings::default(), NOW)
 }
 
-fn question(cseq: u32) -> Question<'static> {
-    Question {
+fn question(cseq: u32) -> DigestRequest<'static> {
+    DigestRequest {
         realm: REALM,
         method: b"REGISTER",
         request_uri: b"sip:example.org",
@@ -75,7 +75,7 @@ fn judge(
     authenticator: &mut Authenticator,
     now: Instant,
     header: &str,
-    question: Question<'_>,
+    question: DigestRequest<'_>,
     account: Option<&Ha1s>,
 ) -> Verdict {
     let credentials = Credentials::parse(header.as_bytes()).unwrap();
@@ -243,7 +243,7 @@ fn credentials_are_found_by_realm() {
     let both = of("a.org") + unknown + &of("b.org");
     assert_eq!(found(&both), Some(Ok("b.org".to_owned())));
     let request = request(unknown);
-    let question = Question::of(&request, "b.org", SOURCE).unwrap();
+    let question = DigestRequest::of(&request, "b.org", SOURCE).unwrap();
     assert_eq!((question.method, question.request_uri), (&b"REGISTER"[..], &b"sip:example.com"[..]));
     assert_eq!((question.call_id, question.cseq), (&b"c"[..], 9338));
 }
@@ -286,7 +286,7 @@ fn the_operator_may_insist_on_the_request_uri() {
             Authenticator::new([7; 32], Settings { same_uri, ..Settings::default() }, NOW);
         let nonce = nonce_of(&authenticator.challenges(NOW, scope(b"call-1", REALM), false)[0]);
         let header = respond("SHA-256", &nonce, "auth", 1, "secret");
-        let question = Question { request_uri: b"sip:192.0.2.1:5060", ..question(1) };
+        let question = DigestRequest { request_uri: b"sip:192.0.2.1:5060", ..question(1) };
         assert_eq!(judge(&mut authenticator, NOW, &header, question, Some(&alice())), expected);
     }
 }

@@ -35,7 +35,7 @@ impl Default for Settings {
 
 /// What a response is judged by, besides the credentials.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
+pub struct DigestRequest<'a> {
     pub realm: &'a str,
     pub method: &'a [u8],
     pub request_uri: &'a [u8],
@@ -46,10 +46,14 @@ pub struct Question<'a> {
     pub body: &'a [u8],
 }
 
-impl<'a> Question<'a> {
+impl<'a> DigestRequest<'a> {
     /// `None` when the request lacks Call-ID or CSeq, which no checked request does.
-    pub fn of(request: &'a crate::wire::Message, realm: &'a str, source: IpAddr) -> Option<Question<'a>> {
-        Some(Question {
+    pub fn of(
+        request: &'a crate::wire::Message,
+        realm: &'a str,
+        source: IpAddr,
+    ) -> Option<DigestRequest<'a>> {
+        Some(DigestRequest {
             realm,
             method: request.method_name(),
             request_uri: request.uri(),
@@ -103,7 +107,7 @@ impl Authenticator {
         &self,
         now: Instant,
         credentials: &Credentials<'_>,
-        question: Question<'_>,
+        question: DigestRequest<'_>,
     ) -> Result<(), Verdict> {
         self.nonce_use(now, credentials, question).map(|_| ())
     }
@@ -113,7 +117,7 @@ impl Authenticator {
         &mut self,
         now: Instant,
         credentials: &Credentials<'_>,
-        question: Question<'_>,
+        question: DigestRequest<'_>,
         account: Option<&Ha1s>,
     ) -> Verdict {
         let nonce_use = match self.nonce_use(now, credentials, question) {
@@ -138,7 +142,7 @@ impl Authenticator {
         &self,
         now: Instant,
         credentials: &Credentials<'_>,
-        question: Question<'_>,
+        question: DigestRequest<'_>,
     ) -> Result<NonceUse, Verdict> {
         let is_offered = self.settings.hashes.contains(&credentials.algorithm.hash);
         let is_uri_right = !self.settings.same_uri || credentials.uri == question.request_uri;
@@ -173,7 +177,7 @@ impl Authenticator {
 }
 
 /// RFC 7616 §3.4.1 to §3.4.3.
-fn response_is_right(credentials: &Credentials<'_>, question: Question<'_>, ha1s: &Ha1s) -> bool {
+fn response_is_right(credentials: &Credentials<'_>, question: DigestRequest<'_>, ha1s: &Ha1s) -> bool {
     let hash = credentials.algorithm.hash;
     let (nonce, cnonce) = (credentials.nonce, credentials.cnonce);
     let mut ha1 = Hex::of(ha1s.of(hash));

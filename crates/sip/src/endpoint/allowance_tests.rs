@@ -7,8 +7,11 @@ use bytes::Bytes;
 use router::{Answer, Binding, Contact, Edge, Router, RouterSettings};
 use stdx::Instant;
 
+use std::sync::Arc;
+
 use super::*;
 use crate::digest::Ha1s;
+use crate::transport::Source;
 use crate::transport::{Packet, Transport};
 
 const US: &str = "192.0.2.1:5060";
@@ -92,7 +95,8 @@ impl World {
             Effect::Plan { id, request } if request.caller == Caller::Stranger => {
                 let account = World::account(ALICE, &self.alice);
                 let caller = (account.aor, account.limits);
-                self.endpoint.plan_for(self.now, Key::from_u64(id.0), caller, 0, out);
+                let lower = &mut self.endpoint.lower.at(self.now, out);
+                self.endpoint.router.plan_for(lower, Key::from_u64(id.0), caller, 0);
             }
             Effect::Plan { id, .. } => self.endpoint.handle_plan(self.now, id, (self.decision)(), out),
             Effect::Account { id, .. } => {

@@ -7,8 +7,12 @@ use proptest::prelude::*;
 use router::Edge;
 use stdx::Instant;
 
+use std::sync::Arc;
+
 use super::*;
+use crate::transport::Source;
 use crate::transport::{Packet, Transport};
+use crate::wire::Message;
 
 const US: &str = "192.0.2.1:5060";
 const PHONE: &str = "198.51.100.7:5060";
@@ -87,7 +91,7 @@ impl World {
                         sent.push((transmit.target.remote, text));
                     }
                     Effect::Plan { id, .. } => {
-                        let context = self.endpoint.contexts.get_mut(Key::from_u64(id.0)).unwrap();
+                        let context = self.endpoint.lower.contexts.get_mut(Key::from_u64(id.0)).unwrap();
                         context.caller = Some(self.caller.clone());
                         let decision =
                             Decision::Targets(vec![vec![format!("sip:bob@{}", self.target).into()]]);
@@ -198,7 +202,7 @@ fn identities_are_taken_from_who_shows_a_certificate_of_a_trusted_name() {
         );
         let sent = world.receive_by(source, text);
         let invite = sent.iter().find(|(_, text)| text.starts_with("INVITE")).unwrap();
-        (invite.1.contains("P-Asserted-Identity"), world.endpoint.is_of_trunk(&source))
+        (invite.1.contains("P-Asserted-Identity"), world.endpoint.lower.env.trust().is_of_trunk(&source))
     };
     for (number, name, expected) in [
         (1, "trusted.example", (true, true)),
@@ -226,7 +230,7 @@ fn own_invite(target: &str, is_binding: bool) -> Option<String> {
         ..Default::default()
     };
     let mut out = Outbox::new();
-    world.endpoint.invite(world.now, invite, &mut out).unwrap();
+    world.endpoint.sessions(world.now, &mut out).invite(invite).unwrap();
     out.into_iter().find_map(|effect| match effect {
         Effect::Transmit(transmit) => Some(String::from_utf8(transmit.bytes.to_vec()).unwrap()),
         _ => None,
@@ -349,12 +353,14 @@ impl World {
             flow: None,
         };
         let request = Message::parse(Bytes::from(text)).unwrap();
-        let key = self.endpoint.contexts.insert(Context::new(Key::from_u64(0), request, source, 0));
+        let key =
+            self.endpoint.lower.contexts.insert(RequestContext::new(Key::from_u64(0), request, source, 0));
         let ha1s = crate::digest::Ha1s { md5: [0; 16], sha256: [0; 32], sha512_256: [0; 32] };
         let aor = "a@example.test".into();
         let account = Account { aor, ha1s, disabled: false, max_contacts: 5, limits: None };
         let mut out = Outbox::new();
-        self.endpoint.register(self.now, key, account, &mut out);
+        let lower = &mut self.endpoint.lower.at(self.now, &mut out);
+        self.endpoint.router.registrar.register(lower, key, account);
         let Some(Effect::Ask { query: router::Query::Register(register), .. }) = out.pop() else {
             return None;
         };
@@ -415,9 +421,11 @@ fn a_binding_that_leads_to_a_route_is_not_called() {
              Contact: <sip:b@{PHONE}>\r\nContent-Length: 0\r\n\r\n"
         );
         let request = Message::parse(Bytes::from(text)).unwrap();
-        let key = world.endpoint.contexts.insert(Context::new(Key::from_u64(0), request, source, 0));
+        let key =
+            world.endpoint.lower.contexts.insert(RequestContext::new(Key::from_u64(0), request, source, 0));
         let mut out = Outbox::new();
-        world.endpoint.ring_bindings(world.now, key, 0, vec![binding], &mut out);
+        let lower = &mut world.endpoint.lower.at(world.now, &mut out);
+        world.endpoint.router.ring_bindings(lower, key, 0, vec![binding]);
         let is_sent = out.iter().any(|effect| matches!(effect, Effect::Transmit(_)));
         assert_eq!(is_sent, is_called, "{uri}");
     }

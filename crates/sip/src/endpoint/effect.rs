@@ -7,10 +7,10 @@ use bytes::Bytes;
 use router::{Aor, AskId, Query};
 use stdx::attempts::Cause;
 
-use super::allowance::CallLimits;
+use super::CallLimits;
 use crate::digest::Ha1s;
 use crate::dns::DnsQuery;
-use crate::events::Texted;
+use crate::events::TextOutcome;
 use crate::session::SessionEvent;
 use crate::transport::{Source, TlsNames, Transmit, Transport};
 
@@ -45,14 +45,14 @@ pub enum Effect {
     /// A message of a traced account.
     Trace(TraceEvent),
     /// What became of a probe asked for with `probe`: the final status, or 408.
-    Probed {
+    ProbeOutcome {
         id: u64,
         status: u16,
     },
     /// What became of `text`.
-    Texted {
+    TextOutcome {
         id: u64,
-        texted: Texted,
+        texted: TextOutcome,
     },
     /// Credentials for this account that were wrong, or not looked at. The source is proved.
     AuthenticationFailed {

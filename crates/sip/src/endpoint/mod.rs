@@ -1,122 +1,80 @@
-//! One shard's SIP: transport rules (RFC 3261 §18), transactions, the proxy, and the front of registrar and
-//! event notifier. Inputs are `handle_*`; everything it causes is an [`Effect`].
+//! One shard's SIP. The endpoint takes what arrives ([`receive`]) and passes it to its parts: transactions
+//! ([`transactions`]), the choice of targets ([`request_router`]), the proxy core ([`proxy_core`]), the registrar's front
+//! ([`registrar_front`]), the event notifier ([`event_front`]) and the user agent of applications ([`user_agent`]). Inputs are
+//! `handle_*`; everything it causes is an [`Effect`].
 
-mod agent;
-mod allowance;
 #[cfg(test)]
 mod allowance_tests;
-mod authenticate;
+mod authentication;
 #[cfg(test)]
 mod border_tests;
-mod branch;
-mod call_events;
-mod chat;
+mod context;
 mod counters;
-mod dialog_route;
-mod dispatch;
 mod effect;
-mod forward;
-mod identity;
-mod merged;
-mod open_calls;
-mod proof;
+mod environment;
+mod event_front;
+mod lower;
+mod probe;
+mod proxy_core;
 mod receive;
-mod register;
-mod resolution;
-mod respond;
-mod route_token;
-mod routing;
-mod sessions;
+mod registrar_front;
+mod request_router;
 mod settings;
 #[cfg(test)]
 mod tests;
-mod trust;
+mod transactions;
+mod user_agent;
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
 
-use router::AskId;
+use router::{Answer, AskId, Binding, KeptMessage, Push, Received};
 use stdx::Instant;
-use stdx::attempts::Attempts;
+use stdx::attempts::{Attempts, Block, Subject};
 use stdx::cache::Cache;
-use stdx::hash::{HashedKeys, Keyed};
-use stdx::rate::Limiter;
+use stdx::hash::Keyed;
 use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
-use stdx::source::SourcePrefix;
 use stdx::wheel::Wheel;
 
-pub use allowance::CallLimits;
-pub(crate) use call_events::refused;
-pub use counters::Counters;
-pub use dispatch::StoreUnavailable;
-pub use effect::{
+use self::authentication::Authentication;
+pub(crate) use self::context::{RequestContext, RequestStage, TransactionUser};
+pub use self::counters::Counters;
+pub use self::effect::{
     Account, CallEvent, CallEventKind, Caller, Decision, Effect, ListedUnder, Outbox, PlanRequest,
     TraceEvent, Traced,
 };
-use open_calls::OpenCalls;
-pub(crate) use proof::Credit;
-use proof::Proofs;
-use resolution::Resolving;
-use sessions::OwnRequest;
-pub use settings::{Listener, Settings};
-pub use trust::{RouteCertificate, RoutePeer, RoutePeers, Trust};
-
+use self::environment::Environment;
+pub use self::environment::trust::{RouteCertificate, RoutePeer, RoutePeers, Trust};
+use self::event_front::EventFront;
+pub(crate) use self::lower::refused;
+use self::lower::{LowerLayers, ResolutionOwner, Resolutions, first_hop};
+use self::proxy_core::ProxyCore;
+use self::registrar_front::RegistrarFront;
+pub use self::request_router::{CallLimits, StoreUnavailable};
+use self::request_router::{Handover, RequestRouter};
+pub use self::settings::{Listener, Settings};
+pub(crate) use self::transactions::SourceCredit;
+use self::transactions::{SourceProofs, Transactions};
+use self::user_agent::UserAgent;
+pub use self::user_agent::commands::SessionCommands;
 use crate::digest::Authenticator;
 use crate::dns::{DnsFault, DnsRecord};
-use crate::events::{EventEffect, Notifier};
+use crate::events::Notifier;
 use crate::limits;
-use crate::proxy::{Forking, ResponseEdit};
-use crate::registrar::gruu::{Gruus, Instance};
-use crate::resolve::{ResolveEffect, Resolver};
-use crate::session::{SessionId, Sessions};
-use crate::transaction::Table;
-use crate::transport::{FlowId, Source, TlsNames};
-use crate::wire::Message;
+use crate::registrar::gruu::Gruus;
+use crate::session::{SessionCounts, SessionId, SessionRules, Sessions};
+use crate::transaction::TransactionTable;
+use crate::transport::{FlowId, TlsNames};
 
 /// The SIP of one shard. Sans IO: the caller owns sockets, clock, store and bus.
 pub struct Endpoint {
-    settings: Settings,
-    /// Each listener's texts for Via and Record-Route, in the order of `settings.listeners`.
-    texts: Vec<ListenerText>,
-    keys: Keys,
-    table: Table<User>,
-    contexts: Slab<Context>,
-    wheel: Wheel<Timer>,
-    due: Vec<Timer>,
-    resolver: Resolver,
-    resolved: Vec<ResolveEffect>,
-    /// By the resolution's number.
-    resolutions: HashMap<u64, Resolving>,
-    next_resolution: u64,
-    /// Bytes of messages that wait for their resolution.
-    waiting_bytes: usize,
-    /// Peers that took a request by UDP and not by TCP.
-    tcp_refusals: Cache<SocketAddr, ()>,
-    authenticator: Authenticator,
-    proofs: Proofs,
-    open_calls: OpenCalls,
-    attempts: Attempts,
-    /// How many MESSAGEs of strangers were taken for an account without a phone, by source and account.
-    messages_of_strangers: Limiter<(SourcePrefix, u64)>,
-    gruus: Gruus,
-    /// MESSAGEs that chat clients were offered, by account, Call-ID and CSeq.
-    offered: Cache<u64, ()>,
-    /// Dialogs of calls that were answered and have not ended.
-    answered: Cache<u64, ()>,
-    /// Server transactions of requests that we answer as a user agent, by From tag, Call-ID and CSeq.
-    merging: Cache<u64, Key, HashedKeys>,
-    notifier: Notifier,
-    event_effects: Vec<EventEffect>,
-    sessions: Sessions,
-    /// Requests of sessions on their way.
-    own: HashMap<u64, OwnRequest>,
-    /// Names of the certificates that peers have shown, by their connections.
-    certified: HashMap<FlowId, TlsNames>,
-    counters: Counters,
-    traced: Vec<Box<str>>,
+    lower: LowerLayers,
+    router: RequestRouter,
+    events: EventFront,
+    user_agent: UserAgent,
     intake: Intake,
+    /// Empty between events.
+    due: Vec<Key>,
 }
 
 /// Whether new work is taken.
@@ -129,174 +87,60 @@ pub enum Intake {
     Draining,
 }
 
-/// Texts made once, copied into messages.
-struct ListenerText {
-    sent_protocol: Vec<u8>,
-    uri: Vec<u8>,
-}
-
-/// Keyed hashes, one for each purpose, all from the one secret.
-struct Keys {
-    branch: Keyed,
-    route: Keyed,
-    call: Keyed,
-}
-
-/// A request for which we owe a final response.
-#[derive(Debug)]
-pub(crate) struct Context {
-    /// Its server transaction.
-    server: Key,
-    request: Message,
-    source: Source,
-    caller: Option<Caller>,
-    /// The limits of the account that is the caller, when it has any.
-    limits: Option<Arc<CallLimits>>,
-    /// Who has this call counted, though it has not begun: an account, and whether it is the caller.
-    admitted: Vec<(router::Aor, bool)>,
-    /// The account it is for, once known.
-    callee: Option<router::Aor>,
-    /// The one phone that its GRUU names, while the account is looked up.
-    gruu: Option<Instance>,
-    stage: Stage,
-    /// The plan was asked without the domain that the sender claims.
-    claim_withheld: bool,
-    /// The earliest wheel entry that is outstanding for it.
-    armed: Instant,
-}
-
-/// What the request waits for. One question is open at a time, so the context's key is the question's id.
-#[derive(Debug)]
-enum Stage {
-    /// The account whose password the request claims to know.
-    Authenticating {
-        own_routes: usize,
-    },
-    /// The routing plan. `own_routes` Route values are ours and come off.
-    Planning {
-        own_routes: usize,
-    },
-    /// Whether the caller, or the callee, may have one more call.
-    Admitting {
-        own_routes: usize,
-        side: allowance::Admitting,
-    },
-    /// The account that the Request-URI names.
-    Finding {
-        own_routes: usize,
-    },
-    /// The bindings of that account.
-    Locating {
-        own_routes: usize,
-        instance: Option<Instance>,
-    },
-    /// Chat clients have the word on a MESSAGE; these phones get it, too.
-    Offering {
-        own_routes: usize,
-        bindings: Vec<router::Binding>,
-    },
-    /// The router's word on a REGISTER.
-    Registering {
-        aor: router::Aor,
-    },
-    Forking(Box<Forking>),
-    /// The event notifier's answer.
-    Agent,
-    /// An acknowledgement from the source's network, before an application gets the call.
-    Waiting,
-    /// The answer of a session's application, which has patience of its own.
-    Session(SessionId),
-}
-
-/// Who hears what a transaction has to tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum User {
-    Context(Key),
-    /// A client transaction whose context is done: further 2xx go straight up (RFC 6026 §7.2).
-    Late {
-        server: Key,
-        edit: ResponseEdit,
-    },
-    /// A request of our own, by the number its maker gave it.
-    Probe(u64),
-    Notifier(u64),
-    Session(u64),
-    Nobody,
-}
-
-impl User {
-    /// Whether responses go on to somebody else.
-    fn forwards(self) -> bool {
-        matches!(self, User::Context(_) | User::Late { .. })
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Timer {
-    Transaction(Key),
-    Context(Key),
-}
-
 impl Endpoint {
     pub fn new(settings: Settings, now: Instant) -> Self {
-        let texts = settings.listeners.iter().map(ListenerText::new).collect();
+        let secret = settings.secret;
+        let proofs = SourceProofs::new(derived(&secret, "tags shown"), settings.unproved_requests);
+        let attempts = Attempts::new(derived(&secret, "attempts"), &limits::WRONG_PASSWORDS);
+        let authenticator = Authenticator::new(secret, settings.digest.clone(), now);
+        let authentication = Authentication::new(authenticator, attempts);
+        let notifier = Notifier::new(settings.events.clone(), Rng::from_seed(notifier_seed(&settings)), now);
+        let sessions = Sessions::new(Rng::from_seed(session_seed(&settings)), now);
+        let resolutions = Resolutions::new(resolver_settings(&settings));
+        let transactions = Transactions::new(TransactionTable::new(settings.table_seed), proofs, now);
         Endpoint {
-            texts,
-            keys: Keys::new(&settings.secret),
-            table: Table::new(settings.table_seed),
-            contexts: Slab::new(),
-            wheel: Wheel::new(now),
-            due: Vec::new(),
-            resolver: Resolver::new(resolver_settings(&settings)),
-            resolved: Vec::new(),
-            resolutions: HashMap::new(),
-            next_resolution: 0,
-            waiting_bytes: 0,
-            tcp_refusals: Cache::new(limits::TCP_REFUSALS),
-            authenticator: Authenticator::new(settings.secret, settings.digest.clone(), now),
-            proofs: Proofs::new(derived(&settings.secret, "tags shown"), settings.unproved_requests),
-            open_calls: OpenCalls::default(),
-            attempts: Attempts::new(derived(&settings.secret, "attempts"), &limits::WRONG_PASSWORDS),
-            messages_of_strangers: Limiter::new(limits::MESSAGES_OF_STRANGER),
-            gruus: Gruus::new(&settings.secret),
-            offered: Cache::new(limits::OFFERED),
-            answered: Cache::new(limits::ANSWERED_CALLS),
-            merging: Cache::of_hashes(limits::MERGING),
-            notifier: Notifier::new(settings.events.clone(), Rng::from_seed(notifier_seed(&settings)), now),
-            event_effects: Vec::new(),
-            sessions: Sessions::new(Rng::from_seed(session_seed(&settings)), now),
-            own: HashMap::new(),
-            certified: HashMap::new(),
-            counters: Counters::default(),
-            traced: Vec::new(),
+            lower: LowerLayers {
+                env: Environment::new(settings),
+                transactions,
+                contexts: Slab::new(),
+                context_timers: Wheel::new(now),
+                resolutions,
+                answered: Cache::new(limits::ANSWERED_CALLS),
+                merging: Cache::of_hashes(limits::MERGING),
+                counters: Counters::default(),
+            },
+            router: RequestRouter::new(authentication, RegistrarFront::new(Gruus::new(&secret))),
+            events: EventFront::new(notifier),
+            user_agent: UserAgent::new(sessions),
             intake: Intake::Open,
-            settings,
+            due: Vec::new(),
         }
     }
 
     /// Fires every timer that is due.
     pub fn expire(&mut self, now: Instant, out: &mut Outbox) {
         let mut due = std::mem::take(&mut self.due);
-        self.wheel.expire(now, &mut due);
-        for timer in due.drain(..) {
-            match timer {
-                Timer::Transaction(key) => self.handle_transaction_timer(now, key, out),
-                Timer::Context(key) => self.handle_context_timer(now, key, out),
-            }
+        self.lower.transactions.expire(now, &mut due);
+        for key in due.drain(..) {
+            self.handle_transaction_timer(now, key, out);
+        }
+        self.lower.context_timers.expire(now, &mut due);
+        for key in due.drain(..) {
+            self.handle_context_timer(now, key, out);
         }
         self.due = due;
-        self.expire_notifier(now, out);
-        self.expire_sessions(now, out);
+        self.events.expire_notifier(&mut self.lower.at(now, out));
+        self.user_agent.expire_sessions(&mut self.lower.at(now, out));
     }
 
     /// When to call [`expire`](Self::expire) at the latest.
     pub fn deadline(&self) -> Option<Instant> {
-        [self.wheel.deadline(), self.notifier.deadline(), self.sessions.deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        let lower = [self.lower.transactions.deadline(), self.lower.context_timers.deadline()];
+        let upper = [self.events.notifier.deadline(), self.user_agent.sessions.deadline()];
+        lower.into_iter().chain(upper).flatten().min()
     }
 
+    /// The answer to an [`Effect::Dns`].
     pub fn handle_dns(
         &mut self,
         now: Instant,
@@ -304,9 +148,145 @@ impl Endpoint {
         result: Result<Vec<DnsRecord>, DnsFault>,
         out: &mut Outbox,
     ) {
-        let mut resolved = std::mem::take(&mut self.resolved);
-        self.resolver.handle_answer(now, id, result, &mut resolved);
-        self.perform_resolved(now, resolved, out);
+        let mut finished = Vec::new();
+        self.lower.resolutions.handle_dns(now, id, result, &mut finished, out);
+        let lower = &mut self.lower.at(now, out);
+        for (owner, result) in finished {
+            match owner {
+                ResolutionOwner::Branch(key, index) => {
+                    ProxyCore::new(lower).handle_resolved(key, index, result)
+                }
+                ResolutionOwner::Own(id) => self.user_agent.handle_own_resolved(lower, id, result),
+                ResolutionOwner::Waiting(waiting) => match *waiting {
+                    lower::UnresolvedMessage::Ack(ack) => {
+                        ProxyCore::new(lower).transmit_resolved_ack(&ack, first_hop(result))
+                    }
+                    lower::UnresolvedMessage::SessionAck { ack, onward } => {
+                        user_agent::transmit_resolved_ack(lower, &ack, &onward, first_hop(result));
+                    }
+                    lower::UnresolvedMessage::Probe { id, target } => {
+                        probe::send_probe(lower, id, &target, first_hop(result))
+                    }
+                    lower::UnresolvedMessage::Notifier { id, request, onward } => {
+                        self.events.send_notifiers_request(lower, id, request, &onward, first_hop(result));
+                    }
+                },
+            }
+        }
+    }
+
+    /// The routing plan's answer to an [`Effect::Plan`].
+    pub fn handle_plan(&mut self, now: Instant, id: AskId, decision: Decision, out: &mut Outbox) {
+        self.router.handle_plan(&mut self.lower.at(now, out), id, decision);
+        self.hand_over(now, out);
+    }
+
+    /// The store's answer to an [`Effect::Account`].
+    pub fn handle_account(
+        &mut self,
+        now: Instant,
+        id: AskId,
+        account: Result<Option<Account>, StoreUnavailable>,
+        out: &mut Outbox,
+    ) {
+        self.router.handle_account(&mut self.lower.at(now, out), id, account);
+        self.hand_over(now, out);
+    }
+
+    /// The router's answer to an [`Effect::Ask`].
+    pub fn handle_answer(&mut self, now: Instant, id: AskId, answer: Answer, out: &mut Outbox) {
+        let lower = &mut self.lower.at(now, out);
+        if id.0 & crate::events::ASK_BIT != 0 {
+            return self.events.handle_agent_answer(lower, id, answer);
+        }
+        self.router.handle_answer(lower, id, answer);
+        self.hand_over(now, out);
+    }
+
+    /// A change that the router sends unasked.
+    pub fn handle_push(&mut self, now: Instant, push: Push, out: &mut Outbox) {
+        self.events.handle_push(&mut self.lower.at(now, out), push);
+    }
+
+    /// Every subscription ends: its watcher shall subscribe elsewhere.
+    pub fn end_subscriptions(&mut self, now: Instant, out: &mut Outbox) {
+        self.events.end_subscriptions(&mut self.lower.at(now, out));
+    }
+
+    /// A text of a chat client for the phones of an account. [`Effect::TextOutcome`] has its result.
+    pub fn text(
+        &mut self,
+        now: Instant,
+        id: u64,
+        bindings: &[Binding],
+        words: &KeptMessage,
+        out: &mut Outbox,
+    ) {
+        self.events.text(&mut self.lower.at(now, out), id, bindings, words);
+    }
+
+    /// Sends an OPTIONS to a route's target; [`Effect::ProbeOutcome`] has its result.
+    pub fn probe(&mut self, now: Instant, id: u64, target: &str, out: &mut Outbox) {
+        probe::probe(&mut self.lower.at(now, out), id, target);
+    }
+
+    /// The commands of applications for their sessions.
+    pub fn sessions<'a>(&'a mut self, now: Instant, out: &'a mut Outbox) -> SessionCommands<'a> {
+        SessionCommands { user_agent: &mut self.user_agent, lower: self.lower.at(now, out) }
+    }
+
+    pub fn set_session_rules(&mut self, rules: SessionRules) {
+        self.user_agent.sessions.set_rules(rules);
+    }
+
+    /// The address that answered the session's last request of ours: the signalling's own.
+    pub fn peer_of(&self, session: SessionId) -> Option<IpAddr> {
+        self.user_agent.sessions.peer_of(session)
+    }
+
+    /// The sessions and their requests now; all zero at rest.
+    pub fn session_counts(&self) -> SessionCounts {
+        self.user_agent.counts()
+    }
+
+    /// Where this endpoint reaches itself.
+    pub fn own_address(&self) -> Option<Received> {
+        self.lower.env.listeners.own_address()
+    }
+
+    /// The address is known by other means to receive what is sent to it.
+    pub fn trust_source(&mut self, now: Instant, address: SocketAddr) {
+        self.lower.transactions.proofs.prove(now, address);
+    }
+
+    /// A peer has shown a certificate of these names on a connection, and it was verified. It counts until
+    /// [`forget_certificate`](Self::forget_certificate).
+    pub fn note_certificate(&mut self, flow: FlowId, names: TlsNames) {
+        self.lower.env.certified.insert(flow, names);
+    }
+
+    /// The connection is closed.
+    pub fn forget_certificate(&mut self, flow: FlowId) {
+        self.lower.env.certified.remove(&flow);
+    }
+
+    /// Sources and accounts whose attempts are paced.
+    pub fn blocks(&self, now: Instant) -> Vec<Block> {
+        self.router.authentication.blocks(now)
+    }
+
+    /// Forgets the failures of a source or for an account. The blocks that were in force.
+    pub fn lift_block(&mut self, now: Instant, subject: &Subject) -> usize {
+        self.router.authentication.lift_block(now, subject)
+    }
+
+    /// A call that an application places meets a limit of a route.
+    pub fn count_refused_call(&mut self, is_denied: bool) {
+        if is_denied {
+            self.lower.counters.refused_destinations += 1;
+        } else {
+            self.lower.counters.refused_by_limit += 1;
+        }
     }
 
     pub fn set_intake(&mut self, intake: Intake) {
@@ -315,45 +295,44 @@ impl Endpoint {
 
     /// Messages of these accounts are copied out as [`Effect::Trace`].
     pub fn set_traced(&mut self, accounts: Vec<Box<str>>) {
-        self.traced = accounts;
+        self.lower.transactions.traced = accounts;
     }
 
-    /// What a reload may change: domains, registrar rules, whether calls are authenticated.
+    /// Takes the settings that a reload may change: domains, registrar rules, whether calls are authenticated.
     pub fn reload(&mut self, settings: Settings) {
-        self.notifier.set_rules(settings.events.clone());
-        if settings.unproved_requests != self.settings.unproved_requests {
-            self.proofs.set_rate(settings.unproved_requests);
+        self.events.notifier.set_rules(settings.events.clone());
+        if settings.unproved_requests != self.lower.env.settings.unproved_requests {
+            self.lower.transactions.proofs.set_rate(settings.unproved_requests);
         }
-        self.settings = Settings { listeners: std::mem::take(&mut self.settings.listeners), ..settings };
+        self.lower.env.reload(settings);
     }
 
-    pub fn counters(&self) -> &Counters {
-        &self.counters
+    pub fn counters(&self) -> Counters {
+        let unproved_withheld = self.lower.transactions.withheld();
+        Counters { unproved_withheld, ..self.lower.counters.clone() }
     }
 
     /// Transactions and contexts that live now.
     pub fn load(&self) -> (usize, usize) {
-        (self.table.len(), self.contexts.len())
+        (self.lower.transactions.table.len(), self.lower.contexts.len())
     }
 
-    fn ask_id(context: Key) -> AskId {
-        AskId(context.to_u64())
-    }
-}
-
-impl ListenerText {
-    fn new(listener: &Listener) -> Self {
-        ListenerText {
-            sent_protocol: listener.sent_protocol().into_bytes(),
-            uri: listener.uri().into_bytes(),
+    /// Gives a request that is not forwarded to the part that answers it, and lets calls begin whose network has proved itself.
+    fn hand_over(&mut self, now: Instant, out: &mut Outbox) {
+        let lower = &mut self.lower.at(now, out);
+        match self.router.take_handover() {
+            Some(Handover::Notifier { request, aor }) => self.events.run_notifier(lower, request, &aor),
+            Some(Handover::UserAgent { request }) => self.user_agent.give_to_agent(lower, request),
+            None => {}
         }
+        self.begin_proved_calls(now, out);
     }
-}
 
-impl Keys {
-    fn new(secret: &[u8; 32]) -> Self {
-        let derive = |purpose: &str| derived(secret, purpose);
-        Keys { branch: derive("branches"), route: derive("routes"), call: derive("calls") }
+    /// Calls that waited for a proof of their network begin.
+    fn begin_proved_calls(&mut self, now: Instant, out: &mut Outbox) {
+        while let Some(network) = self.lower.transactions.take_proved_network() {
+            self.user_agent.release_open_calls(&mut self.lower.at(now, out), network);
+        }
     }
 }
 

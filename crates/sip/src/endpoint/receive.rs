@@ -1,20 +1,30 @@
-//! What arrives: parsed, checked, matched to a transaction, or new (RFC 3261 §18, §17.1.3, §17.2.3).
+//! Messages from the network: parsed, checked, matched to a transaction, or new (RFC 3261 §18, §17.1.3, §17.2.3).
 
 use std::net::SocketAddr;
 
+use bytes::Bytes;
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::branch::BranchResponse;
-use super::{Context, Effect, Endpoint, Intake, Outbox, Timer, TraceEvent, Traced, User};
+use super::context::{RequestStage, TransactionUser};
+use super::environment::loops::route_after;
+use super::lower::LowerView;
+use super::proxy_core::{BranchResponse, ForwardedAck, ProxyCore};
+use super::transactions::reply_target;
+use super::{Caller, Effect, Endpoint, Intake, Outbox, RequestContext};
 use crate::limits;
-use crate::transaction::{Machine, ServerInvite, ServerOther, Tell, Turn};
-use crate::transport::{Packet, Source, Target, Transmit, TransmitId, Transport, is_reliable};
+use crate::transaction::{TransactionEvent, TransactionMachine};
+use crate::transport::{Packet, Source, TransmitId, Transport};
 use crate::wire::{self, Header, Message, Method, ParseError, Reply};
 
+/// The time that a client is told to wait when a shard is behind; short, since shards recover within a second.
+const RETRY_AFTER_OVERLOAD: &[u8] = b"5";
+/// The time that a client is told to wait when the process leaves.
+const RETRY_AFTER_DRAIN: &[u8] = b"30";
+
 /// A client transaction that ended without a final response; it is in no table any more.
-pub(super) struct Failed {
-    user: User,
+pub(super) struct FailedTransaction {
+    user: TransactionUser,
     pub(super) client: Key,
     pub(super) hop: (SocketAddr, Transport),
     pub(super) status: u16,
@@ -28,18 +38,16 @@ impl Endpoint {
             Ok(message) => message,
             Err(ParseError::Unfinished) => return self.handle_unfinished(now, &bytes, &source, out),
             Err(_) => {
-                self.counters.unparsable += 1;
+                self.lower.counters.unparsable += 1;
                 return;
             }
         };
-        if !self.traced.is_empty() {
-            self.trace(&message, source.remote, source.local, out);
-        }
+        self.lower.transactions.trace(&message, source.remote, source.local, out);
         if message.is_request() {
-            self.counters.requests += 1;
+            self.lower.counters.requests += 1;
             self.handle_request(now, message, source, out);
         } else {
-            self.counters.responses += 1;
+            self.lower.counters.responses += 1;
             self.handle_response(now, &message, &source, out);
         }
     }
@@ -54,57 +62,42 @@ impl Endpoint {
         };
         match finished.ok().filter(is_answered) {
             Some(request) => {
-                self.counters.malformed += 1;
-                self.reply_stateless(now, &request, source, 400, "Missing Empty Line", out);
+                self.lower.counters.malformed += 1;
+                self.lower.at(now, out).reply_stateless(&request, source, 400, "Missing Empty Line");
             }
-            None => self.counters.unfinished += 1,
+            None => self.lower.counters.unfinished += 1,
         }
     }
 
     fn handle_request(&mut self, now: Instant, request: Message, source: Source, out: &mut Outbox) {
         let method = request.method();
         if let Err(fault) = wire::check_request(&request) {
-            self.counters.malformed += 1;
+            self.lower.counters.malformed += 1;
             // Without a Via there is nowhere to answer.
             if method != Method::Ack && request.header(Header::Via).is_some() {
-                self.reply_stateless(now, &request, &source, fault.status, fault.reason, out);
+                self.lower.at(now, out).reply_stateless(&request, &source, fault.status, fault.reason);
             }
             return;
         }
-        let Some(request) = self.without_untrusted_identity(request, &source) else { return };
+        let Some(request) = self.lower.env.without_untrusted_identity(request, &source) else { return };
         let Some(via) = request.top_via() else { return };
-        let hash = self.table.server_hash(&request, &via, method);
-        self.note_tag(now, &request, &source, &via, out);
-        let known = self.table.find(hash);
+        let transactions = &mut self.lower.transactions;
+        let hash = transactions.table.server_hash(&request, &via, method);
+        transactions.note_tag(now, &request, &source, &via, || self.lower.env.tag_of(&request, &source));
+        self.begin_proved_calls(now, out);
+        let known = self.lower.transactions.table.find(hash);
         // RFC 6026 §7.1: an ACK that finds its INVITE accepted is for the callee. COMPAT(RFC 2543 callers): theirs
         // has the INVITE's branch, or none.
-        if let Some(key) = known.filter(|&key| method != Method::Ack || !self.table.is_accepted(key)) {
-            return self.handle_known_request(now, key, &request, out);
+        let is_known = |key: &Key| method != Method::Ack || !self.lower.transactions.table.is_accepted(*key);
+        if let Some(key) = known.filter(is_known) {
+            return self.lower.at(now, out).handle_known_request(key, &request);
         }
         match method {
-            Method::Ack if self.take_ack(now, &request, out) => {}
+            Method::Ack if self.user_agent.take_ack(&mut self.lower.at(now, out), &request) => {}
             Method::Ack => self.handle_stray_ack(now, request, source, out),
             Method::Cancel => self.handle_cancel(now, &request, &source, out),
             _ => self.handle_new_request(now, hash, request, source, out),
         }
-    }
-
-    fn handle_known_request(&mut self, now: Instant, key: Key, request: &Message, out: &mut Outbox) {
-        let Some(transaction) = self.table.get_mut(key) else { return };
-        let method = request.method();
-        if let Some(credit) = &mut transaction.credit {
-            credit.pay(request.bytes().len());
-        }
-        let turn = match &mut transaction.machine {
-            Machine::ServerInvite(machine) if method == Method::Ack => machine.handle_ack(now),
-            Machine::ServerInvite(machine) => machine.handle_retransmission(),
-            Machine::ServerOther(machine) => machine.handle_retransmission(),
-            Machine::ClientInvite(_) | Machine::ClientOther(_) => return,
-        };
-        if method != Method::Ack {
-            self.counters.retransmissions_received += 1;
-        }
-        self.perform(key, turn, out);
     }
 
     fn handle_new_request(
@@ -115,108 +108,206 @@ impl Endpoint {
         source: Source,
         out: &mut Outbox,
     ) {
-        if !self.is_admitted(now, &request, &source) {
-            self.counters.unproved_limited += 1;
+        let is_admitted = self.is_admitted(now, &request, &source);
+        let is_shed = is_admitted && self.is_shed(&request);
+        let authentication = &mut self.router.authentication;
+        let lower = &mut self.lower.at(now, out);
+        if !is_admitted {
+            lower.counters.unproved_limited += 1;
             // The flood may be forged and this its owner, who answers the challenge: that costs no memory, as a SYN cookie.
-            if let Some(challenge) = self.challenge_alone(now, &request, &source) {
-                self.transmit_alone(now, &request, &source, challenge, out);
+            if let Some(challenge) = authentication.challenge_alone(lower, &request, &source) {
+                lower.transmit_alone(&request, &source, challenge);
             }
             return;
         }
-        if self.is_full() || self.intake != Intake::Open && !self.is_within_dialog(&request) {
-            self.counters.shed += 1;
+        if is_shed {
             return self.reply_unavailable(now, &request, &source, out);
         }
-        if let Some((status, reason)) = self.refuse_by_hops(&request) {
+        if let Some((status, reason)) = lower.refuse_by_hops(&request) {
             if request.method() == Method::Invite && self.is_within_dialog(&request) {
                 // Its ACK has a Route of ours: only a transaction keeps it from the callee.
-                let context = self.open(now, hash, request, source, out);
-                return self.finish(now, context, status, reason, out);
+                let lower = &mut self.lower.at(now, out);
+                let context = lower.open(hash, request, source);
+                return lower.finish(context, status, reason);
             }
-            return self.reply_stateless(now, &request, &source, status, reason, out);
+            return self.lower.at(now, out).reply_stateless(&request, &source, status, reason);
         }
-        if let Some(refusal) = self.challenge_without_state(now, &request, &source) {
-            self.counters.challenged += 1;
-            return self.transmit_alone(now, &request, &source, refusal, out);
+        if let Some(refusal) = authentication.challenge_without_state(lower, &request, &source) {
+            lower.counters.challenged += 1;
+            return lower.transmit_alone(&request, &source, refusal);
         }
-        let context = self.open(now, hash, request, source, out);
+        let context = lower.open(hash, request, source);
         self.dispatch(now, context, out);
+    }
+
+    /// A request within a session or a subscription of ours goes there, any other to the choice of its targets.
+    fn dispatch(&mut self, now: Instant, context: Key, out: &mut Outbox) {
+        let lower = &mut self.lower.at(now, out);
+        if self.router.refuses_extensions(lower, context) || self.user_agent.take_by_session(lower, context) {
+            return;
+        }
+        let is_in_subscription =
+            lower.contexts.get(context).is_some_and(|context| self.events.owns(&context.request));
+        self.router.dispatch(lower, context, is_in_subscription);
+        self.hand_over(now, out);
     }
 
     /// Whether a new request is looked at: those of unproved networks are paced.
     fn is_admitted(&mut self, now: Instant, request: &Message, source: &Source) -> bool {
         let Some(via) = request.top_via() else { return false };
-        self.is_proved(now, source, &via)
-            || self.proofs.admits(now, source.remote.ip())
-            || self.has_genuine_nonce(now, request, source)
+        let transactions = &mut self.lower.transactions;
+        transactions.is_proved(now, source, &via)
+            || transactions.proofs.admits(now, source.remote.ip())
+            || self.router.authentication.has_genuine_nonce(&self.lower.env, now, request, source)
     }
 
-    /// A server transaction and the context that owes its final response.
-    fn open(&mut self, now: Instant, hash: u64, request: Message, source: Source, out: &mut Outbox) -> Key {
-        let reliable = is_reliable(source.transport);
-        let target = reply_target(&request, &source);
-        let credit = self.credit(now, &request, &source, target.remote);
-        let machine = if request.method() == Method::Invite {
-            self.counters.invites += 1;
-            let trying = Reply::new(&request, source.remote, 100, "Trying", None).finish();
-            Machine::ServerInvite(ServerInvite::start(now, trying, reliable))
-        } else {
-            Machine::ServerOther(ServerOther::start(now, reliable))
-        };
-        let server = self.table.insert(hash, machine, target, User::Nobody);
-        let context = self.contexts.insert(Context::new(server, request, source, 0));
-        self.arm_context(context, now + limits::CONTEXT_PATIENCE);
-        if let Some(transaction) = self.table.get_mut(server) {
-            transaction.user = User::Context(context);
-            transaction.credit = credit;
+    /// Whether a new request is not taken: there is no room, or the shard takes requests within dialogs only.
+    fn is_shed(&mut self, request: &Message) -> bool {
+        let is_shed = self.lower.is_full() || self.intake != Intake::Open && !self.is_within_dialog(request);
+        self.lower.counters.shed += u64::from(is_shed);
+        is_shed
+    }
+
+    /// Whether the request is of a dialog that was let through or is held here: one that may pass where new work may
+    /// not. A To tag alone says nothing.
+    fn is_within_dialog(&self, request: &Message) -> bool {
+        if request.to_tag().is_none() {
+            return false;
         }
-        self.perform(server, Turn::default(), out);
-        context
+        let env = &self.lower.env;
+        let restored = env.restore_strictly_routed(request);
+        self.user_agent.sessions.owns(request)
+            || self.events.notifier.owns(request)
+            || self.lower.is_in_known_call(request)
+            || env.own_routes(restored.as_ref().unwrap_or(request)).within.is_some()
+    }
+
+    fn reply_unavailable(&mut self, now: Instant, request: &Message, source: &Source, out: &mut Outbox) {
+        let tag = self.lower.env.tag_of(request, source);
+        let mut reply = Reply::new(request, source.remote, 503, "Service Unavailable", Some(&tag));
+        let wait = if self.intake == Intake::Draining { RETRY_AFTER_DRAIN } else { RETRY_AFTER_OVERLOAD };
+        reply.header("Retry-After", wait);
+        self.lower.at(now, out).transmit_alone(request, source, reply.finish());
+    }
+
+    /// An ACK that matches no transaction of ours: to a 2xx (RFC 3261 §13.2.2.4, §16.11), or to an error
+    /// response that we sent without a transaction. An ACK has no answer.
+    fn handle_stray_ack(&mut self, now: Instant, ack: Message, source: Source, out: &mut Outbox) {
+        let env = &self.lower.env;
+        let ack = env.restore_strictly_routed(&ack).unwrap_or(ack);
+        if ack.max_forwards() == Some(Some(0)) {
+            return;
+        }
+        let own = env.own_routes(&ack);
+        if let Some(within) = &own.within {
+            let forwarded = ForwardedAck::within(ack, source, own.count, within);
+            return ProxyCore::new(&mut self.lower.at(now, out)).forward_ack(forwarded);
+        }
+        // To our own error response: its tag is made of the branch, which such an ACK has from its INVITE. By a
+        // Route that we did not write, or round in a loop, nothing is relayed.
+        let is_to_us = ack.to_tag() == Some(env.tag_of(&ack, &source).as_bytes());
+        if is_to_us || route_after(&ack, own.count).is_some() || env.is_loop(&ack) {
+            return;
+        }
+        // Not by a dialog that was let through: it is new work like any other.
+        if self.is_shed(&ack) {
+            return;
+        }
+        // COMPAT(sipp): its built-in uac keeps no Route; the ACK goes where its INVITE went. The context has
+        // no server transaction, so that no answer can come of it.
+        let lower = &mut self.lower.at(now, out);
+        let key = lower.contexts.insert(RequestContext::new(Key::from_u64(0), ack, source, own.count));
+        lower.arm_context(key, now + limits::CONTEXT_PATIENCE);
+        self.router.plan(lower, key, Caller::Stranger);
     }
 
     /// RFC 3261 §9.2: 200 to the CANCEL, then the branches of its INVITE are cancelled.
     fn handle_cancel(&mut self, now: Instant, cancel: &Message, source: &Source, out: &mut Outbox) {
         let Some(via) = cancel.top_via() else { return };
-        let invite = self.table.find(self.table.server_hash(cancel, &via, Method::Invite));
+        let table = &self.lower.transactions.table;
+        let invite = table.find(table.server_hash(cancel, &via, Method::Invite));
+        let lower = &mut self.lower.at(now, out);
         let Some(invite) = invite else {
-            return self.reply_stateless(now, cancel, source, 481, "Call/Transaction Does Not Exist", out);
+            return lower.reply_stateless(cancel, source, 481, "Call/Transaction Does Not Exist");
         };
-        self.reply_stateless(now, cancel, source, 200, "OK", out);
-        if let Some(User::Context(context)) = self.table.get(invite).map(|tx| tx.user) {
+        lower.reply_stateless(cancel, source, 200, "OK");
+        if let Some(TransactionUser::Context(context)) =
+            lower.transactions.table.get(invite).map(|tx| tx.user)
+        {
             self.cancel_context(now, context, out);
+        }
+    }
+
+    /// The branches are cancelled; a request that is not forwarded yet is answered at once.
+    fn cancel_context(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+        let lower = &mut self.lower.at(now, out);
+        let Some(context) = lower.contexts.get(key) else { return };
+        if lower.transactions.table.get(context.server).is_none_or(|tx| match &tx.machine {
+            TransactionMachine::ServerInvite(machine) => machine.has_final(),
+            _ => true,
+        }) {
+            return;
+        }
+        match context.stage {
+            RequestStage::Session(session) => self.user_agent.cancel_session(lower, key, session),
+            RequestStage::Proxying(_) => ProxyCore::new(lower).cancel(key),
+            _ => {
+                self.user_agent.give_up_waiting(lower, key);
+                lower.finish(key, 487, "Request Terminated");
+            }
+        }
+    }
+
+    /// The timer of a response context, or the end of the time that store, router and plan have for an answer.
+    pub(super) fn handle_context_timer(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+        let lower = &mut self.lower.at(now, out);
+        let Some(context) = lower.contexts.get_mut(key).filter(|context| context.armed <= now) else {
+            return;
+        };
+        context.armed = Instant::FAR_FUTURE;
+        match context.stage {
+            RequestStage::Session(_) => {}
+            RequestStage::Waiting => {
+                self.user_agent.give_up_waiting(lower, key);
+                self.user_agent.refuse_open_call(lower, key);
+            }
+            RequestStage::Proxying(_) => ProxyCore::new(lower).handle_timer(key),
+            _ => lower.finish(key, 500, "Server Internal Error"),
         }
     }
 
     fn handle_response(&mut self, now: Instant, response: &Message, source: &Source, out: &mut Outbox) {
         if wire::check_response(response).is_err() {
-            self.counters.unparsable += 1;
+            self.lower.counters.unparsable += 1;
             return;
         }
         let branch = response.top_via().and_then(|via| via.branch()).unwrap_or_default();
-        let hash = self.table.client_hash(branch, response.method_name());
-        let Some(key) = self.table.find(hash) else {
+        let transactions = &mut self.lower.transactions;
+        let hash = transactions.table.client_hash(branch, response.method_name());
+        let Some(key) = transactions.table.find(hash) else {
             // RFC 6026 §8.9: a proxy must not forward a stray response.
-            self.counters.stray_responses += 1;
+            self.lower.counters.stray_responses += 1;
             return;
         };
-        let Some(transaction) = self.table.get_mut(key) else { return };
+        let Some(transaction) = transactions.table.get_mut(key) else { return };
         if transaction.user.forwards() && response.values(Header::Via).nth(1).is_none() {
-            // §16.7 step 3: without a second Via it is for nobody.
-            self.counters.stray_responses += 1;
+            // §16.7 step 3: a response without a second Via has no receiver.
+            self.lower.counters.stray_responses += 1;
             return;
         }
         let turn = match &mut transaction.machine {
-            Machine::ClientInvite(machine) => machine.handle_response(now, response),
-            Machine::ClientOther(machine) => machine.handle_response(now, response.status()),
-            Machine::ServerInvite(_) | Machine::ServerOther(_) => return,
+            TransactionMachine::ClientInvite(machine) => machine.handle_response(now, response),
+            TransactionMachine::ClientOther(machine) => machine.handle_response(now, response.status()),
+            TransactionMachine::ServerInvite(_) | TransactionMachine::ServerOther(_) => return,
         };
         let user = transaction.user;
         // The transaction may be gone after its turn.
         let from = transaction.target.received();
         if source.transport == Transport::Udp && source.remote == transaction.target.remote {
-            self.note_receipt(now, source.remote, out);
+            transactions.note_receipt(now, source.remote);
         }
-        if let Some(Tell::Response) = self.perform(key, turn, out) {
+        self.begin_proved_calls(now, out);
+        if let Some(TransactionEvent::Response) = self.lower.at(now, out).perform(key, turn) {
             self.tell_response(now, user, &BranchResponse { client: key, from, message: response }, out);
         }
     }
@@ -224,180 +315,142 @@ impl Endpoint {
     fn tell_response(
         &mut self,
         now: Instant,
-        user: User,
+        user: TransactionUser,
         branch_response: &BranchResponse<'_>,
         out: &mut Outbox,
     ) {
+        let lower = &mut self.lower.at(now, out);
         let (key, response) = (branch_response.client, branch_response.message);
         let server = match user {
-            User::Context(context) => self.contexts.get(context).map(|context| context.server),
-            User::Late { server, .. } => Some(server),
+            TransactionUser::Context(context) => lower.contexts.get(context).map(|context| context.server),
+            TransactionUser::Late { server, .. } => Some(server),
             _ => None,
         };
-        let rewritten = server.and_then(|server| self.response_across_border(key, server, response));
+        let target = |key| lower.transactions.table.get(key).map(|transaction| &transaction.target);
+        let rewritten =
+            server.and_then(|server| lower.env.response_across_border(target(key), target(server), response));
         let response = rewritten.as_ref().unwrap_or(response);
         let branch_response = &BranchResponse { client: key, from: branch_response.from, message: response };
         match user {
-            User::Context(context) => self.handle_branch_response(now, context, branch_response, out),
-            User::Late { server, edit } => self.forward_response(now, server, edit, branch_response, out),
-            User::Session(id) => self.handle_own_response(now, id, key, response, out),
-            User::Probe(id) if response.status() >= 200 => {
-                out.push(Effect::Probed { id, status: response.status() });
+            TransactionUser::Context(context) => {
+                ProxyCore::new(lower).handle_branch_response(context, branch_response)
             }
-            User::Notifier(id) if response.status() >= 200 => {
-                self.handle_notify_result(now, id, response.status(), out);
+            TransactionUser::Late { server, edit } => {
+                ProxyCore::new(lower).forward_response(server, edit, branch_response)
             }
-            User::Probe(_) | User::Notifier(_) | User::Nobody => {}
+            TransactionUser::Session(id) => self.user_agent.handle_own_response(lower, id, key, response),
+            TransactionUser::Probe(id) if response.status() >= 200 => {
+                lower.out.push(Effect::ProbeOutcome { id, status: response.status() });
+            }
+            TransactionUser::Notifier(id) if response.status() >= 200 => {
+                self.events.handle_notify_result(lower, id, response.status());
+            }
+            TransactionUser::Probe(_) | TransactionUser::Notifier(_) | TransactionUser::None => {}
         }
     }
 
     pub(super) fn handle_transaction_timer(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        let Some(transaction) = self.table.disarm(now, key) else { return };
+        let Some(transaction) = self.lower.transactions.table.disarm(now, key) else { return };
         let turn = transaction.machine.handle_timer(now);
-        let failed =
-            Failed { user: transaction.user, client: key, hop: transaction.target.hop(), status: 408 };
+        let failed = FailedTransaction {
+            user: transaction.user,
+            client: key,
+            hop: transaction.target.hop(),
+            status: 408,
+        };
         if turn.send.as_ref().is_some_and(|bytes| !bytes.starts_with(b"SIP/2.0 100")) {
-            self.counters.retransmissions_sent += 1;
+            self.lower.counters.retransmissions_sent += 1;
         }
-        match self.perform(key, turn, out) {
-            Some(Tell::Timeout) => self.tell_failure(now, &failed, out),
+        let lower = &mut self.lower.at(now, out);
+        match lower.perform(key, turn) {
+            Some(TransactionEvent::Timeout) => self.tell_failure(now, &failed, out),
             // Timer H: the caller never acknowledged; its context was answered long ago.
-            Some(Tell::NoAck) => self.counters.timeouts += 1,
-            Some(Tell::Slow) => self.send_trying(now, key, out),
-            Some(Tell::Response) | None => {}
+            Some(TransactionEvent::NoAck) => lower.counters.timeouts += 1,
+            Some(TransactionEvent::Slow) => lower.send_trying(key),
+            Some(TransactionEvent::Response) | None => {}
         }
     }
 
     /// The server could not send what `report` names.
     pub fn handle_send_failed(&mut self, now: Instant, report: TransmitId, out: &mut Outbox) {
         let key = Key::from_u64(report.0);
-        let Some(transaction) = self.table.get(key) else { return };
+        let transactions = &mut self.lower.transactions;
+        let Some(transaction) = transactions.table.get(key) else { return };
         // A response, or an ACK, that cannot be sent is repeated on request; a request fails over (§16.9).
         if !transaction.machine.awaits_response() {
             return;
         }
-        self.trace_refused(key, out);
-        let Some(transaction) = self.table.get(key) else { return };
-        let failed =
-            Failed { user: transaction.user, client: key, hop: transaction.target.hop(), status: 503 };
-        self.table.remove(key);
+        transactions.trace_refused(key, out);
+        let failed = FailedTransaction {
+            user: transaction.user,
+            client: key,
+            hop: transaction.target.hop(),
+            status: 503,
+        };
+        transactions.table.remove(key);
         self.tell_failure(now, &failed, out);
     }
 
-    fn tell_failure(&mut self, now: Instant, failed: &Failed, out: &mut Outbox) {
-        self.counters.timeouts += 1;
+    fn tell_failure(&mut self, now: Instant, failed: &FailedTransaction, out: &mut Outbox) {
+        let lower = &mut self.lower.at(now, out);
+        lower.counters.timeouts += 1;
         match failed.user {
-            User::Context(context) => self.handle_branch_failure(now, context, failed, out),
-            User::Probe(id) => out.push(Effect::Probed { id, status: failed.status }),
-            User::Notifier(id) => self.handle_notify_result(now, id, 408, out),
-            User::Session(id) => self.handle_own_failure(now, id, failed.hop, failed.status, out),
-            User::Late { .. } | User::Nobody => {}
-        }
-    }
-
-    /// RFC 4320 §4.1: a 100 once the client of a non-INVITE request repeats it only every T2.
-    fn send_trying(&mut self, now: Instant, server: Key, out: &mut Outbox) {
-        let Some(User::Context(context)) = self.table.get(server).map(|tx| tx.user) else { return };
-        let Some(context) = self.contexts.get(context) else { return };
-        let trying = Reply::new(&context.request, context.source.remote, 100, "Trying", None).finish();
-        self.respond(now, server, 100, trying, out);
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        self.contexts.len() >= limits::CONTEXTS || self.table.len() >= limits::TRANSACTIONS
-    }
-
-    /// Carries out a transaction's turn, but for what it tells.
-    pub(super) fn perform(&mut self, key: Key, turn: Turn, out: &mut Outbox) -> Option<Tell> {
-        if let Some(bytes) = turn.send
-            && self.is_covered(key, &bytes)
-            && let Some(transaction) = self.table.get(key)
-        {
-            let target = transaction.target.clone();
-            self.transmit(target, bytes, Some(TransmitId(key.to_u64())), out);
-        }
-        if let Some(deadline) = self.table.settle(key) {
-            self.wheel.insert(deadline, Timer::Transaction(key));
-        }
-        turn.tell
-    }
-
-    pub(super) fn transmit(
-        &mut self,
-        target: Target,
-        bytes: bytes::Bytes,
-        report: Option<TransmitId>,
-        out: &mut Outbox,
-    ) {
-        if !self.traced.is_empty()
-            && let Ok(message) = Message::parse(bytes.clone())
-        {
-            let from = target.local.unwrap_or(target.remote);
-            self.trace(&message, from, target.remote, out);
-        }
-        out.push(Effect::Transmit(Transmit { target, bytes, report }));
-    }
-
-    fn trace(&self, message: &Message, from: SocketAddr, to: SocketAddr, out: &mut Outbox) {
-        self.trace_as(Traced::Message, message, (from, to), out);
-    }
-
-    /// A request that could not be sent: the trace shows which attempt it was.
-    fn trace_refused(&self, key: Key, out: &mut Outbox) {
-        if self.traced.is_empty() {
-            return;
-        }
-        let Some(transaction) = self.table.get(key) else { return };
-        let request = transaction.machine.request().and_then(|bytes| Message::parse(bytes.clone()).ok());
-        if let Some(request) = request {
-            let target = &transaction.target;
-            let ends = (target.local.unwrap_or(target.remote), target.remote);
-            self.trace_as(Traced::Refused(target.transport), &request, ends, out);
-        }
-    }
-
-    fn trace_as(
-        &self,
-        traced: Traced,
-        message: &Message,
-        (from, to): (SocketAddr, SocketAddr),
-        out: &mut Outbox,
-    ) {
-        let names = |address: Option<wire::Address<'_>>, account: &str| {
-            address.is_some_and(|a| memchr::memmem::find(a.uri, account.as_bytes()).is_some())
-        };
-        for account in &self.traced {
-            if names(message.from(), account) || names(message.to(), account) {
-                let bytes = message.bytes().clone();
-                let account = account.clone();
-                out.push(Effect::Trace(TraceEvent { account, from, to, traced, bytes }));
+            TransactionUser::Context(context) => ProxyCore::new(lower).handle_branch_failure(context, failed),
+            TransactionUser::Probe(id) => lower.out.push(Effect::ProbeOutcome { id, status: failed.status }),
+            TransactionUser::Notifier(id) => self.events.handle_notify_result(lower, id, 408),
+            TransactionUser::Session(id) => {
+                self.user_agent.handle_own_failure(lower, id, failed.hop, failed.status)
             }
+            TransactionUser::Late { .. } | TransactionUser::None => {}
+        }
+    }
+
+    /// A stream broke the rules. If its bytes are the head of a request, that is answered before the end.
+    pub fn handle_stream_fault(&mut self, source: Source, head: Bytes, reply: (u16, &str), out: &mut Outbox) {
+        self.lower.counters.malformed += 1;
+        let Ok(request) = Message::parse(head) else { return };
+        if request.is_request() && request.method() != Method::Ack && request.top_via().is_some() {
+            let (status, reason) = reply;
+            let tag = self.lower.env.tag_of(&request, &source);
+            let bytes = Reply::new(&request, source.remote, status, reason, Some(&tag)).finish();
+            self.lower.transactions.transmit(reply_target(&request, &source), bytes, None, out);
         }
     }
 }
 
-/// Where responses to a request go: RFC 3261 §18.2.2, RFC 3581 §4.
-pub(super) fn reply_target(request: &Message, source: &Source) -> Target {
-    // A WebSocket client cannot be connected to; of a connection that is gone, the sent-by port is left.
-    let is_websocket = matches!(source.transport, Transport::Ws | Transport::Wss);
-    let via = request.top_via().filter(|_| !is_websocket);
-    let remote = via.map_or(source.remote, |via| reply_address(&via, source));
-    Target {
-        transport: source.transport,
-        remote,
-        flow: source.flow,
-        local: Some(source.local),
-        tls_name: None,
-        reconnect: !is_websocket,
+impl LowerView<'_> {
+    fn handle_known_request(&mut self, key: Key, request: &Message) {
+        let Some(transaction) = self.transactions.table.get_mut(key) else { return };
+        let method = request.method();
+        if let Some(credit) = &mut transaction.credit {
+            credit.pay(request.bytes().len());
+        }
+        let turn = match &mut transaction.machine {
+            TransactionMachine::ServerInvite(machine) if method == Method::Ack => {
+                machine.handle_ack(self.now)
+            }
+            TransactionMachine::ServerInvite(machine) => machine.handle_retransmission(),
+            TransactionMachine::ServerOther(machine) => machine.handle_retransmission(),
+            TransactionMachine::ClientInvite(_) | TransactionMachine::ClientOther(_) => return,
+        };
+        if method != Method::Ack {
+            self.counters.retransmissions_received += 1;
+        }
+        self.perform(key, turn);
     }
-}
 
-/// The source's address, with the port of the Via where the client asks for that.
-pub(super) fn reply_address(via: &wire::Via<'_>, source: &Source) -> SocketAddr {
-    let mut remote = source.remote;
-    if is_reliable(source.transport) || via.rport().is_none() {
-        let default = if source.transport == Transport::Tls { 5061 } else { 5060 };
-        remote.set_port(via.port.unwrap_or(default));
+    /// RFC 3261 §16.3 steps 3 and 4, RFC 5393 §4.2.
+    fn refuse_by_hops(&mut self, request: &Message) -> Option<(u16, &'static str)> {
+        // §16.3 step 3 is a proxy's: OPTIONS and REGISTER may be for ourselves.
+        let may_be_ours = matches!(request.method(), Method::Options | Method::Register);
+        if request.max_forwards() == Some(Some(0)) && !may_be_ours {
+            self.counters.too_many_hops += 1;
+            return Some((483, "Too Many Hops"));
+        }
+        if self.env.is_loop(request) {
+            self.counters.loops += 1;
+            return Some((482, "Loop Detected"));
+        }
+        None
     }
-    remote
 }

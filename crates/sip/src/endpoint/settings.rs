@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use stdx::rate::Rate;
 
-use super::trust::{RoutePeers, Trust};
+use super::{RoutePeers, Trust};
 use crate::digest;
 use crate::events::EventRules;
 use crate::registrar::RegistrarRules;

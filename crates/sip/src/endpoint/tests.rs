@@ -7,8 +7,8 @@ use router::Edge;
 use stdx::Instant;
 
 use super::*;
-use crate::transport::{Packet, Transport};
-use crate::wire::Header;
+use crate::transport::{Packet, Source, Transport};
+use crate::wire::{Header, Message};
 
 struct World {
     endpoint: Endpoint,

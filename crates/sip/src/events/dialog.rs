@@ -2,7 +2,7 @@
 
 use router::Received;
 
-use super::{Incoming, Onward, Refusal};
+use super::{EventRefusal, IncomingRequest, OutgoingRoute};
 use crate::transport::{Source, is_reliable};
 use crate::wire::{Address, Header, Message, Request, Uri, parse_ip};
 
@@ -25,9 +25,9 @@ pub(super) struct Dialog {
 
 impl Dialog {
     /// RFC 3261 §12.1.1.
-    pub(super) fn of(incoming: &Incoming<'_>, local_tag: Box<str>) -> Result<Dialog, Refusal> {
+    pub(super) fn of(incoming: &IncomingRequest<'_>, local_tag: Box<str>) -> Result<Dialog, EventRefusal> {
         let request = incoming.request;
-        let bad = |reason| Refusal::new(400, reason);
+        let bad = |reason| EventRefusal::new(400, reason);
         let remote_target = contact_of(request)?.ok_or(bad("Missing Contact"))?;
         let route_set: Box<[Box<[u8]>]> = request.values(Header::RecordRoute).map(Box::from).collect();
         Ok(Dialog {
@@ -50,10 +50,10 @@ impl Dialog {
     }
 
     /// RFC 3261 §12.2.2: a CSeq that is not higher is 500; a Contact replaces the remote target.
-    pub(super) fn accept(&mut self, incoming: &Incoming<'_>) -> Result<(), Refusal> {
+    pub(super) fn accept(&mut self, incoming: &IncomingRequest<'_>) -> Result<(), EventRefusal> {
         let number = incoming.request.cseq().map_or(0, |(number, _)| number);
         if number <= self.remote_cseq {
-            return Err(Refusal::new(500, "CSeq Out Of Order"));
+            return Err(EventRefusal::new(500, "CSeq Out Of Order"));
         }
         if let Some(target) = contact_of(incoming.request)? {
             self.remote_target = target.into();
@@ -72,7 +72,7 @@ impl Dialog {
     }
 
     /// RFC 3261 §12.2.1.1. The caller adds what NOTIFY wants; Via is the endpoint's.
-    pub(super) fn request(&mut self, method: &str) -> (Request, Onward) {
+    pub(super) fn request(&mut self, method: &str) -> (Request, OutgoingRoute) {
         self.local_cseq += 1;
         let (uri, routes) = self.route();
         let mut request = Request::new(method.as_bytes(), &uri);
@@ -87,7 +87,7 @@ impl Dialog {
         request.header("Call-ID", &self.call_id);
         request.header("CSeq", format!("{} {method}", self.local_cseq).as_bytes());
         request.header("Contact", self.contact_header().as_bytes());
-        (request, Onward { next_hop, received: self.received, public_only: false, is_binding: false })
+        (request, OutgoingRoute { next_hop, received: self.received, public_only: false, is_binding: false })
     }
 
     /// Request-URI and Route values. A first route without `lr` is a strict router: it gets the Request-URI
@@ -106,14 +106,14 @@ impl Dialog {
 }
 
 /// The one Contact's URI. It becomes a Request-URI, so it must be one.
-fn contact_of(request: &Message) -> Result<Option<&[u8]>, Refusal> {
+fn contact_of(request: &Message) -> Result<Option<&[u8]>, EventRefusal> {
     let mut values = request.values(Header::Contact);
     let Some(value) = values.next() else { return Ok(None) };
     let uri = Address::parse(value).map(|address| address.uri);
     let is_sound = |uri: &[u8]| Uri::parse(uri).is_ok_and(|uri| uri.is_sip()) && uri.is_ascii();
     match (uri.filter(|uri| is_sound(uri)), values.next()) {
         (Some(uri), None) => Ok(Some(uri)),
-        _ => Err(Refusal::new(400, "Bad Contact")),
+        _ => Err(EventRefusal::new(400, "Bad Contact")),
     }
 }
 

@@ -6,21 +6,22 @@ use stdx::Instant;
 
 use super::package::media_type;
 use super::{
-    EventEffect, Incoming, Notifier, Onward, Outgoing, Refusal, RequestId, Texted, Waiting, sip_uri,
+    EventEffect, EventRefusal, IncomingRequest, Notifier, OutgoingRequest, OutgoingRoute, RequestId,
+    TextOutcome, WaitingRequest, sip_uri,
 };
 use crate::limits;
 use crate::wire::{Address, Header, Message, PRODUCT, Request, Uri, Values, parse_number, write_date};
 
 /// A kept message on its way to all contacts of its recipient.
-pub(super) struct Delivery {
-    what: What,
+pub(super) struct MessageDelivery {
+    what: MessageOrigin,
     /// Contacts that have not answered.
     outstanding: usize,
     /// Some contact will never take it.
     is_refused: bool,
 }
 
-enum What {
+enum MessageOrigin {
     /// Of the router's.
     Kept { aor: Aor, message: u64 },
     /// Words of chat, by the number that who gave them has.
@@ -35,7 +36,7 @@ impl Notifier {
     pub fn handle_message_undelivered(
         &mut self,
         now: Instant,
-        incoming: &Incoming<'_>,
+        incoming: &IncomingRequest<'_>,
         out: &mut Vec<EventEffect>,
     ) {
         let kept = check_keepable(incoming.request)
@@ -47,7 +48,7 @@ impl Notifier {
 
     pub(super) fn handle_kept(
         &mut self,
-        waiting: &Waiting,
+        waiting: &WaitingRequest,
         result: Result<(), KeepRefused>,
         out: &mut Vec<EventEffect>,
     ) {
@@ -72,17 +73,17 @@ impl Notifier {
     ) {
         // Left alone, the router offers it again with the next REGISTER.
         if self.has_room(bindings) {
-            let what = What::Kept { aor: message.aor.clone(), message: message.id };
+            let what = MessageOrigin::Kept { aor: message.aor.clone(), message: message.id };
             self.send_to_all(bindings, message, what, "", out);
         }
     }
 
-    /// Words of chat for the phones of an account; `EventEffect::Texted` tells what became of them.
+    /// Words of chat for the phones of an account; `EventEffect::TextOutcome` tells what became of them.
     pub fn text(&mut self, id: u64, bindings: &[Binding], words: &KeptMessage, out: &mut Vec<EventEffect>) {
         if !self.has_room(bindings) {
-            return out.push(EventEffect::Texted { id, texted: Texted::Failed });
+            return out.push(EventEffect::TextOutcome { id, texted: TextOutcome::Failed });
         }
-        self.send_to_all(bindings, words, What::Text { id }, OF_CHAT, out);
+        self.send_to_all(bindings, words, MessageOrigin::Text { id }, OF_CHAT, out);
     }
 
     fn has_room(&self, bindings: &[Binding]) -> bool {
@@ -93,7 +94,7 @@ impl Notifier {
         &mut self,
         bindings: &[Binding],
         message: &KeptMessage,
-        what: What,
+        what: MessageOrigin,
         call_id_ends: &str,
         out: &mut Vec<EventEffect>,
     ) {
@@ -104,10 +105,11 @@ impl Notifier {
         for binding in bindings {
             let id = RequestId(self.next_id());
             let (bytes, onward) = message_request(binding, message, &tag, &call_id);
-            self.requests.insert(id.0, Outgoing::Message { delivery });
+            self.requests.insert(id.0, OutgoingRequest::Message { delivery });
             out.push(EventEffect::Request { id, bytes, onward });
         }
-        self.deliveries.insert(delivery, Delivery { what, outstanding: bindings.len(), is_refused: false });
+        self.deliveries
+            .insert(delivery, MessageDelivery { what, outstanding: bindings.len(), is_refused: false });
     }
 
     /// The first 2xx is a delivery. When all others have failed, one refusal for good is enough: the message
@@ -120,19 +122,19 @@ impl Notifier {
         let is_success = (200..300).contains(&status);
         self.counters.messages_delivered += u64::from(is_success);
         let texted = match (is_success, delivery.is_refused) {
-            (true, _) => Texted::Taken,
-            (false, true) => Texted::Refused,
-            (false, false) => Texted::Failed,
+            (true, _) => TextOutcome::Taken,
+            (false, true) => TextOutcome::Refused,
+            (false, false) => TextOutcome::Failed,
         };
         if !is_over && !is_success {
             return;
         }
         match self.deliveries.remove(&id).map(|delivery| delivery.what) {
-            Some(What::Text { id }) => out.push(EventEffect::Texted { id, texted }),
-            Some(What::Kept { aor, message }) if texted != Texted::Failed => {
+            Some(MessageOrigin::Text { id }) => out.push(EventEffect::TextOutcome { id, texted }),
+            Some(MessageOrigin::Kept { aor, message }) if texted != TextOutcome::Failed => {
                 self.tell(Query::Delivered { aor, message }, out);
             }
-            Some(What::Kept { .. }) | None => {}
+            Some(MessageOrigin::Kept { .. }) | None => {}
         }
     }
 }
@@ -157,10 +159,10 @@ pub(crate) fn offer_query(
 }
 
 /// The sender's URI, when the message can wait.
-fn check_keepable(request: &Message) -> Result<&str, Refusal> {
-    let absent = || Refusal::new(480, "Temporarily Unavailable");
+fn check_keepable(request: &Message) -> Result<&str, EventRefusal> {
+    let absent = || EventRefusal::new(480, "Temporarily Unavailable");
     if request.body().len() > limits::KEPT_MESSAGE_BYTES {
-        return Err(Refusal::limit(413, "Request Entity Too Large"));
+        return Err(EventRefusal::limit(413, "Request Entity Too Large"));
     }
     // RFC 3428 §4: what has expired is not delivered. RFC 3994: "is typing" is of the moment.
     let is_expired = request.header(Header::Expires).and_then(parse_number) == Some(0);
@@ -172,7 +174,7 @@ fn check_keepable(request: &Message) -> Result<&str, Refusal> {
     if request.count(Header::ContentEncoding) > 0 {
         return Err(absent());
     }
-    sender_of(request).ok_or(Refusal::new(400, "Bad From"))
+    sender_of(request).ok_or(EventRefusal::new(400, "Bad From"))
 }
 
 fn sender_of(request: &Message) -> Option<&str> {
@@ -180,7 +182,7 @@ fn sender_of(request: &Message) -> Option<&str> {
     from.and_then(|from| std::str::from_utf8(from.uri).ok())
 }
 
-fn keep_query(now: Instant, incoming: &Incoming<'_>, from: &str) -> Query {
+fn keep_query(now: Instant, incoming: &IncomingRequest<'_>, from: &str) -> Query {
     let message = Box::new(message_of(now, incoming.request, incoming.aor, from));
     if incoming.account.is_some() { Query::Keep(message) } else { Query::KeepOfStranger(message) }
 }
@@ -203,7 +205,12 @@ fn one_line(value: &str) -> Box<str> {
 }
 
 /// RFC 3428 §4: outside any dialog; Date says when it was sent.
-fn message_request(binding: &Binding, message: &KeptMessage, tag: &str, call_id: &str) -> (Bytes, Onward) {
+fn message_request(
+    binding: &Binding,
+    message: &KeptMessage,
+    tag: &str,
+    call_id: &str,
+) -> (Bytes, OutgoingRoute) {
     let contact = &binding.contact;
     let mut request = Request::new(b"MESSAGE", contact.uri.as_bytes());
     // RFC 3327 §5.3.
@@ -224,7 +231,7 @@ fn message_request(binding: &Binding, message: &KeptMessage, tag: &str, call_id:
     let received = contact.received.filter(|_| contact.path.is_empty());
     (
         request.finish_with(&message.content_type, &message.body),
-        Onward { next_hop, received, public_only: false, is_binding: contact.path.is_empty() },
+        OutgoingRoute { next_hop, received, public_only: false, is_binding: contact.path.is_empty() },
     )
 }
 

@@ -31,7 +31,7 @@ use crate::limits;
 use crate::transport::Source;
 use crate::wire::{Message, Reply};
 pub(crate) use dialog::received as dialog_received;
-use message::Delivery;
+use message::MessageDelivery;
 pub(crate) use message::offer_query;
 pub use package::Package;
 use subscribe::Subscription;
@@ -56,7 +56,8 @@ pub enum WatchPolicy {
     /// Those that its roster lets see its presence; without chat there are no rosters, and none may.
     Contacts,
     Accounts,
-    Nobody,
+    /// The account itself only.
+    Owner,
 }
 
 impl Default for EventRules {
@@ -81,7 +82,7 @@ pub struct RequestId(pub u64);
 
 /// A request, and what the endpoint knows of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Incoming<'a> {
+pub struct IncomingRequest<'a> {
     pub transaction: TxRef,
     pub request: &'a Message,
     pub source: &'a Source,
@@ -95,7 +96,7 @@ pub struct Incoming<'a> {
 
 /// Where a request of ours goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Onward {
+pub struct OutgoingRoute {
     /// The URI that RFC 3263 is done with: the topmost Route, else the Request-URI.
     pub next_hop: Box<str>,
     /// Go there instead: the peer is behind a NAT or on a connection.
@@ -106,7 +107,7 @@ pub struct Onward {
     pub is_binding: bool,
 }
 
-impl Onward {
+impl OutgoingRoute {
     /// Whether a resolved address may be sent to.
     pub fn may_reach(&self, address: std::net::IpAddr) -> bool {
         !self.public_only || !stdx::address::is_private(address)
@@ -122,14 +123,14 @@ pub enum EventEffect {
     /// [`ASK_BIT`] set, so that the endpoint tells it from its own.
     Ask { id: AskId, query: Query },
     /// A request without Via. Its final status, or 408, is told to [`Notifier::handle_result`] once.
-    Request { id: RequestId, bytes: Bytes, onward: Onward },
+    Request { id: RequestId, bytes: Bytes, onward: OutgoingRoute },
     /// What became of [`Notifier::text`].
-    Texted { id: u64, texted: Texted },
+    TextOutcome { id: u64, texted: TextOutcome },
 }
 
 /// What phones say to a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Texted {
+pub enum TextOutcome {
     /// One has it.
     Taken,
     /// One will never take it, and the others did not.
@@ -176,36 +177,36 @@ pub struct Notifier {
     by_tag: HashMap<Box<str>, Key>,
     /// Subscriptions by the hash of address and watcher, for `limits::SUBSCRIPTIONS_PER_WATCHER`.
     by_watcher: HashMap<u64, usize>,
-    asked: HashMap<u64, Asked>,
-    requests: HashMap<u64, Outgoing>,
-    deliveries: HashMap<u64, Delivery>,
-    wheel: Wheel<Timer>,
+    asked: HashMap<u64, OpenQuery>,
+    requests: HashMap<u64, OutgoingRequest>,
+    deliveries: HashMap<u64, MessageDelivery>,
+    wheel: Wheel<NotifierTimer>,
     last_id: u64,
     counters: EventCounters,
 }
 
 /// What waits for the router's answer.
-enum Asked {
+enum OpenQuery {
     State(Key),
     /// A PUBLISH or a MESSAGE that still has no final response.
-    Request(Box<Waiting>),
+    Request(Box<WaitingRequest>),
 }
 
-struct Waiting {
+struct WaitingRequest {
     transaction: TxRef,
     request: Message,
     source: Source,
 }
 
 /// A request of ours that still has no final response.
-enum Outgoing {
+enum OutgoingRequest {
     Notify(Key),
     Message { delivery: u64 },
 }
 
 /// Late and repeated ones find nothing due and are ignored.
 #[derive(Clone, Copy)]
-enum Timer {
+enum NotifierTimer {
     Subscription(Key),
     Asked(u64),
 }
@@ -243,12 +244,14 @@ impl Notifier {
     /// The router's answer to an `Ask`. One that nobody waits for any more is ignored.
     pub fn handle_answer(&mut self, now: Instant, id: AskId, answer: Answer, out: &mut Vec<EventEffect>) {
         match (self.asked.remove(&id.0), answer) {
-            (Some(Asked::State(key)), Answer::State(state)) => self.handle_state(now, key, state, true, out),
-            (Some(Asked::State(key)), Answer::WatchRefused) => self.handle_watch_refused(now, key, out),
-            (Some(Asked::Request(waiting)), Answer::Published(result)) => {
+            (Some(OpenQuery::State(key)), Answer::State(state)) => {
+                self.handle_state(now, key, state, true, out)
+            }
+            (Some(OpenQuery::State(key)), Answer::WatchRefused) => self.handle_watch_refused(now, key, out),
+            (Some(OpenQuery::Request(waiting)), Answer::Published(result)) => {
                 self.handle_published(&waiting, &result, out);
             }
-            (Some(Asked::Request(waiting)), Answer::Kept(result)) => {
+            (Some(OpenQuery::Request(waiting)), Answer::Kept(result)) => {
                 self.handle_kept(&waiting, result, out);
             }
             // An answer to another question than ours: the patience of what waits has to end it.
@@ -271,8 +274,8 @@ impl Notifier {
     /// The final status of a request of ours; 408 when none came or it could not be sent.
     pub fn handle_result(&mut self, now: Instant, id: RequestId, status: u16, out: &mut Vec<EventEffect>) {
         match self.requests.remove(&id.0) {
-            Some(Outgoing::Notify(key)) => self.handle_notified(now, key, status, out),
-            Some(Outgoing::Message { delivery }) => self.handle_delivered(delivery, status, out),
+            Some(OutgoingRequest::Notify(key)) => self.handle_notified(now, key, status, out),
+            Some(OutgoingRequest::Message { delivery }) => self.handle_delivered(delivery, status, out),
             // A last NOTIFY: its dialog is gone whatever the peer says.
             None => {}
         }
@@ -284,8 +287,8 @@ impl Notifier {
         self.wheel.expire(now, &mut due);
         for timer in due {
             match timer {
-                Timer::Subscription(key) => self.wake(now, key, out),
-                Timer::Asked(id) => self.give_up(now, id, out),
+                NotifierTimer::Subscription(key) => self.wake(now, key, out),
+                NotifierTimer::Asked(id) => self.give_up(now, id, out),
             }
         }
     }
@@ -308,8 +311,8 @@ impl Notifier {
     }
 
     /// Whether one more may wait for the router.
-    fn check_room(&self) -> Result<(), Refusal> {
-        if self.asked.len() >= limits::ASKED { Err(Refusal::busy()) } else { Ok(()) }
+    fn check_room(&self) -> Result<(), EventRefusal> {
+        if self.asked.len() >= limits::ASKED { Err(EventRefusal::busy()) } else { Ok(()) }
     }
 
     fn next_id(&mut self) -> u64 {
@@ -317,10 +320,10 @@ impl Notifier {
         self.last_id
     }
 
-    fn ask(&mut self, now: Instant, query: Query, asked: Asked, out: &mut Vec<EventEffect>) {
+    fn ask(&mut self, now: Instant, query: Query, asked: OpenQuery, out: &mut Vec<EventEffect>) {
         let id = ASK_BIT | self.next_id();
         self.asked.insert(id, asked);
-        self.wheel.insert(now + limits::ASK_PATIENCE, Timer::Asked(id));
+        self.wheel.insert(now + limits::ASK_PATIENCE, NotifierTimer::Asked(id));
         out.push(EventEffect::Ask { id: AskId(id), query });
     }
 
@@ -335,8 +338,8 @@ impl Notifier {
         let asked = self.asked.remove(&id);
         self.counters.unanswered += u64::from(asked.is_some());
         match asked {
-            Some(Asked::State(key)) => self.handle_no_state(now, key, out),
-            Some(Asked::Request(waiting)) => {
+            Some(OpenQuery::State(key)) => self.handle_no_state(now, key, out),
+            Some(OpenQuery::Request(waiting)) => {
                 let reply = self.reply_to(&waiting.request, &waiting.source, 504, "Server Time-out");
                 out.push(EventEffect::Reply { transaction: waiting.transaction, bytes: reply.finish() });
             }
@@ -349,7 +352,7 @@ impl Notifier {
         Reply::new(request, source.remote, status, reason, Some(&tag))
     }
 
-    fn refuse(&mut self, incoming: &Incoming<'_>, refusal: &Refusal, out: &mut Vec<EventEffect>) {
+    fn refuse(&mut self, incoming: &IncomingRequest<'_>, refusal: &EventRefusal, out: &mut Vec<EventEffect>) {
         self.counters.refused += 1;
         self.counters.limited += u64::from(refusal.is_limit);
         let mut reply = self.reply_to(incoming.request, incoming.source, refusal.status, refusal.reason);
@@ -362,7 +365,7 @@ impl Notifier {
 
 /// A peer's fault, and the answer it gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Refusal {
+struct EventRefusal {
     status: u16,
     reason: &'static str,
     headers: Vec<(&'static str, String)>,
@@ -370,18 +373,18 @@ struct Refusal {
     is_limit: bool,
 }
 
-impl Refusal {
+impl EventRefusal {
     fn new(status: u16, reason: &'static str) -> Self {
-        Refusal { status, reason, headers: Vec::new(), is_limit: false }
+        EventRefusal { status, reason, headers: Vec::new(), is_limit: false }
     }
 
     fn limit(status: u16, reason: &'static str) -> Self {
-        Refusal { is_limit: true, ..Refusal::new(status, reason) }
+        EventRefusal { is_limit: true, ..EventRefusal::new(status, reason) }
     }
 
     fn busy() -> Self {
         let retry_after = limits::EVENTS_RETRY_AFTER.to_string();
-        Refusal::limit(503, "Service Unavailable").with("Retry-After", retry_after)
+        EventRefusal::limit(503, "Service Unavailable").with("Retry-After", retry_after)
     }
 
     fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {

@@ -6,7 +6,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::subscribe::Subscription;
-use super::{EventEffect, Notifier, Outgoing, RequestId, Timer, body};
+use super::{EventEffect, Notifier, NotifierTimer, OutgoingRequest, RequestId, body};
 use crate::limits;
 use crate::wire::PRODUCT;
 
@@ -128,7 +128,7 @@ impl Notifier {
         let next = if waits { subscription.not_before.min(subscription.until) } else { subscription.until };
         if subscription.latest.is_some() && next < subscription.wake_at {
             subscription.wake_at = next;
-            self.wheel.insert(next, Timer::Subscription(key));
+            self.wheel.insert(next, NotifierTimer::Subscription(key));
         }
     }
 
@@ -141,7 +141,7 @@ impl Notifier {
         subscription.not_before = now + limits::NOTIFY_INTERVAL;
         let left = subscription.until.since(now).as_micros().div_ceil(1_000_000);
         out.push(subscription.notify(now, id, &format!("active;expires={left}")));
-        self.requests.insert(id.0, Outgoing::Notify(key));
+        self.requests.insert(id.0, OutgoingRequest::Notify(key));
     }
 
     /// The last NOTIFY. It waits for nothing, and nobody waits for its answer.

@@ -2,7 +2,7 @@
 
 use router::Topic;
 
-use super::Refusal;
+use super::EventRefusal;
 use crate::wire::{Header, Message, Params, eq_ignore_case, trim};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,13 +74,13 @@ pub(super) struct Event {
 
 impl Event {
     /// RFC 6665 §4.2.1.1: what we do not know is 489, and Allow-Events says what we do.
-    pub(super) fn of(request: &Message) -> Result<Event, Refusal> {
+    pub(super) fn of(request: &Message) -> Result<Event, EventRefusal> {
         let value = request.header(Header::Event).unwrap_or_default();
         let end = value.iter().position(|&b| b == b';').unwrap_or(value.len());
         let package = Package::from_bytes(trim(&value[..end]));
         let package = package.ok_or_else(bad_event)?;
         let id = Params(value.get(end + 1..).unwrap_or_default()).get("id").unwrap_or_default();
-        let id = std::str::from_utf8(id).map_err(|_| Refusal::new(400, "Bad Event"))?;
+        let id = std::str::from_utf8(id).map_err(|_| EventRefusal::new(400, "Bad Event"))?;
         Ok(Event { package, id: id.into() })
     }
 
@@ -93,8 +93,8 @@ impl Event {
     }
 }
 
-pub(super) fn bad_event() -> Refusal {
-    Refusal::new(489, "Bad Event").with("Allow-Events", ALLOW_EVENTS)
+pub(super) fn bad_event() -> EventRefusal {
+    EventRefusal::new(489, "Bad Event").with("Allow-Events", ALLOW_EVENTS)
 }
 
 /// Whether Accept, when it is there, has room for this type (RFC 3261 §20.1).

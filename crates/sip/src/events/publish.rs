@@ -7,13 +7,18 @@ use stdx::Instant;
 
 use super::package::{Event, PIDF, Package, media_type};
 use super::subscribe::{check_require, granted};
-use super::{Asked, EventEffect, Incoming, Notifier, Refusal, Waiting};
+use super::{EventEffect, EventRefusal, IncomingRequest, Notifier, OpenQuery, WaitingRequest};
 use crate::limits;
 use crate::wire::{Header, Message, eq_ignore_case};
 
 impl Notifier {
     /// Leads to one `Reply`, with the router's answer when there was anything to ask.
-    pub fn handle_publish(&mut self, now: Instant, incoming: &Incoming<'_>, out: &mut Vec<EventEffect>) {
+    pub fn handle_publish(
+        &mut self,
+        now: Instant,
+        incoming: &IncomingRequest<'_>,
+        out: &mut Vec<EventEffect>,
+    ) {
         if let Err(refusal) = self.publish(now, incoming, out) {
             self.refuse(incoming, &refusal, out);
         }
@@ -22,22 +27,22 @@ impl Notifier {
     fn publish(
         &mut self,
         now: Instant,
-        incoming: &Incoming<'_>,
+        incoming: &IncomingRequest<'_>,
         out: &mut Vec<EventEffect>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), EventRefusal> {
         let request = incoming.request;
         check_require(request)?;
         check_event(request)?;
         // Whose presence it is, is the one who says so.
         if incoming.account != Some(incoming.aor) {
-            return Err(Refusal::new(403, "Forbidden"));
+            return Err(EventRefusal::new(403, "Forbidden"));
         }
         let etag = etag_of(request)?;
         let expires = granted(request, &self.rules)?;
         let document = document_of(request)?;
         // RFC 3903 §4.1, table 1: an initial publication has a body.
         if etag.is_none() && document.is_none() {
-            return Err(Refusal::new(400, "Missing Body"));
+            return Err(EventRefusal::new(400, "Missing Body"));
         }
         let publish = Publish { aor: incoming.aor.into(), etag, document, expires };
         self.ask_for(now, incoming, Query::Publish(Box::new(publish)), out)
@@ -47,23 +52,23 @@ impl Notifier {
     pub(super) fn ask_for(
         &mut self,
         now: Instant,
-        incoming: &Incoming<'_>,
+        incoming: &IncomingRequest<'_>,
         query: Query,
         out: &mut Vec<EventEffect>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), EventRefusal> {
         self.check_room()?;
-        let waiting = Waiting {
+        let waiting = WaitingRequest {
             transaction: incoming.transaction,
             request: incoming.request.clone(),
             source: *incoming.source,
         };
-        self.ask(now, query, Asked::Request(Box::new(waiting)), out);
+        self.ask(now, query, OpenQuery::Request(Box::new(waiting)), out);
         Ok(())
     }
 
     pub(super) fn handle_published(
         &mut self,
-        waiting: &Waiting,
+        waiting: &WaitingRequest,
         result: &Result<Published, PublishRefused>,
         out: &mut Vec<EventEffect>,
     ) {
@@ -82,35 +87,35 @@ impl Notifier {
 }
 
 /// RFC 3903 §6 step 2.
-fn check_event(request: &Message) -> Result<(), Refusal> {
+fn check_event(request: &Message) -> Result<(), EventRefusal> {
     match Event::of(request) {
         Ok(Event { package: Package::Presence, .. }) => Ok(()),
-        _ => Err(Refusal::new(489, "Bad Event").with("Allow-Events", Package::Presence.as_str())),
+        _ => Err(EventRefusal::new(489, "Bad Event").with("Allow-Events", Package::Presence.as_str())),
     }
 }
 
 /// RFC 3903 §6 step 3: one tag or none.
-fn etag_of(request: &Message) -> Result<Option<Box<str>>, Refusal> {
+fn etag_of(request: &Message) -> Result<Option<Box<str>>, EventRefusal> {
     let mut values = request.values(Header::SipIfMatch);
     let first = values.next().map(|tag| std::str::from_utf8(tag).map(Box::from));
     match (first.transpose(), values.next()) {
         (Ok(etag), None) => Ok(etag),
-        _ => Err(Refusal::new(400, "Bad SIP-If-Match")),
+        _ => Err(EventRefusal::new(400, "Bad SIP-If-Match")),
     }
 }
 
 /// RFC 3903 §6 step 5.
-fn document_of(request: &Message) -> Result<Option<Arc<[u8]>>, Refusal> {
+fn document_of(request: &Message) -> Result<Option<Arc<[u8]>>, EventRefusal> {
     let body = request.body();
     if body.is_empty() {
         return Ok(None);
     }
     let content_type = media_type(request.header(Header::ContentType).unwrap_or_default());
     if !eq_ignore_case(content_type, PIDF) || request.count(Header::ContentEncoding) > 0 {
-        return Err(Refusal::new(415, "Unsupported Media Type").with("Accept", PIDF));
+        return Err(EventRefusal::new(415, "Unsupported Media Type").with("Accept", PIDF));
     }
     if body.len() > limits::PUBLISHED_BYTES {
-        return Err(Refusal::limit(413, "Request Entity Too Large"));
+        return Err(EventRefusal::limit(413, "Request Entity Too Large"));
     }
     Ok(Some(body.into()))
 }

@@ -8,7 +8,9 @@ use stdx::slab::Key;
 
 use super::dialog::Dialog;
 use super::package::{self, Event, Package};
-use super::{Asked, EventEffect, EventRules, Incoming, Notifier, Refusal, RequestId, WatchPolicy};
+use super::{
+    EventEffect, EventRefusal, EventRules, IncomingRequest, Notifier, OpenQuery, RequestId, WatchPolicy,
+};
 use crate::limits;
 use crate::wire::{Header, Message, Reply, parse_number};
 
@@ -41,7 +43,12 @@ pub(super) struct Subscription {
 
 impl Notifier {
     /// A SUBSCRIBE, initial or in a dialog. Always leads to one `Reply`; an accepted one to a NOTIFY as well.
-    pub fn handle_subscribe(&mut self, now: Instant, incoming: &Incoming<'_>, out: &mut Vec<EventEffect>) {
+    pub fn handle_subscribe(
+        &mut self,
+        now: Instant,
+        incoming: &IncomingRequest<'_>,
+        out: &mut Vec<EventEffect>,
+    ) {
         let handled = if incoming.request.to_tag().is_some() {
             self.refresh(now, incoming, out)
         } else {
@@ -61,13 +68,13 @@ impl Notifier {
     fn subscribe(
         &mut self,
         now: Instant,
-        incoming: &Incoming<'_>,
+        incoming: &IncomingRequest<'_>,
         out: &mut Vec<EventEffect>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), EventRefusal> {
         check_require(incoming.request)?;
         let event = Event::of(incoming.request)?;
         if !package::accepts(incoming.request, event.package.content_type()) {
-            return Err(Refusal::new(406, "Not Acceptable").with("Accept", event.package.content_type()));
+            return Err(EventRefusal::new(406, "Not Acceptable").with("Accept", event.package.content_type()));
         }
         let expires = granted(incoming.request, &self.rules)?;
         self.authorise(event.package, incoming)?;
@@ -99,35 +106,35 @@ impl Notifier {
 
     /// RFC 6665 §4.2.1.3: presence and calls are for the account itself and those that the policy names; messages and
     /// registrations are for the account alone.
-    fn authorise(&self, package: Package, incoming: &Incoming<'_>) -> Result<(), Refusal> {
+    fn authorise(&self, package: Package, incoming: &IncomingRequest<'_>) -> Result<(), EventRefusal> {
         let is_own = incoming.account == Some(incoming.aor);
         let by_policy = incoming.account.is_some()
             && match self.rules.watching {
                 // The roster is asked with the state.
                 WatchPolicy::Contacts => self.rules.chat,
                 WatchPolicy::Accounts => true,
-                WatchPolicy::Nobody => false,
+                WatchPolicy::Owner => false,
             };
         let may = match package {
             Package::Presence => is_own || by_policy || self.rules.strangers_see_presence,
             Package::Dialog => is_own || by_policy,
             Package::MessageSummary | Package::Reg => is_own,
         };
-        if may { Ok(()) } else { Err(Refusal::new(403, "Forbidden")) }
+        if may { Ok(()) } else { Err(EventRefusal::new(403, "Forbidden")) }
     }
 
     /// Room for one more; the hash under which this watcher is counted.
-    fn admit(&self, incoming: &Incoming<'_>) -> Result<u64, Refusal> {
+    fn admit(&self, incoming: &IncomingRequest<'_>) -> Result<u64, EventRefusal> {
         self.check_room()?;
         if self.subscriptions.len() >= limits::SUBSCRIPTIONS {
-            return Err(Refusal::busy());
+            return Err(EventRefusal::busy());
         }
         // A stranger is as many as addresses, not as the names it invents.
         let who = incoming.account.map_or_else(|| incoming.source.remote.ip().to_string(), str::to_owned);
         let watcher = self.keyed.hash_parts(&[incoming.aor.as_bytes(), who.as_bytes()]);
         let has = self.by_watcher.get(&watcher).copied().unwrap_or_default();
         if has >= limits::SUBSCRIPTIONS_PER_WATCHER {
-            return Err(Refusal::limit(403, "Too Many Subscriptions"));
+            return Err(EventRefusal::limit(403, "Too Many Subscriptions"));
         }
         Ok(watcher)
     }
@@ -136,10 +143,10 @@ impl Notifier {
     fn refresh(
         &mut self,
         now: Instant,
-        incoming: &Incoming<'_>,
+        incoming: &IncomingRequest<'_>,
         out: &mut Vec<EventEffect>,
-    ) -> Result<(), Refusal> {
-        let gone = || Refusal::new(481, "Subscription Does Not Exist");
+    ) -> Result<(), EventRefusal> {
+        let gone = || EventRefusal::new(481, "Subscription Does Not Exist");
         let key = self.find_dialog(incoming.request).ok_or_else(gone)?;
         check_require(incoming.request)?;
         self.check_room()?;
@@ -151,7 +158,7 @@ impl Notifier {
             return Err(gone());
         }
         if subscription.account.is_some() && subscription.account.as_deref() != incoming.account {
-            return Err(Refusal::new(403, "Forbidden"));
+            return Err(EventRefusal::new(403, "Forbidden"));
         }
         subscription.dialog.accept(incoming)?;
         subscription.until = now + Duration::from_secs(expires.into());
@@ -163,7 +170,7 @@ impl Notifier {
         Ok(())
     }
 
-    fn accepted(&self, incoming: &Incoming<'_>, key: Key, expires: u32, out: &mut Vec<EventEffect>) {
+    fn accepted(&self, incoming: &IncomingRequest<'_>, key: Key, expires: u32, out: &mut Vec<EventEffect>) {
         let Some(subscription) = self.subscriptions.get(key) else { return };
         let dialog = &subscription.dialog;
         let mut reply =
@@ -190,7 +197,7 @@ impl Notifier {
             Some(watcher) => Query::WatchByConsent { watcher, aor, topic, watch, until },
             None => Query::Watch { aor, topic, watch, until },
         };
-        self.ask(now, query, Asked::State(key), out);
+        self.ask(now, query, OpenQuery::State(key), out);
     }
 
     /// Lets go of a subscription; the router is told to, when it would not by itself.
@@ -218,23 +225,23 @@ impl Notifier {
 }
 
 /// RFC 3261 §8.2.2.3: we offer no extension that a subscriber could require.
-pub(super) fn check_require(request: &Message) -> Result<(), Refusal> {
+pub(super) fn check_require(request: &Message) -> Result<(), EventRefusal> {
     let unsupported: Vec<_> = request.values(Header::Require).map(String::from_utf8_lossy).collect();
     if unsupported.is_empty() {
         return Ok(());
     }
-    Err(Refusal::new(420, "Bad Extension").with("Unsupported", unsupported.join(", ")))
+    Err(EventRefusal::new(420, "Bad Extension").with("Unsupported", unsupported.join(", ")))
 }
 
 /// Seconds, by what was asked for and the rules. `Expires` absent means what the package likes
 /// (RFC 6665 §4.2.1.1): the longest.
-pub(super) fn granted(request: &Message, rules: &EventRules) -> Result<u32, Refusal> {
+pub(super) fn granted(request: &Message, rules: &EventRules) -> Result<u32, EventRefusal> {
     let Some(value) = request.header(Header::Expires) else { return Ok(rules.max_expires) };
-    let asked = parse_number(value).ok_or(Refusal::new(400, "Bad Expires"))?;
+    let asked = parse_number(value).ok_or(EventRefusal::new(400, "Bad Expires"))?;
     // Longer than an hour is never "too brief", whatever the rules say.
     let shortest = rules.min_expires.min(3_600);
     if asked > 0 && asked < shortest {
-        let refusal = Refusal::new(423, "Interval Too Brief");
+        let refusal = EventRefusal::new(423, "Interval Too Brief");
         return Err(refusal.with("Min-Expires", shortest.to_string()));
     }
     Ok(asked.min(rules.max_expires))

@@ -1,18 +1,16 @@
-//! The response context of a forking proxy: RFC 3261 §16.7 and what §16.6 needs to know of a branch.
-//! Pure bookkeeping: which branches exist, what each said, what is best. The endpoint sends.
+//! The proxy core of RFC 3261 §16: a [`ResponseContext`] for each forwarded request. It decides which target is tried
+//! when, which response is the best one, and what is cancelled. It takes events of its branches and returns
+//! [`ProxyEffect`]s; the endpoint resolves, copies and sends.
 
-mod best;
-
-use std::collections::VecDeque;
+mod best_response;
+mod effect;
+mod response_context;
 
 use router::Received;
-use smallvec::SmallVec;
-use stdx::Instant;
-use stdx::slab::Key;
 
-pub(crate) use best::{Best, Outcome};
-
-use crate::resolve::Hop;
+pub(crate) use best_response::{BestResponse, FinalResponse};
+pub(crate) use effect::{ProxyEffect, ProxyEffects};
+pub(crate) use response_context::{ForwardedRequest, ResponseContext};
 
 /// Where one branch goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +36,7 @@ impl Destination {
 
 /// What a request is for, as far as its forwarding depends on it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Purpose {
+pub(crate) struct ForwardingPurpose {
     /// Own Route values to take off before forwarding.
     pub(crate) own_routes: usize,
     /// It may create a dialog: further requests of it shall come by us.
@@ -47,12 +45,12 @@ pub(crate) struct Purpose {
     pub(crate) starts_call: bool,
     /// It came by our Route within a dialog.
     pub(crate) within: Option<DialogProof>,
-    pub(crate) search: Search,
+    pub(crate) search: TargetSearch,
 }
 
 /// When the next group of destinations is tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Search {
+pub(crate) enum TargetSearch {
     /// Bindings of one address by q: after any final response but 2xx and 6xx (RFC 3261 §16.7 step 5).
     #[default]
     Fork,
@@ -61,12 +59,12 @@ pub(crate) enum Search {
     Failover { redirects: bool },
 }
 
-impl Search {
+impl TargetSearch {
     /// Whether the search goes on after this final status. `responded`: a peer sent it.
     pub(crate) fn goes_on(self, status: u16, responded: bool) -> bool {
         match self {
-            Search::Fork => true,
-            Search::Failover { redirects } => {
+            TargetSearch::Fork => true,
+            TargetSearch::Failover { redirects } => {
                 !responded
                     || status == 408
                     || (500..600).contains(&status)
@@ -107,92 +105,4 @@ pub(crate) enum WayBack {
     Followed,
     /// As Record-Route and Contact say while they name the host where the request went; else where it went.
     Checked,
-}
-
-#[derive(Debug)]
-pub(crate) struct Branch {
-    pub(crate) destination: Destination,
-    pub(crate) state: BranchState,
-    /// Next hops not tried yet (RFC 3263 §4.3).
-    pub(crate) hops: VecDeque<Hop>,
-    /// How many hops were tried: part of the branch parameter.
-    pub(crate) attempt: u8,
-    /// Its share of the request's Max-Breadth.
-    pub(crate) breadth: usize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BranchState {
-    /// Its next hop is being looked up.
-    Resolving,
-    /// Sent; nothing heard.
-    Trying {
-        client: Key,
-        cancel: bool,
-    },
-    Proceeding {
-        client: Key,
-        cancelled: bool,
-    },
-    /// Final response, timeout, failure.
-    Done,
-}
-
-/// All branches of one request.
-#[derive(Debug)]
-pub(crate) struct Forking {
-    /// Not rung yet, next group first: equal q rings at once, lower q later.
-    pub(crate) waiting: VecDeque<Vec<Destination>>,
-    pub(crate) branches: SmallVec<[Branch; 1]>,
-    pub(crate) best: Best,
-    pub(crate) timer_c: Instant,
-    /// Branches that may run at once, here and behind us (RFC 5393 §5.3).
-    pub(crate) breadth: usize,
-    pub(crate) purpose: Purpose,
-    /// The route half of the token in our Record-Route values.
-    pub(crate) token: Option<u64>,
-    /// CANCEL came, a 2xx or 6xx decided, or Timer C ended it: no new branches.
-    pub(crate) closed: bool,
-    pub(crate) forwarded_final: bool,
-}
-
-impl Forking {
-    pub(crate) fn is_over(&self) -> bool {
-        self.branches.iter().all(|branch| branch.state == BranchState::Done)
-            && (self.closed || self.waiting.is_empty())
-    }
-
-    /// The branch that this client transaction serves.
-    pub(crate) fn branch_of(&self, wanted: Key) -> Option<usize> {
-        self.branches.iter().position(|branch| match branch.state {
-            BranchState::Trying { client, .. } | BranchState::Proceeding { client, .. } => client == wanted,
-            BranchState::Resolving | BranchState::Done => false,
-        })
-    }
-
-    /// What responses of a branch need on their way upstream.
-    pub(crate) fn response_edit(&self, branch: usize) -> ResponseEdit {
-        let Some(destination) = self.branches.get(branch).map(|branch| &branch.destination) else {
-            return ResponseEdit::None;
-        };
-        let way = match destination {
-            Destination { received: Some(_), .. } => WayBack::Flow,
-            Destination { trusted: true, .. } => WayBack::Followed,
-            _ => WayBack::Checked,
-        };
-        match (self.token, self.purpose.within) {
-            (_, Some(proof)) => ResponseEdit::Contact { known: proof.remote, way },
-            (Some(token), None) => ResponseEdit::RecordRoute { token, way },
-            (None, None) => ResponseEdit::None,
-        }
-    }
-
-    /// The final response to send now: every branch is done and nothing was sent yet.
-    pub(crate) fn take_best(&mut self) -> Option<Outcome> {
-        if self.forwarded_final || !self.is_over() {
-            return None;
-        }
-        self.forwarded_final = true;
-        Some(self.best.take())
-    }
 }

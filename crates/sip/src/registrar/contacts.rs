@@ -2,7 +2,7 @@
 
 use router::{Contact, Received, Transport};
 
-use super::{Reach, Refusal, RegistrarRules, text};
+use super::{ContactReach, RegisterRefusal, RegistrarRules, text};
 use crate::limits;
 use crate::transport::Source;
 use crate::wire::{Address, Header, Message, Params, Uri, parse_number};
@@ -13,23 +13,23 @@ pub(super) fn parse(
     source: &Source,
     aor: &str,
     rules: &RegistrarRules,
-    reach: &Reach<'_>,
-) -> Result<Vec<Contact>, Refusal> {
+    reach: &ContactReach<'_>,
+) -> Result<Vec<Contact>, RegisterRefusal> {
     let registration = Registration::of(request, source, rules, reach)?;
     let mut contacts = Vec::new();
     for value in request.values(Header::Contact) {
         if contacts.len() == limits::CONTACTS_PER_REGISTER {
-            return Err(Refusal::too_many_contacts());
+            return Err(RegisterRefusal::too_many_contacts());
         }
         contacts.push(registration.contact(value, aor)?);
     }
     let added = contacts.iter().filter(|contact| contact.expires > 0);
     if added.clone().count() > rules.max_contacts {
-        return Err(Refusal::too_many_contacts());
+        return Err(RegisterRefusal::too_many_contacts());
     }
     // RFC 5626 §6: one flow, one registration.
     if added.filter(|contact| contact.reg_id != 0).count() > 1 {
-        return Err(Refusal::bad("More Than One reg-id"));
+        return Err(RegisterRefusal::bad("More Than One reg-id"));
     }
     registration.check_first_hop(&contacts)?;
     Ok(contacts)
@@ -46,7 +46,7 @@ pub(super) fn uses_outbound(request: &Message) -> bool {
 /// What all contacts of a request share.
 struct Registration<'a> {
     rules: &'a RegistrarRules,
-    reach: &'a Reach<'a>,
+    reach: &'a ContactReach<'a>,
     source: &'a Source,
     request: &'a Message,
     /// Of the Expires header.
@@ -61,12 +61,12 @@ impl<'a> Registration<'a> {
         request: &'a Message,
         source: &'a Source,
         rules: &'a RegistrarRules,
-        reach: &'a Reach<'a>,
-    ) -> Result<Self, Refusal> {
+        reach: &'a ContactReach<'a>,
+    ) -> Result<Self, RegisterRefusal> {
         let expires = request.header(Header::Expires);
         let path = path(request)?;
         if !path.is_empty() && !reach.is_trusted {
-            return Err(Refusal::path_of_untrusted());
+            return Err(RegisterRefusal::path_of_untrusted());
         }
         Ok(Registration {
             rules,
@@ -80,20 +80,20 @@ impl<'a> Registration<'a> {
         })
     }
 
-    fn contact(&self, value: &[u8], aor: &str) -> Result<Contact, Refusal> {
-        let address = Address::parse(value).ok_or(Refusal::bad("Bad Contact"))?;
-        let uri = address.parsed_uri().map_err(|_| Refusal::bad("Bad Contact"))?;
+    fn contact(&self, value: &[u8], aor: &str) -> Result<Contact, RegisterRefusal> {
+        let address = Address::parse(value).ok_or(RegisterRefusal::bad("Bad Contact"))?;
+        let uri = address.parsed_uri().map_err(|_| RegisterRefusal::bad("Bad Contact"))?;
         let instance = instance(address.params).unwrap_or_default();
         if address.uri.len() > limits::CONTACT_BYTES || instance.len() > limits::CONTACT_BYTES {
-            return Err(Refusal::bad("Contact Too Long"));
+            return Err(RegisterRefusal::bad("Contact Too Long"));
         }
         if is_gruu_of(&uri, aor) {
-            return Err(Refusal::contact_is_gruu());
+            return Err(RegisterRefusal::contact_is_gruu());
         }
         let (expires, received) = (self.granted(address.params)?, self.received(&uri));
         let is_direct = received.is_none() && self.path.is_empty() && uri.is_sip();
         if expires > 0 && is_direct && self.reach.leads_astray(&uri) {
-            return Err(Refusal::contact_is_taken());
+            return Err(RegisterRefusal::contact_is_taken());
         }
         // RFC 5626 §6: without an instance, or a client that speaks Outbound, a reg-id means nothing.
         let is_flow = self.outbound && !instance.is_empty();
@@ -110,7 +110,7 @@ impl<'a> Registration<'a> {
     }
 
     /// RFC 3261 §10.3 step 7: the parameter, else the header, else ours.
-    fn granted(&self, params: Params<'_>) -> Result<u32, Refusal> {
+    fn granted(&self, params: Params<'_>) -> Result<u32, RegisterRefusal> {
         let rules = self.rules;
         let asked = match params.get("expires") {
             Some(value) => parse_number(value).unwrap_or(rules.default_expires),
@@ -118,7 +118,7 @@ impl<'a> Registration<'a> {
         };
         // Only intervals under an hour may be refused as too brief.
         if asked > 0 && asked < rules.min_expires && asked < 3600 {
-            return Err(Refusal::interval_too_brief(rules.min_expires));
+            return Err(RegisterRefusal::interval_too_brief(rules.min_expires));
         }
         Ok(asked.min(rules.max_expires))
     }
@@ -153,7 +153,7 @@ impl<'a> Registration<'a> {
     }
 
     /// RFC 5626 §6: with a proxy before us, the first one must have put `ob` into its Path, the last one.
-    fn check_first_hop(&self, contacts: &[Contact]) -> Result<(), Refusal> {
+    fn check_first_hop(&self, contacts: &[Contact]) -> Result<(), RegisterRefusal> {
         let wants_flow = contacts.iter().any(|contact| contact.reg_id != 0);
         if !wants_flow || self.request.values(Header::Via).count() == 1 {
             return Ok(());
@@ -161,18 +161,18 @@ impl<'a> Registration<'a> {
         let first_hop = self.request.values(Header::Path).last().and_then(Address::parse);
         let has_ob =
             first_hop.and_then(|address| address.parsed_uri().ok()).is_some_and(|uri| uri.params.has("ob"));
-        if has_ob { Ok(()) } else { Err(Refusal::first_hop_lacks_outbound()) }
+        if has_ob { Ok(()) } else { Err(RegisterRefusal::first_hop_lacks_outbound()) }
     }
 }
 
 /// RFC 3327 §5.3, as they are to stand in Route. Kept whether or not the client lists `path`: a proxy that
 /// inserts itself means to stay, and a 420 would only keep the phone out.
-fn path(request: &Message) -> Result<Box<str>, Refusal> {
+fn path(request: &Message) -> Result<Box<str>, RegisterRefusal> {
     let mut joined = Vec::new();
     for value in request.values(Header::Path) {
         let uri = Address::parse(value).and_then(|address| address.parsed_uri().ok());
         if !uri.is_some_and(|uri| uri.is_sip()) {
-            return Err(Refusal::bad("Bad Path"));
+            return Err(RegisterRefusal::bad("Bad Path"));
         }
         if !joined.is_empty() {
             joined.extend_from_slice(b", ");
@@ -180,7 +180,7 @@ fn path(request: &Message) -> Result<Box<str>, Refusal> {
         joined.extend_from_slice(value);
     }
     if joined.len() > limits::CONTACT_BYTES {
-        return Err(Refusal::bad("Path Too Long"));
+        return Err(RegisterRefusal::bad("Path Too Long"));
     }
     text(&joined, "Bad Path")
 }

@@ -13,8 +13,8 @@ mod tests;
 use router::{Aor, Change, Register};
 
 pub use answer::{OkSettings, write_ok};
-pub use reach::Reach;
-pub use refusal::Refusal;
+pub use reach::ContactReach;
+pub use refusal::RegisterRefusal;
 
 use crate::transport::Source;
 use crate::wire::{Header, Message};
@@ -47,11 +47,11 @@ pub fn parse_register(
     source: &Source,
     aor: Aor,
     rules: &RegistrarRules,
-    reach: &Reach<'_>,
-) -> Result<Register, Refusal> {
+    reach: &ContactReach<'_>,
+) -> Result<Register, RegisterRefusal> {
     check_require(request)?;
-    let call_id = text(request.call_id().ok_or(Refusal::bad("Missing Call-ID"))?, "Bad Call-ID")?;
-    let (cseq, _) = request.cseq().ok_or(Refusal::bad("Bad CSeq"))?;
+    let call_id = text(request.call_id().ok_or(RegisterRefusal::bad("Missing Call-ID"))?, "Bad Call-ID")?;
+    let (cseq, _) = request.cseq().ok_or(RegisterRefusal::bad("Bad CSeq"))?;
     let change = if request.values(Header::Contact).any(|value| value == b"*") {
         check_remove_all(request)?;
         Change::RemoveAll
@@ -63,26 +63,26 @@ pub fn parse_register(
 }
 
 /// RFC 3261 §8.2.2.3.
-fn check_require(request: &Message) -> Result<(), Refusal> {
+fn check_require(request: &Message) -> Result<(), RegisterRefusal> {
     let unknown: Vec<_> = request
         .values(Header::Require)
         .filter(|tag| !EXTENSIONS.iter().any(|known| tag.eq_ignore_ascii_case(known.as_bytes())))
         .map(String::from_utf8_lossy)
         .collect();
-    if unknown.is_empty() { Ok(()) } else { Err(Refusal::bad_extension(unknown.join(", "))) }
+    if unknown.is_empty() { Ok(()) } else { Err(RegisterRefusal::bad_extension(unknown.join(", "))) }
 }
 
 /// RFC 3261 §10.3 step 6: `*` stands alone, with an Expires of zero.
-fn check_remove_all(request: &Message) -> Result<(), Refusal> {
+fn check_remove_all(request: &Message) -> Result<(), RegisterRefusal> {
     if request.values(Header::Contact).count() > 1 {
-        return Err(Refusal::bad("Contact * Must Stand Alone"));
+        return Err(RegisterRefusal::bad("Contact * Must Stand Alone"));
     }
     match request.header(Header::Expires).and_then(crate::wire::parse_number) {
         Some(0) => Ok(()),
-        _ => Err(Refusal::bad("Contact * Needs Expires: 0")),
+        _ => Err(RegisterRefusal::bad("Contact * Needs Expires: 0")),
     }
 }
 
-fn text(bytes: &[u8], otherwise: &'static str) -> Result<Box<str>, Refusal> {
-    std::str::from_utf8(bytes).map(Box::from).map_err(|_| Refusal::bad(otherwise))
+fn text(bytes: &[u8], otherwise: &'static str) -> Result<Box<str>, RegisterRefusal> {
+    std::str::from_utf8(bytes).map(Box::from).map_err(|_| RegisterRefusal::bad(otherwise))
 }

@@ -12,7 +12,7 @@ use crate::wire::{Uri, parse_ip};
 
 /// What is known of the sender of one REGISTER.
 #[derive(Clone, Copy)]
-pub struct Reach<'a> {
+pub struct ContactReach<'a> {
     /// Contacts in these networks are called there, wherever their REGISTER came from.
     pub networks: &'a [Network],
     /// The sender is in the trust domain: its Path and Contact are taken as they are.
@@ -21,7 +21,7 @@ pub struct Reach<'a> {
     pub is_forbidden: &'a dyn Fn(&[u8], u16) -> bool,
 }
 
-impl Reach<'_> {
+impl ContactReach<'_> {
     /// Whether requests go where the Contact says. Otherwise they go where the REGISTER came from, and nowhere else.
     pub(super) fn is_direct(&self, uri: &Uri<'_>, source: &Source) -> bool {
         let at_source = |ip: IpAddr| ip.to_canonical() == source.remote.ip().to_canonical();

@@ -10,52 +10,55 @@ const RETRY_AFTER: u32 = 30;
 
 /// A status, its reason, and at most one header that explains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct RegisterRefusal {
     pub status: u16,
     pub reason: &'static str,
     pub header: Option<(&'static str, String)>,
 }
 
-impl Refusal {
+impl RegisterRefusal {
     const fn new(status: u16, reason: &'static str) -> Self {
-        Refusal { status, reason, header: None }
+        RegisterRefusal { status, reason, header: None }
     }
 
     pub(super) const fn bad(reason: &'static str) -> Self {
-        Refusal::new(400, reason)
+        RegisterRefusal::new(400, reason)
     }
 
     pub(super) const fn too_many_contacts() -> Self {
-        Refusal::new(403, "Too Many Contacts")
+        RegisterRefusal::new(403, "Too Many Contacts")
     }
 
     /// RFC 5627 §5.1.
     pub(super) const fn contact_is_gruu() -> Self {
-        Refusal::new(403, "Contact Is A GRUU")
+        RegisterRefusal::new(403, "Contact Is A GRUU")
     }
 
     /// A binding must not lead to ourselves or out by a route.
     pub(crate) const fn contact_is_taken() -> Self {
-        Refusal::new(403, "Contact Is A Route's Target Or This Server")
+        RegisterRefusal::new(403, "Contact Is A Route's Target Or This Server")
     }
 
     /// RFC 3327 §5.3: a registrar's policy may be not to take a Path.
     pub(super) const fn path_of_untrusted() -> Self {
-        Refusal::new(403, "Path From An Untrusted Proxy")
+        RegisterRefusal::new(403, "Path From An Untrusted Proxy")
     }
 
     /// RFC 5626 §11.6.
     pub(super) const fn first_hop_lacks_outbound() -> Self {
-        Refusal::new(439, "First Hop Lacks Outbound Support")
+        RegisterRefusal::new(439, "First Hop Lacks Outbound Support")
     }
 
     pub(super) fn bad_extension(unsupported: String) -> Self {
-        Refusal { header: Some(("Unsupported", unsupported)), ..Refusal::new(420, "Bad Extension") }
+        RegisterRefusal {
+            header: Some(("Unsupported", unsupported)),
+            ..RegisterRefusal::new(420, "Bad Extension")
+        }
     }
 
     pub(super) fn interval_too_brief(min_expires: u32) -> Self {
         let header = Some(("Min-Expires", min_expires.to_string()));
-        Refusal { header, ..Refusal::new(423, "Interval Too Brief") }
+        RegisterRefusal { header, ..RegisterRefusal::new(423, "Interval Too Brief") }
     }
 
     /// Adds the header that belongs to the status.
@@ -66,16 +69,16 @@ impl Refusal {
     }
 }
 
-impl From<RegisterRefused> for Refusal {
+impl From<RegisterRefused> for RegisterRefusal {
     fn from(refused: RegisterRefused) -> Self {
         match refused {
             // RFC 3261 §10.3 step 7 says that the request fails, not with what. 500 is what §12.2.2 answers to a
             // CSeq that goes back within a dialog; Kamailio answers 400 here.
-            RegisterRefused::OutOfOrder => Refusal::new(500, "CSeq Out Of Order"),
-            RegisterRefused::TooManyContacts => Refusal::too_many_contacts(),
-            RegisterRefused::StoreFailed => Refusal {
+            RegisterRefused::OutOfOrder => RegisterRefusal::new(500, "CSeq Out Of Order"),
+            RegisterRefused::TooManyContacts => RegisterRefusal::too_many_contacts(),
+            RegisterRefused::StoreFailed => RegisterRefusal {
                 header: Some(("Retry-After", RETRY_AFTER.to_string())),
-                ..Refusal::new(500, "Registration Could Not Be Stored")
+                ..RegisterRefusal::new(500, "Registration Could Not Be Stored")
             },
         }
     }

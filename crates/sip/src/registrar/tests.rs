@@ -43,11 +43,11 @@ fn with_via(via: &str, lines: &str) -> Message {
 }
 
 /// A trusted proxy stands before us where there is a Path, and nowhere else.
-fn parse(request: &Message, source: &Source) -> Result<Register, Refusal> {
+fn parse(request: &Message, source: &Source) -> Result<Register, RegisterRefusal> {
     parse_from(request, source, request.count(Header::Path) > 0)
 }
 
-fn parse_from(request: &Message, source: &Source, is_trusted: bool) -> Result<Register, Refusal> {
+fn parse_from(request: &Message, source: &Source, is_trusted: bool) -> Result<Register, RegisterRefusal> {
     parse_by(request, source, &RegistrarRules::default(), is_trusted)
 }
 
@@ -57,12 +57,12 @@ fn parse_by(
     source: &Source,
     rules: &RegistrarRules,
     is_trusted: bool,
-) -> Result<Register, Refusal> {
+) -> Result<Register, RegisterRefusal> {
     let networks = ["10.9.0.0/16".parse().unwrap()];
     let is_forbidden = |host: &[u8], port: u16| {
         matches!((host, port), (b"192.0.2.66" | b"10.9.0.66", 5060) | (b"carrier.example", _))
     };
-    let reach = Reach { networks: &networks, is_trusted, is_forbidden: &is_forbidden };
+    let reach = ContactReach { networks: &networks, is_trusted, is_forbidden: &is_forbidden };
     parse_register(request, source, AOR.into(), rules, &reach)
 }
 
@@ -77,7 +77,7 @@ fn contact_of(lines: &str) -> Contact {
     contacts(&register(lines), &udp("192.0.2.4:5060")).remove(0)
 }
 
-fn refusal_of(lines: &str) -> Refusal {
+fn refusal_of(lines: &str) -> RegisterRefusal {
     parse(&register(lines), &udp("192.0.2.4:5060")).unwrap_err()
 }
 
@@ -312,7 +312,7 @@ fn a_path_is_taken_from_trusted_proxies_only() {
     let request = register("Contact: <sip:bob@192.0.2.4>\nPath: <sip:p.example;lr>\n");
     assert_eq!(
         parse_from(&request, &udp("192.0.2.4:5060"), false).unwrap_err(),
-        Refusal::path_of_untrusted()
+        RegisterRefusal::path_of_untrusted()
     );
     assert!(parse_from(&request, &udp("192.0.2.4:5060"), true).is_ok());
 }
@@ -463,7 +463,7 @@ fn temporary_gruus_cannot_be_made_up() {
 #[test]
 fn the_routers_refusals_have_answers() {
     let answer = |refused| {
-        let refusal = Refusal::from(refused);
+        let refusal = RegisterRefusal::from(refused);
         (refusal.status, refusal.header.map(|(name, _)| name))
     };
     assert_eq!(answer(RegisterRefused::OutOfOrder), (500, None));

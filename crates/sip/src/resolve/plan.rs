@@ -3,29 +3,29 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::order::{alternate_families, services_in_order, srv_in_order};
-use super::{Answer, Hop, NextHop, ResolveFault, Settings};
+use super::{DnsAnswer, Hop, NextHop, ResolveFault, Settings};
 use crate::dns::{DnsData, DnsFault, DnsQuery, DnsRecord};
 use crate::limits;
 use crate::transport::Transport;
 use crate::wire::parse_ip;
 
 /// A resolution under way.
-pub(super) struct Job {
+pub(super) struct Resolution {
     pub(super) target: NextHop,
     pub(super) random: u64,
     /// Everything answered so far. A plan asks at most a few dozen questions, so a list is quick enough.
-    pub(super) answers: Vec<(DnsQuery, Answer)>,
+    pub(super) answers: Vec<(DnsQuery, DnsAnswer)>,
     pub(super) waits_for: usize,
 }
 
-pub(super) enum Step {
+pub(super) enum ResolutionStep {
     /// Never empty, never what is answered already.
     Ask(Vec<DnsQuery>),
     Done(Result<Vec<Hop>, ResolveFault>),
 }
 
 /// What ends a pass over the plan early.
-enum Stop {
+enum PassEnd {
     Missing(Vec<DnsQuery>),
     Fault(ResolveFault),
 }
@@ -38,27 +38,27 @@ pub(super) struct Service {
 }
 
 /// A host and port whose addresses are wanted.
-struct Place {
+struct HostPort {
     transport: Transport,
     host: Box<str>,
     port: u16,
 }
 
-impl Job {
+impl Resolution {
     pub(super) fn new(mut target: NextHop, random: u64) -> Self {
         target.host.make_ascii_lowercase();
         if let Some(host) = target.host.strip_suffix('.') {
             target.host = host.into();
         }
-        Job { target, random, answers: Vec::new(), waits_for: 0 }
+        Resolution { target, random, answers: Vec::new(), waits_for: 0 }
     }
 
-    fn answer(&self, query: &DnsQuery) -> Option<&Answer> {
+    fn answer(&self, query: &DnsQuery) -> Option<&DnsAnswer> {
         self.answers.iter().find(|(asked, _)| asked == query).map(|(_, answer)| answer)
     }
 
     /// The answers to all of these, or which of them are missing.
-    fn answers_to(&self, queries: &[DnsQuery]) -> Result<Vec<&Answer>, Stop> {
+    fn answers_to(&self, queries: &[DnsQuery]) -> Result<Vec<&DnsAnswer>, PassEnd> {
         let mut missing: Vec<DnsQuery> = Vec::new();
         for query in queries {
             if self.answer(query).is_none() && !missing.contains(query) {
@@ -68,62 +68,62 @@ impl Job {
         if missing.is_empty() {
             Ok(queries.iter().filter_map(|query| self.answer(query)).collect())
         } else {
-            Err(Stop::Missing(missing))
+            Err(PassEnd::Missing(missing))
         }
     }
 }
 
-pub(super) fn plan(settings: &Settings, job: &Job) -> Step {
+pub(super) fn plan(settings: &Settings, job: &Resolution) -> ResolutionStep {
     match plan_hops(settings, job) {
-        Ok(hops) => Step::Done(Ok(hops)),
-        Err(Stop::Missing(queries)) => Step::Ask(queries),
-        Err(Stop::Fault(fault)) => Step::Done(Err(fault)),
+        Ok(hops) => ResolutionStep::Done(Ok(hops)),
+        Err(PassEnd::Missing(queries)) => ResolutionStep::Ask(queries),
+        Err(PassEnd::Fault(fault)) => ResolutionStep::Done(Err(fault)),
     }
 }
 
-fn plan_hops(settings: &Settings, job: &Job) -> Result<Vec<Hop>, Stop> {
+fn plan_hops(settings: &Settings, job: &Resolution) -> Result<Vec<Hop>, PassEnd> {
     if let Some(ip) = parse_ip(job.target.host.as_bytes()) {
         return numeric(settings, &job.target, ip);
     }
     if !is_name(&job.target.host) {
-        return Err(Stop::Fault(ResolveFault::NoSuchHost));
+        return Err(PassEnd::Fault(ResolveFault::NoSuchHost));
     }
     let places = plan_places(settings, job)?;
     addresses(settings, job, &places)
 }
 
-fn numeric(settings: &Settings, target: &NextHop, ip: IpAddr) -> Result<Vec<Hop>, Stop> {
+fn numeric(settings: &Settings, target: &NextHop, ip: IpAddr) -> Result<Vec<Hop>, PassEnd> {
     let transport = fixed_transport(settings, target)?;
     if !(if ip.is_ipv4() { settings.ipv4 } else { settings.ipv6 }) {
-        return Err(Stop::Fault(ResolveFault::Unsupported));
+        return Err(PassEnd::Fault(ResolveFault::Unsupported));
     }
     let port = target.port.unwrap_or(default_port(transport));
     Ok(vec![Hop { transport, addr: SocketAddr::new(ip, port), tls_name: None }])
 }
 
 /// The transport where DNS is not asked for one: the URI's, else UDP for sip and TLS for sips (RFC 3263 §4.1).
-fn fixed_transport(settings: &Settings, target: &NextHop) -> Result<Transport, Stop> {
+fn fixed_transport(settings: &Settings, target: &NextHop) -> Result<Transport, PassEnd> {
     let transport = match (target.transport, target.secure) {
         (Some(named), false) => named,
         (None, false) if settings.transports.contains(&Transport::Udp) => Transport::Udp,
         // A node without UDP uses what it likes best rather than nothing.
-        (None, false) => *settings.transports.first().ok_or(Stop::Fault(ResolveFault::Unsupported))?,
+        (None, false) => *settings.transports.first().ok_or(PassEnd::Fault(ResolveFault::Unsupported))?,
         // RFC 3261 §26.2.2: sips over "tcp" is TLS over TCP.
         (None | Some(Transport::Tcp | Transport::Tls), true) => Transport::Tls,
         // RFC 7118: the same for WebSocket.
         (Some(Transport::Ws | Transport::Wss), true) => Transport::Wss,
-        (Some(Transport::Udp), true) => return Err(Stop::Fault(ResolveFault::Unsupported)),
+        (Some(Transport::Udp), true) => return Err(PassEnd::Fault(ResolveFault::Unsupported)),
     };
     if settings.transports.contains(&transport) {
         Ok(transport)
     } else {
-        Err(Stop::Fault(ResolveFault::Unsupported))
+        Err(PassEnd::Fault(ResolveFault::Unsupported))
     }
 }
 
-fn plan_places(settings: &Settings, job: &Job) -> Result<Vec<Place>, Stop> {
+fn plan_places(settings: &Settings, job: &Resolution) -> Result<Vec<HostPort>, PassEnd> {
     let target = &job.target;
-    let direct = |transport: Transport| Place {
+    let direct = |transport: Transport| HostPort {
         transport,
         host: target.host.clone(),
         port: target.port.unwrap_or(default_port(transport)),
@@ -140,19 +140,19 @@ fn plan_places(settings: &Settings, job: &Job) -> Result<Vec<Place>, Stop> {
         // RFC 3263 §4.2: no SRV records, so the addresses of the name itself.
         None => Ok(vec![direct(fixed_transport(settings, target)?)]),
         // RFC 2782: a lone "." says that the service is decidedly not available.
-        Some(places) if places.is_empty() => Err(Stop::Fault(ResolveFault::NoSuchHost)),
+        Some(places) if places.is_empty() => Err(PassEnd::Fault(ResolveFault::NoSuchHost)),
         Some(places) => Ok(places),
     }
 }
 
 /// RFC 3263 §4.1: by NAPTR; without any, by the transports that we support. A failed NAPTR look-up counts as
 /// none: COMPAT(DNS forwarders that know only common types).
-fn plan_services(settings: &Settings, job: &Job) -> Result<Vec<Service>, Stop> {
+fn plan_services(settings: &Settings, job: &Resolution) -> Result<Vec<Service>, PassEnd> {
     let target = &job.target;
     let supported: Vec<Transport> =
         settings.transports.iter().copied().filter(|t| !target.secure || is_secure(*t)).collect();
     if supported.is_empty() {
-        return Err(Stop::Fault(ResolveFault::Unsupported));
+        return Err(PassEnd::Fault(ResolveFault::Unsupported));
     }
     let answers = job.answers_to(&[DnsQuery::Naptr(target.host.clone())])?;
     let named = services_in_order(records(answers[0]), &supported);
@@ -163,7 +163,7 @@ fn plan_services(settings: &Settings, job: &Job) -> Result<Vec<Service>, Stop> {
 }
 
 /// `None` when no service has a record.
-fn srv_places(job: &Job, services: &[Service]) -> Result<Option<Vec<Place>>, Stop> {
+fn srv_places(job: &Resolution, services: &[Service]) -> Result<Option<Vec<HostPort>>, PassEnd> {
     let queries: Vec<DnsQuery> = services.iter().map(|service| DnsQuery::Srv(service.name.clone())).collect();
     let answers = job.answers_to(&queries)?;
     let mut places = Vec::new();
@@ -172,7 +172,7 @@ fn srv_places(job: &Job, services: &[Service]) -> Result<Option<Vec<Place>>, Sto
         let ordered = srv_in_order(records(answer), job.random);
         found |= !ordered.is_empty();
         let usable = ordered.into_iter().filter(|srv| srv.port != 0 && is_name(&srv.target));
-        places.extend(usable.map(|srv| Place {
+        places.extend(usable.map(|srv| HostPort {
             transport: service.transport,
             host: srv.target,
             port: srv.port,
@@ -182,7 +182,7 @@ fn srv_places(job: &Job, services: &[Service]) -> Result<Option<Vec<Place>>, Sto
     Ok(found.then_some(places))
 }
 
-fn addresses(settings: &Settings, job: &Job, places: &[Place]) -> Result<Vec<Hop>, Stop> {
+fn addresses(settings: &Settings, job: &Resolution, places: &[HostPort]) -> Result<Vec<Hop>, PassEnd> {
     let queries: Vec<DnsQuery> =
         places.iter().flat_map(|place| address_queries(settings, &place.host)).collect();
     let answers = job.answers_to(&queries)?;
@@ -202,7 +202,7 @@ fn addresses(settings: &Settings, job: &Job, places: &[Place]) -> Result<Vec<Hop
         }
     }
     hops.truncate(limits::HOPS);
-    if hops.is_empty() { Err(Stop::Fault(worst_fault(&answers))) } else { Ok(hops) }
+    if hops.is_empty() { Err(PassEnd::Fault(worst_fault(&answers))) } else { Ok(hops) }
 }
 
 fn address_queries(settings: &Settings, host: &str) -> impl Iterator<Item = DnsQuery> {
@@ -212,7 +212,7 @@ fn address_queries(settings: &Settings, host: &str) -> impl Iterator<Item = DnsQ
 }
 
 /// A fault that may pass says more than "nothing there".
-fn worst_fault(answers: &[&Answer]) -> ResolveFault {
+fn worst_fault(answers: &[&DnsAnswer]) -> ResolveFault {
     let any = |fault: DnsFault| answers.iter().any(|answer| matches!(answer, Err(found) if *found == fault));
     if any(DnsFault::Busy) {
         ResolveFault::Busy
@@ -223,7 +223,7 @@ fn worst_fault(answers: &[&Answer]) -> ResolveFault {
     }
 }
 
-fn records(answer: &Answer) -> &[DnsRecord] {
+fn records(answer: &DnsAnswer) -> &[DnsRecord] {
     answer.as_deref().unwrap_or_default()
 }
 

@@ -4,7 +4,7 @@ use router::Received;
 
 use super::SessionEffect;
 use crate::endpoint::CallEventKind;
-use crate::events::{Onward, dialog_received};
+use crate::events::{OutgoingRoute, dialog_received};
 use crate::transport::Source;
 use crate::wire::{Address, Header, Message, Request, Uri, Values};
 
@@ -30,7 +30,7 @@ pub(super) struct Dialog {
 }
 
 /// What is wrong with a message that should make or move a dialog.
-pub(super) struct Unfit(pub(super) u16, pub(super) &'static str);
+pub(super) struct DialogFault(pub(super) u16, pub(super) &'static str);
 
 impl Dialog {
     /// RFC 3261 §12.1.1: the INVITE is the peer's.
@@ -116,10 +116,10 @@ impl Dialog {
     }
 
     /// RFC 3261 §12.2.2.
-    pub(super) fn accept(&mut self, request: &Message) -> Result<(), Unfit> {
+    pub(super) fn accept(&mut self, request: &Message) -> Result<(), DialogFault> {
         let number = request.cseq().map_or(0, |(number, _)| number);
         if self.remote_cseq != 0 && number <= self.remote_cseq {
-            return Err(Unfit(500, "CSeq Out Of Order"));
+            return Err(DialogFault(500, "CSeq Out Of Order"));
         }
         self.remote_cseq = number;
         Ok(())
@@ -135,13 +135,13 @@ impl Dialog {
     }
 
     /// RFC 3261 §12.2.1.1, with a fresh CSeq. Via and Contact are the endpoint's.
-    pub(super) fn request(&mut self, method: &str) -> (Request, Onward) {
+    pub(super) fn request(&mut self, method: &str) -> (Request, OutgoingRoute) {
         self.local_cseq += 1;
         self.request_numbered(method, self.local_cseq)
     }
 
     /// As [`request`](Self::request); the ACK of a 2xx has its INVITE's number.
-    pub(super) fn request_numbered(&self, method: &str, number: u32) -> (Request, Onward) {
+    pub(super) fn request_numbered(&self, method: &str, number: u32) -> (Request, OutgoingRoute) {
         let (uri, routes) = self.route();
         let mut request = Request::new(method.as_bytes(), &uri);
         for route in &routes {
@@ -156,7 +156,7 @@ impl Dialog {
             .header("Call-ID", &self.call_id)
             .header("CSeq", format!("{number} {method}").as_bytes());
         let Dialog { received, public_only, is_binding, .. } = *self;
-        (request, Onward { next_hop, received, public_only, is_binding })
+        (request, OutgoingRoute { next_hop, received, public_only, is_binding })
     }
 
     /// A first route without `lr` is a strict router: it gets the Request-URI.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use router::Received;
 
 use crate::endpoint::{CallEventKind, Caller, ListedUnder};
-use crate::events::{Onward, RequestId, TxRef};
+use crate::events::{OutgoingRoute, RequestId, TxRef};
 use crate::transport::Source;
 use crate::wire::{Header, Message, Method};
 
@@ -230,7 +230,7 @@ pub enum SessionEffect {
     Request {
         id: RequestId,
         bytes: Bytes,
-        onward: Onward,
+        onward: OutgoingRoute,
     },
     /// A request that is not sent, for the peer has not proved its address: answered as if 480 had come.
     Withheld {
@@ -239,7 +239,7 @@ pub enum SessionEffect {
     /// The ACK of a 2xx: in no transaction.
     Ack {
         bytes: Bytes,
-        onward: Onward,
+        onward: OutgoingRoute,
     },
     /// A CANCEL for the INVITE of that number, which has had a provisional response.
     Cancel {

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::offer::Exchange;
+use super::offer::OfferExchange;
 use super::refresh;
 use super::{
-    Arrived, Cause, CommandError, Dialog, Invited, Out, Repeated, SDP, Session, SessionEffect, SessionEvent,
-    SessionId, Sessions, Stage, body_of, describe,
+    Cause, CommandError, Dialog, Invited, ReceivedRequest, Retransmission, SDP, Session, SessionEffect,
+    SessionEffects, SessionEvent, SessionId, SessionStage, Sessions, body_of, describe,
 };
 use crate::endpoint::{CallEventKind, Caller, ListedUnder, refused};
 use crate::events::TxRef;
@@ -23,34 +23,34 @@ use crate::wire::{Header, Message, Reply};
 const REQUIRE_KNOWN: [&str; 2] = ["100rel", "timer"];
 
 /// The INVITE that waits for its final response.
-pub(super) struct Incoming {
+pub(super) struct IncomingInvite {
     pub(super) transaction: TxRef,
     request: Message,
     source: Source,
     contact: Box<str>,
     rseq: u32,
     /// A reliable provisional without its PRACK.
-    provisional: Option<Provisional>,
+    provisional: Option<ReliableProvisional>,
     /// The answer that waits for that PRACK: SDP and further headers.
-    parked: Option<Parked>,
+    parked: Option<HeldAnswer>,
     /// Our SDP has reached the peer in a reliable provisional.
     pub(super) has_answered_offer: bool,
     /// The application's patience; each provisional renews it.
     until: Instant,
 }
 
-type Parked = (Bytes, Vec<(Box<str>, Box<str>)>);
+type HeldAnswer = (Bytes, Vec<(Box<str>, Box<str>)>);
 
-struct Provisional {
-    repeated: Repeated,
+struct ReliableProvisional {
+    repeated: Retransmission,
     rseq: u32,
     has_sdp: bool,
 }
 
 /// A 2xx of ours that still has no ACK: RFC 3261 §13.3.1.4.
-pub(super) struct Unacked {
+pub(super) struct UnacknowledgedOk {
     pub(super) transaction: TxRef,
-    repeated: Repeated,
+    repeated: Retransmission,
     cseq: u32,
     /// It held an offer: the ACK holds the answer.
     is_offer: bool,
@@ -58,7 +58,7 @@ pub(super) struct Unacked {
     pub(super) is_first: bool,
 }
 
-impl Unacked {
+impl UnacknowledgedOk {
     pub(super) fn new(
         now: Instant,
         transaction: TxRef,
@@ -68,7 +68,7 @@ impl Unacked {
     ) -> Self {
         let cseq = request.cseq().map_or(0, |(number, _)| number);
         let is_offer = request.body().is_empty();
-        Unacked { transaction, repeated: Repeated::new(now, bytes), cseq, is_offer, is_first }
+        UnacknowledgedOk { transaction, repeated: Retransmission::new(now, bytes), cseq, is_offer, is_first }
     }
 
     pub(super) fn deadline(&self) -> Instant {
@@ -81,7 +81,7 @@ impl Unacked {
     }
 }
 
-impl Incoming {
+impl IncomingInvite {
     pub(super) fn deadline(&self) -> Instant {
         self.provisional.as_ref().map_or(self.until, |sent| sent.repeated.deadline().min(self.until))
     }
@@ -97,9 +97,9 @@ impl Sessions {
     pub(crate) fn handle_invite(
         &mut self,
         now: Instant,
-        arrived: &Arrived<'_>,
+        arrived: &ReceivedRequest<'_>,
         caller: Caller,
-        out: &mut Out,
+        out: &mut SessionEffects,
     ) -> Option<SessionId> {
         let request = arrived.request;
         let tag = self.tag();
@@ -117,7 +117,7 @@ impl Sessions {
                 return None;
             }
         };
-        let incoming = Incoming {
+        let incoming = IncomingInvite {
             transaction: arrived.transaction,
             request: request.clone(),
             source: *arrived.source,
@@ -129,7 +129,7 @@ impl Sessions {
             until: now + limits::RING_PATIENCE,
         };
         let (call_id, local_tag) = (dialog.call_id.clone(), dialog.local_tag.clone());
-        let mut session = Session::new(dialog, Stage::Invited(Box::new(incoming)));
+        let mut session = Session::new(dialog, SessionStage::Invited(Box::new(incoming)));
         session.note_allow(request);
         session.proved = arrived.proved;
         let key = self.sessions.insert(session);
@@ -151,7 +151,7 @@ impl Sessions {
     fn check_invite(
         &self,
         request: &Message,
-        arrived: &Arrived<'_>,
+        arrived: &ReceivedRequest<'_>,
         tag: &str,
     ) -> Result<Dialog, (u16, &'static str, Option<(&'static str, String)>)> {
         if self.sessions.len() >= limits::SESSIONS {
@@ -181,10 +181,10 @@ impl Sessions {
         id: SessionId,
         status: u16,
         sdp: Bytes,
-        out: &mut Out,
+        out: &mut SessionEffects,
     ) -> Result<(), CommandError> {
         let (key, session) = self.get(id)?;
-        let Stage::Invited(incoming) = &mut session.stage else { return Err(CommandError::NotNow) };
+        let SessionStage::Invited(incoming) = &mut session.stage else { return Err(CommandError::NotNow) };
         if !(101..200).contains(&status) || incoming.parked.is_some() {
             return Err(CommandError::NotNow);
         }
@@ -201,9 +201,9 @@ impl Sessions {
         }
         let bytes = finish(reply, &sdp);
         if reliable {
-            let repeated = Repeated::new(now, bytes.clone());
+            let repeated = Retransmission::new(now, bytes.clone());
             incoming.provisional =
-                Some(Provisional { repeated, rseq: incoming.rseq, has_sdp: !sdp.is_empty() });
+                Some(ReliableProvisional { repeated, rseq: incoming.rseq, has_sdp: !sdp.is_empty() });
         }
         let transaction = incoming.transaction;
         if !sdp.is_empty() {
@@ -221,14 +221,14 @@ impl Sessions {
         id: SessionId,
         sdp: Bytes,
         headers: Vec<(Box<str>, Box<str>)>,
-        out: &mut Out,
+        out: &mut SessionEffects,
     ) -> Result<(), CommandError> {
         let (key, session) = self.get(id)?;
-        let Stage::Invited(incoming) = &mut session.stage else { return Err(CommandError::NotNow) };
+        let SessionStage::Invited(incoming) = &mut session.stage else { return Err(CommandError::NotNow) };
         if incoming.parked.is_some() {
             return Err(CommandError::NotNow);
         }
-        if matches!(session.exchange, Exchange::Theirs { .. } | Exchange::Ours { .. }) {
+        if matches!(session.exchange, OfferExchange::Peer { .. } | OfferExchange::Ours { .. }) {
             return Err(CommandError::OfferOpen);
         }
         if incoming.provisional.as_ref().is_some_and(|sent| sent.has_sdp) {
@@ -245,10 +245,12 @@ impl Sessions {
         key: Key,
         sdp: Bytes,
         headers: &[(Box<str>, Box<str>)],
-        out: &mut Out,
+        out: &mut SessionEffects,
     ) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let Stage::Invited(incoming) = std::mem::replace(&mut session.stage, Stage::Up) else { return };
+        let SessionStage::Invited(incoming) = std::mem::replace(&mut session.stage, SessionStage::Up) else {
+            return;
+        };
         let mut reply = response(&session.dialog, &incoming, 200);
         session.refresh = refresh::grant(now, self.rules, &incoming.request, &mut reply);
         for (name, value) in headers {
@@ -256,7 +258,8 @@ impl Sessions {
         }
         let bytes = finish(reply, &sdp);
         let (transaction, request) = (incoming.transaction, &incoming.request);
-        session.unacked = Some(Box::new(Unacked::new(now, transaction, request, bytes.clone(), true)));
+        session.unacked =
+            Some(Box::new(UnacknowledgedOk::new(now, transaction, request, bytes.clone(), true)));
         if !sdp.is_empty() {
             session.local_sdp = sdp;
         }
@@ -273,10 +276,10 @@ impl Sessions {
         status: u16,
         reason: &str,
         headers: &[(Box<str>, Box<str>)],
-        out: &mut Out,
+        out: &mut SessionEffects,
     ) -> Result<(), CommandError> {
         let (key, session) = self.get(id)?;
-        if !matches!(session.stage, Stage::Invited(_)) || !(300..700).contains(&status) {
+        if !matches!(session.stage, SessionStage::Invited(_)) || !(300..700).contains(&status) {
             return Err(CommandError::NotNow);
         }
         self.refuse_call(key, status, reason, Cause::Local, headers, out);
@@ -290,11 +293,11 @@ impl Sessions {
         reason: &str,
         cause: Cause,
         headers: &[(Box<str>, Box<str>)],
-        out: &mut Out,
+        out: &mut SessionEffects,
     ) {
         self.settle_exchange(key, out);
         let Some(session) = self.sessions.get(key) else { return };
-        let Stage::Invited(incoming) = &session.stage else { return };
+        let SessionStage::Invited(incoming) = &session.stage else { return };
         let tag = Some(&*session.dialog.local_tag);
         let mut reply = Reply::new(&incoming.request, incoming.source.remote, status, reason, tag);
         for (name, value) in headers {
@@ -306,11 +309,11 @@ impl Sessions {
     }
 
     /// A CANCEL for the INVITE of this transaction: 487, unless it was answered before (RFC 3261 §9.2).
-    pub(crate) fn handle_cancel(&mut self, id: SessionId, transaction: TxRef, out: &mut Out) {
+    pub(crate) fn handle_cancel(&mut self, id: SessionId, transaction: TxRef, out: &mut SessionEffects) {
         let key = Key::from_u64(id.0);
         let Some(session) = self.sessions.get(key) else { return };
         match &session.stage {
-            Stage::Invited(incoming) if incoming.transaction == transaction => {
+            SessionStage::Invited(incoming) if incoming.transaction == transaction => {
                 self.refuse_call(key, 487, "Request Terminated", Cause::Cancelled, &[], out);
             }
             _ => self.cancel_offer(key, transaction, out),
@@ -318,13 +321,13 @@ impl Sessions {
     }
 
     /// RFC 3261 §13.3.1.4: the ACK of our 2xx.
-    pub(crate) fn handle_ack(&mut self, ack: &Message, out: &mut Out) {
+    pub(crate) fn handle_ack(&mut self, ack: &Message, out: &mut SessionEffects) {
         let Some(key) = self.find(ack) else { return };
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.proved = true;
         let number = ack.cseq().map(|(number, _)| number);
         let Some(unacked) = session.unacked.take_if(|unacked| Some(unacked.cseq) == number) else { return };
-        if matches!(session.stage, Stage::Ending) {
+        if matches!(session.stage, SessionStage::Ending) {
             if unacked.is_first {
                 self.send_bye(key, None, out);
             }
@@ -339,9 +342,15 @@ impl Sessions {
     }
 
     /// RFC 3262 §3: 200 when it fits a provisional of ours, else 481.
-    pub(super) fn handle_prack(&mut self, now: Instant, key: Key, arrived: &Arrived<'_>, out: &mut Out) {
+    pub(super) fn handle_prack(
+        &mut self,
+        now: Instant,
+        key: Key,
+        arrived: &ReceivedRequest<'_>,
+        out: &mut SessionEffects,
+    ) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let Stage::Invited(incoming) = &mut session.stage else {
+        let SessionStage::Invited(incoming) = &mut session.stage else {
             return self.reply(key, arrived, 481, "No Such Provisional Response", out);
         };
         let rack = arrived.request.header_named("RAck").and_then(|value| std::str::from_utf8(value).ok());
@@ -361,7 +370,7 @@ impl Sessions {
         }
     }
 
-    pub(super) fn wake_unacked(&mut self, now: Instant, key: Key, out: &mut Out) {
+    pub(super) fn wake_unacked(&mut self, now: Instant, key: Key, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let Some(unacked) = &mut session.unacked else { return };
         match unacked.repeated.wake(now, T2) {
@@ -370,7 +379,7 @@ impl Sessions {
             // §13.3.1.4: without an ACK the session is ended by a BYE.
             Err(()) => {
                 session.unacked = None;
-                if matches!(session.stage, Stage::Ending) {
+                if matches!(session.stage, SessionStage::Ending) {
                     self.send_bye(key, None, out);
                 } else {
                     self.leave(now, key, Cause::Unacknowledged, None, out);
@@ -379,9 +388,9 @@ impl Sessions {
         }
     }
 
-    pub(super) fn wake_incoming(&mut self, now: Instant, key: Key, out: &mut Out) {
+    pub(super) fn wake_incoming(&mut self, now: Instant, key: Key, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let Stage::Invited(incoming) = &mut session.stage else { return };
+        let SessionStage::Invited(incoming) = &mut session.stage else { return };
         if incoming.until <= now {
             let status = 480;
             return self.refuse_call(key, status, "Temporarily Unavailable", Cause::Timeout, &[], out);
@@ -398,7 +407,7 @@ impl Sessions {
 }
 
 /// A response within the dialog, up to its body.
-fn response(dialog: &Dialog, incoming: &Incoming, status: u16) -> Reply {
+fn response(dialog: &Dialog, incoming: &IncomingInvite, status: u16) -> Reply {
     let reason = match status {
         180 => "Ringing",
         181 => "Call Is Being Forwarded",

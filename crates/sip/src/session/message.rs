@@ -4,17 +4,18 @@ use bytes::Bytes;
 
 use super::outgoing::CHALLENGES;
 use super::{
-    CommandError, Dialog, Invite, Login, MessageId, Out, SessionEffect, SessionEvent, Sessions, auth,
+    CommandError, Dialog, Invite, Login, MessageId, SessionEffect, SessionEffects, SessionEvent, Sessions,
+    auth,
 };
-use crate::events::{Onward, RequestId};
+use crate::events::{OutgoingRoute, RequestId};
 use crate::limits;
 use crate::wire::{Header, Message};
 
 /// One that waits for its final response, kept to be sent again with credentials.
-pub(super) struct Texting {
+pub(super) struct PendingMessage {
     id: MessageId,
     message: Message,
-    onward: Onward,
+    onward: OutgoingRoute,
     login: Option<Box<Login>>,
     challenges: u8,
 }
@@ -39,7 +40,11 @@ pub struct MessageOut {
 }
 
 impl Sessions {
-    pub(crate) fn message(&mut self, text: MessageOut, out: &mut Out) -> Result<MessageId, CommandError> {
+    pub(crate) fn message(
+        &mut self,
+        text: MessageOut,
+        out: &mut SessionEffects,
+    ) -> Result<MessageId, CommandError> {
         let MessageOut { target, path, from, to, call_id, content_type, asserted, .. } = &text;
         let lines = [target, path, from, to, call_id, content_type, asserted];
         let is_one_line = lines.iter().all(|line| !line.contains(char::is_control));
@@ -77,7 +82,7 @@ impl Sessions {
         let number = self.next_id();
         let id = MessageId(number);
         let texting =
-            Texting { id, message, onward: onward.clone(), login: login.map(Box::new), challenges: 0 };
+            PendingMessage { id, message, onward: onward.clone(), login: login.map(Box::new), challenges: 0 };
         self.texts.insert(number, texting);
         out.push(SessionEffect::Request { id: RequestId(number), bytes, onward });
         Ok(id)
@@ -89,7 +94,7 @@ impl Sessions {
         request: RequestId,
         status: u16,
         response: Option<&Message>,
-        out: &mut Out,
+        out: &mut SessionEffects,
     ) -> bool {
         let Some(texting) = self.texts.remove(&request.0) else { return false };
         let id = texting.id;
@@ -105,7 +110,12 @@ impl Sessions {
     }
 
     /// Sent again with credentials, when it was challenged and we have some.
-    fn prove_text(&mut self, mut texting: Texting, response: &Message, out: &mut Out) -> bool {
+    fn prove_text(
+        &mut self,
+        mut texting: PendingMessage,
+        response: &Message,
+        out: &mut SessionEffects,
+    ) -> bool {
         let Some(login) = texting.login.as_deref().filter(|_| texting.challenges < CHALLENGES) else {
             return false;
         };

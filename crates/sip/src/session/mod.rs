@@ -27,7 +27,7 @@ use stdx::slab::{Key, Slab};
 use stdx::wheel::Wheel;
 
 use crate::endpoint::CallEventKind;
-use crate::events::{Onward, RequestId, TxRef};
+use crate::events::{OutgoingRoute, RequestId, TxRef};
 use crate::limits;
 use crate::transaction::{T1, TIMEOUT};
 use crate::transport::Source;
@@ -37,15 +37,15 @@ pub use event::{
     Cause, CommandError, Invite, Invited, Login, MessageId, OfferId, ReferId, SessionEffect, SessionEvent,
     SessionId, body_of, sipfrag_status,
 };
-use incoming::{Incoming, Unacked};
+use incoming::{IncomingInvite, UnacknowledgedOk};
 pub use message::MessageOut;
-use message::Texting;
-use offer::Exchange;
-use outgoing::{Acknowledged, Calling};
+use message::PendingMessage;
+use offer::OfferExchange;
+use outgoing::{AcknowledgedInvite, OutgoingInvite};
 use refer::Refer;
-use refresh::Refresh;
+use refresh::SessionRefresh;
 
-pub(super) type Out = Vec<SessionEffect>;
+pub(super) type SessionEffects = Vec<SessionEffect>;
 
 /// What an operator may choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,17 +77,17 @@ pub struct Sessions {
     sessions: Slab<Session>,
     /// By our tag, which no two dialogs share.
     by_tag: HashMap<Box<str>, Key>,
-    requests: HashMap<u64, Pending>,
+    requests: HashMap<u64, PendingRequest>,
     /// MESSAGEs outside of dialogs, by request.
-    texts: HashMap<u64, Texting>,
-    acknowledged: HashMap<u64, Acknowledged>,
-    wheel: Wheel<Timer>,
+    texts: HashMap<u64, PendingMessage>,
+    acknowledged: HashMap<u64, AcknowledgedInvite>,
+    wheel: Wheel<SessionTimer>,
     last_id: u64,
 }
 
 struct Session {
     dialog: Dialog,
-    stage: Stage,
+    stage: SessionStage,
     login: Option<Box<Login>>,
     /// The call is ours (RFC 3261 §14.1 tells the two apart).
     owns_call_id: bool,
@@ -95,11 +95,11 @@ struct Session {
     local_sdp: Bytes,
     /// Methods the peer's Allow names; none until it said so.
     peer_allows_update: bool,
-    exchange: Exchange,
+    exchange: OfferExchange,
     last_token: u32,
     /// Our 2xx to an INVITE that still has no ACK.
-    unacked: Option<Box<Unacked>>,
-    refresh: Refresh,
+    unacked: Option<Box<UnacknowledgedOk>>,
+    refresh: SessionRefresh,
     refers: Vec<Refer>,
     /// Requests of ours without a final response.
     requests: SmallVec<[u64; 2]>,
@@ -117,11 +117,11 @@ struct Session {
     armed: Instant,
 }
 
-enum Stage {
+enum SessionStage {
     /// Their INVITE has no final response.
-    Invited(Box<Incoming>),
+    Invited(Box<IncomingInvite>),
     /// Our INVITE has none.
-    Calling(Box<Calling>),
+    Calling(Box<OutgoingInvite>),
     Up,
     /// Our BYE waits for the ACK of our 2xx (RFC 3261 §15), or for its own answer.
     Ending,
@@ -129,7 +129,7 @@ enum Stage {
 
 /// What a request of ours is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Purpose {
+enum RequestPurpose {
     Invite,
     Offer {
         refresh: bool,
@@ -143,23 +143,23 @@ enum Purpose {
 }
 
 /// A request of ours that waits for its final response, kept to be sent again with credentials.
-struct Pending {
+struct PendingRequest {
     key: Key,
-    purpose: Purpose,
+    purpose: RequestPurpose,
     message: Message,
-    onward: Onward,
+    onward: OutgoingRoute,
     challenges: u8,
 }
 
 /// Late and repeated ones find nothing due and are ignored.
 #[derive(Clone, Copy)]
-enum Timer {
+enum SessionTimer {
     Session(Key),
     Acknowledged(u64),
 }
 
 /// A request of the peer's, and what the endpoint knows of it.
-pub(crate) struct Arrived<'a> {
+pub(crate) struct ReceivedRequest<'a> {
     pub(crate) transaction: TxRef,
     pub(crate) request: &'a Message,
     pub(crate) source: &'a Source,
@@ -215,7 +215,7 @@ impl Sessions {
         let key = *self.by_tag.get(tag)?;
         let session = self.sessions.get(key)?;
         let is_ours = session.dialog.is_of(request)
-            || matches!(&session.stage, Stage::Calling(calling) if calling.has_dialog(request));
+            || matches!(&session.stage, SessionStage::Calling(calling) if calling.has_dialog(request));
         is_ours.then_some(key)
     }
 
@@ -224,7 +224,7 @@ impl Sessions {
         self.wheel.deadline()
     }
 
-    pub(crate) fn expire(&mut self, now: Instant, out: &mut Out) {
+    pub(crate) fn expire(&mut self, now: Instant, out: &mut SessionEffects) {
         if self.wheel.is_empty() {
             return;
         }
@@ -232,13 +232,13 @@ impl Sessions {
         self.wheel.expire(now, &mut due);
         for timer in due {
             match timer {
-                Timer::Session(key) => self.wake(now, key, out),
-                Timer::Acknowledged(id) => drop(self.acknowledged.remove(&id)),
+                SessionTimer::Session(key) => self.wake(now, key, out),
+                SessionTimer::Acknowledged(id) => drop(self.acknowledged.remove(&id)),
             }
         }
     }
 
-    fn wake(&mut self, now: Instant, key: Key, out: &mut Out) {
+    fn wake(&mut self, now: Instant, key: Key, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get_mut(key).filter(|session| session.armed <= now) else { return };
         session.armed = Instant::FAR_FUTURE;
         self.wake_unacked(now, key, out);
@@ -255,33 +255,46 @@ impl Sessions {
         let deadline = session.deadline();
         if deadline < session.armed {
             session.armed = deadline;
-            self.wheel.insert(deadline, Timer::Session(key));
+            self.wheel.insert(deadline, SessionTimer::Session(key));
         }
     }
 
     /// The application wants it over, in whatever stage it is. Doing it again does nothing.
-    pub(crate) fn hang_up(&mut self, now: Instant, id: SessionId, reason: Option<&str>, out: &mut Out) {
+    pub(crate) fn hang_up(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        reason: Option<&str>,
+        out: &mut SessionEffects,
+    ) {
         let key = Key::from_u64(id.0);
         let Some(session) = self.sessions.get(key) else { return };
         match session.stage {
-            Stage::Invited(_) => {
+            SessionStage::Invited(_) => {
                 self.refuse_call(key, 480, "Temporarily Unavailable", Cause::Local, &[], out);
             }
-            Stage::Calling(_) => self.give_up_calling(now, key, Cause::Local, out),
-            Stage::Up => self.leave(now, key, Cause::Local, reason, out),
-            Stage::Ending => {}
+            SessionStage::Calling(_) => self.give_up_calling(now, key, Cause::Local, out),
+            SessionStage::Up => self.leave(now, key, Cause::Local, reason, out),
+            SessionStage::Ending => {}
         }
         self.arm(key);
     }
 
     /// A session that is up ends from our side: BYE, once our 2xx was acknowledged.
-    fn leave(&mut self, _now: Instant, key: Key, cause: Cause, reason: Option<&str>, out: &mut Out) {
+    fn leave(
+        &mut self,
+        _now: Instant,
+        key: Key,
+        cause: Cause,
+        reason: Option<&str>,
+        out: &mut SessionEffects,
+    ) {
         self.settle_exchange(key, out);
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if !matches!(session.stage, Stage::Up) {
+        if !matches!(session.stage, SessionStage::Up) {
             return;
         }
-        session.stage = Stage::Ending;
+        session.stage = SessionStage::Ending;
         // RFC 3261 §15: the callee's BYE waits for the ACK, or for its failing to come.
         let waits = session.unacked.as_ref().is_some_and(|unacked| unacked.is_first);
         if !waits {
@@ -291,22 +304,22 @@ impl Sessions {
         self.tell_end(key, cause, out);
     }
 
-    fn send_bye(&mut self, key: Key, reason: Option<&str>, out: &mut Out) {
+    fn send_bye(&mut self, key: Key, reason: Option<&str>, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let (mut request, onward) = session.dialog.request("BYE");
         if let Some(reason) = reason {
             request.header("Reason", reason.as_bytes());
         }
-        self.send(key, Purpose::Bye, request.finish(), onward, out);
+        self.send(key, RequestPurpose::Bye, request.finish(), onward, out);
     }
 
     /// Tells the application and the ledger, once.
-    fn tell_end(&mut self, key: Key, cause: Cause, out: &mut Out) {
+    fn tell_end(&mut self, key: Key, cause: Cause, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         if std::mem::replace(&mut session.has_ended, true) {
             return;
         }
-        session.refresh = Refresh::Never;
+        session.refresh = SessionRefresh::Never;
         let was_up = session.was_up;
         let (call_id, local_tag) = (session.dialog.call_id.clone(), session.dialog.local_tag.clone());
         self.settle_refers(key, out);
@@ -324,7 +337,7 @@ impl Sessions {
     }
 
     /// It is over on both sides: nothing of it stays but what retransmissions need.
-    fn remove(&mut self, key: Key, out: &mut Out) {
+    fn remove(&mut self, key: Key, out: &mut SessionEffects) {
         let Some(session) = self.sessions.remove(key) else { return };
         self.by_tag.remove(&*session.dialog.local_tag);
         for id in session.requests {
@@ -335,13 +348,13 @@ impl Sessions {
     }
 
     /// The dialog is gone on the peer's side.
-    fn vanish(&mut self, key: Key, cause: Cause, out: &mut Out) {
+    fn vanish(&mut self, key: Key, cause: Cause, out: &mut SessionEffects) {
         self.settle_exchange(key, out);
         self.tell_end(key, cause, out);
         self.remove(key, out);
     }
 
-    fn emit(&self, key: Key, event: impl FnOnce(SessionId) -> SessionEvent, out: &mut Out) {
+    fn emit(&self, key: Key, event: impl FnOnce(SessionId) -> SessionEvent, out: &mut SessionEffects) {
         let is_heard = self.sessions.get(key).is_some_and(|session| !session.has_ended);
         if is_heard {
             out.push(SessionEffect::Event(event(SessionId(key.to_u64()))));
@@ -354,10 +367,17 @@ impl Sessions {
     }
 
     /// Sends a request of the session; its final response is told to `handle_response`.
-    fn send(&mut self, key: Key, purpose: Purpose, bytes: Bytes, onward: Onward, out: &mut Out) -> u64 {
+    fn send(
+        &mut self,
+        key: Key,
+        purpose: RequestPurpose,
+        bytes: Bytes,
+        onward: OutgoingRoute,
+        out: &mut SessionEffects,
+    ) -> u64 {
         let id = self.next_id();
         if let Ok(message) = Message::parse(bytes.clone()) {
-            let pending = Pending { key, purpose, message, onward: onward.clone(), challenges: 0 };
+            let pending = PendingRequest { key, purpose, message, onward: onward.clone(), challenges: 0 };
             self.insert_request(id, pending);
         }
         let is_proved = self.sessions.get(key).is_none_or(|session| session.proved);
@@ -382,7 +402,7 @@ impl Sessions {
         self.sessions.get(Key::from_u64(session.0))?.peer
     }
 
-    fn insert_request(&mut self, id: u64, pending: Pending) {
+    fn insert_request(&mut self, id: u64, pending: PendingRequest) {
         if let Some(session) = self.sessions.get_mut(pending.key) {
             session.requests.push(id);
         }
@@ -390,7 +410,7 @@ impl Sessions {
     }
 
     /// It has its final response.
-    fn take_request(&mut self, id: RequestId) -> Option<Pending> {
+    fn take_request(&mut self, id: RequestId) -> Option<PendingRequest> {
         let pending = self.requests.remove(&id.0)?;
         if let Some(session) = self.sessions.get_mut(pending.key) {
             session.requests.retain(|known| *known != id.0);
@@ -410,7 +430,7 @@ impl Sessions {
 }
 
 impl Session {
-    fn new(dialog: Dialog, stage: Stage) -> Self {
+    fn new(dialog: Dialog, stage: SessionStage) -> Self {
         Session {
             dialog,
             stage,
@@ -421,10 +441,10 @@ impl Session {
             proved: true,
             local_sdp: Bytes::new(),
             peer_allows_update: false,
-            exchange: Exchange::Idle,
+            exchange: OfferExchange::Idle,
             last_token: 0,
             unacked: None,
-            refresh: Refresh::Never,
+            refresh: SessionRefresh::Never,
             refers: Vec::new(),
             requests: SmallVec::new(),
             has_ended: false,
@@ -436,9 +456,9 @@ impl Session {
     fn deadline(&self) -> Instant {
         let unacked = self.unacked.as_ref().map_or(Instant::FAR_FUTURE, |unacked| unacked.deadline());
         let stage = match &self.stage {
-            Stage::Invited(incoming) => incoming.deadline(),
-            Stage::Calling(calling) => calling.deadline,
-            Stage::Up | Stage::Ending => Instant::FAR_FUTURE,
+            SessionStage::Invited(incoming) => incoming.deadline(),
+            SessionStage::Calling(calling) => calling.deadline,
+            SessionStage::Up | SessionStage::Ending => Instant::FAR_FUTURE,
         };
         unacked.min(stage).min(self.exchange.deadline()).min(self.refresh.deadline())
     }
@@ -456,16 +476,16 @@ impl Session {
 }
 
 /// Something of ours that is repeated until the peer has acknowledged it.
-struct Repeated {
+struct Retransmission {
     bytes: Bytes,
     interval: Duration,
     next: Instant,
     end: Instant,
 }
 
-impl Repeated {
+impl Retransmission {
     fn new(now: Instant, bytes: Bytes) -> Self {
-        Repeated { bytes, interval: T1, next: now + T1, end: now + TIMEOUT }
+        Retransmission { bytes, interval: T1, next: now + T1, end: now + TIMEOUT }
     }
 
     fn deadline(&self) -> Instant {

@@ -7,12 +7,12 @@ use bytes::Bytes;
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::incoming::{Unacked, check_body, finish, reply_effect};
-use super::outgoing::Final;
-use super::refresh::{self, Refresh};
+use super::incoming::{UnacknowledgedOk, check_body, finish, reply_effect};
+use super::outgoing::RequestOutcome;
+use super::refresh::{self, SessionRefresh};
 use super::{
-    Arrived, CommandError, OfferId, Out, Pending, Purpose, SDP, SessionEvent, SessionId, Sessions, Stage,
-    body_of, describe, describe_request,
+    CommandError, OfferId, PendingRequest, ReceivedRequest, RequestPurpose, SDP, SessionEffects,
+    SessionEvent, SessionId, SessionStage, Sessions, body_of, describe, describe_request,
 };
 use crate::events::TxRef;
 use crate::limits;
@@ -20,9 +20,9 @@ use crate::transport::Source;
 use crate::wire::{Message, Method, Reply};
 
 /// The one offer that may be open (RFC 3264 §4).
-pub(super) enum Exchange {
+pub(super) enum OfferExchange {
     Idle,
-    Theirs(Box<Theirs>),
+    Peer(Box<PeerOffer>),
     Ours {
         request: u64,
     },
@@ -33,7 +33,7 @@ pub(super) enum Exchange {
     },
 }
 
-pub(super) struct Theirs {
+pub(super) struct PeerOffer {
     offer: OfferId,
     transaction: TxRef,
     request: Message,
@@ -43,25 +43,30 @@ pub(super) struct Theirs {
     until: Instant,
 }
 
-impl Exchange {
+impl OfferExchange {
     pub(super) fn deadline(&self) -> Instant {
         match self {
-            Exchange::Theirs(theirs) => theirs.until,
-            Exchange::Crossed { until, .. } => *until,
-            Exchange::Idle | Exchange::Ours { .. } => Instant::FAR_FUTURE,
+            OfferExchange::Peer(theirs) => theirs.until,
+            OfferExchange::Crossed { until, .. } => *until,
+            OfferExchange::Idle | OfferExchange::Ours { .. } => Instant::FAR_FUTURE,
         }
     }
 }
 
 impl Sessions {
     /// Offers new media by a re-INVITE.
-    pub(crate) fn offer(&mut self, id: SessionId, sdp: &Bytes, out: &mut Out) -> Result<(), CommandError> {
+    pub(crate) fn offer(
+        &mut self,
+        id: SessionId,
+        sdp: &Bytes,
+        out: &mut SessionEffects,
+    ) -> Result<(), CommandError> {
         let (key, session) = self.get(id)?;
-        if !matches!(session.stage, Stage::Up) || sdp.is_empty() {
+        if !matches!(session.stage, SessionStage::Up) || sdp.is_empty() {
             return Err(CommandError::NotNow);
         }
         // RFC 3261 §14.1: neither while an INVITE is open, nor before the ACK of one.
-        if !matches!(session.exchange, Exchange::Idle) || session.unacked.is_some() {
+        if !matches!(session.exchange, OfferExchange::Idle) || session.unacked.is_some() {
             return Err(CommandError::OfferOpen);
         }
         let expires = session.refresh.header();
@@ -72,23 +77,29 @@ impl Sessions {
         }
         session.local_sdp = sdp.clone();
         let bytes = request.finish_with(SDP, sdp);
-        let request = self.send(key, Purpose::Offer { refresh: false }, bytes, onward, out);
+        let request = self.send(key, RequestPurpose::Offer { refresh: false }, bytes, onward, out);
         if let Some(session) = self.sessions.get_mut(key) {
-            session.exchange = Exchange::Ours { request };
+            session.exchange = OfferExchange::Ours { request };
         }
         Ok(())
     }
 
     pub(super) fn note_offer_request(&mut self, key: Key, id: u64) {
         if let Some(session) = self.sessions.get_mut(key)
-            && let Exchange::Ours { request } = &mut session.exchange
+            && let OfferExchange::Ours { request } = &mut session.exchange
         {
             *request = id;
         }
     }
 
     /// A re-INVITE or an UPDATE of the peer's.
-    pub(super) fn handle_offer(&mut self, now: Instant, key: Key, arrived: &Arrived<'_>, out: &mut Out) {
+    pub(super) fn handle_offer(
+        &mut self,
+        now: Instant,
+        key: Key,
+        arrived: &ReceivedRequest<'_>,
+        out: &mut SessionEffects,
+    ) {
         let request = arrived.request;
         let is_update = request.method() == Method::Update;
         if let Err((status, reason, header)) = check_body(request) {
@@ -111,7 +122,7 @@ impl Sessions {
         session.note_allow(request);
         let first = session.unacked.take_if(|_| !is_update);
         let offer = OfferId(session.next_token());
-        session.exchange = Exchange::Theirs(Box::new(Theirs {
+        session.exchange = OfferExchange::Peer(Box::new(PeerOffer {
             offer,
             transaction: arrived.transaction,
             request: request.clone(),
@@ -131,23 +142,29 @@ impl Sessions {
     fn refusal(&self, key: Key, is_update: bool) -> Option<u16> {
         let session = self.sessions.get(key)?;
         let by_stage = match &session.stage {
-            Stage::Up => None,
-            Stage::Ending => Some(481),
-            Stage::Invited(incoming) if is_update && incoming.has_answered_offer => None,
-            Stage::Invited(_) => Some(500),
-            Stage::Calling(_) if is_update => None,
-            Stage::Calling(_) => Some(491),
+            SessionStage::Up => None,
+            SessionStage::Ending => Some(481),
+            SessionStage::Invited(incoming) if is_update && incoming.has_answered_offer => None,
+            SessionStage::Invited(_) => Some(500),
+            SessionStage::Calling(_) if is_update => None,
+            SessionStage::Calling(_) => Some(491),
         };
         let awaits_answer = session.unacked.as_ref().is_some_and(|unacked| unacked.awaits_answer());
         let by_exchange = match session.exchange {
-            Exchange::Ours { .. } => Some(491),
-            Exchange::Theirs(_) => Some(500),
-            Exchange::Idle | Exchange::Crossed { .. } => awaits_answer.then_some(491),
+            OfferExchange::Ours { .. } => Some(491),
+            OfferExchange::Peer(_) => Some(500),
+            OfferExchange::Idle | OfferExchange::Crossed { .. } => awaits_answer.then_some(491),
         };
         by_stage.or(by_exchange)
     }
 
-    fn refuse_glare(&mut self, key: Key, arrived: &Arrived<'_>, status: u16, out: &mut Out) {
+    fn refuse_glare(
+        &mut self,
+        key: Key,
+        arrived: &ReceivedRequest<'_>,
+        status: u16,
+        out: &mut SessionEffects,
+    ) {
         match status {
             491 => self.reply(key, arrived, 491, "Request Pending", out),
             481 => self.reply(key, arrived, 481, "Call/Transaction Does Not Exist", out),
@@ -160,7 +177,13 @@ impl Sessions {
     }
 
     /// An UPDATE without an offer: a refresh of target and timer.
-    fn grant_update(&mut self, now: Instant, key: Key, arrived: &Arrived<'_>, out: &mut Out) {
+    fn grant_update(
+        &mut self,
+        now: Instant,
+        key: Key,
+        arrived: &ReceivedRequest<'_>,
+        out: &mut SessionEffects,
+    ) {
         let rules = self.rules;
         let Some(session) = self.sessions.get_mut(key) else { return };
         let (request, source) = (arrived.request, arrived.source);
@@ -168,7 +191,7 @@ impl Sessions {
         reply.header("Contact", format!("<{}>", arrived.contact).as_bytes());
         describe(&mut reply);
         session.dialog.refresh_target(request, Some(source));
-        if matches!(session.stage, Stage::Up) {
+        if matches!(session.stage, SessionStage::Up) {
             session.refresh = refresh::grant(now, rules, request, &mut reply);
         }
         out.push(reply_effect(arrived.transaction, 200, reply.finish()));
@@ -182,7 +205,7 @@ impl Sessions {
         id: SessionId,
         offer: OfferId,
         sdp: Bytes,
-        out: &mut Out,
+        out: &mut SessionEffects,
     ) -> Result<(), CommandError> {
         let rules = self.rules;
         let (key, theirs) = self.take_offer(id, offer)?;
@@ -191,7 +214,7 @@ impl Sessions {
         let mut reply = Reply::new(request, source.remote, 200, "OK", Some(&session.dialog.local_tag));
         reply.header("Contact", format!("<{}>", theirs.contact).as_bytes());
         describe(&mut reply);
-        if matches!(session.stage, Stage::Up) {
+        if matches!(session.stage, SessionStage::Up) {
             session.dialog.refresh_target(request, Some(source));
             session.refresh = refresh::grant(now, rules, request, &mut reply);
         }
@@ -200,7 +223,7 @@ impl Sessions {
             session.local_sdp = sdp;
         }
         if request.method() == Method::Invite {
-            let unacked = Unacked::new(now, theirs.transaction, request, bytes.clone(), false);
+            let unacked = UnacknowledgedOk::new(now, theirs.transaction, request, bytes.clone(), false);
             session.unacked = Some(Box::new(unacked));
         }
         out.push(reply_effect(theirs.transaction, 200, bytes));
@@ -215,17 +238,17 @@ impl Sessions {
         offer: OfferId,
         status: u16,
         reason: &str,
-        out: &mut Out,
+        out: &mut SessionEffects,
     ) -> Result<(), CommandError> {
         let (key, theirs) = self.take_offer(id, offer)?;
         self.reply_to_offer(key, &theirs, status.clamp(300, 699), reason, out);
         Ok(())
     }
 
-    fn take_offer(&mut self, id: SessionId, offer: OfferId) -> Result<(Key, Box<Theirs>), CommandError> {
+    fn take_offer(&mut self, id: SessionId, offer: OfferId) -> Result<(Key, Box<PeerOffer>), CommandError> {
         let (key, session) = self.get(id)?;
-        match std::mem::replace(&mut session.exchange, Exchange::Idle) {
-            Exchange::Theirs(theirs) if theirs.offer == offer => Ok((key, theirs)),
+        match std::mem::replace(&mut session.exchange, OfferExchange::Idle) {
+            OfferExchange::Peer(theirs) if theirs.offer == offer => Ok((key, theirs)),
             other => {
                 session.exchange = other;
                 Err(CommandError::Stale)
@@ -233,7 +256,14 @@ impl Sessions {
         }
     }
 
-    fn reply_to_offer(&mut self, key: Key, theirs: &Theirs, status: u16, reason: &str, out: &mut Out) {
+    fn reply_to_offer(
+        &mut self,
+        key: Key,
+        theirs: &PeerOffer,
+        status: u16,
+        reason: &str,
+        out: &mut SessionEffects,
+    ) {
         let Some(session) = self.sessions.get(key) else { return };
         let tag = Some(&*session.dialog.local_tag);
         let reply = Reply::new(&theirs.request, theirs.source.remote, status, reason, tag);
@@ -241,10 +271,10 @@ impl Sessions {
     }
 
     /// A CANCEL of a re-INVITE.
-    pub(super) fn cancel_offer(&mut self, key: Key, transaction: TxRef, out: &mut Out) {
+    pub(super) fn cancel_offer(&mut self, key: Key, transaction: TxRef, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         match &session.exchange {
-            Exchange::Theirs(theirs) if theirs.transaction == transaction => {
+            OfferExchange::Peer(theirs) if theirs.transaction == transaction => {
                 let offer = theirs.offer;
                 self.settle_exchange(key, out);
                 self.emit(key, |session| SessionEvent::OfferWithdrawn { session, offer }, out);
@@ -254,10 +284,10 @@ impl Sessions {
     }
 
     /// Whatever the peer still waits for is answered: the session ends, or the offer was taken back.
-    pub(super) fn settle_exchange(&mut self, key: Key, out: &mut Out) {
+    pub(super) fn settle_exchange(&mut self, key: Key, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let exchange = std::mem::replace(&mut session.exchange, Exchange::Idle);
-        if let Exchange::Theirs(theirs) = exchange {
+        let exchange = std::mem::replace(&mut session.exchange, OfferExchange::Idle);
+        if let OfferExchange::Peer(theirs) = exchange {
             self.reply_to_offer(key, &theirs, 487, "Request Terminated", out);
         }
     }
@@ -267,23 +297,23 @@ impl Sessions {
         &mut self,
         now: Instant,
         id: u64,
-        pending: &Pending,
-        end: &Final<'_>,
+        pending: &PendingRequest,
+        end: &RequestOutcome<'_>,
         refresh: bool,
-        out: &mut Out,
+        out: &mut SessionEffects,
     ) {
         let (key, rules) = (pending.key, self.rules);
         let by_invite = pending.message.method() == Method::Invite;
         let wait = self.wait_after_glare(key);
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if matches!(session.exchange, Exchange::Ours { request } if request == id) {
-            session.exchange = Exchange::Idle;
+        if matches!(session.exchange, OfferExchange::Ours { request } if request == id) {
+            session.exchange = OfferExchange::Idle;
         }
         let success = end.response.filter(|_| (200..300).contains(&end.status));
         if let Some(response) = success {
             session.note_allow(response);
             session.dialog.refresh_target(response, None);
-            if matches!(session.stage, Stage::Up) {
+            if matches!(session.stage, SessionStage::Up) {
                 session.refresh = refresh::of_response(now, rules, response);
             }
             if by_invite {
@@ -296,8 +326,8 @@ impl Sessions {
         }
         match end.status {
             // RFC 3261 §14.1.
-            491 if matches!(session.exchange, Exchange::Idle) => {
-                session.exchange = Exchange::Crossed { until: now + wait, refresh };
+            491 if matches!(session.exchange, OfferExchange::Idle) => {
+                session.exchange = OfferExchange::Crossed { until: now + wait, refresh };
             }
             422 if refresh => session.lengthen_refresh(now, end.response),
             401.. if refresh => {}
@@ -312,19 +342,19 @@ impl Sessions {
         Duration::from_millis(units * 10)
     }
 
-    pub(super) fn wake_exchange(&mut self, now: Instant, key: Key, out: &mut Out) {
+    pub(super) fn wake_exchange(&mut self, now: Instant, key: Key, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         if session.exchange.deadline() > now {
             return;
         }
-        match std::mem::replace(&mut session.exchange, Exchange::Idle) {
-            Exchange::Theirs(theirs) => {
+        match std::mem::replace(&mut session.exchange, OfferExchange::Idle) {
+            OfferExchange::Peer(theirs) => {
                 self.reply_to_offer(key, &theirs, 500, "Server Internal Error", out);
                 let offer = theirs.offer;
                 self.emit(key, |session| SessionEvent::OfferWithdrawn { session, offer }, out);
             }
-            Exchange::Crossed { refresh: true, .. } => self.send_refresh(key, out),
-            Exchange::Crossed { .. } => {
+            OfferExchange::Crossed { refresh: true, .. } => self.send_refresh(key, out),
+            OfferExchange::Crossed { .. } => {
                 self.emit(key, |session| SessionEvent::OfferCrossed { session }, out);
             }
             other => session.exchange = other,
@@ -336,7 +366,7 @@ impl super::Session {
     /// RFC 4028 §7.3: the peer's Min-SE, and at once.
     fn lengthen_refresh(&mut self, now: Instant, response: Option<&Message>) {
         let wanted = response.and_then(refresh::min_se).map(|seconds| Duration::from_secs(seconds.into()));
-        if let (Some(wanted), Refresh::Ours { interval, at, .. }) = (wanted, &mut self.refresh)
+        if let (Some(wanted), SessionRefresh::Ours { interval, at, .. }) = (wanted, &mut self.refresh)
             && wanted > *interval
         {
             *interval = wanted;

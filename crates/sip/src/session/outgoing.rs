@@ -7,11 +7,11 @@ use stdx::slab::Key;
 
 use super::refresh;
 use super::{
-    Cause, CommandError, Dialog, Invite, Out, Pending, Purpose, SDP, Session, SessionEffect, SessionEvent,
-    SessionId, Sessions, Stage, Timer, auth, describe_request,
+    Cause, CommandError, Dialog, Invite, PendingRequest, RequestPurpose, SDP, Session, SessionEffect,
+    SessionEffects, SessionEvent, SessionId, SessionStage, SessionTimer, Sessions, auth, describe_request,
 };
 use crate::endpoint::{CallEventKind, ListedUnder};
-use crate::events::{Onward, RequestId};
+use crate::events::{OutgoingRoute, RequestId};
 use crate::limits;
 use crate::transaction::TIMEOUT;
 use crate::wire::{Header, Message, Rewrite};
@@ -20,22 +20,22 @@ use crate::wire::{Header, Message, Rewrite};
 pub(super) const CHALLENGES: u8 = 2;
 
 /// Our INVITE that waits for its final response.
-pub(super) struct Calling {
+pub(super) struct OutgoingInvite {
     request: u64,
-    early: Vec<Early>,
+    early: Vec<EarlyDialog>,
     heard: bool,
-    cancel: Cancel,
+    cancel: CancelState,
     /// When ringing, or the wait after CANCEL, has been long enough.
     pub(super) deadline: Instant,
 }
 
-struct Early {
+struct EarlyDialog {
     dialog: Dialog,
     rseq: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cancel {
+enum CancelState {
     No,
     /// RFC 3261 §9.1: not before a provisional response.
     Wanted,
@@ -43,19 +43,19 @@ enum Cancel {
 }
 
 /// An INVITE of ours whose 2xx may come again, or from further forks, for 64*T1 (RFC 3261 §13.2.2.4).
-pub(super) struct Acknowledged {
+pub(super) struct AcknowledgedInvite {
     base: Dialog,
     cseq: u32,
-    acks: Vec<(Box<[u8]>, Bytes, Onward)>,
+    acks: Vec<(Box<[u8]>, Bytes, OutgoingRoute)>,
 }
 
 /// The end of a request of ours: what the peer said, or 408 or 503 of our own.
-pub(super) struct Final<'a> {
+pub(super) struct RequestOutcome<'a> {
     pub(super) status: u16,
     pub(super) response: Option<&'a Message>,
 }
 
-impl Calling {
+impl OutgoingInvite {
     pub(super) fn has_dialog(&self, request: &Message) -> bool {
         self.early.iter().any(|early| early.dialog.is_of(request))
     }
@@ -71,7 +71,7 @@ impl Sessions {
         &mut self,
         now: Instant,
         invite: Invite,
-        out: &mut Out,
+        out: &mut SessionEffects,
     ) -> Result<SessionId, CommandError> {
         // Without an offer the answer to theirs would have to go with the ACK, which is sent at once.
         if self.sessions.len() >= limits::SESSIONS || invite.offer.is_empty() {
@@ -85,8 +85,9 @@ impl Sessions {
         let dialog = Dialog::calling(&invite, call_id, tag.clone()).ok_or(CommandError::Refused)?;
         let patience = if invite.timeout.is_zero() { limits::RING_PATIENCE } else { invite.timeout };
         let deadline = now + patience;
-        let calling = Calling { request: 0, early: Vec::new(), heard: false, cancel: Cancel::No, deadline };
-        let mut session = Session::new(dialog, Stage::Calling(Box::new(calling)));
+        let calling =
+            OutgoingInvite { request: 0, early: Vec::new(), heard: false, cancel: CancelState::No, deadline };
+        let mut session = Session::new(dialog, SessionStage::Calling(Box::new(calling)));
         session.owns_call_id = true;
         session.login = invite.login.map(Box::new);
         session.local_sdp = invite.offer.clone();
@@ -119,20 +120,28 @@ impl Sessions {
         let key = self.sessions.insert(session);
         self.by_tag.insert(tag, key);
         out.push(started);
-        let id = self.send(key, Purpose::Invite, bytes, onward, out);
+        let id = self.send(key, RequestPurpose::Invite, bytes, onward, out);
         self.note_request(key, id);
         self.arm(key);
         Ok(SessionId(key.to_u64()))
     }
 
     fn note_request(&mut self, key: Key, id: u64) {
-        if let Some(Stage::Calling(calling)) = self.sessions.get_mut(key).map(|session| &mut session.stage) {
+        if let Some(SessionStage::Calling(calling)) =
+            self.sessions.get_mut(key).map(|session| &mut session.stage)
+        {
             calling.request = id;
         }
     }
 
     /// A response to a request of ours.
-    pub(crate) fn handle_response(&mut self, now: Instant, id: RequestId, response: &Message, out: &mut Out) {
+    pub(crate) fn handle_response(
+        &mut self,
+        now: Instant,
+        id: RequestId,
+        response: &Message,
+        out: &mut SessionEffects,
+    ) {
         if self.acknowledged.contains_key(&id.0) {
             return self.handle_further_success(id.0, response, out);
         }
@@ -145,43 +154,56 @@ impl Sessions {
         let Some(pending) = self.requests.get(&id.0) else { return };
         let (key, purpose) = (pending.key, pending.purpose);
         if response.status() < 200 {
-            if purpose == Purpose::Invite {
+            if purpose == RequestPurpose::Invite {
                 self.handle_provisional(now, key, id.0, response, out);
             }
             return;
         }
         let Some(pending) = self.take_request(id) else { return };
         let Some(pending) = self.prove(pending, response, out) else { return };
-        let end = Final { status: response.status(), response: Some(response) };
+        let end = RequestOutcome { status: response.status(), response: Some(response) };
         self.handle_final(now, id.0, &pending, &end, out);
     }
 
     /// No response came (408), or it could not be sent (503).
-    pub(crate) fn handle_failure(&mut self, now: Instant, id: RequestId, status: u16, out: &mut Out) {
+    pub(crate) fn handle_failure(
+        &mut self,
+        now: Instant,
+        id: RequestId,
+        status: u16,
+        out: &mut SessionEffects,
+    ) {
         if self.handle_text_final(id, status, None, out) {
             return;
         }
         let Some(pending) = self.take_request(id) else { return };
-        self.handle_final(now, id.0, &pending, &Final { status, response: None }, out);
+        self.handle_final(now, id.0, &pending, &RequestOutcome { status, response: None }, out);
     }
 
-    fn handle_final(&mut self, now: Instant, id: u64, pending: &Pending, end: &Final<'_>, out: &mut Out) {
+    fn handle_final(
+        &mut self,
+        now: Instant,
+        id: u64,
+        pending: &PendingRequest,
+        end: &RequestOutcome<'_>,
+        out: &mut SessionEffects,
+    ) {
         let key = pending.key;
         match pending.purpose {
-            Purpose::Invite => self.handle_invite_final(now, id, pending, end, out),
-            Purpose::Offer { refresh } => self.handle_offer_final(now, id, pending, end, refresh, out),
-            Purpose::Bye => self.remove(key, out),
-            Purpose::Refer => {
+            RequestPurpose::Invite => self.handle_invite_final(now, id, pending, end, out),
+            RequestPurpose::Offer { refresh } => self.handle_offer_final(now, id, pending, end, refresh, out),
+            RequestPurpose::Bye => self.remove(key, out),
+            RequestPurpose::Refer => {
                 let status = end.status;
                 self.emit(key, |session| SessionEvent::ReferAnswered { session, status }, out);
             }
-            Purpose::Told(method) => {
+            RequestPurpose::Told(method) => {
                 let status = end.status;
                 self.emit(key, |session| SessionEvent::Responded { session, method, status }, out);
             }
-            Purpose::Quiet => {}
+            RequestPurpose::Quiet => {}
         }
-        let is_in_dialog = !matches!(pending.purpose, Purpose::Invite | Purpose::Bye);
+        let is_in_dialog = !matches!(pending.purpose, RequestPurpose::Invite | RequestPurpose::Bye);
         if is_in_dialog {
             self.check_gone(now, key, end.status, out);
         }
@@ -189,7 +211,7 @@ impl Sessions {
     }
 
     /// RFC 5057 §5.1: 481 ends the dialog, 408 leaves only the BYE to be tried.
-    fn check_gone(&mut self, now: Instant, key: Key, status: u16, out: &mut Out) {
+    fn check_gone(&mut self, now: Instant, key: Key, status: u16, out: &mut SessionEffects) {
         match status {
             481 => self.vanish(key, Cause::Gone { status }, out),
             408 => self.leave(now, key, Cause::Gone { status }, None, out),
@@ -198,12 +220,17 @@ impl Sessions {
     }
 
     /// Sends it again with credentials when it was challenged and we have some; else gives it back.
-    fn prove(&mut self, mut pending: Pending, response: &Message, out: &mut Out) -> Option<Pending> {
+    fn prove(
+        &mut self,
+        mut pending: PendingRequest,
+        response: &Message,
+        out: &mut SessionEffects,
+    ) -> Option<PendingRequest> {
         let Some(session) = self.sessions.get_mut(pending.key) else { return Some(pending) };
         let Some(login) = session.login.as_deref().filter(|_| pending.challenges < CHALLENGES) else {
             return Some(pending);
         };
-        if session.has_ended && pending.purpose == Purpose::Invite {
+        if session.has_ended && pending.purpose == RequestPurpose::Invite {
             return Some(pending);
         }
         let number = session.dialog.local_cseq + 1;
@@ -217,25 +244,32 @@ impl Sessions {
     }
 
     /// Another try of the same request, under a number of its own.
-    fn send_again(&mut self, mut pending: Pending, bytes: Bytes, out: &mut Out) {
+    fn send_again(&mut self, mut pending: PendingRequest, bytes: Bytes, out: &mut SessionEffects) {
         let Ok(message) = Message::parse(bytes.clone()) else { return };
         pending.message = message;
         let (key, id, onward) = (pending.key, self.next_id(), pending.onward.clone());
         match pending.purpose {
-            Purpose::Invite => self.note_request(key, id),
-            Purpose::Offer { .. } => self.note_offer_request(key, id),
+            RequestPurpose::Invite => self.note_request(key, id),
+            RequestPurpose::Offer { .. } => self.note_offer_request(key, id),
             _ => {}
         }
         self.insert_request(id, pending);
         out.push(SessionEffect::Request { id: RequestId(id), bytes, onward });
     }
 
-    fn handle_provisional(&mut self, now: Instant, key: Key, id: u64, response: &Message, out: &mut Out) {
+    fn handle_provisional(
+        &mut self,
+        now: Instant,
+        key: Key,
+        id: u64,
+        response: &Message,
+        out: &mut SessionEffects,
+    ) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let Stage::Calling(calling) = &mut session.stage else { return };
+        let SessionStage::Calling(calling) = &mut session.stage else { return };
         calling.heard = true;
-        if calling.cancel == Cancel::Wanted {
-            calling.cancel = Cancel::Sent;
+        if calling.cancel == CancelState::Wanted {
+            calling.cancel = CancelState::Sent;
             calling.deadline = now + TIMEOUT;
             out.push(SessionEffect::Cancel { id: RequestId(id) });
         }
@@ -250,17 +284,17 @@ impl Sessions {
     }
 
     /// The early dialog of a provisional response, and its PRACK. False for one that came before.
-    fn note_early(&mut self, key: Key, response: &Message, out: &mut Out) -> bool {
+    fn note_early(&mut self, key: Key, response: &Message, out: &mut SessionEffects) -> bool {
         let Some(session) = self.sessions.get_mut(key) else { return false };
         session.note_allow(response);
         let Some(dialog) = session.dialog.of_response(response) else { return true };
-        let Stage::Calling(calling) = &mut session.stage else { return false };
+        let SessionStage::Calling(calling) = &mut session.stage else { return false };
         let known = calling.early.iter().position(|early| early.dialog.remote_tag == dialog.remote_tag);
         let index = match known {
             Some(index) => index,
             None if calling.early.len() >= limits::FORK_BRANCHES => return true,
             None => {
-                calling.early.push(Early { dialog, rseq: 0 });
+                calling.early.push(EarlyDialog { dialog, rseq: 0 });
                 calling.early.len() - 1
             }
         };
@@ -277,7 +311,7 @@ impl Sessions {
         let (mut request, onward) = early.dialog.request_numbered("PRACK", session.dialog.local_cseq);
         let number = response.cseq().map_or(0, |(number, _)| number);
         request.header("RAck", format!("{rseq} {number} INVITE").as_bytes());
-        self.send(key, Purpose::Quiet, request.finish(), onward, out);
+        self.send(key, RequestPurpose::Quiet, request.finish(), onward, out);
         true
     }
 
@@ -285,9 +319,9 @@ impl Sessions {
         &mut self,
         now: Instant,
         id: u64,
-        pending: &Pending,
-        end: &Final<'_>,
-        out: &mut Out,
+        pending: &PendingRequest,
+        end: &RequestOutcome<'_>,
+        out: &mut SessionEffects,
     ) {
         let key = pending.key;
         let success = end.response.filter(|_| (200..300).contains(&end.status));
@@ -302,7 +336,12 @@ impl Sessions {
     }
 
     /// RFC 4028 §7.3: once more with the interval the peer asks for.
-    fn lengthen(&mut self, pending: &Pending, response: Option<&Message>, out: &mut Out) -> bool {
+    fn lengthen(
+        &mut self,
+        pending: &PendingRequest,
+        response: Option<&Message>,
+        out: &mut SessionEffects,
+    ) -> bool {
         let wanted = response.and_then(refresh::min_se);
         let asked = refresh::session_expires(&pending.message).map(|(seconds, _)| seconds);
         let Some(wanted) = wanted.filter(|&wanted| asked.is_some_and(|asked| wanted > asked)) else {
@@ -318,7 +357,7 @@ impl Sessions {
         rewrite.set(Header::SessionExpires, |text| text.extend_from_slice(wanted.to_string().as_bytes()));
         rewrite.append("Min-SE", |text| text.extend_from_slice(wanted.to_string().as_bytes()));
         let bytes = rewrite.finish();
-        let pending = Pending {
+        let pending = PendingRequest {
             key: pending.key,
             purpose: pending.purpose,
             message: pending.message.clone(),
@@ -330,7 +369,14 @@ impl Sessions {
     }
 
     /// The first 2xx makes the session; the other forks' early dialogs end with it (RFC 3261 §13.2.2.4).
-    fn handle_answered(&mut self, now: Instant, key: Key, id: u64, response: &Message, out: &mut Out) {
+    fn handle_answered(
+        &mut self,
+        now: Instant,
+        key: Key,
+        id: u64,
+        response: &Message,
+        out: &mut SessionEffects,
+    ) {
         let rules = self.rules;
         let Some(session) = self.sessions.get_mut(key) else { return };
         let Some(dialog) = session.dialog.of_response(response) else {
@@ -338,7 +384,7 @@ impl Sessions {
         };
         let base = std::mem::replace(&mut session.dialog, dialog);
         session.note_allow(response);
-        session.stage = Stage::Up;
+        session.stage = SessionStage::Up;
         let was_cancelled = session.has_ended;
         if !was_cancelled {
             session.was_up = true;
@@ -349,7 +395,7 @@ impl Sessions {
         if was_cancelled {
             // The CANCEL came too late.
             if let Some(session) = self.sessions.get_mut(key) {
-                session.stage = Stage::Ending;
+                session.stage = SessionStage::Ending;
             }
             return self.send_bye(key, None, out);
         }
@@ -366,20 +412,20 @@ impl Sessions {
         id: u64,
         base: Dialog,
         response: &Message,
-        out: &mut Out,
+        out: &mut SessionEffects,
     ) {
         let Some(session) = self.sessions.get(key) else { return };
         let cseq = response.cseq().map_or(0, |(number, _)| number);
         let (request, onward) = session.dialog.request_numbered("ACK", cseq);
         let bytes = request.finish();
         let acks = vec![(session.dialog.remote_tag.clone(), bytes.clone(), onward.clone())];
-        self.acknowledged.insert(id, Acknowledged { base, cseq, acks });
-        self.wheel.insert(now + TIMEOUT, Timer::Acknowledged(id));
+        self.acknowledged.insert(id, AcknowledgedInvite { base, cseq, acks });
+        self.wheel.insert(now + TIMEOUT, SessionTimer::Acknowledged(id));
         out.push(SessionEffect::Ack { bytes, onward });
     }
 
     /// A 2xx again: the same ACK. From another fork: an ACK and a BYE.
-    fn handle_further_success(&mut self, id: u64, response: &Message, out: &mut Out) {
+    fn handle_further_success(&mut self, id: u64, response: &Message, out: &mut SessionEffects) {
         let Some(known) = self.acknowledged.get_mut(&id) else { return };
         let Some(tag) = response.to_tag().filter(|_| (200..300).contains(&response.status())) else { return };
         if let Some((_, bytes, onward)) = known.acks.iter().find(|(acked, ..)| **acked == *tag) {
@@ -400,14 +446,14 @@ impl Sessions {
     }
 
     /// The call is not wanted any more: it ends here at once, at the peer by CANCEL.
-    pub(super) fn give_up_calling(&mut self, now: Instant, key: Key, cause: Cause, out: &mut Out) {
+    pub(super) fn give_up_calling(&mut self, now: Instant, key: Key, cause: Cause, out: &mut SessionEffects) {
         self.settle_exchange(key, out);
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let Stage::Calling(calling) = &mut session.stage else { return };
-        if calling.cancel == Cancel::No {
+        let SessionStage::Calling(calling) = &mut session.stage else { return };
+        if calling.cancel == CancelState::No {
             // §9.1: whoever does not answer a CANCEL within 64*T1 is taken to have accepted it.
             calling.deadline = now + TIMEOUT;
-            calling.cancel = if calling.heard { Cancel::Sent } else { Cancel::Wanted };
+            calling.cancel = if calling.heard { CancelState::Sent } else { CancelState::Wanted };
             if calling.heard {
                 out.push(SessionEffect::Cancel { id: RequestId(calling.request) });
             }
@@ -415,15 +461,15 @@ impl Sessions {
         self.tell_end(key, cause, out);
     }
 
-    pub(super) fn wake_calling(&mut self, now: Instant, key: Key, out: &mut Out) {
+    pub(super) fn wake_calling(&mut self, now: Instant, key: Key, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let Stage::Calling(calling) = &mut session.stage else { return };
+        let SessionStage::Calling(calling) = &mut session.stage else { return };
         if calling.deadline > now {
             return;
         }
         match calling.cancel {
-            Cancel::No => self.give_up_calling(now, key, Cause::Timeout, out),
-            Cancel::Wanted | Cancel::Sent => self.remove(key, out),
+            CancelState::No => self.give_up_calling(now, key, Cause::Timeout, out),
+            CancelState::Wanted | CancelState::Sent => self.remove(key, out),
         }
     }
 }

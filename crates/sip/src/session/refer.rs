@@ -5,7 +5,8 @@ use stdx::slab::Key;
 use super::event::body_of;
 use super::incoming::reply_effect;
 use super::{
-    Arrived, CommandError, Out, Purpose, ReferId, SessionEvent, SessionId, Sessions, Stage, describe,
+    CommandError, ReceivedRequest, ReferId, RequestPurpose, SessionEffects, SessionEvent, SessionId,
+    SessionStage, Sessions, describe,
 };
 use crate::events::TxRef;
 use crate::limits;
@@ -20,10 +21,10 @@ pub(super) struct Refer {
     id: ReferId,
     /// RFC 3515 §2.4.6: what the NOTIFYs name it by, its CSeq.
     cseq: u32,
-    waiting: Option<Waiting>,
+    waiting: Option<PendingRefer>,
 }
 
-struct Waiting {
+struct PendingRefer {
     transaction: TxRef,
     request: Message,
     source: Source,
@@ -31,7 +32,7 @@ struct Waiting {
 }
 
 impl Sessions {
-    pub(super) fn handle_refer(&mut self, key: Key, arrived: &Arrived<'_>, out: &mut Out) {
+    pub(super) fn handle_refer(&mut self, key: Key, arrived: &ReceivedRequest<'_>, out: &mut SessionEffects) {
         let request = arrived.request;
         // RFC 3515 §2.4.2: exactly one Refer-To.
         let one = request.count(Header::ReferTo) == 1;
@@ -40,14 +41,14 @@ impl Sessions {
             return self.reply(key, arrived, 400, "Bad Refer-To", out);
         }
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if !matches!(session.stage, Stage::Up) {
+        if !matches!(session.stage, SessionStage::Up) {
             return self.reply(key, arrived, 481, "Call/Transaction Does Not Exist", out);
         }
         if session.refers.len() >= limits::REFERS {
             return self.reply(key, arrived, 486, "Busy Here", out);
         }
         let id = ReferId(session.next_token());
-        let waiting = Waiting {
+        let waiting = PendingRefer {
             transaction: arrived.transaction,
             request: request.clone(),
             source: *arrived.source,
@@ -64,7 +65,7 @@ impl Sessions {
         &mut self,
         id: SessionId,
         refer: ReferId,
-        out: &mut Out,
+        out: &mut SessionEffects,
     ) -> Result<(), CommandError> {
         let (_, session) = self.get(id)?;
         let known = session.refers.iter_mut().find(|known| known.id == refer);
@@ -83,7 +84,7 @@ impl Sessions {
         refer: ReferId,
         status: u16,
         reason: &str,
-        out: &mut Out,
+        out: &mut SessionEffects,
     ) -> Result<(), CommandError> {
         let (_, session) = self.get(id)?;
         let known = session.refers.iter().position(|known| known.id == refer && known.waiting.is_some());
@@ -104,13 +105,13 @@ impl Sessions {
         status: u16,
         reason: &str,
         over: bool,
-        out: &mut Out,
+        out: &mut SessionEffects,
     ) -> Result<(), CommandError> {
         let (key, session) = self.get(id)?;
         let known = session.refers.iter().position(|known| known.id == refer && known.waiting.is_none());
         let index = known.ok_or(CommandError::Stale)?;
         let cseq = session.refers[index].cseq;
-        if !matches!(session.stage, Stage::Up) {
+        if !matches!(session.stage, SessionStage::Up) {
             return Err(CommandError::NotNow);
         }
         if over {
@@ -128,7 +129,7 @@ impl Sessions {
         // RFC 3420: the status line is enough.
         let body = format!("SIP/2.0 {status} {}\r\n", reason.replace(['\r', '\n'], " "));
         let bytes = request.finish_with("message/sipfrag;version=2.0", body.as_bytes());
-        self.send(key, Purpose::Quiet, bytes, onward, out);
+        self.send(key, RequestPurpose::Quiet, bytes, onward, out);
         Ok(())
     }
 
@@ -138,10 +139,10 @@ impl Sessions {
         id: SessionId,
         target: &str,
         referred_by: Option<&str>,
-        out: &mut Out,
+        out: &mut SessionEffects,
     ) -> Result<(), CommandError> {
         let (key, session) = self.get(id)?;
-        if !matches!(session.stage, Stage::Up) {
+        if !matches!(session.stage, SessionStage::Up) {
             return Err(CommandError::NotNow);
         }
         if Uri::parse(target.as_bytes()).is_err() {
@@ -153,11 +154,16 @@ impl Sessions {
             request.header("Referred-By", referred_by.as_bytes());
         }
         session.is_referring = true;
-        self.send(key, Purpose::Refer, request.finish(), onward, out);
+        self.send(key, RequestPurpose::Refer, request.finish(), onward, out);
         Ok(())
     }
 
-    pub(super) fn handle_notify(&mut self, key: Key, arrived: &Arrived<'_>, out: &mut Out) {
+    pub(super) fn handle_notify(
+        &mut self,
+        key: Key,
+        arrived: &ReceivedRequest<'_>,
+        out: &mut SessionEffects,
+    ) {
         let request = arrived.request;
         let event = request.header(Header::Event).unwrap_or_default();
         let package = event.split(|&b| b == b';').next().unwrap_or_default().trim_ascii();
@@ -173,7 +179,7 @@ impl Sessions {
     }
 
     /// The session ends: REFERs that nobody has answered are.
-    pub(super) fn settle_refers(&mut self, key: Key, out: &mut Out) {
+    pub(super) fn settle_refers(&mut self, key: Key, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         for waiting in std::mem::take(&mut session.refers).into_iter().filter_map(|refer| refer.waiting) {
             let tag = Some(&*session.dialog.local_tag);

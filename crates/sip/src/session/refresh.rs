@@ -5,7 +5,10 @@ use std::time::Duration;
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::{Cause, Exchange, Out, Purpose, SDP, SessionRules, Sessions, Stage, describe_request};
+use super::{
+    Cause, OfferExchange, RequestPurpose, SDP, SessionEffects, SessionRules, SessionStage, Sessions,
+    describe_request,
+};
 use crate::wire::{Header, Message, Params, Reply, parse_number};
 
 /// Seconds; RFC 4028 §4: the least that anybody may ask for.
@@ -15,36 +18,36 @@ const LATER: Duration = Duration::from_secs(5);
 
 /// Who refreshes, and when it has been too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refresh {
+pub(super) enum SessionRefresh {
     Never,
     Ours { interval: Duration, at: Instant, end: Instant },
-    Theirs { interval: Duration, end: Instant },
+    ByPeer { interval: Duration, end: Instant },
 }
 
-impl Refresh {
+impl SessionRefresh {
     fn ours(now: Instant, interval: Duration) -> Self {
         // §10: the refresher sends at half the interval.
-        Refresh::Ours { interval, at: now + interval / 2, end: end_of(now, interval) }
+        SessionRefresh::Ours { interval, at: now + interval / 2, end: end_of(now, interval) }
     }
 
     fn theirs(now: Instant, interval: Duration) -> Self {
-        Refresh::Theirs { interval, end: end_of(now, interval) }
+        SessionRefresh::ByPeer { interval, end: end_of(now, interval) }
     }
 
     pub(super) fn deadline(&self) -> Instant {
         match self {
-            Refresh::Never => Instant::FAR_FUTURE,
-            Refresh::Ours { at, end, .. } => (*at).min(*end),
-            Refresh::Theirs { end, .. } => *end,
+            SessionRefresh::Never => Instant::FAR_FUTURE,
+            SessionRefresh::Ours { at, end, .. } => (*at).min(*end),
+            SessionRefresh::ByPeer { end, .. } => *end,
         }
     }
 
     /// The Session-Expires of a request of ours: the roles stay as they are.
     pub(super) fn header(&self) -> Option<String> {
         match self {
-            Refresh::Never => None,
-            Refresh::Ours { interval, .. } => Some(format!("{};refresher=uac", interval.as_secs())),
-            Refresh::Theirs { interval, .. } => Some(format!("{};refresher=uas", interval.as_secs())),
+            SessionRefresh::Never => None,
+            SessionRefresh::Ours { interval, .. } => Some(format!("{};refresher=uac", interval.as_secs())),
+            SessionRefresh::ByPeer { interval, .. } => Some(format!("{};refresher=uas", interval.as_secs())),
         }
     }
 }
@@ -75,11 +78,16 @@ pub(super) fn is_too_short(request: &Message) -> bool {
 }
 
 /// §9: what a 2xx of ours grants. Who does not know the extension is refreshed by us.
-pub(super) fn grant(now: Instant, rules: SessionRules, request: &Message, reply: &mut Reply) -> Refresh {
+pub(super) fn grant(
+    now: Instant,
+    rules: SessionRules,
+    request: &Message,
+    reply: &mut Reply,
+) -> SessionRefresh {
     let wish = u32::try_from(rules.expires.as_secs()).unwrap_or(u32::MAX);
     let asked = session_expires(request);
     let seconds = match asked {
-        None if wish == 0 => return Refresh::Never,
+        None if wish == 0 => return SessionRefresh::Never,
         Some((asked, _)) if wish == 0 => asked,
         Some((asked, _)) => asked.min(wish),
         None => wish,
@@ -91,37 +99,37 @@ pub(super) fn grant(now: Instant, rules: SessionRules, request: &Message, reply:
     if theirs {
         reply.header("Require", b"timer");
         reply.header("Session-Expires", format!("{seconds};refresher=uac").as_bytes());
-        Refresh::theirs(now, interval)
+        SessionRefresh::theirs(now, interval)
     } else {
         reply.header("Session-Expires", format!("{seconds};refresher=uas").as_bytes());
-        Refresh::ours(now, interval)
+        SessionRefresh::ours(now, interval)
     }
 }
 
 /// §7.2: what a 2xx to a request of ours says. Without a word we may refresh nevertheless, and do.
-pub(super) fn of_response(now: Instant, rules: SessionRules, response: &Message) -> Refresh {
+pub(super) fn of_response(now: Instant, rules: SessionRules, response: &Message) -> SessionRefresh {
     match session_expires(response) {
         Some((seconds, who)) => {
             let interval = Duration::from_secs(seconds.max(MIN_SE).into());
             let theirs = who.is_some_and(|who| who == b"uas");
-            if theirs { Refresh::theirs(now, interval) } else { Refresh::ours(now, interval) }
+            if theirs { SessionRefresh::theirs(now, interval) } else { SessionRefresh::ours(now, interval) }
         }
-        None if rules.expires.is_zero() => Refresh::Never,
-        None => Refresh::ours(now, rules.expires.max(Duration::from_secs(MIN_SE.into()))),
+        None if rules.expires.is_zero() => SessionRefresh::Never,
+        None => SessionRefresh::ours(now, rules.expires.max(Duration::from_secs(MIN_SE.into()))),
     }
 }
 
 impl Sessions {
-    pub(super) fn wake_refresh(&mut self, now: Instant, key: Key, out: &mut Out) {
+    pub(super) fn wake_refresh(&mut self, now: Instant, key: Key, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        let is_idle = matches!(session.exchange, Exchange::Idle) && session.unacked.is_none();
+        let is_idle = matches!(session.exchange, OfferExchange::Idle) && session.unacked.is_none();
         match &mut session.refresh {
-            Refresh::Ours { end, .. } | Refresh::Theirs { end, .. } if *end <= now => {
-                session.refresh = Refresh::Never;
+            SessionRefresh::Ours { end, .. } | SessionRefresh::ByPeer { end, .. } if *end <= now => {
+                session.refresh = SessionRefresh::Never;
                 self.leave(now, key, Cause::Expired, Some("SIP;cause=408;text=\"Session expired\""), out);
             }
-            Refresh::Ours { at, .. } if *at <= now && !is_idle => *at = now + LATER,
-            Refresh::Ours { at, .. } if *at <= now => {
+            SessionRefresh::Ours { at, .. } if *at <= now && !is_idle => *at = now + LATER,
+            SessionRefresh::Ours { at, .. } if *at <= now => {
                 *at = Instant::FAR_FUTURE;
                 self.send_refresh(key, out);
             }
@@ -130,12 +138,12 @@ impl Sessions {
     }
 
     /// UPDATE where the peer allows it, else a re-INVITE that offers what was offered last (§7.4).
-    pub(super) fn send_refresh(&mut self, key: Key, out: &mut Out) {
+    pub(super) fn send_refresh(&mut self, key: Key, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        if !matches!(session.stage, Stage::Up) {
+        if !matches!(session.stage, SessionStage::Up) {
             return;
         }
-        let purpose = Purpose::Offer { refresh: true };
+        let purpose = RequestPurpose::Offer { refresh: true };
         let expires = session.refresh.header();
         let by_update = session.peer_allows_update;
         let (mut request, onward) = session.dialog.request(if by_update { "UPDATE" } else { "INVITE" });
@@ -148,7 +156,7 @@ impl Sessions {
             if by_update || sdp.is_empty() { request.finish() } else { request.finish_with(SDP, &sdp) };
         let id = self.send(key, purpose, bytes, onward, out);
         if !by_update && let Some(session) = self.sessions.get_mut(key) {
-            session.exchange = Exchange::Ours { request: id };
+            session.exchange = OfferExchange::Ours { request: id };
         }
     }
 }

@@ -4,28 +4,33 @@ use bytes::Bytes;
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::dialog::Unfit;
+use super::dialog::DialogFault;
 use super::event::content_type_of;
 use super::incoming::reply_effect;
 use super::{
-    ALLOW, Arrived, Cause, CommandError, Out, Purpose, SDP, SUPPORTED, SessionEvent, SessionId, Sessions,
-    Stage, describe,
+    ALLOW, Cause, CommandError, ReceivedRequest, RequestPurpose, SDP, SUPPORTED, SessionEffects,
+    SessionEvent, SessionId, SessionStage, Sessions, describe,
 };
 use crate::limits;
 use crate::wire::{Method, Reply};
 
 impl Sessions {
     /// A request, ACK and CANCEL excepted, of a dialog that [`owns`](Self::owns) has found here.
-    pub(crate) fn handle_request(&mut self, now: Instant, arrived: &Arrived<'_>, out: &mut Out) {
+    pub(crate) fn handle_request(
+        &mut self,
+        now: Instant,
+        arrived: &ReceivedRequest<'_>,
+        out: &mut SessionEffects,
+    ) {
         let request = arrived.request;
         let Some(key) = self.find(request) else { return };
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.proved = true;
         let dialog = match &mut session.stage {
-            Stage::Calling(calling) => calling.dialog_of(request),
+            SessionStage::Calling(calling) => calling.dialog_of(request),
             _ => Some(&mut session.dialog),
         };
-        if let Some(Err(Unfit(status, reason))) = dialog.map(|dialog| dialog.accept(request)) {
+        if let Some(Err(DialogFault(status, reason))) = dialog.map(|dialog| dialog.accept(request)) {
             return self.reply(key, arrived, status, reason, out);
         }
         match request.method() {
@@ -53,24 +58,24 @@ impl Sessions {
         self.arm(key);
     }
 
-    fn handle_bye(&mut self, key: Key, arrived: &Arrived<'_>, out: &mut Out) {
+    fn handle_bye(&mut self, key: Key, arrived: &ReceivedRequest<'_>, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get(key) else { return };
         let cause = Cause::HungUp { request: Box::new(arrived.request.clone()) };
         match session.stage {
             // RFC 3261 §15: a callee must not, before it has answered.
-            Stage::Calling(_) => self.reply(key, arrived, 481, "Call/Transaction Does Not Exist", out),
-            Stage::Invited(_) => {
+            SessionStage::Calling(_) => self.reply(key, arrived, 481, "Call/Transaction Does Not Exist", out),
+            SessionStage::Invited(_) => {
                 self.reply(key, arrived, 200, "OK", out);
                 self.refuse_call(key, 487, "Request Terminated", cause, &[], out);
             }
-            Stage::Up | Stage::Ending => {
+            SessionStage::Up | SessionStage::Ending => {
                 self.reply(key, arrived, 200, "OK", out);
                 self.vanish(key, cause, out);
             }
         }
     }
 
-    fn answer_options(&mut self, key: Key, arrived: &Arrived<'_>, out: &mut Out) {
+    fn answer_options(&mut self, key: Key, arrived: &ReceivedRequest<'_>, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get(key) else { return };
         let tag = Some(&*session.dialog.local_tag);
         let mut reply = Reply::new(arrived.request, arrived.source.remote, 200, "OK", tag);
@@ -86,11 +91,11 @@ impl Sessions {
         method: Method,
         content_type: &str,
         body: &Bytes,
-        out: &mut Out,
+        out: &mut SessionEffects,
     ) -> Result<(), CommandError> {
         let under_way = self.requests.len();
         let (key, session) = self.get(id)?;
-        if !matches!(session.stage, Stage::Up) || !matches!(method, Method::Info | Method::Message) {
+        if !matches!(session.stage, SessionStage::Up) || !matches!(method, Method::Info | Method::Message) {
             return Err(CommandError::NotNow);
         }
         if under_way >= limits::SESSION_REQUESTS {
@@ -99,21 +104,28 @@ impl Sessions {
         let (mut request, onward) = session.dialog.request(method.as_str());
         request.header("User-Agent", crate::wire::PRODUCT.as_bytes());
         let bytes = request.finish_with(content_type, body);
-        self.send(key, Purpose::Told(method), bytes, onward, out);
+        self.send(key, RequestPurpose::Told(method), bytes, onward, out);
         Ok(())
     }
 
-    pub(super) fn reply(&self, key: Key, arrived: &Arrived<'_>, status: u16, reason: &str, out: &mut Out) {
+    pub(super) fn reply(
+        &self,
+        key: Key,
+        arrived: &ReceivedRequest<'_>,
+        status: u16,
+        reason: &str,
+        out: &mut SessionEffects,
+    ) {
         self.reply_with(key, arrived, (status, reason), None, out);
     }
 
     pub(super) fn reply_with(
         &self,
         key: Key,
-        arrived: &Arrived<'_>,
+        arrived: &ReceivedRequest<'_>,
         (status, reason): (u16, &str),
         header: Option<(&str, &str)>,
-        out: &mut Out,
+        out: &mut SessionEffects,
     ) {
         let tag = self.sessions.get(key).map(|session| &*session.dialog.local_tag);
         let mut reply = Reply::new(arrived.request, arrived.source.remote, status, reason, tag);
@@ -127,7 +139,7 @@ impl Sessions {
     }
 }
 
-fn content_of(arrived: &Arrived<'_>) -> (Box<str>, Bytes) {
+fn content_of(arrived: &ReceivedRequest<'_>) -> (Box<str>, Bytes) {
     let request = arrived.request;
     (content_type_of(request), request.bytes().slice_ref(request.body()))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use stdx::Instant;
 
-use super::{T1, TIMEOUT, Tell, Turn, linger};
+use super::{T1, TIMEOUT, TransactionEvent, TransactionOutput, linger};
 use crate::wire::{Header, Message, Request};
 
 #[derive(Debug)]
@@ -33,8 +33,8 @@ pub enum ClientInvite {
 }
 
 impl ClientInvite {
-    pub fn start(now: Instant, request: Bytes, reliable: bool) -> (Self, Turn) {
-        let turn = Turn::send(request.clone());
+    pub fn start(now: Instant, request: Bytes, reliable: bool) -> (Self, TransactionOutput) {
+        let turn = TransactionOutput::send(request.clone());
         // RFC 3261 §17.1.1.2: no timer A on reliable transports.
         let timer_a = if reliable { Instant::FAR_FUTURE } else { now + T1 };
         let machine =
@@ -42,7 +42,7 @@ impl ClientInvite {
         (machine, turn)
     }
 
-    pub fn handle_response(&mut self, now: Instant, response: &Message) -> Turn {
+    pub fn handle_response(&mut self, now: Instant, response: &Message) -> TransactionOutput {
         let status = response.status();
         match std::mem::replace(self, ClientInvite::Terminated) {
             ClientInvite::Calling { request, reliable, .. }
@@ -51,16 +51,24 @@ impl ClientInvite {
             }
             ClientInvite::Completed { ack, timer_d } => {
                 // §17.1.1.2: a retransmitted final response is answered with the same ACK, and not passed up.
-                let turn = if status >= 300 { Turn::send(ack.clone()) } else { Turn::nothing() };
+                let turn = if status >= 300 {
+                    TransactionOutput::send(ack.clone())
+                } else {
+                    TransactionOutput::nothing()
+                };
                 *self = ClientInvite::Completed { ack, timer_d };
                 turn
             }
             ClientInvite::Accepted { timer_m } => {
                 *self = ClientInvite::Accepted { timer_m };
                 // RFC 6026 §7.2: every further 2xx goes to the user, anything else is dropped.
-                if (200..300).contains(&status) { Turn::tell(Tell::Response) } else { Turn::nothing() }
+                if (200..300).contains(&status) {
+                    TransactionOutput::tell(TransactionEvent::Response)
+                } else {
+                    TransactionOutput::nothing()
+                }
             }
-            ClientInvite::Terminated => Turn::nothing(),
+            ClientInvite::Terminated => TransactionOutput::nothing(),
         }
     }
 
@@ -70,45 +78,47 @@ impl ClientInvite {
         response: &Message,
         request: Bytes,
         reliable: bool,
-    ) -> Turn {
+    ) -> TransactionOutput {
         match response.status() {
             ..200 => {
                 *self = ClientInvite::Proceeding { request, reliable };
-                Turn::tell(Tell::Response)
+                TransactionOutput::tell(TransactionEvent::Response)
             }
             200..300 => {
                 *self = ClientInvite::Accepted { timer_m: now + TIMEOUT };
-                Turn::tell(Tell::Response)
+                TransactionOutput::tell(TransactionEvent::Response)
             }
             _ => {
-                let Some(ack) = make_ack(request, response) else { return Turn::tell(Tell::Response) };
+                let Some(ack) = make_ack(request, response) else {
+                    return TransactionOutput::tell(TransactionEvent::Response);
+                };
                 *self =
                     ClientInvite::Completed { ack: ack.clone(), timer_d: now + linger(reliable, TIMEOUT) };
-                Turn { send: Some(ack), tell: Some(Tell::Response) }
+                TransactionOutput { send: Some(ack), tell: Some(TransactionEvent::Response) }
             }
         }
     }
 
-    pub fn handle_timer(&mut self, now: Instant) -> Turn {
+    pub fn handle_timer(&mut self, now: Instant) -> TransactionOutput {
         match self {
             ClientInvite::Calling { timer_b, .. } if *timer_b <= now => {
                 *self = ClientInvite::Terminated;
-                Turn::tell(Tell::Timeout)
+                TransactionOutput::tell(TransactionEvent::Timeout)
             }
             ClientInvite::Calling { request, interval, timer_a, .. } if *timer_a <= now => {
                 // §17.1.1.2: timer A doubles without a ceiling.
                 *interval *= 2;
                 *timer_a = *timer_a + *interval;
-                Turn::send(request.clone())
+                TransactionOutput::send(request.clone())
             }
             ClientInvite::Completed { timer_d: end, .. } | ClientInvite::Accepted { timer_m: end }
                 if *end <= now =>
             {
                 *self = ClientInvite::Terminated;
-                Turn::nothing()
+                TransactionOutput::nothing()
             }
             // Woken early, or by a timer of a state that is gone.
-            _ => Turn::nothing(),
+            _ => TransactionOutput::nothing(),
         }
     }
 

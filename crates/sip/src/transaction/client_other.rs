@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use stdx::Instant;
 
-use super::{T1, T2, T4, TIMEOUT, Tell, Turn, linger};
+use super::{T1, T2, T4, TIMEOUT, TransactionEvent, TransactionOutput, linger};
 
 #[derive(Debug)]
 pub enum ClientOther {
@@ -16,13 +16,13 @@ pub enum ClientOther {
 }
 
 impl ClientOther {
-    pub fn start(now: Instant, request: Bytes, reliable: bool) -> (Self, Turn) {
-        let turn = Turn::send(request.clone());
+    pub fn start(now: Instant, request: Bytes, reliable: bool) -> (Self, TransactionOutput) {
+        let turn = TransactionOutput::send(request.clone());
         let timer_e = if reliable { Instant::FAR_FUTURE } else { now + T1 };
         (ClientOther::Trying { request, reliable, interval: T1, timer_e, timer_f: now + TIMEOUT }, turn)
     }
 
-    pub fn handle_response(&mut self, now: Instant, status: u16) -> Turn {
+    pub fn handle_response(&mut self, now: Instant, status: u16) -> TransactionOutput {
         match std::mem::replace(self, ClientOther::Terminated) {
             ClientOther::Trying { request, reliable, timer_f, .. }
             | ClientOther::Proceeding { request, reliable, timer_f, .. } => {
@@ -33,39 +33,39 @@ impl ClientOther {
                 } else {
                     ClientOther::Completed { timer_k: now + linger(reliable, T4) }
                 };
-                Turn::tell(Tell::Response)
+                TransactionOutput::tell(TransactionEvent::Response)
             }
             // §17.1.2.2: Completed absorbs retransmitted responses.
             ended => {
                 *self = ended;
-                Turn::nothing()
+                TransactionOutput::nothing()
             }
         }
     }
 
-    pub fn handle_timer(&mut self, now: Instant) -> Turn {
+    pub fn handle_timer(&mut self, now: Instant) -> TransactionOutput {
         match self {
             ClientOther::Trying { timer_f, .. } | ClientOther::Proceeding { timer_f, .. }
                 if *timer_f <= now =>
             {
                 *self = ClientOther::Terminated;
-                Turn::tell(Tell::Timeout)
+                TransactionOutput::tell(TransactionEvent::Timeout)
             }
             ClientOther::Trying { request, interval, timer_e, .. } if *timer_e <= now => {
                 *interval = (*interval * 2).min(T2);
                 *timer_e = *timer_e + *interval;
-                Turn::send(request.clone())
+                TransactionOutput::send(request.clone())
             }
             ClientOther::Proceeding { request, timer_e, .. } if *timer_e <= now => {
                 *timer_e = now + T2;
-                Turn::send(request.clone())
+                TransactionOutput::send(request.clone())
             }
             ClientOther::Completed { timer_k } if *timer_k <= now => {
                 *self = ClientOther::Terminated;
-                Turn::nothing()
+                TransactionOutput::nothing()
             }
             // Woken early, or by a timer of a state that is gone.
-            _ => Turn::nothing(),
+            _ => TransactionOutput::nothing(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The four transaction machines of RFC 3261 §17 as corrected by RFC 6026.
 //!
-//! A machine takes an event and the time and returns a [`Turn`]: all it can cause. It owns no timer; it says
+//! A machine takes an event and the time and returns a [`TransactionOutput`]: all it can cause. It owns no timer; it says
 //! when it wants to be woken, and ignores being woken early.
 
 mod client_invite;
@@ -20,7 +20,7 @@ pub use client_invite::ClientInvite;
 pub use client_other::ClientOther;
 pub use server_invite::ServerInvite;
 pub use server_other::ServerOther;
-pub use table::{Table, Transaction};
+pub use table::{Transaction, TransactionTable};
 
 /// RFC 3261 §17.1.1.1: the estimate of a round trip.
 pub const T1: Duration = Duration::from_millis(500);
@@ -33,15 +33,15 @@ pub const TIMEOUT: Duration = Duration::from_secs(32);
 
 /// What one event makes a transaction do.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Turn {
+pub struct TransactionOutput {
     /// To the peer, by the transaction's own target.
     pub send: Option<Bytes>,
     /// To the transaction user.
-    pub tell: Option<Tell>,
+    pub tell: Option<TransactionEvent>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tell {
+pub enum TransactionEvent {
     /// The response just handled is for the user.
     Response,
     /// Timer B or F: no final response came.
@@ -52,46 +52,46 @@ pub enum Tell {
     Slow,
 }
 
-impl Turn {
-    fn nothing() -> Turn {
-        Turn::default()
+impl TransactionOutput {
+    fn nothing() -> TransactionOutput {
+        TransactionOutput::default()
     }
 
-    fn send(bytes: Bytes) -> Turn {
-        Turn { send: Some(bytes), tell: None }
+    fn send(bytes: Bytes) -> TransactionOutput {
+        TransactionOutput { send: Some(bytes), tell: None }
     }
 
-    fn tell(tell: Tell) -> Turn {
-        Turn { send: None, tell: Some(tell) }
+    fn tell(tell: TransactionEvent) -> TransactionOutput {
+        TransactionOutput { send: None, tell: Some(tell) }
     }
 }
 
 /// Any of the four.
 #[derive(Debug)]
-pub enum Machine {
+pub enum TransactionMachine {
     ClientInvite(ClientInvite),
     ClientOther(ClientOther),
     ServerInvite(ServerInvite),
     ServerOther(ServerOther),
 }
 
-impl Machine {
-    pub fn handle_timer(&mut self, now: Instant) -> Turn {
+impl TransactionMachine {
+    pub fn handle_timer(&mut self, now: Instant) -> TransactionOutput {
         match self {
-            Machine::ClientInvite(machine) => machine.handle_timer(now),
-            Machine::ClientOther(machine) => machine.handle_timer(now),
-            Machine::ServerInvite(machine) => machine.handle_timer(now),
-            Machine::ServerOther(machine) => machine.handle_timer(now),
+            TransactionMachine::ClientInvite(machine) => machine.handle_timer(now),
+            TransactionMachine::ClientOther(machine) => machine.handle_timer(now),
+            TransactionMachine::ServerInvite(machine) => machine.handle_timer(now),
+            TransactionMachine::ServerOther(machine) => machine.handle_timer(now),
         }
     }
 
     /// When to call [`handle_timer`](Machine::handle_timer); `FAR_FUTURE` when nothing is due.
     pub fn deadline(&self) -> Instant {
         match self {
-            Machine::ClientInvite(machine) => machine.deadline(),
-            Machine::ClientOther(machine) => machine.deadline(),
-            Machine::ServerInvite(machine) => machine.deadline(),
-            Machine::ServerOther(machine) => machine.deadline(),
+            TransactionMachine::ClientInvite(machine) => machine.deadline(),
+            TransactionMachine::ClientOther(machine) => machine.deadline(),
+            TransactionMachine::ServerInvite(machine) => machine.deadline(),
+            TransactionMachine::ServerOther(machine) => machine.deadline(),
         }
     }
 
@@ -99,29 +99,33 @@ impl Machine {
     pub fn awaits_response(&self) -> bool {
         matches!(
             self,
-            Machine::ClientInvite(ClientInvite::Calling { .. } | ClientInvite::Proceeding { .. })
-                | Machine::ClientOther(ClientOther::Trying { .. } | ClientOther::Proceeding { .. })
+            TransactionMachine::ClientInvite(ClientInvite::Calling { .. } | ClientInvite::Proceeding { .. })
+                | TransactionMachine::ClientOther(
+                    ClientOther::Trying { .. } | ClientOther::Proceeding { .. }
+                )
         )
     }
 
     /// The request as it was sent, while no final response has come.
     pub fn request(&self) -> Option<&Bytes> {
         match self {
-            Machine::ClientInvite(machine) => machine.request(),
-            Machine::ClientOther(
+            TransactionMachine::ClientInvite(machine) => machine.request(),
+            TransactionMachine::ClientOther(
                 ClientOther::Trying { request, .. } | ClientOther::Proceeding { request, .. },
             ) => Some(request),
-            Machine::ClientOther(_) | Machine::ServerInvite(_) | Machine::ServerOther(_) => None,
+            TransactionMachine::ClientOther(_)
+            | TransactionMachine::ServerInvite(_)
+            | TransactionMachine::ServerOther(_) => None,
         }
     }
 
     pub fn is_terminated(&self) -> bool {
         matches!(
             self,
-            Machine::ClientInvite(ClientInvite::Terminated)
-                | Machine::ClientOther(ClientOther::Terminated)
-                | Machine::ServerInvite(ServerInvite::Terminated)
-                | Machine::ServerOther(ServerOther::Terminated)
+            TransactionMachine::ClientInvite(ClientInvite::Terminated)
+                | TransactionMachine::ClientOther(ClientOther::Terminated)
+                | TransactionMachine::ServerInvite(ServerInvite::Terminated)
+                | TransactionMachine::ServerOther(ServerOther::Terminated)
         )
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use stdx::Instant;
 
-use super::{T1, T2, T4, TIMEOUT, Tell, Turn, linger};
+use super::{T1, T2, T4, TIMEOUT, TransactionEvent, TransactionOutput, linger};
 
 /// §17.2.1 asks for a 100 unless something better is known to come within this time. We wait for it: on a
 /// quick network the 180 comes first and the 100 is never sent.
@@ -46,7 +46,7 @@ impl ServerInvite {
     }
 
     /// A response from the user.
-    pub fn respond(&mut self, now: Instant, status: u16, response: Bytes) -> Turn {
+    pub fn respond(&mut self, now: Instant, status: u16, response: Bytes) -> TransactionOutput {
         match self {
             ServerInvite::Proceeding { reliable, .. } => {
                 let reliable = *reliable;
@@ -63,64 +63,70 @@ impl ServerInvite {
                         timer_h: now + TIMEOUT,
                     },
                 };
-                Turn::send(response)
+                TransactionOutput::send(response)
             }
             // RFC 6026 §7.1: the user retransmits 2xx through us; forked calls bring several.
-            ServerInvite::Accepted { .. } if (200..300).contains(&status) => Turn::send(response),
-            _ => Turn::nothing(),
+            ServerInvite::Accepted { .. } if (200..300).contains(&status) => {
+                TransactionOutput::send(response)
+            }
+            _ => TransactionOutput::nothing(),
         }
     }
 
     /// The INVITE came again.
-    pub fn handle_retransmission(&mut self) -> Turn {
+    pub fn handle_retransmission(&mut self) -> TransactionOutput {
         match self {
             ServerInvite::Proceeding { trying: Some((bytes, _)), last: None, .. } => {
                 let bytes = bytes.clone();
-                let ServerInvite::Proceeding { trying, last, .. } = self else { return Turn::nothing() };
+                let ServerInvite::Proceeding { trying, last, .. } = self else {
+                    return TransactionOutput::nothing();
+                };
                 *trying = None;
                 *last = Some(bytes.clone());
-                Turn::send(bytes)
+                TransactionOutput::send(bytes)
             }
             ServerInvite::Proceeding { last: Some(response), .. }
-            | ServerInvite::Completed { response, .. } => Turn::send(response.clone()),
+            | ServerInvite::Completed { response, .. } => TransactionOutput::send(response.clone()),
             // RFC 6026 §7.1: Accepted absorbs it.
-            _ => Turn::nothing(),
+            _ => TransactionOutput::nothing(),
         }
     }
 
-    pub fn handle_ack(&mut self, now: Instant) -> Turn {
+    pub fn handle_ack(&mut self, now: Instant) -> TransactionOutput {
         if let ServerInvite::Completed { reliable, .. } = self {
             *self = ServerInvite::Confirmed { timer_i: now + linger(*reliable, T4) };
         }
-        Turn::nothing()
+        TransactionOutput::nothing()
     }
 
-    pub fn handle_timer(&mut self, now: Instant) -> Turn {
+    pub fn handle_timer(&mut self, now: Instant) -> TransactionOutput {
         match self {
             ServerInvite::Proceeding { trying: Some((bytes, due)), last, .. } if *due <= now => {
                 let bytes = bytes.clone();
                 *last = Some(bytes.clone());
-                let ServerInvite::Proceeding { trying, .. } = self else { return Turn::nothing() };
+                let ServerInvite::Proceeding { trying, .. } = self else {
+                    return TransactionOutput::nothing();
+                };
                 *trying = None;
-                Turn::send(bytes)
+                TransactionOutput::send(bytes)
             }
             ServerInvite::Completed { timer_h, .. } if *timer_h <= now => {
                 *self = ServerInvite::Terminated;
-                Turn::tell(Tell::NoAck)
+                TransactionOutput::tell(TransactionEvent::NoAck)
             }
             ServerInvite::Completed { response, interval, timer_g, .. } if *timer_g <= now => {
                 *interval = (*interval * 2).min(T2);
                 *timer_g = *timer_g + *interval;
-                Turn::send(response.clone())
+                TransactionOutput::send(response.clone())
             }
             ServerInvite::Confirmed { timer_i: end } | ServerInvite::Accepted { timer_l: end }
                 if *end <= now =>
             {
                 *self = ServerInvite::Terminated;
-                Turn::nothing()
+                TransactionOutput::nothing()
             }
             // Woken early, or by a timer of a state that is gone.
-            _ => Turn::nothing(),
+            _ => TransactionOutput::nothing(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use stdx::Instant;
 
-use super::{TIMEOUT, Tell, Turn, linger};
+use super::{TIMEOUT, TransactionEvent, TransactionOutput, linger};
 
 /// RFC 4320 §4.1: when timer E of the client reaches T2, after 500, 1,000 and 2,000 ms.
 pub(super) const SLOW: Duration = Duration::from_millis(3_500);
@@ -24,7 +24,7 @@ impl ServerOther {
     }
 
     /// A response from the user.
-    pub fn respond(&mut self, now: Instant, status: u16, response: Bytes) -> Turn {
+    pub fn respond(&mut self, now: Instant, status: u16, response: Bytes) -> TransactionOutput {
         match self {
             ServerOther::Trying { reliable, .. } | ServerOther::Proceeding { reliable, .. } => {
                 let reliable = *reliable;
@@ -36,36 +36,36 @@ impl ServerOther {
                         timer_j: now + linger(reliable, TIMEOUT),
                     }
                 };
-                Turn::send(response)
+                TransactionOutput::send(response)
             }
             // §17.2.2: any other final response from the user is discarded.
-            _ => Turn::nothing(),
+            _ => TransactionOutput::nothing(),
         }
     }
 
     /// The request came again.
-    pub fn handle_retransmission(&mut self) -> Turn {
+    pub fn handle_retransmission(&mut self) -> TransactionOutput {
         match self {
             ServerOther::Proceeding { last: response, .. } | ServerOther::Completed { response, .. } => {
-                Turn::send(response.clone())
+                TransactionOutput::send(response.clone())
             }
             // §17.2.2: Trying has nothing to say yet.
-            _ => Turn::nothing(),
+            _ => TransactionOutput::nothing(),
         }
     }
 
-    pub fn handle_timer(&mut self, now: Instant) -> Turn {
+    pub fn handle_timer(&mut self, now: Instant) -> TransactionOutput {
         match self {
             ServerOther::Trying { slow, .. } if *slow <= now => {
                 *slow = Instant::FAR_FUTURE;
-                Turn::tell(Tell::Slow)
+                TransactionOutput::tell(TransactionEvent::Slow)
             }
             ServerOther::Completed { timer_j, .. } if *timer_j <= now => {
                 *self = ServerOther::Terminated;
-                Turn::nothing()
+                TransactionOutput::nothing()
             }
             // Woken early, or by a timer of a state that is gone.
-            _ => Turn::nothing(),
+            _ => TransactionOutput::nothing(),
         }
     }
 

@@ -6,35 +6,35 @@ use stdx::Instant;
 use stdx::hash::Keyed;
 use stdx::slab::{Key, Slab};
 
-use super::{Machine, ServerInvite};
-use crate::endpoint::Credit;
+use super::{ServerInvite, TransactionMachine};
+use crate::endpoint::SourceCredit;
 use crate::transport::Target;
 use crate::wire::{Message, Method, Via};
 
 /// One transaction: its machine, where its messages go, and who hears of it.
 #[derive(Debug)]
 pub struct Transaction<U> {
-    pub machine: Machine,
+    pub machine: TransactionMachine,
     pub target: Target,
     pub user: U,
     /// What may be sent to an unproved source; `None`: anything.
-    pub(crate) credit: Option<Credit>,
+    pub(crate) credit: Option<SourceCredit>,
     hash: u64,
     /// The earliest wheel entry that is outstanding for it.
     armed: Instant,
 }
 
 /// The table of a shard. `U` is how its owner names transaction users.
-pub struct Table<U> {
+pub struct TransactionTable<U> {
     slab: Slab<Transaction<U>>,
     index: HashTable<Key>,
     keyed: Keyed,
 }
 
-impl<U> Table<U> {
+impl<U> TransactionTable<U> {
     /// `seed` keeps peers from choosing colliding branches.
     pub fn new(seed: [u8; 16]) -> Self {
-        Table { slab: Slab::new(), index: HashTable::new(), keyed: Keyed::new(seed) }
+        TransactionTable { slab: Slab::new(), index: HashTable::new(), keyed: Keyed::new(seed) }
     }
 
     pub fn len(&self) -> usize {
@@ -80,7 +80,7 @@ impl<U> Table<U> {
         self.index.find(hash, |&key| slab.get(key).is_some_and(|tx| tx.hash == hash)).copied()
     }
 
-    pub fn insert(&mut self, hash: u64, machine: Machine, target: Target, user: U) -> Key {
+    pub fn insert(&mut self, hash: u64, machine: TransactionMachine, target: Target, user: U) -> Key {
         let armed = Instant::FAR_FUTURE;
         let key = self.slab.insert(Transaction { machine, target, user, credit: None, hash, armed });
         let slab = &self.slab;
@@ -123,7 +123,7 @@ impl<U> Table<U> {
     /// Whether it is an INVITE's server transaction that has passed on a 2xx.
     pub fn is_accepted(&self, key: Key) -> bool {
         let machine = self.get(key).map(|transaction| &transaction.machine);
-        matches!(machine, Some(Machine::ServerInvite(ServerInvite::Accepted { .. })))
+        matches!(machine, Some(TransactionMachine::ServerInvite(ServerInvite::Accepted { .. })))
     }
 
     pub fn remove(&mut self, key: Key) {

@@ -27,7 +27,7 @@ fn response(status: u16) -> Message {
 }
 
 /// Wakes the machine at its deadlines until `end`: one line for each thing it did, its time in milliseconds.
-fn wakings(machine: &mut Machine, end: u64) -> Vec<String> {
+fn wakings(machine: &mut TransactionMachine, end: u64) -> Vec<String> {
     let mut lines = Vec::new();
     while machine.deadline() <= at(end) {
         let now = machine.deadline();
@@ -40,7 +40,7 @@ fn wakings(machine: &mut Machine, end: u64) -> Vec<String> {
     lines
 }
 
-fn show(turn: &Turn) -> String {
+fn show(turn: &TransactionOutput) -> String {
     let sent = turn.send.as_ref().map(|bytes| {
         let line = String::from_utf8_lossy(bytes).lines().next().unwrap_or_default().to_owned();
         let mut words = line.split(' ');
@@ -57,16 +57,18 @@ fn show(turn: &Turn) -> String {
     text
 }
 
-fn client_invite(reliable: bool) -> Machine {
+fn client_invite(reliable: bool) -> TransactionMachine {
     let (machine, turn) = ClientInvite::start(START, invite(), reliable);
     assert_eq!(show(&turn), " INVITE");
-    Machine::ClientInvite(machine)
+    TransactionMachine::ClientInvite(machine)
 }
 
-fn hear(machine: &mut Machine, millis: u64, status: u16) -> String {
+fn hear(machine: &mut TransactionMachine, millis: u64, status: u16) -> String {
     match machine {
-        Machine::ClientInvite(machine) => show(&machine.handle_response(at(millis), &response(status))),
-        Machine::ClientOther(machine) => show(&machine.handle_response(at(millis), status)),
+        TransactionMachine::ClientInvite(machine) => {
+            show(&machine.handle_response(at(millis), &response(status)))
+        }
+        TransactionMachine::ClientOther(machine) => show(&machine.handle_response(at(millis), status)),
         _ => panic!("no client"),
     }
 }
@@ -96,8 +98,8 @@ fn a_provisional_response_stops_the_calling() {
     assert_eq!(hear(&mut machine, 200, 180), " Response");
     assert!(wakings(&mut machine, 1_000_000).is_empty(), "Timer C is the proxy's");
     // A timer that was set before.
-    assert_eq!(machine.handle_timer(at(500)), Turn::default());
-    assert_eq!(machine.handle_timer(at(32_000)), Turn::default());
+    assert_eq!(machine.handle_timer(at(500)), TransactionOutput::default());
+    assert_eq!(machine.handle_timer(at(32_000)), TransactionOutput::default());
 }
 
 #[test]
@@ -140,10 +142,10 @@ fn timer_m() {
     assert_eq!(hear(&mut machine, 40_000, 200), "");
 }
 
-fn client_other(reliable: bool) -> Machine {
+fn client_other(reliable: bool) -> TransactionMachine {
     let (machine, turn) = ClientOther::start(START, Bytes::from_static(b"BYE x SIP/2.0\r\n"), reliable);
     assert_eq!(show(&turn), " BYE");
-    Machine::ClientOther(machine)
+    TransactionMachine::ClientOther(machine)
 }
 
 #[test]
@@ -166,36 +168,40 @@ fn timer_k() {
         let mut machine = client_other(reliable);
         assert_eq!(hear(&mut machine, 100, 404), " Response");
         assert_eq!(hear(&mut machine, 100, 404), "");
-        assert_eq!(machine.handle_timer(START), Turn::default(), "timer E is late");
+        assert_eq!(machine.handle_timer(START), TransactionOutput::default(), "timer E is late");
         assert_eq!(wakings(&mut machine, 100_000), [end]);
         assert_eq!(hear(&mut machine, 40_000, 404), "");
     }
 }
 
-fn server_invite(reliable: bool) -> Machine {
-    Machine::ServerInvite(ServerInvite::start(START, Bytes::from_static(b"SIP/2.0 100 Trying\r\n"), reliable))
+fn server_invite(reliable: bool) -> TransactionMachine {
+    TransactionMachine::ServerInvite(ServerInvite::start(
+        START,
+        Bytes::from_static(b"SIP/2.0 100 Trying\r\n"),
+        reliable,
+    ))
 }
 
-fn say(machine: &mut Machine, millis: u64, status: u16) -> String {
+fn say(machine: &mut TransactionMachine, millis: u64, status: u16) -> String {
     let bytes = Bytes::from(format!("SIP/2.0 {status} Said\r\n"));
     match machine {
-        Machine::ServerInvite(machine) => show(&machine.respond(at(millis), status, bytes)),
-        Machine::ServerOther(machine) => show(&machine.respond(at(millis), status, bytes)),
+        TransactionMachine::ServerInvite(machine) => show(&machine.respond(at(millis), status, bytes)),
+        TransactionMachine::ServerOther(machine) => show(&machine.respond(at(millis), status, bytes)),
         _ => panic!("no server"),
     }
 }
 
-fn again(machine: &mut Machine) -> String {
+fn again(machine: &mut TransactionMachine) -> String {
     match machine {
-        Machine::ServerInvite(machine) => show(&machine.handle_retransmission()),
-        Machine::ServerOther(machine) => show(&machine.handle_retransmission()),
+        TransactionMachine::ServerInvite(machine) => show(&machine.handle_retransmission()),
+        TransactionMachine::ServerOther(machine) => show(&machine.handle_retransmission()),
         _ => panic!("no server"),
     }
 }
 
-fn ack(machine: &mut Machine, millis: u64) {
-    let Machine::ServerInvite(machine) = machine else { panic!("no server") };
-    assert_eq!(machine.handle_ack(at(millis)), Turn::default());
+fn ack(machine: &mut TransactionMachine, millis: u64) {
+    let TransactionMachine::ServerInvite(machine) = machine else { panic!("no server") };
+    assert_eq!(machine.handle_ack(at(millis)), TransactionOutput::default());
 }
 
 #[test]
@@ -236,7 +242,7 @@ fn timer_i() {
         ack(&mut machine, 100);
         ack(&mut machine, 150);
         assert_eq!(again(&mut machine), "");
-        assert_eq!(machine.handle_timer(at(50)), Turn::default(), "timer G is late");
+        assert_eq!(machine.handle_timer(at(50)), TransactionOutput::default(), "timer G is late");
         assert_eq!(wakings(&mut machine, 100_000), [end]);
     }
 }
@@ -256,8 +262,8 @@ fn timer_l() {
     }
 }
 
-fn server_other(reliable: bool) -> Machine {
-    Machine::ServerOther(ServerOther::start(START, reliable))
+fn server_other(reliable: bool) -> TransactionMachine {
+    TransactionMachine::ServerOther(ServerOther::start(START, reliable))
 }
 
 #[test]
@@ -305,28 +311,28 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-fn apply(machine: &mut Machine, now: Instant, event: &Event) {
+fn apply(machine: &mut TransactionMachine, now: Instant, event: &Event) {
     let bytes = || Bytes::from_static(b"SIP/2.0 200 Said\r\n");
     match (machine, event) {
-        (Machine::ClientInvite(machine), Event::Response(status)) => {
+        (TransactionMachine::ClientInvite(machine), Event::Response(status)) => {
             machine.handle_response(now, &response(*status));
         }
-        (Machine::ClientOther(machine), Event::Response(status)) => {
+        (TransactionMachine::ClientOther(machine), Event::Response(status)) => {
             machine.handle_response(now, *status);
         }
-        (Machine::ServerInvite(machine), Event::Answer(status)) => {
+        (TransactionMachine::ServerInvite(machine), Event::Answer(status)) => {
             machine.respond(now, *status, bytes());
         }
-        (Machine::ServerOther(machine), Event::Answer(status)) => {
+        (TransactionMachine::ServerOther(machine), Event::Answer(status)) => {
             machine.respond(now, *status, bytes());
         }
-        (Machine::ServerInvite(machine), Event::Again) => {
+        (TransactionMachine::ServerInvite(machine), Event::Again) => {
             machine.handle_retransmission();
         }
-        (Machine::ServerOther(machine), Event::Again) => {
+        (TransactionMachine::ServerOther(machine), Event::Again) => {
             machine.handle_retransmission();
         }
-        (Machine::ServerInvite(machine), Event::Ack) => {
+        (TransactionMachine::ServerInvite(machine), Event::Ack) => {
             machine.handle_ack(now);
         }
         (machine, Event::Wake) => {

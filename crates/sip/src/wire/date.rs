@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use stdx::Instant;
+use stdx::calendar::Date;
 
 use super::scan::{eq_ignore_case, is_lws, parse_number};
 
@@ -17,17 +18,18 @@ pub fn parse_date(value: &[u8]) -> Option<Instant> {
     let mut words = value.split(|&b| is_lws(b)).filter(|word| !word.is_empty());
     let day_name = words.next()?.strip_suffix(b",")?;
     DAYS.iter().find(|name| eq_ignore_case(day_name, name))?;
-    let day = u64::from(parse_number(words.next()?)?);
+    let day = i64::from(parse_number(words.next()?)?);
     let month_name = words.next()?;
-    let month = MONTHS.iter().position(|name| eq_ignore_case(month_name, name))? as u64 + 1;
+    let month = MONTHS.iter().position(|name| eq_ignore_case(month_name, name))? as i64 + 1;
     let year = parse_number(words.next()?).filter(|year| (1970..=9999).contains(year))?;
     let seconds = parse_time(words.next()?)?;
     if !eq_ignore_case(words.next()?, "GMT") || words.next().is_some() {
         return None;
     }
-    let days = days_from_civil(u64::from(year), month, day);
+    let date = Date { year: i64::from(year), month, day };
+    let days = u64::try_from(date.days()).ok()?;
     // A day that its month does not have comes back as another one.
-    (civil_from_days(days) == (u64::from(year), month, day))
+    (Date::from_unix_seconds(days * DAY_SECONDS) == date)
         .then(|| Instant::from_unix_seconds(days * DAY_SECONDS + seconds))
 }
 
@@ -45,33 +47,11 @@ fn parse_time(text: &[u8]) -> Option<u64> {
 pub fn write_date(out: &mut Vec<u8>, at: Instant) {
     let seconds = at.unix_seconds();
     let (days, rest) = (seconds / DAY_SECONDS, seconds % DAY_SECONDS);
-    let (year, month, day) = civil_from_days(days);
+    let Date { year, month, day } = Date::from_unix_seconds(seconds);
     let day_name = DAYS[(days % 7) as usize];
     let month_name = MONTHS[(month - 1) as usize];
     let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
     let _ = write!(out, "{day_name}, {day:02} {month_name} {year:04} {hour:02}:{minute:02}:{second:02} GMT");
-}
-
-/// Days since 1970-01-01 in the Gregorian calendar. Years start in March, so that the leap day is the last
-/// (Howard Hinnant, "chrono-compatible low-level date algorithms").
-fn days_from_civil(year: u64, month: u64, day: u64) -> u64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let (era, year_of_era) = (year / 400, year % 400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day.saturating_sub(1);
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
-}
-
-fn civil_from_days(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    (year, month, day)
 }
 
 #[cfg(test)]

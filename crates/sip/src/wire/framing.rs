@@ -117,9 +117,9 @@ impl Framer {
         loop {
             match self.state {
                 State::Between { matched } => match self.between(matched) {
-                    Between::Starved => return None,
-                    Between::Frame(frame) => return Some(Ok(frame)),
-                    Between::Message => self.state = State::Head { line: 0, searched: 0 },
+                    BetweenMessages::Starved => return None,
+                    BetweenMessages::Frame(frame) => return Some(Ok(frame)),
+                    BetweenMessages::Message => self.state = State::Head { line: 0, searched: 0 },
                 },
                 State::Head { line, searched } => match self.head(line, searched)? {
                     Ok(length) => self.state = State::Body { length },
@@ -132,21 +132,25 @@ impl Framer {
     }
 
     /// Consumes line ends one byte at a time, so that where the stream was split cannot matter.
-    fn between(&mut self, mut matched: usize) -> Between {
+    fn between(&mut self, mut matched: usize) -> BetweenMessages {
         while let Some(&byte) = self.buffer.get(self.start) {
             if byte != b'\r' && byte != b'\n' {
                 self.state = State::Between { matched: 0 };
-                return if matched >= 2 { Between::Frame(Frame::Pong) } else { Between::Message };
+                return if matched >= 2 {
+                    BetweenMessages::Frame(Frame::Pong)
+                } else {
+                    BetweenMessages::Message
+                };
             }
             self.start += 1;
             matched = if byte == PING[matched] { matched + 1 } else { usize::from(byte == b'\r') };
             if matched == PING.len() {
                 self.state = State::Between { matched: 0 };
-                return Between::Frame(Frame::Ping);
+                return BetweenMessages::Frame(Frame::Ping);
             }
         }
         self.state = State::Between { matched };
-        Between::Starved
+        BetweenMessages::Starved
     }
 
     /// Looks for the empty line. `Some(Ok)` is the length of the whole message.
@@ -198,7 +202,7 @@ impl Framer {
     }
 }
 
-enum Between {
+enum BetweenMessages {
     Starved,
     Frame(Frame),
     Message,

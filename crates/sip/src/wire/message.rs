@@ -16,8 +16,8 @@ use crate::limits;
 #[derive(Clone, Debug)]
 pub struct Message {
     bytes: Bytes,
-    kind: Kind,
-    lines: Vec<Line>,
+    kind: MessageKind,
+    lines: Vec<HeaderLine>,
     /// Where the body starts.
     body: u32,
     /// [`Header::bit`] of every header that stands in it.
@@ -27,14 +27,14 @@ pub struct Message {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MessageKind {
     Request { method: Method },
     Response { status: u16 },
 }
 
 /// A header line's place in the buffer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Line {
+pub(crate) struct HeaderLine {
     pub(crate) header: Header,
     /// First byte of the name.
     pub(crate) start: u32,
@@ -44,7 +44,7 @@ pub(crate) struct Line {
     pub(crate) end: u32,
 }
 
-impl Line {
+impl HeaderLine {
     pub(crate) fn value(&self) -> Range<usize> {
         self.value_start as usize..self.value_end as usize
     }
@@ -108,35 +108,37 @@ impl Message {
         &self.bytes
     }
 
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> MessageKind {
         self.kind
     }
 
     pub fn is_request(&self) -> bool {
-        matches!(self.kind, Kind::Request { .. })
+        matches!(self.kind, MessageKind::Request { .. })
     }
 
     /// The request's method; for a response that of its CSeq.
     pub fn method(&self) -> Method {
         match self.kind {
-            Kind::Request { method } => method,
-            Kind::Response { .. } => self.cseq().map_or(Method::Other, |(_, name)| Method::from_bytes(name)),
+            MessageKind::Request { method } => method,
+            MessageKind::Response { .. } => {
+                self.cseq().map_or(Method::Other, |(_, name)| Method::from_bytes(name))
+            }
         }
     }
 
     /// The method's name as written; for a response that of its CSeq.
     pub fn method_name(&self) -> &[u8] {
         match self.kind {
-            Kind::Request { .. } => &self.bytes[..self.uri_span().start.saturating_sub(1)],
-            Kind::Response { .. } => self.cseq().map_or(b"", |(_, name)| name),
+            MessageKind::Request { .. } => &self.bytes[..self.uri_span().start.saturating_sub(1)],
+            MessageKind::Response { .. } => self.cseq().map_or(b"", |(_, name)| name),
         }
     }
 
     /// 0 for a request.
     pub fn status(&self) -> u16 {
         match self.kind {
-            Kind::Request { .. } => 0,
-            Kind::Response { status } => status,
+            MessageKind::Request { .. } => 0,
+            MessageKind::Response { status } => status,
         }
     }
 
@@ -163,7 +165,7 @@ impl Message {
         trim_line(&self.bytes[..end])
     }
 
-    pub(crate) fn lines(&self) -> &[Line] {
+    pub(crate) fn lines(&self) -> &[HeaderLine] {
         &self.lines
     }
 
@@ -305,13 +307,13 @@ fn trim_line(line: &[u8]) -> &[u8] {
 
 const VERSION: &[u8] = b"SIP/2.0";
 
-fn parse_start(line: &[u8]) -> Option<Kind> {
+fn parse_start(line: &[u8]) -> Option<MessageKind> {
     // RFC 3261 §7.1: the version is compared without regard to case.
     if line.len() > VERSION.len() && line[..VERSION.len()].eq_ignore_ascii_case(VERSION) {
         let rest = line[VERSION.len()..].strip_prefix(b" ")?;
         let status = rest.get(..3).and_then(parse_number).and_then(|code| u16::try_from(code).ok())?;
         let well_formed = matches!(rest.get(3), None | Some(b' ')) && (100..=699).contains(&status);
-        return well_formed.then_some(Kind::Response { status });
+        return well_formed.then_some(MessageKind::Response { status });
     }
     let space = memchr::memchr(b' ', line)?;
     let last = memchr::memrchr(b' ', line)?;
@@ -322,11 +324,11 @@ fn parse_start(line: &[u8]) -> Option<Kind> {
     // The version itself is judged by check_request, which can answer 505; trailing junk by it too.
     let is_request = is_token(&line[..space])
         && (version.len() >= 4 && version[..4].eq_ignore_ascii_case(b"SIP/") || version.is_empty());
-    is_request.then(|| Kind::Request { method: Method::from_bytes(&line[..space]) })
+    is_request.then(|| MessageKind::Request { method: Method::from_bytes(&line[..space]) })
 }
 
-struct Index {
-    lines: Vec<Line>,
+struct HeaderIndex {
+    lines: Vec<HeaderLine>,
     present: u64,
     body: usize,
     nameless: bool,
@@ -337,14 +339,14 @@ struct Index {
 /// Enough for nearly all messages in one allocation.
 const USUAL_LINES: usize = 20;
 
-fn index_lines(bytes: &[u8], mut at: usize) -> Result<Index, ParseError> {
+fn index_lines(bytes: &[u8], mut at: usize) -> Result<HeaderIndex, ParseError> {
     let lines = Vec::with_capacity(USUAL_LINES);
-    let mut index = Index { lines, present: 0, body: 0, nameless: false, crlfs: 0 };
+    let mut index = HeaderIndex { lines, present: 0, body: 0, nameless: false, crlfs: 0 };
     loop {
         let end = line_end(bytes, at, &mut index.crlfs)?;
         let length = trim_line(&bytes[at..end - 1]).len();
         if length == 0 {
-            return Ok(Index { body: end, ..index });
+            return Ok(HeaderIndex { body: end, ..index });
         }
         if index.lines.len() == limits::HEADER_LINES {
             return Err(ParseError::TooManyHeaders);
@@ -371,14 +373,14 @@ fn line_end(bytes: &[u8], start: usize, crlfs: &mut usize) -> Result<usize, Pars
 }
 
 /// The line, and whether it has a name that every reader takes for one.
-fn index_line(bytes: &[u8], start: usize, length: usize, end: usize) -> (Line, bool) {
+fn index_line(bytes: &[u8], start: usize, length: usize, end: usize) -> (HeaderLine, bool) {
     let line = &bytes[start..start + length];
     let colon = memchr::memchr(b':', line);
     let name = trim_end(&line[..colon.unwrap_or(0)]);
     let header = Header::from_bytes(name);
     let value = trim(&line[colon.map_or(0, |at| at + 1)..]);
     let value_start = value.as_ptr() as usize - bytes.as_ptr() as usize;
-    let line = Line {
+    let line = HeaderLine {
         header,
         start: offset(start),
         value_start: offset(value_start),

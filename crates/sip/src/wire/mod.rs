@@ -25,7 +25,7 @@ pub use build::{PRODUCT, Reply, Request};
 pub use check::{Fault, check_request, check_response};
 pub use date::{parse_date, write_date};
 pub use header::Header;
-pub use message::{Kind, Message, ParseError};
+pub use message::{Message, MessageKind, ParseError};
 pub use method::{ALLOW, Method};
 pub use params::{Param, Params};
 pub use rewrite::Rewrite;

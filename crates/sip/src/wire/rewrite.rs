@@ -7,7 +7,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::header::Header;
-use super::message::{Line, Message};
+use super::message::{HeaderLine, Message};
 use super::scan::{defuse, trim_end, write_uri};
 use super::values::Values;
 
@@ -170,7 +170,7 @@ impl<'m> Rewrite<'m> {
         }
     }
 
-    fn first(&self, header: Header) -> Option<&'m Line> {
+    fn first(&self, header: Header) -> Option<&'m HeaderLine> {
         self.message.lines().iter().find(|line| line.header == header)
     }
 

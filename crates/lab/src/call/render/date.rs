@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use stdx::calendar::Date;
 use stdx::time::Instant;
 
 use crate::local_time::{Broken, local};
@@ -40,18 +41,10 @@ pub(super) fn write_timestamp(out: &mut Vec<u8>, now: Instant) {
     .expect("a vector takes every byte");
 }
 
-/// Year, month and day of a day since 1970-01-01, in the Gregorian calendar: years begin in March, so that the
-/// leap day is the last of its year, and every 400 of them have 146,097 days.
+/// Year, month and day of a day since 1970-01-01.
 fn civil(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468;
-    let era = shifted / 146_097;
-    let of_era = shifted % 146_097;
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+    let Date { year, month, day } = Date::from_days(days.cast_signed());
+    (year.cast_unsigned(), month.cast_unsigned(), day.cast_unsigned())
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ fn another_account_is_watched_as_the_policy_says() {
         (WatchPolicy::Accounts, true, "200"),
         (WatchPolicy::Contacts, true, "200"),
         (WatchPolicy::Contacts, false, "403"),
-        (WatchPolicy::Nobody, true, "403"),
+        (WatchPolicy::Owner, true, "403"),
     ] {
         for package in ["presence", "dialog"] {
             let mut world = world(watching, chat);
@@ -33,7 +33,7 @@ fn another_account_is_watched_as_the_policy_says() {
 
 #[test]
 fn an_account_may_always_watch_itself() {
-    for watching in [WatchPolicy::Accounts, WatchPolicy::Contacts, WatchPolicy::Nobody] {
+    for watching in [WatchPolicy::Accounts, WatchPolicy::Contacts, WatchPolicy::Owner] {
         for package in ["presence", "dialog", "reg", "message-summary"] {
             let mut world = world(watching, true);
             world.account = Some("alice@a.test");

@@ -88,7 +88,7 @@ impl World {
     fn packet(&mut self, text: &str) -> String {
         let request = Message::parse(Bytes::from(text.to_owned())).unwrap();
         let (source, account) = (self.source, self.account);
-        let incoming = Incoming {
+        let incoming = IncomingRequest {
             transaction: TxRef(self.transaction),
             request: &request,
             source: &source,
@@ -158,14 +158,14 @@ impl World {
                     text.push_str(&request_text(&request, &onward));
                     self.sent.push((id, request));
                 }
-                EventEffect::Texted { id, texted } => writeln!(text, "text {id}: {texted:?}").unwrap(),
+                EventEffect::TextOutcome { id, texted } => writeln!(text, "text {id}: {texted:?}").unwrap(),
             }
         }
         text
     }
 }
 
-fn request_text(request: &Message, onward: &Onward) -> String {
+fn request_text(request: &Message, onward: &OutgoingRoute) -> String {
     let line = String::from_utf8_lossy(request.start_line()).replace(" SIP/2.0", "");
     let mut text = format!("send {line} to {}", onward.next_hop);
     if let Some(received) = onward.received {

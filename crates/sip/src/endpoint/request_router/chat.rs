@@ -1,159 +1,139 @@
 //! MESSAGE between phones and chat clients of the same accounts (RFC 7572): offered to those who chat, and words of theirs.
 
-use router::{Binding, KeptMessage, Offered};
-use stdx::Instant;
+use router::{Binding, Offered};
+use stdx::cache::Cache;
+use stdx::rate::Limiter;
 use stdx::slab::Key;
 use stdx::source::SourcePrefix;
 
-use super::{Caller, Effect, Endpoint, Outbox, Stage, User};
+use super::RequestRouter;
+use crate::endpoint::Effect;
+use crate::endpoint::context::RequestStage;
+use crate::endpoint::lower::{LowerView, ask_id};
 use crate::events::offer_query;
+use crate::limits;
 use crate::wire::{Method, Reply, Uri};
 
-impl Endpoint {
-    /// Words of chat for the phones of an account. [`Effect::Texted`] tells what became of them.
-    pub fn text(
-        &mut self,
-        now: Instant,
-        id: u64,
-        bindings: &[Binding],
-        words: &KeptMessage,
-        out: &mut Outbox,
-    ) {
-        let mut effects = std::mem::take(&mut self.event_effects);
-        self.notifier.text(id, bindings, words, &mut effects);
-        self.perform_events(now, effects, out);
-    }
+/// Which MESSAGEs chat clients were offered, and how many of strangers were taken.
+pub(crate) struct ChatOffers {
+    /// By account, Call-ID and CSeq.
+    offered: Cache<u64, ()>,
+    /// MESSAGEs of strangers that were taken for an account without a phone, by source and account.
+    messages_of_strangers: Limiter<(SourcePrefix, u64)>,
+}
 
+impl ChatOffers {
+    pub(crate) fn new() -> Self {
+        ChatOffers {
+            offered: Cache::new(limits::OFFERED),
+            messages_of_strangers: Limiter::new(limits::MESSAGES_OF_STRANGER),
+        }
+    }
+}
+
+impl RequestRouter {
     /// Where the phones of an account are is known: a MESSAGE for all of them is for chat clients, too.
-    pub(super) fn located(
+    pub(crate) fn located(
         &mut self,
-        now: Instant,
+        lower: &mut LowerView<'_>,
         key: Key,
         own_routes: usize,
         bindings: Vec<Binding>,
         is_for_account: bool,
-        out: &mut Outbox,
     ) {
-        let Some(context) = self.contexts.get(key) else { return };
+        let Some(context) = lower.contexts.get(key) else { return };
         let is_message = context.request.method() == Method::Message
             && context.request.to_tag().is_none()
             && is_for_account;
         if is_message
             && bindings.is_empty()
-            && self.is_of_stranger(key)
-            && !self.accept_of_stranger(now, key, out)
+            && lower.is_of_stranger(key)
+            && !self.accept_of_stranger(lower, key)
         {
-            return self.finish(now, key, 480, "Temporarily Unavailable", out);
+            return lower.finish(key, 480, "Temporarily Unavailable");
         }
-        let Some(context) = self.contexts.get(key) else { return };
-        let offer = context.callee.as_deref().filter(|_| self.settings.events.chat && is_message);
+        let Some(context) = lower.contexts.get(key) else { return };
+        let offer = context.callee.as_deref().filter(|_| lower.env.settings.events.chat && is_message);
         let query = offer.and_then(|aor| {
-            let sender = self.sender_of(key);
-            offer_query(now, &context.request, aor, sender.as_deref(), !bindings.is_empty())
+            let sender = lower.sender_of(key);
+            offer_query(lower.now, &context.request, aor, sender.as_deref(), !bindings.is_empty())
         });
-        let query = query.filter(|_| self.is_offered_first(now, key));
-        let Some(query) = query else { return self.ring_bindings(now, key, own_routes, bindings, out) };
-        self.set_stage(key, Stage::Offering { own_routes, bindings });
-        out.push(Effect::Ask { id: Self::ask_id(key), query });
+        let query = query.filter(|_| self.is_offered_first(lower, key));
+        let Some(query) = query else { return self.ring_bindings(lower, key, own_routes, bindings) };
+        lower.set_stage(key, RequestStage::Offering { own_routes, bindings });
+        lower.out.push(Effect::Ask { id: ask_id(key), query });
     }
 
     /// A stranger's MESSAGE that no phone takes: 202 at once, whether or not there is such an account and whatever becomes
     /// of it, so that neither status nor time tell which accounts there are. False when the stranger has sent enough.
-    fn accept_of_stranger(&mut self, now: Instant, key: Key, out: &mut Outbox) -> bool {
-        let Some(sender) = self.stranger_and_account(key) else { return false };
-        if !self.messages_of_strangers.penalty(now, sender).is_pass() {
+    fn accept_of_stranger(&mut self, lower: &mut LowerView<'_>, key: Key) -> bool {
+        let Some(sender) = self.stranger_and_account(lower, key) else { return false };
+        if !self.chat.messages_of_strangers.penalty(lower.now, sender).is_pass() {
             return false;
         }
-        self.messages_of_strangers.fail(now, sender);
-        self.answer_early(now, key, (202, "Accepted"), out);
+        self.chat.messages_of_strangers.fail(lower.now, sender);
+        lower.answer_early(key, (202, "Accepted"));
         true
     }
 
-    fn stranger_and_account(&self, key: Key) -> Option<(SourcePrefix, u64)> {
-        let context = self.contexts.get(key)?;
+    fn stranger_and_account(&self, lower: &mut LowerView<'_>, key: Key) -> Option<(SourcePrefix, u64)> {
+        let context = lower.contexts.get(key)?;
         let user = Uri::parse(context.request.uri()).ok()?.user_decoded().unwrap_or_default();
-        Some((SourcePrefix::of(context.source.remote.ip()), self.keys.call.hash(user.as_bytes())))
+        Some((SourcePrefix::of(context.source.remote.ip()), lower.env.keys.call.hash(user.as_bytes())))
     }
 
     /// A phone may say that it is where we are, and a MESSAGE come back for the same account: chat has it already. All that
     /// carries one Call-ID comes to this shard.
-    fn is_offered_first(&mut self, now: Instant, key: Key) -> bool {
-        let Some(context) = self.contexts.get(key) else { return false };
+    fn is_offered_first(&mut self, lower: &mut LowerView<'_>, key: Key) -> bool {
+        let Some(context) = lower.contexts.get(key) else { return false };
         let (request, aor) = (&context.request, context.callee.as_deref().unwrap_or_default());
         let call_id = request.call_id().unwrap_or_default();
         let number = request.cseq().map_or(0, |(number, _)| number);
         let parts = [aor.as_bytes(), call_id, &number.to_be_bytes()];
-        let message = self.keys.call.hash_parts(&parts);
-        if self.offered.get_at(now, &message).is_some() {
+        let message = lower.env.keys.call.hash_parts(&parts);
+        if self.chat.offered.get_at(lower.now, &message).is_some() {
             return false;
         }
-        self.offered.insert_until(now + crate::limits::OFFERED_FOR, message, ());
+        self.chat.offered.insert_until(lower.now + crate::limits::OFFERED_FOR, message, ());
         true
-    }
-
-    /// Who has proved to have sent it, or need not prove it.
-    pub(super) fn sender_of(&self, key: Key) -> Option<Box<str>> {
-        let context = self.contexts.get(key)?;
-        match &context.caller {
-            Some(Caller::Account(aor)) => Some(aor.clone()),
-            _ if context.claim_withheld => None,
-            // The plan let the claim stand: a trunk, or an operator who asks nobody for proof.
-            _ => {
-                let claim = self.claim(&context.request)?;
-                Some(format!("{}@{}", claim.user, claim.domain).into())
-            }
-        }
     }
 
     /// What chat clients say to it. Phones get it in any case; what they say matters to the sender only when nobody has
     /// it yet.
-    pub(super) fn offered(&mut self, now: Instant, key: Key, offered: Offered, out: &mut Outbox) {
-        let Some(context) = self.contexts.get_mut(key) else { return };
-        let Stage::Offering { own_routes, bindings } = &mut context.stage else { return };
+    pub(crate) fn offered(&mut self, lower: &mut LowerView<'_>, key: Key, offered: Offered) {
+        let Some(context) = lower.contexts.get_mut(key) else { return };
+        let RequestStage::Offering { own_routes, bindings } = &mut context.stage else { return };
         let (own_routes, bindings) = (*own_routes, std::mem::take(bindings));
         // What a chat client has at once fills nothing.
         if offered == Offered::Delivered
-            && let Some(sender) = self.stranger_and_account(key)
+            && let Some(sender) = self.stranger_and_account(lower, key)
         {
-            self.messages_of_strangers.succeed(sender);
+            self.chat.messages_of_strangers.succeed(sender);
         }
         match offered {
-            Offered::Refused => self.finish(now, key, 480, "Temporarily Unavailable", out),
-            Offered::Delivered if bindings.is_empty() => self.finish(now, key, 200, "OK", out),
+            Offered::Refused => lower.finish(key, 480, "Temporarily Unavailable"),
+            Offered::Delivered if bindings.is_empty() => lower.finish(key, 200, "OK"),
             Offered::Delivered => {
-                self.answer_early(now, key, (200, "OK"), out);
-                self.ring_bindings(now, key, own_routes, bindings, out);
+                lower.answer_early(key, (200, "OK"));
+                self.ring_bindings(lower, key, own_routes, bindings);
             }
-            Offered::Nobody => self.ring_bindings(now, key, own_routes, bindings, out),
-            _ if !bindings.is_empty() => self.ring_bindings(now, key, own_routes, bindings, out),
+            Offered::NoClient => self.ring_bindings(lower, key, own_routes, bindings),
+            _ if !bindings.is_empty() => self.ring_bindings(lower, key, own_routes, bindings),
             // RFC 3428 §7.
-            Offered::Kept => self.finish(now, key, 202, "Accepted", out),
+            Offered::Kept => lower.finish(key, 202, "Accepted"),
             Offered::Unsupported => {
                 let accept = |reply: &mut Reply| {
                     reply.header("Accept", b"text/plain, message/cpim, application/im-iscomposing+xml");
                 };
-                self.finish_with(now, key, 415, "Unsupported Media Type", accept, out);
+                lower.finish_with(key, 415, "Unsupported Media Type", accept);
             }
             Offered::Busy => {
                 let retry = |reply: &mut Reply| {
                     reply.header("Retry-After", crate::limits::EVENTS_RETRY_AFTER.to_string().as_bytes());
                 };
-                self.finish_with(now, key, 503, "Service Unavailable", retry, out);
+                lower.finish_with(key, 503, "Service Unavailable", retry);
             }
         }
-    }
-
-    /// A final response before the phones have it. Their answers find a transaction that has said its last word.
-    fn answer_early(&mut self, now: Instant, key: Key, (status, reason): (u16, &str), out: &mut Outbox) {
-        let Some(context) = self.contexts.get(key) else { return };
-        let tag = self.tag_of(&context.request, &context.source);
-        let reply = Reply::new(&context.request, context.source.remote, status, reason, Some(&tag)).finish();
-        let server = context.server;
-        // The context goes on without it, however soon it ends.
-        if let Some(transaction) = self.table.get_mut(server) {
-            transaction.user = User::Nobody;
-        }
-        self.respond(now, server, status, reply, out);
     }
 }
 
@@ -165,8 +145,10 @@ mod tests {
     use super::*;
     use crate::digest::Ha1s;
     use crate::endpoint::{Account, Decision, Settings};
+    use crate::endpoint::{Endpoint, Outbox};
     use crate::transport::{Packet, Source, Transport};
     use crate::wire::Message;
+    use stdx::Instant;
 
     const US: &str = "127.0.0.1:5060";
     const NOW: Instant = Instant::from_unix_seconds(1_700_000_000);
@@ -256,7 +238,7 @@ mod tests {
         for (offered, alone, with_phone) in [
             (Offered::Delivered, "SIP/2.0 200", &["SIP/2.0 200", FORKED][..]),
             (Offered::Kept, "SIP/2.0 202", &[FORKED]),
-            (Offered::Nobody, "SIP/2.0 202", &[FORKED]),
+            (Offered::NoClient, "SIP/2.0 202", &[FORKED]),
             (Offered::Unsupported, "SIP/2.0 415", &[FORKED]),
             (Offered::Busy, "SIP/2.0 503", &[FORKED]),
             (Offered::Refused, "SIP/2.0 480", &["SIP/2.0 480"]),

@@ -1,37 +1,20 @@
-//! Who we are in URIs, Routes and Vias: RFC 3261 §16.4 (route information), RFC 5393 (loops).
-
-use std::net::SocketAddr;
+//! Our own values in Route, Via and Record-Route: RFC 3261 §16.4 (route information), RFC 5393 (loops).
 
 use smallvec::{SmallVec, smallvec};
 
-use super::Endpoint;
+use super::Environment;
 use super::dialog_route::RequestToken;
 use super::route_token::FlowText;
 use crate::token;
-use crate::transport::Transport;
-use crate::wire::{Address, Header, MAGIC_COOKIE, Message, Rewrite, Uri, Values, Via, parse_ip};
+use crate::transport::{Source, Transport, address_bytes};
+use crate::wire::{Address, Header, MAGIC_COOKIE, Message, Rewrite, Uri, Values, Via};
 
-impl Endpoint {
-    /// Whether the URI names this server: a listening address, or the name of one.
-    pub(super) fn is_us(&self, uri: &Uri<'_>) -> bool {
-        let default_port = if uri.scheme == crate::wire::Scheme::Sips { 5061 } else { 5060 };
-        let port = uri.port.unwrap_or(default_port);
-        self.is_own_host(uri.host, port)
-    }
-
-    pub(super) fn is_own_host(&self, host: &[u8], port: u16) -> bool {
-        let ip = parse_ip(host);
-        self.settings.listeners.iter().any(|listener| {
-            let by_address = ip == Some(listener.addr.ip()) && listener.addr.port() == port;
-            by_address || is_advertised(&listener.advertised, host, port)
-        })
-    }
-
+impl Environment {
     /// §16.4 first paragraph: a strict router before us put our Record-Route into the Request-URI, and the true
     /// one last in Route.
-    pub(super) fn restore_strictly_routed(&self, request: &Message) -> Option<Message> {
+    pub(crate) fn restore_strictly_routed(&self, request: &Message) -> Option<Message> {
         let uri = Uri::parse(request.uri()).ok()?;
-        if !(uri.params.has("lr") && uri.params.has("t") && self.is_us(&uri)) {
+        if !(uri.params.has("lr") && uri.params.has("t") && self.listeners.is_us(&uri)) {
             return None;
         }
         let last: Address<'_> = last_route(request)?;
@@ -49,7 +32,7 @@ impl Endpoint {
 
     /// The branch parameter of a forwarded request (§16.6 step 8): derived from the incoming one, so that
     /// whoever forwards a retransmission sends the same; its second half tells loops from spirals.
-    pub(super) fn write_branch(&self, out: &mut Vec<u8>, request: &Message, branch: usize, attempt: u8) {
+    pub(crate) fn write_branch(&self, out: &mut Vec<u8>, request: &Message, branch: usize, attempt: u8) {
         let via = request.top_via();
         let incoming = via.as_ref().and_then(Via::branch).unwrap_or_default();
         let host = via.as_ref().map_or(&b""[..], |via| via.host);
@@ -87,11 +70,11 @@ impl Endpoint {
     }
 
     /// A Via of ours whose loop half is the same: the request came back unchanged.
-    pub(super) fn is_loop(&self, request: &Message) -> bool {
+    pub(crate) fn is_loop(&self, request: &Message) -> bool {
         let mut ours = request
             .values(Header::Via)
             .filter_map(Via::parse)
-            .filter(|via| self.is_own_host(via.host, via.port.unwrap_or(5060)))
+            .filter(|via| self.listeners.is_own_host(via.host, via.port.unwrap_or(5060)))
             .peekable();
         if ours.peek().is_none() {
             return false;
@@ -101,40 +84,19 @@ impl Endpoint {
         ours.any(|via| via.branch().is_some_and(|branch| branch.ends_with(&expected)))
     }
 
-    /// The listener from which a message to `remote` leaves: the same one it came in by, if that fits.
-    pub(super) fn listener_for(
-        &self,
-        transport: Transport,
-        remote: SocketAddr,
-        preferred: Option<SocketAddr>,
-    ) -> Option<usize> {
-        let fits = |index: &usize| {
-            let listener = &self.settings.listeners[*index];
-            listener.transport == transport && listener.addr.is_ipv4() == remote.is_ipv4()
-        };
-        let all = 0..self.settings.listeners.len();
-        // A loopback listener cannot reach the world, nor a public one usefully loopback.
-        let reaches = |index: &usize| {
-            self.settings.listeners[*index].addr.ip().is_loopback() == remote.ip().is_loopback()
-        };
-        let is_preferred = |index: &usize| Some(self.settings.listeners[*index].addr) == preferred;
-        let rank = |index: &usize| (!reaches(index), !is_preferred(index));
-        all.filter(fits).min_by_key(rank)
-    }
-
-    pub(super) fn write_via(
+    pub(crate) fn write_via(
         &self,
         out: &mut Vec<u8>,
         listener: usize,
         write_branch: impl FnOnce(&mut Vec<u8>),
     ) {
-        out.extend_from_slice(&self.texts[listener].sent_protocol);
+        out.extend_from_slice(&self.listeners.texts[listener].sent_protocol);
         out.extend_from_slice(b";branch=");
         write_branch(out);
         let edge = self.settings.edge;
         // The member that holds the transaction: a response that lands elsewhere is handed over unparsed.
         out.extend_from_slice(format!(";n={:x}.{:x}", edge.node, edge.shard).as_bytes());
-        if self.settings.listeners[listener].transport == Transport::Udp {
+        if self.listeners.all[listener].transport == Transport::Udp {
             out.extend_from_slice(b";rport");
         }
     }
@@ -142,7 +104,7 @@ impl Endpoint {
     /// Adds our Record-Route: one when both sides are alike, two when they differ in transport or address
     /// (RFC 5658), the one nearer to the next hop on top. Both have the token by which the response's copy of the
     /// top one is found, and the addressee needs it in the last one.
-    pub(super) fn record_route(
+    pub(crate) fn record_route(
         &self,
         rewrite: &mut Rewrite<'_>,
         made: &RequestToken,
@@ -154,7 +116,7 @@ impl Endpoint {
         let mut add = |listener: usize, flow: &[u8]| {
             rewrite.push_front(Header::RecordRoute, |text| {
                 text.push(b'<');
-                text.extend_from_slice(&self.texts[listener].uri);
+                text.extend_from_slice(&self.listeners.texts[listener].uri);
                 text.extend_from_slice(b";lr");
                 made.token.write_params(text, flow);
                 text.push(b'>');
@@ -166,26 +128,27 @@ impl Endpoint {
         add(out_listener, b"");
         add(in_listener, flow);
     }
+
+    /// The To tag of our own responses: the same for every retransmission of a request, on any shard, and known
+    /// only at the address that they go to.
+    pub(crate) fn tag_of(&self, request: &Message, source: &Source) -> String {
+        let branch = request.top_via().and_then(|via| via.branch()).unwrap_or_default();
+        let call_id = request.call_id().unwrap_or_default();
+        let address = address_bytes(source.remote.ip());
+        token::to_string(self.keys.branch.mac(&[b"tag", branch, call_id, &address]))
+    }
 }
 
 /// The next hop after our own Route values are off: the first other Route, else nothing.
-pub(super) fn route_after(request: &Message, own: usize) -> Option<Address<'_>> {
+pub(crate) fn route_after(request: &Message, own: usize) -> Option<Address<'_>> {
     request.values(Header::Route).nth(own).and_then(Address::parse)
 }
 
-pub(super) fn last_route(request: &Message) -> Option<Address<'_>> {
+pub(crate) fn last_route(request: &Message) -> Option<Address<'_>> {
     request.values(Header::Route).last().and_then(Address::parse)
 }
 
-fn is_advertised(advertised: &str, host: &[u8], port: u16) -> bool {
-    let (name, own_port) = match advertised.rsplit_once(':') {
-        Some((name, text)) if !text.ends_with(']') => (name, text.parse().unwrap_or(5060)),
-        _ => (advertised, 5060),
-    };
-    own_port == port && name.as_bytes().eq_ignore_ascii_case(host)
-}
-
 /// The first value of a comma-separated list of addresses.
-pub(super) fn first_address(list: &str) -> Option<Address<'_>> {
+pub(crate) fn first_address(list: &str) -> Option<Address<'_>> {
     Values::new(list.as_bytes()).next().and_then(Address::parse)
 }

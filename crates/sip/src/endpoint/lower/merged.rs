@@ -1,28 +1,27 @@
 //! RFC 3261 §8.2.2.2: one request that forked before us and came by two ways is answered once where we are its user
 //! agent server: by sessions, registrar and notifier. A proxy lets such requests pass (§16.3).
 
-use stdx::Instant;
 use stdx::slab::Key;
 
-use super::{Endpoint, Outbox};
+use super::LowerView;
 use crate::wire::Message;
 
-impl Endpoint {
+impl LowerView<'_> {
     /// Answers 482 when another transaction that still lives has the same request.
-    pub(super) fn refuse_merged(&mut self, now: Instant, key: Key, out: &mut Outbox) -> bool {
+    pub(crate) fn refuse_merged(&mut self, key: Key) -> bool {
         let Some(context) = self.contexts.get(key) else { return false };
         let Some(name) = self.request_name(&context.request) else { return false };
         let other = self.merging.get(&name).copied().filter(|&other| other != context.server);
-        let is_merged = other.is_some_and(|other| self.table.get(other).is_some());
+        let is_merged = other.is_some_and(|other| self.transactions.table.get(other).is_some());
         if is_merged {
             self.counters.loops += 1;
-            self.finish(now, key, 482, "Loop Detected", out);
+            self.finish(key, 482, "Loop Detected");
         }
         is_merged
     }
 
     /// Later copies of this request are refused while its transaction lives.
-    pub(super) fn remember_request(&mut self, key: Key) {
+    pub(crate) fn remember_request(&mut self, key: Key) {
         let Some(context) = self.contexts.get(key) else { return };
         if let Some(name) = self.request_name(&context.request) {
             self.merging.insert(name, context.server);
@@ -34,7 +33,7 @@ impl Endpoint {
             return None;
         }
         let number = request.cseq().map_or(0, |(number, _)| number);
-        Some(self.keys.call.hash_parts(&[
+        Some(self.env.keys.call.hash_parts(&[
             b"merged",
             request.from_tag().unwrap_or_default(),
             request.call_id().unwrap_or_default(),

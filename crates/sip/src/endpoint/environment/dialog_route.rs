@@ -16,11 +16,11 @@ use bytes::Bytes;
 use router::Received;
 use smallvec::SmallVec;
 
-use super::Endpoint;
+use super::Environment;
+use super::loops::route_after;
 use super::route_token::{
-    Certified, DialogId, FlowText, Token, TokenKind, request_token_in, target_proof, write_certified,
+    CertifiedContact, DialogId, FlowText, Token, TokenKind, request_token_in, target_proof, write_certified,
 };
-use super::routing::route_after;
 use crate::proxy::{DialogProof, ResponseEdit, WayBack};
 use crate::token;
 use crate::transport::{Source, is_reliable};
@@ -28,43 +28,43 @@ use crate::wire::{Address, Header, Message, Method, Rewrite, Uri, parse_ip};
 
 /// What the Route header says about us.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct OwnRoutes {
+pub(crate) struct OwnRoutes {
     /// How many values at the front name us.
-    pub(super) count: usize,
+    pub(crate) count: usize,
     /// The last of them is a Record-Route of ours for this dialog, and everything behind it is as we proved it.
-    pub(super) within: Option<Within>,
+    pub(crate) within: Option<DialogRequest>,
 }
 
 impl OwnRoutes {
     /// The flow by which a request within a dialog leaves.
-    pub(super) fn flow(&self) -> Option<Received> {
+    pub(crate) fn flow(&self) -> Option<Received> {
         self.within.as_ref().and_then(|within| within.flow)
     }
 }
 
 /// A request that goes where its dialog leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Within {
-    pub(super) flow: Option<Received>,
+pub(crate) struct DialogRequest {
+    pub(crate) flow: Option<Received>,
     /// The Request-URI without our certificate, when it had one.
-    pub(super) uri: Option<Vec<u8>>,
-    pub(super) proof: DialogProof,
+    pub(crate) uri: Option<Vec<u8>>,
+    pub(crate) proof: DialogProof,
 }
 
 /// The token for our Record-Route values in a request, and the flow behind it.
-pub(super) struct RequestToken {
-    pub(super) token: Token,
-    pub(super) flow: Option<FlowText>,
+pub(crate) struct RequestToken {
+    pub(crate) token: Token,
+    pub(crate) flow: Option<FlowText>,
 }
 
-impl Endpoint {
+impl Environment {
     /// Reads our own values at the front of Route (§16.4).
-    pub(super) fn own_routes(&self, request: &Message) -> OwnRoutes {
+    pub(crate) fn own_routes(&self, request: &Message) -> OwnRoutes {
         let mut own = OwnRoutes::default();
         let mut last = None;
         for value in request.values(Header::Route) {
             let Some(uri) = Address::parse(value).and_then(|a| a.parsed_uri().ok()) else { break };
-            if !self.is_us(&uri) {
+            if !self.listeners.is_us(&uri) {
                 break;
             }
             own.count += 1;
@@ -75,7 +75,7 @@ impl Endpoint {
         own
     }
 
-    fn prove_within(&self, request: &Message, own: &Uri<'_>, count: usize) -> Option<Within> {
+    fn prove_within(&self, request: &Message, own: &Uri<'_>, count: usize) -> Option<DialogRequest> {
         let key = &self.keys.route;
         let token = Token::parse(own)?;
         let dialog = DialogId {
@@ -87,7 +87,7 @@ impl Endpoint {
         if !token.fits(key, &dialog, flow, request.values(Header::Route).skip(count)) {
             return None;
         }
-        let (flow, remote, uri) = match Certified::of(key, &dialog, request.uri()) {
+        let (flow, remote, uri) = match CertifiedContact::of(key, &dialog, request.uri()) {
             Some(certified) => (certified.flow, certified.proof, Some(certified.uri)),
             None if token.target == target_proof(key, &dialog, flow, request.uri()) => {
                 (flow, token.target, None)
@@ -96,28 +96,15 @@ impl Endpoint {
         };
         let flow = match flow {
             [] => None,
-            text => Some(FlowText::parse(text, &self.settings.listeners)?),
+            text => Some(FlowText::parse(text, &self.listeners.all)?),
         };
         let local = own.params.get("o").and_then(token::parse);
         let from_caller = token.kind == TokenKind::Response;
-        Some(Within { flow, uri, proof: DialogProof { remote, local, from_caller } })
-    }
-
-    /// Whether the request is of a dialog that was let through or is held here: one that may pass where new work may
-    /// not. A To tag alone says nothing.
-    pub(super) fn is_within_dialog(&self, request: &Message) -> bool {
-        if request.to_tag().is_none() {
-            return false;
-        }
-        let restored = self.restore_strictly_routed(request);
-        self.sessions.owns(request)
-            || self.notifier.owns(request)
-            || self.is_in_known_call(request)
-            || self.own_routes(restored.as_ref().unwrap_or(request)).within.is_some()
+        Some(DialogRequest { flow, uri, proof: DialogProof { remote, local, from_caller } })
     }
 
     /// The way back to the sender of a request, for its addressee.
-    pub(super) fn request_token(&self, request: &Message, source: &Source) -> RequestToken {
+    pub(crate) fn request_token(&self, request: &Message, source: &Source) -> RequestToken {
         let flow = self.sender_flow(request, source);
         let text = flow.as_ref().map_or(&b""[..], FlowText::as_bytes);
         let dialog = DialogId {
@@ -143,12 +130,12 @@ impl Endpoint {
         let nearest = request.values(Header::RecordRoute).next();
         let contact = contact_of(request);
         // A trusted gateway may answer at another address than it calls from.
-        let may_follow = self.trusts_source(source) && !self.leads_back(nearest, contact)
+        let may_follow = self.trust().trusts_source(source) && !self.leads_back(nearest, contact)
             || self.leads_to(nearest, contact, source.remote.ip());
         if !is_reliable(source.transport) && may_follow {
             return None;
         }
-        FlowText::of(&received, &self.settings.listeners)
+        FlowText::of(&received, &self.listeners.all)
     }
 
     /// Whether a request that goes by `route`, or else to `contact`, goes to this host. Another port of it is fine:
@@ -168,17 +155,18 @@ impl Endpoint {
 
     /// Whether a request without a route goes to `contact`, and this is an address of ours: it would come back here.
     fn leads_back(&self, route: Option<&[u8]>, contact: &[u8]) -> bool {
-        route.is_none() && Uri::parse(contact).is_ok_and(|uri| self.is_us(&uri) && !self.is_own_gruu(&uri))
+        route.is_none()
+            && Uri::parse(contact).is_ok_and(|uri| self.listeners.is_us(&uri) && !self.is_own_gruu(&uri))
     }
 
     /// A GRUU is the only remote target that is looked up: any other Contact, in a domain of ours too, is where the
     /// user agent listens (RFC 3261 §12.2.1.1).
-    pub(super) fn is_own_gruu(&self, uri: &Uri<'_>) -> bool {
+    pub(crate) fn is_own_gruu(&self, uri: &Uri<'_>) -> bool {
         uri.is_sip() && uri.params.has("gr") && self.settings.serves(&uri.host_lower())
     }
 
     /// Certifies the Contact of a request within a dialog, when it may be news to the addressee (§12.2).
-    pub(super) fn certify_sender(
+    pub(crate) fn certify_sender(
         &self,
         rewrite: &mut Rewrite<'_>,
         request: &Message,
@@ -230,7 +218,7 @@ impl Endpoint {
 
     /// A response on its way upstream: without our Via, and with what makes later requests of its dialog pass (§16.7
     /// steps 3, 8 and 9). `target` is where the request went.
-    pub(super) fn upstream_copy(&self, response: &Message, target: &Received, edit: ResponseEdit) -> Bytes {
+    pub(crate) fn upstream_copy(&self, response: &Message, target: &Received, edit: ResponseEdit) -> Bytes {
         let mut rewrite = Rewrite::new(response);
         rewrite.remove_first_value(Header::Via);
         if (101..300).contains(&response.status()) {
@@ -304,7 +292,7 @@ impl Endpoint {
             WayBack::Checked if self.leads_to(nearest, contact, target.remote.ip()) => return None,
             WayBack::Followed | WayBack::Checked | WayBack::Flow => {}
         }
-        FlowText::of(target, &self.settings.listeners)
+        FlowText::of(target, &self.listeners.all)
     }
 
     fn certify_responder(
@@ -333,18 +321,18 @@ impl Endpoint {
         let flow = self.responder_flow(None, contact, target, way);
         self.certify(rewrite, response, &dialog, flow.as_ref(), None);
     }
+}
 
-    /// The destination of a request that came by a genuine Route, `own` values of which are ours.
-    pub(super) fn destination_within(
-        request: &Message,
-        own: usize,
-        within: &Within,
-    ) -> crate::proxy::Destination {
-        let uri = within.uri.as_deref().unwrap_or(request.uri());
-        // Route values behind ours decide, and the token covers them.
-        let trusted = route_after(request, own).is_some();
-        crate::proxy::Destination { trusted, ..crate::proxy::Destination::new(uri, within.flow) }
-    }
+/// The destination of a request that came by a genuine Route, `own` values of which are ours.
+pub(crate) fn destination_within(
+    request: &Message,
+    own: usize,
+    within: &DialogRequest,
+) -> crate::proxy::Destination {
+    let uri = within.uri.as_deref().unwrap_or(request.uri());
+    // Route values behind ours decide, and the token covers them.
+    let trusted = route_after(request, own).is_some();
+    crate::proxy::Destination { trusted, ..crate::proxy::Destination::new(uri, within.flow) }
 }
 
 /// RFC 3261 §12.2, RFC 3311, RFC 6665 §3.1, RFC 3515: requests with a Contact that replaces the remote target, and their

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-/// The best final response so far.
+/// The best final response of the branches so far.
 #[derive(Debug, Default)]
-pub(crate) struct Best {
+pub(crate) struct BestResponse {
     status: u16,
     /// `None` when the response was not received but concluded (timeout, no route).
     response: Option<Bytes>,
@@ -13,39 +13,40 @@ pub(crate) struct Best {
     cancelled: bool,
 }
 
-/// What the caller gets.
+/// The final response that a response context sends upstream.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(crate) struct FinalResponse {
     pub(crate) status: u16,
     pub(crate) response: Option<Bytes>,
     pub(crate) challenges: Vec<Bytes>,
 }
 
-impl Best {
+impl BestResponse {
+    /// Takes a final response of a branch into account. `response` is `None` for a status that no peer sent.
     pub(crate) fn consider(&mut self, status: u16, response: Option<Bytes>) {
         if self.cancelled {
-            // A branch that says it itself is believed before us.
+            // The 487 of a branch is preferred to one of our own.
             if status == 487 && response.is_some() {
                 self.response = response;
             }
         } else if is_challenge(status) && is_challenge(self.status) {
             self.challenges.extend(response);
         } else if self.status == 0 || rank(status) < rank(self.status) {
-            *self = Best { status, response, ..Best::default() };
+            *self = BestResponse { status, response, ..BestResponse::default() };
         }
     }
 
-    /// RFC 3261 §9.2: a caller that gave up is told 487, whatever the branches say from now on or said before.
+    /// RFC 3261 §9.2: a cancelled INVITE is answered 487, whatever its branches answered before or answer later.
     pub(crate) fn cancel(&mut self) {
         if !self.cancelled {
-            *self = Best { status: 487, cancelled: true, ..Best::default() };
+            *self = BestResponse { status: 487, cancelled: true, ..BestResponse::default() };
         }
     }
 
     /// Without any response 408 (§16.7 step 6, first paragraph).
-    pub(crate) fn take(&mut self) -> Outcome {
-        let Best { status, response, challenges, .. } = std::mem::take(self);
-        Outcome { status: if status == 0 { 408 } else { status }, response, challenges }
+    pub(crate) fn take(&mut self) -> FinalResponse {
+        let BestResponse { status, response, challenges, .. } = std::mem::take(self);
+        FinalResponse { status: if status == 0 { 408 } else { status }, response, challenges }
     }
 }
 
@@ -60,7 +61,7 @@ fn rank(status: u16) -> u16 {
         // §16.7 step 6: "give preference to responses that provide information affecting resubmission".
         401 | 407 => 400,
         415 | 420 | 484 => 401,
-        // A branch that could not even be asked says less than one that answered.
+        // A branch without a response tells the caller less than one that answered.
         408 | 430 => 498,
         487 => 499,
         400..=499 => 410,
@@ -76,7 +77,7 @@ mod tests {
     #[test]
     fn the_order_of_section_16_7() {
         let choose = |statuses: &[u16]| {
-            let mut best = Best::default();
+            let mut best = BestResponse::default();
             for &status in statuses {
                 best.consider(status, None);
             }
@@ -95,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_cancelled_request_is_answered_487() {
-        let mut best = Best::default();
+        let mut best = BestResponse::default();
         best.consider(486, None);
         best.cancel();
         best.consider(603, Some(Bytes::from_static(b"603")));
@@ -108,7 +109,7 @@ mod tests {
 
     #[test]
     fn all_challenges_reach_the_caller() {
-        let mut best = Best::default();
+        let mut best = BestResponse::default();
         for (status, text) in [(486, "a"), (407, "b"), (401, "c"), (404, "d"), (407, "e")] {
             best.consider(status, Some(Bytes::from_static(text.as_bytes())));
         }

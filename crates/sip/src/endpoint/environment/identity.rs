@@ -3,15 +3,13 @@
 //! A message from the untrusted loses its identities as it comes in, before anything is done with it; a copy for the
 //! untrusted loses those that its sender wants kept private. A message without such headers costs one test of a bit mask.
 
-use stdx::slab::Key;
-
-use super::forward::Copy;
-use super::{Caller, Context, Endpoint};
+use super::Environment;
+use super::forwarded_copy::ForwardedCopy;
 use crate::digest::names_realm;
-use crate::transport::Source;
-use crate::wire::{Header, Message, Method, Rewrite, escape_user};
+use crate::transport::{Source, Target};
+use crate::wire::{Header, Message, Rewrite, escape_user};
 
-pub(super) const IDENTITIES: u64 =
+pub(crate) const IDENTITIES: u64 =
     Header::PAssertedIdentity.bit() | Header::AssertedIdentity.bit() | Header::TrustDomain.bit();
 const CREDENTIALS: u64 = Header::Authorization.bit() | Header::ProxyAuthorization.bit();
 
@@ -47,10 +45,10 @@ impl Privacy {
     }
 }
 
-impl Endpoint {
+impl Environment {
     /// A request as it counts for us: what an untrusted source says of identities is not in it (RFC 3325 §5).
-    pub(super) fn without_untrusted_identity(&self, request: Message, source: &Source) -> Option<Message> {
-        if !request.has_any(IDENTITIES) || self.trusts_source(source) {
+    pub(crate) fn without_untrusted_identity(&self, request: Message, source: &Source) -> Option<Message> {
+        if !request.has_any(IDENTITIES) || self.trust().trusts_source(source) {
             return Some(request);
         }
         let mut rewrite = Rewrite::new(&request);
@@ -58,28 +56,34 @@ impl Endpoint {
         Message::parse(rewrite.finish()).ok()
     }
 
-    /// A response as its request's sender may have it. `None`: as it is.
-    pub(super) fn response_across_border(
+    /// A response as its request's sender may have it. `None`: as it is. `from` is where it comes from, `to` where it goes.
+    pub(crate) fn response_across_border(
         &self,
-        client: Key,
-        server: Key,
+        from: Option<&Target>,
+        to: Option<&Target>,
         response: &Message,
     ) -> Option<Message> {
         if !response.has_any(IDENTITIES) {
             return None;
         }
-        let is_trusted = |key| self.table.get(key).is_some_and(|tx| self.trusts_target(&tx.target));
+        let is_trusted =
+            |target: Option<&Target>| target.is_some_and(|target| self.trust().trusts_target(target));
         let mut rewrite = Rewrite::new(response);
-        if !is_trusted(client) {
+        if !is_trusted(from) {
             remove_identities(&mut rewrite);
-        } else if !is_trusted(server) {
+        } else if !is_trusted(to) {
             leave_trust_domain(&mut rewrite, response);
         }
         Message::parse(rewrite.finish()).ok()
     }
 
     /// The part of §16.6 that RFC 3261 leaves to others: credentials for us, identities, privacy.
-    pub(super) fn rewrite_identity(&self, rewrite: &mut Rewrite<'_>, request: &Message, copy: &Copy<'_>) {
+    pub(crate) fn rewrite_identity(
+        &self,
+        rewrite: &mut Rewrite<'_>,
+        request: &Message,
+        copy: &ForwardedCopy<'_>,
+    ) {
         if request.has_any(CREDENTIALS) {
             self.remove_own_credentials(rewrite);
         }
@@ -109,17 +113,7 @@ impl Endpoint {
     }
 }
 
-impl Context {
-    /// Whose request it is, where that was proved and the request may say so (RFC 3325 §9.1: not in an ACK or CANCEL).
-    pub(super) fn asserted(&self) -> Option<&str> {
-        match &self.caller {
-            Some(Caller::Account(aor)) if self.request.method() != Method::Ack => Some(aor),
-            _ => None,
-        }
-    }
-}
-
-pub(super) fn remove_identities(rewrite: &mut Rewrite<'_>) {
+pub(crate) fn remove_identities(rewrite: &mut Rewrite<'_>) {
     rewrite.remove_all(Header::PAssertedIdentity);
     rewrite.remove_all(Header::AssertedIdentity);
     rewrite.remove_all(Header::TrustDomain);

@@ -7,10 +7,10 @@ use std::net::{IpAddr, SocketAddr};
 use router::{Change, Register};
 use stdx::network::Network;
 
-use super::Endpoint;
-use crate::events::Onward;
+use super::Environment;
+use crate::events::OutgoingRoute;
 use crate::proxy::Destination;
-use crate::registrar::Refusal;
+use crate::registrar::RegisterRefusal;
 use crate::resolve::Hop;
 use crate::transport::{FlowId, Source, Target, TlsNames, Transport, is_reliable};
 use crate::wire::{Uri, parse_ip};
@@ -87,12 +87,12 @@ impl RoutePeers {
     }
 
     /// A route's target has this address.
-    pub(super) fn is_at(&self, address: SocketAddr) -> bool {
+    pub(crate) fn is_at(&self, address: SocketAddr) -> bool {
         self.addresses.contains(&SocketAddr::new(address.ip().to_canonical(), address.port()))
     }
 
     /// A route's target has this name, or this address and whatever port.
-    pub(super) fn is_host(&self, host: &str) -> bool {
+    pub(crate) fn is_host(&self, host: &str) -> bool {
         self.hosts.contains(host)
     }
 
@@ -126,80 +126,32 @@ impl RoutePeer {
     }
 }
 
-impl Endpoint {
-    /// A peer has shown a certificate of these names on a connection, and it was verified. It counts until
-    /// [`forget_certificate`](Self::forget_certificate).
-    pub fn note_certificate(&mut self, flow: FlowId, names: TlsNames) {
-        self.certified.insert(flow, names);
-    }
+/// The trust domain as the settings and the certificates on present connections make it.
+pub(crate) struct TrustDomain<'e> {
+    pub(crate) trust: &'e Trust,
+    pub(crate) route_peers: &'e RoutePeers,
+    /// Names of the certificates that peers have shown, by their connections.
+    pub(crate) certified: &'e HashMap<FlowId, TlsNames>,
+}
 
-    /// The connection is closed.
-    pub fn forget_certificate(&mut self, flow: FlowId) {
-        self.certified.remove(&flow);
-    }
-
+impl<'e> TrustDomain<'e> {
     /// The names of the certificate that the peer has shown. Datagrams have no flow and are not looked up.
-    pub(super) fn tls_names(&self, source: &Source) -> Option<&TlsNames> {
+    pub(crate) fn tls_names(&self, source: &Source) -> Option<&'e TlsNames> {
         source.flow.and_then(|flow| self.certified.get(&flow))
     }
 
     /// Whether a route's system has sent it, as far as the connection or the address tells. An answer to a forged address
     /// is not seen by the forger, so this decides what answers disclose, and nothing else.
-    pub(super) fn is_of_trunk(&self, source: &Source) -> bool {
+    pub(crate) fn is_of_trunk(&self, source: &Source) -> bool {
         let (transport, remote) = (source.transport, source.remote);
-        self.trusts_source(source)
-            || self.settings.route_peers.knows(transport, remote, self.tls_names(source), false)
-    }
-
-    /// Whether a binding must not lead there: it is ours, or calls would leave by a route that is not the account's.
-    /// At the sender's own address a route's target is another port; elsewhere any port may be the carrier's.
-    pub(super) fn is_taken(&self, host: &[u8], port: u16, source: &Source) -> bool {
-        let Some(ip) = parse_ip(host) else {
-            let name = String::from_utf8_lossy(host).to_ascii_lowercase();
-            return self.is_own_host(host, port) || self.settings.route_peers.is_host(&name);
-        };
-        let is_elsewhere = ip.to_canonical() != source.remote.ip().to_canonical();
-        self.is_own_host(host, port)
-            || self.settings.route_peers.is_at(SocketAddr::new(ip, port))
-            || is_elsewhere && self.settings.route_peers.is_host(&ip.to_canonical().to_string())
-    }
-
-    /// A UDP source address can be forged: from a route's target nobody registers, and calls do not leave by it.
-    pub(super) fn check_way_back(&self, register: Register, source: &Source) -> Result<Register, Refusal> {
-        let comes_from_route =
-            source.transport == Transport::Udp && self.settings.route_peers.is_at(source.remote);
-        let is_back = |contact: &router::Contact| contact.expires > 0 && contact.received.is_some();
-        match &register.change {
-            Change::Update(contacts) if comes_from_route && contacts.iter().any(is_back) => {
-                Err(Refusal::contact_is_taken())
-            }
-            _ => Ok(register),
-        }
-    }
-
-    /// Whether the way that a binding found leads where none may: its name resolved to it, or the route is newer.
-    pub(super) fn is_forbidden_way(&self, destination: &Destination, hop: &Hop) -> bool {
-        destination.is_binding
-            && destination.received.is_none()
-            && destination.path.is_empty()
-            && self.leads_where_none_may(hop)
-    }
-
-    /// As [`is_forbidden_way`](Self::is_forbidden_way), for a request of our own.
-    pub(super) fn is_forbidden_for(&self, onward: &Onward, hop: &Hop) -> bool {
-        onward.is_binding && onward.received.is_none() && self.leads_where_none_may(hop)
-    }
-
-    fn leads_where_none_may(&self, hop: &Hop) -> bool {
-        let is_ours = || self.settings.listeners.iter().any(|listener| listener.addr == hop.addr);
-        self.settings.route_peers.is_at(hop.addr) || is_ours()
+        self.trusts_source(source) || self.route_peers.knows(transport, remote, self.tls_names(source), false)
     }
 
     /// Whether identities may go along this hop with a request of our own.
-    pub(super) fn trusts_own_hop(&self, onward: &Onward, hop: &Hop) -> bool {
+    pub(crate) fn trusts_own_hop(&self, onward: &OutgoingRoute, hop: &Hop) -> bool {
         let is_trusted_host = || {
             let host = Uri::parse(onward.next_hop.as_bytes()).ok().map(|uri| uri.host_lower());
-            host.is_some_and(|host| self.settings.route_peers.trusted_hosts.contains(&*host))
+            host.is_some_and(|host| self.route_peers.trusted_hosts.contains(&*host))
         };
         self.trusts_address(hop.transport, hop.addr)
             || self.trusts_name(hop.tls_name.as_deref())
@@ -207,18 +159,18 @@ impl Endpoint {
     }
 
     /// Whether what a message from there says of identities is taken (RFC 3325 §5).
-    pub(super) fn trusts_source(&self, source: &Source) -> bool {
+    pub(crate) fn trusts_source(&self, source: &Source) -> bool {
         let names = self.tls_names(source);
         self.trusts_network(source.remote)
-            || self.settings.route_peers.knows(source.transport, source.remote, names, true)
+            || self.route_peers.knows(source.transport, source.remote, names, true)
             || names.is_some_and(|names| names.iter().any(|name| self.trusts_certificate(name)))
     }
 
     /// Whether identities may go where a message is sent, or come from where its answer does.
-    pub(super) fn trusts_target(&self, target: &Target) -> bool {
+    pub(crate) fn trusts_target(&self, target: &Target) -> bool {
         let names = target.flow.and_then(|flow| self.certified.get(&flow));
         let is_trusted = |name: &str| {
-            self.trusts_certificate(name) || self.settings.route_peers.certificates.get(name) == Some(&true)
+            self.trusts_certificate(name) || self.route_peers.certificates.get(name) == Some(&true)
         };
         self.trusts_address(target.transport, target.remote)
             || self.trusts_name(target.tls_name.as_deref())
@@ -226,10 +178,10 @@ impl Endpoint {
     }
 
     /// Whether identities may go along this hop. `is_planned`: the destination is a route's, so that its host is the next.
-    pub(super) fn trusts_hop(&self, hop: &Hop, destination: &Destination, is_planned: bool) -> bool {
+    pub(crate) fn trusts_hop(&self, hop: &Hop, destination: &Destination, is_planned: bool) -> bool {
         let is_trusted_host = || {
             let host = Uri::parse(&destination.uri).ok().map(|uri| uri.host_lower());
-            host.is_some_and(|host| self.settings.route_peers.trusted_hosts.contains(&*host))
+            host.is_some_and(|host| self.route_peers.trusted_hosts.contains(&*host))
         };
         self.trusts_address(hop.transport, hop.addr)
             || self.trusts_name(hop.tls_name.as_deref())
@@ -240,30 +192,80 @@ impl Endpoint {
     }
 
     /// Whether Path and Contact of a REGISTER are taken as they are: a proxy of ours may say so, a carrier may not.
-    pub(super) fn trusts_registrations(&self, source: &Source) -> bool {
+    pub(crate) fn trusts_registrations(&self, source: &Source) -> bool {
         let names = || self.tls_names(source);
         self.trusts_network(source.remote)
             || names().is_some_and(|names| names.iter().any(|name| self.trusts_certificate(name)))
     }
 
     fn trusts_network(&self, remote: SocketAddr) -> bool {
-        self.settings.trust.networks.iter().any(|network| network.contains(remote.ip()))
+        self.trust.networks.iter().any(|network| network.contains(remote.ip()))
     }
 
     fn trusts_address(&self, transport: Transport, remote: SocketAddr) -> bool {
-        self.trusts_network(remote) || self.settings.route_peers.trusts_at(transport, remote)
+        self.trusts_network(remote) || self.route_peers.trusts_at(transport, remote)
     }
 
     /// A name that the operator trusts by itself.
     fn trusts_certificate(&self, name: &str) -> bool {
-        self.settings.trust.names.iter().any(|trusted| trusted.eq_ignore_ascii_case(name))
+        self.trust.names.iter().any(|trusted| trusted.eq_ignore_ascii_case(name))
     }
 
     /// A name that a certificate has proved.
     fn trusts_name(&self, name: Option<&str>) -> bool {
         name.is_some_and(|name| {
             self.trusts_certificate(name)
-                || self.settings.route_peers.trusted_hosts.contains(&*name.to_ascii_lowercase())
+                || self.route_peers.trusted_hosts.contains(&*name.to_ascii_lowercase())
         })
+    }
+}
+
+impl Environment {
+    /// Whether a binding must not lead there: it is ours, or calls would leave by a route that is not the account's.
+    /// At the sender's own address a route's target is another port; elsewhere any port may be the carrier's.
+    pub(crate) fn is_taken(&self, host: &[u8], port: u16, source: &Source) -> bool {
+        let Some(ip) = parse_ip(host) else {
+            let name = String::from_utf8_lossy(host).to_ascii_lowercase();
+            return self.listeners.is_own_host(host, port) || self.settings.route_peers.is_host(&name);
+        };
+        let is_elsewhere = ip.to_canonical() != source.remote.ip().to_canonical();
+        self.listeners.is_own_host(host, port)
+            || self.settings.route_peers.is_at(SocketAddr::new(ip, port))
+            || is_elsewhere && self.settings.route_peers.is_host(&ip.to_canonical().to_string())
+    }
+
+    /// A UDP source address can be forged: from a route's target nobody registers, and calls do not leave by it.
+    pub(crate) fn check_way_back(
+        &self,
+        register: Register,
+        source: &Source,
+    ) -> Result<Register, RegisterRefusal> {
+        let comes_from_route =
+            source.transport == Transport::Udp && self.settings.route_peers.is_at(source.remote);
+        let is_back = |contact: &router::Contact| contact.expires > 0 && contact.received.is_some();
+        match &register.change {
+            Change::Update(contacts) if comes_from_route && contacts.iter().any(is_back) => {
+                Err(RegisterRefusal::contact_is_taken())
+            }
+            _ => Ok(register),
+        }
+    }
+
+    /// Whether the way that a binding found leads where none may: its name resolved to it, or the route is newer.
+    pub(crate) fn is_forbidden_way(&self, destination: &Destination, hop: &Hop) -> bool {
+        destination.is_binding
+            && destination.received.is_none()
+            && destination.path.is_empty()
+            && self.leads_where_none_may(hop)
+    }
+
+    /// As [`is_forbidden_way`](Self::is_forbidden_way), for a request of our own.
+    pub(crate) fn is_forbidden_for(&self, onward: &OutgoingRoute, hop: &Hop) -> bool {
+        onward.is_binding && onward.received.is_none() && self.leads_where_none_may(hop)
+    }
+
+    fn leads_where_none_may(&self, hop: &Hop) -> bool {
+        let is_ours = || self.listeners.all.iter().any(|listener| listener.addr == hop.addr);
+        self.settings.route_peers.is_at(hop.addr) || is_ours()
     }
 }

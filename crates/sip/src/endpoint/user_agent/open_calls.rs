@@ -7,49 +7,51 @@ use stdx::Instant;
 use stdx::slab::Key;
 use stdx::source::SourcePrefix;
 
-use super::{Endpoint, Outbox, Stage};
+use super::UserAgent;
+use crate::endpoint::context::RequestStage;
+use crate::endpoint::lower::LowerView;
 use crate::limits;
 use crate::session::SessionId;
 
 /// Bounded by `limits::UNPROVED_CALLS`, the waiting of a network by `limits::WAITING_CALLS`.
 #[derive(Default)]
-pub(super) struct OpenCalls {
-    networks: HashMap<SourcePrefix, Calls>,
+pub(crate) struct OpenCalls {
+    networks: HashMap<SourcePrefix, NetworkCalls>,
     sessions: HashMap<SessionId, SourcePrefix>,
     waiting: usize,
 }
 
 #[derive(Default)]
-struct Calls {
+struct NetworkCalls {
     sessions: u8,
     /// Contexts in the stage `Waiting`; those that were cancelled meanwhile are not found any more.
     waiting: VecDeque<Key>,
 }
 
 /// The decision on a call from an unproved source.
-enum Admission {
+enum OpenCallDecision {
     Begins,
     Waits,
     Refused,
 }
 
 impl OpenCalls {
-    fn admit(&mut self, network: SourcePrefix, key: Key) -> Admission {
+    fn admit(&mut self, network: SourcePrefix, key: Key) -> OpenCallDecision {
         let is_full = self.sessions.len() >= limits::UNPROVED_CALLS;
         let calls = self.networks.entry(network).or_default();
         if calls.sessions < limits::UNPROVED_CALLS_OF_NETWORK && !is_full {
             calls.sessions += 1;
-            return Admission::Begins;
+            return OpenCallDecision::Begins;
         }
         let factor = if network.is_local() { limits::LOCAL_REQUESTS_FACTOR as usize } else { 1 };
         let is_room = calls.waiting.len() < limits::WAITING_CALLS_OF_NETWORK * factor;
         if is_room && self.waiting < limits::WAITING_CALLS {
             calls.waiting.push_back(key);
             self.waiting += 1;
-            return Admission::Waits;
+            return OpenCallDecision::Waits;
         }
         self.forget_if_empty(network);
-        Admission::Refused
+        OpenCallDecision::Refused
     }
 
     fn begun(&mut self, network: SourcePrefix, session: Option<SessionId>) {
@@ -100,60 +102,64 @@ impl OpenCalls {
     }
 }
 
-impl Endpoint {
+impl UserAgent {
     /// An INVITE for an application: begun at once where the source is proved.
-    pub(super) fn begin_open_call(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        let Some(context) = self.contexts.get(key) else { return };
+    pub(crate) fn begin_open_call(&mut self, lower: &mut LowerView<'_>, key: Key) {
+        let Some(context) = lower.contexts.get(key) else { return };
         let address = context.source.remote.ip();
-        let is_proved = self.table.get(context.server).is_none_or(|transaction| transaction.credit.is_none());
-        if is_proved || self.proofs.is_network_proved(now, address) {
-            let _ = self.start_session(now, key, out);
+        let is_proved = lower
+            .transactions
+            .table
+            .get(context.server)
+            .is_none_or(|transaction| transaction.credit.is_none());
+        if is_proved || lower.transactions.proofs.is_network_proved(lower.now, address) {
+            let _ = self.start_session(lower, key);
             return;
         }
         let network = SourcePrefix::of(address);
         match self.open_calls.admit(network, key) {
-            Admission::Begins => {
-                let session = self.start_session(now, key, out);
+            OpenCallDecision::Begins => {
+                let session = self.start_session(lower, key);
                 self.open_calls.begun(network, session);
             }
-            Admission::Waits => {
-                self.set_stage(key, Stage::Waiting);
+            OpenCallDecision::Waits => {
+                lower.set_stage(key, RequestStage::Waiting);
                 // The patience of a context outlasts this one.
-                if let Some(context) = self.contexts.get_mut(key) {
+                if let Some(context) = lower.contexts.get_mut(key) {
                     context.armed = Instant::FAR_FUTURE;
                 }
-                self.arm_context(key, now + limits::WAITING_CALL_PATIENCE);
+                lower.arm_context(key, lower.now + limits::WAITING_CALL_PATIENCE);
             }
-            Admission::Refused => self.refuse_open_call(now, key, out),
+            OpenCallDecision::Refused => self.refuse_open_call(lower, key),
         }
     }
 
     /// 503, and when to try again.
-    pub(super) fn refuse_open_call(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        self.counters.unproved_limited += 1;
+    pub(crate) fn refuse_open_call(&mut self, lower: &mut LowerView<'_>, key: Key) {
+        lower.counters.unproved_limited += 1;
         let seconds = limits::EVENTS_RETRY_AFTER.to_string();
         let retry = |reply: &mut crate::wire::Reply| {
             reply.header("Retry-After", seconds.as_bytes());
         };
-        self.finish_with(now, key, 503, "Service Unavailable", retry, out);
+        lower.finish_with(key, 503, "Service Unavailable", retry);
     }
 
-    pub(super) fn give_up_waiting(&mut self, key: Key) {
-        let Some(context) = self.contexts.get(key) else { return };
+    pub(crate) fn give_up_waiting(&mut self, lower: &mut LowerView<'_>, key: Key) {
+        let Some(context) = lower.contexts.get(key) else { return };
         let network = SourcePrefix::of(context.source.remote.ip());
         self.open_calls.give_up(network, key);
     }
 
     /// Calls of this network waited for a proof.
-    pub(super) fn release_open_calls(&mut self, now: Instant, network: SourcePrefix, out: &mut Outbox) {
+    pub(crate) fn release_open_calls(&mut self, lower: &mut LowerView<'_>, network: SourcePrefix) {
         for key in self.open_calls.release(network) {
-            let _ = self.start_session(now, key, out);
+            let _ = self.start_session(lower, key);
         }
     }
 
-    pub(super) fn open_call_ended(&mut self, now: Instant, session: SessionId, out: &mut Outbox) {
+    pub(crate) fn open_call_ended(&mut self, lower: &mut LowerView<'_>, session: SessionId) {
         if let Some(next) = self.open_calls.ended(session) {
-            self.begin_open_call(now, next, out);
+            self.begin_open_call(lower, next);
         }
     }
 }

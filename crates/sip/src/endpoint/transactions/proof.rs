@@ -14,14 +14,13 @@ use stdx::hash::{HashedKeys, Keyed};
 use stdx::rate::{Limiter, Policy, Rate};
 use stdx::source::SourcePrefix;
 
-use super::receive::reply_address;
-use super::{Endpoint, Outbox};
+use super::{Transactions, reply_address};
 use crate::limits;
 use crate::transport::{Source, Transport, address_bytes};
 use crate::wire::{Message, Via};
 
 /// What is known of UDP sources, in bounded memory.
-pub(super) struct Proofs {
+pub(crate) struct SourceProofs {
     keyed: Keyed,
     /// Addresses that answers reached, and when that was last seen.
     proved: Cache<SocketAddr, Instant>,
@@ -31,11 +30,15 @@ pub(super) struct Proofs {
     shown: Cache<u64, (), HashedKeys>,
     new_requests: Limiter<SourcePrefix>,
     new_requests_of_local: Limiter<SourcePrefix>,
+    /// Networks that have proved an address since they were last taken by `take_proved_network`.
+    newly_proved: Vec<SourcePrefix>,
+    /// Responses that were not sent.
+    withheld: u64,
 }
 
 /// What an unproved source has paid for in one transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Credit {
+pub(crate) struct SourceCredit {
     received: u32,
     sent: u32,
     /// How many final responses it may have until the request arrives again, and of how many.
@@ -43,31 +46,31 @@ pub(crate) struct Credit {
     finals_limit: u8,
 }
 
-impl Credit {
+impl SourceCredit {
     pub(crate) fn new(received: usize) -> Self {
-        Credit { received: saturate(received), sent: 0, finals_left: u8::MAX, finals_limit: u8::MAX }
+        SourceCredit { received: saturate(received), sent: 0, finals_left: u8::MAX, finals_limit: u8::MAX }
     }
 
     /// The request arrived again.
-    pub(super) fn pay(&mut self, bytes: usize) {
+    pub(crate) fn pay(&mut self, bytes: usize) {
         self.received = self.received.saturating_add(saturate(bytes));
         self.finals_left = self.finals_limit;
     }
 
     /// Of an application's answer there are few copies, however long the request was.
-    pub(super) fn limit_finals(&mut self) {
+    pub(crate) fn limit_finals(&mut self) {
         self.finals_limit = limits::UNPROVED_FINALS;
         self.finals_left = limits::UNPROVED_FINALS;
     }
 
     /// How long a final response may be now.
-    pub(super) fn left(self) -> usize {
+    pub(crate) fn left(self) -> usize {
         self.received.saturating_mul(limits::UNPROVED_FACTOR).saturating_sub(self.sent) as usize
     }
 
     /// Takes the bytes of a response, when they are covered. Provisional responses may use half of it only: the
     /// final response matters more.
-    pub(super) fn spend(&mut self, response: &[u8]) -> bool {
+    pub(crate) fn spend(&mut self, response: &[u8]) -> bool {
         let is_provisional = response.get(8) == Some(&b'1');
         let reserved =
             if is_provisional { self.received.saturating_mul(limits::UNPROVED_FACTOR) / 2 } else { 0 };
@@ -86,25 +89,27 @@ fn saturate(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
-impl Proofs {
+impl SourceProofs {
     /// `new_requests`: how many an unproved network may make.
-    pub(super) fn new(keyed: Keyed, new_requests: Rate) -> Self {
-        Proofs {
+    pub(crate) fn new(keyed: Keyed, new_requests: Rate) -> Self {
+        SourceProofs {
             keyed,
             proved: Cache::new(limits::PROVED_SOURCES),
             networks: Cache::new(limits::PROVED_SOURCES),
             shown: Cache::of_hashes(limits::SHOWN_TAGS),
             new_requests: limiter(new_requests),
             new_requests_of_local: limiter(wider(new_requests)),
+            newly_proved: Vec::new(),
+            withheld: 0,
         }
     }
 
-    pub(super) fn set_rate(&mut self, new_requests: Rate) {
+    pub(crate) fn set_rate(&mut self, new_requests: Rate) {
         self.new_requests = limiter(new_requests);
         self.new_requests_of_local = limiter(wider(new_requests));
     }
 
-    pub(super) fn is_proved(&self, now: Instant, address: SocketAddr) -> bool {
+    pub(crate) fn is_proved(&self, now: Instant, address: SocketAddr) -> bool {
         self.proved.get_at(now, &address).is_some()
     }
 
@@ -113,7 +118,7 @@ impl Proofs {
         self.proved.get(&address).is_some()
     }
 
-    pub(super) fn is_network_proved(&self, now: Instant, address: IpAddr) -> bool {
+    pub(crate) fn is_network_proved(&self, now: Instant, address: IpAddr) -> bool {
         self.networks.get_at(now, &SourcePrefix::of(address)).is_some()
     }
 
@@ -122,7 +127,7 @@ impl Proofs {
         self.proved.get_at(now, &address).is_none_or(|at| now.since(*at) >= limits::PROOF_LIFETIME / 2)
     }
 
-    pub(super) fn prove(&mut self, now: Instant, address: SocketAddr) {
+    pub(crate) fn prove(&mut self, now: Instant, address: SocketAddr) {
         let until = now + limits::PROOF_LIFETIME;
         self.proved.insert_until(until, address, now);
         self.networks.insert_until(until, SourcePrefix::of(address.ip()), ());
@@ -135,7 +140,7 @@ impl Proofs {
     }
 
     /// One more request of an unproved source: whether it is looked at.
-    pub(super) fn admits(&mut self, now: Instant, address: IpAddr) -> bool {
+    pub(crate) fn admits(&mut self, now: Instant, address: IpAddr) -> bool {
         let network = SourcePrefix::of(address);
         let limiter =
             if network.is_local() { &mut self.new_requests_of_local } else { &mut self.new_requests };
@@ -162,25 +167,21 @@ fn wider(rate: Rate) -> Rate {
     Rate { interval: rate.interval / factor, burst: rate.burst.saturating_mul(factor) }
 }
 
-impl Endpoint {
-    /// The address is known by other means to receive what is sent to it.
-    pub fn trust_source(&mut self, now: Instant, address: SocketAddr) {
-        self.proofs.prove(now, address);
-    }
-
+impl Transactions {
     /// Whether a request of this source is answered without asking whether its address is its own.
-    pub(super) fn is_proved(&self, now: Instant, source: &Source, via: &Via<'_>) -> bool {
+    pub(crate) fn is_proved(&self, now: Instant, source: &Source, via: &Via<'_>) -> bool {
         source.transport != Transport::Udp || self.proofs.is_proved(now, reply_address(via, source))
     }
 
     /// A request within a dialog may show a To tag that only a receiver of our response knows.
-    pub(super) fn note_tag(
+    /// `refusal_tag` makes the tag of our own responses to it.
+    pub(crate) fn note_tag(
         &mut self,
         now: Instant,
         request: &Message,
         source: &Source,
         via: &Via<'_>,
-        out: &mut Outbox,
+        refusal_tag: impl FnOnce() -> String,
     ) {
         if source.transport != Transport::Udp {
             return;
@@ -195,41 +196,41 @@ impl Endpoint {
             .dialog(request, source.remote.ip())
             .is_some_and(|dialog| self.proofs.shown.get_at(now, &dialog).is_some());
         // The tag of a refusal is made of the address: nothing had to be kept of it.
-        if is_shown || tag == self.tag_of(request, source).as_bytes() {
-            self.prove(now, address, out);
+        if is_shown || tag == refusal_tag().as_bytes() {
+            self.prove(now, address);
         }
     }
 
     /// The address has shown that it received what was sent to it, such as by the branch of a request. A proof that is
     /// fresh is not renewed: each REGISTER and each response gives one.
-    pub(super) fn note_receipt(&mut self, now: Instant, address: SocketAddr, out: &mut Outbox) {
+    pub(crate) fn note_receipt(&mut self, now: Instant, address: SocketAddr) {
         if self.proofs.wants(now, address) {
-            self.prove(now, address, out);
+            self.prove(now, address);
         }
     }
 
-    pub(super) fn prove(&mut self, now: Instant, address: SocketAddr, out: &mut Outbox) {
+    fn prove(&mut self, now: Instant, address: SocketAddr) {
         self.proofs.prove(now, address);
-        self.release_open_calls(now, SourcePrefix::of(address.ip()), out);
+        self.proofs.newly_proved.push(SourcePrefix::of(address.ip()));
     }
 
-    /// What a new server transaction may send; `None`: whatever it wants to.
-    pub(super) fn credit(
+    /// What a new server transaction may send; `None`: anything.
+    pub(crate) fn credit(
         &mut self,
         now: Instant,
         request: &Message,
         source: &Source,
         address: SocketAddr,
-    ) -> Option<Credit> {
+    ) -> Option<SourceCredit> {
         if source.transport != Transport::Udp || self.proofs.is_proved(now, address) {
             return None;
         }
         self.proofs.forget_expired(now, address);
-        Some(Credit::new(request.bytes().len()))
+        Some(SourceCredit::new(request.bytes().len()))
     }
 
     /// A response goes to an unproved source: its tag will be the proof.
-    pub(super) fn note_shown(&mut self, now: Instant, response: &[u8], address: SocketAddr) {
+    pub(crate) fn note_shown(&mut self, now: Instant, response: &[u8], address: SocketAddr) {
         if !self.proofs.wants(now, address) {
             return;
         }
@@ -240,14 +241,14 @@ impl Endpoint {
     }
 
     /// Whether the source of a request has proved itself by now.
-    pub(super) fn is_transaction_proved(&self, key: stdx::slab::Key) -> bool {
+    pub(crate) fn is_transaction_proved(&self, key: stdx::slab::Key) -> bool {
         self.table.get(key).is_some_and(|transaction| {
             transaction.credit.is_none() || self.proofs.is_proved_since(transaction.target.remote)
         })
     }
 
     /// Whether these bytes may go to the peer of a transaction.
-    pub(super) fn is_covered(&mut self, key: stdx::slab::Key, response: &[u8]) -> bool {
+    pub(crate) fn is_covered(&mut self, key: stdx::slab::Key, response: &[u8]) -> bool {
         let Some(transaction) = self.table.get_mut(key) else { return false };
         let Some(credit) = &mut transaction.credit else { return true };
         if self.proofs.is_proved_since(transaction.target.remote) {
@@ -255,12 +256,12 @@ impl Endpoint {
             return true;
         }
         let is_covered = credit.spend(response);
-        self.counters.unproved_withheld += u64::from(!is_covered);
+        self.proofs.withheld += u64::from(!is_covered);
         is_covered
     }
 
     /// Whether a response without a transaction may be sent.
-    pub(super) fn is_covered_alone(
+    pub(crate) fn is_covered_alone(
         &mut self,
         now: Instant,
         request: &Message,
@@ -270,8 +271,18 @@ impl Endpoint {
         let limit = request.bytes().len().saturating_mul(limits::UNPROVED_FACTOR as usize);
         let is_covered =
             bytes <= limit || request.top_via().is_some_and(|via| self.is_proved(now, source, &via));
-        self.counters.unproved_withheld += u64::from(!is_covered);
+        self.proofs.withheld += u64::from(!is_covered);
         is_covered
+    }
+
+    /// A network that has proved an address, and may have requests that wait for that.
+    pub(crate) fn take_proved_network(&mut self) -> Option<SourcePrefix> {
+        self.proofs.newly_proved.pop()
+    }
+
+    /// Responses that were not sent, because an unproved source had not paid for them.
+    pub(crate) fn withheld(&self) -> u64 {
+        self.proofs.withheld
     }
 }
 
@@ -286,7 +297,7 @@ mod tests {
             bytes.resize(length, b'x');
             bytes
         };
-        let mut credit = Credit::new(400);
+        let mut credit = SourceCredit::new(400);
         assert!(credit.spend(&response(180, 600)), "half of it is for provisional responses");
         assert!(!credit.spend(&response(183, 20)));
         assert!(credit.spend(&response(200, 600)));

@@ -1,4 +1,4 @@
-//! What the ledger is told of calls: begun, answered, failed, ended.
+//! The events of calls for the ledger: begun, answered, failed, ended.
 //!
 //! A call is named by the keyed hash of its Call-ID and its caller's tag, so that a second caller under the same
 //! Call-ID has a call of its own. It ends with the BYE of the dialog that was answered (RFC 3261 §15), once the
@@ -7,13 +7,16 @@
 use router::Aor;
 use stdx::slab::Key;
 
-use super::{CallEvent, CallEventKind, Caller, Effect, Endpoint, Keys, Outbox, Stage};
-use crate::proxy::Outcome;
+use super::{LowerLayers, LowerView};
+use crate::endpoint::context::RequestStage;
+use crate::endpoint::environment::{Environment, Keys};
+use crate::endpoint::{CallEvent, CallEventKind, Caller, Effect};
+use crate::proxy::FinalResponse;
 use crate::wire::{Message, Method};
 
 impl Keys {
     /// A call of this caller.
-    pub(super) fn call_of(&self, call_id: &[u8], caller_tag: &[u8]) -> u64 {
+    pub(crate) fn call_of(&self, call_id: &[u8], caller_tag: &[u8]) -> u64 {
         self.call.hash_parts(&[b"call", call_id, caller_tag])
     }
 
@@ -23,23 +26,23 @@ impl Keys {
     }
 }
 
-impl Endpoint {
-    pub(super) fn note_call(&self, key: Key, kind: CallEventKind, out: &mut Outbox) {
+impl LowerView<'_> {
+    pub(crate) fn note_call(&mut self, key: Key, kind: CallEventKind) {
         let Some(request) = self.contexts.get(key).map(|context| &context.request) else { return };
         let (Some(call_id), Some(caller)) = (request.call_id(), request.from_tag()) else { return };
-        out.push(Effect::Call(CallEvent { call: self.keys.call_of(call_id, caller), leg: 0, kind }));
+        self.out.push(Effect::Call(CallEvent { call: self.env.keys.call_of(call_id, caller), leg: 0, kind }));
     }
 
-    pub(super) fn note_failed(&mut self, key: Key, status: u16, reason: &str, out: &mut Outbox) {
+    pub(crate) fn note_failed(&mut self, key: Key, status: u16, reason: &str) {
         self.counters.failed += 1;
-        self.note_call(key, CallEventKind::Failed { status, reason: reason.into() }, out);
+        self.note_call(key, CallEventKind::Failed { status, reason: reason.into() });
     }
 
     /// A call that ends before it has gone anywhere. A challenge (RFC 3261 §22.1) is no end: the caller sends its INVITE again.
     /// Tells the ledger of a refused call. Merged and looping requests (§8.2.2.2, §16.3) are copies of a call that has its own events.
-    pub(super) fn note_refused(&self, key: Key, status: u16, reason: &str, out: &mut Outbox) {
+    pub(crate) fn note_refused(&mut self, key: Key, status: u16, reason: &str) {
         let Some(context) = self.contexts.get(key) else { return };
-        let is_told_elsewhere = matches!(context.stage, Stage::Forking(_) | Stage::Session(_));
+        let is_told_elsewhere = matches!(context.stage, RequestStage::Proxying(_) | RequestStage::Session(_));
         if !context.starts_call()
             || status < 300
             || matches!(status, 401 | 407 | 440 | 482)
@@ -49,60 +52,69 @@ impl Endpoint {
         }
         let caller = context.caller.as_ref().and_then(Caller::account);
         let event = refused(&context.request, caller, context.callee.clone(), (status, reason));
-        self.note_call(key, event, out);
+        self.note_call(key, event);
     }
 
     /// The first 2xx to the INVITE that starts a call.
-    pub(super) fn note_answered(&mut self, response: &Message, out: &mut Outbox) {
+    pub(crate) fn note_answered(&mut self, response: &Message) {
         self.counters.answered += 1;
         let (Some(call_id), Some(caller)) = (response.call_id(), response.from_tag()) else { return };
-        let call = self.keys.call_of(call_id, caller);
-        let leg = self.keys.leg_of(call_id, response.to_tag().unwrap_or_default());
+        let call = self.env.keys.call_of(call_id, caller);
+        let leg = self.env.keys.leg_of(call_id, response.to_tag().unwrap_or_default());
         self.answered.insert(call ^ leg, ());
-        out.push(Effect::Call(CallEvent { call, leg, kind: CallEventKind::Answered }));
+        self.out.push(Effect::Call(CallEvent { call, leg, kind: CallEventKind::Answered }));
     }
 
     /// A BYE had a 2xx.
-    pub(super) fn note_bye_accepted(&mut self, key: Key, out: &mut Outbox) {
+    pub(crate) fn note_bye_accepted(&mut self, key: Key) {
         let Some(context) = self.contexts.get(key) else { return };
-        let (request, Stage::Forking(forking)) = (&context.request, &context.stage) else { return };
+        let (request, RequestStage::Proxying(proxied)) = (&context.request, &context.stage) else { return };
         if request.method() != Method::Bye {
             return;
         }
         // Without a token of ours either side may have sent it: a name that no call has changes nothing.
-        let from_caller = forking.purpose.within.map(|proof| proof.from_caller);
+        let from_caller = proxied.purpose().within.map(|proof| proof.from_caller);
         let (from, to) = (request.from_tag(), request.to_tag());
-        let as_caller = (from_caller != Some(false)).then(|| self.name_of(request, from, to)).flatten();
-        let as_callee = (from_caller != Some(true)).then(|| self.name_of(request, to, from)).flatten();
+        let as_caller = (from_caller != Some(false)).then(|| self.env.name_of(request, from, to)).flatten();
+        let as_callee = (from_caller != Some(true)).then(|| self.env.name_of(request, to, from)).flatten();
         for (call, leg) in as_caller.into_iter().chain(as_callee) {
             self.answered.remove(&(call ^ leg));
-            out.push(Effect::Call(CallEvent { call, leg, kind: CallEventKind::Ended }));
+            self.out.push(Effect::Call(CallEvent { call, leg, kind: CallEventKind::Ended }));
         }
     }
 
     /// A BYE had another final response, or none. RFC 3261 §15.1.1: the dialog is over for its sender after 481, 408
     /// and silence, which counts where the sender has proved to be in it.
-    pub(super) fn note_bye_failed(&mut self, key: Key, outcome: &Outcome, out: &mut Outbox) {
+    pub(crate) fn note_bye_failed(&mut self, key: Key, outcome: &FinalResponse) {
         let is_over = outcome.response.is_none() || matches!(outcome.status, 408 | 481);
         let is_proved = match self.contexts.get(key).map(|context| &context.stage) {
-            Some(Stage::Forking(forking)) => forking.purpose.within.is_some(),
+            Some(RequestStage::Proxying(proxied)) => proxied.purpose().within.is_some(),
             _ => false,
         };
         if is_over && is_proved {
-            self.note_bye_accepted(key, out);
+            self.note_bye_accepted(key);
         }
     }
+}
 
+impl LowerLayers {
     /// Whether the request has the Call-ID and both tags of a call that was answered here and has not ended.
     /// COMPAT(sipp): its built-in uac keeps no Route, which would prove the same.
-    pub(super) fn is_in_known_call(&self, request: &Message) -> bool {
+    pub(crate) fn is_in_known_call(&self, request: &Message) -> bool {
         let (from, to) = (request.from_tag(), request.to_tag());
-        let names = [self.name_of(request, from, to), self.name_of(request, to, from)];
+        let names = [self.env.name_of(request, from, to), self.env.name_of(request, to, from)];
         names.iter().flatten().any(|(call, leg)| self.answered.get(&(call ^ leg)).is_some())
     }
+}
 
+impl Environment {
     /// Call and leg of a request, when these are the tags of its caller and its callee.
-    fn name_of(&self, request: &Message, caller: Option<&[u8]>, callee: Option<&[u8]>) -> Option<(u64, u64)> {
+    pub(crate) fn name_of(
+        &self,
+        request: &Message,
+        caller: Option<&[u8]>,
+        callee: Option<&[u8]>,
+    ) -> Option<(u64, u64)> {
         let call_id = request.call_id()?;
         Some((self.keys.call_of(call_id, caller?), self.keys.leg_of(call_id, callee?)))
     }

@@ -16,7 +16,7 @@ use router::{Edge, FlowId, Received};
 use smallvec::SmallVec;
 use stdx::hash::Keyed;
 
-use super::settings::Listener;
+use crate::endpoint::Listener;
 use crate::limits;
 use crate::token;
 use crate::wire::{Address, Scheme, Uri, escape_at};
@@ -29,7 +29,7 @@ type Canonical = SmallVec<[u8; 128]>;
 
 /// Which message the token was made of, and so what was known then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TokenKind {
+pub(crate) enum TokenKind {
     /// A request: the addressee is its sender, the other tag is not known yet.
     Request,
     /// A response that creates the dialog: the addressee is its sender, both tags are known.
@@ -38,27 +38,27 @@ pub(super) enum TokenKind {
 
 /// The dialog that a token is of, seen from the sender of a request that uses it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct DialogId<'a> {
-    pub(super) call_id: &'a [u8],
+pub(crate) struct DialogId<'a> {
+    pub(crate) call_id: &'a [u8],
     /// The addressee's tag: the To tag of a request that uses the token.
-    pub(super) remote_tag: &'a [u8],
+    pub(crate) remote_tag: &'a [u8],
     /// The other tag; empty in a token made of a request.
-    pub(super) local_tag: &'a [u8],
+    pub(crate) local_tag: &'a [u8],
 }
 
 /// The value of `t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Token {
-    pub(super) kind: TokenKind,
+pub(crate) struct Token {
+    pub(crate) kind: TokenKind,
     /// Covers everything, `target` included.
-    pub(super) route: u64,
+    pub(crate) route: u64,
     /// Covers the remote target and the flow. Apart, because a refreshed target replaces it.
-    pub(super) target: u64,
+    pub(crate) target: u64,
 }
 
 impl Token {
     /// A token for requests that go by `routes`, or by `flow`, to `target`.
-    pub(super) fn new<'v>(
+    pub(crate) fn new<'v>(
         key: &Keyed,
         kind: TokenKind,
         dialog: &DialogId<'_>,
@@ -71,7 +71,7 @@ impl Token {
     }
 
     /// Of a Route or Record-Route URI.
-    pub(super) fn parse(uri: &Uri<'_>) -> Option<Token> {
+    pub(crate) fn parse(uri: &Uri<'_>) -> Option<Token> {
         Token::from_bytes(uri.params.get("t")?)
     }
 
@@ -87,7 +87,7 @@ impl Token {
     }
 
     /// Whether it was made for this dialog, flow and Route values. `target` is not compared with anything.
-    pub(super) fn fits<'v>(
+    pub(crate) fn fits<'v>(
         &self,
         key: &Keyed,
         dialog: &DialogId<'_>,
@@ -99,7 +99,7 @@ impl Token {
     }
 
     /// `;t=...[;f=...]`, to stand after a listener's URI and `;lr`.
-    pub(super) fn write_params(&self, out: &mut Vec<u8>, flow: &[u8]) {
+    pub(crate) fn write_params(&self, out: &mut Vec<u8>, flow: &[u8]) {
         out.extend_from_slice(b";t=");
         out.push(if self.kind == TokenKind::Request { b'r' } else { b's' });
         token::write(out, self.route);
@@ -113,7 +113,7 @@ impl Token {
 
 /// The route half of a request's token in a Record-Route value, where it begins, and the token itself: found
 /// without reading the value as an address.
-pub(super) fn request_token_in(value: &[u8]) -> Option<(usize, Token)> {
+pub(crate) fn request_token_in(value: &[u8]) -> Option<(usize, Token)> {
     const START: &[u8] = b";t=r";
     let at = memchr::memmem::find(value, START)?;
     let text = value.get(at + START.len() - 1..at + START.len() + 2 * PROOF)?;
@@ -121,7 +121,7 @@ pub(super) fn request_token_in(value: &[u8]) -> Option<(usize, Token)> {
 }
 
 /// A proof over the remote target and the flow by which it is reached.
-pub(super) fn target_proof(key: &Keyed, dialog: &DialogId<'_>, flow: &[u8], target: &[u8]) -> u64 {
+pub(crate) fn target_proof(key: &Keyed, dialog: &DialogId<'_>, flow: &[u8], target: &[u8]) -> u64 {
     let mut canonical = Canonical::new();
     push_canonical(&mut canonical, target);
     key.mac(&[b"target", dialog.call_id, dialog.remote_tag, flow, &canonical])
@@ -204,17 +204,17 @@ const CERTIFICATE: &str = "bt";
 
 /// A certificate that fits, in a Request-URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Certified<'a> {
-    pub(super) proof: u64,
+pub(crate) struct CertifiedContact<'a> {
+    pub(crate) proof: u64,
     /// Text of the flow; empty when the target itself is followed.
-    pub(super) flow: &'a [u8],
+    pub(crate) flow: &'a [u8],
     /// The Request-URI without the certificate.
-    pub(super) uri: Vec<u8>,
+    pub(crate) uri: Vec<u8>,
 }
 
-impl<'a> Certified<'a> {
+impl<'a> CertifiedContact<'a> {
     /// Of a Request-URI that has a certificate for this dialog.
-    pub(super) fn of(key: &Keyed, dialog: &DialogId<'_>, uri: &'a [u8]) -> Option<Certified<'a>> {
+    pub(crate) fn of(key: &Keyed, dialog: &DialogId<'_>, uri: &'a [u8]) -> Option<CertifiedContact<'a>> {
         // Most Request-URIs have none: they are not parsed for it.
         memchr::memmem::find(uri, b";bt=")?;
         let parsed = Uri::parse(uri).ok()?;
@@ -226,13 +226,13 @@ impl<'a> Certified<'a> {
             // The semicolon before it goes with it.
             let end = start + CERTIFICATE.len() + 1 + PROOF + flow.len();
             let uri = [uri.get(..start.checked_sub(1)?)?, uri.get(end..)?].concat();
-            Some(Certified { proof, flow, uri })
+            Some(CertifiedContact { proof, flow, uri })
         })
     }
 }
 
 /// The Contact's URI with a certificate; it needs angle brackets around it.
-pub(super) fn write_certified(out: &mut Vec<u8>, uri: &[u8], proof: u64, flow: &[u8]) {
+pub(crate) fn write_certified(out: &mut Vec<u8>, uri: &[u8], proof: u64, flow: &[u8]) {
     // Headers of a URI stand last (RFC 3261 §19.1.1).
     let headers = Uri::parse(uri).map_or(0, |parsed| parsed.headers.len());
     let end = if headers == 0 { uri.len() } else { uri.len() - headers - 1 };
@@ -247,15 +247,15 @@ pub(super) fn write_certified(out: &mut Vec<u8>, uri: &[u8], proof: u64, flow: &
 
 /// A flow in letters that may stand in a URI parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct FlowText(Vec<u8>);
+pub(crate) struct FlowText(Vec<u8>);
 
 impl FlowText {
-    pub(super) fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
     /// `listener-address-port[-node-shard-number]`, numbers in hexadecimal.
-    pub(super) fn of(received: &Received, listeners: &[Listener]) -> Option<FlowText> {
+    pub(crate) fn of(received: &Received, listeners: &[Listener]) -> Option<FlowText> {
         let listener = listeners
             .iter()
             .position(|l| l.transport == received.transport && l.addr == received.local)
@@ -274,7 +274,7 @@ impl FlowText {
     }
 
     /// Back from a text that a proof covers.
-    pub(super) fn parse(text: &[u8], listeners: &[Listener]) -> Option<Received> {
+    pub(crate) fn parse(text: &[u8], listeners: &[Listener]) -> Option<Received> {
         let text = std::str::from_utf8(text).ok()?;
         let mut parts = text.split('-');
         let listener = listeners.get(usize::from_str_radix(parts.next()?, 16).ok()?)?;
@@ -420,12 +420,12 @@ mod tests {
             let proof = target_proof(&KEY, &DIALOG, flow, contact);
             let mut certified = Vec::new();
             write_certified(&mut certified, contact, proof, flow);
-            let back = Certified::of(&KEY, &DIALOG, &certified).unwrap();
+            let back = CertifiedContact::of(&KEY, &DIALOG, &certified).unwrap();
             assert_eq!((&back.uri[..], back.flow, back.proof), (contact, flow, proof));
             let another = DialogId { remote_tag: b"x", ..DIALOG };
-            assert_eq!(Certified::of(&KEY, &another, &certified), None);
+            assert_eq!(CertifiedContact::of(&KEY, &another, &certified), None);
             let moved = String::from_utf8(certified).unwrap().replace("@h", "@victim");
-            assert_eq!(Certified::of(&KEY, &DIALOG, moved.as_bytes()), None);
+            assert_eq!(CertifiedContact::of(&KEY, &DIALOG, moved.as_bytes()), None);
         }
     }
 }

@@ -1,0 +1,188 @@
+//! The copy of a request that goes to a target: RFC 3261 §16.6 steps 1 to 8. And the changes to responses on their way upstream.
+
+use bytes::Bytes;
+
+use super::Environment;
+use super::dialog_route::RequestToken;
+use super::loops::{first_address, route_after};
+use crate::limits;
+use crate::proxy::{Destination, DialogProof};
+use crate::resolve::{Hop, NextHop};
+use crate::transport::{Source, Target, Transport};
+use crate::wire::{Header, Message, Rewrite, Scheme, Uri, Values, Via, write_via_with_source};
+
+/// The changes that one copy of a request needs.
+pub(crate) struct ForwardedCopy<'a> {
+    pub(crate) destination: &'a Destination,
+    pub(crate) own_routes: usize,
+    pub(crate) record_route: Option<&'a RequestToken>,
+    pub(crate) within: Option<&'a DialogProof>,
+    pub(crate) branch: usize,
+    pub(crate) attempt: u8,
+    /// Max-Breadth of the copy; an ACK has none.
+    pub(crate) breadth: Option<usize>,
+    pub(crate) listener: usize,
+    /// It stays in the trust domain.
+    pub(crate) is_trusted: bool,
+    /// The account that is to be asserted there.
+    pub(crate) asserted: Option<&'a str>,
+}
+
+impl Environment {
+    /// RFC 3261 §16.6: the copy that one branch sends.
+    pub(crate) fn build_copy(&self, request: &Message, source: &Source, copy: &ForwardedCopy<'_>) -> Bytes {
+        let mut rewrite = Rewrite::new(request);
+        self.write_top_via(&mut rewrite, request, source, copy);
+        set_max_forwards(&mut rewrite, request);
+        if let Some(breadth) = copy.breadth {
+            rewrite.set(Header::MaxBreadth, |text| text.extend_from_slice(breadth.to_string().as_bytes()));
+        }
+        self.rewrite_routes(&mut rewrite, request, copy);
+        if let Some(made) = copy.record_route {
+            let incoming = self
+                .listeners
+                .listener_for(source.transport, source.remote, Some(source.local))
+                .filter(|&index| self.listeners.all[index].transport == source.transport);
+            self.record_route(&mut rewrite, made, incoming, copy.listener);
+        }
+        if let Some(proof) = copy.within {
+            self.certify_sender(&mut rewrite, request, source, proof);
+        }
+        self.rewrite_identity(&mut rewrite, request, copy);
+        rewrite.ensure_content_length();
+        rewrite.finish()
+    }
+
+    fn write_top_via(
+        &self,
+        rewrite: &mut Rewrite<'_>,
+        request: &Message,
+        source: &Source,
+        copy: &ForwardedCopy<'_>,
+    ) {
+        rewrite.push_front(Header::Via, |text| {
+            self.write_via(text, copy.listener, |text| {
+                self.write_branch(text, request, copy.branch, copy.attempt);
+            });
+        });
+        let top = request.header(Header::Via).and_then(|line| Values::new(line).next());
+        if let Some((value, via)) = top.and_then(|value| Some((value, Via::parse(value)?))) {
+            rewrite.replace(value, |text| write_via_with_source(text, value, &via, source.remote));
+        }
+    }
+
+    fn rewrite_routes(&self, rewrite: &mut Rewrite<'_>, request: &Message, copy: &ForwardedCopy<'_>) {
+        if copy.own_routes > 0 {
+            rewrite.remove_first_values(Header::Route, copy.own_routes);
+        }
+        if !copy.destination.path.is_empty() {
+            rewrite.push_front(Header::Route, |text| {
+                text.extend_from_slice(copy.destination.path.as_bytes());
+            });
+        }
+        let next = route_after(request, copy.own_routes).filter(|_| copy.destination.path.is_empty());
+        let strict = next.filter(|route| route.parsed_uri().is_ok_and(|uri| !uri.is_loose_router()));
+        match strict {
+            // §16.6 step 6: a strict router wants itself in the Request-URI and the target last in Route.
+            Some(route) => {
+                rewrite.set_uri(route.uri);
+                rewrite.remove_first_values(Header::Route, copy.own_routes + 1);
+                rewrite.append("Route", |text| {
+                    text.push(b'<');
+                    text.extend_from_slice(&copy.destination.uri);
+                    text.push(b'>');
+                });
+            }
+            None if copy.destination.uri[..] != *request.uri() => rewrite.set_uri(&copy.destination.uri),
+            None => {}
+        }
+    }
+
+    pub(crate) fn target_of(&self, hop: &Hop, destination: &Destination, listener: usize) -> Target {
+        let received = destination.received.as_ref().filter(|received| received.remote == hop.addr);
+        Target {
+            transport: hop.transport,
+            remote: hop.addr,
+            flow: received.and_then(|received| received.flow),
+            local: Some(self.listeners.all[listener].addr),
+            tls_name: hop.tls_name.clone(),
+            reconnect: received.is_none_or(|received| received.flow.is_none()),
+        }
+    }
+}
+
+/// RFC 3261 §16.6 step 7: the first Route that is not ours, else the Request-URI.
+pub(crate) fn next_hop(request: &Message, own: usize, to: &Destination) -> Option<NextHop> {
+    let from_path = first_address(&to.path);
+    let from_route = || route_after(request, own);
+    let route = from_path.or_else(from_route);
+    let uri = match &route {
+        Some(address) => address.parsed_uri().ok()?,
+        None => Uri::parse(&to.uri).ok()?,
+    };
+    next_hop_of(&uri)
+}
+
+pub(crate) fn without_top_via(response: &Message) -> Bytes {
+    let mut rewrite = Rewrite::new(response);
+    rewrite.remove_first_value(Header::Via);
+    rewrite.ensure_content_length();
+    rewrite.finish()
+}
+
+/// RFC 3261 §16.7 step 7: the challenges of every branch, so that the caller can answer them all at once.
+pub(crate) fn with_challenges(response: Bytes, others: &[Bytes]) -> Bytes {
+    if others.is_empty() {
+        return response;
+    }
+    let Ok(message) = Message::parse(response.clone()) else { return response };
+    let mut rewrite = Rewrite::new(&message);
+    for other in others.iter().filter_map(|bytes| Message::parse(bytes.clone()).ok()) {
+        for header in [Header::WwwAuthenticate, Header::ProxyAuthenticate] {
+            for challenge in other.header_lines(header) {
+                rewrite.append(header.as_str(), |text| text.extend_from_slice(challenge));
+            }
+        }
+    }
+    rewrite.finish()
+}
+
+fn set_max_forwards(rewrite: &mut Rewrite<'_>, request: &Message) {
+    let hops = match request.max_forwards() {
+        Some(Some(hops)) => hops.saturating_sub(1),
+        _ => limits::MAX_FORWARDS,
+    };
+    rewrite.set(Header::MaxForwards, |text| text.extend_from_slice(hops.to_string().as_bytes()));
+}
+
+/// RFC 5393 §5.3.3. A value that is not a number is ignored.
+pub(crate) fn max_breadth(request: &Message) -> usize {
+    let given =
+        request.header(Header::MaxBreadth).and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
+    given.map_or(limits::MAX_BREADTH, |breadth: usize| breadth.min(limits::MAX_BREADTH))
+}
+
+pub(crate) fn next_hop_of(uri: &Uri<'_>) -> Option<NextHop> {
+    if !uri.is_sip() {
+        return None;
+    }
+    let secure = uri.scheme == Scheme::Sips;
+    let transport = uri.params.get("transport").and_then(|name| transport_of(name, secure));
+    // RFC 3261 §19.1.1: maddr overrides the host.
+    let host = uri.params.get("maddr").filter(|host| !host.is_empty()).unwrap_or(uri.host);
+    let host = std::str::from_utf8(host).ok()?.to_ascii_lowercase();
+    Some(NextHop { host: host.into(), port: uri.port, transport, secure })
+}
+
+fn transport_of(name: &[u8], secure: bool) -> Option<Transport> {
+    match name.to_ascii_lowercase().as_slice() {
+        b"udp" => Some(Transport::Udp),
+        b"tcp" if secure => Some(Transport::Tls),
+        b"tcp" => Some(Transport::Tcp),
+        b"tls" => Some(Transport::Tls),
+        b"ws" if secure => Some(Transport::Wss),
+        b"ws" => Some(Transport::Ws),
+        b"wss" => Some(Transport::Wss),
+        _ => None,
+    }
+}

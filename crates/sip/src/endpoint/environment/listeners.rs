@@ -1,0 +1,86 @@
+//! The addresses at which peers reach this server, and how they stand in URIs.
+
+use std::net::SocketAddr;
+
+use router::Received;
+
+use crate::endpoint::Listener;
+use crate::transport::{Source, Transport};
+use crate::wire::{Uri, parse_ip};
+
+/// The listeners of an endpoint, with their texts for Via and Record-Route.
+pub(crate) struct Listeners {
+    pub(crate) all: Vec<Listener>,
+    /// In the order of `all`.
+    pub(crate) texts: Vec<ListenerText>,
+}
+
+/// Texts made once, copied into messages.
+pub(crate) struct ListenerText {
+    pub(crate) sent_protocol: Vec<u8>,
+    pub(crate) uri: Vec<u8>,
+}
+
+impl Listeners {
+    pub(crate) fn new(all: Vec<Listener>) -> Self {
+        let text = |listener: &Listener| ListenerText {
+            sent_protocol: listener.sent_protocol().into_bytes(),
+            uri: listener.uri().into_bytes(),
+        };
+        Listeners { texts: all.iter().map(text).collect(), all }
+    }
+
+    /// Where this endpoint reaches itself.
+    pub(crate) fn own_address(&self) -> Option<Received> {
+        let addr = self.all.iter().find(|listener| listener.transport == Transport::Udp)?.addr;
+        Some(Received { transport: Transport::Udp, local: addr, remote: addr, flow: None })
+    }
+
+    /// The URI of our Contact in messages to this source; empty when no listener reaches it.
+    pub(crate) fn contact_for(&self, source: &Source) -> String {
+        let listener = self.listener_for(source.transport, source.remote, Some(source.local));
+        listener.map_or(String::new(), |index| String::from_utf8_lossy(&self.texts[index].uri).into_owned())
+    }
+
+    /// Whether the URI names this server: a listening address, or the name of one.
+    pub(crate) fn is_us(&self, uri: &Uri<'_>) -> bool {
+        let default_port = if uri.scheme == crate::wire::Scheme::Sips { 5061 } else { 5060 };
+        let port = uri.port.unwrap_or(default_port);
+        self.is_own_host(uri.host, port)
+    }
+
+    pub(crate) fn is_own_host(&self, host: &[u8], port: u16) -> bool {
+        let ip = parse_ip(host);
+        self.all.iter().any(|listener| {
+            let by_address = ip == Some(listener.addr.ip()) && listener.addr.port() == port;
+            by_address || is_advertised(&listener.advertised, host, port)
+        })
+    }
+
+    /// The listener from which a message to `remote` leaves: the same one it came in by, if that fits.
+    pub(crate) fn listener_for(
+        &self,
+        transport: Transport,
+        remote: SocketAddr,
+        preferred: Option<SocketAddr>,
+    ) -> Option<usize> {
+        let fits = |index: &usize| {
+            let listener = &self.all[*index];
+            listener.transport == transport && listener.addr.is_ipv4() == remote.is_ipv4()
+        };
+        let all = 0..self.all.len();
+        // A loopback listener cannot reach the world, nor a public one usefully loopback.
+        let reaches = |index: &usize| self.all[*index].addr.ip().is_loopback() == remote.ip().is_loopback();
+        let is_preferred = |index: &usize| Some(self.all[*index].addr) == preferred;
+        let rank = |index: &usize| (!reaches(index), !is_preferred(index));
+        all.filter(fits).min_by_key(rank)
+    }
+}
+
+fn is_advertised(advertised: &str, host: &[u8], port: u16) -> bool {
+    let (name, own_port) = match advertised.rsplit_once(':') {
+        Some((name, text)) if !text.ends_with(']') => (name, text.parse().unwrap_or(5060)),
+        _ => (advertised, 5060),
+    };
+    own_port == port && name.as_bytes().eq_ignore_ascii_case(host)
+}

@@ -1,0 +1,94 @@
+//! The settings, addresses, keys and trust that the parts of an endpoint read and no message changes; and the pure functions over them:
+//! who we are in a message, where a dialog leads, which copy of a request goes out.
+
+pub(crate) mod dialog_route;
+pub(crate) mod forwarded_copy;
+pub(crate) mod identity;
+pub(crate) mod listeners;
+pub(crate) mod loops;
+pub(crate) mod route_token;
+pub(crate) mod trust;
+
+use std::collections::HashMap;
+
+use stdx::hash::Keyed;
+
+use self::listeners::Listeners;
+use self::trust::TrustDomain;
+use super::Settings;
+use crate::transport::{FlowId, TlsNames};
+use crate::wire::{Address, Message, Method, Uri};
+
+/// One endpoint's settings, addresses, keys and trust.
+pub(crate) struct Environment {
+    /// Its listeners are in `listeners`.
+    pub(crate) settings: Settings,
+    pub(crate) listeners: Listeners,
+    pub(crate) keys: Keys,
+    /// Names of the certificates that peers have shown, by their connections.
+    pub(crate) certified: HashMap<FlowId, TlsNames>,
+}
+
+/// Keyed hashes, one for each purpose, all from the one secret.
+pub(crate) struct Keys {
+    pub(crate) branch: Keyed,
+    pub(crate) route: Keyed,
+    pub(crate) call: Keyed,
+}
+
+/// An address the request claims as its sender's.
+pub(crate) struct ClaimedSender {
+    pub(crate) user: Box<str>,
+    /// One of our domains: the realm.
+    pub(crate) domain: Box<str>,
+}
+
+impl Environment {
+    pub(crate) fn new(mut settings: Settings) -> Self {
+        let keys = Keys::new(&settings.secret);
+        let listeners = Listeners::new(std::mem::take(&mut settings.listeners));
+        Environment { settings, listeners, keys, certified: HashMap::new() }
+    }
+
+    /// A reload changes neither listeners nor secrets.
+    pub(crate) fn reload(&mut self, settings: Settings) {
+        self.settings = Settings { listeners: Vec::new(), ..settings };
+    }
+
+    pub(crate) fn trust(&self) -> TrustDomain<'_> {
+        let Settings { trust, route_peers, .. } = &self.settings;
+        TrustDomain { trust, route_peers, certified: &self.certified }
+    }
+
+    /// To of a REGISTER, From of anything else, when the domain is ours.
+    pub(crate) fn claim(&self, request: &Message) -> Option<ClaimedSender> {
+        let is_register = request.method() == Method::Register;
+        let address: Address<'_> = if is_register { request.to()? } else { request.from()? };
+        let uri = address.parsed_uri().ok()?;
+        let user: Box<str> = uri.user_decoded()?.into();
+        let host = uri.host_lower();
+        if let Some(domain) = self.settings.served(&host) {
+            return Some(ClaimedSender { user, domain: domain.into() });
+        }
+        // A phone that was told only our address registers in the first domain.
+        let default = self.settings.domains.first().filter(|_| is_register && self.listeners.is_us(&uri))?;
+        Some(ClaimedSender { user, domain: default.clone() })
+    }
+
+    /// The Request-URI's domain must be ours (RFC 3261 §10.3 step 1).
+    pub(crate) fn is_for_us(&self, request: &Message) -> bool {
+        let Ok(uri) = Uri::parse(request.uri()) else { return false };
+        self.listeners.is_us(&uri) || self.settings.serves(&uri.host_lower())
+    }
+}
+
+impl Keys {
+    fn new(secret: &[u8; 32]) -> Self {
+        let derive = |purpose: &str| derived(secret, purpose);
+        Keys { branch: derive("branches"), route: derive("routes"), call: derive("calls") }
+    }
+}
+
+fn derived(secret: &[u8; 32], purpose: &str) -> Keyed {
+    Keyed::new(crate::keys::derive(secret, purpose))
+}

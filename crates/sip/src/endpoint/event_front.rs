@@ -1,0 +1,172 @@
+//! Joins the event notifier ([`crate::events`]) to the lower layers: subscriptions, publications, messages kept for later.
+
+use bytes::Bytes;
+use router::{Answer, AskId, Binding, KeptMessage, Push};
+use stdx::slab::Key;
+
+use super::Effect;
+use super::context::{RequestStage, TransactionUser};
+use super::environment::forwarded_copy::next_hop_of;
+use super::lower::{LowerView, UnresolvedMessage};
+use crate::events::{EventEffect, IncomingRequest, Notifier, OutgoingRoute, RequestId, TxRef};
+use crate::resolve::Hop;
+use crate::wire::{Message, Method, Uri};
+
+/// The event notifier, joined to transactions, resolver and transports.
+pub(crate) struct EventFront {
+    pub(crate) notifier: Notifier,
+    effects: Vec<EventEffect>,
+}
+
+impl EventFront {
+    pub(crate) fn new(notifier: Notifier) -> Self {
+        EventFront { notifier, effects: Vec::new() }
+    }
+
+    /// Whether the request is within a subscription that ends here.
+    pub(crate) fn owns(&self, request: &Message) -> bool {
+        request.method() == Method::Subscribe && self.notifier.owns(request)
+    }
+
+    /// Gives the notifier a request: within a subscription, for an account, or a MESSAGE that no phone took.
+    pub(crate) fn run_notifier(&mut self, lower: &mut LowerView<'_>, key: Key, aor: &str) {
+        if lower.refuse_merged(key) {
+            return;
+        }
+        lower.remember_request(key);
+        let Some(context) = lower.contexts.get_mut(key) else { return };
+        context.stage = RequestStage::Agent;
+        let Some(context) = lower.contexts.get(key) else { return };
+        let contact = lower
+            .env
+            .listeners
+            .listener_for(context.source.transport, context.source.remote, Some(context.source.local))
+            .map_or(String::new(), |index| {
+                String::from_utf8_lossy(&lower.env.listeners.texts[index].uri).into_owned()
+            });
+        let account = lower.sender_of(key);
+        let incoming = IncomingRequest {
+            transaction: TxRef(key.to_u64()),
+            request: &context.request,
+            source: &context.source,
+            contact: &contact,
+            aor,
+            account: account.as_deref(),
+        };
+        let mut effects = std::mem::take(&mut self.effects);
+        match context.request.method() {
+            Method::Subscribe => self.notifier.handle_subscribe(lower.now, &incoming, &mut effects),
+            Method::Publish => self.notifier.handle_publish(lower.now, &incoming, &mut effects),
+            _ => self.notifier.handle_message_undelivered(lower.now, &incoming, &mut effects),
+        }
+        self.perform_events(lower, effects);
+    }
+
+    /// An answer whose number has `events::ASK_BIT` is the notifier's.
+    pub(crate) fn handle_agent_answer(&mut self, lower: &mut LowerView<'_>, id: AskId, answer: Answer) {
+        let mut effects = std::mem::take(&mut self.effects);
+        self.notifier.handle_answer(lower.now, id, answer, &mut effects);
+        self.perform_events(lower, effects);
+    }
+
+    /// What the router sends unasked.
+    pub(super) fn handle_push(&mut self, lower: &mut LowerView<'_>, push: Push) {
+        let mut effects = std::mem::take(&mut self.effects);
+        self.notifier.handle_push(lower.now, push, &mut effects);
+        self.perform_events(lower, effects);
+    }
+
+    /// Every subscription ends: its watcher shall subscribe elsewhere.
+    pub(super) fn end_subscriptions(&mut self, lower: &mut LowerView<'_>) {
+        let mut effects = std::mem::take(&mut self.effects);
+        self.notifier.drain(lower.now, &mut effects);
+        self.perform_events(lower, effects);
+    }
+
+    pub(crate) fn expire_notifier(&mut self, lower: &mut LowerView<'_>) {
+        let mut effects = std::mem::take(&mut self.effects);
+        self.notifier.expire(lower.now, &mut effects);
+        self.perform_events(lower, effects);
+    }
+
+    pub(crate) fn handle_notify_result(&mut self, lower: &mut LowerView<'_>, id: u64, status: u16) {
+        let mut effects = std::mem::take(&mut self.effects);
+        self.notifier.handle_result(lower.now, RequestId(id), status, &mut effects);
+        self.perform_events(lower, effects);
+    }
+
+    pub(crate) fn perform_events(&mut self, lower: &mut LowerView<'_>, mut effects: Vec<EventEffect>) {
+        for effect in effects.drain(..) {
+            match effect {
+                EventEffect::Reply { transaction, bytes } => {
+                    self.reply_for_notifier(lower, transaction, bytes);
+                }
+                EventEffect::Ask { id, query } => lower.out.push(Effect::Ask { id, query }),
+                EventEffect::Request { id, bytes, onward } => {
+                    self.send_for_notifier(lower, id, bytes, &onward);
+                }
+                EventEffect::TextOutcome { id, texted } => lower.out.push(Effect::TextOutcome { id, texted }),
+            }
+        }
+        // The notifier may have been asked again meanwhile; its effects were performed there.
+        self.effects = effects;
+    }
+
+    fn reply_for_notifier(&mut self, lower: &mut LowerView<'_>, transaction: TxRef, bytes: Bytes) {
+        let key = Key::from_u64(transaction.0);
+        let Some(server) = lower.contexts.get(key).map(|context| context.server) else { return };
+        let status = Message::parse(bytes.clone()).map_or(500, |response| response.status());
+        lower.respond(server, status, bytes);
+        lower.close(key);
+    }
+
+    fn send_for_notifier(
+        &mut self,
+        lower: &mut LowerView<'_>,
+        id: RequestId,
+        bytes: Bytes,
+        onward: &OutgoingRoute,
+    ) {
+        if let Some(received) = &onward.received {
+            return self.send_notifiers_request(lower, id, bytes, onward, Some(Hop::of_flow(received)));
+        }
+        let next = Uri::parse(onward.next_hop.as_bytes()).ok().and_then(|uri| next_hop_of(&uri));
+        let waiting = UnresolvedMessage::Notifier { id, request: bytes, onward: onward.clone() };
+        if let Some((UnresolvedMessage::Notifier { id, request, onward }, hop)) =
+            lower.send_when_resolved(next.as_ref(), waiting)
+        {
+            self.send_notifiers_request(lower, id, request, &onward, hop);
+        }
+    }
+
+    pub(crate) fn send_notifiers_request(
+        &mut self,
+        lower: &mut LowerView<'_>,
+        id: RequestId,
+        request: Bytes,
+        onward: &OutgoingRoute,
+        hop: Option<Hop>,
+    ) {
+        let request = Message::parse(request).ok();
+        let hop = hop.filter(|hop| !lower.env.is_forbidden_for(onward, hop));
+        let sent = hop.zip(request).and_then(|(hop, request)| {
+            lower.send_own(&request, hop, onward.received.as_ref(), TransactionUser::Notifier(id.0))
+        });
+        if sent.is_none() {
+            self.handle_notify_result(lower, id.0, 408);
+        }
+    }
+
+    /// Words of chat for the phones of an account. [`Effect::TextOutcome`] tells what became of them.
+    pub(super) fn text(
+        &mut self,
+        lower: &mut LowerView<'_>,
+        id: u64,
+        bindings: &[Binding],
+        words: &KeptMessage,
+    ) {
+        let mut effects = std::mem::take(&mut self.effects);
+        self.notifier.text(id, bindings, words, &mut effects);
+        self.perform_events(lower, effects);
+    }
+}

@@ -1,0 +1,221 @@
+//! Requests that wait for the address of a next hop (RFC 3263): branches, requests of sessions, and messages for which nothing
+//! else is kept: ACKs to a 2xx, probes, and requests of the notifier.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use stdx::Instant;
+use stdx::cache::Cache;
+use stdx::slab::Key;
+
+use super::LowerView;
+use crate::dns::{DnsFault, DnsRecord};
+use crate::endpoint::proxy_core::ForwardedAck;
+use crate::endpoint::{Effect, Outbox};
+use crate::events::{OutgoingRoute, RequestId};
+use crate::limits;
+use crate::resolve::{self, Hop, NextHop, ResolveEffect, ResolveFault, Resolver};
+use crate::transport::Transport;
+use crate::wire::Message;
+
+/// The hops of a name in the order to be tried.
+pub(crate) type ResolveResult = Result<Vec<Hop>, ResolveFault>;
+
+/// The owner of a resolution.
+#[derive(Debug)]
+pub(crate) enum ResolutionOwner {
+    Branch(Key, usize),
+    /// A request of a session.
+    Own(u64),
+    Waiting(Box<UnresolvedMessage>),
+}
+
+/// A message that leaves by the first hop. Nothing fails over: an ACK is repeated with the next 2xx (RFC 3261 §13.2.2.4),
+/// the others report a failure.
+#[derive(Debug)]
+pub(crate) enum UnresolvedMessage {
+    /// An ACK to a 2xx on its way through.
+    Ack(ForwardedAck),
+    /// An ACK to a 2xx for a session.
+    SessionAck {
+        ack: Message,
+        onward: OutgoingRoute,
+    },
+    Probe {
+        id: u64,
+        target: Box<str>,
+    },
+    Notifier {
+        id: RequestId,
+        request: Bytes,
+        onward: OutgoingRoute,
+    },
+}
+
+impl UnresolvedMessage {
+    /// Bytes that are held meanwhile.
+    fn len(&self) -> usize {
+        match self {
+            UnresolvedMessage::Ack(forwarded) => forwarded.ack.bytes().len(),
+            UnresolvedMessage::SessionAck { ack, .. } => ack.bytes().len(),
+            UnresolvedMessage::Probe { target, .. } => target.len(),
+            UnresolvedMessage::Notifier { request, .. } => request.len(),
+        }
+    }
+}
+
+/// The resolutions of an endpoint that have not ended.
+pub(crate) struct Resolutions {
+    resolver: Resolver,
+    effects: Vec<ResolveEffect>,
+    /// By the resolution's number.
+    owners: HashMap<u64, ResolutionOwner>,
+    next: u64,
+    /// Bytes of messages that wait for their resolution.
+    waiting_bytes: usize,
+    /// Peers that took a request by UDP and not by TCP.
+    tcp_refusals: Cache<SocketAddr, ()>,
+}
+
+impl Resolutions {
+    pub(crate) fn new(settings: resolve::Settings) -> Self {
+        Resolutions {
+            resolver: Resolver::new(settings),
+            effects: Vec::new(),
+            owners: HashMap::new(),
+            next: 0,
+            waiting_bytes: 0,
+            tcp_refusals: Cache::new(limits::TCP_REFUSALS),
+        }
+    }
+
+    /// A request to this hop failed: others are tried before it for a while.
+    pub(crate) fn penalise(&mut self, now: Instant, addr: SocketAddr, transport: Transport) {
+        self.resolver.penalise(now, addr, transport);
+    }
+
+    /// The answer to an [`Effect::Dns`]. Resolutions that end with it are `finished`.
+    pub(crate) fn handle_dns(
+        &mut self,
+        now: Instant,
+        id: u64,
+        result: Result<Vec<DnsRecord>, DnsFault>,
+        finished: &mut Vec<(ResolutionOwner, ResolveResult)>,
+        out: &mut Outbox,
+    ) {
+        let mut effects = std::mem::take(&mut self.effects);
+        self.resolver.handle_answer(now, id, result, &mut effects);
+        for effect in effects.drain(..) {
+            match effect {
+                ResolveEffect::Query { dns_id, query } => out.push(Effect::Dns { id: dns_id, query }),
+                ResolveEffect::Resolved { id, result } => {
+                    let Some(owner) = self.owners.remove(&id) else { continue };
+                    if let ResolutionOwner::Waiting(waiting) = &owner {
+                        self.waiting_bytes = self.waiting_bytes.saturating_sub(waiting.len());
+                    }
+                    finished.push((owner, result));
+                }
+            }
+        }
+        self.effects = effects;
+    }
+}
+
+impl LowerView<'_> {
+    /// Resolves `next`. The result is returned where no question has to be asked; otherwise it comes later, for `owner`.
+    pub(crate) fn resolve(
+        &mut self,
+        next: &NextHop,
+        owner: impl FnOnce() -> ResolutionOwner,
+    ) -> Option<ResolveResult> {
+        self.resolve_for(next, |resolutions, id| {
+            resolutions.owners.insert(id, owner());
+        })
+    }
+
+    fn resolve_for(
+        &mut self,
+        next: &NextHop,
+        wait: impl FnOnce(&mut Resolutions, u64),
+    ) -> Option<ResolveResult> {
+        let resolutions = &mut *self.resolutions;
+        resolutions.next += 1;
+        let id = resolutions.next;
+        let random = self.env.keys.branch.hash(&id.to_be_bytes());
+        resolutions.resolver.resolve(self.now, id, next, random, &mut resolutions.effects);
+        let mut at_once = None;
+        for effect in resolutions.effects.drain(..) {
+            match effect {
+                ResolveEffect::Query { dns_id, query } => self.out.push(Effect::Dns { id: dns_id, query }),
+                ResolveEffect::Resolved { result, .. } => at_once = Some(result),
+            }
+        }
+        if at_once.is_none() {
+            wait(resolutions, id);
+        }
+        at_once
+    }
+
+    /// Looks up the address of the next hop of `waiting`. The message and its hop are returned where both are known at once.
+    /// Without a next hop it has none, and neither has one that would have to wait when there is no room in
+    /// [`limits::WAITING_BYTES`].
+    pub(crate) fn send_when_resolved(
+        &mut self,
+        next: Option<&NextHop>,
+        waiting: UnresolvedMessage,
+    ) -> Option<(UnresolvedMessage, Option<Hop>)> {
+        let Some(next) = next else { return Some((waiting, None)) };
+        let mut waiting = Some(waiting);
+        let result = self.resolve_for(next, |resolutions, id| {
+            let bytes = waiting.as_ref().map_or(0, UnresolvedMessage::len);
+            if resolutions.waiting_bytes + bytes <= limits::WAITING_BYTES
+                && let Some(waiting) = waiting.take()
+            {
+                resolutions.waiting_bytes += bytes;
+                resolutions.owners.insert(id, ResolutionOwner::Waiting(Box::new(waiting)));
+            }
+        });
+        Some((waiting?, result.and_then(first_hop)))
+    }
+
+    /// The hops to be tried for a request of `bytes` bytes. RFC 3261 §18.1.1: one near the path MTU goes by TCP, and by
+    /// UDP when TCP is refused. Without the operator's word only a request that no datagram can carry does.
+    pub(crate) fn with_tcp_first(&mut self, bytes: usize, hops: Vec<Hop>) -> Vec<Hop> {
+        let longest = if self.env.settings.tcp_for_large_requests {
+            limits::UDP_REQUEST_BYTES
+        } else {
+            limits::DATAGRAM_BYTES
+        };
+        let has_tcp = self.env.listeners.all.iter().any(|listener| listener.transport == Transport::Tcp);
+        if !has_tcp || bytes + limits::FORWARDING_BYTES <= longest {
+            return hops;
+        }
+        let is_refused = |hop: &Hop| self.resolutions.tcp_refusals.get_at(self.now, &hop.addr).is_some();
+        let mut all = Vec::with_capacity(2 * hops.len());
+        for hop in hops {
+            if hop.transport == Transport::Udp && !is_refused(&hop) {
+                all.push(Hop { transport: Transport::Tcp, ..hop.clone() });
+            }
+            all.push(hop);
+        }
+        all
+    }
+
+    /// The peer takes no TCP where it takes UDP: later requests do not wait for it.
+    pub(crate) fn note_tcp_refused(
+        &mut self,
+        (addr, transport): (std::net::SocketAddr, Transport),
+        next: Option<&Hop>,
+    ) {
+        let is_fallback = |hop: &Hop| hop.addr == addr && hop.transport == Transport::Udp;
+        if transport == Transport::Tcp && next.is_some_and(is_fallback) {
+            self.resolutions.tcp_refusals.insert_until(self.now + limits::TCP_REFUSAL, addr, ());
+        }
+    }
+}
+
+/// The hop of a message that does not fail over.
+pub(crate) fn first_hop(result: ResolveResult) -> Option<Hop> {
+    result.ok().and_then(|hops| hops.into_iter().next())
+}

@@ -1,0 +1,42 @@
+//! Probes of the targets of routes: an OPTIONS each.
+
+use super::Effect;
+use super::context::TransactionUser;
+use super::environment::forwarded_copy::next_hop_of;
+use super::lower::{LowerView, UnresolvedMessage};
+use crate::resolve::Hop;
+use crate::token;
+use crate::wire::{Message, Request, Uri};
+
+/// Sends an OPTIONS to a route's target; [`Effect::ProbeOutcome`] tells what became of it.
+pub(super) fn probe(lower: &mut LowerView<'_>, id: u64, target: &str) {
+    let next = Uri::parse(target.as_bytes()).ok().and_then(|uri| next_hop_of(&uri));
+    let waiting = UnresolvedMessage::Probe { id, target: target.into() };
+    if let Some((_, hop)) = lower.send_when_resolved(next.as_ref(), waiting) {
+        send_probe(lower, id, target, hop);
+    }
+}
+
+pub(super) fn send_probe(lower: &mut LowerView<'_>, id: u64, target: &str, hop: Option<Hop>) {
+    let sent = hop.and_then(|hop| try_probe(lower, id, target, hop));
+    if sent.is_none() {
+        lower.out.push(Effect::ProbeOutcome { id, status: 503 });
+    }
+}
+
+fn try_probe(lower: &mut LowerView<'_>, id: u64, target: &str, hop: Hop) -> Option<()> {
+    let listener = lower.env.listeners.listener_for(hop.transport, hop.addr, None)?;
+    let us = String::from_utf8_lossy(&lower.env.listeners.texts[listener].uri).into_owned();
+    let unique =
+        lower.env.keys.branch.mac(&[b"probe", &id.to_be_bytes(), &lower.now.as_micros().to_be_bytes()]);
+    let mut request = Request::new(b"OPTIONS", target.as_bytes());
+    request
+        .header("Max-Forwards", b"70")
+        .header("From", format!("<{us}>;tag={}", token::to_string(unique)).as_bytes())
+        .header("To", format!("<{target}>").as_bytes())
+        .header("Call-ID", token::to_string(unique.rotate_left(17)).as_bytes())
+        .header("CSeq", b"1 OPTIONS")
+        .header("User-Agent", crate::wire::PRODUCT.as_bytes());
+    let message = Message::parse(request.finish()).ok()?;
+    lower.send_own(&message, hop, None, TransactionUser::Probe(id))
+}

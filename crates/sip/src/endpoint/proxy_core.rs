@@ -1,0 +1,366 @@
+//! Performs the effects of response contexts ([`crate::proxy`]): next hops are resolved, copies are made and sent,
+//! responses go upstream.
+
+use router::Received;
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::context::{RequestStage, TransactionUser};
+use super::environment::dialog_route::{DialogRequest, destination_within};
+use super::environment::forwarded_copy::{
+    ForwardedCopy, max_breadth, next_hop, with_challenges, without_top_via,
+};
+use super::lower::{LowerView, ResolutionOwner, UnresolvedMessage};
+use super::receive::FailedTransaction;
+use crate::proxy::{
+    Destination, FinalResponse, ForwardedRequest, ForwardingPurpose, ProxyEffect, ProxyEffects,
+    ResponseContext, ResponseEdit,
+};
+use crate::resolve::{Hop, ResolveFault};
+use crate::transport::Source;
+use crate::wire::{Message, Method};
+
+/// A response to one of our client transactions.
+pub(crate) struct BranchResponse<'m> {
+    pub(crate) client: Key,
+    /// Where the request went.
+    pub(crate) from: Received,
+    pub(crate) message: &'m Message,
+}
+
+/// An ACK to a 2xx and where it goes.
+#[derive(Debug)]
+pub(crate) struct ForwardedAck {
+    pub(crate) ack: Message,
+    source: Source,
+    own_routes: usize,
+    destination: Destination,
+}
+
+impl ForwardedAck {
+    /// An ACK that came by our Route.
+    pub(super) fn within(ack: Message, source: Source, own_routes: usize, within: &DialogRequest) -> Self {
+        let destination = destination_within(&ack, own_routes, within);
+        ForwardedAck { ack, source, own_routes, destination }
+    }
+}
+
+/// The proxy core at one event: it gives response contexts their events, and performs their effects.
+pub(crate) struct ProxyCore<'a, 'l> {
+    lower: &'a mut LowerView<'l>,
+}
+
+impl<'a, 'l> ProxyCore<'a, 'l> {
+    pub(crate) fn new(lower: &'a mut LowerView<'l>) -> Self {
+        ProxyCore { lower }
+    }
+
+    /// Forwards the request of a context to these targets.
+    pub(crate) fn begin_proxying(
+        &mut self,
+        key: Key,
+        groups: Vec<Vec<Destination>>,
+        purpose: ForwardingPurpose,
+    ) {
+        let Some(context) = self.lower.contexts.get_mut(key) else { return };
+        let breadth = max_breadth(&context.request);
+        if breadth == 0 {
+            if purpose.starts_call {
+                self.lower.note_failed(key, 440, "Max-Breadth Exceeded");
+            }
+            return self.lower.finish(key, 440, "Max-Breadth Exceeded");
+        }
+        let is_invite = context.request.method() == Method::Invite;
+        let request =
+            ForwardedRequest { purpose, is_invite, breadth, timer_c: self.lower.env.settings.timer_c };
+        context.stage = RequestStage::Proxying(Box::new(ResponseContext::new(request, groups)));
+        self.drive_proxy(key, None, |proxied, now, effects| proxied.start(now, effects));
+    }
+
+    /// A request by our own Record-Route: where it goes, its Route or its flow says.
+    pub(crate) fn forward_in_dialog(&mut self, key: Key, own_routes: usize, within: &DialogRequest) {
+        let Some(context) = self.lower.contexts.get(key) else { return };
+        let destination = destination_within(&context.request, own_routes, within);
+        // RFC 6665 §4.3: a NOTIFY may be the first that a subscriber hears of its dialog.
+        let record_route = context.request.method() == Method::Notify;
+        let within = Some(within.proof);
+        let purpose = ForwardingPurpose { own_routes, record_route, within, ..ForwardingPurpose::default() };
+        self.begin_proxying(key, vec![vec![destination]], purpose);
+    }
+
+    /// Gives a response context an event, and performs its effects. `response` is the one that the event is about.
+    fn drive_proxy(
+        &mut self,
+        key: Key,
+        response: Option<&BranchResponse<'_>>,
+        event: impl FnOnce(&mut ResponseContext, Instant, &mut ProxyEffects),
+    ) {
+        let Some(proxied) = self.lower.contexts.get_mut(key).and_then(|context| context.response_context())
+        else {
+            return;
+        };
+        let mut effects = ProxyEffects::new();
+        event(proxied, self.lower.now, &mut effects);
+        for effect in effects {
+            self.perform_proxy(key, effect, response);
+        }
+    }
+
+    fn perform_proxy(&mut self, key: Key, effect: ProxyEffect, response: Option<&BranchResponse<'_>>) {
+        match effect {
+            ProxyEffect::Resolve { branch } => self.resolve_branch(key, branch),
+            ProxyEffect::Send { branch, hop } => self.send_branch(key, branch, &hop),
+            ProxyEffect::Cancel { client } => self.lower.send_cancel(client),
+            ProxyEffect::Forward { edit } => {
+                let server = self.lower.contexts.get(key).map(|context| context.server);
+                if let Some((server, response)) = server.zip(response) {
+                    self.forward_response(server, edit, response);
+                }
+            }
+            ProxyEffect::ForwardLate { client, edit } => {
+                let server = self.lower.contexts.get(key).map(|context| context.server);
+                if let Some((server, transaction)) = server.zip(self.lower.transactions.table.get_mut(client))
+                {
+                    transaction.user = TransactionUser::Late { server, edit };
+                }
+            }
+            ProxyEffect::CallAnswered => {
+                if let Some(response) = response {
+                    self.lower.note_answered(response.message);
+                }
+            }
+            ProxyEffect::Accepted => self.lower.note_bye_accepted(key),
+            ProxyEffect::Unavailable { client } => {
+                if let Some((addr, transport)) =
+                    self.lower.transactions.table.get(client).map(|tx| tx.target.hop())
+                {
+                    self.lower.resolutions.penalise(self.lower.now, addr, transport);
+                }
+            }
+            ProxyEffect::HopFailed { hop, next } => {
+                self.lower.note_tcp_refused(hop, next.as_ref());
+                self.lower.resolutions.penalise(self.lower.now, hop.0, hop.1);
+            }
+            ProxyEffect::Respond(best) => {
+                self.lower.note_bye_failed(key, &best);
+                self.respond_best(key, best);
+            }
+            ProxyEffect::TimedOut(best) => {
+                self.lower.note_bye_failed(key, &best);
+                if let Some(context) = self.lower.contexts.get(key) {
+                    self.lower.transactions.table.remove(context.server);
+                }
+                self.lower.close(key);
+            }
+            ProxyEffect::Arm { at } => self.lower.arm_context(key, at),
+            ProxyEffect::Forget { client } => self.lower.transactions.table.remove(client),
+            ProxyEffect::Close => self.lower.close(key),
+        }
+    }
+
+    fn resolve_branch(&mut self, key: Key, index: usize) {
+        let Some(context) = self.lower.contexts.get(key) else { return };
+        let RequestStage::Proxying(proxied) = &context.stage else { return };
+        let Some(branch) = proxied.branch(index) else { return };
+        let next = next_hop(&context.request, proxied.purpose().own_routes, &branch.destination);
+        match next {
+            Some(next) => {
+                if let Some(result) = self.lower.resolve(&next, || ResolutionOwner::Branch(key, index)) {
+                    self.handle_resolved(key, index, result);
+                }
+            }
+            None => self.drive_proxy(key, None, |proxied, now, effects| {
+                proxied.handle_unsupported_uri(now, index, effects);
+            }),
+        }
+    }
+
+    pub(crate) fn handle_resolved(&mut self, key: Key, index: usize, result: Result<Vec<Hop>, ResolveFault>) {
+        let Some(context) = self.lower.contexts.get(key) else { return };
+        let bytes = context.request.bytes().len();
+        let result = result.map(|hops| self.lower.with_tcp_first(bytes, hops));
+        self.drive_proxy(key, None, |proxied, now, effects| {
+            proxied.handle_resolved(now, index, result, effects);
+        });
+    }
+
+    fn send_branch(&mut self, key: Key, index: usize, hop: &Hop) {
+        let sent = self.try_send_branch(key, index, hop);
+        self.drive_proxy(key, None, |proxied, now, effects| match sent {
+            Some((client, token)) => proxied.handle_sent(index, client, token),
+            None => proxied.handle_not_sent(now, index, effects),
+        });
+    }
+
+    /// The client transaction of the copy, and the token in its Record-Route. `None`: no listener of ours reaches the hop,
+    /// or with our own header fields the copy is longer than what we would read ourselves.
+    fn try_send_branch(&mut self, key: Key, index: usize, hop: &Hop) -> Option<(Key, Option<u64>)> {
+        let context = self.lower.contexts.get(key)?;
+        let RequestStage::Proxying(proxied) = &context.stage else { return None };
+        let branch = proxied.branch(index)?;
+        if self.lower.env.is_forbidden_way(&branch.destination, hop) {
+            return None;
+        }
+        // A flow is left by the socket it came in by: no other has its way through the NAT.
+        let local = branch.destination.received.map_or(context.source.local, |received| received.local);
+        let listener = self.lower.env.listeners.listener_for(hop.transport, hop.addr, Some(local))?;
+        let purpose = proxied.purpose();
+        let made =
+            purpose.record_route.then(|| self.lower.env.request_token(&context.request, &context.source));
+        let token = made.as_ref().map(|made| made.token.route);
+        let copy = ForwardedCopy {
+            destination: &branch.destination,
+            own_routes: purpose.own_routes,
+            record_route: made.as_ref(),
+            within: purpose.within.as_ref(),
+            branch: index,
+            attempt: branch.attempt,
+            breadth: Some(branch.breadth),
+            listener,
+            is_trusted: self.lower.env.trust().trusts_hop(
+                hop,
+                &branch.destination,
+                context.request.to_tag().is_none(),
+            ),
+            asserted: context.asserted(),
+        };
+        let bytes = self.lower.env.build_copy(&context.request, &context.source, &copy);
+        let target = self.lower.env.target_of(hop, &branch.destination, listener);
+        let is_invite = context.request.method() == Method::Invite;
+        let client = self.lower.start_client(bytes, target, is_invite, TransactionUser::Context(key))?;
+        Some((client, token))
+    }
+
+    /// Hands a response to the request's server transaction, as it goes upstream.
+    pub(crate) fn forward_response(
+        &mut self,
+        server: Key,
+        edit: ResponseEdit,
+        response: &BranchResponse<'_>,
+    ) {
+        let bytes = self.lower.env.upstream_copy(response.message, &response.from, edit);
+        self.lower.respond(server, response.message.status(), bytes);
+    }
+
+    /// RFC 3261 §16.7.
+    pub(crate) fn handle_branch_response(&mut self, key: Key, response: &BranchResponse<'_>) {
+        self.drive_proxy(key, Some(response), |proxied, now, effects| {
+            proxied.handle_response(now, response.client, response.message, effects);
+        });
+    }
+
+    pub(crate) fn handle_branch_failure(&mut self, key: Key, failed: &FailedTransaction) {
+        self.drive_proxy(key, None, |proxied, now, effects| {
+            proxied.handle_failure(now, failed.client, failed.hop, failed.status, effects);
+        });
+    }
+
+    fn respond_best(&mut self, key: Key, best: FinalResponse) {
+        let FinalResponse { status, response, challenges } = best;
+        let Some(context) = self.lower.contexts.get(key) else { return };
+        let RequestStage::Proxying(proxied) = &context.stage else { return };
+        match response.and_then(|bytes| Message::parse(bytes).ok()) {
+            // §16.7 step 6: a 503 is about the hop after us, and not the caller's to act on.
+            Some(response) if status != 503 => {
+                let (server, starts_call) = (context.server, proxied.purpose().starts_call);
+                if starts_call {
+                    let reason = String::from_utf8_lossy(response.reason()).into_owned();
+                    self.lower.note_failed(key, status, &reason);
+                }
+                let bytes = with_challenges(without_top_via(&response), &challenges);
+                self.lower.respond(server, status, bytes);
+                self.lower.close(key);
+            }
+            _ => {
+                let (status, reason) = match status {
+                    // RFC 5626 §5.3.1: the peer of a dialog is told which it was.
+                    430 if context.request.to_tag().is_some() => (430, "Flow Failed"),
+                    _ => own_final_response(status),
+                };
+                self.lower.finish(key, status, reason);
+            }
+        }
+    }
+
+    /// The plan has said where an ACK without our Route goes.
+    pub(crate) fn finish_ack(&mut self, key: Key, to: Option<&Destination>) {
+        let Some(context) = self.lower.contexts.remove(key) else { return };
+        let own_routes = match context.stage {
+            RequestStage::Planning { own_routes } | RequestStage::Locating { own_routes, .. } => own_routes,
+            _ => 0,
+        };
+        if let Some(destination) = to.cloned() {
+            let forwarded =
+                ForwardedAck { ack: context.request, source: context.source, own_routes, destination };
+            self.forward_ack(forwarded);
+        }
+    }
+
+    /// The remote target of the 2xx may be a name that was not asked for before: then the ACK waits, at most
+    /// as long as DNS takes. A lost one is asked for by the next 2xx (RFC 3261 §13.2.2.4).
+    pub(crate) fn forward_ack(&mut self, forwarded: ForwardedAck) {
+        if let Some(received) = &forwarded.destination.received {
+            return self.transmit_ack(&forwarded, &Hop::of_flow(received));
+        }
+        let next = next_hop(&forwarded.ack, forwarded.own_routes, &forwarded.destination);
+        let resolved = self.lower.send_when_resolved(next.as_ref(), UnresolvedMessage::Ack(forwarded));
+        if let Some((UnresolvedMessage::Ack(forwarded), hop)) = resolved {
+            self.transmit_resolved_ack(&forwarded, hop);
+        }
+    }
+
+    /// Without a hop the ACK is lost.
+    pub(crate) fn transmit_resolved_ack(&mut self, forwarded: &ForwardedAck, hop: Option<Hop>) {
+        if let Some(hop) = hop {
+            self.transmit_ack(forwarded, &hop);
+        }
+    }
+
+    fn transmit_ack(&mut self, forwarded: &ForwardedAck, hop: &Hop) {
+        let ForwardedAck { ack, source, own_routes, destination } = forwarded;
+        let local = destination.received.map_or(source.local, |received| received.local);
+        let Some(listener) = self.lower.env.listeners.listener_for(hop.transport, hop.addr, Some(local))
+        else {
+            return;
+        };
+        let copy = ForwardedCopy {
+            destination,
+            own_routes: *own_routes,
+            record_route: None,
+            within: None,
+            branch: 0,
+            attempt: 0,
+            breadth: None,
+            listener,
+            is_trusted: self.lower.env.trust().trusts_hop(hop, destination, false),
+            asserted: None,
+        };
+        let bytes = self.lower.env.build_copy(ack, source, &copy);
+        let target = self.lower.env.target_of(hop, destination, listener);
+        self.lower.transmit(target, bytes, None);
+    }
+
+    /// CANCEL came for the request.
+    pub(crate) fn cancel(&mut self, key: Key) {
+        self.drive_proxy(key, None, |proxied, now, effects| proxied.cancel(now, effects));
+    }
+
+    /// The timer of the response context.
+    pub(crate) fn handle_timer(&mut self, key: Key) {
+        self.drive_proxy(key, None, |proxied, now, effects| proxied.handle_timer(now, effects));
+    }
+}
+
+/// The status and reason of a final response that no peer sent.
+fn own_final_response(status: u16) -> (u16, &'static str) {
+    match status {
+        404 => (404, "Not Found"),
+        416 => (416, "Unsupported URI Scheme"),
+        // RFC 5626 §5.3.1: 430 is between proxies; without another flow the phone is not there.
+        430 | 480 => (480, "Temporarily Unavailable"),
+        487 => (487, "Request Terminated"),
+        408 => (408, "Request Timeout"),
+        // §16.7 step 6: 503 becomes 500.
+        _ => (500, "Server Internal Error"),
+    }
+}

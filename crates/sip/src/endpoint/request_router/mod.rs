@@ -1,0 +1,463 @@
+//! A new request: is it for us, within a dialog, for one of our accounts, or for somebody's route?
+//! RFC 3261 §16.3 to §16.5.
+
+mod allowance;
+mod chat;
+
+use router::{Answer, AskId, Binding, Query};
+use stdx::slab::Key;
+
+pub(crate) use self::allowance::AdmissionSide;
+pub use self::allowance::CallLimits;
+use self::chat::ChatOffers;
+use super::authentication::Authentication;
+use super::context::{RequestContext, RequestStage};
+use super::effect::{Account, Caller, Decision, ListedUnder, PlanRequest};
+use super::environment::loops::route_after;
+use super::lower::{LowerView, ask_id, unsupported};
+use super::proxy_core::ProxyCore;
+use super::registrar_front::RegistrarFront;
+use super::{CallEventKind, Effect};
+use crate::events::Package;
+use crate::proxy::{Destination, ForwardingPurpose, TargetSearch};
+use crate::registrar::gruu::Instance;
+use crate::wire::{Header, Message, Method, Scheme, Uri};
+
+/// Option tags a proxy needs no code for: they pass through us (§16.3 step 5 asks about Proxy-Require only).
+const PROXY_REQUIRE_KNOWN: &[&str] = &["path", "outbound", "gruu", "sec-agree"];
+
+/// The part of an endpoint that determines the targets of a request.
+pub(crate) struct RequestRouter {
+    pub(crate) authentication: Authentication,
+    pub(crate) registrar: RegistrarFront,
+    chat: ChatOffers,
+    /// Taken by the endpoint after each event.
+    handover: Option<Handover>,
+}
+
+/// A request that is not forwarded goes to another part of the endpoint.
+pub(crate) enum Handover {
+    /// To the event notifier: within a subscription of ours, or for this account.
+    Notifier { request: Key, aor: router::Aor },
+    /// To the user agent of applications.
+    UserAgent { request: Key },
+}
+
+impl RequestRouter {
+    pub(crate) fn new(authentication: Authentication, registrar: RegistrarFront) -> Self {
+        RequestRouter { authentication, registrar, chat: ChatOffers::new(), handover: None }
+    }
+
+    /// The request that another part of the endpoint answers, once.
+    pub(crate) fn take_handover(&mut self) -> Option<Handover> {
+        self.handover.take()
+    }
+
+    /// Restores what a strict router changed, and refuses a request that needs an extension that we do not have (RFC 3261
+    /// §16.3 step 5).
+    pub(crate) fn refuses_extensions(&mut self, lower: &mut LowerView<'_>, key: Key) -> bool {
+        restore_route(lower, key);
+        let Some(context) = lower.contexts.get(key) else { return true };
+        let unsupported = unsupported(&context.request, Header::ProxyRequire, PROXY_REQUIRE_KNOWN);
+        let is_refused = !unsupported.is_empty();
+        if is_refused {
+            let list = unsupported.join(&b", "[..]);
+            let add = |reply: &mut crate::wire::Reply| {
+                reply.header("Unsupported", &list);
+            };
+            lower.finish_with(key, 420, "Bad Extension", add);
+        }
+        is_refused
+    }
+
+    /// Whose request it is: one within a dialog, for ourselves, for the registrar, or for the routing plan.
+    pub(crate) fn dispatch(&mut self, lower: &mut LowerView<'_>, key: Key, is_in_subscription: bool) {
+        let Some(context) = lower.contexts.get(key) else { return };
+        let request = &context.request;
+        let own = lower.env.own_routes(request);
+        let beyond = route_after(request, own.count).is_some();
+        let method = request.method();
+        let Ok(uri) = Uri::parse(request.uri()) else {
+            return lower.finish(key, 400, "Bad Request-URI");
+        };
+        let to_us = lower.env.listeners.is_us(&uri);
+        if is_in_subscription {
+            self.handover = Some(Handover::Notifier { request: key, aor: "".into() });
+            return;
+        }
+        // RFC 3261 §12.2.1.1: the remote target is where the user agent listens, whatever domain and port it names.
+        // It is not looked up, but for a GRUU of ours (RFC 5627 §6.1).
+        let is_elsewhere = own.flow().is_some() || beyond || !(to_us || lower.env.is_own_gruu(&uri));
+        if let Some(within) = own.within.filter(|_| is_elsewhere) {
+            return ProxyCore::new(lower).forward_in_dialog(key, own.count, &within);
+        }
+        let names_us = uri.user.is_none() && (to_us || lower.env.settings.serves(&uri.host_lower()));
+        if names_us && method == Method::Options {
+            return lower.answer_options(key);
+        }
+        if method == Method::Register {
+            return self.begin_register(lower, key);
+        }
+        if request.max_forwards() == Some(Some(0)) {
+            lower.counters.too_many_hops += 1;
+            return lower.finish(key, 483, "Too Many Hops");
+        }
+        if names_us && request.to_tag().is_some() {
+            // RFC 3261 §12.2.2: our Contact has no user, so this was a dialog of ours.
+            return lower.finish(key, 481, "Call/Transaction Does Not Exist");
+        }
+        if names_us {
+            return lower.finish(key, 404, "Not Found");
+        }
+        if beyond {
+            // A Route that we did not write leads elsewhere: we are no open relay.
+            lower.counters.refused_relay += 1;
+            return lower.finish(key, 403, "Relaying Denied");
+        }
+        lower.set_stage(key, RequestStage::Planning { own_routes: own.count });
+        self.plan(lower, key, Caller::Stranger);
+    }
+
+    /// Asks where the request goes. A caller is a stranger until it has proved to be somebody.
+    pub(crate) fn plan(&mut self, lower: &mut LowerView<'_>, key: Key, caller: Caller) {
+        let Some(context) = lower.contexts.get_mut(key) else { return };
+        context.caller = Some(caller.clone());
+        let is_second = std::mem::take(&mut context.claim_withheld);
+        context.claim_withheld =
+            !is_second && caller == Caller::Stranger && is_options_without_credentials(&context.request);
+        let Some(context) = lower.contexts.get(key) else { return };
+        let claims = match caller {
+            Caller::Stranger if !context.claim_withheld => lower.env.claim(&context.request),
+            Caller::Stranger | Caller::Account(_) => None,
+        };
+        let claims = claims.map(|claim| claim.domain);
+        let Ok(uri) = Uri::parse(context.request.uri()) else { return };
+        let host = if uri.scheme == Scheme::Tel { String::new() } else { uri.host_lower() };
+        let request = PlanRequest {
+            user: uri.user_decoded().unwrap_or_default().into(),
+            host: host.into(),
+            port: uri.port,
+            caller,
+            claims,
+            source: context.source.remote,
+            transport: context.source.transport,
+            tls_names: lower.env.trust().tls_names(&context.source).cloned(),
+            is_trusted: lower.env.trust().trusts_source(&context.source),
+            starts_call: context.starts_call(),
+            limits: context.limits.clone(),
+        };
+        lower.out.push(Effect::Plan { id: ask_id(key), request });
+    }
+
+    pub(crate) fn handle_plan(&mut self, lower: &mut LowerView<'_>, id: AskId, decision: Decision) {
+        let key = Key::from_u64(id.0);
+        let Some(&RequestStage::Planning { own_routes }) = lower.contexts.get(key).map(|c| &c.stage) else {
+            return;
+        };
+        let is_refused = matches!(decision, Decision::Refuse { .. } | Decision::Deny);
+        if is_refused && lower.contexts.get(key).is_some_and(|context| context.claim_withheld) {
+            // Perhaps an account may where a stranger may not.
+            return self.plan(lower, key, Caller::Stranger);
+        }
+        let is_ack = lower.contexts.get(key).is_some_and(|context| context.request.method() == Method::Ack);
+        match decision {
+            Decision::Agent => self.handover = Some(Handover::UserAgent { request: key }),
+            Decision::Authenticate | Decision::Refuse { .. } | Decision::Deny | Decision::TooFast
+                if is_ack =>
+            {
+                ProxyCore::new(lower).finish_ack(key, None);
+            }
+            Decision::Targets(groups) if is_ack => {
+                let first = groups.into_iter().flatten().next().map(|uri| destination_of_route(&uri));
+                ProxyCore::new(lower).finish_ack(key, first.as_ref());
+            }
+            Decision::Local { user, domain } => {
+                // RFC 5627 §6.1: a GRUU names one phone of the account.
+                let gruu = lower.contexts.get(key).and_then(|context| {
+                    self.registrar.gruus.resolve(&Uri::parse(context.request.uri()).ok()?)
+                });
+                if let Some(instance) = gruu {
+                    return self.find_instance(lower, key, own_routes, instance);
+                }
+                lower.set_stage(key, RequestStage::Finding { own_routes });
+                lower.out.push(Effect::Account { id, user, domain });
+            }
+            Decision::Targets(groups) => {
+                let groups = groups
+                    .into_iter()
+                    .map(|group| group.iter().map(|uri| destination_of_route(uri)).collect())
+                    .collect();
+                let search = TargetSearch::Failover { redirects: lower.env.settings.failover_on_redirect };
+                self.fork(lower, key, groups, own_routes, search);
+            }
+            Decision::Authenticate => self.authentication.authenticate(lower, key, own_routes),
+            Decision::Refuse { status, reason } => lower.finish(key, status, &reason),
+            Decision::Deny => {
+                lower.counters.refused_destinations += 1;
+                lower.finish(key, 403, "Destination Denied");
+            }
+            Decision::TooFast => {
+                lower.counters.refused_by_limit += 1;
+                lower.finish(key, 403, "Too Many Calls By This Route");
+            }
+        }
+    }
+
+    /// The store's word on an account: the caller's, when the request waits for a password to be checked,
+    /// else the callee's.
+    pub(crate) fn handle_account(
+        &mut self,
+        lower: &mut LowerView<'_>,
+        id: AskId,
+        account: Result<Option<Account>, StoreUnavailable>,
+    ) {
+        let key = Key::from_u64(id.0);
+        let Some(context) = lower.contexts.get(key) else { return };
+        let Ok(account) = account else {
+            return lower.finish(key, 500, "Server Internal Error");
+        };
+        match context.stage {
+            RequestStage::Authenticating { own_routes } => {
+                if let Some(account) = self.authentication.verify(lower, key, account) {
+                    self.accepted(lower, key, own_routes, account);
+                }
+            }
+            RequestStage::Finding { own_routes } => self.locate(lower, key, own_routes, account),
+            _ => {}
+        }
+    }
+
+    fn locate(&mut self, lower: &mut LowerView<'_>, key: Key, own_routes: usize, account: Option<Account>) {
+        // A disabled account is as absent as one that never was: nobody learns which.
+        let account = account.filter(|account| !account.disabled);
+        let is_trunk =
+            lower.contexts.get(key).is_some_and(|context| lower.env.trust().is_of_trunk(&context.source));
+        let is_stranger = !is_trunk && lower.is_of_stranger(key);
+        let (aor, limits) = match account {
+            Some(account) => {
+                if let Some(context) = lower.contexts.get_mut(key) {
+                    context.callee = Some(account.aor.clone());
+                }
+                (account.aor, account.limits)
+            }
+            // Strangers do not learn which accounts there are: an absent one is looked for like any other.
+            None if is_stranger => (self.absent_aor(lower, key), None),
+            None => return lower.finish(key, 404, "Not Found"),
+        };
+        if !self.asks_for_callee(lower, key, (&aor, limits.as_ref()), own_routes) {
+            self.locate_account(lower, key, own_routes, aor);
+        }
+    }
+
+    pub(crate) fn locate_account(
+        &mut self,
+        lower: &mut LowerView<'_>,
+        key: Key,
+        own_routes: usize,
+        aor: router::Aor,
+    ) {
+        let instance = lower.contexts.get_mut(key).and_then(|context| context.gruu.take());
+        lower.set_stage(key, RequestStage::Locating { own_routes, instance });
+        if is_for_notifier(lower, key) {
+            self.handover = Some(Handover::Notifier { request: key, aor });
+            return;
+        }
+        lower.out.push(Effect::Ask { id: ask_id(key), query: Query::Lookup { aor } });
+    }
+
+    /// The address that a request names, where there is no account.
+    fn absent_aor(&self, lower: &mut LowerView<'_>, key: Key) -> router::Aor {
+        let uri = lower.contexts.get(key).and_then(|context| Uri::parse(context.request.uri()).ok());
+        uri.map_or_else(Box::default, |uri| {
+            format!("{}@{}", uri.user_decoded().unwrap_or_default(), uri.host_lower()).into()
+        })
+    }
+
+    pub(crate) fn locate_instance(
+        &mut self,
+        lower: &mut LowerView<'_>,
+        key: Key,
+        own_routes: usize,
+        instance: Instance,
+    ) {
+        let aor = instance.aor.clone();
+        lower.set_stage(key, RequestStage::Locating { own_routes, instance: Some(instance) });
+        lower.out.push(Effect::Ask { id: ask_id(key), query: Query::Lookup { aor } });
+    }
+
+    pub(crate) fn handle_answer(&mut self, lower: &mut LowerView<'_>, id: AskId, answer: Answer) {
+        let key = Key::from_u64(id.0);
+        let Some(context) = lower.contexts.get(key) else { return };
+        match (&context.stage, answer) {
+            (RequestStage::Locating { own_routes, instance }, Answer::Bindings(mut bindings)) => {
+                let own_routes = *own_routes;
+                match instance {
+                    Some(instance) => {
+                        bindings.retain(|binding| self.registrar.gruus.reaches(instance, binding))
+                    }
+                    // Phones of an account that was disabled are not rung.
+                    None if context.callee.is_none() => bindings.clear(),
+                    None => {}
+                }
+                let is_for_account = instance.is_none();
+                self.located(lower, key, own_routes, bindings, is_for_account);
+            }
+            (RequestStage::Admitting { .. }, Answer::Admitted(admitted)) => {
+                self.handle_admitted(lower, key, admitted);
+            }
+            (RequestStage::Offering { .. }, Answer::Offered(offered)) => self.offered(lower, key, offered),
+            (RequestStage::Registering { .. }, Answer::Registered(result)) => {
+                self.registrar.finish_register(lower, key, result);
+            }
+            // An answer to a request that was cancelled meanwhile.
+            _ => {}
+        }
+    }
+
+    pub(crate) fn ring_bindings(
+        &mut self,
+        lower: &mut LowerView<'_>,
+        key: Key,
+        own_routes: usize,
+        bindings: Vec<Binding>,
+    ) {
+        if bindings.is_empty() {
+            return self.nobody_there(lower, key);
+        }
+        self.fork(lower, key, groups_by_q(bindings), own_routes, TargetSearch::Fork);
+    }
+
+    /// No binding: a MESSAGE is kept for later, a call is not.
+    fn nobody_there(&mut self, lower: &mut LowerView<'_>, key: Key) {
+        let Some(context) = lower.contexts.get(key) else { return };
+        if context.request.method() == Method::Message {
+            return match &context.callee {
+                Some(aor) => self.handover = Some(Handover::Notifier { request: key, aor: aor.clone() }),
+                // Only strangers get here: they were told what they are told of an account that is not there now.
+                None => lower.finish(key, 480, "Temporarily Unavailable"),
+            };
+        }
+        lower.finish(key, 480, "Temporarily Unavailable");
+    }
+
+    /// Starts the proxy part: every target rings, first group first.
+    pub(crate) fn fork(
+        &mut self,
+        lower: &mut LowerView<'_>,
+        key: Key,
+        groups: Vec<Vec<Destination>>,
+        own_routes: usize,
+        search: TargetSearch,
+    ) {
+        if groups.iter().all(Vec::is_empty) {
+            return lower.finish(key, 480, "Temporarily Unavailable");
+        }
+        let Some(context) = lower.contexts.get(key) else { return };
+        let method = context.request.method();
+        if method == Method::Ack {
+            let first = groups.into_iter().flatten().next();
+            return ProxyCore::new(lower).finish_ack(key, first.as_ref());
+        }
+        let Some(context) = lower.contexts.get(key) else { return };
+        let record_route = matches!(method, Method::Invite | Method::Subscribe | Method::Refer);
+        let starts_call = method == Method::Invite && context.request.to_tag().is_none();
+        if starts_call {
+            let event = started(context);
+            lower.note_call(key, event);
+        }
+        let purpose = ForwardingPurpose { own_routes, record_route, starts_call, within: None, search };
+        ProxyCore::new(lower).begin_proxying(key, groups, purpose);
+    }
+
+    pub(crate) fn begin_register(&mut self, lower: &mut LowerView<'_>, key: Key) {
+        lower.counters.registers += 1;
+        // Before the credentials are looked at: those of a copy were used by the first one.
+        if lower.refuse_merged(key) {
+            return;
+        }
+        let Some(context) = lower.contexts.get(key) else { return };
+        let known = lower.env.is_for_us(&context.request) && lower.env.claim(&context.request).is_some();
+        if !known {
+            // §10.3 step 1 would have us proxy it; we relay for nobody.
+            return lower.finish(key, 404, "Domain Not Served");
+        }
+        self.authentication.authenticate(lower, key, 0);
+    }
+
+    fn accepted(&mut self, lower: &mut LowerView<'_>, key: Key, own_routes: usize, account: Account) {
+        let Some(context) = lower.contexts.get(key) else { return };
+        if context.request.method() == Method::Register {
+            return self.registrar.register(lower, key, account);
+        }
+        self.plan_for(lower, key, (account.aor, account.limits), own_routes);
+    }
+}
+
+/// The record could not be read; the request is answered 500 and may be tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreUnavailable;
+
+fn restore_route(lower: &mut LowerView<'_>, key: Key) {
+    let Some(context) = lower.contexts.get(key) else { return };
+    let restored = lower.env.restore_strictly_routed(&context.request);
+    if let (Some(restored), Some(context)) = (restored, lower.contexts.get_mut(key)) {
+        context.request = restored;
+    }
+}
+
+/// An OPTIONS costs and tells no more than one of a stranger, and monitors have no password (RFC 3261 §11): only where
+/// strangers are refused is its sender asked for one.
+fn is_options_without_credentials(request: &Message) -> bool {
+    request.method() == Method::Options
+        && request.to_tag().is_none()
+        && request.header(Header::ProxyAuthorization).is_none()
+}
+
+/// Whether the request is for the account's event notifier, and no phone: every PUBLISH, and a SUBSCRIBE
+/// to a package that we serve.
+fn is_for_notifier(lower: &LowerView<'_>, key: Key) -> bool {
+    lower.contexts.get(key).is_some_and(|context| match context.request.method() {
+        Method::Publish => true,
+        Method::Subscribe => Package::of(&context.request).is_some(),
+        _ => false,
+    })
+}
+
+fn started(context: &RequestContext) -> CallEventKind {
+    let text = |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into();
+    let request = &context.request;
+    CallEventKind::Started {
+        call_id: text(request.call_id()),
+        from_tag: text(request.from_tag()),
+        from: text(request.from().map(|a| a.uri)),
+        to: text(Some(request.uri())),
+        caller: context.caller.as_ref().and_then(Caller::account),
+        callee: context.callee.clone(),
+        listed: ListedUnder::default(),
+    }
+}
+
+fn destination_of_route(uri: &str) -> Destination {
+    Destination { trusted: true, ..Destination::new(uri.as_bytes(), None) }
+}
+
+/// RFC 3261 §16.6: equal q in parallel, lower q after higher. One entry per instance (RFC 5626 §7): the
+/// router already lists the newest flow of each first.
+fn groups_by_q(bindings: Vec<Binding>) -> Vec<Vec<Destination>> {
+    let mut groups: Vec<(u16, Vec<Destination>)> = Vec::new();
+    for binding in bindings.into_iter().take(crate::limits::FORK_BRANCHES) {
+        let contact = binding.contact;
+        let destination = Destination {
+            uri: contact.uri.into_boxed_bytes(),
+            path: contact.path,
+            received: contact.received,
+            is_binding: true,
+            trusted: false,
+        };
+        match groups.last_mut() {
+            Some((q, group)) if *q == contact.q => group.push(destination),
+            _ => groups.push((contact.q, vec![destination])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}

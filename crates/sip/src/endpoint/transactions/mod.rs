@@ -1,0 +1,221 @@
+//! The transactions of an endpoint: what a machine of [`crate::transaction`] sends goes out here, as far as an unproved source
+//! has paid for it, and its timers are kept.
+
+mod proof;
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use stdx::Instant;
+use stdx::slab::Key;
+use stdx::wheel::Wheel;
+
+pub(crate) use self::proof::SourceCredit;
+pub(crate) use self::proof::SourceProofs;
+use super::{Effect, Outbox, TraceEvent, Traced, TransactionUser};
+use crate::transaction::{
+    ClientInvite, ClientOther, TransactionEvent, TransactionMachine, TransactionOutput, TransactionTable,
+};
+use crate::transport::{Source, Target, Transmit, TransmitId, Transport, is_reliable};
+use crate::wire::{self, Header, Message, Request, Via};
+
+/// All transactions of one endpoint, and the sources over UDP that they were proved by.
+pub(crate) struct Transactions {
+    pub(crate) table: TransactionTable<TransactionUser>,
+    pub(crate) proofs: SourceProofs,
+    wheel: Wheel<Key>,
+    /// Accounts whose messages are traced.
+    pub(crate) traced: Vec<Box<str>>,
+}
+
+impl Transactions {
+    pub(crate) fn new(table: TransactionTable<TransactionUser>, proofs: SourceProofs, now: Instant) -> Self {
+        Transactions { table, proofs, wheel: Wheel::new(now), traced: Vec::new() }
+    }
+
+    /// Moves transactions whose timers are due to `due`.
+    pub(crate) fn expire(&mut self, now: Instant, due: &mut Vec<Key>) {
+        self.wheel.expire(now, due);
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.wheel.deadline()
+    }
+
+    /// A client transaction for a request that is ready to go.
+    pub(crate) fn start_client(
+        &mut self,
+        now: Instant,
+        bytes: Bytes,
+        target: Target,
+        is_invite: bool,
+        user: TransactionUser,
+        out: &mut Outbox,
+    ) -> Option<Key> {
+        let message = Message::parse(bytes.clone()).ok()?;
+        let branch = message.top_via().as_ref().and_then(Via::branch)?;
+        let hash = self.table.client_hash(branch, message.method_name());
+        let reliable = is_reliable(target.transport);
+        let (machine, turn) = if is_invite {
+            let (machine, turn) = ClientInvite::start(now, bytes, reliable);
+            (TransactionMachine::ClientInvite(machine), turn)
+        } else {
+            let (machine, turn) = ClientOther::start(now, bytes, reliable);
+            (TransactionMachine::ClientOther(machine), turn)
+        };
+        let key = self.table.insert(hash, machine, target, user);
+        self.perform(key, turn, out);
+        Some(key)
+    }
+
+    pub(crate) fn send_cancel(&mut self, now: Instant, client: Key, out: &mut Outbox) {
+        let Some(transaction) = self.table.get(client) else { return };
+        let TransactionMachine::ClientInvite(machine) = &transaction.machine else { return };
+        let Some(invite) = machine.request().and_then(|bytes| Message::parse(bytes.clone()).ok()) else {
+            return;
+        };
+        let to = invite.header(Header::To).unwrap_or_default().to_vec();
+        let cancel = Request::from_invite("CANCEL", &invite, &to);
+        let target = transaction.target.clone();
+        self.start_client(now, cancel, target, false, TransactionUser::None, out);
+    }
+
+    /// Sends a response without a transaction.
+    pub(crate) fn transmit_alone(
+        &mut self,
+        now: Instant,
+        request: &Message,
+        source: &Source,
+        response: bytes::Bytes,
+        out: &mut Outbox,
+    ) {
+        if self.is_covered_alone(now, request, source, response.len()) {
+            self.transmit(reply_target(request, source), response, None, out);
+        }
+    }
+
+    /// Hands a response to a server transaction.
+    pub(crate) fn respond(
+        &mut self,
+        now: Instant,
+        server: Key,
+        status: u16,
+        response: bytes::Bytes,
+        out: &mut Outbox,
+    ) {
+        let Some(transaction) = self.table.get_mut(server) else { return };
+        let is_invite = matches!(transaction.machine, TransactionMachine::ServerInvite(_));
+        if is_invite && (101..300).contains(&status) && transaction.target.transport == Transport::Udp {
+            let address = transaction.target.remote;
+            self.note_shown(now, &response, address);
+        }
+        let Some(transaction) = self.table.get_mut(server) else { return };
+        let turn = match &mut transaction.machine {
+            TransactionMachine::ServerInvite(machine) => machine.respond(now, status, response),
+            TransactionMachine::ServerOther(machine) => machine.respond(now, status, response),
+            TransactionMachine::ClientInvite(_) | TransactionMachine::ClientOther(_) => {
+                TransactionOutput::default()
+            }
+        };
+        self.perform(server, turn, out);
+    }
+
+    /// Carries out a transaction's turn, but for what it tells.
+    pub(crate) fn perform(
+        &mut self,
+        key: Key,
+        turn: TransactionOutput,
+        out: &mut Outbox,
+    ) -> Option<TransactionEvent> {
+        if let Some(bytes) = turn.send
+            && self.is_covered(key, &bytes)
+            && let Some(transaction) = self.table.get(key)
+        {
+            let target = transaction.target.clone();
+            self.transmit(target, bytes, Some(TransmitId(key.to_u64())), out);
+        }
+        if let Some(deadline) = self.table.settle(key) {
+            self.wheel.insert(deadline, key);
+        }
+        turn.tell
+    }
+
+    pub(crate) fn transmit(
+        &mut self,
+        target: Target,
+        bytes: bytes::Bytes,
+        report: Option<TransmitId>,
+        out: &mut Outbox,
+    ) {
+        if !self.traced.is_empty()
+            && let Ok(message) = Message::parse(bytes.clone())
+        {
+            let from = target.local.unwrap_or(target.remote);
+            self.trace(&message, from, target.remote, out);
+        }
+        out.push(Effect::Transmit(Transmit { target, bytes, report }));
+    }
+
+    pub(crate) fn trace(&self, message: &Message, from: SocketAddr, to: SocketAddr, out: &mut Outbox) {
+        self.trace_as(Traced::Message, message, (from, to), out);
+    }
+
+    /// A request that could not be sent: the trace shows which attempt it was.
+    pub(crate) fn trace_refused(&self, key: Key, out: &mut Outbox) {
+        if self.traced.is_empty() {
+            return;
+        }
+        let Some(transaction) = self.table.get(key) else { return };
+        let request = transaction.machine.request().and_then(|bytes| Message::parse(bytes.clone()).ok());
+        if let Some(request) = request {
+            let target = &transaction.target;
+            let ends = (target.local.unwrap_or(target.remote), target.remote);
+            self.trace_as(Traced::Refused(target.transport), &request, ends, out);
+        }
+    }
+
+    fn trace_as(
+        &self,
+        traced: Traced,
+        message: &Message,
+        (from, to): (SocketAddr, SocketAddr),
+        out: &mut Outbox,
+    ) {
+        let names = |address: Option<wire::Address<'_>>, account: &str| {
+            address.is_some_and(|a| memchr::memmem::find(a.uri, account.as_bytes()).is_some())
+        };
+        for account in &self.traced {
+            if names(message.from(), account) || names(message.to(), account) {
+                let bytes = message.bytes().clone();
+                let account = account.clone();
+                out.push(Effect::Trace(TraceEvent { account, from, to, traced, bytes }));
+            }
+        }
+    }
+}
+
+/// Where responses to a request go: RFC 3261 §18.2.2, RFC 3581 §4.
+pub(crate) fn reply_target(request: &Message, source: &Source) -> Target {
+    // A WebSocket client cannot be connected to; of a connection that is gone, the sent-by port is left.
+    let is_websocket = matches!(source.transport, Transport::Ws | Transport::Wss);
+    let via = request.top_via().filter(|_| !is_websocket);
+    let remote = via.map_or(source.remote, |via| reply_address(&via, source));
+    Target {
+        transport: source.transport,
+        remote,
+        flow: source.flow,
+        local: Some(source.local),
+        tls_name: None,
+        reconnect: !is_websocket,
+    }
+}
+
+/// The source's address, with the port of the Via where the client asks for that.
+pub(crate) fn reply_address(via: &wire::Via<'_>, source: &Source) -> SocketAddr {
+    let mut remote = source.remote;
+    if is_reliable(source.transport) || via.rport().is_none() {
+        let default = if source.transport == Transport::Tls { 5061 } else { 5060 };
+        remote.set_port(via.port.unwrap_or(default));
+    }
+    remote
+}

@@ -1,0 +1,428 @@
+//! Joins the user agent of [`crate::session`] to the lower layers. Applications command it by [`commands`].
+
+pub(super) mod commands;
+mod open_calls;
+
+use std::collections::{HashMap, VecDeque};
+
+use bytes::Bytes;
+use stdx::Instant;
+use stdx::slab::Key;
+
+use self::open_calls::OpenCalls;
+use super::context::{RequestStage, TransactionUser};
+use super::environment::Environment;
+use super::environment::forwarded_copy::next_hop_of;
+use super::environment::identity::{IDENTITIES, remove_identities};
+use super::lower::{LowerView, ResolutionOwner, UnresolvedMessage};
+use super::proxy_core::ProxyCore;
+use super::{Caller, Effect};
+use crate::events::{OutgoingRoute, RequestId, TxRef};
+use crate::resolve::{Hop, ResolveFault};
+use crate::session::{ReceivedRequest, SessionCounts, SessionEffect, SessionEvent, SessionId, Sessions};
+use crate::transport::{Target, Transport};
+use crate::wire::{Header, Message, Method, Rewrite, Uri};
+
+/// A request of a session on its way: which hops are left, and which transaction tries one now.
+pub(crate) struct SessionRequest {
+    message: Message,
+    onward: OutgoingRoute,
+    hops: VecDeque<Hop>,
+    attempt: u8,
+    client: Option<Key>,
+    heard: bool,
+}
+
+/// The user agent of applications: dialogs of calls that we answer or place, and their requests on the way.
+pub(crate) struct UserAgent {
+    pub(crate) sessions: Sessions,
+    /// Requests of sessions that have no final response.
+    own: HashMap<u64, SessionRequest>,
+    open_calls: OpenCalls,
+}
+
+impl UserAgent {
+    pub(crate) fn new(sessions: Sessions) -> Self {
+        UserAgent { sessions, own: HashMap::new(), open_calls: OpenCalls::default() }
+    }
+
+    /// The sessions and their requests now; all zero at rest.
+    pub(crate) fn counts(&self) -> SessionCounts {
+        SessionCounts { requests: self.own.len(), ..self.sessions.counts() }
+    }
+
+    /// Lets the sessions do something and carries out what comes of it.
+    fn with_sessions<R>(
+        &mut self,
+        lower: &mut LowerView<'_>,
+        act: impl FnOnce(&mut Sessions, Instant, &mut Vec<SessionEffect>) -> R,
+    ) -> R {
+        let mut effects = Vec::new();
+        let result = act(&mut self.sessions, lower.now, &mut effects);
+        for effect in effects {
+            self.perform_session(lower, effect);
+        }
+        result
+    }
+
+    fn perform_session(&mut self, lower: &mut LowerView<'_>, effect: SessionEffect) {
+        match effect {
+            SessionEffect::Event(event) => {
+                if let SessionEvent::Ended { session, .. } = event {
+                    self.open_call_ended(lower, session);
+                }
+                lower.out.push(Effect::Session(event));
+            }
+            SessionEffect::Withheld { id } => self.fail_own(lower, id.0, 480),
+            SessionEffect::Reply { transaction, status, bytes } => {
+                self.reply_for_session(lower, transaction, status, bytes);
+            }
+            SessionEffect::Request { id, bytes, onward } => {
+                self.send_for_session(lower, id, bytes, &onward);
+            }
+            SessionEffect::Ack { bytes, onward } => self.send_ack(lower, bytes, &onward),
+            SessionEffect::Cancel { id } => {
+                if let Some(client) = self.own.get(&id.0).and_then(|own| own.client) {
+                    lower.send_cancel(client);
+                }
+            }
+            SessionEffect::Forget { id } => {
+                if let Some(client) = self.own.remove(&id.0).and_then(|own| own.client) {
+                    lower.transactions.table.remove(client);
+                }
+            }
+            SessionEffect::Call { call_id, local_tag, kind } => {
+                // Our own tag, on either side: a session ends by its own dialog only.
+                let call = lower.env.keys.call_of(&call_id, local_tag.as_bytes());
+                lower.out.push(Effect::Call(super::CallEvent { call, leg: 0, kind }));
+            }
+        }
+    }
+
+    pub(crate) fn expire_sessions(&mut self, lower: &mut LowerView<'_>) {
+        self.with_sessions(lower, |sessions, now, effects| sessions.expire(now, effects));
+    }
+
+    /// The plan gave a request to an application.
+    pub(crate) fn give_to_agent(&mut self, lower: &mut LowerView<'_>, key: Key) {
+        let Some(context) = lower.contexts.get(key) else { return };
+        let request = &context.request;
+        match request.method() {
+            Method::Ack => ProxyCore::new(lower).finish_ack(key, None),
+            _ if request.to_tag().is_some() => {
+                lower.finish(key, 481, "Call/Transaction Does Not Exist");
+            }
+            Method::Invite => self.begin_open_call(lower, key),
+            Method::Options => lower.answer_options(key),
+            _ => {
+                let add = |reply: &mut crate::wire::Reply| {
+                    reply.header("Allow", b"INVITE, ACK, CANCEL, BYE, OPTIONS");
+                };
+                lower.finish_with(key, 405, "Method Not Allowed", add);
+            }
+        }
+    }
+
+    pub(crate) fn start_session(&mut self, lower: &mut LowerView<'_>, key: Key) -> Option<SessionId> {
+        if lower.refuse_merged(key) {
+            return None;
+        }
+        lower.remember_request(key);
+        let context = lower.contexts.get(key)?;
+        let proved = lower.transactions.is_transaction_proved(context.server);
+        let server = context.server;
+        if let Some(credit) =
+            lower.transactions.table.get_mut(server).and_then(|transaction| transaction.credit.as_mut())
+        {
+            credit.limit_finals();
+        }
+        let context = lower.contexts.get(key)?;
+        let (server, source) = (context.server, context.source);
+        let (request, caller) = (context.request.clone(), context.caller.clone());
+        let contact = lower.env.listeners.contact_for(&source);
+        let mut effects = Vec::new();
+        let arrived = ReceivedRequest {
+            transaction: TxRef(server.to_u64()),
+            request: &request,
+            source: &source,
+            contact: &contact,
+            proved,
+        };
+        let session = self.sessions.handle_invite(
+            lower.now,
+            &arrived,
+            caller.unwrap_or(Caller::Stranger),
+            &mut effects,
+        );
+        if let Some(session) = session {
+            lower.set_stage(key, RequestStage::Session(session));
+        }
+        for effect in effects {
+            self.perform_session(lower, effect);
+        }
+        session
+    }
+
+    /// A request within a session, if it is.
+    pub(crate) fn take_by_session(&mut self, lower: &mut LowerView<'_>, key: Key) -> bool {
+        let Some(context) = lower.contexts.get(key) else { return false };
+        let Some(session) = self.sessions.session_of(&context.request) else { return false };
+        let (server, source, request) = (context.server, context.source, context.request.clone());
+        lower.set_stage(key, RequestStage::Session(session));
+        let contact = lower.env.listeners.contact_for(&source);
+        let arrived = ReceivedRequest {
+            transaction: TxRef(server.to_u64()),
+            request: &request,
+            source: &source,
+            contact: &contact,
+            proved: true,
+        };
+        self.with_sessions(lower, |sessions, now, effects| sessions.handle_request(now, &arrived, effects));
+        true
+    }
+
+    /// An ACK of a 2xx of ours, if it is.
+    pub(crate) fn take_ack(&mut self, lower: &mut LowerView<'_>, ack: &Message) -> bool {
+        let is_ours = self.sessions.owns(ack);
+        if is_ours {
+            self.with_sessions(lower, |sessions, _, effects| sessions.handle_ack(ack, effects));
+        }
+        is_ours
+    }
+
+    pub(crate) fn cancel_session(&mut self, lower: &mut LowerView<'_>, key: Key, session: SessionId) {
+        let Some(transaction) = lower.contexts.get(key).map(|context| TxRef(context.server.to_u64())) else {
+            return;
+        };
+        self.with_sessions(lower, |sessions, _, effects| {
+            sessions.handle_cancel(session, transaction, effects);
+        });
+    }
+
+    fn reply_for_session(
+        &mut self,
+        lower: &mut LowerView<'_>,
+        transaction: TxRef,
+        status: u16,
+        bytes: Bytes,
+    ) {
+        let server = Key::from_u64(transaction.0);
+        let Some(user) = lower.transactions.table.get(server).map(|transaction| transaction.user) else {
+            return;
+        };
+        lower.respond(server, status, bytes);
+        if status >= 200
+            && let TransactionUser::Context(context) = user
+        {
+            lower.close(context);
+        }
+    }
+
+    fn send_for_session(
+        &mut self,
+        lower: &mut LowerView<'_>,
+        id: RequestId,
+        bytes: Bytes,
+        onward: &OutgoingRoute,
+    ) {
+        let Ok(message) = Message::parse(bytes) else {
+            return self.fail_own(lower, id.0, 500);
+        };
+        let (onward, hops) = (onward.clone(), VecDeque::new());
+        let (received, next) = (onward.received, Uri::parse(onward.next_hop.as_bytes()));
+        let next = next.ok().and_then(|uri| next_hop_of(&uri));
+        self.own
+            .insert(id.0, SessionRequest { message, onward, hops, attempt: 0, client: None, heard: false });
+        if let Some(received) = &received {
+            return self.try_own_hops(lower, id.0, vec![Hop::of_flow(received)]);
+        }
+        let Some(next) = next else { return self.fail_own(lower, id.0, 416) };
+        if let Some(result) = lower.resolve(&next, || ResolutionOwner::Own(id.0)) {
+            self.handle_own_resolved(lower, id.0, result);
+        }
+    }
+
+    pub(crate) fn handle_own_resolved(
+        &mut self,
+        lower: &mut LowerView<'_>,
+        id: u64,
+        result: Result<Vec<Hop>, ResolveFault>,
+    ) {
+        match result {
+            Ok(mut hops) => {
+                let Some(own) = self.own.get(&id) else { return };
+                let onward = &own.onward;
+                hops.retain(|hop| {
+                    onward.may_reach(hop.addr.ip()) && !lower.env.is_forbidden_for(onward, hop)
+                });
+                if hops.is_empty() {
+                    return self.fail_own(lower, id, 403);
+                }
+                self.try_own_hops(lower, id, hops);
+            }
+            Err(ResolveFault::NoSuchHost) => self.fail_own(lower, id, 404),
+            Err(_) => self.fail_own(lower, id, 503),
+        }
+    }
+
+    fn try_own_hops(&mut self, lower: &mut LowerView<'_>, id: u64, hops: Vec<Hop>) {
+        let Some(own) = self.own.get(&id) else { return };
+        let (bytes, is_flow) = (own.message.bytes().len(), own.onward.received.is_some());
+        let hops = if is_flow { hops } else { lower.with_tcp_first(bytes, hops) };
+        if let Some(own) = self.own.get_mut(&id) {
+            own.hops.extend(hops);
+        }
+        self.try_own_hop(lower, id, 503);
+    }
+
+    fn try_own_hop(&mut self, lower: &mut LowerView<'_>, id: u64, status: u16) {
+        loop {
+            let Some(own) = self.own.get_mut(&id) else { return };
+            let Some(hop) = own.hops.pop_front() else { return self.fail_own(lower, id, status) };
+            own.attempt = own.attempt.saturating_add(1);
+            let (attempt, onward) = (own.attempt, own.onward.clone());
+            let message = own.message.clone();
+            let Some((bytes, target)) = with_own_headers(lower.env, &message, &hop, &onward, attempt) else {
+                continue;
+            };
+            let is_invite = message.method() == Method::Invite;
+            let Some(client) = lower.start_client(bytes, target, is_invite, TransactionUser::Session(id))
+            else {
+                continue;
+            };
+            if let Some(own) = self.own.get_mut(&id) {
+                own.client = Some(client);
+            }
+            return;
+        }
+    }
+
+    /// The remote target may be a name that was not asked for before: then the ACK waits.
+    fn send_ack(&mut self, lower: &mut LowerView<'_>, bytes: Bytes, onward: &OutgoingRoute) {
+        let Ok(ack) = Message::parse(bytes) else { return };
+        if let Some(received) = &onward.received {
+            return transmit_session_ack(lower, &ack, &Hop::of_flow(received), onward);
+        }
+        let next = Uri::parse(onward.next_hop.as_bytes()).ok().and_then(|uri| next_hop_of(&uri));
+        let waiting = UnresolvedMessage::SessionAck { ack, onward: onward.clone() };
+        if let Some((UnresolvedMessage::SessionAck { ack, onward }, hop)) =
+            lower.send_when_resolved(next.as_ref(), waiting)
+        {
+            transmit_resolved_ack(lower, &ack, &onward, hop);
+        }
+    }
+
+    pub(crate) fn handle_own_response(
+        &mut self,
+        lower: &mut LowerView<'_>,
+        id: u64,
+        client: Key,
+        response: &Message,
+    ) {
+        if let Some(own) = self.own.get_mut(&id) {
+            own.heard = true;
+            if response.status() == 503 && !own.hops.is_empty() {
+                // RFC 3263 §4.3.
+                if let Some((addr, transport)) =
+                    lower.transactions.table.get(client).map(|tx| tx.target.hop())
+                {
+                    lower.resolutions.penalise(lower.now, addr, transport);
+                }
+                return self.try_own_hop(lower, id, 503);
+            }
+            if response.status() >= 200 {
+                self.own.remove(&id);
+            }
+        }
+        if let Some(peer) = lower.transactions.table.get(client).map(|tx| tx.target.remote.ip()) {
+            self.sessions.note_peer(RequestId(id), peer);
+        }
+        self.with_sessions(lower, |sessions, now, effects| {
+            sessions.handle_response(now, RequestId(id), response, effects);
+        });
+    }
+
+    pub(crate) fn handle_own_failure(
+        &mut self,
+        lower: &mut LowerView<'_>,
+        id: u64,
+        hop: (std::net::SocketAddr, Transport),
+        status: u16,
+    ) {
+        let Some(own) = self.own.get_mut(&id) else { return };
+        own.client = None;
+        if own.heard {
+            return self.fail_own(lower, id, status);
+        }
+        let next = own.hops.front().cloned();
+        lower.note_tcp_refused(hop, next.as_ref());
+        lower.resolutions.penalise(lower.now, hop.0, hop.1);
+        self.try_own_hop(lower, id, status);
+    }
+
+    fn fail_own(&mut self, lower: &mut LowerView<'_>, id: u64, status: u16) {
+        self.own.remove(&id);
+        self.with_sessions(lower, |sessions, now, effects| {
+            sessions.handle_failure(now, RequestId(id), status, effects);
+        });
+    }
+}
+
+/// The request with Via and Contact, whose values depend on the listener by which it leaves, and where it goes.
+fn with_own_headers(
+    env: &Environment,
+    message: &Message,
+    hop: &Hop,
+    onward: &OutgoingRoute,
+    attempt: u8,
+) -> Option<(Bytes, Target)> {
+    let received = onward.received;
+    let listener =
+        env.listeners.listener_for(hop.transport, hop.addr, received.map(|received| received.local))?;
+    let mut rewrite = Rewrite::new(message);
+    if message.has_any(IDENTITIES) && !env.trust().trusts_own_hop(onward, hop) {
+        remove_identities(&mut rewrite);
+    }
+    // The ACK of a 2xx has its INVITE's number and must not have its branch (RFC 3261 §17.1.1.3).
+    let index = usize::from(message.method() == Method::Ack);
+    rewrite.push_front(Header::Via, |text| {
+        env.write_via(text, listener, |text| env.write_branch(text, message, index, attempt));
+    });
+    // RFC 3261 table 2; RFC 3428 §4 forbids it in a MESSAGE.
+    let has_none = [Method::Ack, Method::Bye, Method::Prack, Method::Info, Method::Message];
+    if !has_none.contains(&message.method()) {
+        let uri = &env.listeners.texts[listener].uri;
+        rewrite.append("Contact", |text| text.extend_from_slice(&[b"<", &uri[..], b">"].concat()));
+    }
+    let flow = received.and_then(|received| received.flow);
+    let target = Target {
+        transport: hop.transport,
+        remote: hop.addr,
+        flow,
+        local: Some(env.listeners.all[listener].addr),
+        tls_name: hop.tls_name.clone(),
+        reconnect: flow.is_none(),
+    };
+    Some((rewrite.finish(), target))
+}
+
+/// Sends the ACK of a session once its hop is known; without one it is lost.
+pub(crate) fn transmit_resolved_ack(
+    lower: &mut LowerView<'_>,
+    ack: &Message,
+    onward: &OutgoingRoute,
+    hop: Option<Hop>,
+) {
+    if let Some(hop) = hop.filter(|hop| onward.may_reach(hop.addr.ip())) {
+        transmit_session_ack(lower, ack, &hop, onward);
+    }
+}
+
+fn transmit_session_ack(lower: &mut LowerView<'_>, ack: &Message, hop: &Hop, onward: &OutgoingRoute) {
+    if onward.received.is_none() && !onward.may_reach(hop.addr.ip()) {
+        return;
+    }
+    if let Some((bytes, target)) = with_own_headers(lower.env, ack, hop, onward, 0) {
+        lower.transmit(target, bytes, None);
+    }
+}

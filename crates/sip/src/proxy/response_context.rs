@@ -1,0 +1,505 @@
+//! The response context of a forwarded request: RFC 3261 §16.6 steps 9 to 11, §16.7, §16.8 (Timer C), §16.9 (transport
+//! errors), §16.10 (CANCEL).
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use stdx::Instant;
+use stdx::slab::Key;
+
+use super::{
+    BestResponse, Destination, FinalResponse, ForwardingPurpose, ProxyEffect, ProxyEffects, ResponseEdit,
+    WayBack,
+};
+use crate::resolve::{Hop, ResolveFault};
+use crate::transaction::TIMEOUT;
+use crate::transport::Transport;
+use crate::wire::Message;
+
+/// The facts about a request on which its forwarding depends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ForwardedRequest {
+    pub(crate) purpose: ForwardingPurpose,
+    pub(crate) is_invite: bool,
+    /// Branches that may run at once, here and behind us (RFC 5393 §5.3).
+    pub(crate) breadth: usize,
+    /// The length of Timer C (RFC 3261 §16.6 step 11).
+    pub(crate) timer_c: Duration,
+}
+
+/// All branches of one request.
+#[derive(Debug)]
+pub(crate) struct ResponseContext {
+    request: ForwardedRequest,
+    /// Targets that are not tried yet, next group first: equal q rings at once, lower q later.
+    waiting: VecDeque<Vec<Destination>>,
+    branches: SmallVec<[Branch; 1]>,
+    best: BestResponse,
+    /// When Timer C fires, or the wait after a CANCEL ends.
+    deadline: Instant,
+    /// The route half of the token in our Record-Route values.
+    token: Option<u64>,
+    /// CANCEL came, a 2xx or 6xx decided, or Timer C ended it: no new branches.
+    closed: bool,
+    forwarded_final: bool,
+}
+
+/// One target of a forwarded request.
+#[derive(Debug)]
+pub(crate) struct Branch {
+    pub(crate) destination: Destination,
+    state: BranchState,
+    /// Next hops not tried yet (RFC 3263 §4.3).
+    hops: VecDeque<Hop>,
+    /// How many hops were tried: part of the branch parameter.
+    pub(crate) attempt: u8,
+    /// Its share of the request's Max-Breadth.
+    pub(crate) breadth: usize,
+    /// The status of the branch if no hop is left.
+    failure: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BranchState {
+    /// Its next hop is being looked up.
+    Resolving,
+    /// Sent; no response yet.
+    Trying {
+        client: Key,
+        cancel: bool,
+    },
+    Proceeding {
+        client: Key,
+        cancelled: bool,
+    },
+    /// Final response, timeout, failure.
+    Done,
+}
+
+impl ResponseContext {
+    pub(crate) fn new(request: ForwardedRequest, groups: Vec<Vec<Destination>>) -> Self {
+        ResponseContext {
+            request,
+            waiting: in_breadth(groups, request.breadth),
+            branches: SmallVec::new(),
+            best: BestResponse::default(),
+            deadline: Instant::FAR_FUTURE,
+            token: None,
+            closed: false,
+            forwarded_final: false,
+        }
+    }
+
+    pub(crate) fn purpose(&self) -> &ForwardingPurpose {
+        &self.request.purpose
+    }
+
+    pub(crate) fn branch(&self, branch: usize) -> Option<&Branch> {
+        self.branches.get(branch)
+    }
+
+    /// Tries the first group of targets.
+    pub(crate) fn start(&mut self, now: Instant, out: &mut ProxyEffects) {
+        self.deadline = now + self.request.timer_c;
+        self.try_next_group(now, out);
+    }
+
+    /// The hops of a branch, in the order to be tried, or the reason why there are none.
+    pub(crate) fn handle_resolved(
+        &mut self,
+        now: Instant,
+        branch: usize,
+        result: Result<Vec<Hop>, ResolveFault>,
+        out: &mut ProxyEffects,
+    ) {
+        // A branch may be cancelled while its next hop is looked up.
+        let Some(resolving) = self.branches.get_mut(branch).filter(|b| b.state == BranchState::Resolving)
+        else {
+            return;
+        };
+        match result {
+            Ok(hops) => {
+                resolving.hops.extend(hops);
+                self.try_next_hop(now, branch, 503, out);
+            }
+            // §16.6 step 7: as if the branch had answered 503, which step 16.7.6 turns into 500... unless
+            // the name does not exist, which is the caller's mistake.
+            Err(ResolveFault::NoSuchHost) => self.finish_branch(now, branch, 404, None, out),
+            Err(_) => self.finish_branch(now, branch, 503, None, out),
+        }
+    }
+
+    /// The target has a tel URI, or one of a scheme that has no next hop.
+    pub(crate) fn handle_unsupported_uri(&mut self, now: Instant, branch: usize, out: &mut ProxyEffects) {
+        self.finish_branch(now, branch, 416, None, out);
+    }
+
+    /// The copy of a branch is on its way in this client transaction. `token` is the one of its Record-Route.
+    pub(crate) fn handle_sent(&mut self, branch: usize, client: Key, token: Option<u64>) {
+        self.token = token;
+        if let Some(branch) = self.branches.get_mut(branch) {
+            branch.state = BranchState::Trying { client, cancel: false };
+        }
+    }
+
+    /// The hop cannot be used: no listener of ours reaches it, or requests must not go there.
+    pub(crate) fn handle_not_sent(&mut self, now: Instant, branch: usize, out: &mut ProxyEffects) {
+        let Some(status) = self.branches.get(branch).map(|branch| branch.failure) else { return };
+        self.try_next_hop(now, branch, status, out);
+    }
+
+    /// RFC 3261 §16.7.
+    pub(crate) fn handle_response(
+        &mut self,
+        now: Instant,
+        client: Key,
+        response: &Message,
+        out: &mut ProxyEffects,
+    ) {
+        let Some(branch) = self.branch_of(client) else { return };
+        match response.status() {
+            status @ ..200 => self.handle_provisional(now, branch, status, out),
+            200..300 => self.handle_success(now, branch, client, out),
+            503 if !self.closed && !self.branches[branch].hops.is_empty() => {
+                out.push(ProxyEffect::Unavailable { client });
+                self.try_next_hop(now, branch, 503, out);
+            }
+            status => {
+                if status >= 600 {
+                    // §16.7 step 5: a 6xx ends the search, once the others have answered.
+                    self.close(now, out);
+                }
+                self.finish_branch(now, branch, status, Some(response.bytes().clone()), out);
+            }
+        }
+    }
+
+    /// A client transaction ended without a final response: 408 after silence, 503 after a transport error (§16.9).
+    pub(crate) fn handle_failure(
+        &mut self,
+        now: Instant,
+        client: Key,
+        hop: (SocketAddr, Transport),
+        status: u16,
+        out: &mut ProxyEffects,
+    ) {
+        let Some(index) = self.branch_of(client) else { return };
+        let branch = &self.branches[index];
+        // RFC 5626 §5.3: the way that the phone itself opened is closed, and with it the phone is gone.
+        let received = branch.destination.received;
+        let flow_failed = received.is_some_and(|r| r.flow.is_some() || status == 503);
+        let status = if flow_failed { 430 } else { status };
+        if matches!(branch.state, BranchState::Proceeding { .. }) {
+            self.finish_branch(now, index, status, None, out);
+        } else {
+            // RFC 3263 §4.3: silence or a transport error moves on to the next hop.
+            out.push(ProxyEffect::HopFailed { hop, next: branch.hops.front().cloned() });
+            self.try_next_hop(now, index, status, out);
+        }
+    }
+
+    /// Timer C (§16.8), or the end of the wait after CANCEL.
+    pub(crate) fn handle_timer(&mut self, now: Instant, out: &mut ProxyEffects) {
+        if self.deadline > now {
+            // It was put off by a provisional response.
+            out.push(ProxyEffect::Arm { at: self.deadline });
+            return;
+        }
+        if !self.closed {
+            // §16.8: as if 408 had come, whatever the cancelled branches say.
+            self.best.consider(408, None);
+            self.close(now, out);
+            return self.conclude(out);
+        }
+        for branch in &mut self.branches {
+            if let BranchState::Trying { client, .. } | BranchState::Proceeding { client, .. } = branch.state
+            {
+                out.push(ProxyEffect::Forget { client });
+            }
+            branch.state = BranchState::Done;
+        }
+        self.conclude(out);
+    }
+
+    /// §16.10: every branch that still runs is cancelled; the caller gets what they answer (487).
+    pub(crate) fn cancel(&mut self, now: Instant, out: &mut ProxyEffects) {
+        self.best.cancel();
+        self.close(now, out);
+        self.conclude(out);
+    }
+
+    fn try_next_group(&mut self, now: Instant, out: &mut ProxyEffects) {
+        let first = self.branches.len();
+        if let Some(group) = self.waiting.pop_front() {
+            let share = (self.request.breadth / group.len().max(1)).max(1);
+            self.branches.extend(group.into_iter().map(|destination| Branch::new(destination, share)));
+            // §16.6 step 11: each branch has its own Timer C; those of a group start together.
+            self.deadline = now + self.request.timer_c;
+        }
+        let last = self.branches.len();
+        for branch in first..last {
+            match self.branches[branch].destination.received {
+                Some(received) => {
+                    self.branches[branch].hops.push_back(Hop::of_flow(&received));
+                    self.try_next_hop(now, branch, 503, out);
+                }
+                None => out.push(ProxyEffect::Resolve { branch }),
+            }
+        }
+        if first == last {
+            self.conclude(out);
+        }
+    }
+
+    /// Sends to the next hop not tried; without one the branch has failed with `status`.
+    fn try_next_hop(&mut self, now: Instant, index: usize, status: u16, out: &mut ProxyEffects) {
+        let closed = self.closed;
+        let Some(branch) = self.branches.get_mut(index) else { return };
+        match branch.hops.pop_front().filter(|_| !closed) {
+            Some(hop) => {
+                branch.attempt += 1;
+                branch.failure = status;
+                out.push(ProxyEffect::Send { branch: index, hop });
+            }
+            None => self.finish_branch(now, index, status, None, out),
+        }
+    }
+
+    fn handle_provisional(&mut self, now: Instant, index: usize, status: u16, out: &mut ProxyEffects) {
+        if status > 100 && !self.closed {
+            // §16.7 step 2: any provisional but 100 resets Timer C.
+            self.deadline = now + self.request.timer_c;
+        }
+        let edit = self.response_edit(index);
+        let branch = &mut self.branches[index];
+        if let BranchState::Trying { client, cancel } = branch.state {
+            branch.state = BranchState::Proceeding { client, cancelled: false };
+            if cancel {
+                // §9.1: a CANCEL had to wait for this, and has 64*T1 from here.
+                self.deadline = now + TIMEOUT;
+                self.cancel_branch(index, out);
+            }
+        }
+        // RFC 4320 §4.1: nothing but 100 before the final response to a non-INVITE.
+        if status > 100 && self.request.is_invite {
+            out.push(ProxyEffect::Forward { edit });
+        }
+    }
+
+    fn handle_success(&mut self, now: Instant, index: usize, client: Key, out: &mut ProxyEffects) {
+        let is_answered = self.request.purpose.starts_call && !self.forwarded_final;
+        let edit = self.response_edit(index);
+        self.forwarded_final = true;
+        self.branches[index].state = BranchState::Done;
+        if self.request.is_invite {
+            out.push(ProxyEffect::ForwardLate { client, edit });
+        }
+        if is_answered {
+            out.push(ProxyEffect::CallAnswered);
+        }
+        out.extend([ProxyEffect::Accepted, ProxyEffect::Forward { edit }]);
+        self.close(now, out);
+        self.conclude(out);
+    }
+
+    /// A branch has its final response. `response` is as received, our Via still on top.
+    fn finish_branch(
+        &mut self,
+        now: Instant,
+        index: usize,
+        status: u16,
+        response: Option<Bytes>,
+        out: &mut ProxyEffects,
+    ) {
+        let Some(branch) = self.branches.get_mut(index) else { return };
+        branch.state = BranchState::Done;
+        if !self.request.purpose.search.goes_on(status, response.is_some()) {
+            self.waiting.clear();
+        }
+        self.best.consider(status, response);
+        if self.all_done() && !self.closed && !self.waiting.is_empty() {
+            return self.try_next_group(now, out);
+        }
+        self.conclude(out);
+    }
+
+    /// Sends the best response once every branch is done, and ends when nothing is owed.
+    fn conclude(&mut self, out: &mut ProxyEffects) {
+        if let Some(response) = self.take_best() {
+            let is_late = response.status == 408 && !self.request.is_invite;
+            out.push(match is_late {
+                true => ProxyEffect::TimedOut(response),
+                false => ProxyEffect::Respond(response),
+            });
+        } else if self.is_over() {
+            out.push(ProxyEffect::Close);
+        }
+    }
+
+    /// No new branches; those that run are cancelled, and given 64*T1 to answer (§9.1).
+    fn close(&mut self, now: Instant, out: &mut ProxyEffects) {
+        if std::mem::replace(&mut self.closed, true) {
+            // A second CANCEL does not prolong the wait.
+            return;
+        }
+        self.waiting.clear();
+        for index in 0..self.branches.len() {
+            self.cancel_branch(index, out);
+        }
+        if !self.all_done() {
+            self.deadline = now + TIMEOUT;
+            out.push(ProxyEffect::Arm { at: self.deadline });
+        }
+    }
+
+    fn cancel_branch(&mut self, index: usize, out: &mut ProxyEffects) {
+        let branch = &mut self.branches[index];
+        match &mut branch.state {
+            BranchState::Resolving => branch.state = BranchState::Done,
+            // §9.1: a CANCEL must not be sent before a provisional response has come.
+            BranchState::Trying { cancel, .. } => *cancel = true,
+            BranchState::Proceeding { client, cancelled } if !*cancelled && self.request.is_invite => {
+                *cancelled = true;
+                out.push(ProxyEffect::Cancel { client: *client });
+            }
+            BranchState::Proceeding { .. } | BranchState::Done => {}
+        }
+    }
+
+    fn all_done(&self) -> bool {
+        self.branches.iter().all(|branch| branch.state == BranchState::Done)
+    }
+
+    fn is_over(&self) -> bool {
+        self.all_done() && (self.closed || self.waiting.is_empty())
+    }
+
+    /// The branch that this client transaction serves.
+    fn branch_of(&self, client: Key) -> Option<usize> {
+        self.branches.iter().position(|branch| match branch.state {
+            BranchState::Trying { client: own, .. } | BranchState::Proceeding { client: own, .. } => {
+                own == client
+            }
+            BranchState::Resolving | BranchState::Done => false,
+        })
+    }
+
+    /// The changes that responses of a branch need on their way upstream.
+    fn response_edit(&self, branch: usize) -> ResponseEdit {
+        let Some(destination) = self.branches.get(branch).map(|branch| &branch.destination) else {
+            return ResponseEdit::None;
+        };
+        let way = match destination {
+            Destination { received: Some(_), .. } => WayBack::Flow,
+            Destination { trusted: true, .. } => WayBack::Followed,
+            _ => WayBack::Checked,
+        };
+        match (self.token, self.request.purpose.within) {
+            (_, Some(proof)) => ResponseEdit::Contact { known: proof.remote, way },
+            (Some(token), None) => ResponseEdit::RecordRoute { token, way },
+            (None, None) => ResponseEdit::None,
+        }
+    }
+
+    /// The final response to send now: every branch is done and none was sent yet.
+    fn take_best(&mut self) -> Option<FinalResponse> {
+        if self.forwarded_final || !self.is_over() {
+            return None;
+        }
+        self.forwarded_final = true;
+        Some(self.best.take())
+    }
+}
+
+impl Branch {
+    fn new(destination: Destination, breadth: usize) -> Self {
+        let hops = VecDeque::new();
+        Branch { destination, state: BranchState::Resolving, hops, attempt: 0, breadth, failure: 503 }
+    }
+}
+
+/// No group rings more than `breadth` at once. The rest are not rung at all: in turns they would only make a
+/// loop of forks last longer (RFC 5393 §3).
+fn in_breadth(mut groups: Vec<Vec<Destination>>, breadth: usize) -> VecDeque<Vec<Destination>> {
+    for group in &mut groups {
+        group.truncate(breadth);
+    }
+    groups.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant::from_unix_seconds(1_700_000_000);
+
+    fn context(groups: &[&[&str]], is_invite: bool) -> ResponseContext {
+        let destination = |uri: &&str| Destination::new(uri.as_bytes(), None);
+        let groups = groups.iter().map(|group| group.iter().map(destination).collect()).collect();
+        let timer_c = Duration::from_secs(181);
+        let request =
+            ForwardedRequest { purpose: ForwardingPurpose::default(), is_invite, breadth: 60, timer_c };
+        ResponseContext::new(request, groups)
+    }
+
+    fn hop() -> Hop {
+        Hop { transport: Transport::Udp, addr: "127.0.0.1:5072".parse().unwrap(), tls_name: None }
+    }
+
+    fn response(status: u16) -> Message {
+        let text = format!("SIP/2.0 {status} Reason\r\nCSeq: 1 INVITE\r\n\r\n");
+        Message::parse(Bytes::from(text)).unwrap()
+    }
+
+    /// The effects of one event, each by its name.
+    fn names(act: impl FnOnce(&mut ProxyEffects)) -> Vec<String> {
+        let mut effects = ProxyEffects::new();
+        act(&mut effects);
+        let name = |effect: &ProxyEffect| format!("{effect:?}").split([' ', '(']).next().unwrap().to_owned();
+        effects.iter().map(name).collect()
+    }
+
+    fn send(context: &mut ResponseContext, branch: usize, client: u64) {
+        assert_eq!(names(|out| context.handle_resolved(NOW, branch, Ok(vec![hop()]), out)), ["Send"]);
+        context.handle_sent(branch, Key::from_u64(client), None);
+    }
+
+    #[test]
+    fn a_lower_q_is_tried_after_the_group_has_failed() {
+        let mut context = context(&[&["sip:a@x", "sip:b@x"], &["sip:c@x"]], true);
+        assert_eq!(names(|out| context.start(NOW, out)), ["Resolve", "Resolve"]);
+        send(&mut context, 0, 1);
+        send(&mut context, 1, 2);
+        let busy = response(486);
+        assert!(names(|out| context.handle_response(NOW, Key::from_u64(1), &busy, out)).is_empty());
+        assert_eq!(names(|out| context.handle_response(NOW, Key::from_u64(2), &busy, out)), ["Resolve"]);
+        assert_eq!(names(|out| context.handle_unsupported_uri(NOW, 2, out)), ["Respond"]);
+    }
+
+    /// RFC 3261 §9.1: a CANCEL waits for a provisional response.
+    #[test]
+    fn a_cancel_waits_for_a_provisional_response() {
+        let mut context = context(&[&["sip:a@x"]], true);
+        assert_eq!(names(|out| context.start(NOW, out)), ["Resolve"]);
+        send(&mut context, 0, 1);
+        assert_eq!(names(|out| context.cancel(NOW, out)), ["Arm"]);
+        let ringing = names(|out| context.handle_response(NOW, Key::from_u64(1), &response(180), out));
+        assert_eq!(ringing, ["Cancel", "Forward"]);
+        assert_eq!(names(|out| context.handle_timer(NOW + TIMEOUT, out)), ["Forget", "Respond"]);
+    }
+
+    /// RFC 4320 §4.2: a timed-out non-INVITE is not answered.
+    #[test]
+    fn a_timed_out_non_invite_is_not_answered() {
+        let mut context = context(&[&["sip:a@x"]], false);
+        assert_eq!(names(|out| context.start(NOW, out)), ["Resolve"]);
+        send(&mut context, 0, 1);
+        let failed = names(|out| {
+            context.handle_failure(NOW, Key::from_u64(1), (hop().addr, Transport::Udp), 408, out);
+        });
+        assert_eq!(failed, ["HopFailed", "TimedOut"]);
+    }
+}
