@@ -1,8 +1,8 @@
 //! Any bytes as a scenario: steps, or mistakes with lines inside the text; and any bytes as a template.
 #![no_main]
 
-use lab::scenario::model::{Source, Variables};
-use lab::scenario::{compile_template, compile_text};
+use lab_sip::scenario::model::{Source, Variables};
+use lab_sip::scenario::{compile_template, compile_text};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

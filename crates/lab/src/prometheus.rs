@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use lab_sip::stats::{Count, Durations};
 use parking_lot::RwLock;
 
 use crate::engine::{Outcome, Progress, Setup};
 use crate::session::Observer;
-use crate::stats::{Count, Durations};
 
 /// Of exporters of OpenTelemetry, which nothing of ours uses.
 pub const DEFAULT_PORT: u16 = 9464;
@@ -161,7 +161,7 @@ fn label(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::Timer;
+    use lab_sip::stats::Timer;
     use std::io::Read;
 
     #[test]

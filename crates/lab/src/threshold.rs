@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use lab_sip::stats::{Count, Durations};
+
 use crate::engine::Progress;
 use crate::growth::Limit;
 use crate::report::model::{Growth, Threshold as Verdict};
-use crate::stats::{Count, Durations};
 
 /// `figure comparison bound`.
 #[derive(Debug, Clone, PartialEq)]
@@ -301,7 +302,7 @@ impl Figure {
 }
 
 impl Quantile {
-    fn of(self, of: &Timed, stats: &crate::stats::Stats, rtds: &[String]) -> Option<f64> {
+    fn of(self, of: &Timed, stats: &lab_sip::stats::Stats, rtds: &[String]) -> Option<f64> {
         let durations = match of {
             Timed::Response(name) => {
                 let index = match name {
@@ -328,7 +329,7 @@ impl Quantile {
         }
     }
 
-    fn of_histogram(self, histogram: &crate::stats::Histogram) -> Option<f64> {
+    fn of_histogram(self, histogram: &lab_sip::stats::Histogram) -> Option<f64> {
         let micros = match self {
             Quantile::Max => histogram.max(),
             Quantile::At(quantile) => histogram.value_at(quantile),
@@ -355,7 +356,7 @@ mod tests {
         progress.total.add(Count::FailedCall, 10);
         progress.total.add(Count::MessagesSent, 3_000);
         progress.total.add(Count::Retransmissions, 3);
-        progress.total.rtds.resize(2, crate::stats::Timer::default());
+        progress.total.rtds.resize(2, lab_sip::stats::Timer::default());
         for millis in 1..=100 {
             progress.total.rtds[1].service.record(Duration::from_millis(millis));
         }

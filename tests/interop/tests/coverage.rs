@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use interop::compare;
-use lab::scenario::{self, Kind};
+use lab_sip::scenario::{self, Kind};
 
 /// Attributes as `element.attribute`, keywords in brackets.
 #[rustfmt::skip]

@@ -1,11 +1,12 @@
 //! `ringer sip --check`: everything a run would read, and every mistake in it; no call is made.
 
+use lab_sip::options::{Options, ScenarioName};
+use lab_sip::scenario::model::Source;
+use lab_sip::scenario::{Scenario, counted, summary};
+
 use super::ExitCode;
 use super::setup::{Built, load, unknown_global};
 use crate::engine::Setup;
-use crate::options::{Options, ScenarioName};
-use crate::scenario::model::Source;
-use crate::scenario::{Scenario, counted, summary};
 
 pub(super) fn check(options: Options) -> ExitCode {
     let name = match &options.scenario.main {

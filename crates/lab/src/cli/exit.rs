@@ -1,7 +1,8 @@
 //! What the program's exit code says.
 
+use lab_sip::stats::Count;
+
 use crate::engine::{End, Outcome};
-use crate::stats::Count;
 
 /// SIPp's codes, and Ringer's two: 98, and 99 which also stands for a missed threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! From `argv` to [`Asked`].
 
+use lab_sip::options::{Options, Protocol, Remote, Sockets};
+
 use super::flags::{self, Action, Asked};
 use super::value;
-use crate::options::{Options, Protocol, Remote, Sockets};
 
 /// What is wrong with a command line, in SIPp's words where it has any.
 #[derive(Debug, Clone, PartialEq, Eq)]

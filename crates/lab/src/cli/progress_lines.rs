@@ -3,11 +3,11 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
+use lab_sip::stats::Count;
 use stdx::time::Instant;
 
 use crate::engine::{Outcome, Progress, Setup};
 use crate::session::Observer;
-use crate::stats::Count;
 
 /// Every cause a call fails by, with the word it has in a line.
 const CAUSES: &[(Count, &str)] = &[

@@ -5,19 +5,19 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lab_sip::call::render::{Addresses, Prepared};
+use lab_sip::inject::{FileError, Files};
+use lab_sip::options::{Options, ScenarioName};
+use lab_sip::rtp;
+use lab_sip::scenario::model::Source;
+use lab_sip::scenario::{
+    BUILT_IN_NAMES, CompileError, Compiled, Scenario, built_in, compile_file, compile_text, counted,
+};
+use lab_sip::trace::Tracer;
 use stdx::rng::Rng;
 
 use super::flags::nearest_of;
-use crate::call::render::{Addresses, Prepared};
 use crate::engine::Setup;
-use crate::inject::{FileError, Files};
-use crate::options::{Options, ScenarioName};
-use crate::rtp;
-use crate::scenario::model::Source;
-use crate::scenario::{
-    BUILT_IN_NAMES, CompileError, Compiled, Scenario, built_in, compile_file, compile_text, counted,
-};
-use crate::trace::Tracer;
 
 /// A mistake in a file, or beside one: `file:line: what`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,6 +2,8 @@
 
 use std::io::IsTerminal as _;
 
+use lab_sip::scenario::built_in;
+
 use super::check::check;
 use super::flags::{Action, Asked, Live, Outputs};
 use super::progress_lines::ProgressLines;
@@ -11,11 +13,10 @@ use crate::command::{ReportFiles, write_reports};
 use crate::engine::{End, Outcome, Progress, Run, Setup, check_reachable};
 use crate::prometheus::{DEFAULT_PORT, Exporter};
 use crate::report::{Recorder, Report, model, summary, tables};
-use crate::scenario::built_in;
 use crate::screen::{self, Screens};
 use crate::session::{Control, Observer, drive};
 use crate::threshold::Threshold;
-use crate::trace::{self, Tracer};
+use crate::trace;
 use crate::watch::Watch;
 use crate::{control, live};
 
@@ -194,7 +195,7 @@ fn conclude(files: &ReportFiles, report: &Report) -> Result<bool, String> {
 }
 
 fn traced(setup: &mut Setup) -> Result<(), String> {
-    setup.tracer = Tracer::start(&setup.options, &setup.scenario)?;
+    setup.tracer = trace::start(&setup.options, &setup.scenario)?;
     Ok(())
 }
 

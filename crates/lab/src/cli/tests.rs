@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lab_sip::options::{Arrivals, Protocol, ScenarioName, Sockets};
+use lab_sip::stats::Count;
+
 use super::flags::{self, Action, Asked, Live, Takes};
 use super::value::{self, Unit};
 use super::{ExitCode, help, parse};
 use crate::engine::{End, Outcome};
-use crate::options::{Arrivals, Protocol, ScenarioName, Sockets};
 use crate::screen::tests::progress;
-use crate::stats::Count;
 
 fn words(line: &str) -> Result<Asked, String> {
     let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();

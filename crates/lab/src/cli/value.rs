@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::options::{DefaultBehaviours, Protocol, Sockets, Transport};
+use lab_sip::options::{DefaultBehaviours, Protocol, Sockets, Transport};
 
 /// What one unit of a bare number is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

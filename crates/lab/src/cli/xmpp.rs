@@ -7,17 +7,18 @@ mod words;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lab_sip::options::Remote;
+use lab_sip::scenario::model::Source;
+use lab_sip::scenario::{Scenario, compile_text};
+use lab_xmpp::{ACTIONS, Action, Chat, Mechanism, People, Security, TIMERS, Web};
+
 use self::files::{listed, stanzas};
 pub(super) use self::words::FLAGS;
 use self::words::{USERS, Words};
 use super::flags::{Live, Outputs};
 use super::value;
 use super::{ExitCode, sip};
-use crate::chat::{ACTIONS, Action, Chat, Mechanism, People, Security, TIMERS, Web};
 use crate::engine::Setup;
-use crate::options::Remote;
-use crate::scenario::model::Source;
-use crate::scenario::{Scenario, compile_text};
 use crate::shell;
 
 /// What every run must keep: nothing lost, nothing twice.
@@ -236,7 +237,7 @@ fn setup(told: Words) -> Result<(Setup, Outputs), String> {
         out_of_call: None,
         files: Arc::default(),
         receive_files: None,
-        tracer: crate::trace::Tracer::default(),
+        tracer: lab_sip::trace::Tracer::default(),
         chat: Some(Arc::new(chat)),
     };
     Ok((setup, outputs))
@@ -258,7 +259,7 @@ fn scenario(title: &str, command_line: &[String]) -> Result<Scenario, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chat::Think;
+    use lab_xmpp::Think;
 
     fn words(text: &str) -> Vec<String> {
         text.split_whitespace().map(str::to_owned).collect()

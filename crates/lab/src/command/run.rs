@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use lab_sip::stats::Count;
+
 use super::output::{ReportFiles, write_reports};
 use super::{parse_load, stop_on_interrupt};
 use crate::cli::ExitCode;
@@ -11,7 +13,6 @@ use crate::engine::{Progress, Setup};
 use crate::plan::model::Seed;
 use crate::plan::{self, Finished, Plan, Prepared, SHIPPED};
 use crate::report::{Report, summary, tables};
-use crate::stats::Count;
 use crate::watch::Watch;
 
 const USAGE: &str =

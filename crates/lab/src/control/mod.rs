@@ -6,10 +6,11 @@ pub mod signals;
 mod tests;
 pub mod udp;
 
-use crate::call::Which;
+use lab_sip::call::Which;
+use lab_sip::trace::Trace;
+
 use crate::engine::{Change, Run};
 use crate::screen::{Page, Remote};
-use crate::trace::Trace;
 
 /// Where commands go: the run itself, or a list in tests.
 pub trait Target {

@@ -4,17 +4,17 @@ use std::cell::RefCell;
 use std::net::UdpSocket;
 use std::time::Duration;
 
+use lab_sip::call::Which;
+use lab_sip::options::Options;
+use lab_sip::trace::Trace;
 use ratatui::crossterm::event::KeyCode;
 
 use super::keys::Keys;
 use super::udp::Socket;
 use super::{Command, Target, command, key, obey};
-use crate::call::Which;
 use crate::engine::Change;
-use crate::options::Options;
 use crate::screen::tests::{options, setup, uac};
 use crate::screen::{Page, Remote};
-use crate::trace::Trace;
 
 #[derive(Default)]
 struct List(RefCell<Vec<Change>>);

@@ -3,9 +3,10 @@
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
+use lab_sip::options::Network;
+
 use super::{Target, key, obey, obey_text};
 use crate::engine::Run;
-use crate::options::Network;
 use crate::screen::Remote;
 use crate::session::Control;
 

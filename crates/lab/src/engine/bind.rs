@@ -3,13 +3,13 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 
+use lab_sip::options::{Options, Protocol, Sockets};
 use socket2::{Domain, Socket, Type};
 
 use super::StartError;
 use super::limits::{DEFAULT_PORT, PORTS_TRIED, SPARE_DESCRIPTORS};
 use super::udp::{self, Use};
 use crate::fd;
-use crate::options::{Options, Protocol, Sockets};
 
 /// SIPp's exit codes.
 const FATAL: i32 = 255;
@@ -199,7 +199,7 @@ pub(super) fn check_descriptors(options: &Options, open: u64, shards: usize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Remote;
+    use lab_sip::options::Remote;
 
     fn options() -> Options {
         let mut options = Options::default();

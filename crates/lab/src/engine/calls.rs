@@ -4,10 +4,9 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use hashbrown::HashTable;
+use lab_sip::call::{Call, Which};
 use stdx::slab::{Key, Slab};
 use stdx::time::Instant;
-
-use crate::call::{Call, Which};
 
 /// A call and what the engine knows of it.
 pub(super) struct Entry {

@@ -16,6 +16,8 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
+use lab_sip::stats::{Count, Stats};
+use lab_xmpp::{Chat, Crowd, Outbox, Said, Security, Shared, Turn, Wanted, Web};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use rustls::ClientConnection;
@@ -34,8 +36,6 @@ use super::report::{Counted, Report, Reporter};
 use super::tls::{self, Tls};
 use super::token::WAKER;
 use super::wire::{Io, Opening, Secured, Wire};
-use crate::chat::{Chat, Crowd, Outbox, Said, Security, Shared, Turn, Wanted, Web};
-use crate::stats::{Count, Stats};
 
 /// One shard of a load of users.
 pub(super) struct ChatShard {

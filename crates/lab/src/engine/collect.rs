@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
+use lab_sip::stats::{Count, Durations, Stats};
 use stdx::time::Instant;
 
 use super::limits::{ERRORS_KEPT, LATE, LOAD_CALLS, LOAD_PACKETS};
 use super::report::Report;
 use super::{Gauges, Progress};
-use crate::stats::{Count, Durations, Stats};
 
 /// An interval that not all shards have reported.
 #[derive(Default)]

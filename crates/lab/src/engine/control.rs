@@ -3,14 +3,14 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use lab_sip::options::Rate;
+use lab_sip::scenario::Scenario;
+use lab_sip::scenario::model::{Distribution, Pause, StepKind};
 use stdx::time::Instant;
 
 use super::hub::{Command, Hub, Phase};
 use super::schedule::{Pace, Schedule};
 use super::{Change, Setup};
-use crate::options::Rate;
-use crate::scenario::Scenario;
-use crate::scenario::model::{Distribution, Pause, StepKind};
 
 /// The run's own copy of what its shards follow.
 pub(super) struct Control {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use hashbrown::HashTable;
+use lab_sip::call::TransportFault;
 use mio::Waker;
 use parking_lot::Mutex;
 use stdx::hash::Keyed;
@@ -14,7 +15,6 @@ use super::calls::Link;
 use super::limits::HANDOVER_BYTES;
 use super::schedule::Schedule;
 use super::stream::Sender;
-use crate::call::TransportFault;
 
 /// How far the end is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

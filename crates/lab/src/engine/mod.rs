@@ -35,6 +35,11 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use lab_sip::inject::Files;
+use lab_sip::options::Options;
+use lab_sip::scenario::Scenario;
+use lab_sip::stats::{Count, Stats};
+use lab_xmpp::{Shared, Stage};
 use parking_lot::Mutex;
 use stdx::time::Instant;
 
@@ -46,12 +51,6 @@ use collect::Collector;
 use control::Control;
 use hub::{Hub, Phase};
 
-use crate::chat::{Shared, Stage};
-use crate::inject::Files;
-use crate::options::Options;
-use crate::scenario::Scenario;
-use crate::stats::{Count, Stats};
-
 /// Everything compiled and checked; nothing bound yet.
 #[derive(Debug, Clone)]
 pub struct Setup {
@@ -62,9 +61,9 @@ pub struct Setup {
     pub files: Arc<Files>,
     pub receive_files: Option<Arc<Files>>,
     /// Where shards trace to; the default one traces nothing.
-    pub tracer: crate::trace::Tracer,
+    pub tracer: lab_sip::trace::Tracer,
     /// Users of chat in place of calls; the scenario then has but a name and the names of what is timed.
-    pub chat: Option<Arc<crate::chat::Chat>>,
+    pub chat: Option<Arc<lab_xmpp::Chat>>,
 }
 
 /// What an operator, the control port, a plan or a search may change while calls run.

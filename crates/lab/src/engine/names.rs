@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 
+use lab_xmpp::Elsewhere;
+
 use super::limits::NAMES_KEPT;
-use crate::chat::Elsewhere;
 
 /// Of one shard. The resolver blocks, so each name costs the shard one wait at most.
 #[derive(Debug, Default)]

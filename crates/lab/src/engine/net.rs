@@ -5,6 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::Arc;
 
+use lab_sip::call::TransportFault;
+use lab_sip::options::{Options, Protocol, Sockets};
 use mio::Poll;
 use parking_lot::Mutex;
 use stdx::slab::Key;
@@ -14,8 +16,6 @@ use super::limits::BACKLOG_BYTES;
 use super::stream::{Sender, Streams};
 use super::token::{self, Kind};
 use super::udp::{self, UdpSockets, Use};
-use crate::call::TransportFault;
-use crate::options::{Options, Protocol, Sockets};
 
 pub(super) struct Net {
     pub(super) udp: UdpSockets,

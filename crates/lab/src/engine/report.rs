@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
 
+use lab_sip::stats::{Count, Stats};
 use serde::{Deserialize, Serialize};
 use stdx::time::Instant;
 
 use super::kernel;
 use super::limits::ERRORS_KEPT;
 use super::shard::Shard;
-use crate::stats::{Count, Stats};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 

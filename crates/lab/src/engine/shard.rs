@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
+use lab_sip::call::{Call, Ctx, Env, Outbox, TransportFault, Which};
+use lab_sip::rtp::Streams;
+use lab_sip::stats::{Count, Stats};
 use mio::{Events, Poll};
 use mmsg::Receiver;
 use stdx::rng::Rng;
@@ -24,9 +27,6 @@ use super::token::{self, Kind};
 use super::twin::Twins;
 use super::users::Users;
 use super::work::Origin;
-use crate::call::{Call, Ctx, Env, Outbox, TransportFault, Which};
-use crate::rtp::Streams;
-use crate::stats::{Count, Stats};
 
 /// Scenarios of a run.
 pub(super) struct Envs {
@@ -488,7 +488,7 @@ impl Shard {
             user: None,
             users: self.users.asked(),
         };
-        crate::call::run_init(&mut ctx)
+        lab_sip::call::run_init(&mut ctx)
     }
 
     /// Makes sure that some wheel entry is early enough.

@@ -5,6 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::sync_channel;
 
+use lab_sip::call::render::{Addresses, Prepared};
+use lab_sip::call::{Env, Outbox, Value, Which};
+use lab_sip::inject::Files;
+use lab_sip::options::{self, Options};
+use lab_sip::rtp;
+use lab_sip::scenario::model::Source;
+use lab_sip::scenario::{Scenario, built_in, compile_text};
+use lab_sip::stats::Stats;
 use mio::{Poll, Waker};
 use parking_lot::{Mutex, RwLock};
 use stdx::hash::Keyed;
@@ -29,14 +37,6 @@ use super::token::{MEDIA, WAKER};
 use super::twin::Twins;
 use super::users::Users;
 use super::{Early, Run, Setup, StartError};
-use crate::call::render::{Addresses, Prepared};
-use crate::call::{Env, Outbox, Value, Which};
-use crate::inject::Files;
-use crate::options::{self, Options};
-use crate::rtp;
-use crate::scenario::model::Source;
-use crate::scenario::{Scenario, built_in, compile_text};
-use crate::stats::Stats;
 
 pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
     name_sources(&mut setup)?;

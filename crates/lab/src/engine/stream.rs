@@ -7,6 +7,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lab_sip::call::TransportFault;
+use lab_sip::options::{Options, Protocol, Sockets};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry};
 use socket2::{Domain, Socket, Type};
@@ -17,8 +19,6 @@ use super::limits::STREAM_BACKLOG;
 use super::tls::Tls;
 use super::token::{self, Kind};
 use super::wire::{Opening, Wire};
-use crate::call::TransportFault;
-use crate::options::{Options, Protocol, Sockets};
 
 struct Connection {
     wire: State,

@@ -10,12 +10,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lab_sip::inject::Files;
+use lab_sip::options::{Arrivals, Options, Protocol, Remote, Sockets, Transport};
+use lab_sip::scenario::model::Source;
+use lab_sip::scenario::{built_in, compile_text};
+use lab_sip::stats::Count;
+
 use super::{Change, End, Event, Outcome, Run, Setup};
-use crate::inject::Files;
-use crate::options::{Arrivals, Options, Protocol, Remote, Sockets, Transport};
-use crate::scenario::model::Source;
-use crate::scenario::{built_in, compile_text};
-use crate::stats::Count;
 
 fn setup(name: &'static str, options: Options) -> Setup {
     let text = built_in(name).expect("it comes with the program");
@@ -27,7 +28,7 @@ fn setup(name: &'static str, options: Options) -> Setup {
         out_of_call: None,
         files: Arc::new(Files::load(&[], &[]).expect("no files")),
         receive_files: None,
-        tracer: crate::trace::Tracer::default(),
+        tracer: lab_sip::trace::Tracer::default(),
         chat: None,
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lab_sip::options::TlsOptions;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -11,8 +12,6 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerCo
 use rustls::{SupportedProtocolVersion, version};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime};
-
-use crate::options::TlsOptions;
 
 /// SIPp's defaults.
 const CERTIFICATE: &str = "cacert.pem";

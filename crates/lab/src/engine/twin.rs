@@ -5,6 +5,9 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener as Listening};
 
+use lab_sip::call::TransportFault;
+use lab_sip::options::ThreePcc;
+use lab_sip::scenario::model::Role;
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry};
@@ -14,9 +17,6 @@ use stdx::time::Instant;
 use super::limits::{STREAM_BACKLOG, STREAM_MESSAGE};
 use super::shard::Shard;
 use super::token::{self, Kind};
-use crate::call::TransportFault;
-use crate::options::ThreePcc;
-use crate::scenario::model::Role;
 
 const ESC: u8 = 27;
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::call::Value;
+use lab_sip::call::Value;
 
 /// Those of one shard: every `of`-th of all.
 #[derive(Debug, Default)]

@@ -5,6 +5,13 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use lab_sip::call::message::{Incoming, StartLine};
+use lab_sip::call::render::call_id;
+use lab_sip::call::{Call, Ctx, Effect, Identity, Outcome, SendTo, TransportFault, Which};
+use lab_sip::options::Sockets;
+use lab_sip::scenario::model::Role;
+use lab_sip::stats::Count;
+use lab_sip::trace::Direction;
 use mmsg::{BATCH, Receiver};
 use stdx::slab::Key;
 use stdx::time::Instant;
@@ -15,13 +22,6 @@ use super::limits::BATCHES_A_TURN;
 use super::shard::Shard;
 use super::shell;
 use super::stream::Sender;
-use crate::call::message::{Incoming, StartLine};
-use crate::call::render::call_id;
-use crate::call::{Call, Ctx, Effect, Identity, Outcome, SendTo, TransportFault, Which};
-use crate::options::Sockets;
-use crate::scenario::model::Role;
-use crate::stats::Count;
-use crate::trace::Direction;
 
 /// Where a message came in.
 #[derive(Debug, Clone, Copy)]

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use lab_xmpp::Chat;
+
 use super::args::{Arguments, STEP};
 use super::search::{Found, Phase, Search, Trial, Verdict};
 use super::table;
 use super::users::{Asked, asked};
-use crate::chat::Chat;
 use crate::engine::{Change, Run, Setup};
 use crate::plan::model::Vary;
 use crate::report::{Meter, Recorder, Report, model};

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use lab_xmpp::{Chat, Think};
+
 use super::args::{Arguments, STEP};
 use super::search::{Phase, Trial};
-use crate::chat::{Chat, Think};
 use crate::plan::model::Vary;
 
 /// One run.

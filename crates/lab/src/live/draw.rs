@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lab_sip::stats::{Count, Durations};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
@@ -10,7 +11,6 @@ use ratatui::widgets::{Block, Gauge, Paragraph, Row, Sparkline, Table};
 
 use super::history::{History, Point};
 use crate::engine::{Progress, Setup};
-use crate::stats::{Count, Durations};
 
 /// What of the set-up the screen names.
 pub(super) struct Names<'a> {
@@ -150,7 +150,7 @@ fn causes(frame: &mut Frame<'_>, area: Rect, progress: &Progress) {
 
 fn times(frame: &mut Frame<'_>, area: Rect, rtd: &str, progress: &Progress) {
     let none = Durations::default();
-    let of = |stats: &crate::stats::Stats, due: bool| {
+    let of = |stats: &lab_sip::stats::Stats, due: bool| {
         let timer = stats.rtds.first();
         timer.map_or_else(
             || none.clone(),

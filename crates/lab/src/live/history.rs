@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
+use lab_sip::stats::Count;
+
 use crate::engine::Progress;
-use crate::stats::Count;
 
 /// Seconds kept: more than any terminal is wide.
 pub(super) const KEPT: usize = 600;

@@ -106,7 +106,7 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
-    use crate::stats::{Count, Stats, Timer};
+    use lab_sip::stats::{Count, Stats, Timer};
     use std::time::Duration;
     use stdx::time::Instant;
 

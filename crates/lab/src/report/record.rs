@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex};
 
+use lab_sip::scenario::model::{Expect, Scenario, SentKind, Source, StepKind};
+use lab_sip::stats::{Count, Durations, Stats, Timer};
 use stdx::time::Instant;
 
 use crate::engine::{End, Outcome, Progress, Setup};
 use crate::growth::Series;
-use crate::scenario::model::{Expect, Scenario, SentKind, Source, StepKind};
 use crate::session::Observer;
-use crate::stats::{Count, Durations, Stats, Timer};
 use crate::threshold::Threshold;
 
 use super::model::{self, Named, Report, Sample, Times, Totals};
@@ -281,9 +281,9 @@ fn chat(stats: &Stats, presence_share: f64, certificate: String) -> model::Chat 
     }
 }
 
-fn certificate(setup: &Setup, load: &crate::chat::Chat) -> String {
+fn certificate(setup: &Setup, load: &lab_xmpp::Chat) -> String {
     match &setup.options.network.tls.ca {
-        _ if load.security == crate::chat::Security::None => "not asked for: no TLS".to_owned(),
+        _ if load.security == lab_xmpp::Security::None => "not asked for: no TLS".to_owned(),
         Some(file) => format!("verified by {}", file.display()),
         None => "not verified: any will do without --tls-ca".to_owned(),
     }

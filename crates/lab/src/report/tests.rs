@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use lab_sip::stats::{Count, Stats, Timer};
 use stdx::time::Instant;
 
 use super::record::rfc3339;
 use super::*;
 use crate::engine::{End, Gauges, Outcome, Progress};
 use crate::session::Observer as _;
-use crate::stats::{Count, Stats, Timer};
 
 fn interval(second: u64, calls: u64) -> Progress {
     let mut stats = Stats { rtds: vec![Timer::default()], ..Stats::default() };

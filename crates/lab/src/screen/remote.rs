@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use lab_sip::trace::Tracer;
 use parking_lot::Mutex;
 
 use crate::engine::Setup;
 use crate::live::Shown;
-use crate::trace::Tracer;
 
 /// A handle; cheap to clone.
 #[derive(Debug, Clone, Default)]

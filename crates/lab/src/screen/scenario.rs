@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
+use lab_sip::scenario::Scenario;
+use lab_sip::scenario::model::{Distribution, Expect, Pause, SentKind, Step, StepKind};
+use lab_sip::stats::{Count, StepCounts};
+
 use crate::engine::{Progress, Setup};
-use crate::scenario::Scenario;
-use crate::scenario::model::{Distribution, Expect, Pause, SentKind, Step, StepKind};
-use crate::stats::{Count, StepCounts};
 
 pub(super) fn screen(setup: &Setup, progress: &Progress) -> String {
     let mut text =
@@ -179,8 +180,8 @@ fn pause_text(setup: &Setup, pause: &Pause) -> String {
     }
 }
 
-fn variable_name(scenario: &Scenario, variable: crate::scenario::model::VarRef) -> &str {
-    use crate::scenario::model::Scope;
+fn variable_name(scenario: &Scenario, variable: lab_sip::scenario::model::VarRef) -> &str {
+    use lab_sip::scenario::model::Scope;
 
     let names = match variable.scope {
         Scope::Call => &scenario.variables.call,

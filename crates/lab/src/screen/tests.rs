@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lab_sip::inject::Files;
+use lab_sip::options::{Options, Remote, ScenarioName};
+use lab_sip::scenario::Scenario;
+use lab_sip::scenario::model::{
+    DefaultMessages, Expect, Flow, Needs, Optional, Pause, Recv, Role, ScreenHints, Send, SentKind, Source,
+    Step, StepKind, Timing, Variables,
+};
+use lab_sip::scenario::template::Template;
+use lab_sip::stats::{Count, Stats};
+use lab_sip::trace::Tracer;
 use stdx::time::Instant;
 
 use super::{Footer, Page, dump, page};
 use crate::engine::{Gauges, Progress, Setup};
-use crate::inject::Files;
-use crate::options::{Options, Remote, ScenarioName};
-use crate::scenario::Scenario;
-use crate::scenario::model::{
-    DefaultMessages, Expect, Flow, Needs, Optional, Pause, Recv, Role, ScreenHints, Send, SentKind, Source,
-    Step, StepKind, Timing, Variables,
-};
-use crate::scenario::template::Template;
-use crate::stats::{Count, Stats};
-use crate::trace::Tracer;
 
 fn step(kind: StepKind) -> Step {
     Step {

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
+use lab_sip::stats::{Count, Durations};
+
 use crate::engine::{Progress, Setup};
-use crate::stats::{Count, Durations};
 
 /// Writing to a string cannot fail.
 pub(super) fn screen(setup: &Setup, progress: &Progress) -> String {

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::call::Which;
+use lab_sip::call::Which;
+
 use crate::engine::{Progress, Setup};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,6 +2,10 @@
 
 use std::fmt::Write as _;
 
+use lab_sip::options::Options;
+use lab_sip::scenario::Scenario;
+use lab_sip::scenario::model::{SentKind, StepKind};
+use lab_sip::stats::Stats;
 use stdx::time::Instant;
 
 use super::file_name;
@@ -9,12 +13,8 @@ use super::log::{Limits, Log};
 use super::stat;
 use super::time::{Stamp, clock_micros};
 use crate::engine::{Outcome, Progress, Setup};
-use crate::options::Options;
-use crate::scenario::Scenario;
-use crate::scenario::model::{SentKind, StepKind};
 use crate::screen::expected;
 use crate::session::Observer;
-use crate::stats::Stats;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {

@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use lab_sip::options::Options;
+use lab_sip::scenario::Scenario;
+use lab_sip::stats::{Count, Durations, Histogram, Stats};
 use stdx::time::Instant;
 
 use super::time::{Stamp, clock_micros, clock_seconds};
 use crate::engine::{Progress, Setup};
-use crate::options::Options;
-use crate::scenario::Scenario;
 use crate::screen::{buckets, per_second};
-use crate::stats::{Count, Durations, Histogram, Stats};
 
 /// Columns that come twice, of the interval (P) and of the run (C), after `FailedCall`.
 const PAIRS: &[(&str, Count)] = &[

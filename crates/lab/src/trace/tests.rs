@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
+use lab_sip::options::{Options, Protocol, Sockets, Transport};
+use lab_sip::stats::Stats;
+use lab_sip::trace::{Direction, Trace, Tracer};
 use stdx::time::Instant;
 
 use super::counts::counts_header;
 use super::log::{Limits, Log};
 use super::time::{clock_micros, clock_seconds};
-use super::{Direction, Trace, Tracer, stat, writer};
-use crate::options::{Options, Protocol, Sockets, Transport};
+use super::{stat, writer};
 use crate::screen::tests::{options, progress, setup, uac};
-use crate::stats::Stats;
 
 const UDP: Transport = Transport { protocol: Protocol::Udp, sockets: Sockets::Shared };
 
@@ -86,7 +87,7 @@ fn everything_handed_over_is_on_disk_when_finished() {
         file.on = true;
         file.file = Some(directory.path().join(name));
     }
-    let tracer = Tracer::start(&options, &uac()).expect("files can be made");
+    let tracer = super::start(&options, &uac()).expect("files can be made");
     let at = Instant::from_unix_seconds(1_795_261_308);
     assert!(!directory.path().join("errors").exists(), "SIPp's error log begins with the first error");
     tracer.begin(at);
@@ -108,11 +109,24 @@ fn everything_handed_over_is_on_disk_when_finished() {
 }
 
 #[test]
+fn log_goes_to_its_file() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let file = folder.path().join("log");
+    let mut options = Options::default();
+    options.files.logs.on = true;
+    options.files.logs.file = Some(file.clone());
+    let tracer = super::start(&options, &uac()).expect("the file can be made");
+    tracer.log(Instant::default(), b"five");
+    tracer.finish();
+    assert_eq!(std::fs::read_to_string(file).expect("read"), "five\n");
+}
+
+#[test]
 fn a_file_that_cannot_be_made_is_named() {
     let mut options = Options::default();
     options.files.logs.on = true;
     options.files.logs.file = Some("/nowhere/at/all.log".into());
-    let why = Tracer::start(&options, &uac()).expect_err("no such directory");
+    let why = super::start(&options, &uac()).expect_err("no such directory");
     assert!(why.contains("/nowhere/at/all.log"), "{why}");
 }
 
@@ -170,7 +184,7 @@ fn a_trace_is_switched_while_the_run_goes_on() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut options = Options::default();
     options.files.logs.file = Some(directory.path().join("logs"));
-    let tracer = Tracer::start(&options, &uac()).expect("files can be made");
+    let tracer = super::start(&options, &uac()).expect("files can be made");
     let at = Instant::from_unix_seconds(1_795_261_308);
     tracer.log(at, b"before");
     tracer.switch(Trace::Logs, true);
@@ -187,7 +201,7 @@ fn only_calls_that_failed_are_debugged() {
     let mut options = Options::default();
     options.files.call_debug.on = true;
     options.files.call_debug.file = Some(directory.path().join("debug"));
-    let tracer = Tracer::start(&options, &uac()).expect("files can be made");
+    let tracer = super::start(&options, &uac()).expect("files can be made");
     let at = Instant::from_unix_seconds(1_795_261_308);
     for (id, failed) in [(b"good", false), (b"evil", true)] {
         tracer.call_debug(at, id, "step 0: the call starts");
@@ -203,7 +217,7 @@ fn only_calls_that_failed_are_debugged() {
 fn error_codes_are_kept_in_their_order() {
     let mut options = Options::default();
     options.files.error_codes.on = true;
-    let tracer = Tracer::start(&options, &uac()).expect("files can be made");
+    let tracer = super::start(&options, &uac()).expect("files can be made");
     for code in [486, 503, 486] {
         tracer.error_code(Instant::default(), code);
     }

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use lab_sip::local_time::{Broken, local};
 use stdx::time::Instant;
-
-use crate::local_time::{Broken, local};
 
 /// A moment, and how it is written.
 #[derive(Debug, Clone, Copy)]

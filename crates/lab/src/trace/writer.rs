@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
+use lab_sip::options::{Options, Transport};
+use lab_sip::trace::{Direction, Trace, TraceLine, TraceSwitches};
 use memchr::memmem;
 use stdx::time::Instant;
 
 use super::call_debug::CallDebug;
 use super::log::{Limits, Log};
+use super::name;
 use super::time::Stamp;
-use super::{Direction, Line, Trace, Wants, name};
 use crate::engine::clock::Clock;
-use crate::options::{Options, Transport};
 
 /// How long a line may sit in a buffer before it is on disk.
 const FLUSH: Duration = Duration::from_millis(200);
@@ -21,7 +22,7 @@ pub(super) struct Writer {
     rfc3339: bool,
     /// `-trace_rtt` counts from here.
     started: Option<Instant>,
-    wants: Arc<Wants>,
+    switches: Arc<TraceSwitches>,
     messages: Log,
     short: Log,
     errors: Log,
@@ -37,17 +38,21 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Opens what is on; the error log comes into being with the first error, as SIPp's does.
-    pub(super) fn open(options: &Options, stem: &str, wants: Arc<Wants>) -> Result<Writer, String> {
+    pub(super) fn open(
+        options: &Options,
+        stem: &str,
+        switches: Arc<TraceSwitches>,
+    ) -> Result<Writer, String> {
         let files = &options.files;
         let ring =
             Limits { ring_files: files.ring_files, ring_size: files.ring_size, max_size: files.max_size };
-        let log = |file: &crate::options::TraceFile, suffix: &str, limits: Limits| {
+        let log = |file: &lab_sip::options::TraceFile, suffix: &str, limits: Limits| {
             Log::new(name(stem, file, suffix), file.append, limits)
         };
         let mut writer = Writer {
             rfc3339: files.rfc3339,
             started: None,
-            wants,
+            switches,
             calls: CallDebug::default(),
             messages: log(&files.messages, "messages.log", ring),
             short: log(&files.short_messages, "shortmessages.log", ring),
@@ -65,7 +70,7 @@ impl Writer {
             (Trace::Logs, &mut writer.logs),
             (Trace::CallDebug, &mut writer.call_debug),
         ] {
-            if writer.wants.any(trace as u8) {
+            if writer.switches.is_on(trace) {
                 log.open()?;
             }
         }
@@ -77,7 +82,7 @@ impl Writer {
         Ok(writer)
     }
 
-    pub(super) fn run(mut self, lines: &Receiver<Line>) {
+    pub(super) fn run(mut self, lines: &Receiver<TraceLine>) {
         let mut clean = true;
         let clock = Clock::new();
         let mut flush_at = clock.now();
@@ -91,7 +96,7 @@ impl Writer {
                 (clean, flush_at) = (true, now + FLUSH);
             }
             match lines.recv_timeout(flush_at.since(now)) {
-                Ok(Line::End) | Err(RecvTimeoutError::Disconnected) => break,
+                Ok(TraceLine::End) | Err(RecvTimeoutError::Disconnected) => break,
                 Ok(line) => {
                     self.write(line);
                     clean = false;
@@ -114,39 +119,39 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, line: Line) {
+    fn write(&mut self, line: TraceLine) {
         match line {
-            Line::Message { at, direction, transport, call_id, bytes } => {
-                if self.wants.any(Trace::Messages as u8) {
+            TraceLine::Message { at, direction, transport, call_id, bytes } => {
+                if self.switches.is_on(Trace::Messages) {
                     self.messages.write(&message(at, self.rfc3339, direction, transport, &bytes));
                 }
-                if self.wants.any(Trace::ShortMessages as u8) {
+                if self.switches.is_on(Trace::ShortMessages) {
                     self.short.write(&short_message(at, self.rfc3339, direction, &call_id, &bytes));
                 }
             }
-            Line::Error { at, text } => {
+            TraceLine::Error { at, text } => {
                 if self.errors.is_new() {
                     self.errors.write(b"The following events occurred:\n");
                 }
                 let line = format!("{}: {}\n", Stamp::csv(at, self.rfc3339), text.trim_end());
                 self.errors.write(line.as_bytes());
             }
-            Line::Log(text) => {
+            TraceLine::Log(text) => {
                 self.logs.write(&text);
                 self.logs.write(b"\n");
             }
-            Line::CallDebug { at, call_id, text } => {
+            TraceLine::CallDebug { at, call_id, text } => {
                 let line = format!("{} {text}\n", Stamp::csv(at, self.rfc3339));
                 self.calls.add(call_id, &line);
             }
-            Line::EndCallDebug { call_id, failed } => {
+            TraceLine::EndCallDebug { call_id, failed } => {
                 if let Some(text) = self.calls.end(&call_id).filter(|_| failed) {
                     self.call_debug.write(&text);
                 }
             }
-            Line::ResponseTime { at, micros, rtd } => self.response_time(at, micros, rtd),
-            Line::Begin(at) => self.started = Some(at),
-            Line::End => {}
+            TraceLine::ResponseTime { at, micros, rtd } => self.response_time(at, micros, rtd),
+            TraceLine::Begin(at) => self.started = Some(at),
+            TraceLine::End => {}
         }
     }
 

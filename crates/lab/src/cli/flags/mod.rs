@@ -7,7 +7,7 @@ mod sipp_traces;
 
 use std::path::PathBuf;
 
-use crate::options::Options;
+use lab_sip::options::Options;
 
 /// A command line, understood.
 #[derive(Debug, Clone, Default)]

@@ -1,10 +1,11 @@
 //! Long options: what SIPp has no flag for.
 
+use lab_sip::options::Arrivals;
+
 use super::Group::Ringer;
 use super::Takes::{Nothing, One};
 use super::{Action, Flag, Live, done, flag, put, some};
 use crate::cli::value::{Unit, address, integer, ip, time};
-use crate::options::Arrivals;
 
 #[rustfmt::skip]
 pub(super) const FLAGS: &[Flag] = &[

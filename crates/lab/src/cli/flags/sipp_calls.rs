@@ -1,10 +1,11 @@
 //! SIPp's flags of calls, injection, media, rate, time-outs and 3PCC.
 
+use lab_sip::options::{MediaOptions, RetransmissionCheck};
+
 use super::Group::{Call, Injection, Media, Performance, Rate, ThreePcc, Timers};
 use super::Takes::{Nothing, One, Two};
 use super::{Flag, IGNORED, done, flag, put, some};
 use crate::cli::value::{Unit, address, behaviours, every, float, integer, ip, peers, positive, time};
-use crate::options::{MediaOptions, RetransmissionCheck};
 
 #[rustfmt::skip]
 pub(super) const FLAGS: &[Flag] = &[

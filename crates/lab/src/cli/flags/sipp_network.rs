@@ -1,10 +1,11 @@
 //! SIPp's flags of scenario, network and overall behaviour.
 
+use lab_sip::options::ScenarioName::{BuiltIn, File};
+
 use super::Group::{Behaviour, Network, Scenario};
 use super::Takes::{Nothing, One, Two};
 use super::{Action, Apply, Flag, done, flag, put, some};
 use crate::cli::value::{Unit, boolean, integer, ip, positive, time, transport};
-use crate::options::ScenarioName::{BuiltIn, File};
 
 const NO_SCTP: Apply = |_, _| Err("SCTP support is required for it, and is not built into Ringer".to_owned());
 

@@ -4,9 +4,10 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
+use lab_xmpp::{Format, People};
+
 use super::people;
 use super::words::{FLAGS, Words};
-use crate::chat::{Format, People};
 use crate::whole_file;
 
 /// Flags of the load that say who its users are.

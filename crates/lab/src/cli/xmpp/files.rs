@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lab_xmpp::{People, Roll, Stanza};
+
 use super::words::Words;
-use crate::chat::{People, Roll, Stanza};
 
 /// All of the file are users, those who are monitors left out, unless a number was said.
 pub(super) fn listed(told: &Words, file: &Path, domain: &str) -> Result<People, String> {

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lab_sip::options::Options;
+use lab_xmpp::{MaxFailures, Mechanism, Mix, Monitors, Redirect, Retry, Security, Think};
+
 use super::super::flags::Outputs;
-use crate::chat::{MaxFailures, Mechanism, Mix, Monitors, Redirect, Retry, Security, Think};
-use crate::options::Options;
 
 /// One flag: its name, what it is given, what it is for.
 pub(in crate::cli) struct Flag {

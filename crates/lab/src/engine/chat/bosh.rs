@@ -3,9 +3,10 @@
 use std::io::{self, Read as _};
 use std::net::SocketAddr;
 
+use lab_xmpp::{CONNECTIONS, Said, Security, Session};
+
 use super::http::{Answers, write_request};
 use super::{Heard, Lines, Link};
-use crate::chat::{CONNECTIONS, Said, Security, Session};
 use crate::engine::wire::Io;
 
 pub(super) struct Bosh {

@@ -11,6 +11,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 
+use lab_sip::stats::{Count, Stats};
+use lab_xmpp::{Shared, Stage};
 use parking_lot::Mutex;
 use stdx::time::Instant;
 
@@ -21,9 +23,7 @@ use super::super::limits::{WORKER_END, WORKER_START};
 use super::super::report::Report;
 use super::super::start::fatal;
 use super::orders::{Order, Part, Prepare, Said, hear, say};
-use crate::chat::{Shared, Stage};
 use crate::fd;
-use crate::stats::{Count, Stats};
 
 pub(in crate::engine) struct Crew {
     hands: Vec<Hand>,

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-use crate::chat::Words;
+use lab_xmpp::Words;
 
 /// Words of a file that is nowhere but in memory, zeros at first.
 pub(super) struct Mapping {
@@ -82,7 +82,7 @@ impl Drop for Mapping {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chat::{Shared, Stage};
+    use lab_xmpp::{Shared, Stage};
     use std::os::fd::IntoRawFd as _;
     use stdx::time::Instant;
 

@@ -6,6 +6,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
+use lab_sip::stats::Stats;
+use lab_xmpp::{Chat, Crowd, Security, Shared};
 use mio::Poll;
 use parking_lot::Mutex;
 use stdx::hash::Keyed;
@@ -26,9 +28,7 @@ use super::crew::{Base, Crew, Errand, parts};
 use super::memory::Mapping;
 use super::orders::Part;
 use super::{ChatShard, Lines};
-use crate::chat::{Chat, Crowd, Security, Shared};
 use crate::fd;
-use crate::stats::Stats;
 
 /// Users of chat have connections of their own and nothing to bind.
 pub(in crate::engine) fn start(setup: Setup, chat: &Arc<Chat>) -> Result<Run, StartError> {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
+use lab_xmpp::{Chat, Shared};
 use mio::Poll;
 use stdx::hash::Keyed;
 use stdx::rng::Rng;
@@ -20,7 +21,6 @@ use super::super::{Setup, bind, kernel, start};
 use super::memory::Mapping;
 use super::orders::{Order, Prepare, Said, hear, say};
 use super::start::{Load, tls};
-use crate::chat::{Chat, Shared};
 use crate::fd;
 
 pub struct Worker {

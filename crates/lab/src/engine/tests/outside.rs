@@ -2,8 +2,9 @@
 
 use std::net::UdpSocket;
 
+use lab_sip::scenario::Scenario;
+
 use super::*;
-use crate::scenario::Scenario;
 
 pub(super) fn scenario(text: &str) -> Arc<Scenario> {
     Arc::new(compile_text(text.as_bytes(), Source::BuiltIn("test")).expect("it compiles").scenario)
@@ -72,7 +73,7 @@ fn the_out_of_call_scenario_takes_every_request_and_keeps_its_own_books() {
     let (socket, remote) = peer();
     let mut client = caller(udp(2), remote);
     client.rate.calls = 0.0;
-    client.scenario.out_of_call = Some(crate::options::ScenarioName::BuiltIn("test".to_owned()));
+    client.scenario.out_of_call = Some(lab_sip::options::ScenarioName::BuiltIn("test".to_owned()));
     let mut setup = setup("uac", client);
     setup.out_of_call = Some(scenario(
         r#"<scenario name="strangers"><recv request="MESSAGE" start_rtd="w" counter="c"/>

@@ -243,7 +243,7 @@ fn tls_ends_with_a_word() {
     let directory = tempfile::tempdir().unwrap();
     let server = certified(options("127.0.0.1", Protocol::Tls, Sockets::Shared, 1), directory.path());
     let mut server = Run::start(setup("uas", server)).unwrap();
-    let config = Tls::load(&crate::options::TlsOptions::default(), false).unwrap().client;
+    let config = Tls::load(&lab_sip::options::TlsOptions::default(), false).unwrap().client;
     let name = rustls_pki_types::ServerName::try_from("localhost").unwrap();
     let mut tls = rustls::ClientConnection::new(config, name).unwrap();
     let mut stream = TcpStream::connect(server.gauges().local.unwrap()).unwrap();

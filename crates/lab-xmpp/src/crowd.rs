@@ -1,0 +1,458 @@
+//! The users of one shard: their timers, their connections, the stages of the load.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lab_sip::stats::{Count, Stats};
+use stdx::rng::Rng;
+use stdx::time::Instant;
+use stdx::wheel::Wheel;
+use xmpp::limits::STANZA;
+use xmpp::ns;
+use xmpp::xml::{Frame, Framer, Prefixes, parse, parse_header};
+
+use super::elsewhere::Elsewhere;
+use super::failure::Cause;
+use super::friends::Asking;
+use super::lead::LOOK;
+use super::limits::TICK_MICROS;
+use super::lines;
+use super::login::{Login, Purpose};
+use super::model::{Chat, Timed};
+use super::monitor::Pair;
+use super::stage::{Shared, Stage};
+use super::user::{Phase, User};
+
+/// What the driver does for a user's connection, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// Answered by `handle_connected` or `handle_closed`.
+    Connect,
+    /// The same, to where the server sent the user.
+    ConnectElsewhere(Elsewhere),
+    /// Bytes of `Outbox::bytes`.
+    Write(Range<usize>),
+    /// Answered by `handle_secured` or `handle_closed`.
+    StartTls,
+    /// After what was written. Nothing of the connection is told any more.
+    Close,
+}
+
+#[derive(Debug, Default)]
+pub struct Outbox {
+    pub bytes: Vec<u8>,
+    /// By the user's place in the crowd.
+    pub wants: Vec<(u32, Wanted)>,
+    /// What servers said when they refused something, for people.
+    pub errors: Vec<String>,
+    /// Each write is one document, and says its namespace itself (RFC 7395 §3.3.3).
+    pub is_documents: bool,
+}
+
+impl Outbox {
+    /// Stanzas lean on the stream around them; here there is none.
+    fn qualify(&mut self, start: usize) {
+        let written = &self.bytes[start..];
+        let is_stanza = [&b"<iq"[..], b"<message", b"<presence"].iter().any(|name| written.starts_with(name));
+        let end = written.iter().position(|byte| matches!(byte, b' ' | b'/' | b'>'));
+        if let Some(end) = end.filter(|_| is_stanza) {
+            let at = start + end;
+            self.bytes.splice(at..at, format!(" xmlns='{}'", ns::CLIENT).into_bytes());
+        }
+    }
+}
+
+/// What every input brings along.
+pub struct Turn<'a> {
+    pub now: Instant,
+    pub stats: &'a mut Stats,
+    pub out: &'a mut Outbox,
+}
+
+impl Turn<'_> {
+    pub(super) fn want(&mut self, slot: u32, wanted: Wanted) {
+        self.out.wants.push((slot, wanted));
+    }
+
+    pub(super) fn write(&mut self, slot: u32, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.out.bytes.len();
+        write(&mut self.out.bytes);
+        if self.out.is_documents {
+            self.out.qualify(start);
+        }
+        let end = self.out.bytes.len();
+        if end > start {
+            self.want(slot, Wanted::Write(start..end));
+        }
+    }
+
+    /// From the due time and from the sending, as for calls.
+    pub(super) fn time(&mut self, timed: Timed, due: Instant, sent: Instant) {
+        if let Some(timer) = self.stats.rtds.get_mut(timed as usize) {
+            timer.service.record(self.now.since(sent));
+            timer.response.record(self.now.since(due));
+        }
+    }
+}
+
+/// Users whose number is the shard's, modulo the shards.
+pub struct Crowd {
+    pub(super) chat: Arc<Chat>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) users: Vec<User>,
+    /// Monitors, whose users come last.
+    pub(super) pairs: Vec<Pair>,
+    wheel: Wheel<u64, TICK_MICROS>,
+    pub(super) rng: Rng,
+    /// Messages that others overtook: receiver, place of the sender, number.
+    pub(super) holes: HashSet<(u32, u32, u32)>,
+    /// How many messages were refused: sender, place of the receiver.
+    pub(super) refused: HashMap<(u32, u32), u32>,
+    /// What was sent before is of another run.
+    pub(super) began: Instant,
+    pub(super) stage: Stage,
+    /// The first shard leads: it says when the next stage begins.
+    leads: bool,
+    leading: Instant,
+    /// How many friends had been made, and when that changed last.
+    pub(super) made: (u64, Instant),
+    pub(super) asking: Asking,
+    prefixes: Option<Arc<Prefixes>>,
+    fired: Vec<u64>,
+}
+
+/// Holes that are remembered: more is loss, not disorder.
+pub(super) const HOLES: usize = 100_000;
+
+/// What a timer is for: a user by his slot, or a pair of monitors by its place.
+const DUE: u64 = 0;
+const PATIENCE: u64 = 1;
+const PAIR: u64 = 2;
+const KINDS: u32 = 2;
+
+impl Crowd {
+    pub fn new(
+        chat: Arc<Chat>,
+        shared: Arc<Shared>,
+        (index, shards): (u32, u32),
+        start: Instant,
+        rng: Rng,
+    ) -> Crowd {
+        // First accounts are made, if they are; monitors sign in after the others.
+        let rate = if chat.register { chat.registrations } else { chat.logins };
+        let gap = Duration::from_secs(1).div_f64(rate.max(1e-6));
+        let people = &chat.people;
+        let made = |number: u32| {
+            let is_first = chat.register || !people.is_monitor(number);
+            let due = if is_first { start + gap.mul_f64(f64::from(number)) } else { Instant::FAR_FUTURE };
+            User::new(number, people, due)
+        };
+        let mut users: Vec<User> =
+            (0..people.count()).filter(|number| number % shards == index).map(made).collect();
+        let mut pairs = Vec::new();
+        for pair in (0..chat.monitors.pairs).filter(|pair| pair % shards == index) {
+            pairs.push(Pair::new(u32::try_from(users.len()).unwrap_or(u32::MAX)));
+            let first = people.count() + 2 * pair;
+            users.extend([made(first), made(first + 1)]);
+        }
+        let mut wheel = Wheel::new(start);
+        for (slot, user) in (0_u64..).zip(&users).filter(|(_, user)| user.due < Instant::FAR_FUTURE) {
+            wheel.insert(user.due, slot << KINDS | DUE);
+        }
+        if !chat.register {
+            shared.advance(start, Stage::SigningIn);
+        }
+        Crowd {
+            users,
+            pairs,
+            wheel,
+            rng,
+            holes: HashSet::new(),
+            refused: HashMap::new(),
+            began: start,
+            stage: if chat.register { Stage::Registering } else { Stage::SigningIn },
+            leads: index == 0,
+            leading: start,
+            made: (0, start),
+            asking: Asking::default(),
+            prefixes: None,
+            fired: Vec::new(),
+            chat,
+            shared,
+        }
+    }
+
+    /// How many.
+    pub fn users(&self) -> usize {
+        self.users.len()
+    }
+
+    pub fn deadline(&self) -> Instant {
+        let wheel = self.wheel.deadline().unwrap_or(Instant::FAR_FUTURE);
+        // Stages are seen by everybody at this pace.
+        wheel.min(self.leading)
+    }
+
+    /// Everybody has left.
+    pub fn is_over(&self) -> bool {
+        self.stage == Stage::Leaving && self.users.iter().all(|user| matches!(user.phase, Phase::Gone))
+    }
+
+    pub(super) fn slot(&self, slot: u32) -> Option<&User> {
+        self.users.get(slot as usize)
+    }
+
+    pub(super) fn wake_at(&mut self, slot: u32, due: Instant) {
+        self.users[slot as usize].due = due;
+        self.wheel.insert(due, u64::from(slot) << KINDS | DUE);
+    }
+
+    pub(super) fn wait_until(&mut self, slot: u32, patience: Instant) {
+        self.users[slot as usize].patience = patience;
+        self.wheel.insert(patience, u64::from(slot) << KINDS | PATIENCE);
+    }
+
+    pub(super) fn wake_pair_at(&mut self, pair: usize, due: Instant) {
+        self.wheel.insert(due, (pair as u64) << KINDS | PAIR);
+    }
+
+    pub(super) fn slots(&self) -> Range<u32> {
+        0..u32::try_from(self.users.len()).unwrap_or_default()
+    }
+
+    /// What is due.
+    pub fn expire(&mut self, turn: &mut Turn<'_>) {
+        if self.leading <= turn.now {
+            self.leading = turn.now + LOOK;
+            if self.leads {
+                self.lead(turn.now);
+            }
+            let stage = self.shared.stage();
+            if stage > self.stage {
+                self.stage = stage;
+                self.enter(stage, turn);
+            }
+        }
+        let mut fired = std::mem::take(&mut self.fired);
+        self.wheel.expire(turn.now, &mut fired);
+        for token in fired.drain(..) {
+            let slot = u32::try_from(token >> KINDS).unwrap_or_default();
+            let kind = token & ((1 << KINDS) - 1);
+            if kind == PAIR {
+                self.turn_pair(slot as usize, turn);
+                continue;
+            }
+            let user = &self.users[slot as usize];
+            match kind {
+                DUE if user.due <= turn.now => self.act(slot, turn),
+                PATIENCE if user.patience <= turn.now => self.lose_patience(slot, turn),
+                // It was put off, and has another timer.
+                _ => {}
+            }
+        }
+        self.fired = fired;
+    }
+
+    fn enter(&mut self, stage: Stage, turn: &mut Turn<'_>) {
+        match stage {
+            Stage::SigningIn => self.begin_signing_in(),
+            Stage::Befriending => self.begin_befriending(turn),
+            Stage::Load => self.begin_monitoring(turn.now),
+            Stage::Settling => self.miss_absent(),
+            Stage::Unregistering => self.begin_unregistering(),
+            Stage::Leaving => self.count_waiting(turn),
+            _ => {}
+        }
+        for slot in self.slots() {
+            let user = &self.users[slot as usize];
+            match (stage, &user.phase) {
+                (Stage::Load, Phase::In) => {
+                    let due = self.shared.began() + self.chat.think.draw(&mut self.rng);
+                    self.wake_at(slot, due);
+                }
+                // No faster than they came.
+                (Stage::RollCall, Phase::Away) => {
+                    let within = u64::try_from(self.return_span().as_micros()).unwrap_or_default();
+                    let due = turn.now + Duration::from_micros(self.rng.below(within));
+                    if user.due > due {
+                        self.wake_at(slot, due);
+                    }
+                }
+                (Stage::Leaving, _) => self.leave_for_good(slot, turn),
+                _ => {}
+            }
+        }
+    }
+
+    fn leave_for_good(&mut self, slot: u32, turn: &mut Turn<'_>) {
+        let user = &self.users[slot as usize];
+        if user.is_in() {
+            self.shared.go(user.number);
+            self.say_goodbye(slot, turn);
+        }
+        let user = &self.users[slot as usize];
+        if user.has_connection() {
+            turn.want(slot, Wanted::Close);
+        }
+        let user = &mut self.users[slot as usize];
+        user.phase = Phase::Gone;
+        user.framer = Framer::new();
+    }
+
+    /// The time of whoever it is has come.
+    pub(super) fn act(&mut self, slot: u32, turn: &mut Turn<'_>) {
+        let is_monitor = self.is_monitor(slot);
+        let user = &mut self.users[slot as usize];
+        match user.phase {
+            Phase::Away => {
+                user.sign_in = (user.due, turn.now);
+                user.phase = Phase::Connecting;
+                turn.stats.count(Count::Due);
+                turn.stats.count(Count::OutgoingCall);
+                turn.stats.start_delay.record(turn.now.since(user.due));
+                let wanted = match user.elsewhere.take() {
+                    Some(named) => Wanted::ConnectElsewhere(*named),
+                    None => {
+                        user.hops = 0;
+                        Wanted::Connect
+                    }
+                };
+                turn.want(slot, wanted);
+                self.wait_until(slot, turn.now + self.chat.patience);
+            }
+            Phase::Leaving => self.say_last_words(slot, turn),
+            Phase::In if self.stage == Stage::Load && !is_monitor => self.do_something(slot, turn),
+            Phase::In if self.stage == Stage::Unregistering => self.unregister(slot, turn),
+            Phase::In | Phase::Connecting | Phase::SigningIn(_) | Phase::Parting | Phase::Gone => {}
+        }
+    }
+
+    fn lose_patience(&mut self, slot: u32, turn: &mut Turn<'_>) {
+        let is_monitoring = self.is_monitor(slot) && self.stage == Stage::Load;
+        let user = &mut self.users[slot as usize];
+        user.patience = Instant::FAR_FUTURE;
+        match user.phase {
+            Phase::Connecting | Phase::SigningIn(_) => self.fail(slot, Cause::Timeout, turn),
+            Phase::Parting => self.part(slot, turn),
+            Phase::In if is_monitoring => self.lose_patience_with_partner(slot, turn),
+            Phase::In if user.is_asking => self.stop_asking(slot, turn),
+            Phase::In | Phase::Leaving if user.asked.take().is_some() => turn.fail(Cause::Timeout),
+            _ => {}
+        }
+    }
+
+    pub fn handle_connected(&mut self, slot: u32, turn: &mut Turn<'_>) {
+        let user = &mut self.users[slot as usize];
+        if matches!(user.phase, Phase::Connecting) {
+            let purpose = if self.stage == Stage::Registering { Purpose::Register } else { Purpose::SignIn };
+            user.phase = Phase::SigningIn(Box::new(Login::new(&self.chat, purpose)));
+            self.open(slot, turn);
+        }
+    }
+
+    pub fn handle_secured(&mut self, slot: u32, turn: &mut Turn<'_>) {
+        if let Phase::SigningIn(login) = &mut self.users[slot as usize].phase {
+            login.secured();
+            self.open(slot, turn);
+        }
+    }
+
+    /// The stream begins, anew perhaps.
+    pub(super) fn open(&mut self, slot: u32, turn: &mut Turn<'_>) {
+        self.users[slot as usize].framer.restart();
+        let domain = self.chat.people.domain();
+        turn.write(slot, |out| match self.chat.web {
+            Some(_) => lines::open(out, domain),
+            None => lines::header(out, domain),
+        });
+    }
+
+    pub(super) fn say_goodbye(&self, slot: u32, turn: &mut Turn<'_>) {
+        turn.write(slot, lines::unavailable);
+        turn.write(slot, |out| lines::close(out, self.chat.web.is_some()));
+    }
+
+    /// One message of a WebSocket: an element that stands for itself (RFC 7395 §3.3).
+    pub fn handle_message(&mut self, slot: u32, message: &[u8], turn: &mut Turn<'_>) {
+        if !self.users[slot as usize].has_connection() {
+            return;
+        }
+        match parse(message.trim_ascii(), &Prefixes::default()) {
+            Ok(element) if element.is("open", ns::FRAMING) => {}
+            Ok(element) if element.is("close", ns::FRAMING) => self.hear_close(slot, &element, turn),
+            Ok(element) => self.handle_element(slot, &element, turn),
+            Err(_) => {
+                turn.stats.count(Count::Malformed);
+                self.fail(slot, Cause::Nonsense, turn);
+            }
+        }
+    }
+
+    /// The connection could not be made, or is gone.
+    pub fn handle_closed(&mut self, slot: u32, turn: &mut Turn<'_>) {
+        let cause = match self.users[slot as usize].phase {
+            Phase::Connecting => Cause::Connect,
+            _ => Cause::Closed,
+        };
+        // There is nothing to close any more, which the driver knows.
+        self.fail(slot, cause, turn);
+    }
+
+    /// TLS failed: with the server's certificate, most often.
+    pub fn handle_untrusted(&mut self, slot: u32, turn: &mut Turn<'_>) {
+        self.fail(slot, Cause::Tls, turn);
+    }
+
+    pub fn handle_bytes(&mut self, slot: u32, bytes: &[u8], turn: &mut Turn<'_>) {
+        let user = &mut self.users[slot as usize];
+        // What was on its way to a session that is over belongs to none, nor to the connection that follows it.
+        if user.has_connection() && !matches!(user.phase, Phase::Connecting) {
+            user.framer.put(bytes);
+        }
+        loop {
+            let user = &mut self.users[slot as usize];
+            if !user.has_connection() {
+                return;
+            }
+            let step = match user.framer.next(STANZA) {
+                Ok(None) => return,
+                Ok(Some(Frame::Whitespace)) => continue,
+                Ok(Some(Frame::Close)) => Err(Cause::Closed),
+                Ok(Some(Frame::Header(range))) => match parse_header(user.framer.bytes(range)) {
+                    Ok((header, prefixes)) if header.is("stream", ns::STREAM) => {
+                        self.keep_prefixes(slot, prefixes);
+                        Ok(None)
+                    }
+                    _ => Err(Cause::Nonsense),
+                },
+                Ok(Some(Frame::Stanza(range))) => match &user.prefixes {
+                    Some(prefixes) => {
+                        parse(user.framer.bytes(range), prefixes).map(Some).map_err(|_| Cause::Nonsense)
+                    }
+                    None => Err(Cause::Nonsense),
+                },
+                Err(_) => Err(Cause::Nonsense),
+            };
+            match step {
+                Ok(Some(element)) => self.handle_element(slot, &element, turn),
+                Ok(None) => {}
+                Err(cause) => {
+                    if cause == Cause::Nonsense {
+                        turn.stats.count(Count::Malformed);
+                    }
+                    return self.fail(slot, cause, turn);
+                }
+            }
+        }
+    }
+
+    fn keep_prefixes(&mut self, slot: u32, prefixes: Prefixes) {
+        let shared = match &self.prefixes {
+            Some(known) if **known == prefixes => Arc::clone(known),
+            _ => Arc::clone(self.prefixes.insert(Arc::new(prefixes))),
+        };
+        self.users[slot as usize].prefixes = Some(shared);
+    }
+}

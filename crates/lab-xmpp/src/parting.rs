@@ -1,0 +1,39 @@
+//! Signing out: after his last words a user hears what the server had sent before it heard them, until it closes, too
+//! (RFC 6120 §4.4). A message that is on its way just then has arrived.
+
+use std::time::Duration;
+
+use lab_sip::stats::Count;
+use stdx::time::Instant;
+use xmpp::xml::Framer;
+
+use super::crowd::{Crowd, Turn, Wanted};
+use super::stage::Stage;
+use super::user::Phase;
+
+/// How long the server may take to close.
+const PARTING: Duration = Duration::from_secs(5);
+
+impl Crowd {
+    pub(super) fn say_last_words(&mut self, slot: u32, turn: &mut Turn<'_>) {
+        let user = &mut self.users[slot as usize];
+        self.shared.go(user.number);
+        user.phase = Phase::Parting;
+        user.asked = None;
+        self.say_goodbye(slot, turn);
+        self.wait_until(slot, turn.now + PARTING);
+    }
+
+    /// The server has closed, or takes too long to.
+    pub(super) fn part(&mut self, slot: u32, turn: &mut Turn<'_>) {
+        let user = &mut self.users[slot as usize];
+        user.phase = Phase::Away;
+        user.patience = Instant::FAR_FUTURE;
+        user.framer = Framer::new();
+        turn.want(slot, Wanted::Close);
+        turn.stats.count(Count::SuccessfulCall);
+        let due =
+            if self.stage <= Stage::Load { turn.now + self.chat.think.draw(&mut self.rng) } else { turn.now };
+        self.wake_at(slot, due);
+    }
+}

@@ -1,0 +1,135 @@
+//! Accounts that the load makes before it begins, and removes when it is over (XEP-0077).
+
+use std::time::Duration;
+
+use lab_sip::stats::Count;
+use stdx::time::Instant;
+use xmpp::{Element, ns};
+
+use super::crowd::{Crowd, Turn};
+use super::failure::Cause;
+use super::lines;
+use super::model::Timed;
+use super::stage::Stage;
+use super::user::{Asked, Phase};
+
+/// What came of asking for an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Registered {
+    New,
+    /// Somebody has it, an earlier run most likely.
+    Existed,
+    /// Asking again changes nothing.
+    Refused,
+}
+
+impl Registered {
+    /// XEP-0077 §3.1.1. `Err`: it may be asked again later.
+    pub(super) fn of(answer: &Element) -> Result<Registered, Cause> {
+        if answer.attr("type") == Some("result") {
+            return Ok(Registered::New);
+        }
+        if answer.elements().any(|error| error.get("conflict", ns::STANZA_ERRORS).is_some()) {
+            return Ok(Registered::Existed);
+        }
+        match Cause::of_stanza_error(answer) {
+            Cause::Refused => Ok(Registered::Refused),
+            other => Err(other),
+        }
+    }
+}
+
+impl Crowd {
+    /// Time from one registration to the next, and from one removal to the next.
+    pub(super) fn registration_gap(&self) -> Duration {
+        Duration::from_secs(1).div_f64(self.chat.registrations.max(1e-6))
+    }
+
+    /// A stage in which all register, or remove their accounts, may last as long as that takes at its rate, and a while.
+    pub(super) fn registering_may_last(&self) -> Duration {
+        self.registration_gap().mul_f64(f64::from(self.chat.people.all())) + 2 * self.chat.patience
+    }
+
+    /// The connection is not for signing in: that has its own rate.
+    pub(super) fn registered(&mut self, slot: u32, how: Registered, turn: &mut Turn<'_>) {
+        let (due, began) = self.users[slot as usize].sign_in;
+        match how {
+            Registered::New => turn.stats.count(Count::Registered),
+            Registered::Existed => turn.stats.count(Count::AlreadyRegistered),
+            Registered::Refused => turn.fail(Cause::Refused),
+        }
+        if how != Registered::Refused {
+            turn.stats.count(Count::SuccessfulCall);
+            turn.time(Timed::Registration, due, began);
+        }
+        self.users[slot as usize].failures = 0;
+        turn.write(slot, |out| lines::close(out, self.chat.web.is_some()));
+        self.end_session(slot, turn);
+        self.shared.register();
+        if self.stage == Stage::Registering {
+            // Until the stage is over.
+            self.users[slot as usize].due = Instant::FAR_FUTURE;
+        } else {
+            self.wake_at(slot, turn.now);
+        }
+    }
+
+    /// Everybody registers or has: now they sign in, at that rate.
+    pub(super) fn begin_signing_in(&mut self) {
+        let gap = Duration::from_secs(1).div_f64(self.chat.logins.max(1e-6));
+        let began = self.shared.began();
+        for slot in self.slots() {
+            let user = &self.users[slot as usize];
+            if matches!(user.phase, Phase::Away) && !self.chat.people.is_monitor(user.number) {
+                let due = began + gap.mul_f64(f64::from(user.number));
+                self.wake_at(slot, due);
+            }
+        }
+    }
+
+    pub(super) fn begin_unregistering(&mut self) {
+        let gap = self.registration_gap();
+        let began = self.shared.began();
+        for slot in self.slots() {
+            let user = &self.users[slot as usize];
+            if user.is_in() {
+                let due = began + gap.mul_f64(f64::from(user.number));
+                self.wake_at(slot, due);
+            }
+        }
+    }
+
+    /// XEP-0077 §3.2.
+    pub(super) fn unregister(&mut self, slot: u32, turn: &mut Turn<'_>) {
+        let user = &mut self.users[slot as usize];
+        let id = user.next_id();
+        user.asked =
+            Some(Asked { id, timed: Timed::Registration, due: user.due, sent: turn.now, then: None });
+        turn.stats.count(Count::Due);
+        turn.stats.count(Count::OutgoingCall);
+        turn.stats.count(Count::MessagesSent);
+        turn.write(slot, |out| lines::unregister(out, id));
+        self.wait_until(slot, turn.now + self.chat.patience);
+    }
+
+    /// `true`: the question was about the account, and the user has left.
+    pub(super) fn hear_unregistered(&mut self, slot: u32, answer: &Element, turn: &mut Turn<'_>) -> bool {
+        let user = &mut self.users[slot as usize];
+        let Some(asked) = user.asked.filter(|asked| asked.timed == Timed::Registration) else { return false };
+        // Servers end the stream of an account that is gone (§3.2), some before they answer.
+        let is_gone = answer.attr("type") == Some("result")
+            || answer.get("not-authorized", ns::STREAM_ERRORS).is_some();
+        user.asked = None;
+        if is_gone {
+            turn.stats.count(Count::SuccessfulCall);
+            turn.stats.count(Count::Unregistered);
+            turn.time(Timed::Registration, asked.due, asked.sent);
+        } else {
+            self.quote(slot, answer, turn);
+            turn.fail(Cause::of_stanza_error(answer));
+        }
+        self.end_session(slot, turn);
+        self.users[slot as usize].phase = Phase::Gone;
+        true
+    }
+}

@@ -1,0 +1,99 @@
+//! From the first element of a stream to a user who is there.
+
+use std::sync::Arc;
+
+use lab_sip::stats::Count;
+use stdx::time::Instant;
+use xmpp::{Element, ns};
+
+use super::crowd::{Crowd, Turn, Wanted};
+use super::failure::Cause;
+use super::login::{Progress, Who};
+use super::model::Timed;
+use super::register::Registered;
+use super::stage::Stage;
+use super::user::Phase;
+
+impl Crowd {
+    pub(super) fn handle_element(&mut self, slot: u32, element: &Element, turn: &mut Turn<'_>) {
+        turn.stats.count(Count::MessagesReceived);
+        if element.is("error", ns::STREAM) {
+            return self.hear_stream_error(slot, element, turn);
+        }
+        let (chat, nonce) = (Arc::clone(&self.chat), self.rng.token(20));
+        let user = &mut self.users[slot as usize];
+        // Nothing can be answered any more.
+        if matches!(user.phase, Phase::Parting) && element.name() != "message" {
+            return;
+        }
+        let Phase::SigningIn(login) = &mut user.phase else { return self.hear(slot, element, turn) };
+        let mut kept = user.kept.take().map(|kept| *kept);
+        let (name, password) = (chat.people.name(user.number), chat.people.password(user.number));
+        let who = Who { name: &name, password: &password, nonce, kept: &mut kept };
+        let mut written = Vec::new();
+        let progress = login.handle(&chat, who, element, &mut written);
+        user.kept = kept.map(Box::new);
+        let sign_in = user.sign_in;
+        turn.write(slot, |out| out.append(&mut written));
+        match progress {
+            Progress::Nothing => {}
+            Progress::StartTls => turn.want(slot, Wanted::StartTls),
+            Progress::Authenticated => {
+                let timed =
+                    if self.is_monitor(slot) { Timed::MonitorAuthentication } else { Timed::Authentication };
+                turn.time(timed, sign_in.0, sign_in.1);
+                self.open(slot, turn);
+            }
+            Progress::SignedIn(roster) => self.signed_in(slot, &roster, turn),
+            Progress::Registered(how) => {
+                if how == Registered::Refused {
+                    self.quote(slot, element, turn);
+                }
+                self.registered(slot, how, turn);
+            }
+            Progress::Failed(cause) => {
+                if matches!(cause, Cause::NotAuthorized | Cause::Refused | Cause::Throttled) {
+                    self.quote(slot, element, turn);
+                }
+                self.fail(slot, cause, turn);
+            }
+        }
+    }
+
+    fn signed_in(&mut self, slot: u32, roster: &Element, turn: &mut Turn<'_>) {
+        let user = &mut self.users[slot as usize];
+        user.phase = Phase::In;
+        user.patience = Instant::FAR_FUTURE;
+        user.failures = 0;
+        let (due, began) = user.sign_in;
+        let number = user.number;
+        turn.stats.count(Count::SuccessfulCall);
+        let is_monitor = self.is_monitor(slot);
+        if !is_monitor {
+            turn.time(Timed::SignIn, due, began);
+        }
+        if !std::mem::replace(&mut self.users[slot as usize].has_been_in, true) {
+            self.shared.meet();
+        }
+        self.shared.come(number, turn.now);
+        for item in roster.elements() {
+            self.learn(slot, item);
+        }
+        self.say_presence(slot, "", turn.now, turn);
+        if is_monitor {
+            self.ask_next(slot, turn);
+            self.look_after_pair(slot, turn);
+        } else {
+            self.enter_room(slot, turn);
+        }
+        match self.stage {
+            Stage::Befriending => self.befriend_too(slot, turn),
+            Stage::Load if !is_monitor => {
+                let due = turn.now + self.chat.think.draw(&mut self.rng);
+                self.wake_at(slot, due);
+            }
+            Stage::Unregistering => self.wake_at(slot, turn.now),
+            _ => {}
+        }
+    }
+}

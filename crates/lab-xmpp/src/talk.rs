@@ -1,0 +1,249 @@
+//! What users hear.
+
+use lab_sip::stats::Count;
+use stdx::time::Instant;
+use xmpp::{Element, ns};
+
+use super::crowd::{Crowd, HOLES, Turn};
+use super::failure::Cause;
+use super::limits::PRESENCE_PLACES;
+use super::lines;
+use super::model::Timed;
+use super::note::{DIRECTED, Note};
+use super::user::Asked;
+
+/// That there is no such thing; the second of a vCard only (XEP-0054 §3.3).
+const ABSENT: [&str; 2] = ["item-not-found", "service-unavailable"];
+
+impl Crowd {
+    pub(super) fn hear(&mut self, slot: u32, stanza: &Element, turn: &mut Turn<'_>) {
+        match stanza.name() {
+            "message" => self.hear_message(slot, stanza, turn),
+            "presence" => self.hear_presence(slot, stanza, turn),
+            "iq" => self.hear_iq(slot, stanza, turn),
+            _ => {}
+        }
+    }
+
+    fn hear_message(&mut self, slot: u32, message: &Element, turn: &mut Turn<'_>) {
+        let id = message.attr("id").and_then(|id| id.strip_prefix('m'));
+        let is_mine = id.is_some_and(|number| number.parse::<u32>().is_ok());
+        match message.attr("type") {
+            Some("error") if is_mine => {
+                turn.stats.count(Count::ChatRefused);
+                self.keep_refused(slot, message.attr("from"));
+                self.shared.arrived();
+            }
+            Some("groupchat") => {
+                let number = self.slot(slot).map(|user| user.number);
+                if let Some(note) = Note::of(message).filter(|note| Some(note.from) == number) {
+                    turn.time(Timed::Room, note.due, note.sent);
+                }
+            }
+            _ => {
+                if let Some(note) = Note::of(message) {
+                    let has_waited = message.get("delay", ns::DELAY).is_some();
+                    self.account(slot, &note, has_waited, turn);
+                }
+            }
+        }
+    }
+
+    /// Once, and in order.
+    fn account(&mut self, slot: u32, note: &Note, has_waited: bool, turn: &mut Turn<'_>) {
+        // The server kept it from an earlier run, which has told of it.
+        if note.sent < self.began {
+            return;
+        }
+        let me = self.users[slot as usize].number;
+        let Some(place) = self.chat.people.place(me, note.from) else {
+            return turn.stats.count(Count::ChatMisdelivered);
+        };
+        let contact = &mut self.users[slot as usize].contacts[place as usize];
+        if note.number > contact.came {
+            let skipped = contact.came + 1..note.number;
+            contact.came = note.number;
+            let room = HOLES.saturating_sub(self.holes.len());
+            self.holes.extend(skipped.take(room).map(|number| (me, place, number)));
+        } else if self.holes.remove(&(me, place, note.number)) {
+            turn.stats.count(Count::ChatReordered);
+        } else {
+            return turn.stats.count(Count::ChatDuplicated);
+        }
+        turn.stats.count(Count::ChatReceived);
+        self.shared.arrived();
+        if has_waited {
+            turn.stats.count(Count::ChatStored);
+        } else if self.is_monitor(slot) {
+            self.monitor_message(slot, note, turn);
+        } else {
+            turn.time(Timed::Message, note.due, note.sent);
+        }
+    }
+
+    fn hear_presence(&mut self, slot: u32, presence: &Element, turn: &mut Turn<'_>) {
+        let from = presence.attr("from").unwrap_or_default();
+        let Some(from) = self.chat.people.number(from) else {
+            return self.hear_from_room(slot, from, presence, turn);
+        };
+        match presence.attr("type") {
+            Some("subscribe") => self.accept(slot, from, turn),
+            None | Some("unavailable") => {
+                let me = self.users[slot as usize].number;
+                let Some(note) = Note::of(presence).filter(|note| note.from == from) else { return };
+                if note.number == DIRECTED {
+                    turn.stats.count(Count::PresenceSeen);
+                    return turn.time(Timed::Presence, note.due, note.sent);
+                }
+                let Some(place) = self.chat.people.place(me, from) else { return };
+                let Some(seen) = self.users[slot as usize].seen.get_mut(place as usize) else { return };
+                // What was seen before is told again to who comes later.
+                if note.number <= *seen {
+                    return;
+                }
+                *seen = note.number;
+                let mine = self.chat.people.place(from, me).filter(|place| *place < PRESENCE_PLACES);
+                if mine.is_some_and(|mine| note.seen_by >> mine & 1 == 1) {
+                    turn.stats.count(Count::PresenceSeen);
+                    if self.is_monitor(slot) {
+                        self.monitor_presence(slot, &note, turn);
+                    } else {
+                        turn.time(Timed::Presence, note.due, note.sent);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Who makes the room unlocks it; who came while it was locked comes again.
+    fn hear_from_room(&mut self, slot: u32, from: &str, presence: &Element, turn: &mut Turn<'_>) {
+        let Some(room) = from.split('/').next().filter(|room| room.ends_with(&self.chat.rooms_domain)) else {
+            return;
+        };
+        let status = |code: &str| {
+            let user = presence.get("x", ns::MUC_USER);
+            user.is_some_and(|user| user.elements().any(|status| status.attr("code") == Some(code)))
+        };
+        // §7.6, §7.2.2: this is about the one who hears it.
+        if status("110") && presence.attr("type").is_none() {
+            self.hear_own_nick(slot, turn);
+        }
+        if status("201") {
+            turn.write(slot, |out| lines::unlock(out, room));
+        }
+        let is_locked =
+            || presence.elements().any(|error| error.get("item-not-found", ns::STANZA_ERRORS).is_some());
+        if presence.attr("type") == Some("error") && is_locked() {
+            self.enter_room(slot, turn);
+        } else if presence.attr("type") == Some("error") && self.take_join(slot).is_some() {
+            self.quote(slot, presence, turn);
+            turn.fail(Cause::of_stanza_error(presence));
+        }
+    }
+
+    fn hear_own_nick(&mut self, slot: u32, turn: &mut Turn<'_>) {
+        if let Some(asked) = self.take_join(slot) {
+            turn.stats.count(Count::SuccessfulCall);
+            turn.time(Timed::RoomJoin, asked.due, asked.sent);
+        }
+    }
+
+    /// The wish to enter or for another nick, if there is one that waits.
+    fn take_join(&mut self, slot: u32) -> Option<Asked> {
+        let user = &mut self.users[slot as usize];
+        let asked = user.asked.take_if(|asked| asked.timed == Timed::RoomJoin)?;
+        user.patience = Instant::FAR_FUTURE;
+        Some(asked)
+    }
+
+    /// Yes, and the same of him, unless it is he who answers.
+    fn accept(&mut self, slot: u32, from: u32, turn: &mut Turn<'_>) {
+        let people = &self.chat.people;
+        let me = self.users[slot as usize].number;
+        let to = people.address(from);
+        turn.write(slot, |out| lines::subscription(out, "subscribed", &to));
+        if from < me {
+            turn.write(slot, |out| lines::subscription(out, "subscribe", &to));
+        }
+    }
+
+    fn hear_iq(&mut self, slot: u32, iq: &Element, turn: &mut Turn<'_>) {
+        let id = iq.attr("id").unwrap_or_default();
+        match iq.attr("type") {
+            Some("result" | "error") => self.hear_answer(slot, iq, id, turn),
+            Some("set") if iq.get("query", ns::ROSTER).is_some() => {
+                let items = iq.get("query", ns::ROSTER).map(|query| query.elements().cloned().collect());
+                let items: Vec<Element> = items.unwrap_or_default();
+                let friends = self.users[slot as usize].friends;
+                for item in &items {
+                    self.learn(slot, item);
+                }
+                self.look_after_pair(slot, turn);
+                if self.users[slot as usize].friends > friends {
+                    self.go_on_asking(slot, turn);
+                }
+                turn.write(slot, |out| lines::answer(out, (id, iq.attr("from")), true));
+            }
+            _ => {
+                let known = [("ping", ns::PING), ("block", ns::BLOCKING), ("unblock", ns::BLOCKING)];
+                let is_known = known.iter().any(|(name, ns)| iq.get(name, ns).is_some());
+                turn.write(slot, |out| lines::answer(out, (id, iq.attr("from")), is_known));
+            }
+        }
+    }
+
+    fn hear_answer(&mut self, slot: u32, iq: &Element, id: &str, turn: &mut Turn<'_>) {
+        let user = &mut self.users[slot as usize];
+        let number = id.strip_prefix('i').and_then(|id| id.parse::<u32>().ok());
+        let Some(asked) = user.asked.filter(|asked| Some(asked.id) == number) else { return };
+        if self.hear_unregistered(slot, iq, turn) {
+            return;
+        }
+        let user = &mut self.users[slot as usize];
+        user.asked = None;
+        user.patience = Instant::FAR_FUTURE;
+        match asked.then {
+            Some(action) => return self.hear_of_node(slot, asked, action, iq, turn),
+            None if asked.timed == Timed::Pubsub => self.notice_lost_node(iq),
+            None => {}
+        }
+        // Nobody has a card before he sets one. A node has been made, and what an operator asks he knows himself.
+        let may_be_absent = !matches!(asked.timed, Timed::Pubsub | Timed::Raw);
+        let is_absent = ABSENT.iter().any(|name| {
+            let is_other = *name == "item-not-found" || asked.timed == Timed::Vcard;
+            is_other && iq.elements().any(|error| error.get(name, ns::STANZA_ERRORS).is_some())
+        });
+        if iq.attr("type") == Some("result") || (may_be_absent && is_absent) {
+            turn.stats.count(Count::SuccessfulCall);
+            turn.time(asked.timed, asked.due, asked.sent);
+        } else {
+            self.quote(slot, iq, turn);
+            turn.fail(Cause::of_stanza_error(iq));
+        }
+    }
+
+    /// One entry of the roster.
+    pub(super) fn learn(&mut self, slot: u32, item: &Element) {
+        let me = self.users[slot as usize].number;
+        let other = item.attr("jid").and_then(|jid| self.chat.people.number(jid));
+        let Some(place) = other.and_then(|other| self.chat.people.place(me, other)) else { return };
+        let user = &mut self.users[slot as usize];
+        let contact = &mut user.contacts[place as usize];
+        let is_friend = item.attr("subscription") == Some("both");
+        match (contact.is_friend, is_friend) {
+            (false, true) => {
+                user.friends += 1;
+                self.shared.make_friend();
+            }
+            (true, false) => user.friends -= 1,
+            _ => {}
+        }
+        contact.is_friend = is_friend;
+        let is_monitor = self.chat.people.is_monitor(me);
+        if user.friends == self.chat.people.contacts() && !user.is_befriended && !is_monitor {
+            user.is_befriended = true;
+            self.shared.befriend();
+        }
+    }
+}
