@@ -5,7 +5,7 @@
 )]
 
 /// A local date and time; `offset` is seconds east of UTC.
-pub struct Broken {
+pub struct LocalDateTime {
     pub year: i32,
     pub month: i32,
     pub day: i32,
@@ -15,7 +15,7 @@ pub struct Broken {
     pub offset: i64,
 }
 
-pub fn local(unix_seconds: u64) -> Broken {
+pub fn local(unix_seconds: u64) -> LocalDateTime {
     let seconds = libc::time_t::try_from(unix_seconds).unwrap_or(libc::time_t::MAX);
     // SAFETY: a zeroed tm is a valid one; both pointers are to live locals. It stays zero on an error.
     let tm = unsafe {
@@ -23,7 +23,7 @@ pub fn local(unix_seconds: u64) -> Broken {
         libc::localtime_r(&raw const seconds, &raw mut tm);
         tm
     };
-    Broken {
+    LocalDateTime {
         year: tm.tm_year + 1900,
         month: tm.tm_mon + 1,
         day: tm.tm_mday,

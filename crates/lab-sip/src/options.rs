@@ -8,13 +8,13 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     pub scenario: ScenarioChoice,
-    pub remote: Option<Remote>,
+    pub remote: Option<RemoteTarget>,
     pub network: Network,
     pub behaviour: Behaviour,
     pub call: CallOptions,
     pub injection: Injection,
     pub media: MediaOptions,
-    pub rate: Rate,
+    pub rate: RateOptions,
     pub timers: Timers,
     pub three_pcc: ThreePcc,
     pub files: TraceFiles,
@@ -44,7 +44,7 @@ pub enum ScenarioName {
 
 /// The target as named and as resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Remote {
+pub struct RemoteTarget {
     pub host: String,
     pub address: SocketAddr,
 }
@@ -190,7 +190,7 @@ pub struct MediaOptions {
 }
 
 #[derive(Debug, Clone)]
-pub struct Rate {
+pub struct RateOptions {
     /// `-r` calls per `-rp`.
     pub calls: f64,
     pub period: Duration,
@@ -200,20 +200,20 @@ pub struct Rate {
     pub interval: Duration,
     pub max: Option<f64>,
     pub quit_at_max: bool,
-    /// `-l`; `None`: 3 × rate × pause as SIPp has it (computed by [`Rate::open_limit`]).
+    /// `-l`; `None`: 3 × rate × pause as SIPp has it (computed by [`RateOptions::open_limit`]).
     pub limit: Option<u64>,
     /// `-m`.
     pub total: Option<u64>,
     /// `-users`.
     pub users: Option<u32>,
     /// Arrivals evenly spaced, or as a Poisson process (`--arrivals poisson`).
-    pub arrivals: Arrivals,
+    pub arrivals: ArrivalPattern,
     /// `--for`: stop starting calls after this long and end when they are done.
     pub duration: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Arrivals {
+pub enum ArrivalPattern {
     #[default]
     Even,
     Poisson,
@@ -368,9 +368,9 @@ impl Default for MediaOptions {
     }
 }
 
-impl Default for Rate {
+impl Default for RateOptions {
     fn default() -> Self {
-        Rate {
+        RateOptions {
             calls: 10.0,
             period: Duration::from_secs(1),
             scale: 1.0,
@@ -381,7 +381,7 @@ impl Default for Rate {
             limit: None,
             total: None,
             users: None,
-            arrivals: Arrivals::Even,
+            arrivals: ArrivalPattern::Even,
             duration: None,
         }
     }

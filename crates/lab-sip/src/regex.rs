@@ -16,38 +16,38 @@ const ON_STACK: usize = 2048;
 /// Compiled once, shared by all shards.
 #[derive(Clone)]
 pub struct Regex {
-    inner: Arc<Inner>,
+    inner: Arc<RegexInner>,
 }
 
-struct Inner {
+struct RegexInner {
     text: Box<str>,
     /// `None` when the pattern is plain text: then a substring search gives the same answer.
-    compiled: Option<Compiled>,
+    compiled: Option<CompiledRegex>,
 }
 
-struct Compiled(libc::regex_t);
+struct CompiledRegex(libc::regex_t);
 
 // SAFETY: POSIX allows a compiled expression to be used by several threads at once and freed by any one of them.
-unsafe impl Send for Compiled {}
+unsafe impl Send for CompiledRegex {}
 // SAFETY: as above; regexec takes it by pointer to const, and glibc guards its own caches with a lock inside.
-unsafe impl Sync for Compiled {}
+unsafe impl Sync for CompiledRegex {}
 
-impl Drop for Compiled {
+impl Drop for CompiledRegex {
     fn drop(&mut self) {
         // SAFETY: it was filled by a regcomp that succeeded, and is freed once, here.
         unsafe { libc::regfree(&raw mut self.0) }
     }
 }
 
-impl Compiled {
-    fn new(text: &str) -> Result<Compiled, String> {
+impl CompiledRegex {
+    fn new(text: &str) -> Result<CompiledRegex, String> {
         let text = CString::new(text).map_err(|_| "a NUL in the expression".to_owned())?;
         let mut memory = MaybeUninit::<libc::regex_t>::zeroed();
         // SAFETY: the pointers are to a regex_t's worth of memory and to a terminated string.
         let code = unsafe { libc::regcomp(memory.as_mut_ptr(), text.as_ptr(), libc::REG_EXTENDED) };
         if code == 0 {
             // SAFETY: regcomp succeeded, so it filled it.
-            return Ok(Compiled(unsafe { memory.assume_init() }));
+            return Ok(CompiledRegex(unsafe { memory.assume_init() }));
         }
         let mut explanation = [0_u8; 256];
         // SAFETY: regerror may look at the regex_t of the failed regcomp and writes at most the length given.
@@ -74,8 +74,8 @@ impl Regex {
     /// `Err` is the C library's own explanation.
     pub fn new(text: &str) -> Result<Regex, String> {
         let plain = !text.is_empty() && !text.bytes().any(|byte| b"\\^$.[]|()*+?{}\0".contains(&byte));
-        let compiled = if plain { None } else { Some(Compiled::new(text)?) };
-        Ok(Regex { inner: Arc::new(Inner { text: text.into(), compiled }) })
+        let compiled = if plain { None } else { Some(CompiledRegex::new(text)?) };
+        Ok(Regex { inner: Arc::new(RegexInner { text: text.into(), compiled }) })
     }
 
     pub fn as_str(&self) -> &str {

@@ -6,14 +6,14 @@ use lab_sip::stats::Count;
 use stdx::time::Instant;
 use xmpp::ns;
 
-use super::crowd::{Crowd, Turn};
+use super::crowd::{PoolContext, UserPool};
 use super::limits::PRESENCE_PLACES;
 use super::lines;
-use super::mix::Action;
-use super::model::Timed;
-use super::note::{DIRECTED, Note};
+use super::mix::UserAction;
+use super::model::TimerName;
+use super::note::{DIRECTED, MessageMark};
 use super::stage::SETTLED;
-use super::user::{Asked, Phase};
+use super::user::{PendingRequest, UserState};
 
 /// How often a user of the load is drawn who must be there.
 const DRAWS: usize = 8;
@@ -21,9 +21,9 @@ const DRAWS: usize = 8;
 /// In their order for a user's changes.
 const SHOWS: [&str; 4] = ["away", "", "dnd", "chat"];
 
-impl Crowd {
+impl UserPool {
     /// The next action, and when the one after it is due: from the due time, so that a late one delays no other.
-    pub(super) fn do_something(&mut self, slot: u32, turn: &mut Turn<'_>) {
+    pub(super) fn do_something(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let due = self.users[slot as usize].due;
         turn.stats.count(Count::Due);
         turn.stats.start_delay.record(turn.now.since(due));
@@ -31,25 +31,25 @@ impl Crowd {
         let next = due + self.chat.think.draw(&mut self.rng).max(Duration::from_millis(1));
         self.wake_at(slot, next);
         let done = match action {
-            Action::Message | Action::MessageOnline | Action::MessageOffline => {
+            UserAction::Message | UserAction::MessageOnline | UserAction::MessageOffline => {
                 self.say_message(slot, action, due, turn)
             }
-            Action::Presence => {
+            UserAction::Presence => {
                 let show = SHOWS[self.users[slot as usize].presences as usize % SHOWS.len()];
                 self.say_presence(slot, show, due, turn);
                 true
             }
-            Action::PresenceDirected => self.say_directed(slot, due, turn),
-            Action::Logout => {
+            UserAction::PresenceDirected => self.say_directed(slot, due, turn),
+            UserAction::Logout => {
                 let user = &mut self.users[slot as usize];
-                user.phase = Phase::Leaving;
+                user.phase = UserState::Leaving;
                 self.shared.vanish(user.number);
                 turn.stats.count(Count::OutgoingCall);
                 self.wake_at(slot, turn.now + Duration::from_micros(SETTLED));
                 return;
             }
-            Action::Room => self.say_in_room(slot, due, turn),
-            Action::Raw => return self.send_raw(slot, due, turn),
+            UserAction::Room => self.say_in_room(slot, due, turn),
+            UserAction::Raw => return self.send_raw(slot, due, turn),
             other => return self.ask(slot, other, due, turn),
         };
         turn.stats.count(if done { Count::OutgoingCall } else { Count::Blocked });
@@ -62,9 +62,9 @@ impl Crowd {
     pub(super) fn say_message(
         &mut self,
         slot: u32,
-        action: Action,
+        action: UserAction,
         due: Instant,
-        turn: &mut Turn<'_>,
+        turn: &mut PoolContext<'_>,
     ) -> bool {
         let Some(place) = self.draw_contact(slot, action, turn) else { return false };
         self.say_to(slot, place, (due, turn.now), turn);
@@ -72,7 +72,12 @@ impl Crowd {
     }
 
     /// The place of one of whom it is true.
-    pub(super) fn draw_contact(&mut self, slot: u32, action: Action, turn: &Turn<'_>) -> Option<u32> {
+    pub(super) fn draw_contact(
+        &mut self,
+        slot: u32,
+        action: UserAction,
+        turn: &PoolContext<'_>,
+    ) -> Option<u32> {
         let user = &self.users[slot as usize];
         let places = u32::try_from(user.contacts.len()).unwrap_or_default();
         if places == 0 {
@@ -82,22 +87,23 @@ impl Crowd {
         (first..first + places).map(|place| place % places).find(|place| {
             let contact = self.chat.people.contact(user.number, *place);
             match action {
-                Action::MessageOnline => self.shared.sees(contact, turn.now),
-                Action::MessageOffline => self.shared.is_away(contact),
+                UserAction::MessageOnline => self.shared.sees(contact, turn.now),
+                UserAction::MessageOffline => self.shared.is_away(contact),
                 _ => true,
             }
         })
     }
 
     /// `times`: when it was due and sent, of what the message is part of.
-    fn say_to(&mut self, slot: u32, place: u32, times: (Instant, Instant), turn: &mut Turn<'_>) {
+    fn say_to(&mut self, slot: u32, place: u32, times: (Instant, Instant), turn: &mut PoolContext<'_>) {
         let chat = &self.chat;
         let user = &mut self.users[slot as usize];
         let to = chat.people.contact(user.number, place);
         let contact = &mut user.contacts[place as usize];
         contact.sent += 1;
         let (due, sent) = times;
-        let note = Note { from: user.number, number: contact.sent, due, sent, ..Note::default() };
+        let note =
+            MessageMark { from: user.number, number: contact.sent, due, sent, ..MessageMark::default() };
         let to = chat.people.address(to);
         let body = "x".repeat(chat.body);
         turn.write(slot, |out| lines::message(out, (&to, "chat"), &body, &note));
@@ -107,12 +113,12 @@ impl Crowd {
     }
 
     /// Of a monitor, with the times of what he answers.
-    pub(super) fn answer_partner(&mut self, slot: u32, note: &Note, turn: &mut Turn<'_>) {
+    pub(super) fn answer_partner(&mut self, slot: u32, note: &MessageMark, turn: &mut PoolContext<'_>) {
         self.say_to(slot, 0, (note.due, note.sent), turn);
     }
 
     /// To one of the load who is there; `false` when a few that were drawn are not.
-    fn say_directed(&mut self, slot: u32, due: Instant, turn: &mut Turn<'_>) -> bool {
+    fn say_directed(&mut self, slot: u32, due: Instant, turn: &mut PoolContext<'_>) -> bool {
         let people = &self.chat.people;
         let me = self.users[slot as usize].number;
         let drawn = std::iter::repeat_with(|| self.rng.below(u64::from(people.count()))).take(DRAWS);
@@ -121,7 +127,7 @@ impl Crowd {
         let Some(to) = there.map(|other| people.address(other)) else {
             return false;
         };
-        let note = Note { from: me, number: DIRECTED, due, sent: turn.now, seen_by: 1 };
+        let note = MessageMark { from: me, number: DIRECTED, due, sent: turn.now, seen_by: 1 };
         turn.write(slot, |out| lines::directed(out, &to, &note));
         turn.stats.count(Count::PresenceExpected);
         turn.stats.count(Count::MessagesSent);
@@ -129,7 +135,7 @@ impl Crowd {
     }
 
     /// To all friends; who of them is there to see it is written into it.
-    pub(super) fn say_presence(&mut self, slot: u32, show: &str, due: Instant, turn: &mut Turn<'_>) {
+    pub(super) fn say_presence(&mut self, slot: u32, show: &str, due: Instant, turn: &mut PoolContext<'_>) {
         let people = &self.chat.people;
         let user = &mut self.users[slot as usize];
         let mut seen_by = 0_u64;
@@ -141,7 +147,7 @@ impl Crowd {
             }
         }
         user.presences += 1;
-        let note = Note { from: user.number, number: user.presences, due, sent: turn.now, seen_by };
+        let note = MessageMark { from: user.number, number: user.presences, due, sent: turn.now, seen_by };
         turn.write(slot, |out| lines::presence(out, show, &note));
         turn.stats.add(Count::PresenceExpected, u64::from(seen_by.count_ones()));
         turn.stats.count(Count::MessagesSent);
@@ -149,11 +155,11 @@ impl Crowd {
 
     fn room(&self, number: u32) -> Option<String> {
         let rooms = self.chat.rooms;
-        let is_wanted = rooms > 0 && self.chat.mix.has(Action::Room);
+        let is_wanted = rooms > 0 && self.chat.mix.has(UserAction::Room);
         is_wanted.then(|| format!("ringer{}@{}", number % rooms, self.chat.rooms_domain))
     }
 
-    pub(super) fn enter_room(&mut self, slot: u32, turn: &mut Turn<'_>) {
+    pub(super) fn enter_room(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let number = self.users[slot as usize].number;
         if let Some(room) = self.room(number) {
             let nick = self.chat.people.nick(number);
@@ -162,12 +168,18 @@ impl Crowd {
         }
     }
 
-    fn say_in_room(&mut self, slot: u32, due: Instant, turn: &mut Turn<'_>) -> bool {
+    fn say_in_room(&mut self, slot: u32, due: Instant, turn: &mut PoolContext<'_>) -> bool {
         let number = self.users[slot as usize].number;
         let Some(room) = self.room(number) else { return false };
         let user = &mut self.users[slot as usize];
         user.room_messages += 1;
-        let note = Note { from: number, number: user.room_messages, due, sent: turn.now, ..Note::default() };
+        let note = MessageMark {
+            from: number,
+            number: user.room_messages,
+            due,
+            sent: turn.now,
+            ..MessageMark::default()
+        };
         let body = "x".repeat(self.chat.body);
         turn.write(slot, |out| lines::message(out, (&room, "groupchat"), &body, &note));
         turn.stats.count(Count::MessagesSent);
@@ -175,7 +187,7 @@ impl Crowd {
     }
 
     /// A question; while another one of the user waits for its answer this one cannot be asked.
-    fn ask(&mut self, slot: u32, action: Action, due: Instant, turn: &mut Turn<'_>) {
+    fn ask(&mut self, slot: u32, action: UserAction, due: Instant, turn: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
         if user.asked.is_some() {
             return turn.stats.count(Count::Blocked);
@@ -183,104 +195,110 @@ impl Crowd {
         let id = user.next_id();
         let mut then = None;
         let timed = match action {
-            Action::PubsubPublish | Action::PubsubGet => {
+            UserAction::PubsubPublish | UserAction::PubsubGet => {
                 let may_ask =
                     self.shared.has_node() || self.shared.may_make_node(turn.now, self.chat.patience);
                 then = may_ask.then(|| self.put_to_node(slot, action, id, turn)).flatten();
-                may_ask.then_some(Timed::Pubsub)
+                may_ask.then_some(TimerName::Pubsub)
             }
             _ => self.put_question(slot, action, id, turn),
         };
         let Some(timed) = timed else { return turn.stats.count(Count::Blocked) };
-        self.users[slot as usize].asked = Some(Asked { id, timed, due, sent: turn.now, then });
+        self.users[slot as usize].asked = Some(PendingRequest { id, timed, due, sent: turn.now, then });
         turn.stats.count(Count::OutgoingCall);
         turn.stats.count(Count::MessagesSent);
         self.wait_until(slot, turn.now + self.chat.patience);
     }
 
     /// What its answer is timed as; `None`: it needs a room, and the load has none.
-    fn put_question(&mut self, slot: u32, action: Action, id: u32, turn: &mut Turn<'_>) -> Option<Timed> {
+    fn put_question(
+        &mut self,
+        slot: u32,
+        action: UserAction,
+        id: u32,
+        turn: &mut PoolContext<'_>,
+    ) -> Option<TimerName> {
         let people = &self.chat.people;
         let number = self.users[slot as usize].number;
         Some(match action {
-            Action::RosterGet => {
+            UserAction::RosterGet => {
                 turn.write(slot, |out| lines::roster_get(out, format_args!("i{id}")));
-                Timed::Roster
+                TimerName::Roster
             }
-            Action::RosterAdd | Action::RosterRename | Action::RosterRemove => {
+            UserAction::RosterAdd | UserAction::RosterRename | UserAction::RosterRemove => {
                 self.change_roster(slot, action, id, turn);
-                Timed::Roster
+                TimerName::Roster
             }
-            Action::Block | Action::Unblock => {
+            UserAction::Block | UserAction::Unblock => {
                 self.change_blocking(slot, action, id, turn);
-                Timed::Block
+                TimerName::Block
             }
-            Action::RoomNick | Action::RoomRejoin => {
+            UserAction::RoomNick | UserAction::RoomRejoin => {
                 let room = self.room(number)?;
                 let nick = people.nick(number);
                 turn.write(slot, |out| match action {
-                    Action::RoomNick => lines::change_nick(out, &room, &format!("{nick}-{id}")),
+                    UserAction::RoomNick => lines::change_nick(out, &room, &format!("{nick}-{id}")),
                     _ => {
                         lines::leave_room(out, &room, &nick);
                         lines::join(out, &room, &nick);
                     }
                 });
-                Timed::RoomJoin
+                TimerName::RoomJoin
             }
-            Action::VcardSet => {
+            UserAction::VcardSet => {
                 let name = people.name(number);
                 turn.write(slot, |out| lines::vcard_set(out, id, &name));
-                Timed::Vcard
+                TimerName::Vcard
             }
-            Action::VcardLookup => {
+            UserAction::VcardLookup => {
                 let other = u32::try_from(self.rng.below(u64::from(people.count()))).unwrap_or_default();
                 turn.write(slot, |out| lines::vcard_get(out, id, &people.address(other)));
-                Timed::Vcard
+                TimerName::Vcard
             }
-            Action::VcardGet => {
+            UserAction::VcardGet => {
                 turn.write(slot, |out| lines::vcard_get(out, id, &people.address(number)));
-                Timed::Vcard
+                TimerName::Vcard
             }
             other => self.ask_server(slot, other, id, turn),
         })
     }
 
     /// What concerns nobody else.
-    fn ask_server(&self, slot: u32, action: Action, id: u32, turn: &mut Turn<'_>) -> Timed {
+    fn ask_server(&self, slot: u32, action: UserAction, id: u32, turn: &mut PoolContext<'_>) -> TimerName {
         let domain = self.chat.people.domain();
         turn.write(slot, |out| match action {
-            Action::Ping => lines::ping(out, id, domain),
-            Action::Disco => lines::disco(out, id, domain, ns::DISCO_INFO),
-            Action::DiscoItems => lines::disco(out, id, domain, ns::DISCO_ITEMS),
-            Action::PepPublish => lines::pep_publish(out, id),
-            Action::PepGet => lines::pep_get(out, id),
+            UserAction::Ping => lines::ping(out, id, domain),
+            UserAction::Disco => lines::disco(out, id, domain, ns::DISCO_INFO),
+            UserAction::DiscoItems => lines::disco(out, id, domain, ns::DISCO_ITEMS),
+            UserAction::PepPublish => lines::pep_publish(out, id),
+            UserAction::PepGet => lines::pep_get(out, id),
             _ => lines::archive(out, id),
         });
         match action {
-            Action::Ping => Timed::Ping,
-            Action::Disco | Action::DiscoItems => Timed::Disco,
-            Action::PepPublish | Action::PepGet => Timed::Pep,
-            _ => Timed::Archive,
+            UserAction::Ping => TimerName::Ping,
+            UserAction::Disco | UserAction::DiscoItems => TimerName::Disco,
+            UserAction::PepPublish | UserAction::PepGet => TimerName::Pep,
+            _ => TimerName::Archive,
         }
     }
 
     /// An entry for somebody who is no user of the load, so that nobody is asked for anything.
-    fn change_roster(&mut self, slot: u32, action: Action, id: u32, turn: &mut Turn<'_>) {
+    fn change_roster(&mut self, slot: u32, action: UserAction, id: u32, turn: &mut PoolContext<'_>) {
         let extra = format!("ringer-extra@{}", self.chat.people.domain());
         let user = &mut self.users[slot as usize];
         // To remove what is not there is an error.
-        let removes = action == Action::RosterRemove && user.has_extra;
+        let removes = action == UserAction::RosterRemove && user.has_extra;
         user.has_extra = !removes;
         let name = format!("Extra {id}");
         turn.write(slot, |out| lines::roster_set(out, id, &extra, (!removes).then_some(&*name)));
     }
 
     /// Somebody who is no user of the load, so that nobody is kept from anything.
-    fn change_blocking(&mut self, slot: u32, action: Action, id: u32, turn: &mut Turn<'_>) {
+    fn change_blocking(&mut self, slot: u32, action: UserAction, id: u32, turn: &mut PoolContext<'_>) {
         let stranger = format!("ringer-blocked@{}", self.chat.people.domain());
         let user = &mut self.users[slot as usize];
         // To let somebody again who was not blocked is an error at some servers.
-        let unblocks = action == Action::Unblock && user.has_blocked;
+        let unblocks = action == UserAction::Unblock && user.has_blocked;
         user.has_blocked = !unblocks;
         let wanted = if unblocks { "unblock" } else { "block" };
         turn.write(slot, |out| lines::blocking(out, id, wanted, &stranger));

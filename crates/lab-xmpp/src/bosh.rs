@@ -1,6 +1,6 @@
 //! A user's stream in the bodies of HTTP requests (XEP-0124, XEP-0206), from the client's side.
 //!
-//! A [`Session`] is given the documents of a WebSocket, `<open/>` and `<close/>` among them, and makes bodies of them for
+//! A [`BoshSession`] is given the documents of a WebSocket, `<open/>` and `<close/>` among them, and makes bodies of them for
 //! two connections: one request waits at the server until there is something to hear, the other is free for what is to
 //! be said. It knows no HTTP. Requests are sent once: who loses a connection with one under way has failed (§14.3 would let
 //! him send it again).
@@ -9,9 +9,9 @@ use lab_sip::stats::Count;
 use xmpp::xml::{Prefixes, escape, parse};
 use xmpp::{Element, ns};
 
-use super::crowd::{Crowd, Turn};
-use super::failure::Cause;
-use super::user::Phase;
+use super::crowd::{PoolContext, UserPool};
+use super::failure::FailureCause;
+use super::user::UserState;
 
 /// Connections of a session.
 pub const CONNECTIONS: usize = 2;
@@ -21,7 +21,7 @@ const WAIT: u32 = 60;
 
 /// What comes before what waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum BoshQueue {
     Payload,
     Creation,
     Restart,
@@ -31,11 +31,11 @@ enum Next {
 }
 
 #[derive(Debug)]
-pub struct Session {
+pub struct BoshSession {
     sid: Option<Box<str>>,
     /// Of the next request.
     rid: u64,
-    next: Next,
+    next: BoshQueue,
     /// Documents for the next body.
     waiting: Vec<u8>,
     /// By connection, the request that has no answer yet.
@@ -48,14 +48,14 @@ pub struct Session {
 
 /// What the server said, in order.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct BoshEvent {
     pub elements: Vec<Element>,
-    pub end: Option<End>,
+    pub end: Option<BoshEnd>,
 }
 
 /// The session is over.
 #[derive(Debug, PartialEq, Eq)]
-pub enum End {
+pub enum BoshEnd {
     /// As the user asked, or for no reason that was said.
     Closed,
     /// XEP-0124 §17.2.
@@ -68,13 +68,13 @@ pub enum End {
     Nonsense(&'static str),
 }
 
-impl Session {
+impl BoshSession {
     /// `rid`: of the first request, at random and well below 2^53 (§14.1).
-    pub fn new(rid: u64) -> Session {
-        Session {
+    pub fn new(rid: u64) -> BoshSession {
+        BoshSession {
             sid: None,
             rid,
-            next: Next::Payload,
+            next: BoshQueue::Payload,
             waiting: Vec::new(),
             under_way: [None; CONNECTIONS],
             last: 1,
@@ -84,13 +84,13 @@ impl Session {
 
     /// One document that the user writes.
     pub fn put(&mut self, document: &[u8]) {
-        if self.next == Next::Nothing {
+        if self.next == BoshQueue::Nothing {
             return;
         }
         if document.starts_with(b"<open ") {
-            self.next = if self.sid.is_none() { Next::Creation } else { Next::Restart };
+            self.next = if self.sid.is_none() { BoshQueue::Creation } else { BoshQueue::Restart };
         } else if document.starts_with(b"<close ") {
-            self.next = Next::Termination;
+            self.next = BoshQueue::Termination;
         } else {
             self.waiting.extend_from_slice(document);
         }
@@ -104,7 +104,7 @@ impl Session {
 
     /// The user has ended it, and the server has not been told.
     pub fn is_ending(&self) -> bool {
-        self.next == Next::Termination
+        self.next == BoshQueue::Termination
     }
 
     /// What is to be sent now, and by which connection; until there is nothing more.
@@ -113,10 +113,10 @@ impl Session {
         let connection = [other, self.last].into_iter().find(|free| self.under_way[*free].is_none())?;
         let is_idle = self.under_way.iter().all(Option::is_none);
         let is_wanted = match self.next {
-            Next::Creation => true,
-            Next::Restart | Next::Termination => self.sid.is_some(),
-            Next::Payload => self.sid.is_some() && (is_idle || !self.waiting.is_empty()),
-            Next::Nothing => false,
+            BoshQueue::Creation => true,
+            BoshQueue::Restart | BoshQueue::Termination => self.sid.is_some(),
+            BoshQueue::Payload => self.sid.is_some() && (is_idle || !self.waiting.is_empty()),
+            BoshQueue::Nothing => false,
         };
         if !is_wanted {
             return None;
@@ -125,7 +125,7 @@ impl Session {
         self.under_way[connection] = Some(self.rid);
         self.rid += 1;
         self.last = connection;
-        self.next = if self.next == Next::Termination { Next::Nothing } else { Next::Payload };
+        self.next = if self.next == BoshQueue::Termination { BoshQueue::Nothing } else { BoshQueue::Payload };
         Some((connection, body))
     }
 
@@ -133,7 +133,7 @@ impl Session {
         let sid = self.sid.as_deref().map_or_else(String::new, |sid| format!(" sid='{}'", escape(sid)));
         let mut body = format!("<body rid='{}'{sid} xmlns='{}'", self.rid, ns::BOSH);
         match self.next {
-            Next::Creation => {
+            BoshQueue::Creation => {
                 body += &format!(
                     " to='{domain}' ver='1.11' wait='{WAIT}' hold='1' content='text/xml; charset=utf-8' xml:lang='en' \
                      xmpp:version='1.0' xmlns:xmpp='{}'/>",
@@ -141,13 +141,13 @@ impl Session {
                 );
                 return body.into_bytes();
             }
-            Next::Restart => {
+            BoshQueue::Restart => {
                 body +=
                     &format!(" to='{domain}' xml:lang='en' xmpp:restart='true' xmlns:xmpp='{}'/>", ns::XBOSH);
                 return body.into_bytes();
             }
-            Next::Termination => body += " type='terminate'",
-            Next::Payload | Next::Nothing => {}
+            BoshQueue::Termination => body += " type='terminate'",
+            BoshQueue::Payload | BoshQueue::Nothing => {}
         }
         let mut body = body.into_bytes();
         body.push(b'>');
@@ -157,20 +157,22 @@ impl Session {
     }
 
     /// The answer to the connection's request. One that overtook that to the request before waits for it.
-    pub fn answer(&mut self, connection: usize, status: u16, bytes: &[u8]) -> Said {
+    pub fn answer(&mut self, connection: usize, status: u16, bytes: &[u8]) -> BoshEvent {
         let body =
             parse(bytes.trim_ascii(), &Prefixes::default()).ok().filter(|body| body.is("body", ns::BOSH));
         let body = match (status, body) {
             (_, Some(body)) => body,
-            (200, None) => return Said::nonsense("no body of BOSH"),
-            (status, None) => return Said { elements: Vec::new(), end: Some(End::of_status(status)) },
+            (200, None) => return BoshEvent::nonsense("no body of BOSH"),
+            (status, None) => {
+                return BoshEvent { elements: Vec::new(), end: Some(BoshEnd::of_status(status)) };
+            }
         };
         let is_early = self.under_way.iter().flatten().any(|rid| self.under_way[connection] > Some(*rid));
         if is_early {
             self.early = Some((connection, body));
-            return Said::default();
+            return BoshEvent::default();
         }
-        let mut said = Said::default();
+        let mut said = BoshEvent::default();
         self.take(connection, body, &mut said);
         if let Some((connection, body)) = self.early.take() {
             self.take(connection, body, &mut said);
@@ -178,7 +180,7 @@ impl Session {
         said
     }
 
-    fn take(&mut self, connection: usize, mut body: Element, said: &mut Said) {
+    fn take(&mut self, connection: usize, mut body: Element, said: &mut BoshEvent) {
         self.under_way[connection] = None;
         if said.end.is_some() {
             return;
@@ -189,16 +191,16 @@ impl Session {
         }
         // COMPAT(old servers): XEP-0206 §2: stanzas that name no namespace of their own are of `jabber:client`.
         body.elements_mut().for_each(|element| element.adopt(ns::BOSH, ns::CLIENT));
-        let is_over = self.next == Next::Nothing && self.under_way.iter().all(Option::is_none);
+        let is_over = self.next == BoshQueue::Nothing && self.under_way.iter().all(Option::is_none);
         said.end = match body.attr("type") {
             Some("terminate") => {
-                Some(body.attr("condition").map_or(End::Closed, |name| End::Condition(name.into())))
+                Some(body.attr("condition").map_or(BoshEnd::Closed, |name| BoshEnd::Condition(name.into())))
             }
             // §16.
-            Some("error") => Some(End::Condition("error".into())),
-            _ if self.sid.is_none() => Some(End::Nonsense("a session without sid")),
-            _ if is_begun && holds_nothing(&body) => Some(End::NotHeld),
-            _ => is_over.then_some(End::Closed),
+            Some("error") => Some(BoshEnd::Condition("error".into())),
+            _ if self.sid.is_none() => Some(BoshEnd::Nonsense("a session without sid")),
+            _ if is_begun && holds_nothing(&body) => Some(BoshEnd::NotHeld),
+            _ => is_over.then_some(BoshEnd::Closed),
         };
         // Of `see-other-uri` (§17.2), which is not followed.
         said.elements.extend(body.elements().filter(|element| element.name() != "uri").cloned());
@@ -213,44 +215,44 @@ fn holds_nothing(body: &Element) -> bool {
         .any(|(name, least)| body.attr(name) == Some(least))
 }
 
-impl Said {
+impl BoshEvent {
     /// What was no answer.
-    pub fn nonsense(what: &'static str) -> Said {
-        Said { elements: Vec::new(), end: Some(End::Nonsense(what)) }
+    pub fn nonsense(what: &'static str) -> BoshEvent {
+        BoshEvent { elements: Vec::new(), end: Some(BoshEnd::Nonsense(what)) }
     }
 }
 
-impl End {
+impl BoshEnd {
     /// §17.1: of servers from before conditions.
-    fn of_status(status: u16) -> End {
+    fn of_status(status: u16) -> BoshEnd {
         match status {
-            400 => End::Condition("bad-request".into()),
-            403 => End::Condition("policy-violation".into()),
-            404 => End::Condition("item-not-found".into()),
-            other => End::Status(other),
+            400 => BoshEnd::Condition("bad-request".into()),
+            403 => BoshEnd::Condition("policy-violation".into()),
+            404 => BoshEnd::Condition("item-not-found".into()),
+            other => BoshEnd::Status(other),
         }
     }
 
-    fn cause(&self) -> Cause {
+    fn cause(&self) -> FailureCause {
         match self {
-            End::Closed => Cause::Closed,
-            End::Condition(name) => match &**name {
-                "policy-violation" => Cause::Throttled,
-                "see-other-uri" => Cause::SeeOtherHost,
-                _ => Cause::StreamError,
+            BoshEnd::Closed => FailureCause::Closed,
+            BoshEnd::Condition(name) => match &**name {
+                "policy-violation" => FailureCause::Throttled,
+                "see-other-uri" => FailureCause::SeeOtherHost,
+                _ => FailureCause::StreamError,
             },
             // RFC 9110 §15.6.4, RFC 6585 §4.
-            End::Status(429 | 503) => Cause::Throttled,
-            End::Status(_) => Cause::StreamError,
-            End::NotHeld => Cause::NotOffered,
-            End::Nonsense(_) => Cause::Nonsense,
+            BoshEnd::Status(429 | 503) => FailureCause::Throttled,
+            BoshEnd::Status(_) => FailureCause::StreamError,
+            BoshEnd::NotHeld => FailureCause::NotOffered,
+            BoshEnd::Nonsense(_) => FailureCause::Nonsense,
         }
     }
 }
 
-impl Crowd {
+impl UserPool {
     /// What one answer of BOSH had, or two that belong together.
-    pub fn handle_said(&mut self, slot: u32, said: &Said, turn: &mut Turn<'_>) {
+    pub fn handle_said(&mut self, slot: u32, said: &BoshEvent, turn: &mut PoolContext<'_>) {
         for element in &said.elements {
             // What was on its way to a session that is over belongs to none, nor to the connection that follows it.
             if !self.has_stream(slot) {
@@ -261,23 +263,25 @@ impl Crowd {
         let Some(end) = said.end.as_ref().filter(|_| self.has_stream(slot)) else { return };
         let name = self.chat.people.name(self.users[slot as usize].number);
         match end {
-            End::Condition(condition) => turn.out.errors.push(format!("{name}'s session ends, {condition}")),
-            End::Status(status) => turn.out.errors.push(format!("{name} is answered HTTP {status}")),
-            End::NotHeld => {
+            BoshEnd::Condition(condition) => {
+                turn.out.errors.push(format!("{name}'s session ends, {condition}"))
+            }
+            BoshEnd::Status(status) => turn.out.errors.push(format!("{name} is answered HTTP {status}")),
+            BoshEnd::NotHeld => {
                 turn.out.errors.push(format!("{name} may only poll: the server holds no request"));
             }
-            End::Nonsense(what) => {
+            BoshEnd::Nonsense(what) => {
                 turn.stats.count(Count::Malformed);
                 turn.out.errors.push(format!("{name} is answered {what}"));
             }
-            End::Closed => {}
+            BoshEnd::Closed => {}
         }
         self.fail(slot, end.cause(), turn);
     }
 
     fn has_stream(&self, slot: u32) -> bool {
         let user = &self.users[slot as usize];
-        user.has_connection() && !matches!(user.phase, Phase::Connecting)
+        user.has_connection() && !matches!(user.phase, UserState::Connecting)
     }
 }
 
@@ -294,18 +298,18 @@ mod tests {
     }
 
     /// The next request: its connection, its element.
-    fn request(session: &mut Session) -> Option<(usize, Element)> {
+    fn request(session: &mut BoshSession) -> Option<(usize, Element)> {
         let (connection, bytes) = session.request("d")?;
         Some((connection, parse(&bytes, &Prefixes::default()).expect("a body")))
     }
 
-    fn names(said: &Said) -> Vec<&str> {
+    fn names(said: &BoshEvent) -> Vec<&str> {
         said.elements.iter().map(Element::name).collect()
     }
 
     /// A session that has begun, with nothing under way.
-    fn begun() -> Session {
-        let mut session = Session::new(7);
+    fn begun() -> BoshSession {
+        let mut session = BoshSession::new(7);
         session.put(OPEN);
         let (connection, creation) = request(&mut session).unwrap();
         assert_eq!((connection, creation.attr("rid"), creation.attr("hold")), (0, Some("7"), Some("1")));
@@ -331,7 +335,7 @@ mod tests {
         assert_eq!((connection, both.attr("rid"), both.elements().count()), (0, Some("9"), 2));
         session.put(b"<iq xmlns='jabber:client'/>");
         assert!(request(&mut session).is_none(), "no third connection");
-        assert_eq!(session.answer(1, 200, &body("", "")), Said::default());
+        assert_eq!(session.answer(1, 200, &body("", "")), BoshEvent::default());
         let (connection, third) = request(&mut session).unwrap();
         assert_eq!((connection, third.attr("rid"), third.elements().count()), (1, Some("10"), 1));
         session.put(OPEN);
@@ -347,7 +351,7 @@ mod tests {
         session.put(b"<presence xmlns='jabber:client'/>");
         request(&mut session).unwrap();
         let early = session.answer(0, 200, &body("", "<iq xmlns='jabber:client'/>"));
-        assert_eq!(early, Said::default(), "that to the poll before is not here");
+        assert_eq!(early, BoshEvent::default(), "that to the poll before is not here");
         assert!(request(&mut session).is_none() && !session.waits_at(0));
         let said = session.answer(1, 200, &body("", "<message/>"));
         assert_eq!(names(&said), ["message", "iq"]);
@@ -366,51 +370,56 @@ mod tests {
         let said = session.answer(1, 200, &body("", "<message/>"));
         assert!(names(&said) == ["message"] && said.end.is_none());
         assert!(request(&mut session).is_none(), "no more polls");
-        assert_eq!(session.answer(0, 200, &body("", "")).end, Some(End::Closed));
+        assert_eq!(session.answer(0, 200, &body("", "")).end, Some(BoshEnd::Closed));
     }
 
     #[test]
     fn each_end_has_its_cause() {
         for (status, answer, end, cause) in [
-            (200, body("type='terminate'", ""), End::Closed, Cause::Closed),
+            (200, body("type='terminate'", ""), BoshEnd::Closed, FailureCause::Closed),
             (
                 200,
                 body("type='terminate' condition='item-not-found'", ""),
-                End::Condition("item-not-found".into()),
-                Cause::StreamError,
+                BoshEnd::Condition("item-not-found".into()),
+                FailureCause::StreamError,
             ),
             (
                 403,
                 body("type='terminate' condition='policy-violation'", ""),
-                End::Condition("policy-violation".into()),
-                Cause::Throttled,
+                BoshEnd::Condition("policy-violation".into()),
+                FailureCause::Throttled,
             ),
             (
                 200,
                 body("type='terminate' condition='see-other-uri'", "<uri>https://other/</uri>"),
-                End::Condition("see-other-uri".into()),
-                Cause::SeeOtherHost,
+                BoshEnd::Condition("see-other-uri".into()),
+                FailureCause::SeeOtherHost,
             ),
-            (404, b"not here".to_vec(), End::Condition("item-not-found".into()), Cause::StreamError),
-            (503, Vec::new(), End::Status(503), Cause::Throttled),
-            (200, b"<html/>".to_vec(), End::Nonsense("no body of BOSH"), Cause::Nonsense),
+            (
+                404,
+                b"not here".to_vec(),
+                BoshEnd::Condition("item-not-found".into()),
+                FailureCause::StreamError,
+            ),
+            (503, Vec::new(), BoshEnd::Status(503), FailureCause::Throttled),
+            (200, b"<html/>".to_vec(), BoshEnd::Nonsense("no body of BOSH"), FailureCause::Nonsense),
         ] {
             let mut session = begun();
             request(&mut session).unwrap();
             let said = session.answer(1, status, &answer);
-            assert_eq!(said.end.as_ref().map(End::cause), Some(cause));
-            assert_eq!(said, Said { elements: Vec::new(), end: Some(end) });
+            assert_eq!(said.end.as_ref().map(BoshEnd::cause), Some(cause));
+            assert_eq!(said, BoshEvent { elements: Vec::new(), end: Some(end) });
         }
     }
 
     #[test]
     fn a_session_that_cannot_be_is_told() {
         for (attributes, end) in [
-            ("", End::Nonsense("a session without sid")),
-            ("sid='s' hold='0' requests='1'", End::NotHeld),
-            ("sid='s' wait='0'", End::NotHeld),
+            ("", BoshEnd::Nonsense("a session without sid")),
+            ("sid='s' hold='0' requests='1'", BoshEnd::NotHeld),
+            ("sid='s' wait='0'", BoshEnd::NotHeld),
         ] {
-            let mut session = Session::new(7);
+            let mut session = BoshSession::new(7);
             session.put(OPEN);
             request(&mut session).unwrap();
             assert_eq!(session.answer(0, 200, &body(attributes, "")).end, Some(end), "{attributes}");
@@ -424,6 +433,6 @@ mod tests {
         let error = "<stream:error><conflict xmlns='urn:ietf:params:xml:ns:xmpp-streams'/></stream:error>";
         let said = session.answer(1, 200, &body("type='terminate' condition='remote-stream-error'", error));
         assert!(said.elements[0].is("error", ns::STREAM));
-        assert_eq!(said.end, Some(End::Condition("remote-stream-error".into())));
+        assert_eq!(said.end, Some(BoshEnd::Condition("remote-stream-error".into())));
     }
 }

@@ -13,25 +13,25 @@ use xmpp::limits::STANZA;
 use xmpp::ns;
 use xmpp::xml::{Frame, Framer, Prefixes, parse, parse_header};
 
-use super::elsewhere::Elsewhere;
-use super::failure::Cause;
-use super::friends::Asking;
+use super::elsewhere::RedirectTarget;
+use super::failure::FailureCause;
+use super::friends::FriendRequestQueue;
 use super::lead::LOOK;
 use super::limits::TICK_MICROS;
 use super::lines;
-use super::login::{Login, Purpose};
-use super::model::{Chat, Timed};
-use super::monitor::Pair;
-use super::stage::{Shared, Stage};
-use super::user::{Phase, User};
+use super::login::{Login, LoginPurpose};
+use super::model::{TimerName, XmppLoad};
+use super::monitor::MonitorPair;
+use super::stage::{LoadStage, LoadState};
+use super::user::{User, UserState};
 
 /// What the driver does for a user's connection, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
+pub enum ConnectionCommand {
     /// Answered by `handle_connected` or `handle_closed`.
     Connect,
     /// The same, to where the server sent the user.
-    ConnectElsewhere(Elsewhere),
+    ConnectElsewhere(RedirectTarget),
     /// Bytes of `Outbox::bytes`.
     Write(Range<usize>),
     /// Answered by `handle_secured` or `handle_closed`.
@@ -44,7 +44,7 @@ pub enum Wanted {
 pub struct Outbox {
     pub bytes: Vec<u8>,
     /// By the user's place in the crowd.
-    pub wants: Vec<(u32, Wanted)>,
+    pub wants: Vec<(u32, ConnectionCommand)>,
     /// What servers said when they refused something, for people.
     pub errors: Vec<String>,
     /// Each write is one document, and says its namespace itself (RFC 7395 §3.3.3).
@@ -65,14 +65,14 @@ impl Outbox {
 }
 
 /// What every input brings along.
-pub struct Turn<'a> {
+pub struct PoolContext<'a> {
     pub now: Instant,
     pub stats: &'a mut Stats,
     pub out: &'a mut Outbox,
 }
 
-impl Turn<'_> {
-    pub(super) fn want(&mut self, slot: u32, wanted: Wanted) {
+impl PoolContext<'_> {
+    pub(super) fn want(&mut self, slot: u32, wanted: ConnectionCommand) {
         self.out.wants.push((slot, wanted));
     }
 
@@ -84,12 +84,12 @@ impl Turn<'_> {
         }
         let end = self.out.bytes.len();
         if end > start {
-            self.want(slot, Wanted::Write(start..end));
+            self.want(slot, ConnectionCommand::Write(start..end));
         }
     }
 
     /// From the due time and from the sending, as for calls.
-    pub(super) fn time(&mut self, timed: Timed, due: Instant, sent: Instant) {
+    pub(super) fn time(&mut self, timed: TimerName, due: Instant, sent: Instant) {
         if let Some(timer) = self.stats.rtds.get_mut(timed as usize) {
             timer.service.record(self.now.since(sent));
             timer.response.record(self.now.since(due));
@@ -98,12 +98,12 @@ impl Turn<'_> {
 }
 
 /// Users whose number is the shard's, modulo the shards.
-pub struct Crowd {
-    pub(super) chat: Arc<Chat>,
-    pub(super) shared: Arc<Shared>,
+pub struct UserPool {
+    pub(super) chat: Arc<XmppLoad>,
+    pub(super) shared: Arc<LoadState>,
     pub(super) users: Vec<User>,
     /// Monitors, whose users come last.
-    pub(super) pairs: Vec<Pair>,
+    pub(super) pairs: Vec<MonitorPair>,
     wheel: Wheel<u64, TICK_MICROS>,
     pub(super) rng: Rng,
     /// Messages that others overtook: receiver, place of the sender, number.
@@ -112,13 +112,13 @@ pub struct Crowd {
     pub(super) refused: HashMap<(u32, u32), u32>,
     /// What was sent before is of another run.
     pub(super) began: Instant,
-    pub(super) stage: Stage,
+    pub(super) stage: LoadStage,
     /// The first shard leads: it says when the next stage begins.
     leads: bool,
     leading: Instant,
     /// How many friends had been made, and when that changed last.
     pub(super) made: (u64, Instant),
-    pub(super) asking: Asking,
+    pub(super) asking: FriendRequestQueue,
     prefixes: Option<Arc<Prefixes>>,
     fired: Vec<u64>,
 }
@@ -132,14 +132,14 @@ const PATIENCE: u64 = 1;
 const PAIR: u64 = 2;
 const KINDS: u32 = 2;
 
-impl Crowd {
+impl UserPool {
     pub fn new(
-        chat: Arc<Chat>,
-        shared: Arc<Shared>,
+        chat: Arc<XmppLoad>,
+        shared: Arc<LoadState>,
         (index, shards): (u32, u32),
         start: Instant,
         rng: Rng,
-    ) -> Crowd {
+    ) -> UserPool {
         // First accounts are made, if they are; monitors sign in after the others.
         let rate = if chat.register { chat.registrations } else { chat.logins };
         let gap = Duration::from_secs(1).div_f64(rate.max(1e-6));
@@ -153,7 +153,7 @@ impl Crowd {
             (0..people.count()).filter(|number| number % shards == index).map(made).collect();
         let mut pairs = Vec::new();
         for pair in (0..chat.monitors.pairs).filter(|pair| pair % shards == index) {
-            pairs.push(Pair::new(u32::try_from(users.len()).unwrap_or(u32::MAX)));
+            pairs.push(MonitorPair::new(u32::try_from(users.len()).unwrap_or(u32::MAX)));
             let first = people.count() + 2 * pair;
             users.extend([made(first), made(first + 1)]);
         }
@@ -162,9 +162,9 @@ impl Crowd {
             wheel.insert(user.due, slot << KINDS | DUE);
         }
         if !chat.register {
-            shared.advance(start, Stage::SigningIn);
+            shared.advance(start, LoadStage::SigningIn);
         }
-        Crowd {
+        UserPool {
             users,
             pairs,
             wheel,
@@ -172,11 +172,11 @@ impl Crowd {
             holes: HashSet::new(),
             refused: HashMap::new(),
             began: start,
-            stage: if chat.register { Stage::Registering } else { Stage::SigningIn },
+            stage: if chat.register { LoadStage::Registering } else { LoadStage::SigningIn },
             leads: index == 0,
             leading: start,
             made: (0, start),
-            asking: Asking::default(),
+            asking: FriendRequestQueue::default(),
             prefixes: None,
             fired: Vec::new(),
             chat,
@@ -197,7 +197,8 @@ impl Crowd {
 
     /// Everybody has left.
     pub fn is_over(&self) -> bool {
-        self.stage == Stage::Leaving && self.users.iter().all(|user| matches!(user.phase, Phase::Gone))
+        self.stage == LoadStage::Leaving
+            && self.users.iter().all(|user| matches!(user.phase, UserState::Gone))
     }
 
     pub(super) fn slot(&self, slot: u32) -> Option<&User> {
@@ -223,7 +224,7 @@ impl Crowd {
     }
 
     /// What is due.
-    pub fn expire(&mut self, turn: &mut Turn<'_>) {
+    pub fn expire(&mut self, turn: &mut PoolContext<'_>) {
         if self.leading <= turn.now {
             self.leading = turn.now + LOOK;
             if self.leads {
@@ -255,38 +256,38 @@ impl Crowd {
         self.fired = fired;
     }
 
-    fn enter(&mut self, stage: Stage, turn: &mut Turn<'_>) {
+    fn enter(&mut self, stage: LoadStage, turn: &mut PoolContext<'_>) {
         match stage {
-            Stage::SigningIn => self.begin_signing_in(),
-            Stage::Befriending => self.begin_befriending(turn),
-            Stage::Load => self.begin_monitoring(turn.now),
-            Stage::Settling => self.miss_absent(),
-            Stage::Unregistering => self.begin_unregistering(),
-            Stage::Leaving => self.count_waiting(turn),
+            LoadStage::SigningIn => self.begin_signing_in(),
+            LoadStage::Befriending => self.begin_befriending(turn),
+            LoadStage::Load => self.begin_monitoring(turn.now),
+            LoadStage::Settling => self.miss_absent(),
+            LoadStage::Unregistering => self.begin_unregistering(),
+            LoadStage::Leaving => self.count_waiting(turn),
             _ => {}
         }
         for slot in self.slots() {
             let user = &self.users[slot as usize];
             match (stage, &user.phase) {
-                (Stage::Load, Phase::In) => {
+                (LoadStage::Load, UserState::In) => {
                     let due = self.shared.began() + self.chat.think.draw(&mut self.rng);
                     self.wake_at(slot, due);
                 }
                 // No faster than they came.
-                (Stage::RollCall, Phase::Away) => {
+                (LoadStage::RollCall, UserState::Away) => {
                     let within = u64::try_from(self.return_span().as_micros()).unwrap_or_default();
                     let due = turn.now + Duration::from_micros(self.rng.below(within));
                     if user.due > due {
                         self.wake_at(slot, due);
                     }
                 }
-                (Stage::Leaving, _) => self.leave_for_good(slot, turn),
+                (LoadStage::Leaving, _) => self.leave_for_good(slot, turn),
                 _ => {}
             }
         }
     }
 
-    fn leave_for_good(&mut self, slot: u32, turn: &mut Turn<'_>) {
+    fn leave_for_good(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let user = &self.users[slot as usize];
         if user.is_in() {
             self.shared.go(user.number);
@@ -294,73 +295,83 @@ impl Crowd {
         }
         let user = &self.users[slot as usize];
         if user.has_connection() {
-            turn.want(slot, Wanted::Close);
+            turn.want(slot, ConnectionCommand::Close);
         }
         let user = &mut self.users[slot as usize];
-        user.phase = Phase::Gone;
+        user.phase = UserState::Gone;
         user.framer = Framer::new();
     }
 
     /// The time of whoever it is has come.
-    pub(super) fn act(&mut self, slot: u32, turn: &mut Turn<'_>) {
+    pub(super) fn act(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let is_monitor = self.is_monitor(slot);
         let user = &mut self.users[slot as usize];
         match user.phase {
-            Phase::Away => {
+            UserState::Away => {
                 user.sign_in = (user.due, turn.now);
-                user.phase = Phase::Connecting;
+                user.phase = UserState::Connecting;
                 turn.stats.count(Count::Due);
                 turn.stats.count(Count::OutgoingCall);
                 turn.stats.start_delay.record(turn.now.since(user.due));
                 let wanted = match user.elsewhere.take() {
-                    Some(named) => Wanted::ConnectElsewhere(*named),
+                    Some(named) => ConnectionCommand::ConnectElsewhere(*named),
                     None => {
                         user.hops = 0;
-                        Wanted::Connect
+                        ConnectionCommand::Connect
                     }
                 };
                 turn.want(slot, wanted);
                 self.wait_until(slot, turn.now + self.chat.patience);
             }
-            Phase::Leaving => self.say_last_words(slot, turn),
-            Phase::In if self.stage == Stage::Load && !is_monitor => self.do_something(slot, turn),
-            Phase::In if self.stage == Stage::Unregistering => self.unregister(slot, turn),
-            Phase::In | Phase::Connecting | Phase::SigningIn(_) | Phase::Parting | Phase::Gone => {}
+            UserState::Leaving => self.say_last_words(slot, turn),
+            UserState::In if self.stage == LoadStage::Load && !is_monitor => self.do_something(slot, turn),
+            UserState::In if self.stage == LoadStage::Unregistering => self.unregister(slot, turn),
+            UserState::In
+            | UserState::Connecting
+            | UserState::SigningIn(_)
+            | UserState::Parting
+            | UserState::Gone => {}
         }
     }
 
-    fn lose_patience(&mut self, slot: u32, turn: &mut Turn<'_>) {
-        let is_monitoring = self.is_monitor(slot) && self.stage == Stage::Load;
+    fn lose_patience(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+        let is_monitoring = self.is_monitor(slot) && self.stage == LoadStage::Load;
         let user = &mut self.users[slot as usize];
         user.patience = Instant::FAR_FUTURE;
         match user.phase {
-            Phase::Connecting | Phase::SigningIn(_) => self.fail(slot, Cause::Timeout, turn),
-            Phase::Parting => self.part(slot, turn),
-            Phase::In if is_monitoring => self.lose_patience_with_partner(slot, turn),
-            Phase::In if user.is_asking => self.stop_asking(slot, turn),
-            Phase::In | Phase::Leaving if user.asked.take().is_some() => turn.fail(Cause::Timeout),
+            UserState::Connecting | UserState::SigningIn(_) => self.fail(slot, FailureCause::Timeout, turn),
+            UserState::Parting => self.part(slot, turn),
+            UserState::In if is_monitoring => self.lose_patience_with_partner(slot, turn),
+            UserState::In if user.is_asking => self.stop_asking(slot, turn),
+            UserState::In | UserState::Leaving if user.asked.take().is_some() => {
+                turn.fail(FailureCause::Timeout)
+            }
             _ => {}
         }
     }
 
-    pub fn handle_connected(&mut self, slot: u32, turn: &mut Turn<'_>) {
+    pub fn handle_connected(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
-        if matches!(user.phase, Phase::Connecting) {
-            let purpose = if self.stage == Stage::Registering { Purpose::Register } else { Purpose::SignIn };
-            user.phase = Phase::SigningIn(Box::new(Login::new(&self.chat, purpose)));
+        if matches!(user.phase, UserState::Connecting) {
+            let purpose = if self.stage == LoadStage::Registering {
+                LoginPurpose::Register
+            } else {
+                LoginPurpose::SignIn
+            };
+            user.phase = UserState::SigningIn(Box::new(Login::new(&self.chat, purpose)));
             self.open(slot, turn);
         }
     }
 
-    pub fn handle_secured(&mut self, slot: u32, turn: &mut Turn<'_>) {
-        if let Phase::SigningIn(login) = &mut self.users[slot as usize].phase {
+    pub fn handle_secured(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+        if let UserState::SigningIn(login) = &mut self.users[slot as usize].phase {
             login.secured();
             self.open(slot, turn);
         }
     }
 
     /// The stream begins, anew perhaps.
-    pub(super) fn open(&mut self, slot: u32, turn: &mut Turn<'_>) {
+    pub(super) fn open(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         self.users[slot as usize].framer.restart();
         let domain = self.chat.people.domain();
         turn.write(slot, |out| match self.chat.web {
@@ -369,13 +380,13 @@ impl Crowd {
         });
     }
 
-    pub(super) fn say_goodbye(&self, slot: u32, turn: &mut Turn<'_>) {
+    pub(super) fn say_goodbye(&self, slot: u32, turn: &mut PoolContext<'_>) {
         turn.write(slot, lines::unavailable);
         turn.write(slot, |out| lines::close(out, self.chat.web.is_some()));
     }
 
     /// One message of a WebSocket: an element that stands for itself (RFC 7395 §3.3).
-    pub fn handle_message(&mut self, slot: u32, message: &[u8], turn: &mut Turn<'_>) {
+    pub fn handle_message(&mut self, slot: u32, message: &[u8], turn: &mut PoolContext<'_>) {
         if !self.users[slot as usize].has_connection() {
             return;
         }
@@ -385,30 +396,30 @@ impl Crowd {
             Ok(element) => self.handle_element(slot, &element, turn),
             Err(_) => {
                 turn.stats.count(Count::Malformed);
-                self.fail(slot, Cause::Nonsense, turn);
+                self.fail(slot, FailureCause::Nonsense, turn);
             }
         }
     }
 
     /// The connection could not be made, or is gone.
-    pub fn handle_closed(&mut self, slot: u32, turn: &mut Turn<'_>) {
+    pub fn handle_closed(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let cause = match self.users[slot as usize].phase {
-            Phase::Connecting => Cause::Connect,
-            _ => Cause::Closed,
+            UserState::Connecting => FailureCause::Connect,
+            _ => FailureCause::Closed,
         };
         // There is nothing to close any more, which the driver knows.
         self.fail(slot, cause, turn);
     }
 
     /// TLS failed: with the server's certificate, most often.
-    pub fn handle_untrusted(&mut self, slot: u32, turn: &mut Turn<'_>) {
-        self.fail(slot, Cause::Tls, turn);
+    pub fn handle_untrusted(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+        self.fail(slot, FailureCause::Tls, turn);
     }
 
-    pub fn handle_bytes(&mut self, slot: u32, bytes: &[u8], turn: &mut Turn<'_>) {
+    pub fn handle_bytes(&mut self, slot: u32, bytes: &[u8], turn: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
         // What was on its way to a session that is over belongs to none, nor to the connection that follows it.
-        if user.has_connection() && !matches!(user.phase, Phase::Connecting) {
+        if user.has_connection() && !matches!(user.phase, UserState::Connecting) {
             user.framer.put(bytes);
         }
         loop {
@@ -419,27 +430,27 @@ impl Crowd {
             let step = match user.framer.next(STANZA) {
                 Ok(None) => return,
                 Ok(Some(Frame::Whitespace)) => continue,
-                Ok(Some(Frame::Close)) => Err(Cause::Closed),
+                Ok(Some(Frame::Close)) => Err(FailureCause::Closed),
                 Ok(Some(Frame::Header(range))) => match parse_header(user.framer.bytes(range)) {
                     Ok((header, prefixes)) if header.is("stream", ns::STREAM) => {
                         self.keep_prefixes(slot, prefixes);
                         Ok(None)
                     }
-                    _ => Err(Cause::Nonsense),
+                    _ => Err(FailureCause::Nonsense),
                 },
                 Ok(Some(Frame::Stanza(range))) => match &user.prefixes {
-                    Some(prefixes) => {
-                        parse(user.framer.bytes(range), prefixes).map(Some).map_err(|_| Cause::Nonsense)
-                    }
-                    None => Err(Cause::Nonsense),
+                    Some(prefixes) => parse(user.framer.bytes(range), prefixes)
+                        .map(Some)
+                        .map_err(|_| FailureCause::Nonsense),
+                    None => Err(FailureCause::Nonsense),
                 },
-                Err(_) => Err(Cause::Nonsense),
+                Err(_) => Err(FailureCause::Nonsense),
             };
             match step {
                 Ok(Some(element)) => self.handle_element(slot, &element, turn),
                 Ok(None) => {}
                 Err(cause) => {
-                    if cause == Cause::Nonsense {
+                    if cause == FailureCause::Nonsense {
                         turn.stats.count(Count::Malformed);
                     }
                     return self.fail(slot, cause, turn);

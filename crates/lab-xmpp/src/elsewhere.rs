@@ -5,14 +5,14 @@ use std::net::Ipv6Addr;
 use lab_sip::stats::Count;
 use xmpp::{Element, ns};
 
-use super::crowd::{Crowd, Turn, Wanted};
-use super::failure::Cause;
-use super::model::Redirect;
-use super::user::Phase;
+use super::crowd::{ConnectionCommand, PoolContext, UserPool};
+use super::failure::FailureCause;
+use super::model::RedirectPolicy;
+use super::user::UserState;
 
 /// Where a user is to connect to. The driver resolves the name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Elsewhere {
+pub struct RedirectTarget {
     /// A name, or an address without brackets.
     pub host: Box<str>,
     /// `None`: that of the load's target.
@@ -25,9 +25,9 @@ pub(super) const HOPS: u8 = 5;
 /// A domain name has no more (RFC 1035 §2.3.4).
 const NAME: usize = 253;
 
-impl Elsewhere {
+impl RedirectTarget {
     /// `host`, `host:port`, `[v6]`, `[v6]:port`.
-    pub(super) fn parse(text: &str) -> Option<Elsewhere> {
+    pub(super) fn parse(text: &str) -> Option<RedirectTarget> {
         let text = text.trim();
         let (host, rest) = match text.strip_prefix('[') {
             Some(bracketed) => {
@@ -44,52 +44,55 @@ impl Elsewhere {
             None if rest.is_empty() => None,
             None => return None,
         };
-        Some(Elsewhere { host: host.into(), port })
+        Some(RedirectTarget { host: host.into(), port })
     }
 
     /// Of a WebSocket's address: the same path, as secure as ours.
-    fn of_uri(uri: &str, path: &str, is_secure: bool) -> Option<Elsewhere> {
+    fn of_uri(uri: &str, path: &str, is_secure: bool) -> Option<RedirectTarget> {
         let rest = uri.trim().strip_prefix(if is_secure { "wss://" } else { "ws://" })?;
         let (place, rest) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        Elsewhere::parse(place).filter(|_| rest == path)
+        RedirectTarget::parse(place).filter(|_| rest == path)
     }
 }
 
-impl Crowd {
+impl UserPool {
     /// A stream error, whatever the stream was for.
-    pub(super) fn hear_stream_error(&mut self, slot: u32, error: &Element, turn: &mut Turn<'_>) {
+    pub(super) fn hear_stream_error(&mut self, slot: u32, error: &Element, turn: &mut PoolContext<'_>) {
         if self.hear_unregistered(slot, error, turn) {
             return;
         }
         match error.get("see-other-host", ns::STREAM_ERRORS) {
-            Some(named) => self.go_elsewhere(slot, Elsewhere::parse(&named.content()), turn),
+            Some(named) => self.go_elsewhere(slot, RedirectTarget::parse(&named.content()), turn),
             None => {
                 self.quote(slot, error, turn);
-                self.fail(slot, Cause::of_stream_error(error), turn);
+                self.fail(slot, FailureCause::of_stream_error(error), turn);
             }
         }
     }
 
     /// The end of a WebSocket, which may name another.
-    pub(super) fn hear_close(&mut self, slot: u32, close: &Element, turn: &mut Turn<'_>) {
-        let Some(uri) = close.attr("see-other-uri") else { return self.fail(slot, Cause::Closed, turn) };
-        let named = Elsewhere::of_uri(uri, self.chat.path(), self.chat.security == super::Security::Tls);
+    pub(super) fn hear_close(&mut self, slot: u32, close: &Element, turn: &mut PoolContext<'_>) {
+        let Some(uri) = close.attr("see-other-uri") else {
+            return self.fail(slot, FailureCause::Closed, turn);
+        };
+        let named =
+            RedirectTarget::of_uri(uri, self.chat.path(), self.chat.security == super::StreamSecurity::Tls);
         self.go_elsewhere(slot, named, turn);
     }
 
     /// `None`: what was named is no place to go to.
-    fn go_elsewhere(&mut self, slot: u32, named: Option<Elsewhere>, turn: &mut Turn<'_>) {
+    fn go_elsewhere(&mut self, slot: u32, named: Option<RedirectTarget>, turn: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
         let named = match (named, self.chat.redirect) {
             (None, _) => {
                 turn.stats.count(Count::Malformed);
-                return self.fail(slot, Cause::Nonsense, turn);
+                return self.fail(slot, FailureCause::Nonsense, turn);
             }
-            (Some(_), Redirect::Count) => return self.fail(slot, Cause::SeeOtherHost, turn),
-            (Some(_), Redirect::Follow) if user.hops >= HOPS => {
-                return self.fail(slot, Cause::SeeOtherHost, turn);
+            (Some(_), RedirectPolicy::Count) => return self.fail(slot, FailureCause::SeeOtherHost, turn),
+            (Some(_), RedirectPolicy::Follow) if user.hops >= HOPS => {
+                return self.fail(slot, FailureCause::SeeOtherHost, turn);
             }
-            (Some(named), Redirect::Follow) => named,
+            (Some(named), RedirectPolicy::Follow) => named,
         };
         user.hops += 1;
         turn.stats.count(Count::Redirected);
@@ -99,10 +102,10 @@ impl Crowd {
             self.end_session(slot, turn);
             return self.come_back(slot, 1, turn);
         }
-        user.phase = Phase::Connecting;
+        user.phase = UserState::Connecting;
         user.framer = xmpp::xml::Framer::new();
-        turn.want(slot, Wanted::Close);
-        turn.want(slot, Wanted::ConnectElsewhere(named));
+        turn.want(slot, ConnectionCommand::Close);
+        turn.want(slot, ConnectionCommand::ConnectElsewhere(named));
     }
 }
 
@@ -119,17 +122,21 @@ mod tests {
             ("[2001:db8::1]", "2001:db8::1", None),
             ("[2001:db8::1]:9222", "2001:db8::1", Some(9222)),
         ] {
-            assert_eq!(Elsewhere::parse(text), Some(Elsewhere { host: host.into(), port }), "{text}");
+            assert_eq!(
+                RedirectTarget::parse(text),
+                Some(RedirectTarget { host: host.into(), port }),
+                "{text}"
+            );
         }
         for text in ["", ":5222", "a b", "[::1", "[x]:1", "host:0", "host:70000", "host:x", "a:1:2", "<b>"] {
-            assert_eq!(Elsewhere::parse(text), None, "{text}");
+            assert_eq!(RedirectTarget::parse(text), None, "{text}");
         }
     }
 
     #[test]
     fn a_web_address_is_followed_when_only_the_host_differs() {
-        let named = |uri: &str| Elsewhere::of_uri(uri, "/ws", true);
-        assert_eq!(named("wss://b.example:5443/ws"), Elsewhere::parse("b.example:5443"));
+        let named = |uri: &str| RedirectTarget::of_uri(uri, "/ws", true);
+        assert_eq!(named("wss://b.example:5443/ws"), RedirectTarget::parse("b.example:5443"));
         assert_eq!(named("ws://b.example/ws"), None, "less secure");
         assert_eq!(named("wss://b.example/other"), None, "another path");
     }

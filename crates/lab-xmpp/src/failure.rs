@@ -9,12 +9,12 @@ use stdx::time::Instant;
 use xmpp::xml::Framer;
 use xmpp::{Element, ns};
 
-use super::crowd::{Crowd, Turn, Wanted};
-use super::user::Phase;
+use super::crowd::{ConnectionCommand, PoolContext, UserPool};
+use super::user::UserState;
 
 /// Why a user is not in, or no longer, or was refused what he asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
+pub enum FailureCause {
     Connect,
     Closed,
     /// TLS came to nothing: most of all, a certificate that is not trusted.
@@ -37,41 +37,41 @@ pub enum Cause {
 /// Conditions by which servers say that somebody asks too much (RFC 6120 §4.9.3.14, §4.9.3.17, §8.3.3.12, §8.3.3.18).
 const THROTTLES: [&str; 2] = ["policy-violation", "resource-constraint"];
 
-impl Cause {
+impl FailureCause {
     pub(super) fn count(self) -> Count {
         match self {
-            Cause::Connect => Count::FailedTcpConnect,
-            Cause::Closed => Count::FailedTcpClosed,
-            Cause::Tls => Count::FailedTls,
-            Cause::StreamError => Count::FailedStreamError,
-            Cause::SeeOtherHost => Count::FailedSeeOtherHost,
-            Cause::NotAuthorized => Count::FailedNotAuthorized,
-            Cause::NotOffered => Count::FailedNotOffered,
-            Cause::Nonsense => Count::FailedUnexpectedMessage,
-            Cause::Refused => Count::FailedCallRejected,
-            Cause::Throttled => Count::FailedThrottled,
-            Cause::Timeout => Count::FailedTimeoutOnRecv,
+            FailureCause::Connect => Count::FailedTcpConnect,
+            FailureCause::Closed => Count::FailedTcpClosed,
+            FailureCause::Tls => Count::FailedTls,
+            FailureCause::StreamError => Count::FailedStreamError,
+            FailureCause::SeeOtherHost => Count::FailedSeeOtherHost,
+            FailureCause::NotAuthorized => Count::FailedNotAuthorized,
+            FailureCause::NotOffered => Count::FailedNotOffered,
+            FailureCause::Nonsense => Count::FailedUnexpectedMessage,
+            FailureCause::Refused => Count::FailedCallRejected,
+            FailureCause::Throttled => Count::FailedThrottled,
+            FailureCause::Timeout => Count::FailedTimeoutOnRecv,
         }
     }
 
-    pub(super) fn of_stream_error(error: &Element) -> Cause {
+    pub(super) fn of_stream_error(error: &Element) -> FailureCause {
         let is_throttle = THROTTLES.iter().any(|name| error.get(name, ns::STREAM_ERRORS).is_some());
-        if is_throttle { Cause::Throttled } else { Cause::StreamError }
+        if is_throttle { FailureCause::Throttled } else { FailureCause::StreamError }
     }
 
     /// RFC 6120 §6.5.
-    pub(super) fn of_sasl_failure(failure: &Element) -> Cause {
+    pub(super) fn of_sasl_failure(failure: &Element) -> FailureCause {
         let is_throttle = failure.get("temporary-auth-failure", ns::SASL).is_some();
-        if is_throttle { Cause::Throttled } else { Cause::NotAuthorized }
+        if is_throttle { FailureCause::Throttled } else { FailureCause::NotAuthorized }
     }
 
     /// Of a stanza of type `error`.
-    pub(super) fn of_stanza_error(stanza: &Element) -> Cause {
+    pub(super) fn of_stanza_error(stanza: &Element) -> FailureCause {
         let is_throttle = stanza.elements().filter(|error| error.name() == "error").any(|error| {
             error.attr("type") == Some("wait")
                 || THROTTLES.iter().any(|name| error.get(name, ns::STANZA_ERRORS).is_some())
         });
-        if is_throttle { Cause::Throttled } else { Cause::Refused }
+        if is_throttle { FailureCause::Throttled } else { FailureCause::Refused }
     }
 }
 
@@ -148,8 +148,8 @@ impl fmt::Display for MaxFailures {
     }
 }
 
-impl Turn<'_> {
-    pub(super) fn fail(&mut self, cause: Cause) {
+impl PoolContext<'_> {
+    pub(super) fn fail(&mut self, cause: FailureCause) {
         self.stats.count(Count::FailedCall);
         self.stats.count(cause.count());
     }
@@ -158,9 +158,9 @@ impl Turn<'_> {
 /// Refusals that are kept word by word until the driver takes them: they are mostly the same.
 const QUOTES: usize = 4;
 
-impl Crowd {
+impl UserPool {
     /// The server's own words: condition and text of a stanza's, stream's or SASL's error.
-    pub(super) fn quote(&self, slot: u32, refusal: &Element, turn: &mut Turn<'_>) {
+    pub(super) fn quote(&self, slot: u32, refusal: &Element, turn: &mut PoolContext<'_>) {
         if turn.out.errors.len() >= QUOTES {
             return;
         }
@@ -174,12 +174,12 @@ impl Crowd {
     }
 
     /// The session, or the attempt at one, is over; there will be another unless he gives up.
-    pub(super) fn fail(&mut self, slot: u32, cause: Cause, turn: &mut Turn<'_>) {
+    pub(super) fn fail(&mut self, slot: u32, cause: FailureCause, turn: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
-        if matches!(user.phase, Phase::Gone | Phase::Away) {
+        if matches!(user.phase, UserState::Gone | UserState::Away) {
             return;
         }
-        if matches!(user.phase, Phase::Parting) {
+        if matches!(user.phase, UserState::Parting) {
             return self.part(slot, turn);
         }
         turn.fail(cause);
@@ -190,7 +190,7 @@ impl Crowd {
         self.end_session(slot, turn);
         self.break_step(slot, turn.now);
         if self.chat.retry.is_enough(failures) {
-            self.users[slot as usize].phase = Phase::Gone;
+            self.users[slot as usize].phase = UserState::Gone;
             self.shared.give_up();
             return turn.stats.count(Count::GaveUp);
         }
@@ -198,20 +198,20 @@ impl Crowd {
     }
 
     /// No goodbye: the stream is of no use any more.
-    pub(super) fn end_session(&mut self, slot: u32, turn: &mut Turn<'_>) {
+    pub(super) fn end_session(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
         if user.is_in() {
             self.shared.go(user.number);
         }
-        turn.want(slot, Wanted::Close);
-        user.phase = Phase::Away;
+        turn.want(slot, ConnectionCommand::Close);
+        user.phase = UserState::Away;
         user.asked = None;
         user.patience = Instant::FAR_FUTURE;
         user.framer = Framer::new();
         self.stop_asking(slot, turn);
     }
 
-    pub(super) fn come_back(&mut self, slot: u32, failures: u8, turn: &mut Turn<'_>) {
+    pub(super) fn come_back(&mut self, slot: u32, failures: u8, turn: &mut PoolContext<'_>) {
         let wait = self.chat.retry.wait(failures, &mut self.rng);
         self.wake_at(slot, turn.now + wait);
     }
@@ -258,23 +258,26 @@ mod tests {
         for (inside, cause) in [
             (
                 "<error type='wait'><internal-server-error xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>",
-                Cause::Throttled,
+                FailureCause::Throttled,
             ),
             (
                 "<error type='modify'><policy-violation xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>",
-                Cause::Throttled,
+                FailureCause::Throttled,
             ),
             (
                 "<error type='cancel'><not-allowed xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>",
-                Cause::Refused,
+                FailureCause::Refused,
             ),
-            ("", Cause::Refused),
+            ("", FailureCause::Refused),
         ] {
-            assert_eq!(Cause::of_stanza_error(&parsed(&format!("<iq type='error'>{inside}</iq>"))), cause);
+            assert_eq!(
+                FailureCause::of_stanza_error(&parsed(&format!("<iq type='error'>{inside}</iq>"))),
+                cause
+            );
         }
         let stream = "<error><resource-constraint xmlns='urn:ietf:params:xml:ns:xmpp-streams'/></error>";
-        assert_eq!(Cause::of_stream_error(&parsed(stream)), Cause::Throttled);
+        assert_eq!(FailureCause::of_stream_error(&parsed(stream)), FailureCause::Throttled);
         let failure = format!("<failure xmlns='{}'><temporary-auth-failure/></failure>", ns::SASL);
-        assert_eq!(Cause::of_sasl_failure(&parsed(&failure)), Cause::Throttled);
+        assert_eq!(FailureCause::of_sasl_failure(&parsed(&failure)), FailureCause::Throttled);
     }
 }

@@ -2,22 +2,22 @@
 
 use std::collections::VecDeque;
 
-use super::crowd::{Crowd, Turn};
+use super::crowd::{PoolContext, UserPool};
 use super::limits::ASKING;
 use super::lines;
-use super::stage::Stage;
-use super::user::Phase;
+use super::stage::LoadStage;
+use super::user::UserState;
 
 /// Users who ask for friends now, and those whose turn has not come: a server gets no more to do than it does, and what is
 /// asked of it is answered soon, however many users there are.
 #[derive(Debug, Default)]
-pub(super) struct Asking {
+pub(super) struct FriendRequestQueue {
     now: usize,
     later: VecDeque<u32>,
 }
 
-impl Crowd {
-    pub(super) fn begin_befriending(&mut self, turn: &mut Turn<'_>) {
+impl UserPool {
+    pub(super) fn begin_befriending(&mut self, turn: &mut PoolContext<'_>) {
         if self.chat.befriend {
             self.asking.later = self.slots().collect();
             self.let_ask(turn);
@@ -25,18 +25,18 @@ impl Crowd {
     }
 
     /// He came later than the others.
-    pub(super) fn befriend_too(&mut self, slot: u32, turn: &mut Turn<'_>) {
+    pub(super) fn befriend_too(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         if self.chat.befriend {
             self.asking.later.push_back(slot);
             self.let_ask(turn);
         }
     }
 
-    fn let_ask(&mut self, turn: &mut Turn<'_>) {
+    fn let_ask(&mut self, turn: &mut PoolContext<'_>) {
         while self.asking.now < ASKING
             && let Some(slot) = self.asking.later.pop_front()
         {
-            if matches!(self.users[slot as usize].phase, Phase::In) && self.ask_next(slot, turn) {
+            if matches!(self.users[slot as usize].phase, UserState::In) && self.ask_next(slot, turn) {
                 self.users[slot as usize].is_asking = true;
                 self.asking.now += 1;
             }
@@ -44,16 +44,16 @@ impl Crowd {
     }
 
     /// He has a friend more, by his asking or another's.
-    pub(super) fn go_on_asking(&mut self, slot: u32, turn: &mut Turn<'_>) {
-        let is_asking = self.stage == Stage::Befriending && self.users[slot as usize].is_asking;
+    pub(super) fn go_on_asking(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+        let is_asking = self.stage == LoadStage::Befriending && self.users[slot as usize].is_asking;
         if is_asking && !self.ask_next(slot, turn) {
             self.stop_asking(slot, turn);
         }
     }
 
     /// He has all, gets no answer, or has lost his session: another's turn.
-    pub(super) fn stop_asking(&mut self, slot: u32, turn: &mut Turn<'_>) {
-        if std::mem::take(&mut self.users[slot as usize].is_asking) && self.stage == Stage::Befriending {
+    pub(super) fn stop_asking(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+        if std::mem::take(&mut self.users[slot as usize].is_asking) && self.stage == LoadStage::Befriending {
             self.asking.now -= 1;
             self.let_ask(turn);
         }
@@ -61,7 +61,7 @@ impl Crowd {
 
     /// Asks the next who is no friend yet and whose number is higher: the others ask us. The one after waits until he is a
     /// friend; for who is not there nobody waits. False: nobody is left to wait for.
-    pub(super) fn ask_next(&mut self, slot: u32, turn: &mut Turn<'_>) -> bool {
+    pub(super) fn ask_next(&mut self, slot: u32, turn: &mut PoolContext<'_>) -> bool {
         let people = &self.chat.people;
         let user = &mut self.users[slot as usize];
         let number = user.number;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use stdx::time::Instant;
 
-use super::crowd::Crowd;
-use super::stage::{SETTLED, Stage};
+use super::crowd::UserPool;
+use super::stage::{LoadStage, SETTLED};
 
 /// How often the leader looks.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
@@ -16,7 +16,7 @@ const ROLL_CALL: Duration = Duration::from_secs(60);
 /// In which each of those who come back has tried to twice or more.
 const NOBODY: Duration = Duration::from_secs(10);
 
-impl Crowd {
+impl UserPool {
     pub(super) fn lead(&mut self, now: Instant) {
         if self.made.0 != self.shared.friends() {
             self.made = (self.shared.friends(), now);
@@ -26,36 +26,36 @@ impl Crowd {
         let (all, present) = (chat.people.count(), shared.signed_in());
         let is_settled = passed >= Duration::from_micros(SETTLED);
         let is_done = match shared.stage() {
-            Stage::Registering => {
+            LoadStage::Registering => {
                 let told = shared.registered() + shared.settled();
                 told >= chat.people.all() || passed >= self.registering_may_last()
             }
-            Stage::SigningIn => {
+            LoadStage::SigningIn => {
                 let ramp = Duration::from_secs(1).div_f64(chat.logins.max(1e-6)).mul_f64(f64::from(all));
                 // Who cannot get in does not keep the others from working.
                 shared.settled() >= all || passed >= ramp + 2 * chat.patience
             }
-            Stage::Befriending => {
+            LoadStage::Befriending => {
                 let is_stuck = now.since(self.made.1).min(passed) >= FRIENDLESS;
                 !chat.befriend || shared.befriended() >= all || is_stuck
             }
-            Stage::Load => passed >= chat.length,
-            Stage::RollCall => self.is_called(passed),
-            Stage::Settling => present == 0 || (shared.is_quiet() && is_settled) || passed >= chat.settle,
-            Stage::Unregistering => present == 0 || passed >= self.registering_may_last(),
-            Stage::Leaving => false,
+            LoadStage::Load => passed >= chat.length,
+            LoadStage::RollCall => self.is_called(passed),
+            LoadStage::Settling => present == 0 || (shared.is_quiet() && is_settled) || passed >= chat.settle,
+            LoadStage::Unregistering => present == 0 || passed >= self.registering_may_last(),
+            LoadStage::Leaving => false,
         };
         if is_done {
             let next = match shared.stage() {
-                Stage::Registering => Stage::SigningIn,
+                LoadStage::Registering => LoadStage::SigningIn,
                 // A load of nobody tells nothing.
-                Stage::SigningIn if present == 0 => Stage::Leaving,
-                Stage::SigningIn => Stage::Befriending,
-                Stage::Befriending => Stage::Load,
-                Stage::Load => Stage::RollCall,
-                Stage::RollCall => Stage::Settling,
-                Stage::Settling if chat.unregister => Stage::Unregistering,
-                Stage::Settling | Stage::Unregistering | Stage::Leaving => Stage::Leaving,
+                LoadStage::SigningIn if present == 0 => LoadStage::Leaving,
+                LoadStage::SigningIn => LoadStage::Befriending,
+                LoadStage::Befriending => LoadStage::Load,
+                LoadStage::Load => LoadStage::RollCall,
+                LoadStage::RollCall => LoadStage::Settling,
+                LoadStage::Settling if chat.unregister => LoadStage::Unregistering,
+                LoadStage::Settling | LoadStage::Unregistering | LoadStage::Leaving => LoadStage::Leaving,
             };
             shared.advance(now, next);
         }
@@ -84,6 +84,6 @@ impl Crowd {
 
     /// Ends the load early: with a roll-call (`SoftQuit`) or without.
     pub fn end(&self, now: Instant, hard: bool) {
-        self.shared.advance(now, if hard { Stage::Leaving } else { Stage::RollCall });
+        self.shared.advance(now, if hard { LoadStage::Leaving } else { LoadStage::RollCall });
     }
 }

@@ -1,6 +1,6 @@
 //! Users of an XMPP server, as a load: who they are, whom they know, what they do, and what became of it.
 //!
-//! [`User`] is one of them, a machine that is given bytes and time and writes bytes; [`Crowd`] is all of a shard with
+//! [`User`] is one of them, a machine that is given bytes and time and writes bytes; [`UserPool`] is all of a shard with
 //! their timers. `engine::chat` has the sockets. Nothing here knows a socket or a clock.
 
 mod act;
@@ -32,15 +32,17 @@ mod tests;
 mod user;
 mod waiting;
 
-pub use bosh::{CONNECTIONS, Said, Session};
-pub use crowd::{Crowd, Outbox, Turn, Wanted};
-pub use elsewhere::Elsewhere;
-pub use failure::{Cause, MaxFailures, RETRY_MOST, Retry};
-pub use mix::{ACTIONS, Action, Mix};
-pub use model::{Chat, Mechanism, Redirect, Security, TIMERS, Think, Timed, Web};
-pub use monitor::Monitors;
-pub use people::People;
-pub use prepare::Format;
-pub use raw::Stanza;
-pub use roll::Roll;
-pub use stage::{Shared, Stage, Words};
+pub use bosh::{BoshEvent, BoshSession, CONNECTIONS};
+pub use crowd::{ConnectionCommand, Outbox, PoolContext, UserPool};
+pub use elsewhere::RedirectTarget;
+pub use failure::{FailureCause, MaxFailures, RETRY_MOST, Retry};
+pub use mix::{ACTIONS, ActionMix, UserAction};
+pub use model::{
+    HttpTransport, RedirectPolicy, SaslMechanism, StreamSecurity, TIMERS, ThinkTime, TimerName, XmppLoad,
+};
+pub use monitor::MonitorOptions;
+pub use people::UserDirectory;
+pub use prepare::ImportFormat;
+pub use raw::StanzaTemplate;
+pub use roll::AccountFile;
+pub use stage::{LoadStage, LoadState, SharedWords};

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use xmpp::ns;
 
-use super::note::Note;
+use super::note::MessageMark;
 
 /// A `Vec` takes everything.
 macro_rules! put {
@@ -174,7 +174,7 @@ pub(super) fn archive(out: &mut Vec<u8>, id: u32) {
     );
 }
 
-pub(super) fn message(out: &mut Vec<u8>, (to, kind): (&str, &str), body: &str, note: &Note) {
+pub(super) fn message(out: &mut Vec<u8>, (to, kind): (&str, &str), body: &str, note: &MessageMark) {
     // Errors come back by the id: those of the room are of another kind.
     let prefix = if kind == "groupchat" { 'g' } else { 'm' };
     put!(out, "<message to='{to}' type='{kind}' id='{prefix}{}'><body>{body}</body>", note.number);
@@ -183,7 +183,7 @@ pub(super) fn message(out: &mut Vec<u8>, (to, kind): (&str, &str), body: &str, n
 }
 
 /// `show`: empty for a plain one.
-pub(super) fn presence(out: &mut Vec<u8>, show: &str, note: &Note) {
+pub(super) fn presence(out: &mut Vec<u8>, show: &str, note: &MessageMark) {
     put!(out, "<presence>");
     if !show.is_empty() {
         put!(out, "<show>{show}</show><status>change {}</status>", note.number);
@@ -193,7 +193,7 @@ pub(super) fn presence(out: &mut Vec<u8>, show: &str, note: &Note) {
 }
 
 /// To one, whoever he is.
-pub(super) fn directed(out: &mut Vec<u8>, to: &str, note: &Note) {
+pub(super) fn directed(out: &mut Vec<u8>, to: &str, note: &MessageMark) {
     put!(out, "<presence to='{to}'><status>for you</status>");
     note.write(out);
     put!(out, "</presence>");

@@ -5,25 +5,25 @@ use base64::engine::general_purpose::STANDARD;
 use xmpp::sasl::{ClientKeys, ScramClient};
 use xmpp::{Element, ns};
 
-use super::failure::Cause;
+use super::failure::FailureCause;
 use super::lines;
-use super::model::{Chat, Mechanism, Security};
-use super::register::Registered;
+use super::model::{SaslMechanism, StreamSecurity, XmppLoad};
+use super::register::RegistrationResult;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum LoginProgress {
     Nothing,
     /// After what was written.
     StartTls,
     /// The stream begins anew.
     Authenticated,
     SignedIn(Element),
-    Registered(Registered),
-    Failed(Cause),
+    Registered(RegistrationResult),
+    Failed(FailureCause),
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
+enum LoginState {
     Features,
     Proceed,
     Register,
@@ -35,7 +35,7 @@ enum Step {
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(super) enum LoginPurpose {
     SignIn,
     /// An account, and no more.
     Register,
@@ -44,8 +44,8 @@ pub(super) enum Purpose {
 /// Boxed: only while signing in.
 #[derive(Debug)]
 pub(super) struct Login {
-    purpose: Purpose,
-    step: Step,
+    purpose: LoginPurpose,
+    step: LoginState,
     is_secured: bool,
     is_authenticated: bool,
     /// RFC 3921: some servers still want it.
@@ -54,7 +54,7 @@ pub(super) struct Login {
 }
 
 /// Who signs in.
-pub(super) struct Who<'a> {
+pub(super) struct LoginIdentity<'a> {
     pub(super) name: &'a str,
     pub(super) password: &'a str,
     pub(super) nonce: String,
@@ -62,11 +62,11 @@ pub(super) struct Who<'a> {
 }
 
 impl Login {
-    pub(super) fn new(chat: &Chat, purpose: Purpose) -> Login {
+    pub(super) fn new(chat: &XmppLoad, purpose: LoginPurpose) -> Login {
         Login {
             purpose,
-            step: Step::Features,
-            is_secured: chat.security == Security::Tls,
+            step: LoginState::Features,
+            is_secured: chat.security == StreamSecurity::Tls,
             is_authenticated: false,
             wants_session: false,
             scram: None,
@@ -75,129 +75,139 @@ impl Login {
 
     pub(super) fn secured(&mut self) {
         self.is_secured = true;
-        self.step = Step::Features;
+        self.step = LoginState::Features;
     }
 
     pub(super) fn handle(
         &mut self,
-        chat: &Chat,
-        mut who: Who<'_>,
+        chat: &XmppLoad,
+        mut who: LoginIdentity<'_>,
         element: &Element,
         out: &mut Vec<u8>,
-    ) -> Progress {
+    ) -> LoginProgress {
         match self.step {
-            Step::Features if element.is("features", ns::STREAM) => self.choose(chat, &who, element, out),
-            Step::Proceed if element.is("proceed", ns::TLS) => Progress::StartTls,
-            Step::Proceed if element.is("failure", ns::TLS) => Progress::Failed(Cause::NotOffered),
-            Step::Register => match Registered::of(element) {
-                _ if element.attr("id") != Some("register") => Progress::Nothing,
-                Ok(registered) => Progress::Registered(registered),
-                Err(cause) => Progress::Failed(cause),
+            LoginState::Features if element.is("features", ns::STREAM) => {
+                self.choose(chat, &who, element, out)
+            }
+            LoginState::Proceed if element.is("proceed", ns::TLS) => LoginProgress::StartTls,
+            LoginState::Proceed if element.is("failure", ns::TLS) => {
+                LoginProgress::Failed(FailureCause::NotOffered)
+            }
+            LoginState::Register => match RegistrationResult::of(element) {
+                _ if element.attr("id") != Some("register") => LoginProgress::Nothing,
+                Ok(registered) => LoginProgress::Registered(registered),
+                Err(cause) => LoginProgress::Failed(cause),
             },
-            Step::Proof => self.prove(&mut who, element, out),
-            Step::Bind | Step::Session | Step::Roster => self.settle(element, out),
-            Step::Features | Step::Proceed => Progress::Failed(Cause::Nonsense),
+            LoginState::Proof => self.prove(&mut who, element, out),
+            LoginState::Bind | LoginState::Session | LoginState::Roster => self.settle(element, out),
+            LoginState::Features | LoginState::Proceed => LoginProgress::Failed(FailureCause::Nonsense),
         }
     }
 
-    fn choose(&mut self, chat: &Chat, who: &Who<'_>, features: &Element, out: &mut Vec<u8>) -> Progress {
-        if chat.security == Security::StartTls && !self.is_secured {
+    fn choose(
+        &mut self,
+        chat: &XmppLoad,
+        who: &LoginIdentity<'_>,
+        features: &Element,
+        out: &mut Vec<u8>,
+    ) -> LoginProgress {
+        if chat.security == StreamSecurity::StartTls && !self.is_secured {
             if features.get("starttls", ns::TLS).is_none() {
-                return Progress::Failed(Cause::NotOffered);
+                return LoginProgress::Failed(FailureCause::NotOffered);
             }
             lines::starttls(out);
-            self.step = Step::Proceed;
-            return Progress::Nothing;
+            self.step = LoginState::Proceed;
+            return LoginProgress::Nothing;
         }
         if self.is_authenticated {
             let session = features.get("session", ns::SESSION);
             self.wants_session =
                 session.is_some_and(|session| session.get("optional", ns::SESSION).is_none());
             lines::bind(out);
-            self.step = Step::Bind;
-            return Progress::Nothing;
+            self.step = LoginState::Bind;
+            return LoginProgress::Nothing;
         }
         // Whether it is announced or not: not every server that takes it does so.
-        if self.purpose == Purpose::Register {
+        if self.purpose == LoginPurpose::Register {
             lines::register(out, who.name, who.password);
-            self.step = Step::Register;
-            return Progress::Nothing;
+            self.step = LoginState::Register;
+            return LoginProgress::Nothing;
         }
         let offered = features.get("mechanisms", ns::SASL);
         let wanted = chat.mechanism.name();
         let is_offered =
             offered.is_some_and(|offered| offered.elements().any(|one| one.content().trim() == wanted));
         if !is_offered {
-            return Progress::Failed(Cause::NotOffered);
+            return LoginProgress::Failed(FailureCause::NotOffered);
         }
         let initial = match chat.mechanism {
-            Mechanism::Plain => format!("\0{}\0{}", who.name, who.password),
-            Mechanism::Anonymous => "ringer".to_owned(),
-            Mechanism::Scram(hash) => {
+            SaslMechanism::Plain => format!("\0{}\0{}", who.name, who.password),
+            SaslMechanism::Anonymous => "ringer".to_owned(),
+            SaslMechanism::Scram(hash) => {
                 let scram = ScramClient::new(hash, who.name, &who.nonce);
                 self.scram.insert(scram).first()
             }
         };
         lines::auth(out, wanted, &STANDARD.encode(initial));
-        self.step = Step::Proof;
-        Progress::Nothing
+        self.step = LoginState::Proof;
+        LoginProgress::Nothing
     }
 
-    fn prove(&mut self, who: &mut Who<'_>, element: &Element, out: &mut Vec<u8>) -> Progress {
+    fn prove(&mut self, who: &mut LoginIdentity<'_>, element: &Element, out: &mut Vec<u8>) -> LoginProgress {
         let content = || STANDARD.decode(element.content().trim()).unwrap_or_default();
         match (element.name(), element.ns(), &mut self.scram) {
             ("challenge", ns::SASL, Some(scram)) => match scram.answer(&content(), who.password, who.kept) {
                 Ok(answer) => {
                     lines::response(out, &STANDARD.encode(answer));
-                    Progress::Nothing
+                    LoginProgress::Nothing
                 }
-                Err(_) => Progress::Failed(Cause::Nonsense),
+                Err(_) => LoginProgress::Failed(FailureCause::Nonsense),
             },
             ("success", ns::SASL, scram) => {
                 if scram.as_ref().is_some_and(|scram| !scram.is_server(&content())) {
-                    return Progress::Failed(Cause::Nonsense);
+                    return LoginProgress::Failed(FailureCause::Nonsense);
                 }
                 self.scram = None;
                 self.is_authenticated = true;
-                self.step = Step::Features;
-                Progress::Authenticated
+                self.step = LoginState::Features;
+                LoginProgress::Authenticated
             }
             ("failure", ns::SASL, _) => {
                 // Keys of an old password are of no use.
                 *who.kept = None;
-                Progress::Failed(Cause::of_sasl_failure(element))
+                LoginProgress::Failed(FailureCause::of_sasl_failure(element))
             }
-            _ => Progress::Failed(Cause::Nonsense),
+            _ => LoginProgress::Failed(FailureCause::Nonsense),
         }
     }
 
-    fn settle(&mut self, element: &Element, out: &mut Vec<u8>) -> Progress {
+    fn settle(&mut self, element: &Element, out: &mut Vec<u8>) -> LoginProgress {
         let wanted = match self.step {
-            Step::Bind => "bind",
-            Step::Session => "session",
+            LoginState::Bind => "bind",
+            LoginState::Session => "session",
             _ => "roster",
         };
         let is_answer = element.name() == "iq" && element.attr("id") == Some(wanted);
         match (is_answer, element.attr("type")) {
             (true, Some("result")) => {}
-            (true, _) => return Progress::Failed(Cause::of_stanza_error(element)),
+            (true, _) => return LoginProgress::Failed(FailureCause::of_stanza_error(element)),
             // Something for the account that could not wait.
-            (false, _) => return Progress::Nothing,
+            (false, _) => return LoginProgress::Nothing,
         }
         match self.step {
-            Step::Bind if self.wants_session => {
+            LoginState::Bind if self.wants_session => {
                 lines::session(out);
-                self.step = Step::Session;
+                self.step = LoginState::Session;
             }
-            Step::Bind | Step::Session => {
+            LoginState::Bind | LoginState::Session => {
                 lines::roster_get(out, "roster");
-                self.step = Step::Roster;
+                self.step = LoginState::Roster;
             }
             _ => {
                 let roster = element.get("query", ns::ROSTER).cloned();
-                return Progress::SignedIn(roster.unwrap_or_else(|| Element::new("query", ns::ROSTER)));
+                return LoginProgress::SignedIn(roster.unwrap_or_else(|| Element::new("query", ns::ROSTER)));
             }
         }
-        Progress::Nothing
+        LoginProgress::Nothing
     }
 }

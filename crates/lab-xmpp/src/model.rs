@@ -6,20 +6,20 @@ use std::time::Duration;
 use stdx::rng::Rng;
 use xmpp::sasl::Hash;
 
-use super::{MaxFailures, Mix, Monitors, People, Retry, Stanza};
+use super::{ActionMix, MaxFailures, MonitorOptions, Retry, StanzaTemplate, UserDirectory};
 
 #[derive(Debug, Clone)]
-pub struct Chat {
+pub struct XmppLoad {
     pub target: SocketAddr,
-    pub people: People,
-    pub mechanism: Mechanism,
-    pub security: Security,
+    pub people: UserDirectory,
+    pub mechanism: SaslMechanism,
+    pub security: StreamSecurity,
     /// In place of a TCP stream.
-    pub web: Option<Web>,
+    pub web: Option<HttpTransport>,
     /// Sign-ins a second.
     pub logins: f64,
-    pub mix: Mix,
-    pub think: Think,
+    pub mix: ActionMix,
+    pub think: ThinkTime,
     /// Bytes of a message's body.
     pub body: usize,
     /// Users make the rosters themselves, before the load.
@@ -30,7 +30,7 @@ pub struct Chat {
     /// The service with the node of the load; only when the mix publishes there.
     pub pubsub_domain: String,
     /// What `raw` sends.
-    pub stanzas: Vec<Stanza>,
+    pub stanzas: Vec<StanzaTemplate>,
     /// How long actions go on once everybody is in.
     pub length: Duration,
     /// Time that everything has to arrive in at the end; what has not by then is lost.
@@ -41,8 +41,8 @@ pub struct Chat {
     pub register: bool,
     pub unregister: bool,
     pub registrations: f64,
-    pub monitors: Monitors,
-    pub redirect: Redirect,
+    pub monitors: MonitorOptions,
+    pub redirect: RedirectPolicy,
     pub retry: Retry,
     /// With more failures than these the run ends early.
     pub max_failures: Option<MaxFailures>,
@@ -50,24 +50,24 @@ pub struct Chat {
 
 /// How users connect over HTTP, and the path there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Web {
+pub enum HttpTransport {
     /// RFC 7395.
     WebSocket(String),
     /// XEP-0206.
     Bosh(String),
 }
 
-impl Chat {
+impl XmppLoad {
     /// Over HTTP; empty without.
     pub fn path(&self) -> &str {
         match &self.web {
-            Some(Web::WebSocket(path) | Web::Bosh(path)) => path,
+            Some(HttpTransport::WebSocket(path) | HttpTransport::Bosh(path)) => path,
             None => "",
         }
     }
 
     pub fn is_bosh(&self) -> bool {
-        matches!(self.web, Some(Web::Bosh(_)))
+        matches!(self.web, Some(HttpTransport::Bosh(_)))
     }
 
     /// Sockets of each user.
@@ -77,21 +77,21 @@ impl Chat {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mechanism {
+pub enum SaslMechanism {
     Plain,
     Scram(Hash),
     /// RFC 4505: the server makes up who it is, so nobody knows anybody.
     Anonymous,
 }
 
-impl Mechanism {
-    pub fn parse(name: &str) -> Result<Mechanism, String> {
+impl SaslMechanism {
+    pub fn parse(name: &str) -> Result<SaslMechanism, String> {
         Ok(match name {
-            "PLAIN" => Mechanism::Plain,
-            "ANONYMOUS" => Mechanism::Anonymous,
-            "SCRAM-SHA-1" => Mechanism::Scram(Hash::Sha1),
-            "SCRAM-SHA-256" => Mechanism::Scram(Hash::Sha256),
-            "SCRAM-SHA-512" => Mechanism::Scram(Hash::Sha512),
+            "PLAIN" => SaslMechanism::Plain,
+            "ANONYMOUS" => SaslMechanism::Anonymous,
+            "SCRAM-SHA-1" => SaslMechanism::Scram(Hash::Sha1),
+            "SCRAM-SHA-256" => SaslMechanism::Scram(Hash::Sha256),
+            "SCRAM-SHA-512" => SaslMechanism::Scram(Hash::Sha512),
             _ => {
                 return Err(format!(
                     "mechanism {name:?}: expected PLAIN, SCRAM-SHA-1, SCRAM-SHA-256, SCRAM-SHA-512 or ANONYMOUS"
@@ -102,29 +102,29 @@ impl Mechanism {
 
     pub fn name(self) -> &'static str {
         match self {
-            Mechanism::Plain => "PLAIN",
-            Mechanism::Anonymous => "ANONYMOUS",
-            Mechanism::Scram(Hash::Sha1) => "SCRAM-SHA-1",
-            Mechanism::Scram(Hash::Sha256) => "SCRAM-SHA-256",
-            Mechanism::Scram(Hash::Sha512) => "SCRAM-SHA-512",
+            SaslMechanism::Plain => "PLAIN",
+            SaslMechanism::Anonymous => "ANONYMOUS",
+            SaslMechanism::Scram(Hash::Sha1) => "SCRAM-SHA-1",
+            SaslMechanism::Scram(Hash::Sha256) => "SCRAM-SHA-256",
+            SaslMechanism::Scram(Hash::Sha512) => "SCRAM-SHA-512",
         }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Security {
+pub enum StreamSecurity {
     None,
     StartTls,
     /// From the first byte.
     Tls,
 }
 
-impl Security {
-    pub fn parse(name: &str) -> Result<Security, String> {
+impl StreamSecurity {
+    pub fn parse(name: &str) -> Result<StreamSecurity, String> {
         Ok(match name {
-            "none" => Security::None,
-            "starttls" => Security::StartTls,
-            "direct" => Security::Tls,
+            "none" => StreamSecurity::None,
+            "starttls" => StreamSecurity::StartTls,
+            "direct" => StreamSecurity::Tls,
             _ => return Err(format!("tls {name:?}: expected none, starttls or direct")),
         })
     }
@@ -132,17 +132,17 @@ impl Security {
 
 /// What users do when the server names another host (RFC 6120 §4.9.3.19).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Redirect {
+pub enum RedirectPolicy {
     Follow,
     /// It is a failure, counted as such.
     Count,
 }
 
-impl Redirect {
-    pub fn parse(name: &str) -> Result<Redirect, String> {
+impl RedirectPolicy {
+    pub fn parse(name: &str) -> Result<RedirectPolicy, String> {
         Ok(match name {
-            "follow" => Redirect::Follow,
-            "count" => Redirect::Count,
+            "follow" => RedirectPolicy::Follow,
+            "count" => RedirectPolicy::Count,
             _ => return Err(format!("{name:?}: expected follow or count")),
         })
     }
@@ -150,17 +150,17 @@ impl Redirect {
 
 /// Time from one action of a user to the next.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Think {
+pub enum ThinkTime {
     Fixed(Duration),
     /// With this mean.
     Exponential(Duration),
 }
 
-impl Think {
+impl ThinkTime {
     pub fn draw(self, rng: &mut Rng) -> Duration {
         match self {
-            Think::Fixed(time) => time,
-            Think::Exponential(mean) => {
+            ThinkTime::Fixed(time) => time,
+            ThinkTime::Exponential(mean) => {
                 #[expect(clippy::cast_precision_loss, reason = "32 bits")]
                 let share = (rng.below(1 << 32) + 1) as f64 / (1_u64 << 32) as f64;
                 // Beyond twenty means there is one in 500 million.
@@ -173,7 +173,7 @@ impl Think {
 /// What is timed, in the order of the report: from the due time and from the sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
-pub enum Timed {
+pub enum TimerName {
     /// To the contact.
     Message,
     /// To each contact who is there.
@@ -236,18 +236,18 @@ mod tests {
     fn thinking_takes_its_mean() {
         let mut rng = Rng::seeded(2);
         let mean = Duration::from_secs(75);
-        let sum: Duration = (0..20_000).map(|_| Think::Exponential(mean).draw(&mut rng)).sum();
+        let sum: Duration = (0..20_000).map(|_| ThinkTime::Exponential(mean).draw(&mut rng)).sum();
         let got = sum / 20_000;
         assert!(got.abs_diff(mean) < Duration::from_secs(3), "{got:?}");
-        assert_eq!(Think::Fixed(mean).draw(&mut rng), mean);
+        assert_eq!(ThinkTime::Fixed(mean).draw(&mut rng), mean);
     }
 
     #[test]
     fn words_are_understood() {
         for name in ["PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512", "ANONYMOUS"] {
-            assert_eq!(Mechanism::parse(name).unwrap().name(), name);
+            assert_eq!(SaslMechanism::parse(name).unwrap().name(), name);
         }
-        assert!(Mechanism::parse("GSSAPI").unwrap_err().contains("expected PLAIN"));
-        assert!(Security::parse("yes").unwrap_err().contains("starttls"));
+        assert!(SaslMechanism::parse("GSSAPI").unwrap_err().contains("expected PLAIN"));
+        assert!(StreamSecurity::parse("yes").unwrap_err().contains("starttls"));
     }
 }

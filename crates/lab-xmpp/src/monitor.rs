@@ -6,17 +6,17 @@ use std::time::Duration;
 use lab_sip::stats::Count;
 use stdx::time::Instant;
 
-use super::crowd::{Crowd, Turn};
-use super::failure::Cause;
-use super::mix::Action;
-use super::model::Timed;
-use super::note::Note;
-use super::stage::Stage;
-use super::user::Phase;
+use super::crowd::{PoolContext, UserPool};
+use super::failure::FailureCause;
+use super::mix::UserAction;
+use super::model::TimerName;
+use super::note::MessageMark;
+use super::stage::LoadStage;
+use super::user::UserState;
 
 /// In this order, over and over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum MonitorStep {
     /// The first of the two signs out and in.
     Authentication,
     /// To the partner, who answers.
@@ -25,23 +25,23 @@ enum Step {
     Presence,
 }
 
-impl Step {
-    fn next(self) -> Step {
+impl MonitorStep {
+    fn next(self) -> MonitorStep {
         match self {
-            Step::Authentication => Step::Message,
-            Step::Message => Step::Presence,
-            Step::Presence => Step::Authentication,
+            MonitorStep::Authentication => MonitorStep::Message,
+            MonitorStep::Message => MonitorStep::Presence,
+            MonitorStep::Presence => MonitorStep::Authentication,
         }
     }
 }
 
 /// Two neighbours in the crowd. The first acts, the second answers.
 #[derive(Debug)]
-pub(super) struct Pair {
+pub(super) struct MonitorPair {
     /// Of the first.
     pub(super) slot: u32,
     /// What is done next, or is being done.
-    step: Step,
+    step: MonitorStep,
     is_busy: bool,
     /// Of the next step, or of the one being done.
     due: Instant,
@@ -51,18 +51,24 @@ pub(super) struct Pair {
 
 /// What monitors do and how often; `pairs` 0 for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Monitors {
+pub struct MonitorOptions {
     pub pairs: u32,
     pub every: Duration,
 }
 
-impl Pair {
-    pub(super) fn new(slot: u32) -> Pair {
-        Pair { slot, step: Step::Authentication, is_busy: false, due: Instant::FAR_FUTURE, has_begun: false }
+impl MonitorPair {
+    pub(super) fn new(slot: u32) -> MonitorPair {
+        MonitorPair {
+            slot,
+            step: MonitorStep::Authentication,
+            is_busy: false,
+            due: Instant::FAR_FUTURE,
+            has_begun: false,
+        }
     }
 }
 
-impl Crowd {
+impl UserPool {
     pub(super) fn is_monitor(&self, slot: u32) -> bool {
         self.pairs.first().is_some_and(|pair| slot >= pair.slot)
     }
@@ -82,39 +88,40 @@ impl Crowd {
     }
 
     /// Somebody of a pair has come, or has learnt that the other is a friend.
-    pub(super) fn look_after_pair(&mut self, slot: u32, turn: &mut Turn<'_>) {
+    pub(super) fn look_after_pair(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let Some(index) = self.pair_of(slot) else { return };
         let first = self.pairs[index].slot;
         let is_ready = |slot: u32| {
             let user = &self.users[slot as usize];
-            matches!(user.phase, Phase::In) && user.contacts[0].is_friend
+            matches!(user.phase, UserState::In) && user.contacts[0].is_friend
         };
         if !(is_ready(first) && is_ready(first + 1)) {
             return;
         }
         let pair = &self.pairs[index];
-        if !pair.has_begun && self.stage == Stage::Load {
+        if !pair.has_begun && self.stage == LoadStage::Load {
             // Until each counts on the other.
             let due = turn.now + Duration::from_micros(super::stage::SETTLED).max(self.chat.monitors.every);
             let pair = &mut self.pairs[index];
             pair.has_begun = true;
             pair.due = due;
             self.wake_pair_at(index, due);
-        } else if pair.is_busy && pair.step == Step::Authentication && slot == first {
+        } else if pair.is_busy && pair.step == MonitorStep::Authentication && slot == first {
             self.end_step(index, turn);
         }
     }
 
     /// The pair's next step is due.
-    pub(super) fn turn_pair(&mut self, index: usize, turn: &mut Turn<'_>) {
+    pub(super) fn turn_pair(&mut self, index: usize, turn: &mut PoolContext<'_>) {
         let pair = &self.pairs[index];
         // One that is busy goes on when it is done; late timers come for nothing.
-        if pair.is_busy || pair.due > turn.now || self.stage != Stage::Load {
+        if pair.is_busy || pair.due > turn.now || self.stage != LoadStage::Load {
             return;
         }
         let (slot, step, due) = (pair.slot, pair.step, pair.due);
         let partner = self.users[slot as usize + 1].number;
-        if !(matches!(self.users[slot as usize].phase, Phase::In) && self.shared.sees(partner, turn.now)) {
+        if !(matches!(self.users[slot as usize].phase, UserState::In) && self.shared.sees(partner, turn.now))
+        {
             // One of them fell out, and comes back by himself.
             turn.stats.count(Count::Due);
             turn.stats.count(Count::Blocked);
@@ -123,33 +130,33 @@ impl Crowd {
         self.pairs[index].is_busy = true;
         match step {
             // It counts as a sign-in.
-            Step::Authentication => self.sign_out_and_in(slot, due, turn),
-            Step::Message => {
+            MonitorStep::Authentication => self.sign_out_and_in(slot, due, turn),
+            MonitorStep::Message => {
                 self.wait_for_partner(slot, due, turn);
-                self.say_message(slot, Action::Message, due, turn);
+                self.say_message(slot, UserAction::Message, due, turn);
             }
-            Step::Presence => {
+            MonitorStep::Presence => {
                 self.wait_for_partner(slot, due, turn);
                 self.say_presence(slot, "away", due, turn);
             }
         }
     }
 
-    fn wait_for_partner(&mut self, slot: u32, due: Instant, turn: &mut Turn<'_>) {
+    fn wait_for_partner(&mut self, slot: u32, due: Instant, turn: &mut PoolContext<'_>) {
         turn.stats.count(Count::Due);
         turn.stats.count(Count::OutgoingCall);
         turn.stats.start_delay.record(turn.now.since(due));
         self.wait_until(slot, turn.now + self.chat.patience);
     }
 
-    fn sign_out_and_in(&mut self, slot: u32, due: Instant, turn: &mut Turn<'_>) {
+    fn sign_out_and_in(&mut self, slot: u32, due: Instant, turn: &mut PoolContext<'_>) {
         self.say_goodbye(slot, turn);
         self.end_session(slot, turn);
         self.users[slot as usize].due = due;
         self.act(slot, turn);
     }
 
-    fn end_step(&mut self, index: usize, turn: &mut Turn<'_>) {
+    fn end_step(&mut self, index: usize, turn: &mut PoolContext<'_>) {
         let pair = &mut self.pairs[index];
         pair.is_busy = false;
         pair.step = pair.step.next();
@@ -176,36 +183,36 @@ impl Crowd {
     }
 
     /// The partner answers a message; the answer ends the step.
-    pub(super) fn monitor_message(&mut self, slot: u32, note: &Note, turn: &mut Turn<'_>) {
+    pub(super) fn monitor_message(&mut self, slot: u32, note: &MessageMark, turn: &mut PoolContext<'_>) {
         let Some(index) = self.pair_of(slot) else { return };
         let pair = &self.pairs[index];
         if slot != pair.slot {
             // With the first one's times: they are taken from his due time to his hearing the answer.
             return self.answer_partner(slot, note, turn);
         }
-        if pair.is_busy && pair.step == Step::Message && pair.due == note.due {
-            turn.time(Timed::MonitorMessage, note.due, note.sent);
+        if pair.is_busy && pair.step == MonitorStep::Message && pair.due == note.due {
+            turn.time(TimerName::MonitorMessage, note.due, note.sent);
             turn.stats.count(Count::SuccessfulCall);
             self.end_step(index, turn);
         }
     }
 
     /// The partner has seen it.
-    pub(super) fn monitor_presence(&mut self, slot: u32, note: &Note, turn: &mut Turn<'_>) {
+    pub(super) fn monitor_presence(&mut self, slot: u32, note: &MessageMark, turn: &mut PoolContext<'_>) {
         let Some(index) = self.pair_of(slot) else { return };
         let pair = &self.pairs[index];
-        let is_awaited = pair.is_busy && pair.step == Step::Presence && pair.due == note.due;
+        let is_awaited = pair.is_busy && pair.step == MonitorStep::Presence && pair.due == note.due;
         if slot != pair.slot && is_awaited {
-            turn.time(Timed::MonitorPresence, note.due, note.sent);
+            turn.time(TimerName::MonitorPresence, note.due, note.sent);
             turn.stats.count(Count::SuccessfulCall);
             self.end_step(index, turn);
         }
     }
 
     /// What a step waits for has not come in time.
-    pub(super) fn lose_patience_with_partner(&mut self, slot: u32, turn: &mut Turn<'_>) {
+    pub(super) fn lose_patience_with_partner(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let Some(index) = self.pair_of(slot).filter(|index| self.pairs[*index].is_busy) else { return };
-        turn.fail(Cause::Timeout);
+        turn.fail(FailureCause::Timeout);
         let pair = &mut self.pairs[index];
         pair.is_busy = false;
         pair.step = pair.step.next();
@@ -216,7 +223,7 @@ impl Crowd {
     pub(super) fn break_step(&mut self, slot: u32, now: Instant) {
         let Some(index) = self.pair_of(slot) else { return };
         let pair = &mut self.pairs[index];
-        if pair.is_busy && pair.step != Step::Authentication {
+        if pair.is_busy && pair.step != MonitorStep::Authentication {
             pair.is_busy = false;
             self.skip_to_next(index, now);
         }

@@ -13,7 +13,7 @@ pub(super) const DIRECTED: u32 = 0;
 
 /// From whom, the how many-th to this contact (or of all presences), when it was due and when it was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Note {
+pub(super) struct MessageMark {
     pub from: u32,
     pub number: u32,
     pub due: Instant,
@@ -22,7 +22,7 @@ pub(super) struct Note {
     pub seen_by: u64,
 }
 
-impl Note {
+impl MessageMark {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let mut text = String::new();
         let (due, sent) = (self.due.as_micros(), self.sent.as_micros());
@@ -35,10 +35,10 @@ impl Note {
         out.extend_from_slice(text.as_bytes());
     }
 
-    pub(super) fn of(stanza: &Element) -> Option<Note> {
+    pub(super) fn of(stanza: &Element) -> Option<MessageMark> {
         let note = stanza.get("n", NS)?;
         let number = |name: &str| note.attr(name)?.parse::<u64>().ok();
-        Some(Note {
+        Some(MessageMark {
             from: u32::try_from(number("f")?).ok()?,
             number: u32::try_from(number("s")?).ok()?,
             due: Instant::from_micros(number("d")?),
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_note_is_read_as_it_was_written() {
-        let note = Note {
+        let note = MessageMark {
             from: 7,
             number: 4_000_000_000,
             due: Instant::from_micros(1_700_000_000_000_001),
@@ -66,8 +66,8 @@ mod tests {
         note.write(&mut bytes);
         bytes.extend_from_slice(b"</message>");
         let stanza = parse(&bytes, &Prefixes::default()).unwrap();
-        assert_eq!(Note::of(&stanza), Some(note));
+        assert_eq!(MessageMark::of(&stanza), Some(note));
         let odd = parse(b"<message><n xmlns='urn:x-ringer:note:1' f='x'/></message>", &Prefixes::default());
-        assert_eq!(Note::of(&odd.unwrap()), None);
+        assert_eq!(MessageMark::of(&odd.unwrap()), None);
     }
 }

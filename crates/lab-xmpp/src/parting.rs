@@ -7,33 +7,36 @@ use lab_sip::stats::Count;
 use stdx::time::Instant;
 use xmpp::xml::Framer;
 
-use super::crowd::{Crowd, Turn, Wanted};
-use super::stage::Stage;
-use super::user::Phase;
+use super::crowd::{ConnectionCommand, PoolContext, UserPool};
+use super::stage::LoadStage;
+use super::user::UserState;
 
 /// How long the server may take to close.
 const PARTING: Duration = Duration::from_secs(5);
 
-impl Crowd {
-    pub(super) fn say_last_words(&mut self, slot: u32, turn: &mut Turn<'_>) {
+impl UserPool {
+    pub(super) fn say_last_words(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
         self.shared.go(user.number);
-        user.phase = Phase::Parting;
+        user.phase = UserState::Parting;
         user.asked = None;
         self.say_goodbye(slot, turn);
         self.wait_until(slot, turn.now + PARTING);
     }
 
     /// The server has closed, or takes too long to.
-    pub(super) fn part(&mut self, slot: u32, turn: &mut Turn<'_>) {
+    pub(super) fn part(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
-        user.phase = Phase::Away;
+        user.phase = UserState::Away;
         user.patience = Instant::FAR_FUTURE;
         user.framer = Framer::new();
-        turn.want(slot, Wanted::Close);
+        turn.want(slot, ConnectionCommand::Close);
         turn.stats.count(Count::SuccessfulCall);
-        let due =
-            if self.stage <= Stage::Load { turn.now + self.chat.think.draw(&mut self.rng) } else { turn.now };
+        let due = if self.stage <= LoadStage::Load {
+            turn.now + self.chat.think.draw(&mut self.rng)
+        } else {
+            turn.now
+        };
         self.wake_at(slot, due);
     }
 }

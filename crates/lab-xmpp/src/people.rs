@@ -6,33 +6,33 @@
 use std::sync::Arc;
 
 use super::limits::{PRESENCE_PAIRS, PRESENCE_PLACES};
-use super::roll::Roll;
+use super::roll::AccountFile;
 
 /// Whose accounts the users have.
 #[derive(Debug, Clone)]
-enum Accounts {
+enum AccountSource {
     /// `{n}` is the number.
     Pattern { name: String, password: String },
     /// The number is the place.
-    Listed(Arc<Roll>),
+    Listed(Arc<AccountFile>),
 }
 
 /// The users of one load.
 #[derive(Debug, Clone)]
-pub struct People {
+pub struct UserDirectory {
     count: u32,
     contacts: u32,
     /// Two users each, after the others, who know each other and nobody else.
     pairs: u32,
     /// Number of the first in names.
     first: u32,
-    accounts: Accounts,
+    accounts: AccountSource,
     domain: String,
     /// Of so many users one looks for the presences that he should see.
     looks: u32,
 }
 
-impl People {
+impl UserDirectory {
     /// An odd number of contacts needs an even number of users; who would be two contacts at once is one.
     pub fn new(
         count: u32,
@@ -40,12 +40,12 @@ impl People {
         first: u32,
         (name, password): (&str, &str),
         domain: &str,
-    ) -> Result<People, String> {
+    ) -> Result<UserDirectory, String> {
         if !name.contains("{n}") && count > 1 {
             return Err(format!("name {name:?} of {count} users: expected {{n}} in it"));
         }
-        let accounts = Accounts::Pattern { name: name.to_owned(), password: password.to_owned() };
-        People::with(accounts, (count, contacts, first), domain)
+        let accounts = AccountSource::Pattern { name: name.to_owned(), password: password.to_owned() };
+        UserDirectory::with(accounts, (count, contacts, first), domain)
     }
 
     /// So many of the accounts of a file, from the one at place `first` on; the domain is theirs.
@@ -53,19 +53,19 @@ impl People {
         count: u32,
         contacts: u32,
         first: u32,
-        roll: Arc<Roll>,
+        roll: Arc<AccountFile>,
         domain: &str,
-    ) -> Result<People, String> {
-        let people = People::with(Accounts::Listed(roll), (count, contacts, first), domain)?;
+    ) -> Result<UserDirectory, String> {
+        let people = UserDirectory::with(AccountSource::Listed(roll), (count, contacts, first), domain)?;
         people.are_all_listed()?;
         Ok(people)
     }
 
     fn with(
-        accounts: Accounts,
+        accounts: AccountSource,
         (count, contacts, first): (u32, u32, u32),
         domain: &str,
-    ) -> Result<People, String> {
+    ) -> Result<UserDirectory, String> {
         if count == 0 {
             return Err("no users: expected at least one".to_owned());
         }
@@ -78,13 +78,13 @@ impl People {
             ));
         }
         let people =
-            People { count, contacts, pairs: 0, first, accounts, domain: domain.to_owned(), looks: 1 };
+            UserDirectory { count, contacts, pairs: 0, first, accounts, domain: domain.to_owned(), looks: 1 };
         Ok(people.with_presences_of(PRESENCE_PAIRS))
     }
 
     /// Nobody is without an account.
     fn are_all_listed(&self) -> Result<(), String> {
-        let Accounts::Listed(roll) = &self.accounts else { return Ok(()) };
+        let AccountSource::Listed(roll) = &self.accounts else { return Ok(()) };
         let wanted = u64::from(self.first) + u64::from(self.all());
         if wanted <= u64::from(roll.len()) {
             return Ok(());
@@ -96,10 +96,10 @@ impl People {
     }
 
     /// At most so many pairs of users whose presences are accounted for.
-    pub(super) fn with_presences_of(self, pairs: u64) -> People {
+    pub(super) fn with_presences_of(self, pairs: u64) -> UserDirectory {
         let all = u64::from(self.count) * u64::from(self.contacts.min(PRESENCE_PLACES));
         let looks = u32::try_from(all.div_ceil(pairs.max(1))).unwrap_or(u32::MAX).max(1);
-        People { looks, ..self }
+        UserDirectory { looks, ..self }
     }
 
     /// Whether the user looks for the presences of his contacts, so that all can be accounted for. Monitors do; of others it
@@ -115,11 +115,11 @@ impl People {
     }
 
     /// With so many pairs of monitors beside them.
-    pub fn with_monitors(mut self, pairs: u32) -> Result<People, String> {
+    pub fn with_monitors(mut self, pairs: u32) -> Result<UserDirectory, String> {
         self.pairs = pairs;
         self.are_all_listed()?;
         match &self.accounts {
-            Accounts::Pattern { name, .. } if pairs > 0 && !name.contains("{n}") => {
+            AccountSource::Pattern { name, .. } if pairs > 0 && !name.contains("{n}") => {
                 Err(format!("name {name:?} of a user and of monitors: expected {{n}} in it"))
             }
             _ => Ok(self),
@@ -198,23 +198,23 @@ impl People {
 
     pub fn name(&self, user: u32) -> String {
         match &self.accounts {
-            Accounts::Pattern { name, .. } => self.numbered(name, user),
-            Accounts::Listed(roll) => roll.name(self.first.saturating_add(user)).to_owned(),
+            AccountSource::Pattern { name, .. } => self.numbered(name, user),
+            AccountSource::Listed(roll) => roll.name(self.first.saturating_add(user)).to_owned(),
         }
     }
 
     pub fn password(&self, user: u32) -> String {
         match &self.accounts {
-            Accounts::Pattern { password, .. } => self.numbered(password, user),
-            Accounts::Listed(roll) => roll.password(self.first.saturating_add(user)).to_owned(),
+            AccountSource::Pattern { password, .. } => self.numbered(password, user),
+            AccountSource::Listed(roll) => roll.password(self.first.saturating_add(user)).to_owned(),
         }
     }
 
     /// What a user is called in rooms: whatever a file says.
     pub fn nick(&self, user: u32) -> String {
         match &self.accounts {
-            Accounts::Pattern { name, .. } => self.numbered(name, user),
-            Accounts::Listed(roll) => roll.nick(self.first.saturating_add(user)).to_owned(),
+            AccountSource::Pattern { name, .. } => self.numbered(name, user),
+            AccountSource::Listed(roll) => roll.nick(self.first.saturating_add(user)).to_owned(),
         }
     }
 
@@ -244,7 +244,7 @@ impl People {
             return None;
         }
         let number = match &self.accounts {
-            Accounts::Pattern { name, .. } => {
+            AccountSource::Pattern { name, .. } => {
                 let (before, after) = name.split_once("{n}").unwrap_or((name, ""));
                 let digits = local.strip_prefix(before)?.strip_suffix(after)?;
                 if digits.is_empty() {
@@ -252,7 +252,7 @@ impl People {
                 }
                 digits.parse::<u32>().ok()?
             }
-            Accounts::Listed(roll) => roll.place(local)?,
+            AccountSource::Listed(roll) => roll.place(local)?,
         };
         number.checked_sub(self.first).filter(|number| *number < self.all())
     }
@@ -263,8 +263,8 @@ mod tests {
     use super::*;
     use proptest::prelude::{prop_assert, prop_assert_eq, prop_assume, proptest};
 
-    fn people(count: u32, contacts: u32) -> Result<People, String> {
-        People::new(count, contacts, 5, ("user{n}", "secret{n}"), "example.test")
+    fn people(count: u32, contacts: u32) -> Result<UserDirectory, String> {
+        UserDirectory::new(count, contacts, 5, ("user{n}", "secret{n}"), "example.test")
     }
 
     proptest! {
@@ -338,8 +338,8 @@ mod tests {
     #[test]
     fn a_file_tells_who_it_is() {
         let text = "old,x\nzoe,pz\namy,pa,Amy A.\nbob,pb\n";
-        let roll = Arc::new(Roll::parse(text, "users.csv", "d").unwrap());
-        let people = People::listed(2, 1, 1, Arc::clone(&roll), "d").unwrap();
+        let roll = Arc::new(AccountFile::parse(text, "users.csv", "d").unwrap());
+        let people = UserDirectory::listed(2, 1, 1, Arc::clone(&roll), "d").unwrap();
         assert_eq!((people.name(1).as_str(), people.password(0).as_str()), ("amy", "pz"));
         assert_eq!((people.nick(0).as_str(), people.nick(1).as_str()), ("zoe", "Amy A."));
         for (address, number) in [
@@ -353,7 +353,7 @@ mod tests {
         }
         let error = people.with_monitors(1).unwrap_err();
         assert!(error.contains("4 users after the first 1 of 4 accounts: expected 5 accounts"), "{error}");
-        let error = People::listed(4, 0, 1, roll, "d").unwrap_err();
+        let error = UserDirectory::listed(4, 0, 1, roll, "d").unwrap_err();
         assert!(error.contains("expected 5 accounts or more"), "{error}");
     }
 
@@ -362,7 +362,7 @@ mod tests {
         for (count, contacts, says) in [(0, 0, "at least one"), (5, 5, "fewer"), (5, 3, "must be even")] {
             assert!(people(count, contacts).unwrap_err().contains(says));
         }
-        let one_name = People::new(2, 0, 0, ("user", "x"), "d").unwrap_err();
+        let one_name = UserDirectory::new(2, 0, 0, ("user", "x"), "d").unwrap_err();
         assert!(one_name.contains("{n}"), "{one_name}");
     }
 }

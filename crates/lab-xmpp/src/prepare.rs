@@ -4,11 +4,11 @@ use std::io::{self, Write};
 
 use xmpp::xml::escape;
 
-use super::People;
+use super::UserDirectory;
 
 /// What a server imports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum ImportFormat {
     /// One file for `belfry account import` (XEP-0227), with rosters.
     Belfry,
     /// The same for `ejabberdctl import_piefxis`.
@@ -19,24 +19,24 @@ pub enum Format {
     Csv,
 }
 
-impl Format {
-    pub fn parse(name: &str) -> Result<Format, String> {
+impl ImportFormat {
+    pub fn parse(name: &str) -> Result<ImportFormat, String> {
         Ok(match name {
-            "belfry" => Format::Belfry,
-            "ejabberd" => Format::Ejabberd,
-            "prosody" => Format::Prosody,
-            "csv" => Format::Csv,
+            "belfry" => ImportFormat::Belfry,
+            "ejabberd" => ImportFormat::Ejabberd,
+            "prosody" => ImportFormat::Prosody,
+            "csv" => ImportFormat::Csv,
             _ => return Err(format!("{name:?}: expected belfry, ejabberd, prosody or csv")),
         })
     }
 
     /// Whether it is a folder with a file a user.
     pub fn is_folder(self) -> bool {
-        self == Format::Prosody
+        self == ImportFormat::Prosody
     }
 }
 
-impl People {
+impl UserDirectory {
     /// Lines `account,password`, headings first.
     pub fn write_csv(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "account,password")?;
@@ -86,8 +86,8 @@ mod tests {
     use xmpp::ns;
     use xmpp::xml::{Prefixes, parse};
 
-    fn people(password: &str) -> People {
-        let people = People::new(4, 2, 1, ("user{n}", password), "example.test").unwrap();
+    fn people(password: &str) -> UserDirectory {
+        let people = UserDirectory::new(4, 2, 1, ("user{n}", password), "example.test").unwrap();
         people.with_monitors(1).unwrap()
     }
 

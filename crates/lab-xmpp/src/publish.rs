@@ -3,26 +3,26 @@
 
 use xmpp::{Element, ns};
 
-use super::crowd::{Crowd, Turn};
-use super::failure::Cause;
+use super::crowd::{PoolContext, UserPool};
+use super::failure::FailureCause;
 use super::lines;
-use super::mix::Action;
-use super::user::Asked;
+use super::mix::UserAction;
+use super::user::PendingRequest;
 
 /// What says that there is no node, or that there is one.
 fn is(answer: &Element, condition: &str) -> bool {
     answer.elements().any(|error| error.get(condition, ns::STANZA_ERRORS).is_some())
 }
 
-impl Crowd {
+impl UserPool {
     /// What comes after the question that is put: `None` unless the node has to be made first.
     pub(super) fn put_to_node(
         &self,
         slot: u32,
-        action: Action,
+        action: UserAction,
         id: u32,
-        turn: &mut Turn<'_>,
-    ) -> Option<Action> {
+        turn: &mut PoolContext<'_>,
+    ) -> Option<UserAction> {
         let service = &self.chat.pubsub_domain;
         if !self.shared.has_node() {
             turn.write(slot, |out| lines::create_node(out, id, service));
@@ -30,7 +30,7 @@ impl Crowd {
         }
         let name = self.chat.people.name(self.users[slot as usize].number);
         turn.write(slot, |out| match action {
-            Action::PubsubPublish => lines::publish(out, id, service, &name),
+            UserAction::PubsubPublish => lines::publish(out, id, service, &name),
             _ => lines::items(out, id, service),
         });
         None
@@ -41,23 +41,23 @@ impl Crowd {
     pub(super) fn hear_of_node(
         &mut self,
         slot: u32,
-        asked: Asked,
-        action: Action,
+        asked: PendingRequest,
+        action: UserAction,
         answer: &Element,
-        turn: &mut Turn<'_>,
+        turn: &mut PoolContext<'_>,
     ) {
         let is_refused = answer.attr("type") != Some("result") && !is(answer, "conflict");
         if is_refused {
             self.quote(slot, answer, turn);
         }
-        if is_refused && Cause::of_stanza_error(answer) == Cause::Throttled {
+        if is_refused && FailureCause::of_stanza_error(answer) == FailureCause::Throttled {
             self.shared.find_node(false);
-            return turn.fail(Cause::Throttled);
+            return turn.fail(FailureCause::Throttled);
         }
         self.shared.find_node(true);
         let id = self.users[slot as usize].next_id();
         let then = self.put_to_node(slot, action, id, turn);
-        self.users[slot as usize].asked = Some(Asked { id, sent: turn.now, then, ..asked });
+        self.users[slot as usize].asked = Some(PendingRequest { id, sent: turn.now, then, ..asked });
         self.wait_until(slot, turn.now + self.chat.patience);
     }
 

@@ -6,28 +6,28 @@ use xmpp::limits::STANZA;
 use xmpp::xml::{Frame, Framer, Prefixes, parse};
 use xmpp::{Element, ns};
 
-use super::crowd::{Crowd, Turn};
-use super::mix::Action;
-use super::model::Timed;
-use super::user::Asked;
+use super::crowd::{PoolContext, UserPool};
+use super::mix::UserAction;
+use super::model::TimerName;
+use super::user::PendingRequest;
 
 /// One of them, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stanza {
-    parts: Vec<Part>,
+pub struct StanzaTemplate {
+    parts: Vec<TemplatePart>,
     /// An iq of type get or set, which has an answer.
     is_question: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum TemplatePart {
     Text(Box<str>),
-    Place(Place),
+    Place(Placeholder),
 }
 
 /// What is filled in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Placeholder {
     User,
     Domain,
     Jid,
@@ -37,13 +37,13 @@ enum Place {
 }
 
 /// Whatever else stands in braces stays.
-const PLACES: [(&str, Place); 6] = [
-    ("{user}", Place::User),
-    ("{domain}", Place::Domain),
-    ("{jid}", Place::Jid),
-    ("{contact}", Place::Contact),
-    ("{id}", Place::Id),
-    ("{n}", Place::Number),
+const PLACES: [(&str, Placeholder); 6] = [
+    ("{user}", Placeholder::User),
+    ("{domain}", Placeholder::Domain),
+    ("{jid}", Placeholder::Jid),
+    ("{contact}", Placeholder::Contact),
+    ("{id}", Placeholder::Id),
+    ("{n}", Placeholder::Number),
 ];
 
 /// Types of presence after which a contact hears no more of the user.
@@ -52,12 +52,12 @@ const ENDS: [&str; 3] = ["unavailable", "unsubscribe", "unsubscribed"];
 /// What a file must look like to stand for itself.
 const STREAM: &str = "<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>";
 
-impl Stanza {
+impl StanzaTemplate {
     /// All of a file: one, or several after each other.
     ///
     /// # Errors
     /// What is wrong, with file and line.
-    pub fn parse_all(text: &str, file: &str) -> Result<Vec<Stanza>, String> {
+    pub fn parse_all(text: &str, file: &str) -> Result<Vec<StanzaTemplate>, String> {
         let at = |line: usize, what: String| format!("{file}:{line}: {what}");
         let mut framer = Framer::new();
         framer.put(STREAM.as_bytes());
@@ -77,7 +77,7 @@ impl Stanza {
                     Some(Frame::Stanza(range)) => {
                         let element = parse(framer.bytes(range), &Prefixes::usual());
                         let element = element.map_err(|error| at(began, error.to_string()))?;
-                        stanzas.push(Stanza::of(element).map_err(|what| at(began, what))?);
+                        stanzas.push(StanzaTemplate::of(element).map_err(|what| at(began, what))?);
                         began = line;
                     }
                 }
@@ -92,7 +92,7 @@ impl Stanza {
         Ok(stanzas)
     }
 
-    fn of(mut element: Element) -> Result<Stanza, String> {
+    fn of(mut element: Element) -> Result<StanzaTemplate, String> {
         let kind = element.attr("type").unwrap_or_default().to_owned();
         let mut is_question = false;
         match (element.name(), element.ns()) {
@@ -118,11 +118,11 @@ impl Stanza {
         }
         let bytes = element.to_bytes(ns::CLIENT);
         let text = String::from_utf8(bytes).map_err(|error| error.to_string())?;
-        Ok(Stanza { parts: parts(&text), is_question })
+        Ok(StanzaTemplate { parts: parts(&text), is_question })
     }
 
-    fn has(&self, place: Place) -> bool {
-        self.parts.contains(&Part::Place(place))
+    fn has(&self, place: Placeholder) -> bool {
+        self.parts.contains(&TemplatePart::Place(place))
     }
 }
 
@@ -142,16 +142,16 @@ fn accept_presence(presence: &Element, kind: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn parts(text: &str) -> Vec<Part> {
+fn parts(text: &str) -> Vec<TemplatePart> {
     let mut parts = Vec::new();
     let (mut plain, mut rest) = (String::new(), text);
     while let Some(next) = rest.chars().next() {
         match PLACES.iter().find(|(name, _)| rest.starts_with(name)) {
             Some((name, place)) => {
                 if !plain.is_empty() {
-                    parts.push(Part::Text(std::mem::take(&mut plain).into()));
+                    parts.push(TemplatePart::Text(std::mem::take(&mut plain).into()));
                 }
-                parts.push(Part::Place(*place));
+                parts.push(TemplatePart::Place(*place));
                 rest = &rest[name.len()..];
             }
             None => {
@@ -161,20 +161,20 @@ fn parts(text: &str) -> Vec<Part> {
         }
     }
     if !plain.is_empty() {
-        parts.push(Part::Text(plain.into()));
+        parts.push(TemplatePart::Text(plain.into()));
     }
     parts
 }
 
-impl Crowd {
+impl UserPool {
     /// One of them by chance. Messages and presences are sent and no more: nobody accounts for them.
-    pub(super) fn send_raw(&mut self, slot: u32, due: Instant, turn: &mut Turn<'_>) {
+    pub(super) fn send_raw(&mut self, slot: u32, due: Instant, turn: &mut PoolContext<'_>) {
         let chat = std::sync::Arc::clone(&self.chat);
         let drawn = usize::try_from(self.rng.below((chat.stanzas.len() as u64).max(1))).unwrap_or_default();
         let Some(stanza) = chat.stanzas.get(drawn) else { return turn.stats.count(Count::Blocked) };
         let waits = stanza.is_question && self.users[slot as usize].asked.is_some();
-        let contact = match stanza.has(Place::Contact) {
-            true => self.draw_contact(slot, Action::MessageOnline, turn),
+        let contact = match stanza.has(Placeholder::Contact) {
+            true => self.draw_contact(slot, UserAction::MessageOnline, turn),
             false => Some(0),
         };
         let Some(contact) = contact.filter(|_| !waits) else { return turn.stats.count(Count::Blocked) };
@@ -182,25 +182,25 @@ impl Crowd {
         let (number, id) = (user.number, user.next_id());
         let people = &chat.people;
         let fill = |place| match place {
-            Place::User => people.name(number),
-            Place::Domain => people.domain().to_owned(),
-            Place::Jid => people.address(number),
-            Place::Contact => people.address(people.contact(number, contact)),
-            Place::Id => format!("i{id}"),
-            Place::Number => people.shown(number).to_string(),
+            Placeholder::User => people.name(number),
+            Placeholder::Domain => people.domain().to_owned(),
+            Placeholder::Jid => people.address(number),
+            Placeholder::Contact => people.address(people.contact(number, contact)),
+            Placeholder::Id => format!("i{id}"),
+            Placeholder::Number => people.shown(number).to_string(),
         };
         turn.write(slot, |out| {
             for part in &stanza.parts {
                 match part {
-                    Part::Text(text) => out.extend_from_slice(text.as_bytes()),
-                    Part::Place(place) => out.extend_from_slice(fill(*place).as_bytes()),
+                    TemplatePart::Text(text) => out.extend_from_slice(text.as_bytes()),
+                    TemplatePart::Place(place) => out.extend_from_slice(fill(*place).as_bytes()),
                 }
             }
         });
         turn.stats.count(Count::OutgoingCall);
         turn.stats.count(Count::MessagesSent);
         if stanza.is_question {
-            user.asked = Some(Asked { id, timed: Timed::Raw, due, sent: turn.now, then: None });
+            user.asked = Some(PendingRequest { id, timed: TimerName::Raw, due, sent: turn.now, then: None });
             self.wait_until(slot, turn.now + chat.patience);
         } else {
             turn.stats.count(Count::SuccessfulCall);
@@ -212,15 +212,15 @@ impl Crowd {
 mod tests {
     use super::*;
 
-    fn parsed(text: &str) -> Result<Vec<Stanza>, String> {
-        Stanza::parse_all(text, "s.xml")
+    fn parsed(text: &str) -> Result<Vec<StanzaTemplate>, String> {
+        StanzaTemplate::parse_all(text, "s.xml")
     }
 
     /// With each placeholder in brackets.
-    fn shown(stanza: &Stanza) -> String {
+    fn shown(stanza: &StanzaTemplate) -> String {
         let shown = stanza.parts.iter().map(|part| match part {
-            Part::Text(text) => text.to_string(),
-            Part::Place(place) => format!("[{place:?}]"),
+            TemplatePart::Text(text) => text.to_string(),
+            TemplatePart::Place(place) => format!("[{place:?}]"),
         });
         shown.collect()
     }

@@ -6,16 +6,16 @@ use lab_sip::stats::Count;
 use stdx::time::Instant;
 use xmpp::{Element, ns};
 
-use super::crowd::{Crowd, Turn};
-use super::failure::Cause;
+use super::crowd::{PoolContext, UserPool};
+use super::failure::FailureCause;
 use super::lines;
-use super::model::Timed;
-use super::stage::Stage;
-use super::user::{Asked, Phase};
+use super::model::TimerName;
+use super::stage::LoadStage;
+use super::user::{PendingRequest, UserState};
 
 /// What came of asking for an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Registered {
+pub(super) enum RegistrationResult {
     New,
     /// Somebody has it, an earlier run most likely.
     Existed,
@@ -23,23 +23,23 @@ pub(super) enum Registered {
     Refused,
 }
 
-impl Registered {
+impl RegistrationResult {
     /// XEP-0077 §3.1.1. `Err`: it may be asked again later.
-    pub(super) fn of(answer: &Element) -> Result<Registered, Cause> {
+    pub(super) fn of(answer: &Element) -> Result<RegistrationResult, FailureCause> {
         if answer.attr("type") == Some("result") {
-            return Ok(Registered::New);
+            return Ok(RegistrationResult::New);
         }
         if answer.elements().any(|error| error.get("conflict", ns::STANZA_ERRORS).is_some()) {
-            return Ok(Registered::Existed);
+            return Ok(RegistrationResult::Existed);
         }
-        match Cause::of_stanza_error(answer) {
-            Cause::Refused => Ok(Registered::Refused),
+        match FailureCause::of_stanza_error(answer) {
+            FailureCause::Refused => Ok(RegistrationResult::Refused),
             other => Err(other),
         }
     }
 }
 
-impl Crowd {
+impl UserPool {
     /// Time from one registration to the next, and from one removal to the next.
     pub(super) fn registration_gap(&self) -> Duration {
         Duration::from_secs(1).div_f64(self.chat.registrations.max(1e-6))
@@ -51,22 +51,22 @@ impl Crowd {
     }
 
     /// The connection is not for signing in: that has its own rate.
-    pub(super) fn registered(&mut self, slot: u32, how: Registered, turn: &mut Turn<'_>) {
+    pub(super) fn registered(&mut self, slot: u32, how: RegistrationResult, turn: &mut PoolContext<'_>) {
         let (due, began) = self.users[slot as usize].sign_in;
         match how {
-            Registered::New => turn.stats.count(Count::Registered),
-            Registered::Existed => turn.stats.count(Count::AlreadyRegistered),
-            Registered::Refused => turn.fail(Cause::Refused),
+            RegistrationResult::New => turn.stats.count(Count::Registered),
+            RegistrationResult::Existed => turn.stats.count(Count::AlreadyRegistered),
+            RegistrationResult::Refused => turn.fail(FailureCause::Refused),
         }
-        if how != Registered::Refused {
+        if how != RegistrationResult::Refused {
             turn.stats.count(Count::SuccessfulCall);
-            turn.time(Timed::Registration, due, began);
+            turn.time(TimerName::Registration, due, began);
         }
         self.users[slot as usize].failures = 0;
         turn.write(slot, |out| lines::close(out, self.chat.web.is_some()));
         self.end_session(slot, turn);
         self.shared.register();
-        if self.stage == Stage::Registering {
+        if self.stage == LoadStage::Registering {
             // Until the stage is over.
             self.users[slot as usize].due = Instant::FAR_FUTURE;
         } else {
@@ -80,7 +80,7 @@ impl Crowd {
         let began = self.shared.began();
         for slot in self.slots() {
             let user = &self.users[slot as usize];
-            if matches!(user.phase, Phase::Away) && !self.chat.people.is_monitor(user.number) {
+            if matches!(user.phase, UserState::Away) && !self.chat.people.is_monitor(user.number) {
                 let due = began + gap.mul_f64(f64::from(user.number));
                 self.wake_at(slot, due);
             }
@@ -100,11 +100,16 @@ impl Crowd {
     }
 
     /// XEP-0077 §3.2.
-    pub(super) fn unregister(&mut self, slot: u32, turn: &mut Turn<'_>) {
+    pub(super) fn unregister(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
         let id = user.next_id();
-        user.asked =
-            Some(Asked { id, timed: Timed::Registration, due: user.due, sent: turn.now, then: None });
+        user.asked = Some(PendingRequest {
+            id,
+            timed: TimerName::Registration,
+            due: user.due,
+            sent: turn.now,
+            then: None,
+        });
         turn.stats.count(Count::Due);
         turn.stats.count(Count::OutgoingCall);
         turn.stats.count(Count::MessagesSent);
@@ -113,9 +118,16 @@ impl Crowd {
     }
 
     /// `true`: the question was about the account, and the user has left.
-    pub(super) fn hear_unregistered(&mut self, slot: u32, answer: &Element, turn: &mut Turn<'_>) -> bool {
+    pub(super) fn hear_unregistered(
+        &mut self,
+        slot: u32,
+        answer: &Element,
+        turn: &mut PoolContext<'_>,
+    ) -> bool {
         let user = &mut self.users[slot as usize];
-        let Some(asked) = user.asked.filter(|asked| asked.timed == Timed::Registration) else { return false };
+        let Some(asked) = user.asked.filter(|asked| asked.timed == TimerName::Registration) else {
+            return false;
+        };
         // Servers end the stream of an account that is gone (§3.2), some before they answer.
         let is_gone = answer.attr("type") == Some("result")
             || answer.get("not-authorized", ns::STREAM_ERRORS).is_some();
@@ -123,13 +135,13 @@ impl Crowd {
         if is_gone {
             turn.stats.count(Count::SuccessfulCall);
             turn.stats.count(Count::Unregistered);
-            turn.time(Timed::Registration, asked.due, asked.sent);
+            turn.time(TimerName::Registration, asked.due, asked.sent);
         } else {
             self.quote(slot, answer, turn);
-            turn.fail(Cause::of_stanza_error(answer));
+            turn.fail(FailureCause::of_stanza_error(answer));
         }
         self.end_session(slot, turn);
-        self.users[slot as usize].phase = Phase::Gone;
+        self.users[slot as usize].phase = UserState::Gone;
         true
     }
 }

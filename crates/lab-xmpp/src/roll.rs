@@ -6,17 +6,17 @@ use xmpp::Bare;
 
 /// All of a file, with 16 bytes an account beside its own text: every worker process has them.
 #[derive(Debug)]
-pub struct Roll {
+pub struct AccountFile {
     /// Name, password and nick of one after another.
     text: String,
-    accounts: Vec<Account>,
+    accounts: Vec<AccountSpan>,
     /// Places of the accounts by their names.
     by_name: Vec<u32>,
 }
 
-/// Bytes of [`Roll::text`]: where it begins, and the lengths of its parts.
+/// Bytes of [`AccountFile::text`]: where it begins, and the lengths of its parts.
 #[derive(Debug, Clone, Copy)]
-struct Account {
+struct AccountSpan {
     start: u32,
     name: u16,
     password: u16,
@@ -26,17 +26,17 @@ struct Account {
 /// What stands before the first of a spreadsheet's lines, and of `ringer xmpp accounts`.
 const HEADINGS: [&str; 4] = ["account", "name", "user", "username"];
 
-impl Roll {
+impl AccountFile {
     /// Lines of name, password and perhaps a nick for rooms, with `,` or `;` between them: whichever the first line has first.
     /// Names may be followed by `@` and the domain; empty lines are none.
     ///
     /// # Errors
     /// What is wrong, with file and line.
-    pub fn parse(text: &str, file: &str, domain: &str) -> Result<Roll, String> {
+    pub fn parse(text: &str, file: &str, domain: &str) -> Result<AccountFile, String> {
         let at = |line: usize, what: String| format!("{file}:{line}: {what}");
         let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
         let separator = first.chars().find(|c| matches!(c, ',' | ';')).unwrap_or(',');
-        let mut roll = Roll { text: String::new(), accounts: Vec::new(), by_name: Vec::new() };
+        let mut roll = AccountFile { text: String::new(), accounts: Vec::new(), by_name: Vec::new() };
         let mut lines: HashMap<String, usize> = HashMap::new();
         let mut is_first = true;
         for (line, whole) in (1..).zip(text.lines()).filter(|(_, whole)| !whole.trim().is_empty()) {
@@ -66,7 +66,7 @@ impl Roll {
         let name_of = |place: &u32| roll.name(*place);
         let mut by_name: Vec<u32> = (0..roll.len()).collect();
         by_name.sort_unstable_by(|one, other| name_of(one).cmp(name_of(other)));
-        Ok(Roll { by_name, ..roll })
+        Ok(AccountFile { by_name, ..roll })
     }
 
     fn push(&mut self, name: &str, password: &str, nick: &str) -> Result<(), String> {
@@ -74,7 +74,7 @@ impl Roll {
             u16::try_from(text.len())
                 .map_err(|_| format!("a {what} of {} bytes: expected 65535 at most", text.len()))
         };
-        let account = Account {
+        let account = AccountSpan {
             start: u32::try_from(self.text.len()).map_err(|_| "expected 4 GiB of accounts at most")?,
             name: length("name", name)?,
             password: length("password", password)?,
@@ -190,8 +190,8 @@ fn end_of_quoted(text: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn parsed(text: &str) -> Result<Roll, String> {
-        Roll::parse(text, "users.csv", "d")
+    fn parsed(text: &str) -> Result<AccountFile, String> {
+        AccountFile::parse(text, "users.csv", "d")
     }
 
     #[test]

@@ -6,16 +6,16 @@ use lab_sip::stats::Count;
 use stdx::time::Instant;
 use xmpp::{Element, ns};
 
-use super::crowd::{Crowd, Turn, Wanted};
-use super::failure::Cause;
-use super::login::{Progress, Who};
-use super::model::Timed;
-use super::register::Registered;
-use super::stage::Stage;
-use super::user::Phase;
+use super::crowd::{ConnectionCommand, PoolContext, UserPool};
+use super::failure::FailureCause;
+use super::login::{LoginIdentity, LoginProgress};
+use super::model::TimerName;
+use super::register::RegistrationResult;
+use super::stage::LoadStage;
+use super::user::UserState;
 
-impl Crowd {
-    pub(super) fn handle_element(&mut self, slot: u32, element: &Element, turn: &mut Turn<'_>) {
+impl UserPool {
+    pub(super) fn handle_element(&mut self, slot: u32, element: &Element, turn: &mut PoolContext<'_>) {
         turn.stats.count(Count::MessagesReceived);
         if element.is("error", ns::STREAM) {
             return self.hear_stream_error(slot, element, turn);
@@ -23,36 +23,42 @@ impl Crowd {
         let (chat, nonce) = (Arc::clone(&self.chat), self.rng.token(20));
         let user = &mut self.users[slot as usize];
         // Nothing can be answered any more.
-        if matches!(user.phase, Phase::Parting) && element.name() != "message" {
+        if matches!(user.phase, UserState::Parting) && element.name() != "message" {
             return;
         }
-        let Phase::SigningIn(login) = &mut user.phase else { return self.hear(slot, element, turn) };
+        let UserState::SigningIn(login) = &mut user.phase else { return self.hear(slot, element, turn) };
         let mut kept = user.kept.take().map(|kept| *kept);
         let (name, password) = (chat.people.name(user.number), chat.people.password(user.number));
-        let who = Who { name: &name, password: &password, nonce, kept: &mut kept };
+        let who = LoginIdentity { name: &name, password: &password, nonce, kept: &mut kept };
         let mut written = Vec::new();
         let progress = login.handle(&chat, who, element, &mut written);
         user.kept = kept.map(Box::new);
         let sign_in = user.sign_in;
         turn.write(slot, |out| out.append(&mut written));
         match progress {
-            Progress::Nothing => {}
-            Progress::StartTls => turn.want(slot, Wanted::StartTls),
-            Progress::Authenticated => {
-                let timed =
-                    if self.is_monitor(slot) { Timed::MonitorAuthentication } else { Timed::Authentication };
+            LoginProgress::Nothing => {}
+            LoginProgress::StartTls => turn.want(slot, ConnectionCommand::StartTls),
+            LoginProgress::Authenticated => {
+                let timed = if self.is_monitor(slot) {
+                    TimerName::MonitorAuthentication
+                } else {
+                    TimerName::Authentication
+                };
                 turn.time(timed, sign_in.0, sign_in.1);
                 self.open(slot, turn);
             }
-            Progress::SignedIn(roster) => self.signed_in(slot, &roster, turn),
-            Progress::Registered(how) => {
-                if how == Registered::Refused {
+            LoginProgress::SignedIn(roster) => self.signed_in(slot, &roster, turn),
+            LoginProgress::Registered(how) => {
+                if how == RegistrationResult::Refused {
                     self.quote(slot, element, turn);
                 }
                 self.registered(slot, how, turn);
             }
-            Progress::Failed(cause) => {
-                if matches!(cause, Cause::NotAuthorized | Cause::Refused | Cause::Throttled) {
+            LoginProgress::Failed(cause) => {
+                if matches!(
+                    cause,
+                    FailureCause::NotAuthorized | FailureCause::Refused | FailureCause::Throttled
+                ) {
                     self.quote(slot, element, turn);
                 }
                 self.fail(slot, cause, turn);
@@ -60,9 +66,9 @@ impl Crowd {
         }
     }
 
-    fn signed_in(&mut self, slot: u32, roster: &Element, turn: &mut Turn<'_>) {
+    fn signed_in(&mut self, slot: u32, roster: &Element, turn: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
-        user.phase = Phase::In;
+        user.phase = UserState::In;
         user.patience = Instant::FAR_FUTURE;
         user.failures = 0;
         let (due, began) = user.sign_in;
@@ -70,7 +76,7 @@ impl Crowd {
         turn.stats.count(Count::SuccessfulCall);
         let is_monitor = self.is_monitor(slot);
         if !is_monitor {
-            turn.time(Timed::SignIn, due, began);
+            turn.time(TimerName::SignIn, due, began);
         }
         if !std::mem::replace(&mut self.users[slot as usize].has_been_in, true) {
             self.shared.meet();
@@ -87,12 +93,12 @@ impl Crowd {
             self.enter_room(slot, turn);
         }
         match self.stage {
-            Stage::Befriending => self.befriend_too(slot, turn),
-            Stage::Load if !is_monitor => {
+            LoadStage::Befriending => self.befriend_too(slot, turn),
+            LoadStage::Load if !is_monitor => {
                 let due = turn.now + self.chat.think.draw(&mut self.rng);
                 self.wake_at(slot, due);
             }
-            Stage::Unregistering => self.wake_at(slot, turn.now),
+            LoadStage::Unregistering => self.wake_at(slot, turn.now),
             _ => {}
         }
     }

@@ -8,7 +8,7 @@ use stdx::time::Instant;
 /// In this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Stage {
+pub enum LoadStage {
     /// Accounts are made; only when that was asked for.
     Registering,
     /// Users come, at the given rate.
@@ -25,46 +25,46 @@ pub enum Stage {
     Leaving,
 }
 
-const STAGES: [Stage; 8] = [
-    Stage::Registering,
-    Stage::SigningIn,
-    Stage::Befriending,
-    Stage::Load,
-    Stage::RollCall,
-    Stage::Settling,
-    Stage::Unregistering,
-    Stage::Leaving,
+const STAGES: [LoadStage; 8] = [
+    LoadStage::Registering,
+    LoadStage::SigningIn,
+    LoadStage::Befriending,
+    LoadStage::Load,
+    LoadStage::RollCall,
+    LoadStage::Settling,
+    LoadStage::Unregistering,
+    LoadStage::Leaving,
 ];
 
-impl Stage {
+impl LoadStage {
     pub fn name(self) -> &'static str {
         match self {
-            Stage::Registering => "registering",
-            Stage::SigningIn => "signing in",
-            Stage::Befriending => "making friends",
-            Stage::Load => "load",
-            Stage::RollCall => "roll-call",
-            Stage::Settling => "settling",
-            Stage::Unregistering => "unregistering",
-            Stage::Leaving => "leaving",
+            LoadStage::Registering => "registering",
+            LoadStage::SigningIn => "signing in",
+            LoadStage::Befriending => "making friends",
+            LoadStage::Load => "load",
+            LoadStage::RollCall => "roll-call",
+            LoadStage::Settling => "settling",
+            LoadStage::Unregistering => "unregistering",
+            LoadStage::Leaving => "leaving",
         }
     }
 }
 
-/// Where the numbers of a [`Shared`] are: memory of this process, or of several.
-pub trait Words: Send + Sync {
+/// Where the numbers of a [`LoadState`] are: memory of this process, or of several.
+pub trait SharedWords: Send + Sync {
     fn words(&self) -> &[AtomicU64];
 }
 
-impl Words for Box<[AtomicU64]> {
+impl SharedWords for Box<[AtomicU64]> {
     fn words(&self) -> &[AtomicU64] {
         self
     }
 }
 
 /// One for all shards. All of it is atomic words at fixed places, so that it may lie in memory that processes share.
-pub struct Shared {
-    words: Box<dyn Words>,
+pub struct LoadState {
+    words: Box<dyn SharedWords>,
 }
 
 /// Places among the words. What each message changes is a cache line away from what everybody reads.
@@ -90,19 +90,19 @@ const NODE: usize = 9;
 /// From here on, since when each user can be seen; 0: he is away, [`LEAVING`]: he goes, [`MISSED`].
 const THERE: usize = 16;
 
-impl Shared {
+impl LoadState {
     /// In this process's memory.
-    pub fn new(users: u32, now: Instant) -> Shared {
-        let words: Box<[AtomicU64]> = (0..Shared::size(users)).map(|_| AtomicU64::new(0)).collect();
-        let shared = Shared::over(Box::new(words));
+    pub fn new(users: u32, now: Instant) -> LoadState {
+        let words: Box<[AtomicU64]> = (0..LoadState::size(users)).map(|_| AtomicU64::new(0)).collect();
+        let shared = LoadState::over(Box::new(words));
         shared.begin(now);
         shared
     }
 
-    /// Over words that begin as zeros, at least [`Shared::size`] of them.
-    pub fn over(words: Box<dyn Words>) -> Shared {
+    /// Over words that begin as zeros, at least [`LoadState::size`] of them.
+    pub fn over(words: Box<dyn SharedWords>) -> LoadState {
         assert!(words.words().len() >= THERE, "as many words as were asked for");
-        Shared { words }
+        LoadState { words }
     }
 
     /// How many words so many users take.
@@ -123,9 +123,9 @@ impl Shared {
         self.words.words().get(THERE + user as usize)
     }
 
-    pub fn stage(&self) -> Stage {
+    pub fn stage(&self) -> LoadStage {
         let stage = usize::try_from(self.word(STAGE).load(Ordering::Acquire)).unwrap_or(usize::MAX);
-        STAGES.get(stage).copied().unwrap_or(Stage::Leaving)
+        STAGES.get(stage).copied().unwrap_or(LoadStage::Leaving)
     }
 
     pub fn began(&self) -> Instant {
@@ -133,7 +133,7 @@ impl Shared {
     }
 
     /// Stages never go back.
-    pub fn advance(&self, now: Instant, stage: Stage) {
+    pub fn advance(&self, now: Instant, stage: LoadStage) {
         if self.stage() < stage {
             self.begin(now);
             self.word(STAGE).fetch_max(stage as u64, Ordering::AcqRel);
@@ -266,7 +266,7 @@ impl Shared {
     }
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for LoadState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Shared({} users in, {})", self.signed_in(), self.stage().name())
     }
@@ -295,16 +295,16 @@ mod tests {
     #[test]
     fn stages_go_on_only() {
         let start = Instant::from_unix_seconds(1);
-        let shared = Shared::new(2, start);
-        shared.advance(start + Duration::from_secs(5), Stage::Load);
-        shared.advance(start + Duration::from_secs(9), Stage::SigningIn);
-        assert_eq!((shared.stage(), shared.began()), (Stage::Load, start + Duration::from_secs(5)));
+        let shared = LoadState::new(2, start);
+        shared.advance(start + Duration::from_secs(5), LoadStage::Load);
+        shared.advance(start + Duration::from_secs(9), LoadStage::SigningIn);
+        assert_eq!((shared.stage(), shared.began()), (LoadStage::Load, start + Duration::from_secs(5)));
     }
 
     #[test]
     fn who_just_came_is_not_expected_to_see() {
         let start = Instant::from_unix_seconds(1);
-        let shared = Shared::new(2, start);
+        let shared = LoadState::new(2, start);
         shared.come(1, start);
         assert!(!shared.sees(1, start + Duration::from_millis(1_999)));
         assert!(shared.sees(1, start + Duration::from_secs(2)));
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn one_makes_the_node() {
         let (start, patience) = (Instant::from_unix_seconds(1), Duration::from_secs(5));
-        let shared = Shared::new(2, start);
+        let shared = LoadState::new(2, start);
         assert!(shared.may_make_node(start, patience) && !shared.has_node());
         assert!(!shared.may_make_node(start + Duration::from_secs(4), patience), "another does");
         assert!(shared.may_make_node(start + Duration::from_secs(5), patience), "he is gone, it seems");
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn who_is_missed_stays_so() {
         let start = Instant::from_unix_seconds(1);
-        let shared = Shared::new(2, start);
+        let shared = LoadState::new(2, start);
         shared.miss(1);
         shared.come(1, start);
         assert!(shared.is_missed(1) && !shared.is_missed(0) && !shared.is_missed(7));

@@ -4,19 +4,19 @@ use lab_sip::stats::Count;
 use stdx::time::Instant;
 use xmpp::{Element, ns};
 
-use super::crowd::{Crowd, HOLES, Turn};
-use super::failure::Cause;
+use super::crowd::{HOLES, PoolContext, UserPool};
+use super::failure::FailureCause;
 use super::limits::PRESENCE_PLACES;
 use super::lines;
-use super::model::Timed;
-use super::note::{DIRECTED, Note};
-use super::user::Asked;
+use super::model::TimerName;
+use super::note::{DIRECTED, MessageMark};
+use super::user::PendingRequest;
 
 /// That there is no such thing; the second of a vCard only (XEP-0054 §3.3).
 const ABSENT: [&str; 2] = ["item-not-found", "service-unavailable"];
 
-impl Crowd {
-    pub(super) fn hear(&mut self, slot: u32, stanza: &Element, turn: &mut Turn<'_>) {
+impl UserPool {
+    pub(super) fn hear(&mut self, slot: u32, stanza: &Element, turn: &mut PoolContext<'_>) {
         match stanza.name() {
             "message" => self.hear_message(slot, stanza, turn),
             "presence" => self.hear_presence(slot, stanza, turn),
@@ -25,7 +25,7 @@ impl Crowd {
         }
     }
 
-    fn hear_message(&mut self, slot: u32, message: &Element, turn: &mut Turn<'_>) {
+    fn hear_message(&mut self, slot: u32, message: &Element, turn: &mut PoolContext<'_>) {
         let id = message.attr("id").and_then(|id| id.strip_prefix('m'));
         let is_mine = id.is_some_and(|number| number.parse::<u32>().is_ok());
         match message.attr("type") {
@@ -36,12 +36,12 @@ impl Crowd {
             }
             Some("groupchat") => {
                 let number = self.slot(slot).map(|user| user.number);
-                if let Some(note) = Note::of(message).filter(|note| Some(note.from) == number) {
-                    turn.time(Timed::Room, note.due, note.sent);
+                if let Some(note) = MessageMark::of(message).filter(|note| Some(note.from) == number) {
+                    turn.time(TimerName::Room, note.due, note.sent);
                 }
             }
             _ => {
-                if let Some(note) = Note::of(message) {
+                if let Some(note) = MessageMark::of(message) {
                     let has_waited = message.get("delay", ns::DELAY).is_some();
                     self.account(slot, &note, has_waited, turn);
                 }
@@ -50,7 +50,7 @@ impl Crowd {
     }
 
     /// Once, and in order.
-    fn account(&mut self, slot: u32, note: &Note, has_waited: bool, turn: &mut Turn<'_>) {
+    fn account(&mut self, slot: u32, note: &MessageMark, has_waited: bool, turn: &mut PoolContext<'_>) {
         // The server kept it from an earlier run, which has told of it.
         if note.sent < self.began {
             return;
@@ -77,11 +77,11 @@ impl Crowd {
         } else if self.is_monitor(slot) {
             self.monitor_message(slot, note, turn);
         } else {
-            turn.time(Timed::Message, note.due, note.sent);
+            turn.time(TimerName::Message, note.due, note.sent);
         }
     }
 
-    fn hear_presence(&mut self, slot: u32, presence: &Element, turn: &mut Turn<'_>) {
+    fn hear_presence(&mut self, slot: u32, presence: &Element, turn: &mut PoolContext<'_>) {
         let from = presence.attr("from").unwrap_or_default();
         let Some(from) = self.chat.people.number(from) else {
             return self.hear_from_room(slot, from, presence, turn);
@@ -90,10 +90,10 @@ impl Crowd {
             Some("subscribe") => self.accept(slot, from, turn),
             None | Some("unavailable") => {
                 let me = self.users[slot as usize].number;
-                let Some(note) = Note::of(presence).filter(|note| note.from == from) else { return };
+                let Some(note) = MessageMark::of(presence).filter(|note| note.from == from) else { return };
                 if note.number == DIRECTED {
                     turn.stats.count(Count::PresenceSeen);
-                    return turn.time(Timed::Presence, note.due, note.sent);
+                    return turn.time(TimerName::Presence, note.due, note.sent);
                 }
                 let Some(place) = self.chat.people.place(me, from) else { return };
                 let Some(seen) = self.users[slot as usize].seen.get_mut(place as usize) else { return };
@@ -108,7 +108,7 @@ impl Crowd {
                     if self.is_monitor(slot) {
                         self.monitor_presence(slot, &note, turn);
                     } else {
-                        turn.time(Timed::Presence, note.due, note.sent);
+                        turn.time(TimerName::Presence, note.due, note.sent);
                     }
                 }
             }
@@ -117,7 +117,7 @@ impl Crowd {
     }
 
     /// Who makes the room unlocks it; who came while it was locked comes again.
-    fn hear_from_room(&mut self, slot: u32, from: &str, presence: &Element, turn: &mut Turn<'_>) {
+    fn hear_from_room(&mut self, slot: u32, from: &str, presence: &Element, turn: &mut PoolContext<'_>) {
         let Some(room) = from.split('/').next().filter(|room| room.ends_with(&self.chat.rooms_domain)) else {
             return;
         };
@@ -138,27 +138,27 @@ impl Crowd {
             self.enter_room(slot, turn);
         } else if presence.attr("type") == Some("error") && self.take_join(slot).is_some() {
             self.quote(slot, presence, turn);
-            turn.fail(Cause::of_stanza_error(presence));
+            turn.fail(FailureCause::of_stanza_error(presence));
         }
     }
 
-    fn hear_own_nick(&mut self, slot: u32, turn: &mut Turn<'_>) {
+    fn hear_own_nick(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         if let Some(asked) = self.take_join(slot) {
             turn.stats.count(Count::SuccessfulCall);
-            turn.time(Timed::RoomJoin, asked.due, asked.sent);
+            turn.time(TimerName::RoomJoin, asked.due, asked.sent);
         }
     }
 
     /// The wish to enter or for another nick, if there is one that waits.
-    fn take_join(&mut self, slot: u32) -> Option<Asked> {
+    fn take_join(&mut self, slot: u32) -> Option<PendingRequest> {
         let user = &mut self.users[slot as usize];
-        let asked = user.asked.take_if(|asked| asked.timed == Timed::RoomJoin)?;
+        let asked = user.asked.take_if(|asked| asked.timed == TimerName::RoomJoin)?;
         user.patience = Instant::FAR_FUTURE;
         Some(asked)
     }
 
     /// Yes, and the same of him, unless it is he who answers.
-    fn accept(&mut self, slot: u32, from: u32, turn: &mut Turn<'_>) {
+    fn accept(&mut self, slot: u32, from: u32, turn: &mut PoolContext<'_>) {
         let people = &self.chat.people;
         let me = self.users[slot as usize].number;
         let to = people.address(from);
@@ -168,7 +168,7 @@ impl Crowd {
         }
     }
 
-    fn hear_iq(&mut self, slot: u32, iq: &Element, turn: &mut Turn<'_>) {
+    fn hear_iq(&mut self, slot: u32, iq: &Element, turn: &mut PoolContext<'_>) {
         let id = iq.attr("id").unwrap_or_default();
         match iq.attr("type") {
             Some("result" | "error") => self.hear_answer(slot, iq, id, turn),
@@ -193,7 +193,7 @@ impl Crowd {
         }
     }
 
-    fn hear_answer(&mut self, slot: u32, iq: &Element, id: &str, turn: &mut Turn<'_>) {
+    fn hear_answer(&mut self, slot: u32, iq: &Element, id: &str, turn: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
         let number = id.strip_prefix('i').and_then(|id| id.parse::<u32>().ok());
         let Some(asked) = user.asked.filter(|asked| Some(asked.id) == number) else { return };
@@ -205,13 +205,13 @@ impl Crowd {
         user.patience = Instant::FAR_FUTURE;
         match asked.then {
             Some(action) => return self.hear_of_node(slot, asked, action, iq, turn),
-            None if asked.timed == Timed::Pubsub => self.notice_lost_node(iq),
+            None if asked.timed == TimerName::Pubsub => self.notice_lost_node(iq),
             None => {}
         }
         // Nobody has a card before he sets one. A node has been made, and what an operator asks he knows himself.
-        let may_be_absent = !matches!(asked.timed, Timed::Pubsub | Timed::Raw);
+        let may_be_absent = !matches!(asked.timed, TimerName::Pubsub | TimerName::Raw);
         let is_absent = ABSENT.iter().any(|name| {
-            let is_other = *name == "item-not-found" || asked.timed == Timed::Vcard;
+            let is_other = *name == "item-not-found" || asked.timed == TimerName::Vcard;
             is_other && iq.elements().any(|error| error.get(name, ns::STANZA_ERRORS).is_some())
         });
         if iq.attr("type") == Some("result") || (may_be_absent && is_absent) {
@@ -219,7 +219,7 @@ impl Crowd {
             turn.time(asked.timed, asked.due, asked.sent);
         } else {
             self.quote(slot, iq, turn);
-            turn.fail(Cause::of_stanza_error(iq));
+            turn.fail(FailureCause::of_stanza_error(iq));
         }
     }
 

@@ -18,11 +18,11 @@ use stdx::time::Instant;
 use xmpp::xml::{Frame, Framer, Prefixes, parse, parse_header};
 use xmpp::{Element, ns};
 
-use super::crowd::{Crowd, Outbox, Turn, Wanted};
-use super::elsewhere::Elsewhere;
-use super::model::{Chat, Mechanism, Redirect, Security, TIMERS, Think, Timed};
-use super::stage::{Shared, Stage};
-use super::{Mix, Monitors, People, Retry};
+use super::crowd::{ConnectionCommand, Outbox, PoolContext, UserPool};
+use super::elsewhere::RedirectTarget;
+use super::model::{RedirectPolicy, SaslMechanism, StreamSecurity, TIMERS, ThinkTime, TimerName, XmppLoad};
+use super::stage::{LoadStage, LoadState};
+use super::{ActionMix, MonitorOptions, Retry, UserDirectory};
 
 mod accounts;
 
@@ -83,7 +83,7 @@ struct Server {
     /// Who asked whom to be a friend.
     asked: Vec<(String, String)>,
     /// Where users went who were sent elsewhere.
-    elsewhere: Vec<Elsewhere>,
+    elsewhere: Vec<RedirectTarget>,
     /// What the users were told.
     errors: Vec<String>,
     /// `None`: everybody has one.
@@ -412,16 +412,16 @@ fn see_other_host(host: &str) -> String {
     stream_error("see-other-host", host)
 }
 
-fn chat(mix: &str) -> Chat {
-    Chat {
+fn chat(mix: &str) -> XmppLoad {
+    XmppLoad {
         target: "127.0.0.1:5222".parse().unwrap(),
-        people: People::new(10, 3, 0, ("user{n}", "secret"), "d").unwrap(),
-        mechanism: Mechanism::Plain,
-        security: Security::None,
+        people: UserDirectory::new(10, 3, 0, ("user{n}", "secret"), "d").unwrap(),
+        mechanism: SaslMechanism::Plain,
+        security: StreamSecurity::None,
         web: None,
         logins: 10.0,
-        mix: Mix::parse(mix).unwrap(),
-        think: Think::Exponential(Duration::from_secs(1)),
+        mix: ActionMix::parse(mix).unwrap(),
+        think: ThinkTime::Exponential(Duration::from_secs(1)),
         body: 10,
         befriend: false,
         rooms: 0,
@@ -434,45 +434,50 @@ fn chat(mix: &str) -> Chat {
         register: false,
         unregister: false,
         registrations: 10.0,
-        monitors: Monitors { pairs: 0, every: Duration::from_secs(1) },
-        redirect: Redirect::Follow,
+        monitors: MonitorOptions { pairs: 0, every: Duration::from_secs(1) },
+        redirect: RedirectPolicy::Follow,
         retry: Retry { first: Duration::from_secs(2), give_up: 0 },
         max_failures: None,
     }
 }
 
 /// Runs a load to its end, or for at most so many seconds, and gives what was counted.
-fn run(mix: &str, fault: Fault, seed: u64, seconds: u64) -> (Stats, Stage) {
+fn run(mix: &str, fault: Fault, seed: u64, seconds: u64) -> (Stats, LoadStage) {
     run_chat(chat(mix), fault, seed, seconds)
 }
 
-fn run_chat(chat: Chat, fault: Fault, seed: u64, seconds: u64) -> (Stats, Stage) {
+fn run_chat(chat: XmppLoad, fault: Fault, seed: u64, seconds: u64) -> (Stats, LoadStage) {
     let (stats, stage, _) = run_load(chat, fault, seed, seconds);
     (stats, stage)
 }
 
-fn run_load(chat: Chat, fault: Fault, seed: u64, seconds: u64) -> (Stats, Stage, Server) {
+fn run_load(chat: XmppLoad, fault: Fault, seed: u64, seconds: u64) -> (Stats, LoadStage, Server) {
     run_against(Server::new(fault), chat, seed, seconds)
 }
 
-fn run_against(server: Server, chat: Chat, seed: u64, seconds: u64) -> (Stats, Stage, Server) {
+fn run_against(server: Server, chat: XmppLoad, seed: u64, seconds: u64) -> (Stats, LoadStage, Server) {
     let (stats, stage, server, _) = run_at(server, chat, seed, (seconds, u64::MAX));
     (stats, stage, server)
 }
 
 /// The same, told to end after `.1` seconds; and how long it lasted.
-fn run_quitting(chat: Chat, fault: Fault, seed: u64, limits: (u64, u64)) -> (Stats, Stage, Server, Duration) {
+fn run_quitting(
+    chat: XmppLoad,
+    fault: Fault,
+    seed: u64,
+    limits: (u64, u64),
+) -> (Stats, LoadStage, Server, Duration) {
     run_at(Server::new(fault), chat, seed, limits)
 }
 
 fn run_at(
     mut server: Server,
-    chat: Chat,
+    chat: XmppLoad,
     seed: u64,
     (seconds, quit): (u64, u64),
-) -> (Stats, Stage, Server, Duration) {
-    let shared = Arc::new(Shared::new(chat.people.all(), START));
-    let mut crowd = Crowd::new(Arc::new(chat), Arc::clone(&shared), (0, 1), START, Rng::seeded(seed));
+) -> (Stats, LoadStage, Server, Duration) {
+    let shared = Arc::new(LoadState::new(chat.people.all(), START));
+    let mut crowd = UserPool::new(Arc::new(chat), Arc::clone(&shared), (0, 1), START, Rng::seeded(seed));
     let mut stats = Stats::sized(0, 0, 0, TIMERS.len(), 0);
     let mut now = START;
     let mut out = Outbox::default();
@@ -483,44 +488,44 @@ fn run_at(
             let gone =
                 if server.fault == Fault::Gone { std::mem::take(&mut server.conns) } else { BTreeMap::new() };
             for slot in gone.into_keys() {
-                crowd.handle_closed(slot, &mut Turn { now, stats: &mut stats, out: &mut out });
+                crowd.handle_closed(slot, &mut PoolContext { now, stats: &mut stats, out: &mut out });
             }
         }
-        crowd.expire(&mut Turn { now, stats: &mut stats, out: &mut out });
+        crowd.expire(&mut PoolContext { now, stats: &mut stats, out: &mut out });
         perform(&mut crowd, &mut server, now, &mut stats, &mut out);
     }
     (stats, shared.stage(), server, now.since(START))
 }
 
-fn crowd_ends(crowd: &Crowd) -> bool {
-    crowd.shared.stage() >= Stage::RollCall
+fn crowd_ends(crowd: &UserPool) -> bool {
+    crowd.shared.stage() >= LoadStage::RollCall
 }
 
-fn perform(crowd: &mut Crowd, server: &mut Server, now: Instant, stats: &mut Stats, out: &mut Outbox) {
+fn perform(crowd: &mut UserPool, server: &mut Server, now: Instant, stats: &mut Stats, out: &mut Outbox) {
     while !out.wants.is_empty() {
         let done = std::mem::take(out);
         server.errors.extend(done.errors);
         for (slot, wanted) in done.wants {
             let mut answers = Vec::new();
             match wanted {
-                Wanted::Connect if server.fault == Fault::Gone && crowd_ends(crowd) => {
-                    crowd.handle_closed(slot, &mut Turn { now, stats, out });
+                ConnectionCommand::Connect if server.fault == Fault::Gone && crowd_ends(crowd) => {
+                    crowd.handle_closed(slot, &mut PoolContext { now, stats, out });
                 }
-                Wanted::Connect => {
+                ConnectionCommand::Connect => {
                     server.conns.insert(slot, Conn::default());
-                    crowd.handle_connected(slot, &mut Turn { now, stats, out });
+                    crowd.handle_connected(slot, &mut PoolContext { now, stats, out });
                 }
-                Wanted::ConnectElsewhere(named) => {
+                ConnectionCommand::ConnectElsewhere(named) => {
                     server.elsewhere.push(named);
                     server.conns.insert(slot, Conn { is_elsewhere: true, ..Conn::default() });
-                    crowd.handle_connected(slot, &mut Turn { now, stats, out });
+                    crowd.handle_connected(slot, &mut PoolContext { now, stats, out });
                 }
-                Wanted::Write(range) => answers = server.read(slot, &done.bytes[range]),
-                Wanted::StartTls => panic!("nobody asked for TLS"),
-                Wanted::Close => server.gone(slot, &mut answers),
+                ConnectionCommand::Write(range) => answers = server.read(slot, &done.bytes[range]),
+                ConnectionCommand::StartTls => panic!("nobody asked for TLS"),
+                ConnectionCommand::Close => server.gone(slot, &mut answers),
             }
             for (slot, text) in answers {
-                crowd.handle_bytes(slot, text.as_bytes(), &mut Turn { now, stats, out });
+                crowd.handle_bytes(slot, text.as_bytes(), &mut PoolContext { now, stats, out });
             }
         }
     }
@@ -545,7 +550,7 @@ fn with_a_good_server_all_accounts_are_even() {
     for seed in 0..20 {
         let (stats, stage) = run(SEED_MIX, Fault::None, seed, 600);
         let counts = &stats.counts;
-        assert_eq!(stage, Stage::Leaving);
+        assert_eq!(stage, LoadStage::Leaving);
         assert_eq!((lost(&stats), unseen(&stats)), (0, 0), "seed {seed}");
         for zero in [Count::ChatDuplicated, Count::ChatReordered, Count::ChatMisdelivered, Count::FailedCall]
         {
@@ -589,7 +594,7 @@ fn who_cannot_sign_in_is_counted_by_cause_and_tries_again() {
         (Fault::Silent, Count::FailedTimeoutOnRecv),
     ] {
         let (stats, stage) = run("message=1", fault, 1, 30);
-        assert_eq!(stage, Stage::Leaving, "{fault:?}: a load of nobody ends");
+        assert_eq!(stage, LoadStage::Leaving, "{fault:?}: a load of nobody ends");
         let failed = stats.counts[count];
         assert!(failed >= 10, "{fault:?}: ten users: {failed}");
         assert_eq!(stats.counts[Count::FailedCall], failed, "{fault:?}");
@@ -600,16 +605,16 @@ fn who_cannot_sign_in_is_counted_by_cause_and_tries_again() {
 fn who_is_thrown_out_comes_back() {
     let (stats, stage) = run("message=1", Fault::CloseOnce, 1, 600);
     assert_eq!(stats.counts[Count::FailedTcpClosed], 1);
-    assert_eq!((stage, lost(&stats)), (Stage::Leaving, 0));
+    assert_eq!((stage, lost(&stats)), (LoadStage::Leaving, 0));
 }
 
 #[test]
 fn a_load_that_is_told_to_end_waits_for_nobody_who_cannot_come() {
     let (_, stage, _, lasted) = run_quitting(chat("message=1"), Fault::Silent, 1, (600, 5));
-    assert_eq!(stage, Stage::Leaving);
+    assert_eq!(stage, LoadStage::Leaving);
     assert!(lasted < Duration::from_secs(6), "nobody ever was there: {lasted:?}");
     let (stats, stage, _, lasted) = run_quitting(chat("message=1"), Fault::Gone, 1, (600, 20));
-    assert_eq!(stage, Stage::Leaving);
+    assert_eq!(stage, LoadStage::Leaving);
     assert!(stats.counts[Count::ChatSent] > 0, "all were there");
     assert!(lasted < Duration::from_secs(35), "nobody comes back: {lasted:?}");
 }

@@ -6,14 +6,14 @@ use stdx::time::Instant;
 use xmpp::sasl::ClientKeys;
 use xmpp::xml::{Framer, Prefixes};
 
-use super::elsewhere::Elsewhere;
+use super::elsewhere::RedirectTarget;
 use super::login::Login;
-use super::mix::Action;
-use super::model::Timed;
-use super::people::People;
+use super::mix::UserAction;
+use super::model::TimerName;
+use super::people::UserDirectory;
 
 #[derive(Debug)]
-pub(super) enum Phase {
+pub(super) enum UserState {
     /// Signs in when due.
     Away,
     Connecting,
@@ -29,13 +29,13 @@ pub(super) enum Phase {
 
 /// A question that has no answer yet.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct PendingRequest {
     pub(super) id: u32,
-    pub(super) timed: Timed,
+    pub(super) timed: TimerName,
     pub(super) due: Instant,
     pub(super) sent: Instant,
     /// What is done after the answer, in the same time.
-    pub(super) then: Option<Action>,
+    pub(super) then: Option<UserAction>,
 }
 
 /// What is known of a contact, at his place.
@@ -54,7 +54,7 @@ pub(super) struct Contact {
 #[derive(Debug)]
 pub(super) struct User {
     pub(super) number: u32,
-    pub(super) phase: Phase,
+    pub(super) phase: UserState,
     pub(super) framer: Framer,
     /// Of the server's stream; all users of a shard share what is the same.
     pub(super) prefixes: Option<Arc<Prefixes>>,
@@ -65,7 +65,7 @@ pub(super) struct User {
     pub(super) sign_in: (Instant, Instant),
     /// Until then an answer must be here.
     pub(super) patience: Instant,
-    pub(super) asked: Option<Asked>,
+    pub(super) asked: Option<PendingRequest>,
     pub(super) contacts: Box<[Contact]>,
     /// The highest number of each contact's presences, by place; empty when this user's are not accounted for.
     pub(super) seen: Box<[u32]>,
@@ -81,7 +81,7 @@ pub(super) struct User {
     pub(super) failures: u8,
     /// How often he was sent elsewhere since he last went to the target, and where he goes next.
     pub(super) hops: u8,
-    pub(super) elsewhere: Option<Box<Elsewhere>>,
+    pub(super) elsewhere: Option<Box<RedirectTarget>>,
     /// He has been counted as one who has all his friends.
     pub(super) is_befriended: bool,
     /// He is one of those who ask for friends now.
@@ -89,12 +89,12 @@ pub(super) struct User {
 }
 
 impl User {
-    pub(super) fn new(number: u32, people: &People, due: Instant) -> User {
+    pub(super) fn new(number: u32, people: &UserDirectory, due: Instant) -> User {
         let contacts = people.contacts_of(number) as usize;
         let seen = if people.looks_for_presence(number) { contacts } else { 0 };
         User {
             number,
-            phase: Phase::Away,
+            phase: UserState::Away,
             framer: Framer::new(),
             prefixes: None,
             kept: None,
@@ -120,11 +120,11 @@ impl User {
     }
 
     pub(super) fn is_in(&self) -> bool {
-        matches!(self.phase, Phase::In | Phase::Leaving)
+        matches!(self.phase, UserState::In | UserState::Leaving)
     }
 
     pub(super) fn has_connection(&self) -> bool {
-        !matches!(self.phase, Phase::Away | Phase::Gone)
+        !matches!(self.phase, UserState::Away | UserState::Gone)
     }
 
     pub(super) fn next_id(&mut self) -> u32 {

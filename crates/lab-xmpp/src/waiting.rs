@@ -6,10 +6,10 @@
 
 use lab_sip::stats::Count;
 
-use super::crowd::{Crowd, Turn};
+use super::crowd::{PoolContext, UserPool};
 use super::limits::REFUSED_PAIRS;
 
-impl Crowd {
+impl UserPool {
     /// The roll-call is over.
     pub(super) fn miss_absent(&self) {
         for user in self.users.iter().filter(|user| !user.is_in()) {
@@ -29,7 +29,7 @@ impl Crowd {
     }
 
     /// The end: nothing arrives any more.
-    pub(super) fn count_waiting(&self, turn: &mut Turn<'_>) {
+    pub(super) fn count_waiting(&self, turn: &mut PoolContext<'_>) {
         let people = &self.chat.people;
         for user in &self.users {
             let is_missed = self.shared.is_missed(user.number);

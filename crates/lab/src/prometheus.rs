@@ -10,7 +10,7 @@ use std::time::Duration;
 use lab_sip::stats::{Count, Durations};
 use parking_lot::RwLock;
 
-use crate::engine::{Outcome, Progress, Setup};
+use crate::engine::{Progress, RunOutcome, Setup};
 use crate::session::Observer;
 
 /// Of exporters of OpenTelemetry, which nothing of ours uses.
@@ -52,7 +52,7 @@ impl Observer for Exporter {
         *self.page.write() = page(progress, &setup.scenario.rtds);
     }
 
-    fn ended(&mut self, setup: &Setup, outcome: &Outcome) {
+    fn ended(&mut self, setup: &Setup, outcome: &RunOutcome) {
         *self.page.write() = page(&outcome.progress, &setup.scenario.rtds);
     }
 }
@@ -161,7 +161,7 @@ fn label(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lab_sip::stats::Timer;
+    use lab_sip::stats::TimerDurations;
     use std::io::Read;
 
     #[test]
@@ -169,7 +169,7 @@ mod tests {
         let mut progress = Progress::default();
         progress.total.add(Count::SuccessfulCall, 7);
         progress.total.add(Count::FailedTimeoutOnRecv, 2);
-        progress.total.rtds.push(Timer::default());
+        progress.total.rtds.push(TimerDurations::default());
         progress.total.rtds[0].service.record(Duration::from_millis(20));
         let exporter = Exporter::start("127.0.0.1:0".parse().expect("an address")).expect("a free port");
         *exporter.page.write() = page(&progress, &["set\"up".to_owned()]);

@@ -14,10 +14,11 @@ use std::time::Duration;
 use stdx::time::Instant;
 
 use super::message::Incoming;
-use super::{Call, Ctx, Effect, Value, render};
+use super::{Call, CallContext, Effect, VariableValue, render};
 use crate::auth;
 use crate::scenario::action::{
-    Action, ActionKind, Arithmetic, Check, Compare, Internal, Operand, StrCmp, StrOperand, Test,
+    Action, ActionCheck, ActionKind, Arithmetic, CompareOperator, Operand, RunCommand, StrCmp, StrOperand,
+    VariableTest,
 };
 use crate::scenario::model::{StepIndex, VarRef};
 use crate::scenario::template::Template;
@@ -25,7 +26,7 @@ use crate::stats::Count;
 
 /// What the flow does after an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum After {
+pub enum ActionResult {
     Continue,
     /// `jump`: go there once the remaining actions have run.
     Jump(StepIndex),
@@ -38,25 +39,30 @@ pub enum After {
 }
 
 /// `message` is the one just received, if the step is a `recv`.
-pub fn perform(call: &mut Call, ctx: &mut Ctx<'_>, action: &Action, message: Option<&Incoming<'_>>) -> After {
+pub fn perform(
+    call: &mut Call,
+    ctx: &mut CallContext<'_>,
+    action: &Action,
+    message: Option<&Incoming<'_>>,
+) -> ActionResult {
     let line = action.line;
     match attempt(call, ctx, &action.kind, message) {
         Ok(after) => after,
-        Err(Trouble::Warning(explanation)) => {
+        Err(ActionError::Warning(explanation)) => {
             warn(ctx, &format!("line {line}: {explanation}"));
-            After::Continue
+            ActionResult::Continue
         }
-        Err(Trouble::Failed(count, explanation)) => {
+        Err(ActionError::Failed(count, explanation)) => {
             warn(ctx, &format!("line {line}: {explanation}"));
-            After::Fail(count)
+            ActionResult::Fail(count)
         }
-        Err(Trouble::Fatal(explanation)) => fatal(ctx, &format!("line {line}: {explanation}")),
+        Err(ActionError::Fatal(explanation)) => fatal(ctx, &format!("line {line}: {explanation}")),
     }
 }
 
 /// What keeps an action from its end.
 #[derive(Debug, PartialEq)]
-enum Trouble {
+enum ActionError {
     /// It is told, and the call goes on.
     Warning(String),
     /// A check that fails the call.
@@ -65,18 +71,18 @@ enum Trouble {
     Fatal(String),
 }
 
-impl From<String> for Trouble {
-    fn from(explanation: String) -> Trouble {
-        Trouble::Warning(explanation)
+impl From<String> for ActionError {
+    fn from(explanation: String) -> ActionError {
+        ActionError::Warning(explanation)
     }
 }
 
 fn attempt(
     call: &mut Call,
-    ctx: &mut Ctx<'_>,
+    ctx: &mut CallContext<'_>,
     kind: &ActionKind,
     message: Option<&Incoming<'_>>,
-) -> Result<After, Trouble> {
+) -> Result<ActionResult, ActionError> {
     match kind {
         ActionKind::Ereg(ereg) => search::ereg(call, ctx, ereg, message)?,
         ActionKind::Test(test) => compare(call, ctx, test)?,
@@ -106,7 +112,7 @@ fn attempt(
         ActionKind::Jump(to) => return jump(call, ctx, *to),
         ActionKind::PauseRestore(until) => {
             let milliseconds = value::operand(call, ctx, *until);
-            return Ok(After::PauseUntil(pause_end(ctx.env.started, milliseconds)));
+            return Ok(ActionResult::PauseUntil(pause_end(ctx.env.started, milliseconds)));
         }
         ActionKind::CloseCon => ctx.out.effects.push(Effect::CloseConnection),
         ActionKind::Command(template) => {
@@ -129,33 +135,33 @@ fn attempt(
         | ActionKind::RtpStream(_)
         | ActionKind::EchoControl(_) => media::perform(call, ctx, kind)?,
     }
-    Ok(After::Continue)
+    Ok(ActionResult::Continue)
 }
 
 /// Actions that put a value into a variable; nothing for the others.
-fn compute(call: &mut Call, ctx: &mut Ctx<'_>, kind: &ActionKind) -> Result<(), Trouble> {
+fn compute(call: &mut Call, ctx: &mut CallContext<'_>, kind: &ActionKind) -> Result<(), ActionError> {
     match kind {
         ActionKind::StepNumber { to } => {
             let position = u32::try_from(call.position).unwrap_or(u32::MAX);
-            value::set(call, ctx, *to, Value::Number(f64::from(position)));
+            value::set(call, ctx, *to, VariableValue::Number(f64::from(position)));
         }
         ActionKind::Assign { to, value } => {
             let number = value::operand(call, ctx, *value);
-            value::set(call, ctx, *to, Value::Number(number));
+            value::set(call, ctx, *to, VariableValue::Number(number));
         }
         ActionKind::AssignStr { to, value } => {
             let text = rendered(call, ctx, value)?;
-            value::set(call, ctx, *to, Value::Text(text.into_boxed_slice()));
+            value::set(call, ctx, *to, VariableValue::Text(text.into_boxed_slice()));
         }
         ActionKind::Arithmetic { to, operation, value } => arithmetic(call, ctx, *to, *operation, *value)?,
         ActionKind::ToDouble { to, from } => {
-            let number = value::with(call, ctx, *from, Value::to_number)
+            let number = value::with(call, ctx, *from, VariableValue::to_number)
                 .ok_or_else(|| "todouble: the variable holds no number".to_owned())?;
-            value::set(call, ctx, *to, Value::Number(number));
+            value::set(call, ctx, *to, VariableValue::Number(number));
         }
         ActionKind::Sample { to, distribution } => {
             let number = distribution.sample(ctx.rng);
-            value::set(call, ctx, *to, Value::Number(number));
+            value::set(call, ctx, *to, VariableValue::Number(number));
         }
         ActionKind::Trim(variable) => change_text(call, ctx, *variable, text::trim),
         ActionKind::UrlEncode(variable) => change_text(call, ctx, *variable, text::url_encode),
@@ -168,15 +174,15 @@ fn compute(call: &mut Call, ctx: &mut Ctx<'_>, kind: &ActionKind) -> Result<(), 
 
 fn get_time_of_day(
     call: &mut Call,
-    ctx: &mut Ctx<'_>,
+    ctx: &mut CallContext<'_>,
     seconds: VarRef,
     micros: VarRef,
-) -> Result<(), Trouble> {
+) -> Result<(), ActionError> {
     let since = wall_clock()
         .duration_since(std::time::UNIX_EPOCH)
         .map_err(|_| "gettimeofday: the clock is before 1970".to_owned())?;
-    value::set(call, ctx, seconds, Value::Number(since.as_secs() as f64));
-    value::set(call, ctx, micros, Value::Number(f64::from(since.subsec_micros())));
+    value::set(call, ctx, seconds, VariableValue::Number(since.as_secs() as f64));
+    value::set(call, ctx, micros, VariableValue::Number(f64::from(since.subsec_micros())));
     Ok(())
 }
 
@@ -186,23 +192,23 @@ fn wall_clock() -> std::time::SystemTime {
     std::time::SystemTime::now()
 }
 
-fn change_text(call: &mut Call, ctx: &mut Ctx<'_>, variable: VarRef, change: fn(&[u8]) -> Vec<u8>) {
+fn change_text(call: &mut Call, ctx: &mut CallContext<'_>, variable: VarRef, change: fn(&[u8]) -> Vec<u8>) {
     let text = value::with(call, ctx, variable, |value| change(value.as_text()));
-    value::set(call, ctx, variable, Value::Text(text.into_boxed_slice()));
+    value::set(call, ctx, variable, VariableValue::Text(text.into_boxed_slice()));
 }
 
 /// The operand is cut to a whole number. The number of steps itself is the end of the scenario.
-fn jump(call: &Call, ctx: &Ctx<'_>, to: Operand) -> Result<After, Trouble> {
+fn jump(call: &Call, ctx: &CallContext<'_>, to: Operand) -> Result<ActionResult, ActionError> {
     let step = value::operand(call, ctx, to).trunc();
     let last = ctx.env.scenario.steps.len();
     if !(0.0..=last as f64).contains(&step) {
-        return Err(Trouble::Fatal(format!("jump: there is no step {step}, they are 0 to {last}")));
+        return Err(ActionError::Fatal(format!("jump: there is no step {step}, they are 0 to {last}")));
     }
     let step = step as StepIndex;
     if step == call.position {
-        return Err(Trouble::Fatal(format!("jump: step {step} jumps to itself and would never end")));
+        return Err(ActionError::Fatal(format!("jump: step {step} jumps to itself and would never end")));
     }
-    Ok(After::Jump(step))
+    Ok(ActionResult::Jump(step))
 }
 
 /// The end of a pause that `[clock_tick]` counts; 0 stands for no pause.
@@ -218,11 +224,11 @@ fn pause_end(started: Instant, milliseconds: f64) -> Instant {
 /// Whether the message's first Authorization proves the password.
 fn verify(
     call: &mut Call,
-    ctx: &mut Ctx<'_>,
+    ctx: &mut CallContext<'_>,
     message: Option<&Incoming<'_>>,
     to: VarRef,
     (username, password): (&Template, &Template),
-) -> Result<(), Trouble> {
+) -> Result<(), ActionError> {
     let username = rendered(call, ctx, username)?;
     let password = rendered(call, ctx, password)?;
     let proved = message.is_some_and(|message| {
@@ -231,32 +237,32 @@ fn verify(
             auth::verify(&username, &password, message.method(), authorization, message.body())
         })
     });
-    value::set(call, ctx, to, Value::Bool(proved));
+    value::set(call, ctx, to, VariableValue::Bool(proved));
     Ok(())
 }
 
 fn set_destination(
     call: &mut Call,
-    ctx: &mut Ctx<'_>,
+    ctx: &mut CallContext<'_>,
     host: &Template,
     port: &Template,
     protocol: &Template,
-) -> Result<(), Trouble> {
-    let mut text = |template| -> Result<String, Trouble> {
+) -> Result<(), ActionError> {
+    let mut text = |template| -> Result<String, ActionError> {
         Ok(String::from_utf8_lossy(&rendered(call, ctx, template)?).trim().to_owned())
     };
     let (host, port, protocol) = (text(host)?, text(port)?, text(protocol)?);
     let Ok(port) = port.parse::<u16>() else {
-        return Err(Trouble::Fatal(format!("setdest: '{port}' is not a port")));
+        return Err(ActionError::Fatal(format!("setdest: '{port}' is not a port")));
     };
     let transport = ctx.env.options.network.transport;
     if !protocol.eq_ignore_ascii_case(transport.via_word()) {
         let own = transport.via_word();
-        return Err(Trouble::Fatal(format!(
+        return Err(ActionError::Fatal(format!(
             "setdest: the run speaks {own}, a call cannot speak '{protocol}'"
         )));
     }
-    let address = resolve(&host, port).map_err(Trouble::Fatal)?;
+    let address = resolve(&host, port).map_err(ActionError::Fatal)?;
     ctx.out.effects.push(Effect::SetDestination { address, protocol: transport.protocol });
     Ok(())
 }
@@ -271,46 +277,46 @@ fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
     found.ok_or_else(|| format!("setdest: {host} has no address"))
 }
 
-fn fatal(ctx: &mut Ctx<'_>, text: &str) -> After {
+fn fatal(ctx: &mut CallContext<'_>, text: &str) -> ActionResult {
     ctx.env.tracer.error(ctx.now, text);
     ctx.stats.count(Count::FatalErrors);
     ctx.out.effects.push(Effect::StopNow);
-    After::StopCall
+    ActionResult::StopCall
 }
 
-fn warn(ctx: &mut Ctx<'_>, text: &str) {
+fn warn(ctx: &mut CallContext<'_>, text: &str) {
     ctx.stats.count(Count::Warnings);
     ctx.env.tracer.error(ctx.now, text);
 }
 
-fn rendered(call: &mut Call, ctx: &mut Ctx<'_>, template: &Template) -> Result<Vec<u8>, Trouble> {
+fn rendered(call: &mut Call, ctx: &mut CallContext<'_>, template: &Template) -> Result<Vec<u8>, ActionError> {
     let mut text = Vec::new();
     render::text(call, ctx, template, &mut text)?;
     Ok(text)
 }
 
-fn stop(ctx: &mut Ctx<'_>, internal: Internal) -> After {
+fn stop(ctx: &mut CallContext<'_>, internal: RunCommand) -> ActionResult {
     match internal {
-        Internal::StopCall => After::StopCall,
-        Internal::StopGracefully => {
+        RunCommand::StopCall => ActionResult::StopCall,
+        RunCommand::StopGracefully => {
             ctx.out.effects.push(Effect::StopGracefully);
-            After::Continue
+            ActionResult::Continue
         }
-        Internal::StopNow => {
+        RunCommand::StopNow => {
             ctx.out.effects.push(Effect::StopNow);
-            After::Continue
+            ActionResult::Continue
         }
     }
 }
 
 fn arithmetic(
     call: &mut Call,
-    ctx: &mut Ctx<'_>,
+    ctx: &mut CallContext<'_>,
     to: VarRef,
     operation: Arithmetic,
     by: Operand,
-) -> Result<(), Trouble> {
-    let left = value::with(call, ctx, to, Value::as_operand);
+) -> Result<(), ActionError> {
+    let left = value::with(call, ctx, to, VariableValue::as_operand);
     let right = value::operand(call, ctx, by);
     let result = match operation {
         Arithmetic::Add => left + right,
@@ -319,51 +325,51 @@ fn arithmetic(
         Arithmetic::Divide if right == 0.0 => return Err("divide: division by zero".to_owned().into()),
         Arithmetic::Divide => left / right,
     };
-    value::set(call, ctx, to, Value::Number(result));
+    value::set(call, ctx, to, VariableValue::Number(result));
     Ok(())
 }
 
-impl Compare {
+impl CompareOperator {
     fn sign(self) -> &'static str {
         match self {
-            Compare::Equal => "==",
-            Compare::NotEqual => "!=",
-            Compare::GreaterThan => ">",
-            Compare::LessThan => "<",
-            Compare::GreaterThanEqual => ">=",
-            Compare::LessThanEqual => "<=",
+            CompareOperator::Equal => "==",
+            CompareOperator::NotEqual => "!=",
+            CompareOperator::GreaterThan => ">",
+            CompareOperator::LessThan => "<",
+            CompareOperator::GreaterThanEqual => ">=",
+            CompareOperator::LessThanEqual => "<=",
         }
     }
 }
 
 #[expect(clippy::float_cmp, reason = "the scenario asks for exactly this")]
-fn holds(left: f64, compare: Compare, right: f64) -> bool {
+fn holds(left: f64, compare: CompareOperator, right: f64) -> bool {
     match compare {
-        Compare::Equal => left == right,
-        Compare::NotEqual => left != right,
-        Compare::GreaterThan => left > right,
-        Compare::LessThan => left < right,
-        Compare::GreaterThanEqual => left >= right,
-        Compare::LessThanEqual => left <= right,
+        CompareOperator::Equal => left == right,
+        CompareOperator::NotEqual => left != right,
+        CompareOperator::GreaterThan => left > right,
+        CompareOperator::LessThan => left < right,
+        CompareOperator::GreaterThanEqual => left >= right,
+        CompareOperator::LessThanEqual => left <= right,
     }
 }
 
 /// A check that failed assigns nothing.
-fn compare(call: &mut Call, ctx: &mut Ctx<'_>, test: &Test) -> Result<(), Trouble> {
-    let left = value::with(call, ctx, test.variable, Value::as_operand);
+fn compare(call: &mut Call, ctx: &mut CallContext<'_>, test: &VariableTest) -> Result<(), ActionError> {
+    let left = value::with(call, ctx, test.variable, VariableValue::as_operand);
     let right = value::operand(call, ctx, test.value);
     let outcome = holds(left, test.compare, right);
     checked(test.check, outcome, Count::FailedTestDoesntMatch, Count::FailedTestShouldntMatch, || {
         format!("test: {left} {} {right} is {outcome}", test.compare.sign())
     })?;
     if let Some(to) = test.assign_to {
-        value::set(call, ctx, to, Value::Bool(outcome));
+        value::set(call, ctx, to, VariableValue::Bool(outcome));
     }
     Ok(())
 }
 
 /// Assigns 0 when both are equal, else the difference of the first bytes that differ; the check is for equality.
-fn compare_text(call: &mut Call, ctx: &mut Ctx<'_>, strcmp: &StrCmp) -> Result<(), Trouble> {
+fn compare_text(call: &mut Call, ctx: &mut CallContext<'_>, strcmp: &StrCmp) -> Result<(), ActionError> {
     let right: Vec<u8> = match &strcmp.with {
         StrOperand::Value(template) => rendered(call, ctx, template)?,
         StrOperand::Variable(variable) => value::with(call, ctx, *variable, |value| value.as_text().to_vec()),
@@ -375,21 +381,21 @@ fn compare_text(call: &mut Call, ctx: &mut Ctx<'_>, strcmp: &StrCmp) -> Result<(
         format!("strcmp: the difference to '{}' is {difference}", String::from_utf8_lossy(&right))
     })?;
     if let Some(to) = strcmp.assign_to {
-        value::set(call, ctx, to, Value::Number(f64::from(difference)));
+        value::set(call, ctx, to, VariableValue::Number(f64::from(difference)));
     }
     Ok(())
 }
 
 fn checked(
-    check: Check,
+    check: ActionCheck,
     outcome: bool,
     missed: Count,
     unwanted: Count,
     explanation: impl FnOnce() -> String,
-) -> Result<(), Trouble> {
+) -> Result<(), ActionError> {
     match check {
-        Check::MustMatch if !outcome => Err(Trouble::Failed(missed, explanation())),
-        Check::MustNotMatch if outcome => Err(Trouble::Failed(unwanted, explanation())),
+        ActionCheck::MustMatch if !outcome => Err(ActionError::Failed(missed, explanation())),
+        ActionCheck::MustNotMatch if outcome => Err(ActionError::Failed(unwanted, explanation())),
         _ => Ok(()),
     }
 }

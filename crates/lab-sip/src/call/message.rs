@@ -63,7 +63,7 @@ impl<'a> Incoming<'a> {
             bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).ok_or(NotSip::NoStartLine)?;
         let line_end = memchr(b'\n', &bytes[first..]).map_or(bytes.len(), |at| first + at);
         let start = start_line(trim(&bytes[first..line_end])).ok_or(NotSip::NoStartLine)?;
-        let mut found = Found::default();
+        let mut found = FoundHeader::default();
         let mut body = bytes.len();
         let mut line = line_end + 1;
         for newline in memchr_iter(b'\n', bytes.get(line..).unwrap_or_default()).map(|at| at + line_end + 1) {
@@ -90,7 +90,7 @@ impl<'a> Incoming<'a> {
         let call_id = found.call_id.filter(|value| !value.is_empty()).ok_or(NotSip::NoCallId)?;
         let (cseq_number, cseq_method) = found.cseq.and_then(cseq).ok_or(NotSip::NoCseq)?;
         let branch = found.via.map_or(&[][..], branch);
-        let Found { via, from, to, .. } = found;
+        let FoundHeader { via, from, to, .. } = found;
         Ok(Incoming { bytes, start, call_id, cseq_number, cseq_method, branch, via, from, to, body })
     }
 
@@ -147,7 +147,7 @@ pub fn header_values<'a>(bytes: &'a [u8], name: &str) -> impl Iterator<Item = &'
 
 /// Whole lines of a header in a message that is kept as bytes; see [`Incoming::header_lines`].
 pub fn header_lines<'a>(bytes: &'a [u8], name: &str) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-    let wanted = Name::new(name);
+    let wanted = HeaderName::new(name);
     let mut rest = after_start_line(bytes);
     std::iter::from_fn(move || {
         loop {
@@ -197,21 +197,21 @@ pub fn own_call_id(call_id: &[u8], ignore_slashes: bool) -> &[u8] {
 }
 
 /// Which header is looked for: in full, and the one letter that stands for it.
-struct Name {
+struct HeaderName {
     long: Box<str>,
     compact: u8,
 }
 
-impl Name {
-    fn new(name: &str) -> Name {
+impl HeaderName {
+    fn new(name: &str) -> HeaderName {
         let name = name.trim_end_matches(':').trim();
         let known = COMPACT.iter().find(|(long, short)| {
             long.eq_ignore_ascii_case(name)
                 || (name.len() == 1 && name.as_bytes()[0].eq_ignore_ascii_case(short))
         });
         match known {
-            Some((long, short)) => Name { long: (*long).into(), compact: *short },
-            None => Name { long: name.into(), compact: 0 },
+            Some((long, short)) => HeaderName { long: (*long).into(), compact: *short },
+            None => HeaderName { long: name.into(), compact: 0 },
         }
     }
 
@@ -224,7 +224,7 @@ impl Name {
 }
 
 #[derive(Default)]
-struct Found<'a> {
+struct FoundHeader<'a> {
     call_id: Option<&'a [u8]>,
     cseq: Option<&'a [u8]>,
     via: Option<&'a [u8]>,
@@ -232,7 +232,7 @@ struct Found<'a> {
     to: Option<&'a [u8]>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> FoundHeader<'a> {
     /// Takes the line if it is one of the five, the first of each.
     fn header(&mut self, bytes: &'a [u8], line: usize, end: usize) {
         let text = &bytes[line..end];

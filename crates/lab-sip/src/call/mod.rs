@@ -17,51 +17,51 @@ use std::time::Duration;
 use stdx::rng::Rng;
 use stdx::time::Instant;
 
-use crate::inject::Files;
+use crate::inject::InjectionFiles;
 use crate::options::{Options, Protocol};
 use crate::scenario::Scenario;
 use crate::stats::{Count, Stats};
 use crate::trace::Tracer;
 use message::Incoming;
 
-pub use state::{Call, Challenge, Identity, Routes, Transaction, Value};
+pub use state::{Call, CallIdentity, Challenge, RouteSet, Transaction, VariableValue};
 
 /// What all calls of one shard share. Immutable while calls run, but for what is behind its own lock.
-pub struct Env {
+pub struct CallEnv {
     pub options: Arc<Options>,
     pub scenario: Arc<Scenario>,
     /// Templates with everything that never changes already filled in.
-    pub prepared: render::Prepared,
-    pub files: Arc<Files>,
+    pub prepared: render::PreparedMessages,
+    pub files: Arc<InjectionFiles>,
     /// Global variables, one for the whole process (SIPp's `<Global>`).
-    pub globals: Arc<parking_lot::RwLock<Vec<Value>>>,
+    pub globals: Arc<parking_lot::RwLock<Vec<VariableValue>>>,
     pub tracer: Tracer,
     pub pid: u32,
     /// `[clock_tick]` counts milliseconds from here.
     pub started: Instant,
     /// Which of the run's scenarios this is: where its steps are counted.
-    pub which: Which,
+    pub which: ScenarioRole,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Which {
+pub enum ScenarioRole {
     Main,
     Receive,
     OutOfCall,
 }
 
 /// Everything an entry point may use and write to.
-pub struct Ctx<'a> {
+pub struct CallContext<'a> {
     pub now: Instant,
     /// When the message in hand came, as the kernel stamped it; without one it is `now`. Response times stop here.
     pub received: Instant,
-    pub env: &'a Env,
+    pub env: &'a CallEnv,
     pub stats: &'a mut Stats,
     pub out: &'a mut Outbox,
-    pub media: &'a mut dyn Media,
+    pub media: &'a mut dyn CallMediaControl,
     pub rng: &'a mut Rng,
     /// Variables of the call's user, when `-users` is on.
-    pub user: Option<&'a mut Vec<Value>>,
+    pub user: Option<&'a mut Vec<VariableValue>>,
     /// Calls open now and users, for `[users]`.
     pub users: u32,
 }
@@ -102,7 +102,7 @@ pub enum Effect {
     StopNow,
     /// The call is over. With `linger` it stays (no longer counted open) to answer retransmissions.
     Ended {
-        outcome: Outcome,
+        outcome: CallOutcome,
     },
 }
 
@@ -115,7 +115,7 @@ pub enum SendTo {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CallOutcome {
     Success,
     /// Why; already counted by the call.
     Failure(Count),
@@ -135,7 +135,7 @@ pub enum TransportFault {
 }
 
 /// The media of a call, as far as the scenario speaks to it. Implemented by `crate::rtp`; tests have a scripted one.
-pub trait Media {
+pub trait CallMediaControl {
     /// The port of `[media_port]` and its kin for this call, offset included; opened at first use.
     fn port(&mut self, call: u64, which: crate::rtp::PortKind, offset: i32) -> Result<u16, String>;
     /// False: nothing of this run sends or measures media, so nobody needs to hear of SDP.
@@ -145,7 +145,7 @@ pub trait Media {
     /// SDP received: where the other side wants its media.
     fn remote(&mut self, call: u64, description: &crate::rtp::RemoteMedia);
     /// One `<exec>` of media. The text is rendered already.
-    fn command(&mut self, now: Instant, call: u64, command: &crate::rtp::Command) -> Result<(), String>;
+    fn command(&mut self, now: Instant, call: u64, command: &crate::rtp::MediaCommand) -> Result<(), String>;
     /// `<rtpcheck>`: `Err` says what was missed.
     fn check(&mut self, now: Instant, call: u64, wanted: &crate::rtp::Requirement) -> Result<(), String>;
     /// The scenario is through: `Err` says where a pattern that was sent did not come back as well as `-audiotolerance`
@@ -161,17 +161,17 @@ pub trait Media {
 
 impl Call {
     /// Starts an outgoing call, or an incoming one whose first message follows by [`Call::handle_message`].
-    pub fn start(ctx: &mut Ctx<'_>, identity: Identity) -> Call {
+    pub fn start(ctx: &mut CallContext<'_>, identity: CallIdentity) -> Call {
         flow::start(ctx, identity)
     }
 
     /// A message for this call. `Incoming` borrows the datagram.
-    pub fn handle_message(&mut self, ctx: &mut Ctx<'_>, message: &Incoming<'_>, from: SocketAddr) {
+    pub fn handle_message(&mut self, ctx: &mut CallContext<'_>, message: &Incoming<'_>, from: SocketAddr) {
         flow::handle_message(self, ctx, message, from);
     }
 
     /// A 3PCC command for this call; the bytes are the command's, `Call-ID` line included.
-    pub fn handle_command(&mut self, ctx: &mut Ctx<'_>, bytes: &[u8], peer: Option<&str>) {
+    pub fn handle_command(&mut self, ctx: &mut CallContext<'_>, bytes: &[u8], peer: Option<&str>) {
         flow::handle_command(self, ctx, bytes, peer);
     }
 
@@ -180,26 +180,26 @@ impl Call {
         flow::is_mute(self)
     }
 
-    pub fn handle_wake(&mut self, ctx: &mut Ctx<'_>) {
+    pub fn handle_wake(&mut self, ctx: &mut CallContext<'_>) {
         flow::handle_wake(self, ctx);
     }
 
-    pub fn handle_fault(&mut self, ctx: &mut Ctx<'_>, fault: TransportFault) {
+    pub fn handle_fault(&mut self, ctx: &mut CallContext<'_>, fault: TransportFault) {
         flow::handle_fault(self, ctx, fault);
     }
 
     /// Ends the call from outside (hard stop), with the BYE or CANCEL that `-default_behaviors` asks for.
-    pub fn abort(&mut self, ctx: &mut Ctx<'_>, why: Count) {
+    pub fn abort(&mut self, ctx: &mut CallContext<'_>, why: Count) {
         flow::abort(self, ctx, why);
     }
 
     /// Ends the dialog as [`Call::abort`] does and counts nothing: the run ends where it stands.
-    pub fn abandon(&mut self, ctx: &mut Ctx<'_>) {
+    pub fn abandon(&mut self, ctx: &mut CallContext<'_>) {
         flow::abandon(self, ctx);
     }
 }
 
 /// Runs `<init>` once.
-pub fn run_init(ctx: &mut Ctx<'_>) -> Result<(), String> {
+pub fn run_init(ctx: &mut CallContext<'_>) -> Result<(), String> {
     flow::run_init(ctx)
 }

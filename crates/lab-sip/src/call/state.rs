@@ -8,7 +8,7 @@ use crate::scenario::model::StepIndex;
 
 /// Who a call is, fixed when it starts.
 #[derive(Debug, Clone)]
-pub struct Identity {
+pub struct CallIdentity {
     /// `[call_number]`, from 1, one sequence for the whole process.
     pub number: u64,
     pub call_id: Box<[u8]>,
@@ -28,7 +28,7 @@ pub struct Identity {
 
 /// A variable's value.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub enum Value {
+pub enum VariableValue {
     #[default]
     Unset,
     Text(Box<[u8]>),
@@ -39,7 +39,7 @@ pub enum Value {
 /// One call.
 #[derive(Debug)]
 pub struct Call {
-    pub identity: Identity,
+    pub identity: CallIdentity,
     /// Index of the step the call is in; also `[msg_index]`.
     pub position: StepIndex,
     /// When the call wants [`Call::handle_wake`]; `FAR_FUTURE` when it does not.
@@ -51,24 +51,24 @@ pub struct Call {
     /// The `;tag=…` of the peer, as `[peer_tag_param]` gives it; empty before there is one.
     pub peer_tag: Box<[u8]>,
     /// By slot of `Variables::call`; empty when the scenario has none.
-    pub variables: Box<[Value]>,
+    pub variables: Box<[VariableValue]>,
     /// The line each injection file gave this call.
     pub lines: Box<[u32]>,
     /// The last message received, when the scenario looks into it.
     pub last_received: Option<Box<[u8]>>,
     /// What `rrs` kept.
-    pub routes: Option<Box<Routes>>,
+    pub routes: Option<Box<RouteSet>>,
     /// What `auth` kept.
     pub challenge: Option<Box<Challenge>>,
     /// By index of `Scenario::transactions`.
     pub transactions: Box<[Transaction]>,
     /// The flow's own.
-    pub(super) flow: super::flow::Progress,
+    pub(super) flow: super::flow::CallProgress,
 }
 
 /// Kept by `rrs="true"`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Routes {
+pub struct RouteSet {
     /// `[routes]`: the whole Route header, or empty.
     pub header: Vec<u8>,
     /// `[next_url]`.

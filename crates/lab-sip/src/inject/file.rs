@@ -10,46 +10,46 @@ use super::printf::{self, Printf};
 use super::{FileError, NO_LINE, PAST_END};
 
 #[derive(Debug)]
-pub(super) struct File {
+pub(super) struct InjectionFile {
     pub(super) path: PathBuf,
-    order: Order,
+    order: LineOrder,
     printf: Option<Printf>,
     /// SEQUENTIAL: the line of the next call.
     next: AtomicU32,
-    data: RwLock<Data>,
+    data: RwLock<FileData>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
+enum LineOrder {
     Sequential,
     Random,
     User,
 }
 
 #[derive(Debug, Default)]
-struct Data {
+struct FileData {
     text: Vec<u8>,
-    lines: Vec<Span>,
+    lines: Vec<LineSpan>,
     /// Bytes of `text` no line refers to, left by `replace`.
     garbage: usize,
-    index: Option<Index>,
+    index: Option<FieldIndex>,
 }
 
 /// A line in the buffer: four bytes each hold for the 4 GiB a file may have.
 #[derive(Debug, Clone, Copy)]
-struct Span {
+struct LineSpan {
     start: u32,
     length: u32,
 }
 
 #[derive(Debug)]
-struct Index {
+struct FieldIndex {
     field: u32,
     lines: HashMap<Box<[u8]>, u32>,
 }
 
-impl File {
-    pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<File, FileError> {
+impl InjectionFile {
+    pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<InjectionFile, FileError> {
         let fail = |line, message| FileError { file: path.to_owned(), line, message };
         if u32::try_from(bytes.len()).is_err() {
             return Err(fail(0, "larger than 4 GiB: split it".to_owned()));
@@ -61,7 +61,7 @@ impl File {
             fail(1, format!("expected SEQUENTIAL, RANDOM or USER, found '{}'", header.trim()))
         })?;
         let printf = printf::parse_header(&header).map_err(|message| fail(1, message))?;
-        let mut data = Data::default();
+        let mut data = FileData::default();
         // As in SIPp a blank line ends the file.
         for (number, row) in (2..).zip(rows.take_while(|row| !row.is_empty())) {
             if row[0] == b'#' {
@@ -75,7 +75,13 @@ impl File {
         if data.lines.is_empty() {
             return Err(fail(2, "expected a line of fields, found none".to_owned()));
         }
-        Ok(File { path: path.to_owned(), order, printf, next: AtomicU32::new(0), data: RwLock::new(data) })
+        Ok(InjectionFile {
+            path: path.to_owned(),
+            order,
+            printf,
+            next: AtomicU32::new(0),
+            data: RwLock::new(data),
+        })
     }
 
     pub(super) fn line_count(&self) -> u32 {
@@ -83,27 +89,27 @@ impl File {
     }
 
     pub(super) fn is_by_user(&self) -> bool {
-        self.order == Order::User
+        self.order == LineOrder::User
     }
 
-    fn count(&self, data: &Data) -> u32 {
+    fn count(&self, data: &FileData) -> u32 {
         self.printf.as_ref().map_or(data.lines.len() as u32, |printf| printf.lines)
     }
 
     pub(super) fn next_line(&self, user: u32, random: u64) -> u32 {
         let count = self.line_count();
         match self.order {
-            Order::Random => {
+            LineOrder::Random => {
                 // The upper half of the product is even over 0..count.
                 ((u128::from(random) * u128::from(count)) >> 64) as u32
             }
-            Order::Sequential => {
+            LineOrder::Sequential => {
                 let step = |line: u32| Some(if line + 1 < count { line + 1 } else { 0 });
                 self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step).unwrap_or(0)
             }
-            Order::User if user == 0 => NO_LINE,
-            Order::User if user > count => PAST_END,
-            Order::User => user - 1,
+            LineOrder::User if user == 0 => NO_LINE,
+            LineOrder::User if user > count => PAST_END,
+            LineOrder::User => user - 1,
         }
     }
 
@@ -132,11 +138,11 @@ impl File {
         for line in 0..count {
             lines.insert(self.key(&data, line, field), line);
         }
-        data.index = Some(Index { field, lines });
+        data.index = Some(FieldIndex { field, lines });
     }
 
     /// What a line is found by: the field as a call would read it.
-    fn key(&self, data: &Data, line: u32, field: u32) -> Box<[u8]> {
+    fn key(&self, data: &FileData, line: u32, field: u32) -> Box<[u8]> {
         let text = data.field(line as usize % data.lines.len(), field).unwrap_or_default();
         match &self.printf {
             None => text.into(),
@@ -190,7 +196,7 @@ impl File {
         Ok(())
     }
 
-    fn put_in_index(&self, data: &mut Data, line: u32) {
+    fn put_in_index(&self, data: &mut FileData, line: u32) {
         if let Some(field) = data.index.as_ref().map(|index| index.field) {
             let key = self.key(data, line, field);
             data.index.as_mut().expect("it was there above").lines.insert(key, line);
@@ -210,7 +216,7 @@ impl File {
         }
     }
 
-    fn check_room(&self, data: &Data, value: &[u8]) -> Result<(), String> {
+    fn check_room(&self, data: &FileData, value: &[u8]) -> Result<(), String> {
         // The two highest line numbers say something else.
         let lines = data.lines.len() < PAST_END as usize - 1;
         if lines && u32::try_from(data.text.len() + value.len()).is_ok() {
@@ -221,21 +227,21 @@ impl File {
     }
 }
 
-impl Data {
+impl FileData {
     fn push(&mut self, row: &[u8]) {
         let span = self.append(row);
         self.lines.push(span);
     }
 
-    fn append(&mut self, row: &[u8]) -> Span {
+    fn append(&mut self, row: &[u8]) -> LineSpan {
         // Callers have checked that offsets fit.
-        let span = Span { start: self.text.len() as u32, length: row.len() as u32 };
+        let span = LineSpan { start: self.text.len() as u32, length: row.len() as u32 };
         self.text.extend_from_slice(row);
         span
     }
 
     fn line(&self, line: usize) -> &[u8] {
-        let Span { start, length } = self.lines[line];
+        let LineSpan { start, length } = self.lines[line];
         &self.text[start as usize..][..length as usize]
     }
 
@@ -245,7 +251,7 @@ impl Data {
     }
 
     fn replace(&mut self, line: usize, value: &[u8]) {
-        let Span { start, length } = self.lines[line];
+        let LineSpan { start, length } = self.lines[line];
         if value.len() <= length as usize {
             self.text[start as usize..][..value.len()].copy_from_slice(value);
             self.lines[line].length = value.len() as u32;
@@ -265,15 +271,15 @@ impl Data {
         self.text.reserve(text.len() - self.garbage);
         self.garbage = 0;
         for line in 0..self.lines.len() {
-            let Span { start, length } = self.lines[line];
+            let LineSpan { start, length } = self.lines[line];
             self.lines[line] = self.append(&text[start as usize..][..length as usize]);
         }
     }
 }
 
 /// SIPp looks for the word anywhere in the line, in this order.
-fn order_of(header: &str) -> Option<Order> {
-    [("RANDOM", Order::Random), ("SEQUENTIAL", Order::Sequential), ("USER", Order::User)]
+fn order_of(header: &str) -> Option<LineOrder> {
+    [("RANDOM", LineOrder::Random), ("SEQUENTIAL", LineOrder::Sequential), ("USER", LineOrder::User)]
         .into_iter()
         .find_map(|(word, order)| header.contains(word).then_some(order))
 }

@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use file::File;
+use file::InjectionFile;
 
 /// The line of a call that has none: a USER file without `-users`, a look-up without a hit. Its fields are empty.
 pub const NO_LINE: u32 = u32::MAX;
@@ -19,8 +19,8 @@ const PAST_END: u32 = u32::MAX - 1;
 
 /// All files of a run. Lines can be inserted and replaced while calls run, so each file has its own lock.
 #[derive(Debug, Default)]
-pub struct Files {
-    files: Vec<File>,
+pub struct InjectionFiles {
+    files: Vec<InjectionFile>,
 }
 
 /// A mistake in a file: which, line (from 1, 0 when it is the whole file's), what.
@@ -39,18 +39,18 @@ impl fmt::Display for FileError {
 
 impl std::error::Error for FileError {}
 
-impl Files {
+impl InjectionFiles {
     /// Reads every file and builds the indexes (`-infindex`: file and field). Errors of all files, not only the first.
-    pub fn load(paths: &[PathBuf], indexes: &[(PathBuf, u32)]) -> Result<Files, Vec<FileError>> {
+    pub fn load(paths: &[PathBuf], indexes: &[(PathBuf, u32)]) -> Result<InjectionFiles, Vec<FileError>> {
         let mut errors = Vec::new();
-        let mut files = Files::default();
+        let mut files = InjectionFiles::default();
         for path in paths {
             let read = std::fs::read(path).map_err(|error| FileError {
                 file: path.clone(),
                 line: 0,
                 message: format!("cannot be read: {error}"),
             });
-            match read.and_then(|bytes| File::parse(path, &bytes)) {
+            match read.and_then(|bytes| InjectionFile::parse(path, &bytes)) {
                 Ok(file) => files.files.push(file),
                 Err(error) => errors.push(error),
             }
@@ -89,12 +89,12 @@ impl Files {
 
     /// Lines a file has: those of PRINTF for such a file.
     pub fn line_count(&self, file: usize) -> u32 {
-        self.files.get(file).map_or(0, File::line_count)
+        self.files.get(file).map_or(0, InjectionFile::line_count)
     }
 
     /// The lines of the file belong to users, one each.
     pub fn is_by_user(&self, file: usize) -> bool {
-        self.files.get(file).is_some_and(File::is_by_user)
+        self.files.get(file).is_some_and(InjectionFile::is_by_user)
     }
 
     /// Lines each file gives to a new call, by file: what `[fieldN]` reads. `user` counts from 1, 0 without
@@ -161,7 +161,7 @@ impl Files {
         Ok(addresses)
     }
 
-    fn file(&self, file: usize) -> Result<&File, String> {
+    fn file(&self, file: usize) -> Result<&InjectionFile, String> {
         self.files.get(file).ok_or_else(|| "no such injection file".to_owned())
     }
 }

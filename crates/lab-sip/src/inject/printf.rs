@@ -47,10 +47,10 @@ fn setting(header: &str, name: &str) -> Result<Option<i64>, String> {
 /// Whether every `%` of a line is `%%` or a decimal format.
 pub(super) fn check(row: &[u8]) -> Result<(), String> {
     each_piece(row, |piece| match piece {
-        Piece::Bad(text) => {
+        PrintfPiece::Bad(text) => {
             Err(format!("expected %d, as in %04d, or %%, found '{}'", String::from_utf8_lossy(text)))
         }
-        Piece::Text(_) | Piece::Number(_) => Ok(()),
+        PrintfPiece::Text(_) | PrintfPiece::Number(_) => Ok(()),
     })
 }
 
@@ -60,8 +60,8 @@ impl Printf {
         let number = self.offset.saturating_add(i64::from(line).saturating_mul(self.multiple));
         let written: Result<(), ()> = each_piece(field, |piece| {
             match piece {
-                Piece::Text(text) | Piece::Bad(text) => out.extend_from_slice(text),
-                Piece::Number(format) => format.write(number, out),
+                PrintfPiece::Text(text) | PrintfPiece::Bad(text) => out.extend_from_slice(text),
+                PrintfPiece::Number(format) => format.write(number, out),
             }
             Ok(())
         });
@@ -69,24 +69,24 @@ impl Printf {
     }
 }
 
-enum Piece<'a> {
+enum PrintfPiece<'a> {
     Text(&'a [u8]),
-    Number(Format),
+    Number(PrintfFormat),
     Bad(&'a [u8]),
 }
 
 /// What stands between `%` and `d`.
 #[derive(Debug, Clone, Copy)]
-struct Format {
+struct PrintfFormat {
     left: bool,
     zeroes: bool,
     width: usize,
     precision: Option<usize>,
 }
 
-impl Format {
+impl PrintfFormat {
     /// `None` for what is no such format. Widths past 64 would only fill memory.
-    fn parse(text: &[u8]) -> Option<Format> {
+    fn parse(text: &[u8]) -> Option<PrintfFormat> {
         let text = std::str::from_utf8(text).ok()?;
         let digits = text.trim_start_matches(['-', '0']);
         let flags = &text[..text.len() - digits.len()];
@@ -98,7 +98,7 @@ impl Format {
             "" => Some(0),
             digits => digits.parse::<usize>().ok().filter(|number| *number <= 64),
         };
-        Some(Format {
+        Some(PrintfFormat {
             left: flags.contains('-'),
             zeroes: flags.contains('0'),
             width: number(width)?,
@@ -126,22 +126,22 @@ impl Format {
     }
 }
 
-fn each_piece<'a, E>(row: &'a [u8], mut take: impl FnMut(Piece<'a>) -> Result<(), E>) -> Result<(), E> {
+fn each_piece<'a, E>(row: &'a [u8], mut take: impl FnMut(PrintfPiece<'a>) -> Result<(), E>) -> Result<(), E> {
     let mut rest = row;
     while let Some(at) = memchr::memchr(b'%', rest) {
-        take(Piece::Text(&rest[..at]))?;
+        take(PrintfPiece::Text(&rest[..at]))?;
         let format = &rest[at + 1..];
         if format.first() == Some(&b'%') {
-            take(Piece::Text(b"%"))?;
+            take(PrintfPiece::Text(b"%"))?;
             rest = &format[1..];
             continue;
         }
         let length = format.iter().take_while(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'-')).count();
-        match Format::parse(&format[..length]).filter(|_| format.get(length) == Some(&b'd')) {
-            Some(parsed) => take(Piece::Number(parsed))?,
-            None => take(Piece::Bad(&rest[at..(at + length + 2).min(rest.len())]))?,
+        match PrintfFormat::parse(&format[..length]).filter(|_| format.get(length) == Some(&b'd')) {
+            Some(parsed) => take(PrintfPiece::Number(parsed))?,
+            None => take(PrintfPiece::Bad(&rest[at..(at + length + 2).min(rest.len())]))?,
         }
         rest = &format[(length + 1).min(format.len())..];
     }
-    take(Piece::Text(rest))
+    take(PrintfPiece::Text(rest))
 }

@@ -5,15 +5,15 @@ use std::path::PathBuf;
 
 use super::*;
 
-fn file(text: &str) -> Result<File, FileError> {
-    File::parse(Path::new("accounts.csv"), text.as_bytes())
+fn file(text: &str) -> Result<InjectionFile, FileError> {
+    InjectionFile::parse(Path::new("accounts.csv"), text.as_bytes())
 }
 
-fn files(texts: &[&str]) -> Files {
-    Files { files: texts.iter().map(|text| file(text).unwrap()).collect() }
+fn files(texts: &[&str]) -> InjectionFiles {
+    InjectionFiles { files: texts.iter().map(|text| file(text).unwrap()).collect() }
 }
 
-fn field(files: &Files, line: u32, field: u32) -> String {
+fn field(files: &InjectionFiles, line: u32, field: u32) -> String {
     let mut out = Vec::new();
     files.write_field(0, line, field, &mut out).unwrap();
     String::from_utf8(out).unwrap()
@@ -167,17 +167,18 @@ fn files_are_found_by_path_or_name_and_faults_are_all_told() {
     };
     let (good, bad) = (write("good.csv", "SEQUENTIAL\nk;v"), write("bad.csv", "k;v"));
     let missing = folder.path().join("missing.csv");
-    let files = Files::load(std::slice::from_ref(&good), &[(good.clone(), 1)]).unwrap();
+    let files = InjectionFiles::load(std::slice::from_ref(&good), &[(good.clone(), 1)]).unwrap();
     assert_eq!(files.find(&good), Some(0));
     assert_eq!(files.find(Path::new("good.csv")), Some(0));
     assert_eq!(files.find(Path::new("elsewhere.csv")), None);
     assert_eq!(files.lookup(0, b"v").unwrap(), Some(0));
     let other = PathBuf::from("other.csv");
-    let errors = Files::load(&[good, bad.clone(), missing.clone()], &[(other.clone(), 0), (bad.clone(), 0)])
-        .unwrap_err();
+    let errors =
+        InjectionFiles::load(&[good, bad.clone(), missing.clone()], &[(other.clone(), 0), (bad.clone(), 0)])
+            .unwrap_err();
     assert_eq!(errors.iter().map(|error| error.file.clone()).collect::<Vec<_>>(), [bad, missing, other]);
     assert!(errors[1].message.starts_with("cannot be read: "));
-    assert!(Files::default().write_field(0, 0, 0, &mut Vec::new()).is_err());
+    assert!(InjectionFiles::default().write_field(0, 0, 0, &mut Vec::new()).is_err());
 }
 
 #[test]

@@ -7,20 +7,20 @@ use std::sync::Arc;
 use mmsg::{Message, Sender};
 use stdx::time::Instant;
 
-use super::ports::Port;
-use super::sink::Sink;
+use super::ports::MediaPort;
+use super::sink::MediaReceiver;
 use crate::stats::{Count, Stats};
 
-pub(super) struct Batch {
+pub(super) struct PacketBatch {
     bytes: Vec<u8>,
-    items: Vec<Item>,
+    items: Vec<QueuedPacket>,
     sender: Sender,
     /// One packet on its way through SRTP.
     scratch: Vec<u8>,
 }
 
-struct Item {
-    port: Arc<Port>,
+struct QueuedPacket {
+    port: Arc<MediaPort>,
     to: SocketAddr,
     start: usize,
     end: usize,
@@ -28,19 +28,19 @@ struct Item {
     due: Option<Instant>,
 }
 
-impl Batch {
-    pub(super) fn new() -> Batch {
-        Batch { bytes: Vec::new(), items: Vec::new(), sender: Sender::new(), scratch: Vec::new() }
+impl PacketBatch {
+    pub(super) fn new() -> PacketBatch {
+        PacketBatch { bytes: Vec::new(), items: Vec::new(), sender: Sender::new(), scratch: Vec::new() }
     }
 
-    /// The buffer that [`Batch::push`] takes the end of.
+    /// The buffer that [`PacketBatch::push`] takes the end of.
     pub(super) fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
     /// Lets SRTP, if the medium has it, take what lies behind `start`. False: refused, and taken back.
-    pub(super) fn protect(&mut self, start: usize, sink: &Sink) -> bool {
-        let Batch { bytes, scratch, .. } = self;
+    pub(super) fn protect(&mut self, start: usize, sink: &MediaReceiver) -> bool {
+        let PacketBatch { bytes, scratch, .. } = self;
         sink.with(|heard| {
             let Some(session) = &mut heard.session else { return true };
             scratch.clear();
@@ -55,8 +55,8 @@ impl Batch {
     }
 
     /// What lies behind `start` goes to `to`.
-    pub(super) fn push(&mut self, port: Arc<Port>, to: SocketAddr, start: usize, due: Option<Instant>) {
-        self.items.push(Item { port, to, start, end: self.bytes.len(), due });
+    pub(super) fn push(&mut self, port: Arc<MediaPort>, to: SocketAddr, start: usize, due: Option<Instant>) {
+        self.items.push(QueuedPacket { port, to, start, end: self.bytes.len(), due });
     }
 
     /// Sends everything. A packet the socket does not take is lost, as it would be on a wire that is full.
@@ -68,7 +68,7 @@ impl Batch {
         self.items.sort_by_key(|item| item.port.number);
         let mut rest = self.items.as_slice();
         while let Some(first) = rest.first() {
-            let same = |item: &&Item| Arc::ptr_eq(&item.port, &first.port);
+            let same = |item: &&QueuedPacket| Arc::ptr_eq(&item.port, &first.port);
             let run = rest.iter().take(mmsg::BATCH).take_while(same).count();
             let messages = rest[..run].iter().map(|item| Message {
                 bytes: &self.bytes[item.start..item.end],

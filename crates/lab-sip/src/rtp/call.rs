@@ -6,11 +6,11 @@ use std::sync::Arc;
 use media::srtp::CryptoLine;
 use stdx::slab::Key;
 
-use super::check::Facts;
-use super::crypto::{Offer, Session};
-use super::play::{Player, Slot};
-use super::ports::Port;
-use super::sink::Sink;
+use super::check::MediumFacts;
+use super::crypto::{CryptoOffer, CryptoSession};
+use super::play::{Player, PlayerSlot};
+use super::ports::MediaPort;
+use super::sink::MediaReceiver;
 use super::{PortKind, RemoteMedia};
 use crate::stats::{Count, Stats};
 
@@ -19,55 +19,57 @@ const UNDER_WAY: u64 = 5;
 
 #[derive(Default)]
 pub(super) struct CallMedia {
-    pub(super) audio: Medium,
-    pub(super) video: Medium,
+    pub(super) audio: CallMedium,
+    pub(super) video: CallMedium,
     pub(super) image: Option<SocketAddr>,
-    pub(super) players: [Option<Key>; Slot::N],
+    pub(super) players: [Option<Key>; PlayerSlot::N],
 }
 
 /// Audio or video of a call.
 #[derive(Default)]
-pub(super) struct Medium {
+pub(super) struct CallMedium {
     /// Of `[media_port]` or `[auto_media_port]`.
-    pub(super) port: Option<Arc<Port>>,
+    pub(super) port: Option<Arc<MediaPort>>,
     /// Of `[rtpstream_…_port]`.
-    pub(super) stream_port: Option<Arc<Port>>,
+    pub(super) stream_port: Option<Arc<MediaPort>>,
     pub(super) remote: Option<SocketAddr>,
-    pub(super) sink: Arc<Sink>,
-    pub(super) offer: Offer,
+    pub(super) sink: Arc<MediaReceiver>,
+    pub(super) offer: CryptoOffer,
     pub(super) theirs: Vec<CryptoLine>,
     /// By players that ended.
     sent: u64,
 }
 
 impl CallMedia {
-    pub(super) fn medium(&mut self, video: bool) -> &mut Medium {
+    pub(super) fn medium(&mut self, video: bool) -> &mut CallMedium {
         if video { &mut self.video } else { &mut self.audio }
     }
 
     /// Where what is played in a slot goes.
-    pub(super) fn destination(&self, slot: Slot) -> Option<SocketAddr> {
+    pub(super) fn destination(&self, slot: PlayerSlot) -> Option<SocketAddr> {
         match slot {
-            Slot::PlayAudio | Slot::Digits | Slot::StreamAudio => self.audio.remote,
-            Slot::PlayVideo | Slot::StreamVideo => self.video.remote,
-            Slot::PlayImage => self.image,
+            PlayerSlot::PlayAudio | PlayerSlot::Digits | PlayerSlot::StreamAudio => self.audio.remote,
+            PlayerSlot::PlayVideo | PlayerSlot::StreamVideo => self.video.remote,
+            PlayerSlot::PlayImage => self.image,
         }
     }
 
     /// The port it leaves from, of those the call has named so far.
-    pub(super) fn source(&self, slot: Slot) -> Option<Arc<Port>> {
+    pub(super) fn source(&self, slot: PlayerSlot) -> Option<Arc<MediaPort>> {
         let (audio, video) = (&self.audio, &self.video);
         let order = match slot {
-            Slot::PlayAudio | Slot::PlayImage | Slot::Digits => [&audio.port, &audio.stream_port, &None],
-            Slot::PlayVideo => [&video.port, &video.stream_port, &audio.port],
-            Slot::StreamAudio => [&audio.stream_port, &audio.port, &None],
-            Slot::StreamVideo => [&video.stream_port, &video.port, &None],
+            PlayerSlot::PlayAudio | PlayerSlot::PlayImage | PlayerSlot::Digits => {
+                [&audio.port, &audio.stream_port, &None]
+            }
+            PlayerSlot::PlayVideo => [&video.port, &video.stream_port, &audio.port],
+            PlayerSlot::StreamAudio => [&audio.stream_port, &audio.port, &None],
+            PlayerSlot::StreamVideo => [&video.stream_port, &video.port, &None],
         };
         order.into_iter().flatten().next().cloned()
     }
 
     /// The port's place in the call: the first is for audio, the one two above for video, odd ones are RTCP's.
-    pub(super) fn place(&mut self, which: PortKind, offset: i32) -> &mut Option<Arc<Port>> {
+    pub(super) fn place(&mut self, which: PortKind, offset: i32) -> &mut Option<Arc<MediaPort>> {
         match which {
             PortKind::StreamAudio => &mut self.audio.stream_port,
             PortKind::StreamVideo => &mut self.video.stream_port,
@@ -110,7 +112,7 @@ impl CallMedia {
     }
 }
 
-impl Medium {
+impl CallMedium {
     fn expect(&mut self, call: u64, remote: Option<SocketAddr>, crypto: &[String]) {
         let Some(remote) = remote else { return };
         if remote.ip().is_unspecified() || remote.port() == 0 {
@@ -131,13 +133,13 @@ impl Medium {
         let lines = self.offer.agree(&self.theirs);
         self.sink.with(|heard| match lines {
             Some(lines) if heard.session.as_ref().is_some_and(|session| session.is(&lines)) => {}
-            Some((ours, theirs)) => heard.session = Some(Box::new(Session::new(ours, theirs))),
+            Some((ours, theirs)) => heard.session = Some(Box::new(CryptoSession::new(ours, theirs))),
             None => heard.session = None,
         });
     }
 
     /// What arrives at `port` from now on is this medium's.
-    pub(super) fn listen(&self, call: u64, port: &Port) {
+    pub(super) fn listen(&self, call: u64, port: &MediaPort) {
         let mut routes = port.routes.lock();
         routes.listen(call, Arc::clone(&self.sink));
         if let Some(remote) = self.remote {
@@ -146,8 +148,8 @@ impl Medium {
     }
 
     /// `playing`: packets sent by players that go on.
-    pub(super) fn facts(&self, playing: u64, take_digits: bool) -> Facts {
-        self.sink.with(|heard| Facts {
+    pub(super) fn facts(&self, playing: u64, take_digits: bool) -> MediumFacts {
+        self.sink.with(|heard| MediumFacts {
             summary: heard.summary(),
             digits: if take_digits { std::mem::take(&mut heard.digits) } else { heard.digits.clone() },
             sent: self.sent + playing + heard.echoed,
@@ -156,7 +158,7 @@ impl Medium {
     }
 
     fn count(&self, stats: &mut Stats) {
-        let Facts { summary, sent, .. } = self.facts(0, false);
+        let MediumFacts { summary, sent, .. } = self.facts(0, false);
         let totals = &mut stats.media;
         if (summary.packets > 0) != (sent > 0) {
             totals.one_way += 1;
@@ -200,7 +202,7 @@ impl Medium {
     }
 }
 
-impl super::sink::Pattern {
+impl super::sink::EchoedPattern {
     /// The share, 0 to 1, of what was sent that did not come back as it was.
     #[expect(clippy::cast_precision_loss, reason = "packets of a call are far below 2^53")]
     pub(super) fn misses(&self, sent: u64) -> f64 {

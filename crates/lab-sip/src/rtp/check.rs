@@ -6,7 +6,7 @@ use super::Requirement;
 
 /// What is known of a medium when it is checked.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Facts {
+pub(super) struct MediumFacts {
     pub(super) summary: Summary,
     /// Heard since the last check.
     pub(super) digits: String,
@@ -16,7 +16,7 @@ pub(super) struct Facts {
 }
 
 /// `Err` names every requirement that was missed, with what was wanted and what was found.
-pub(super) fn check(facts: &Facts, wanted: &Requirement) -> Result<(), String> {
+pub(super) fn check(facts: &MediumFacts, wanted: &Requirement) -> Result<(), String> {
     let mut missed = Vec::new();
     count(facts, wanted, &mut missed);
     quality(facts, wanted, &mut missed);
@@ -28,7 +28,7 @@ pub(super) fn check(facts: &Facts, wanted: &Requirement) -> Result<(), String> {
     Err(format!("{medium}: {}", missed.join("; ")))
 }
 
-fn count(facts: &Facts, wanted: &Requirement, missed: &mut Vec<String>) {
+fn count(facts: &MediumFacts, wanted: &Requirement, missed: &mut Vec<String>) {
     let packets = facts.summary.packets;
     if let Some(min) = wanted.min_packets.filter(|min| packets < *min) {
         let refused = match facts.refused {
@@ -56,7 +56,7 @@ fn count(facts: &Facts, wanted: &Requirement, missed: &mut Vec<String>) {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "microseconds of jitter are far below 2^53")]
-fn quality(facts: &Facts, wanted: &Requirement, missed: &mut Vec<String>) {
+fn quality(facts: &MediumFacts, wanted: &Requirement, missed: &mut Vec<String>) {
     let summary = &facts.summary;
     let silent = summary.packets == 0;
     if let Some(max) = wanted.max_loss {
@@ -85,7 +85,7 @@ fn quality(facts: &Facts, wanted: &Requirement, missed: &mut Vec<String>) {
     }
 }
 
-fn content(facts: &Facts, wanted: &Requirement, missed: &mut Vec<String>) {
+fn content(facts: &MediumFacts, wanted: &Requirement, missed: &mut Vec<String>) {
     if let Some(digits) = wanted.dtmf.as_ref().filter(|digits| **digits != facts.digits) {
         missed.push(format!("digits \"{}\" heard, \"{digits}\" wanted", facts.digits));
     }
@@ -105,7 +105,7 @@ fn content(facts: &Facts, wanted: &Requirement, missed: &mut Vec<String>) {
 mod tests {
     use super::*;
 
-    fn facts() -> Facts {
+    fn facts() -> MediumFacts {
         let summary = Summary {
             packets: 98,
             expected: 100,
@@ -117,7 +117,7 @@ mod tests {
             mos: 3.9,
             ..Summary::default()
         };
-        Facts { summary, digits: "12".to_owned(), sent: 50, refused: 0 }
+        MediumFacts { summary, digits: "12".to_owned(), sent: 50, refused: 0 }
     }
 
     fn miss(wanted: &Requirement) -> String {
@@ -176,7 +176,7 @@ mod tests {
             two_way: Some(true),
             ..Requirement::default()
         };
-        let text = check(&Facts::default(), &wanted).expect_err("missed");
+        let text = check(&MediumFacts::default(), &wanted).expect_err("missed");
         for part in
             ["at most 1 % loss", "at most 1 ms jitter", "a MOS of at least 1", "0 packets sent, 0 received"]
         {

@@ -1,25 +1,25 @@
-//! What a call asks of its media: the [`Media`] of a scenario, done by the shard's [`Streams`].
+//! What a call asks of its media: the [`CallMediaControl`] of a scenario, done by the shard's [`MediaStreams`].
 
 use std::sync::Arc;
 
 use stdx::time::Instant;
 
-use super::crypto::Keyword;
-use super::play::{Paced, Player, Recorded, Slot, Source, digits};
-use super::ports::{Port, offset_port};
-use super::sink::Pattern;
+use super::crypto::CryptoKeyword;
+use super::play::{CapturePlayback, Player, PlayerSlot, PlayerSource, SoundPlayback, digits};
+use super::ports::{MediaPort, offset_port};
+use super::sink::EchoedPattern;
 use super::sound::Encoded;
 use super::spec::{DtmfSpec, PatternSpec, StreamSpec};
-use super::streams::Streams;
-use super::{Command, PortKind, RemoteMedia, Requirement, check};
-use crate::call::Media;
+use super::streams::MediaStreams;
+use super::{MediaCommand, PortKind, RemoteMedia, Requirement, check};
+use crate::call::CallMediaControl;
 use crate::scenario::action::PlayKind;
 use crate::stats::Stats;
 
 /// The payload type of digits when the other side's SDP has none: everyone's, in absence of a negotiation.
 const EVENT_TYPE: u8 = 101;
 
-impl Media for Streams {
+impl CallMediaControl for MediaStreams {
     fn port(&mut self, call: u64, which: PortKind, offset: i32) -> Result<u16, String> {
         if !self.shared.active {
             return self.mention(call, which, offset);
@@ -48,21 +48,21 @@ impl Media for Streams {
         }
     }
 
-    fn command(&mut self, now: Instant, call: u64, command: &Command) -> Result<(), String> {
+    fn command(&mut self, now: Instant, call: u64, command: &MediaCommand) -> Result<(), String> {
         match command {
-            Command::Play { kind, file } => self.play_file(now, call, *kind, file),
-            Command::PlayDtmf(spec) => self.play_digits(now, call, spec),
-            Command::Stream(spec) => self.stream(now, call, spec),
-            Command::PauseStream => self.pause(call, Slot::StreamAudio),
-            Command::ResumeStream => self.resume(now, call, Slot::StreamAudio),
-            Command::Pattern { video, spec } => self.pattern(now, call, *video, spec),
-            Command::PausePattern { video } => self.pause(call, stream_slot(*video)),
-            Command::ResumePattern { video } => self.resume(now, call, stream_slot(*video)),
-            Command::EchoStart { video, .. } | Command::EchoUpdate { video, .. } => {
+            MediaCommand::Play { kind, file } => self.play_file(now, call, *kind, file),
+            MediaCommand::PlayDtmf(spec) => self.play_digits(now, call, spec),
+            MediaCommand::Stream(spec) => self.stream(now, call, spec),
+            MediaCommand::PauseStream => self.pause(call, PlayerSlot::StreamAudio),
+            MediaCommand::ResumeStream => self.resume(now, call, PlayerSlot::StreamAudio),
+            MediaCommand::Pattern { video, spec } => self.pattern(now, call, *video, spec),
+            MediaCommand::PausePattern { video } => self.pause(call, stream_slot(*video)),
+            MediaCommand::ResumePattern { video } => self.resume(now, call, stream_slot(*video)),
+            MediaCommand::EchoStart { video, .. } | MediaCommand::EchoUpdate { video, .. } => {
                 self.echo(call, *video, true)
             }
-            Command::EchoStop { video } => self.echo(call, *video, false),
-            Command::EchoCall(on) => {
+            MediaCommand::EchoStop { video } => self.echo(call, *video, false),
+            MediaCommand::EchoCall(on) => {
                 let media = self.calls.entry(call).or_default();
                 for medium in [&media.audio, &media.video] {
                     medium.sink.with(|heard| heard.echo = Some(*on));
@@ -87,7 +87,8 @@ impl Media for Streams {
     }
 
     fn crypto(&mut self, call: u64, keyword: &str) -> Result<String, String> {
-        let keyword = Keyword::parse(keyword).ok_or_else(|| format!("[{keyword}] is no keyword of SRTP"))?;
+        let keyword =
+            CryptoKeyword::parse(keyword).ok_or_else(|| format!("[{keyword}] is no keyword of SRTP"))?;
         let media = self.calls.entry(call).or_default();
         let medium = media.medium(keyword.video);
         let text = medium.offer.render(keyword, &mut self.rng);
@@ -106,7 +107,7 @@ impl Media for Streams {
     }
 }
 
-impl Streams {
+impl MediaStreams {
     /// Ports of a scenario that does nothing with media are numbers; only the fixed ones are bound, once, so that two
     /// programs on one address name different ones.
     fn mention(&mut self, call: u64, which: PortKind, offset: i32) -> Result<u16, String> {
@@ -128,7 +129,7 @@ impl Streams {
     }
 
     /// The call's port of this kind, bound at first use and listened to.
-    fn open(&mut self, call: u64, which: PortKind, offset: i32) -> Result<Arc<Port>, String> {
+    fn open(&mut self, call: u64, which: PortKind, offset: i32) -> Result<Arc<MediaPort>, String> {
         let media = self.calls.entry(call).or_default();
         let place = media.place(which, offset);
         if let Some(port) = place {
@@ -157,19 +158,25 @@ impl Streams {
     }
 
     /// The port a play leaves from; a call that named none gets one.
-    fn source(&mut self, call: u64, slot: Slot) -> Result<Arc<Port>, String> {
+    fn source(&mut self, call: u64, slot: PlayerSlot) -> Result<Arc<MediaPort>, String> {
         if let Some(port) = self.calls.entry(call).or_default().source(slot) {
             return Ok(port);
         }
         let which = match slot {
-            Slot::StreamAudio => PortKind::StreamAudio,
-            Slot::StreamVideo => PortKind::StreamVideo,
+            PlayerSlot::StreamAudio => PortKind::StreamAudio,
+            PlayerSlot::StreamVideo => PortKind::StreamVideo,
             _ => PortKind::Fixed,
         };
         self.open(call, which, 0)
     }
 
-    fn start(&mut self, call: u64, slot: Slot, source: Source, distances: &[u16]) -> Result<(), String> {
+    fn start(
+        &mut self,
+        call: u64,
+        slot: PlayerSlot,
+        source: PlayerSource,
+        distances: &[u16],
+    ) -> Result<(), String> {
         let port = self.source(call, slot)?;
         let mut beside = Vec::with_capacity(distances.len());
         for distance in distances {
@@ -194,12 +201,12 @@ impl Streams {
     fn play_file(&mut self, now: Instant, call: u64, kind: PlayKind, file: &str) -> Result<(), String> {
         let recording = self.shared.files.recording(file)?;
         let slot = match kind {
-            PlayKind::Audio => Slot::PlayAudio,
-            PlayKind::Video => Slot::PlayVideo,
-            PlayKind::Image => Slot::PlayImage,
+            PlayKind::Audio => PlayerSlot::PlayAudio,
+            PlayKind::Video => PlayerSlot::PlayVideo,
+            PlayKind::Image => PlayerSlot::PlayImage,
         };
         let fresh = self.shared.options.rewrite.then_some(&mut self.rng);
-        let source = Source::Recorded(Recorded::new(Arc::clone(&recording), now, fresh));
+        let source = PlayerSource::Recorded(CapturePlayback::new(Arc::clone(&recording), now, fresh));
         self.start(call, slot, source, &recording.distances)
     }
 
@@ -209,7 +216,12 @@ impl Streams {
         let theirs = media.audio.sink.with(|heard| heard.event_type);
         let payload_type = spec.payload_type.or(theirs).unwrap_or(EVENT_TYPE);
         let recording = Arc::new(digits(&spec, payload_type, &mut self.rng));
-        self.start(call, Slot::Digits, Source::Recorded(Recorded::new(recording, now, None)), &[])
+        self.start(
+            call,
+            PlayerSlot::Digits,
+            PlayerSource::Recorded(CapturePlayback::new(recording, now, None)),
+            &[],
+        )
     }
 
     fn stream(&mut self, now: Instant, call: u64, spec: &str) -> Result<(), String> {
@@ -221,34 +233,34 @@ impl Streams {
             let medium = self.calls.entry(call).or_default().medium(spec.coding.video);
             medium.sink.with(|heard| heard.agreed = Some((spec.coding.payload_type, codec)));
         }
-        let paced = Paced::new(sound, spec.loops, now, self.shared.next_ssrc());
-        self.start(call, slot, Source::Paced(paced), &[])
+        let paced = SoundPlayback::new(sound, spec.loops, now, self.shared.next_ssrc());
+        self.start(call, slot, PlayerSource::Paced(paced), &[])
     }
 
     fn pattern(&mut self, now: Instant, call: u64, video: bool, spec: &str) -> Result<(), String> {
         let spec = PatternSpec::parse(spec, self.shared.options.payload_type)?;
         let sound = Arc::new(Encoded::pattern(spec.fill, &spec.coding));
-        let paced = Paced::new(sound, None, now, self.shared.next_ssrc());
-        self.start(call, stream_slot(video), Source::Paced(paced), &[])?;
+        let paced = SoundPlayback::new(sound, None, now, self.shared.next_ssrc());
+        self.start(call, stream_slot(video), PlayerSource::Paced(paced), &[])?;
         let medium = self.calls.entry(call).or_default().medium(video);
         medium.sink.with(|heard| {
-            heard.pattern = Some(Pattern { fill: spec.fill, matched: 0, mismatched: 0 });
+            heard.pattern = Some(EchoedPattern { fill: spec.fill, matched: 0, mismatched: 0 });
         });
         Ok(())
     }
 
-    fn pause(&mut self, call: u64, slot: Slot) -> Result<(), String> {
+    fn pause(&mut self, call: u64, slot: PlayerSlot) -> Result<(), String> {
         if let Some(player) = self.player(call, slot)
-            && let Source::Paced(paced) = &mut player.source
+            && let PlayerSource::Paced(paced) = &mut player.source
         {
             paced.pause();
         }
         Ok(())
     }
 
-    fn resume(&mut self, now: Instant, call: u64, slot: Slot) -> Result<(), String> {
+    fn resume(&mut self, now: Instant, call: u64, slot: PlayerSlot) -> Result<(), String> {
         let Some(player) = self.player(call, slot) else { return Ok(()) };
-        if let Source::Paced(paced) = &mut player.source {
+        if let PlayerSource::Paced(paced) = &mut player.source {
             paced.resume(now);
         }
         // One that is still in the schedule finds its new time when it fires.
@@ -263,7 +275,7 @@ impl Streams {
         Ok(())
     }
 
-    fn player(&mut self, call: u64, slot: Slot) -> Option<&mut Player> {
+    fn player(&mut self, call: u64, slot: PlayerSlot) -> Option<&mut Player> {
         let key = self.calls.get(&call)?.players[slot as usize]?;
         self.players.get_mut(key)
     }
@@ -285,6 +297,6 @@ impl Streams {
     }
 }
 
-fn stream_slot(video: bool) -> Slot {
-    if video { Slot::StreamVideo } else { Slot::StreamAudio }
+fn stream_slot(video: bool) -> PlayerSlot {
+    if video { PlayerSlot::StreamVideo } else { PlayerSlot::StreamAudio }
 }

@@ -16,12 +16,12 @@ const SUITES: [(Suite, &str); 4] = [
 
 /// What one medium of a call offers: two lines at most, filled in as the scenario names their parts.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Offer {
-    lines: [Line; 2],
+pub(super) struct CryptoOffer {
+    lines: [DraftCryptoLine; 2],
 }
 
 #[derive(Debug, Clone, Default)]
-struct Line {
+struct DraftCryptoLine {
     named: bool,
     suite: Option<Suite>,
     key: Option<[u8; KEY_LEN]>,
@@ -30,23 +30,23 @@ struct Line {
 
 /// A keyword, read: which medium, which of the two lines, what of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Keyword {
+pub(super) struct CryptoKeyword {
     pub(super) video: bool,
     line: usize,
-    part: Part,
+    part: CryptoPart,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum CryptoPart {
     Tag,
     Key,
     Suite(Suite),
     Unencrypted(Suite),
 }
 
-impl Keyword {
+impl CryptoKeyword {
     /// `cryptotag1audio`, `cryptosuiteaescm128sha1801audio`, `cryptokeyparams2video`, `ueaescm128sha1321video`, …
-    pub(super) fn parse(keyword: &str) -> Option<Keyword> {
+    pub(super) fn parse(keyword: &str) -> Option<CryptoKeyword> {
         let (rest, video) = match keyword.strip_suffix("audio") {
             Some(rest) => (rest, false),
             None => (keyword.strip_suffix("video")?, true),
@@ -57,27 +57,27 @@ impl Keyword {
         };
         let suite = |name| SUITES.into_iter().find(|(_, word)| *word == name).map(|(suite, _)| suite);
         let part = match rest {
-            "cryptotag" => Part::Tag,
-            "cryptokeyparams" => Part::Key,
+            "cryptotag" => CryptoPart::Tag,
+            "cryptokeyparams" => CryptoPart::Key,
             _ => match (rest.strip_prefix("cryptosuite"), rest.strip_prefix("ue")) {
-                (Some(name), _) => Part::Suite(suite(name)?),
-                (None, Some(name)) => Part::Unencrypted(suite(name)?),
+                (Some(name), _) => CryptoPart::Suite(suite(name)?),
+                (None, Some(name)) => CryptoPart::Unencrypted(suite(name)?),
                 (None, None) => return None,
             },
         };
-        Some(Keyword { video, line, part })
+        Some(CryptoKeyword { video, line, part })
     }
 }
 
-impl Offer {
+impl CryptoOffer {
     /// What stands in the message for a keyword. The key is made at its first mention and kept for the call.
-    pub(super) fn render(&mut self, keyword: Keyword, rng: &mut Rng) -> String {
+    pub(super) fn render(&mut self, keyword: CryptoKeyword, rng: &mut Rng) -> String {
         let tag = keyword.line + 1;
         let line = &mut self.lines[keyword.line];
         line.named = true;
         match keyword.part {
-            Part::Tag => tag.to_string(),
-            Part::Key => {
+            CryptoPart::Tag => tag.to_string(),
+            CryptoPart::Key => {
                 let key = line.key.get_or_insert_with(|| {
                     let mut key = [0; KEY_LEN];
                     rng.fill(&mut key);
@@ -85,11 +85,11 @@ impl Offer {
                 });
                 STANDARD.encode(key)
             }
-            Part::Suite(suite) => {
+            CryptoPart::Suite(suite) => {
                 line.suite = Some(suite);
                 suite.name().to_owned()
             }
-            Part::Unencrypted(_) => {
+            CryptoPart::Unencrypted(_) => {
                 line.unencrypted = true;
                 "UNENCRYPTED_SRTP".to_owned()
             }
@@ -114,15 +114,15 @@ impl Offer {
 }
 
 /// Both directions of a medium, agreed. All that is sent under one key goes through one context.
-pub(super) struct Session {
+pub(super) struct CryptoSession {
     lines: (CryptoLine, CryptoLine),
     outbound: Context,
     inbound: Context,
 }
 
-impl Session {
-    pub(super) fn new(ours: CryptoLine, theirs: CryptoLine) -> Session {
-        Session { lines: (ours, theirs), outbound: ours.context(), inbound: theirs.context() }
+impl CryptoSession {
+    pub(super) fn new(ours: CryptoLine, theirs: CryptoLine) -> CryptoSession {
+        CryptoSession { lines: (ours, theirs), outbound: ours.context(), inbound: theirs.context() }
     }
 
     /// Its keys are these: an offer repeated changes nothing.
@@ -143,11 +143,11 @@ impl Session {
 mod tests {
     use super::*;
 
-    fn render(offer: &mut Offer, rng: &mut Rng, name: &str) -> String {
-        offer.render(Keyword::parse(name).expect("a keyword"), rng)
+    fn render(offer: &mut CryptoOffer, rng: &mut Rng, name: &str) -> String {
+        offer.render(CryptoKeyword::parse(name).expect("a keyword"), rng)
     }
 
-    fn line(offer: &mut Offer, rng: &mut Rng, n: u8, suite: &str) -> String {
+    fn line(offer: &mut CryptoOffer, rng: &mut Rng, n: u8, suite: &str) -> String {
         let tag = render(offer, rng, &format!("cryptotag{n}audio"));
         let name = render(offer, rng, &format!("cryptosuite{suite}{n}audio"));
         let key = render(offer, rng, &format!("cryptokeyparams{n}audio"));
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn two_sides_agree_on_the_line_the_answer_names() {
         let mut rng = Rng::seeded(1);
-        let (mut uac, mut uas) = (Offer::default(), Offer::default());
+        let (mut uac, mut uas) = (CryptoOffer::default(), CryptoOffer::default());
         let first = line(&mut uac, &mut rng, 1, "aescm128sha132");
         let second = line(&mut uac, &mut rng, 2, "aescm128sha180");
         let offered: Vec<CryptoLine> =
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn a_key_lasts_for_the_call_and_differs_between_calls() {
         let mut rng = Rng::seeded(2);
-        let (mut one, mut other) = (Offer::default(), Offer::default());
+        let (mut one, mut other) = (CryptoOffer::default(), CryptoOffer::default());
         let key = render(&mut one, &mut rng, "cryptokeyparams1audio");
         assert_eq!(key.len(), 40);
         assert_eq!(render(&mut one, &mut rng, "cryptokeyparams1audio"), key);
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn what_is_no_keyword_is_refused() {
         for keyword in ["cryptotag3audio", "cryptotag1", "cryptosuitedes1audio", "uenothing1video", "audio"] {
-            assert_eq!(Keyword::parse(keyword), None, "{keyword}");
+            assert_eq!(CryptoKeyword::parse(keyword), None, "{keyword}");
         }
         for line in
             ["", "1", "1 AES_CM_128_HMAC_SHA1_80", "1 AES_CM_128_HMAC_SHA1_80 inline:AAAA", "x DES inline:x"]

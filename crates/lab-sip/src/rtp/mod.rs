@@ -1,5 +1,5 @@
 //! Media of calls: captures and files played, tones, echo, and everything received measured.
-//! One [`Streams`] a shard, turned by the shard's loop; what they share (files, ports) is one [`Shared`].
+//! One [`MediaStreams`] a shard, turned by the shard's loop; what they share (files, ports) is one [`MediaShared`].
 
 mod batch;
 mod call;
@@ -18,8 +18,8 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-pub use shared::Shared;
-pub use streams::Streams;
+pub use shared::MediaShared;
+pub use streams::MediaStreams;
 
 use std::net::SocketAddr;
 
@@ -56,7 +56,7 @@ pub struct RemoteMedia {
 
 /// A media action, its text rendered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Command {
+pub enum MediaCommand {
     Play {
         kind: PlayKind,
         file: String,

@@ -10,16 +10,16 @@ use media::rtp::{self, Header};
 use stdx::rng::Rng;
 use stdx::time::Instant;
 
-use super::batch::Batch;
+use super::batch::PacketBatch;
 use super::files::Recording;
-use super::ports::Port;
-use super::sink::Sink;
+use super::ports::MediaPort;
+use super::sink::MediaReceiver;
 use super::sound::Encoded;
 use super::spec::DtmfSpec;
 
 /// What a call can play at the same time; a second of the same kind takes the place of the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Slot {
+pub(super) enum PlayerSlot {
     PlayAudio,
     PlayVideo,
     PlayImage,
@@ -28,34 +28,34 @@ pub(super) enum Slot {
     StreamVideo,
 }
 
-impl Slot {
-    pub(super) const N: usize = Slot::StreamVideo as usize + 1;
+impl PlayerSlot {
+    pub(super) const N: usize = PlayerSlot::StreamVideo as usize + 1;
 
     pub(super) fn is_video(self) -> bool {
-        matches!(self, Slot::PlayVideo | Slot::StreamVideo)
+        matches!(self, PlayerSlot::PlayVideo | PlayerSlot::StreamVideo)
     }
 }
 
 /// One thing that is being played.
 pub(super) struct Player {
     pub(super) call: u64,
-    pub(super) slot: Slot,
-    pub(super) port: Arc<Port>,
+    pub(super) slot: PlayerSlot,
+    pub(super) port: Arc<MediaPort>,
     /// Ports beside it, by distance: where the RTCP of a capture leaves.
-    pub(super) beside: Vec<(u16, Arc<Port>)>,
+    pub(super) beside: Vec<(u16, Arc<MediaPort>)>,
     /// `None`: the other side has not said where; what is due meanwhile is not sent.
     pub(super) to: Option<SocketAddr>,
     /// What the other side's media is heard by; it also has the keys of ours.
-    pub(super) sink: Arc<Sink>,
+    pub(super) sink: Arc<MediaReceiver>,
     pub(super) sent: u64,
     /// In the schedule.
     pub(super) armed: bool,
-    pub(super) source: Source,
+    pub(super) source: PlayerSource,
 }
 
 impl Player {
     /// The packet that is due leaves, if the other side has said where to.
-    pub(super) fn emit(&mut self, due: Instant, batch: &mut Batch) {
+    pub(super) fn emit(&mut self, due: Instant, batch: &mut PacketBatch) {
         let Some(mut to) = self.to else { return self.source.skip() };
         let start = batch.bytes().len();
         let distance = self.source.emit(batch.bytes());
@@ -73,23 +73,23 @@ impl Player {
 }
 
 #[derive(Debug)]
-pub(super) enum Source {
-    Recorded(Recorded),
-    Paced(Paced),
+pub(super) enum PlayerSource {
+    Recorded(CapturePlayback),
+    Paced(SoundPlayback),
 }
 
 /// A capture, or digits made into one.
 #[derive(Debug)]
-pub(super) struct Recorded {
+pub(super) struct CapturePlayback {
     recording: Arc<Recording>,
     origin: Instant,
     next: usize,
-    rewrite: Option<Rewrite>,
+    rewrite: Option<RtpRewrite>,
 }
 
 /// What one play adds to the numbers of its capture.
 #[derive(Debug, Clone, Copy)]
-struct Rewrite {
+struct RtpRewrite {
     ssrc: u32,
     sequence: u16,
     timestamp: u32,
@@ -97,7 +97,7 @@ struct Rewrite {
 
 /// A sound file or a pattern.
 #[derive(Debug)]
-pub(super) struct Paced {
+pub(super) struct SoundPlayback {
     sound: Arc<Encoded>,
     origin: Instant,
     /// Intervals since the origin, those paused included.
@@ -110,48 +110,52 @@ pub(super) struct Paced {
     first_timestamp: u32,
 }
 
-impl Source {
-    /// When the next packet is due. `None`: nothing for now; see [`Source::is_over`].
+impl PlayerSource {
+    /// When the next packet is due. `None`: nothing for now; see [`PlayerSource::is_over`].
     pub(super) fn due(&self) -> Option<Instant> {
         match self {
-            Source::Recorded(recorded) => recorded.due(),
-            Source::Paced(paced) => paced.due(),
+            PlayerSource::Recorded(recorded) => recorded.due(),
+            PlayerSource::Paced(paced) => paced.due(),
         }
     }
 
     pub(super) fn is_over(&self) -> bool {
         match self {
-            Source::Recorded(recorded) => recorded.due().is_none(),
-            Source::Paced(paced) => paced.loops == Some(0),
+            PlayerSource::Recorded(recorded) => recorded.due().is_none(),
+            PlayerSource::Paced(paced) => paced.loops == Some(0),
         }
     }
 
     /// Time passes and nothing is sent: a capture goes on, a sound file waits where it is, as SIPp's do.
     fn skip(&mut self) {
         match self {
-            Source::Recorded(recorded) => recorded.next += 1,
-            Source::Paced(paced) => paced.slot += 1,
+            PlayerSource::Recorded(recorded) => recorded.next += 1,
+            PlayerSource::Paced(paced) => paced.slot += 1,
         }
     }
 
     /// Appends the packet that is due and goes on to the next. The distance of its port above the base.
     pub(super) fn emit(&mut self, out: &mut Vec<u8>) -> u16 {
         match self {
-            Source::Recorded(recorded) => recorded.emit(out),
-            Source::Paced(paced) => paced.emit(out),
+            PlayerSource::Recorded(recorded) => recorded.emit(out),
+            PlayerSource::Paced(paced) => paced.emit(out),
         }
     }
 }
 
-impl Recorded {
-    pub(super) fn new(recording: Arc<Recording>, origin: Instant, fresh: Option<&mut Rng>) -> Recorded {
-        let rewrite = fresh.map(|rng| Rewrite {
+impl CapturePlayback {
+    pub(super) fn new(
+        recording: Arc<Recording>,
+        origin: Instant,
+        fresh: Option<&mut Rng>,
+    ) -> CapturePlayback {
+        let rewrite = fresh.map(|rng| RtpRewrite {
             // Never zero: the SSRC must differ from the one before.
             ssrc: (rng.next_u64() as u32) | 1,
             sequence: rng.next_u64() as u16,
             timestamp: rng.next_u64() as u32,
         });
-        Recorded { recording, origin, next: 0, rewrite }
+        CapturePlayback { recording, origin, next: 0, rewrite }
     }
 
     fn packet(&self) -> Option<&CapturedPacket> {
@@ -175,7 +179,7 @@ impl Recorded {
     }
 }
 
-impl Rewrite {
+impl RtpRewrite {
     /// Only what reads as RTP; the RTCP beside it keeps its SSRC with the RTP's.
     fn apply(self, bytes: &mut [u8]) {
         if rtp::is_rtcp(bytes) {
@@ -197,13 +201,22 @@ impl Rewrite {
     }
 }
 
-impl Paced {
-    pub(super) fn new(sound: Arc<Encoded>, loops: Option<u32>, origin: Instant, ssrc: u32) -> Paced {
+impl SoundPlayback {
+    pub(super) fn new(sound: Arc<Encoded>, loops: Option<u32>, origin: Instant, ssrc: u32) -> SoundPlayback {
         // As SIPp: the clock of the stream is the clock of the machine, so streams of one call agree.
         let millis = sound.interval.as_millis().max(1) as u64;
         let timestamp = (origin.as_millis() * u64::from(sound.ticks) / millis) as u32;
         let header = Header { marker: true, payload_type: sound.payload_type, sequence: 1, timestamp, ssrc };
-        Paced { sound, origin, slot: 0, frame: 0, loops, paused: false, header, first_timestamp: timestamp }
+        SoundPlayback {
+            sound,
+            origin,
+            slot: 0,
+            frame: 0,
+            loops,
+            paused: false,
+            header,
+            first_timestamp: timestamp,
+        }
     }
 
     fn due(&self) -> Option<Instant> {

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::routes::Routes;
+use super::routes::PortRoutes;
 use crate::options::MediaOptions;
 
 /// `[auto_media_port]` has this many numbers above `-mp` before they come round, as SIPp counts.
@@ -25,39 +25,39 @@ const NEIGHBOURS: u16 = 100;
 const SHARED_BUFFER: usize = 4 << 20;
 
 /// One bound socket.
-pub(super) struct Port {
+pub(super) struct MediaPort {
     pub(super) socket: UdpSocket,
     pub(super) number: u16,
     /// Whom a packet that arrives here is for.
-    pub(super) routes: Mutex<Routes>,
+    pub(super) routes: Mutex<PortRoutes>,
     /// `-rtp_echo`: everything goes back at once.
     pub(super) echo: bool,
 }
 
 /// All ports of a run.
-pub(super) struct Ports {
+pub(super) struct MediaPorts {
     ip: IpAddr,
     base: u16,
     range: (u16, u16),
     echo: bool,
-    table: Mutex<Table>,
+    table: Mutex<PortTable>,
 }
 
 #[derive(Default)]
-struct Table {
-    open: HashMap<u16, Weak<Port>>,
+struct PortTable {
+    open: HashMap<u16, Weak<MediaPort>>,
     /// `-mp`, or the next pair after it that was free, settled when the first of them is bound.
     base: Option<u16>,
     /// The fixed ports, kept to the end of the run.
-    fixed: HashMap<u16, Arc<Port>>,
+    fixed: HashMap<u16, Arc<MediaPort>>,
     /// Where the search of the range goes on.
     next: u16,
 }
 
-impl Ports {
-    pub(super) fn new(ip: IpAddr, options: &MediaOptions) -> Ports {
-        let table = Table { next: options.min_port, ..Table::default() };
-        Ports {
+impl MediaPorts {
+    pub(super) fn new(ip: IpAddr, options: &MediaOptions) -> MediaPorts {
+        let table = PortTable { next: options.min_port, ..PortTable::default() };
+        MediaPorts {
             ip,
             base: options.port,
             range: (options.min_port, options.max_port),
@@ -67,7 +67,7 @@ impl Ports {
     }
 
     /// `[media_port+offset]`: one socket for all calls. True when this call bound it.
-    pub(super) fn fixed(&self, offset: i32) -> Result<(Arc<Port>, bool), String> {
+    pub(super) fn fixed(&self, offset: i32) -> Result<(Arc<MediaPort>, bool), String> {
         let mut table = self.table.lock();
         let base = match table.base {
             Some(base) => base,
@@ -85,7 +85,7 @@ impl Ports {
     }
 
     /// Finds the first pair from `-mp` on that no other process has, as SIPp does.
-    fn settle(&self, table: &mut Table) -> Result<u16, String> {
+    fn settle(&self, table: &mut PortTable) -> Result<u16, String> {
         let candidates = (0..NEIGHBOURS).filter_map(|step| self.base.checked_add(step * 2));
         for base in candidates {
             match self.bind(base) {
@@ -107,7 +107,7 @@ impl Ports {
     }
 
     /// `[auto_media_port]`: by call number, from 1. The number comes round every 2,500 calls; who has it still shares it.
-    pub(super) fn auto(&self, call: u64) -> Result<(Arc<Port>, bool), String> {
+    pub(super) fn auto(&self, call: u64) -> Result<(Arc<MediaPort>, bool), String> {
         let mut table = self.table.lock();
         let wanted = auto_number(table.base.unwrap_or(self.base), call)?;
         let candidates = (0..NEIGHBOURS).filter_map(|step| wanted.checked_add(step * AUTO_STEP as u16));
@@ -130,7 +130,7 @@ impl Ports {
     }
 
     /// `[rtpstream_audio_port]`: a port of the range for one call alone.
-    pub(super) fn own(&self) -> Result<(Arc<Port>, bool), String> {
+    pub(super) fn own(&self) -> Result<(Arc<MediaPort>, bool), String> {
         let (min, max) = self.range;
         let mut table = self.table.lock();
         for _ in 0..usize::from(max.saturating_sub(min)) / 2 + 1 {
@@ -156,7 +156,7 @@ impl Ports {
     }
 
     /// The port beside another one, for the RTCP of a capture.
-    pub(super) fn beside(&self, port: &Port, distance: i32) -> Result<(Arc<Port>, bool), String> {
+    pub(super) fn beside(&self, port: &MediaPort, distance: i32) -> Result<(Arc<MediaPort>, bool), String> {
         let number = offset_port(port.number, distance)?;
         let mut table = self.table.lock();
         self.take(&mut table, number).map_err(|error| self.explain(number, &error))
@@ -167,14 +167,14 @@ impl Ports {
         self.table.lock().open.values().filter(|port| port.strong_count() > 0).count()
     }
 
-    fn take(&self, table: &mut Table, number: u16) -> io::Result<(Arc<Port>, bool)> {
+    fn take(&self, table: &mut PortTable, number: u16) -> io::Result<(Arc<MediaPort>, bool)> {
         if let Some(port) = table.open.get(&number).and_then(Weak::upgrade) {
             return Ok((port, false));
         }
         let socket = self.bind(number)?;
         let base = table.base.unwrap_or(self.base);
         let echo = self.echo && (number == base || Some(number) == base.checked_add(2));
-        let port = Arc::new(Port { socket, number, routes: Mutex::default(), echo });
+        let port = Arc::new(MediaPort { socket, number, routes: Mutex::default(), echo });
         table.open.insert(number, Arc::downgrade(&port));
         Ok((port, true))
     }
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn every_limit_is_named_with_what_to_set() {
-        let ports = Ports::new(IpAddr::from([127, 0, 70, 1]), &MediaOptions::default());
+        let ports = MediaPorts::new(IpAddr::from([127, 0, 70, 1]), &MediaOptions::default());
         let explain = |code| ports.explain(6_000, &io::Error::from_raw_os_error(code));
         let files = explain(libc::EMFILE);
         assert!(files.contains("the limit on open files is ") && files.contains("ulimit -n"), "{files}");
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn numbers_outside_the_range_of_ports_are_refused() {
         let options = MediaOptions { port: 65_530, ..MediaOptions::default() };
-        let ports = Ports::new(IpAddr::from([127, 0, 70, 2]), &options);
+        let ports = MediaPorts::new(IpAddr::from([127, 0, 70, 2]), &options);
         assert_eq!(ports.auto_number(2), Ok(65_534));
         let error = ports.auto_number(3).expect_err("above the last");
         assert!(error.contains("[auto_media_port] of call 3 is above 65535"), "{error}");

@@ -7,27 +7,27 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use super::sink::Sink;
+use super::sink::MediaReceiver;
 
 /// Who listens at one port.
 #[derive(Default)]
-pub(super) struct Routes {
-    calls: HashMap<u64, Listener>,
+pub(super) struct PortRoutes {
+    calls: HashMap<u64, PortListener>,
     /// Calls by where their media comes from, in the order in which they said so.
     by_remote: HashMap<SocketAddr, SmallVec<[u64; 1]>>,
     /// Sources heard, by address and SSRC.
     by_source: HashMap<(SocketAddr, u32), u64>,
 }
 
-struct Listener {
-    sink: Arc<Sink>,
+struct PortListener {
+    sink: Arc<MediaReceiver>,
     remote: Option<SocketAddr>,
     sources: SmallVec<[(SocketAddr, u32); 1]>,
 }
 
-impl Routes {
-    pub(super) fn listen(&mut self, call: u64, sink: Arc<Sink>) {
-        self.calls.insert(call, Listener { sink, remote: None, sources: SmallVec::new() });
+impl PortRoutes {
+    pub(super) fn listen(&mut self, call: u64, sink: Arc<MediaReceiver>) {
+        self.calls.insert(call, PortListener { sink, remote: None, sources: SmallVec::new() });
     }
 
     /// Where the packets of this call will come from.
@@ -52,7 +52,7 @@ impl Routes {
     }
 
     /// The one who gets it. `None`: nobody we know of.
-    pub(super) fn find(&mut self, from: SocketAddr, ssrc: u32) -> Option<Arc<Sink>> {
+    pub(super) fn find(&mut self, from: SocketAddr, ssrc: u32) -> Option<Arc<MediaReceiver>> {
         if self.calls.len() == 1 {
             return self.calls.values().next().map(|listener| Arc::clone(&listener.sink));
         }

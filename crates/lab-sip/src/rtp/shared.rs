@@ -7,22 +7,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use stdx::rng::Rng;
 
 use super::files::{self, MediaFiles};
-use super::ports::Ports;
+use super::ports::MediaPorts;
 use super::spec::{DtmfSpec, PatternSpec, StreamSpec};
 use crate::options::{MediaOptions, Options};
 use crate::scenario::Scenario;
 use crate::scenario::action::{ActionKind, RtpStream};
-use crate::scenario::model::Source;
-use crate::scenario::template::{Keyword, Part, Template};
+use crate::scenario::model::ScenarioSource;
+use crate::scenario::template::{Keyword, Template, TemplatePart};
 
 /// Where the SSRCs of streams count from, as SIPp's do; `-random_base_ssrc` starts anywhere.
 const BASE_SSRC: u32 = 0xCA11_0000;
 
 /// One for all shards of a run.
-pub struct Shared {
+pub struct MediaShared {
     pub(super) options: MediaOptions,
     pub(super) files: MediaFiles,
-    pub(super) ports: Ports,
+    pub(super) ports: MediaPorts,
     /// Calls have media of their own: something is played, echoed, checked or measured. Else ports are only mentioned.
     pub(super) active: bool,
     /// Some check wants digits.
@@ -30,7 +30,7 @@ pub struct Shared {
     ssrc: AtomicU32,
 }
 
-impl Shared {
+impl MediaShared {
     /// Reads every file that a scenario names literally, and every argument of its media actions. Each mistake names the
     /// scenario's file and line. Nothing is bound yet. `ip` is where media lives unless `-mi` says otherwise.
     pub fn load(
@@ -38,16 +38,16 @@ impl Shared {
         scenarios: &[&Scenario],
         ip: IpAddr,
         rng: &mut Rng,
-    ) -> Result<Arc<Shared>, Vec<String>> {
+    ) -> Result<Arc<MediaShared>, Vec<String>> {
         let beside = scenarios.iter().filter_map(|scenario| match &scenario.source {
-            Source::File(path) => files::directory(path),
-            Source::BuiltIn(_) => None,
+            ScenarioSource::File(path) => files::directory(path),
+            ScenarioSource::BuiltIn(_) => None,
         });
         let base = if options.media.random_base_ssrc { rng.next_u64() as u32 } else { BASE_SSRC };
-        let mut shared = Shared {
+        let mut shared = MediaShared {
             options: options.media.clone(),
             files: MediaFiles::new(beside.collect()),
-            ports: Ports::new(options.media.ip.unwrap_or(ip), &options.media),
+            ports: MediaPorts::new(options.media.ip.unwrap_or(ip), &options.media),
             active: options.media.measure,
             wants_tones: false,
             ssrc: AtomicU32::new(base),
@@ -67,8 +67,8 @@ impl Shared {
             self.wants_tones |= matches!(&action.kind, ActionKind::RtpCheck(check) if check.dtmf.is_some());
             if let Err(mistake) = checked {
                 let file = match &scenario.source {
-                    Source::File(path) => path.display().to_string(),
-                    Source::BuiltIn(name) => (*name).to_owned(),
+                    ScenarioSource::File(path) => path.display().to_string(),
+                    ScenarioSource::BuiltIn(name) => (*name).to_owned(),
                 };
                 mistakes.push(format!("{file}:{}: {mistake}", action.line));
             }
@@ -108,12 +108,12 @@ fn literal(template: &Template, keys: &[(String, String)]) -> Option<String> {
     let mut text = Vec::new();
     for part in &template.parts {
         match part {
-            Part::Text(bytes) => text.extend_from_slice(bytes),
-            Part::Keyword(Keyword::Key(name)) => {
+            TemplatePart::Text(bytes) => text.extend_from_slice(bytes),
+            TemplatePart::Keyword(Keyword::Key(name)) => {
                 let (_, value) = keys.iter().find(|(key, _)| **key == **name)?;
                 text.extend_from_slice(value.as_bytes());
             }
-            Part::Keyword(_) => return None,
+            TemplatePart::Keyword(_) => return None,
         }
     }
     String::from_utf8(text).ok()

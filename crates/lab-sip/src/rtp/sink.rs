@@ -9,19 +9,19 @@ use media::tone::DtmfDetector;
 use parking_lot::Mutex;
 use stdx::time::Instant;
 
-use super::crypto::Session;
+use super::crypto::CryptoSession;
 
 /// Digits kept between two checks; a peer that sends more is not listened to further.
 const DIGITS: usize = 256;
 
 /// Received media of one call.
 #[derive(Default)]
-pub(super) struct Sink {
-    state: Mutex<Heard>,
+pub(super) struct MediaReceiver {
+    state: Mutex<ReceivedStream>,
 }
 
 #[derive(Default)]
-pub(super) struct Heard {
+pub(super) struct ReceivedStream {
     /// From the first packet on.
     receiver: Option<Box<Receiver>>,
     /// A payload type that a stream of this call gave a meaning.
@@ -41,9 +41,9 @@ pub(super) struct Heard {
     /// `None`: as the port does (`-rtp_echo`).
     pub(super) echo: Option<bool>,
     pub(super) echoed: u64,
-    pub(super) pattern: Option<Pattern>,
+    pub(super) pattern: Option<EchoedPattern>,
     /// SRTP, once both sides named their keys.
-    pub(super) session: Option<Box<Session>>,
+    pub(super) session: Option<Box<CryptoSession>>,
     /// What SRTP did not let through.
     pub(super) refused: u64,
     scratch: Vec<u8>,
@@ -58,7 +58,7 @@ struct Tones {
 
 /// The pattern this call sends and expects back.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pattern {
+pub(super) struct EchoedPattern {
     pub(super) fill: u8,
     pub(super) matched: u64,
     pub(super) mismatched: u64,
@@ -66,21 +66,27 @@ pub(super) struct Pattern {
 
 /// What the reader of the socket does with a datagram that was taken in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Then {
+pub(super) enum ReceiveAction {
     Nothing,
     SendBack,
 }
 
-impl Sink {
-    pub(super) fn with<T>(&self, act: impl FnOnce(&mut Heard) -> T) -> T {
+impl MediaReceiver {
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut ReceivedStream) -> T) -> T {
         act(&mut self.state.lock())
     }
 }
 
-impl Heard {
+impl ReceivedStream {
     /// `bytes` is the whole datagram; `at` when it arrived; `echo` what the port would do. What is sent back is appended
     /// to `out`.
-    pub(super) fn handle(&mut self, at: Instant, bytes: &[u8], echo: bool, out: &mut Vec<u8>) -> Then {
+    pub(super) fn handle(
+        &mut self,
+        at: Instant,
+        bytes: &[u8],
+        echo: bool,
+        out: &mut Vec<u8>,
+    ) -> ReceiveAction {
         let echo = self.echo.unwrap_or(echo);
         let Some(mut session) = self.session.take() else {
             self.measure(at, bytes);
@@ -89,7 +95,7 @@ impl Heard {
         let mut plain = std::mem::take(&mut self.scratch);
         plain.clear();
         plain.extend_from_slice(bytes);
-        let mut then = Then::Nothing;
+        let mut then = ReceiveAction::Nothing;
         if session.unprotect(&mut plain).is_ok() {
             self.measure(at, &plain);
             if echo && session.protect(&mut plain).is_ok() {
@@ -103,13 +109,13 @@ impl Heard {
         then
     }
 
-    fn send_back(&mut self, echo: bool, bytes: &[u8], out: &mut Vec<u8>) -> Then {
+    fn send_back(&mut self, echo: bool, bytes: &[u8], out: &mut Vec<u8>) -> ReceiveAction {
         if !echo {
-            return Then::Nothing;
+            return ReceiveAction::Nothing;
         }
         out.extend_from_slice(bytes);
         self.echoed += u64::from(!is_rtcp(bytes));
-        Then::SendBack
+        ReceiveAction::SendBack
     }
 
     fn measure(&mut self, at: Instant, bytes: &[u8]) {
@@ -210,7 +216,7 @@ mod tests {
     fn a_dynamic_type_is_what_the_other_side_called_it() {
         let bytes = [0x80, 97, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0xff];
         let packet = Packet::parse(&bytes).expect("a packet");
-        let mut heard = Heard::default();
+        let mut heard = ReceivedStream::default();
         assert_eq!(heard.codec_of(&packet), Codec::Other);
         heard.mapped = vec![(96, Codec::G722), (97, Codec::Opus)];
         assert_eq!(heard.codec_of(&packet), Codec::Opus);

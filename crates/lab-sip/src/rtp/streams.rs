@@ -14,12 +14,12 @@ use stdx::slab::{Key, Slab};
 use stdx::time::Instant;
 use stdx::wheel::Wheel;
 
-use super::batch::Batch;
+use super::batch::PacketBatch;
 use super::call::CallMedia;
 use super::play::Player;
-use super::ports::Port;
-use super::shared::Shared;
-use super::sink::Then;
+use super::ports::MediaPort;
+use super::shared::MediaShared;
+use super::sink::ReceiveAction;
 use crate::stats::{Count, Stats};
 
 /// How far the kernel's time of arrival may be from ours before it is not believed: the wall clock was set meanwhile.
@@ -32,12 +32,12 @@ const TICK_MICROS: u64 = 500;
 const READ_ROUNDS: usize = 16;
 
 /// All media of a shard.
-pub struct Streams {
-    pub(super) shared: Arc<Shared>,
+pub struct MediaStreams {
+    pub(super) shared: Arc<MediaShared>,
     registry: Registry,
     token_base: usize,
     /// Sockets this shard reads, by token. Calls own them; one that is gone leaves its place.
-    watched: Vec<Weak<Port>>,
+    watched: Vec<Weak<MediaPort>>,
     free: Vec<usize>,
     /// Sockets whose reading was cut short.
     unread: Vec<usize>,
@@ -45,26 +45,26 @@ pub struct Streams {
     pub(super) players: Slab<Player>,
     pub(super) schedule: Wheel<Key, TICK_MICROS>,
     due: Vec<Key>,
-    batch: Batch,
+    batch: PacketBatch,
     pub(super) rng: Rng,
     /// Ports that are only mentioned, by offset.
     pub(super) mentioned: Vec<(i32, u16)>,
     /// The ports of `-rtp_echo`, held for the run by the first shard.
-    echo_ports: Vec<Arc<Port>>,
+    echo_ports: Vec<Arc<MediaPort>>,
 }
 
-impl Streams {
-    /// `registry` is the shard's; tokens from `token_base` on are for [`Streams::handle_ready`]. The first shard binds the
+impl MediaStreams {
+    /// `registry` is the shard's; tokens from `token_base` on are for [`MediaStreams::handle_ready`]. The first shard binds the
     /// ports of `-rtp_echo`.
     pub fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<MediaShared>,
         shard: usize,
         registry: Registry,
         token_base: usize,
         now: Instant,
         rng: Rng,
-    ) -> Result<Streams, String> {
-        let mut streams = Streams {
+    ) -> Result<MediaStreams, String> {
+        let mut streams = MediaStreams {
             shared: Arc::clone(shared),
             registry,
             token_base,
@@ -75,7 +75,7 @@ impl Streams {
             players: Slab::new(),
             schedule: Wheel::new(now),
             due: Vec::new(),
-            batch: Batch::new(),
+            batch: PacketBatch::new(),
             rng,
             mentioned: Vec::new(),
             echo_ports: Vec::new(),
@@ -90,7 +90,7 @@ impl Streams {
         Ok(streams)
     }
 
-    /// When [`Streams::turn`] next has something to do.
+    /// When [`MediaStreams::turn`] next has something to do.
     pub fn deadline(&self) -> Option<Instant> {
         if self.unread.is_empty() { self.schedule.deadline() } else { Some(Instant::default()) }
     }
@@ -159,7 +159,10 @@ impl Streams {
     }
 
     /// Reads the socket of a port that was just bound; others are read by who bound them.
-    pub(super) fn watch_new(&mut self, (port, is_new): (Arc<Port>, bool)) -> Result<Arc<Port>, String> {
+    pub(super) fn watch_new(
+        &mut self,
+        (port, is_new): (Arc<MediaPort>, bool),
+    ) -> Result<Arc<MediaPort>, String> {
         if !is_new {
             return Ok(port);
         }
@@ -183,7 +186,7 @@ impl Streams {
     /// Finds the places of closed sockets again, once as many were opened as there were places.
     fn sweep(&mut self) {
         if self.free.is_empty() && self.watched.len() == self.watched.capacity() {
-            let gone = |(index, port): (usize, &Weak<Port>)| (port.strong_count() == 0).then_some(index);
+            let gone = |(index, port): (usize, &Weak<MediaPort>)| (port.strong_count() == 0).then_some(index);
             self.free.extend(self.watched.iter().enumerate().filter_map(gone));
         }
     }
@@ -209,7 +212,13 @@ impl Streams {
 }
 
 /// One datagram at one of our ports.
-fn arrive(port: &Arc<Port>, datagram: &Datagram<'_>, now: Instant, batch: &mut Batch, stats: &mut Stats) {
+fn arrive(
+    port: &Arc<MediaPort>,
+    datagram: &Datagram<'_>,
+    now: Instant,
+    batch: &mut PacketBatch,
+    stats: &mut Stats,
+) {
     let bytes = datagram.bytes;
     if !media::rtp::is_rtcp(bytes) {
         stats.count(Count::RtpReceived);
@@ -221,13 +230,13 @@ fn arrive(port: &Arc<Port>, datagram: &Datagram<'_>, now: Instant, batch: &mut B
         Some(sink) => sink.with(|heard| heard.handle(at, bytes, port.echo, batch.bytes())),
         None if port.echo => {
             batch.bytes().extend_from_slice(bytes);
-            Then::SendBack
+            ReceiveAction::SendBack
         }
-        None => Then::Nothing,
+        None => ReceiveAction::Nothing,
     };
     match then {
-        Then::SendBack => batch.push(Arc::clone(port), datagram.remote, start, None),
-        Then::Nothing => batch.bytes().truncate(start),
+        ReceiveAction::SendBack => batch.push(Arc::clone(port), datagram.remote, start, None),
+        ReceiveAction::Nothing => batch.bytes().truncate(start),
     }
 }
 

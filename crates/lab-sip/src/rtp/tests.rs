@@ -10,11 +10,11 @@ use mmsg::Receiver;
 use stdx::rng::Rng;
 use stdx::time::Instant;
 
-use super::{Command, PortKind, RemoteMedia, Requirement, Shared, Streams};
-use crate::call::Media;
+use super::{MediaCommand, MediaShared, MediaStreams, PortKind, RemoteMedia, Requirement};
+use crate::call::CallMediaControl;
 use crate::options::Options;
 use crate::scenario::action::PlayKind;
-use crate::scenario::model::Source;
+use crate::scenario::model::ScenarioSource;
 use crate::scenario::{Scenario, compile_text};
 use crate::stats::{Count, Stats};
 
@@ -26,7 +26,7 @@ const LAST_LOOKS: usize = 50;
 
 struct Side {
     poll: Poll,
-    streams: Streams,
+    streams: MediaStreams,
     receiver: Receiver,
     stats: Stats,
 }
@@ -37,15 +37,15 @@ impl Side {
         options.media.measure = true;
         change(&mut options);
         let mut rng = Rng::seeded(u64::from(ip[3]));
-        let shared =
-            Shared::load(&options, &[], IpAddr::V4(Ipv4Addr::from(ip)), &mut rng).expect("nothing to read");
+        let shared = MediaShared::load(&options, &[], IpAddr::V4(Ipv4Addr::from(ip)), &mut rng)
+            .expect("nothing to read");
         Side::shard(&shared, 0, rng)
     }
 
-    fn shard(shared: &Arc<Shared>, index: usize, rng: Rng) -> Side {
+    fn shard(shared: &Arc<MediaShared>, index: usize, rng: Rng) -> Side {
         let poll = Poll::new().expect("a poll");
         let registry = poll.registry().try_clone().expect("its registry");
-        let streams = Streams::new(shared, index, registry, 100, START, rng).expect("streams");
+        let streams = MediaStreams::new(shared, index, registry, 100, START, rng).expect("streams");
         Side { poll, streams, receiver: Receiver::new(), stats: Stats::default() }
     }
 
@@ -60,7 +60,7 @@ impl Side {
     }
 
     fn play(&mut self, now: Instant, call: u64, file: &str) {
-        let command = Command::Play { kind: PlayKind::Audio, file: file.to_owned() };
+        let command = MediaCommand::Play { kind: PlayKind::Audio, file: file.to_owned() };
         self.streams.command(now, call, &command).expect("it plays");
     }
 
@@ -204,7 +204,7 @@ fn digits_are_played_and_heard_once_each() {
     let (a, b) = ([127, 0, 71, 9], [127, 0, 71, 10]);
     let (mut one, mut two) = (Side::new(a, |_| {}), Side::new(b, |_| {}));
     connect((&mut one, a), (&mut two, b), 1, PortKind::StreamAudio);
-    one.streams.command(START, 1, &Command::PlayDtmf("12#A,60".to_owned())).expect("it plays");
+    one.streams.command(START, 1, &MediaCommand::PlayDtmf("12#A,60".to_owned())).expect("it plays");
     run(&mut [&mut one, &mut two], START, Duration::from_secs(1));
     let digits = |digits: &str| Requirement { dtmf: Some(digits.to_owned()), ..Requirement::default() };
     assert_eq!(two.check(1, &digits("12#A")), Ok(()));
@@ -220,20 +220,20 @@ fn echo_comes_back_and_a_pattern_is_compared() {
     let mut one = Side::new(a, |options| options.media.audio_tolerance = 0.0);
     let mut two = Side::new(b, |_| {});
     connect((&mut one, a), (&mut two, b), 1, PortKind::StreamAudio);
-    let pattern = Command::Pattern { video: false, spec: "3,0,PCMU/8000".to_owned() };
+    let pattern = MediaCommand::Pattern { video: false, spec: "3,0,PCMU/8000".to_owned() };
     one.streams.command(START, 1, &pattern).expect("it plays");
-    let echo = Command::EchoStart { video: false, spec: "0,PCMU/8000".to_owned() };
+    let echo = MediaCommand::EchoStart { video: false, spec: "0,PCMU/8000".to_owned() };
     two.streams.command(START, 1, &echo).expect("it echoes");
     let now = run(&mut [&mut one, &mut two], START, Duration::from_millis(999));
     let both = Requirement { min_packets: Some(50), two_way: Some(true), ..Requirement::default() };
     assert_eq!((one.check(1, &both), two.check(1, &both)), (Ok(()), Ok(())));
-    one.streams.command(now, 1, &Command::PausePattern { video: false }).expect("paused");
+    one.streams.command(now, 1, &MediaCommand::PausePattern { video: false }).expect("paused");
     let now = run(&mut [&mut one, &mut two], now, Duration::from_millis(500));
     assert_eq!(one.stats.counts[Count::RtpSent], 50);
-    one.streams.command(now, 1, &Command::ResumePattern { video: false }).expect("resumed");
+    one.streams.command(now, 1, &MediaCommand::ResumePattern { video: false }).expect("resumed");
     let now = run(&mut [&mut one, &mut two], now, Duration::from_millis(95));
     assert_eq!(one.stats.counts[Count::RtpSent], 55);
-    two.streams.command(now, 1, &Command::EchoStop { video: false }).expect("stopped");
+    two.streams.command(now, 1, &MediaCommand::EchoStop { video: false }).expect("stopped");
     run(&mut [&mut one, &mut two], now, Duration::from_millis(400));
     let mut report = Vec::new();
     let missed = one.streams.verdict(1, &mut report).expect_err("the last ones never came back");
@@ -246,7 +246,7 @@ fn packets_the_kernel_refuses_are_counted() {
     side.streams.port(1, PortKind::StreamAudio, 0).expect("a port");
     // Not to be had from a loopback address.
     side.streams.remote(1, &audio([255, 255, 255, 255], 9));
-    let pattern = Command::Pattern { video: false, spec: "3,0,PCMU/8000".to_owned() };
+    let pattern = MediaCommand::Pattern { video: false, spec: "3,0,PCMU/8000".to_owned() };
     side.streams.command(START, 1, &pattern).expect("it plays");
     run(&mut [&mut side], START, Duration::from_millis(99));
     assert_eq!((side.stats.counts[Count::RtpSent], side.stats.counts[Count::RtpRefused]), (0, 5));
@@ -285,8 +285,10 @@ fn a_fixed_port_serves_the_calls_of_every_shard() {
     }
     // Two calls between the same two addresses: the SSRC tells them apart.
     for (side, call) in [(&mut first, 1), (&mut second, 2)] {
-        side.streams.command(START, call, &Command::PlayDtmf(format!("{call}{call},50"))).expect("it plays");
-        callee.streams.command(START, call, &Command::PlayDtmf(format!("{call},50"))).expect("it plays");
+        side.streams
+            .command(START, call, &MediaCommand::PlayDtmf(format!("{call}{call},50")))
+            .expect("it plays");
+        callee.streams.command(START, call, &MediaCommand::PlayDtmf(format!("{call},50"))).expect("it plays");
         run(&mut [side, &mut callee], START, Duration::from_millis(20));
     }
     run(&mut [&mut first, &mut second, &mut callee], START, Duration::from_millis(600));
@@ -347,7 +349,7 @@ fn audio_and_video_play_together_and_rtcp_keeps_its_distance() {
     std::fs::write(&path, writer.finish()).expect("written");
     let file = path.display().to_string();
     one.play(START, 1, &file);
-    let command = Command::Play { kind: PlayKind::Video, file };
+    let command = MediaCommand::Play { kind: PlayKind::Video, file };
     one.streams.command(START, 1, &command).expect("it plays");
     run(&mut [&mut one, &mut two], START, Duration::from_millis(250));
     let ten = Requirement { min_packets: Some(10), max_packets: Some(10), ..Requirement::default() };
@@ -364,12 +366,12 @@ fn scenario(dir: &std::path::Path, action: &str) -> Scenario {
     let text = format!(
         "<scenario name=\"x\"><recv request=\"INVITE\"/>\n<nop>\n<action>\n{action}\n</action>\n</nop>\n</scenario>\n"
     );
-    let compiled = compile_text(text.as_bytes(), Source::File(path));
+    let compiled = compile_text(text.as_bytes(), ScenarioSource::File(path));
     compiled.expect("it compiles").scenario
 }
 
-fn load(scenario: &Scenario) -> Result<Arc<Shared>, Vec<String>> {
-    Shared::load(&Options::default(), &[scenario], IpAddr::from([127, 0, 71, 20]), &mut Rng::seeded(1))
+fn load(scenario: &Scenario) -> Result<Arc<MediaShared>, Vec<String>> {
+    MediaShared::load(&Options::default(), &[scenario], IpAddr::from([127, 0, 71, 20]), &mut Rng::seeded(1))
 }
 
 #[test]
@@ -421,7 +423,7 @@ fn a_port_another_program_has_is_passed_over() {
 #[test]
 fn a_shard_carries_its_streams_to_its_thread() {
     fn is_send<T: Send>() {}
-    is_send::<Streams>();
+    is_send::<MediaStreams>();
 }
 
 #[test]
@@ -446,7 +448,7 @@ fn a_wav_is_streamed_in_every_codec_and_loops_as_often_as_asked() {
         [("2,0", 10, 160), ("1,8", 5, 160), ("1,9", 5, 160), ("3,96,opus/48000", 15, 960)]
     {
         let spec = format!("{},{suffix}", path.display());
-        one.streams.command(now, 1, &Command::Stream(spec)).expect("it plays");
+        one.streams.command(now, 1, &MediaCommand::Stream(spec)).expect("it plays");
         now = run(&mut [&mut one], now, Duration::from_secs(1));
         let mut buffer = [0; 2_048];
         let mut stamps = Vec::new();
@@ -473,7 +475,7 @@ fn a_stream_waits_for_an_address_and_while_on_hold() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("ten.raw");
     std::fs::write(&path, [0xd5; 1_600]).expect("written");
-    one.streams.command(START, 1, &Command::Stream(path.display().to_string())).expect("it plays");
+    one.streams.command(START, 1, &MediaCommand::Stream(path.display().to_string())).expect("it plays");
     let now = run(&mut [&mut one, &mut two], START, Duration::from_millis(500));
     assert_eq!(one.stats.counts[Count::RtpSent], 0);
     connect((&mut one, a), (&mut two, b), 1, PortKind::StreamAudio);
@@ -519,8 +521,8 @@ fn srtp_protects_what_is_streamed_and_what_is_echoed() {
     {
         let ips = [[127, 0, 72, 2 * n as u8 + 1], [127, 0, 72, 2 * n as u8 + 2]];
         let (mut one, mut two, wire) = secure(ips, [suite, suite]);
-        let pattern = Command::Pattern { video: false, spec: "1,0,PCMU/8000".to_owned() };
-        let echo = Command::EchoStart { video: false, spec: "0,PCMU/8000".to_owned() };
+        let pattern = MediaCommand::Pattern { video: false, spec: "1,0,PCMU/8000".to_owned() };
+        let echo = MediaCommand::EchoStart { video: false, spec: "0,PCMU/8000".to_owned() };
         one.streams.command(START, 1, &pattern).expect("it plays");
         two.streams.command(START, 1, &echo).expect("it echoes");
         let now = run(&mut [&mut one, &mut two], START, Duration::from_millis(199));
@@ -551,7 +553,7 @@ fn a_packet_with_another_key_is_refused_and_the_check_says_so() {
     let mut stranger = Side::new([127, 0, 72, 13], |_| {});
     let forged = crypto_line(&mut stranger, 1, "aescm128sha180");
     two.streams.remote(1, &RemoteMedia { audio_crypto: vec![forged], ..audio(ips[0], 6_000) });
-    one.streams.command(START, 1, &Command::PlayDtmf("1,100".to_owned())).expect("it plays");
+    one.streams.command(START, 1, &MediaCommand::PlayDtmf("1,100".to_owned())).expect("it plays");
     run(&mut [&mut one, &mut two], START, Duration::from_millis(300));
     let sent = one.stats.counts[Count::RtpSent];
     let text =
@@ -571,12 +573,12 @@ fn digits_in_the_sound_are_heard_where_a_check_asks_for_digits() {
     std::fs::write(dir.path().join("digits.wav"), wav.to_bytes()).expect("written");
     let (a, b) = ([127, 0, 71, 25], [127, 0, 71, 26]);
     let listening = scenario(dir.path(), "<rtpcheck dtmf=\"42\"/>");
-    let shared = Shared::load(&Options::default(), &[&listening], IpAddr::from(b), &mut Rng::seeded(2));
+    let shared = MediaShared::load(&Options::default(), &[&listening], IpAddr::from(b), &mut Rng::seeded(2));
     let mut two = Side::shard(&shared.expect("it loads"), 0, Rng::seeded(2));
     let mut one = Side::new(a, |_| {});
     connect((&mut one, a), (&mut two, b), 1, PortKind::StreamAudio);
     let spec = format!("{}/digits.wav,1,0", dir.path().display());
-    one.streams.command(START, 1, &Command::Stream(spec)).expect("it plays");
+    one.streams.command(START, 1, &MediaCommand::Stream(spec)).expect("it plays");
     run(&mut [&mut one, &mut two], START, Duration::from_millis(500));
     assert_eq!(two.check(1, &Requirement { dtmf: Some("42".to_owned()), ..Requirement::default() }), Ok(()));
 }

@@ -37,7 +37,7 @@ pub enum ActionKind {
         to: VarRef,
         distribution: Distribution,
     },
-    Test(Box<Test>),
+    Test(Box<VariableTest>),
     StrCmp(Box<StrCmp>),
     Trim(VarRef),
     UrlEncode(VarRef),
@@ -87,7 +87,7 @@ pub enum ActionKind {
     /// `<exec command=>`.
     Command(Template),
     /// `<exec int_cmd=>`.
-    Internal(Internal),
+    Internal(RunCommand),
     Play {
         kind: PlayKind,
         file: Template,
@@ -118,7 +118,7 @@ pub enum Arithmetic {
 pub struct Ereg {
     pub regex: Regex,
     pub search_in: SearchIn,
-    pub check: Check,
+    pub check: ActionCheck,
     /// `assign_to`: the whole match first, then the sub-expressions.
     pub assign_to: Vec<VarRef>,
 }
@@ -140,7 +140,7 @@ pub enum SearchIn {
 
 /// `check_it`, `check_it_inverse`: fail the call when the outcome is not the wanted one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Check {
+pub enum ActionCheck {
     #[default]
     No,
     MustMatch,
@@ -148,16 +148,16 @@ pub enum Check {
 }
 
 #[derive(Debug, Clone)]
-pub struct Test {
+pub struct VariableTest {
     pub variable: VarRef,
-    pub compare: Compare,
+    pub compare: CompareOperator,
     pub value: Operand,
     pub assign_to: Option<VarRef>,
-    pub check: Check,
+    pub check: ActionCheck,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compare {
+pub enum CompareOperator {
     Equal,
     NotEqual,
     GreaterThan,
@@ -172,7 +172,7 @@ pub struct StrCmp {
     /// `value` (a template) or `variable2`.
     pub with: StrOperand,
     pub assign_to: Option<VarRef>,
-    pub check: Check,
+    pub check: ActionCheck,
 }
 
 #[derive(Debug, Clone)]
@@ -182,7 +182,7 @@ pub enum StrOperand {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Internal {
+pub enum RunCommand {
     StopCall,
     StopGracefully,
     StopNow,

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::path::Path;
 
-use super::compile::{CompileError, Compiled, compile_file};
+use super::compile::{CompileError, CompiledScenario, compile_file};
 use super::model::{Role, Scenario};
 
 /// Prints as one line for a good scenario, then its warnings; or as one line a mistake.
 #[derive(Debug)]
 pub struct CheckReport {
     file: String,
-    outcome: Result<Compiled, Vec<CompileError>>,
+    outcome: Result<CompiledScenario, Vec<CompileError>>,
 }
 
 /// Compiles and makes no call.
@@ -28,7 +28,7 @@ impl CheckReport {
 impl fmt::Display for CheckReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.outcome {
-            Ok(Compiled { scenario, warnings }) => {
+            Ok(CompiledScenario { scenario, warnings }) => {
                 writeln!(f, "{}: {}", self.file, summary(scenario))?;
                 warnings.iter().try_for_each(|warning| writeln!(f, "{warning} (warning)"))
             }

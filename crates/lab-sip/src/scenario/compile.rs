@@ -8,10 +8,13 @@ mod steps;
 use std::fmt;
 use std::path::Path;
 
-use self::context::{Context, Labels, Node, add_variable, check_variable_name};
-use super::cut::{self, Resolver};
+use self::context::{CompileContext, ElementNode, Labels, add_variable, check_variable_name};
+use super::cut::{self, VariableResolver};
 use super::lexicon::{ELEMENTS, ElementDoc, ElementName, SCENARIO, nearest};
-use super::model::{DefaultMessages, Flow, Role, Scenario, Scope, Source, Step, StepKind, VarRef, Variables};
+use super::model::{
+    DefaultMessages, Role, Scenario, ScenarioSource, ScenarioStep, Scope, StepFlow, StepKind, VarRef,
+    Variables,
+};
 use super::template::Template;
 use super::xml::{self, Element};
 
@@ -37,7 +40,7 @@ impl std::error::Error for CompileError {}
 
 /// A scenario and what a careful author would want to hear of (a variable used once, …).
 #[derive(Debug)]
-pub struct Compiled {
+pub struct CompiledScenario {
     pub scenario: Scenario,
     pub warnings: Vec<CompileError>,
 }
@@ -46,21 +49,21 @@ pub struct Compiled {
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Every mistake found, not only the first.
-pub fn compile_file(path: &Path) -> Result<Compiled, Vec<CompileError>> {
+pub fn compile_file(path: &Path) -> Result<CompiledScenario, Vec<CompileError>> {
     let fail = |message: String| vec![CompileError { file: path.display().to_string(), line: 0, message }];
     let size = std::fs::metadata(path).map_err(|error| fail(format!("cannot be read: {error}")))?.len();
     if size > MAX_BYTES {
         return Err(fail(format!("{size} bytes are no scenario: expected at most {MAX_BYTES}")));
     }
     let bytes = std::fs::read(path).map_err(|error| fail(format!("cannot be read: {error}")))?;
-    compile_text(&bytes, Source::File(path.to_owned()))
+    compile_text(&bytes, ScenarioSource::File(path.to_owned()))
 }
 
 /// Bytes may be ISO-8859-1.
-pub fn compile_text(bytes: &[u8], source: Source) -> Result<Compiled, Vec<CompileError>> {
+pub fn compile_text(bytes: &[u8], source: ScenarioSource) -> Result<CompiledScenario, Vec<CompileError>> {
     let file = match &source {
-        Source::File(path) => path.display().to_string(),
-        Source::BuiltIn(name) => (*name).to_owned(),
+        ScenarioSource::File(path) => path.display().to_string(),
+        ScenarioSource::BuiltIn(name) => (*name).to_owned(),
     };
     let document = xml::read(bytes).map_err(|mistake| {
         vec![CompileError { file: file.clone(), line: mistake.line, message: mistake.message }]
@@ -74,7 +77,8 @@ pub fn compile_text(bytes: &[u8], source: Source) -> Result<Compiled, Vec<Compil
 /// `variables` gains names that were not known.
 pub fn compile_template(text: &[u8], variables: &mut Variables) -> Result<Template, String> {
     let mut resolve = |name: &str| find_or_add(variables, name);
-    cut::cut(text, &mut resolve as &mut Resolver<'_>).map_err(|mut errors| errors.swap_remove(0).message)
+    cut::cut(text, &mut resolve as &mut VariableResolver<'_>)
+        .map_err(|mut errors| errors.swap_remove(0).message)
 }
 
 fn find_or_add(variables: &mut Variables, name: &str) -> Result<VarRef, String> {
@@ -93,10 +97,10 @@ fn find_or_add(variables: &mut Variables, name: &str) -> Result<VarRef, String> 
 
 #[derive(Default)]
 struct Compiler {
-    context: Context,
+    context: CompileContext,
     name: String,
-    steps: Vec<Step>,
-    init: Vec<Step>,
+    steps: Vec<ScenarioStep>,
+    init: Vec<ScenarioStep>,
     labels: Labels,
     init_labels: Labels,
     response_times: Vec<u32>,
@@ -110,7 +114,7 @@ struct Compiler {
 
 impl Compiler {
     fn new(file: String) -> Self {
-        Compiler { context: Context::new(file), ..Compiler::default() }
+        Compiler { context: CompileContext::new(file), ..Compiler::default() }
     }
 
     fn document(&mut self, document: &xml::Document) {
@@ -125,7 +129,7 @@ impl Compiler {
         if let Some(line) = document.second_root {
             self.context.error(line, "an element after </scenario>: expected the end of the file");
         }
-        let node = Node::new(root, [SCENARIO, &[], &[]]);
+        let node = ElementNode::new(root, [SCENARIO, &[], &[]]);
         self.name = node.get("name").map(|value| value.text()).unwrap_or_default();
         for child in &root.children {
             match ELEMENTS.iter().find(|doc| doc.name == child.name) {
@@ -178,7 +182,7 @@ impl Compiler {
     }
 
     fn declaration(&mut self, element: &Element, doc: &ElementDoc) {
-        let node = Node::new(element, [doc.attributes, &[], &[]]);
+        let node = ElementNode::new(element, [doc.attributes, &[], &[]]);
         self.context.warn_unknown_attributes(node);
         match doc.id {
             ElementName::Label => label(&mut self.context, node, self.steps.len(), &mut self.labels),
@@ -197,7 +201,7 @@ impl Compiler {
         }
     }
 
-    fn declare(&mut self, node: Node<'_>, scope: Scope) {
+    fn declare(&mut self, node: ElementNode<'_>, scope: Scope) {
         for name in names(&mut self.context, node) {
             self.context.declare(scope, &name, node.line());
         }
@@ -213,7 +217,7 @@ impl Compiler {
                     self.init.push(step);
                 }
                 Some((ElementName::Label, doc)) => {
-                    let node = Node::new(child, [doc.attributes, &[], &[]]);
+                    let node = ElementNode::new(child, [doc.attributes, &[], &[]]);
                     label(&mut self.context, node, self.init.len(), &mut self.init_labels);
                 }
                 _ => {
@@ -224,7 +228,7 @@ impl Compiler {
         }
     }
 
-    fn default_message(&mut self, node: Node<'_>) {
+    fn default_message(&mut self, node: ElementNode<'_>) {
         let Some(id) = self.context.required(node, "id") else { return };
         let Some((trimmed, line)) = self.context.cdata(node.element) else { return };
         let message = self.context.cut(&trimmed.bytes, line);
@@ -275,7 +279,7 @@ impl Compiler {
         }
     }
 
-    fn finish(mut self, source: Source, text: String) -> Result<Compiled, Vec<CompileError>> {
+    fn finish(mut self, source: ScenarioSource, text: String) -> Result<CompiledScenario, Vec<CompileError>> {
         let role = role(&self.steps);
         if role.is_none() && self.context.errors.is_empty() {
             self.context
@@ -305,7 +309,7 @@ impl Compiler {
         };
         let mut warnings = context.warnings;
         warnings.sort_by_key(|warning| warning.line);
-        Ok(Compiled { scenario, warnings })
+        Ok(CompiledScenario { scenario, warnings })
     }
 }
 
@@ -317,7 +321,7 @@ fn is_optional(kind: &StepKind) -> bool {
     }
 }
 
-fn label(context: &mut Context, node: Node<'_>, at: usize, labels: &mut Labels) {
+fn label(context: &mut CompileContext, node: ElementNode<'_>, at: usize, labels: &mut Labels) {
     let Some(value) = context.required(node, "id") else { return };
     let name = value.text();
     if !labels.define(&name, at) {
@@ -325,7 +329,7 @@ fn label(context: &mut Context, node: Node<'_>, at: usize, labels: &mut Labels) 
     }
 }
 
-fn resolve(context: &mut Context, labels: &mut Labels, steps: &mut [Step]) {
+fn resolve(context: &mut CompileContext, labels: &mut Labels, steps: &mut [ScenarioStep]) {
     for wanted in labels.take_wanted() {
         let Some(target) = labels.find(&wanted.name) else {
             let near = nearest(&wanted.name, labels.defined.iter().map(|(name, _)| name.as_str()))
@@ -337,7 +341,7 @@ fn resolve(context: &mut Context, labels: &mut Labels, steps: &mut [Step]) {
             context.error(wanted.line, message);
             continue;
         };
-        let flow: &mut Flow = &mut steps[wanted.step].flow;
+        let flow: &mut StepFlow = &mut steps[wanted.step].flow;
         match wanted.attribute {
             "next" => flow.next = Some(target),
             _ => flow.on_timeout = Some(target),
@@ -346,13 +350,13 @@ fn resolve(context: &mut Context, labels: &mut Labels, steps: &mut [Step]) {
 }
 
 /// `variables="a,b"`.
-fn names(context: &mut Context, node: Node<'_>) -> Vec<String> {
+fn names(context: &mut CompileContext, node: ElementNode<'_>) -> Vec<String> {
     let Some(value) = context.required(node, "variables") else { return Vec::new() };
     let written = value.text();
     written.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-fn bounds(context: &mut Context, node: Node<'_>) -> Option<Vec<u32>> {
+fn bounds(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Vec<u32>> {
     let value = context.required(node, "value")?;
     let written = value.text();
     let bounds: Result<Vec<u32>, _> = written.split(',').map(|bound| bound.trim().parse()).collect();
@@ -366,7 +370,7 @@ fn bounds(context: &mut Context, node: Node<'_>) -> Option<Vec<u32>> {
 }
 
 /// What the first step that is no pause and no nop makes of the scenario, as SIPp decides it.
-fn role(steps: &[Step]) -> Option<Role> {
+fn role(steps: &[ScenarioStep]) -> Option<Role> {
     let mut messages = steps.iter().map(|step| &step.kind).filter(|kind| {
         matches!(
             kind,

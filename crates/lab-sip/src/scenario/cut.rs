@@ -2,7 +2,7 @@
 
 use super::lexicon::{self, KeywordForm};
 use super::model::VarRef;
-use super::template::{AuthParams, Keyword, Part, Template};
+use super::template::{AuthParams, Keyword, Template, TemplatePart};
 use super::xml::{newlines, text};
 
 /// SIPp's longest keyword.
@@ -15,24 +15,24 @@ const MAX_SHOWN: usize = 80;
 const MAX_NESTING: usize = 4;
 
 /// Gives the slot of a variable, making one for a name not met before.
-pub(super) type Resolver<'a> = dyn FnMut(&str) -> Result<VarRef, String> + 'a;
+pub(super) type VariableResolver<'a> = dyn FnMut(&str) -> Result<VarRef, String> + 'a;
 
 /// What is wrong inside a text, by lines below its first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct CutError {
+pub(super) struct TemplateError {
     pub(super) line: u32,
     pub(super) message: String,
 }
 
 /// A message out of CDATA, trimmed, with the number of lines cut off before it.
-pub(super) struct Trimmed {
+pub(super) struct TrimmedMessage {
     pub(super) bytes: Vec<u8>,
     pub(super) lines_before: u32,
     /// Line ends cut off behind it.
     newlines_after: u32,
 }
 
-impl Trimmed {
+impl TrimmedMessage {
     /// What is sent to a SIP peer ends with a line end when the text had one.
     pub(super) fn into_message(mut self) -> Vec<u8> {
         if self.newlines_after > 0 && self.bytes.last() != Some(&b'\n') {
@@ -44,7 +44,7 @@ impl Trimmed {
 
 /// SIPp's trimming, its order of passes included: blanks around line ends go, first spaces and then tabs,
 /// so that a line that starts with a tab and then spaces keeps the spaces. A text without an empty line gets one at its end.
-pub(super) fn trim_cdata(cdata: &[u8]) -> Trimmed {
+pub(super) fn trim_cdata(cdata: &[u8]) -> TrimmedMessage {
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n');
     let start = cdata.iter().position(|byte| !blank(byte)).unwrap_or(cdata.len());
     let end = cdata.iter().rposition(|byte| !blank(byte)).map_or(start, |last| last + 1);
@@ -56,7 +56,7 @@ pub(super) fn trim_cdata(cdata: &[u8]) -> Trimmed {
     if memchr::memmem::find(&bytes, b"\n\n").is_none() {
         bytes.extend_from_slice(b"\n\n");
     }
-    Trimmed { bytes, lines_before: newlines(&cdata[..start]), newlines_after: newlines(&cdata[end..]) }
+    TrimmedMessage { bytes, lines_before: newlines(&cdata[..start]), newlines_after: newlines(&cdata[end..]) }
 }
 
 fn without_after_newline(bytes: &[u8], blank: u8) -> Vec<u8> {
@@ -84,12 +84,19 @@ fn without_before_newline(bytes: &[u8], blank: u8) -> Vec<u8> {
 }
 
 /// Line ends become CRLF, `\xNN` its byte, `[…]` keywords. All mistakes are reported.
-pub(super) fn cut(source: &[u8], variables: &mut Resolver<'_>) -> Result<Template, Vec<CutError>> {
+pub(super) fn cut(
+    source: &[u8],
+    variables: &mut VariableResolver<'_>,
+) -> Result<Template, Vec<TemplateError>> {
     cut_nested(source, variables, 0)
 }
 
-fn cut_nested(source: &[u8], variables: &mut Resolver<'_>, depth: usize) -> Result<Template, Vec<CutError>> {
-    let mut cutter = Cutter {
+fn cut_nested(
+    source: &[u8],
+    variables: &mut VariableResolver<'_>,
+    depth: usize,
+) -> Result<Template, Vec<TemplateError>> {
+    let mut cutter = TemplateParser {
         source,
         at: 0,
         variables,
@@ -102,17 +109,17 @@ fn cut_nested(source: &[u8], variables: &mut Resolver<'_>, depth: usize) -> Resu
     if cutter.errors.is_empty() { Ok(cutter.template) } else { Err(cutter.errors) }
 }
 
-struct Cutter<'a, 'b> {
+struct TemplateParser<'a, 'b> {
     source: &'a [u8],
     at: usize,
-    variables: &'a mut Resolver<'b>,
+    variables: &'a mut VariableResolver<'b>,
     depth: usize,
     literal: Vec<u8>,
     template: Template,
-    errors: Vec<CutError>,
+    errors: Vec<TemplateError>,
 }
 
-impl Cutter<'_, '_> {
+impl TemplateParser<'_, '_> {
     fn run(&mut self) {
         while let Some(&byte) = self.source.get(self.at) {
             if self.errors.len() >= MAX_ERRORS {
@@ -259,18 +266,18 @@ impl Cutter<'_, '_> {
     fn push(&mut self, keyword: Keyword) {
         self.flush();
         self.template.has_len |= matches!(keyword, Keyword::Len(_));
-        self.template.parts.push(Part::Keyword(keyword));
+        self.template.parts.push(TemplatePart::Keyword(keyword));
     }
 
     fn flush(&mut self) {
         if !self.literal.is_empty() {
             let literal = std::mem::take(&mut self.literal);
-            self.template.parts.push(Part::Text(literal.into_boxed_slice()));
+            self.template.parts.push(TemplatePart::Text(literal.into_boxed_slice()));
         }
     }
 
     fn error(&mut self, message: String) {
-        self.errors.push(CutError { line: newlines(&self.source[..self.at]), message });
+        self.errors.push(TemplateError { line: newlines(&self.source[..self.at]), message });
     }
 }
 

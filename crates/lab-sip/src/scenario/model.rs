@@ -15,16 +15,16 @@ pub type StepIndex = usize;
 pub struct Scenario {
     /// The `name` attribute, for screens and reports.
     pub name: String,
-    pub source: Source,
+    pub source: ScenarioSource,
     /// What the first step that is a message makes of it: `send` a client, `recv` a server.
     pub role: Role,
-    pub steps: Vec<Step>,
+    pub steps: Vec<ScenarioStep>,
     /// Steps of `<init>`, run once before the first call.
-    pub init: Vec<Step>,
+    pub init: Vec<ScenarioStep>,
     /// `<label id>`: name to the step it stands before (may equal `steps.len()`).
     pub labels: Vec<(String, StepIndex)>,
     pub variables: Variables,
-    /// Names of `start_txn`; [`Step`]s refer to them by index.
+    /// Names of `start_txn`; [`ScenarioStep`]s refer to them by index.
     pub transactions: Vec<String>,
     /// Names of response-time counters in order of appearance; `"true"` is the name `1`.
     pub rtds: Vec<String>,
@@ -44,7 +44,7 @@ pub struct Scenario {
 
 /// Where the text came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum ScenarioSource {
     File(PathBuf),
     BuiltIn(&'static str),
 }
@@ -105,11 +105,11 @@ pub struct DefaultMessages {
 
 /// One command of the scenario.
 #[derive(Debug, Clone)]
-pub struct Step {
+pub struct ScenarioStep {
     /// Line of its start tag, counted from 1.
     pub line: u32,
     pub kind: StepKind,
-    pub flow: Flow,
+    pub flow: StepFlow,
     pub timing: Timing,
     pub screen: ScreenHints,
     pub actions: Vec<Action>,
@@ -117,8 +117,8 @@ pub struct Step {
 
 #[derive(Debug, Clone)]
 pub enum StepKind {
-    Send(Send),
-    Recv(Recv),
+    Send(SendStep),
+    Recv(RecvStep),
     Pause(Pause),
     /// Ends the scenario; the call stays `Duration` longer to answer retransmissions.
     TimeWait(Duration),
@@ -135,7 +135,7 @@ pub enum StepKind {
 
 /// `<send>`.
 #[derive(Debug, Clone)]
-pub struct Send {
+pub struct SendStep {
     pub message: Template,
     pub what: SentKind,
     /// `retrans`: T1 over UDP. `None`: not retransmitted.
@@ -157,7 +157,7 @@ pub enum SentKind {
 
 /// `<recv>`.
 #[derive(Debug, Clone)]
-pub struct Recv {
+pub struct RecvStep {
     pub expect: Expect,
     pub optional: Optional,
     /// `timeout`; `None` means `-recv_timeout`.
@@ -218,7 +218,7 @@ pub enum Distribution {
 
 /// Where the call goes after a step.
 #[derive(Debug, Clone, Default)]
-pub struct Flow {
+pub struct StepFlow {
     /// `next`: a label's step, taken after the step (for an optional `recv`, only when it matched).
     pub next: Option<StepIndex>,
     /// `test`: `next` is taken only when this variable is set (a `check_it` result: true).
@@ -270,14 +270,14 @@ impl Scenario {
     }
 }
 
-impl Source {
+impl ScenarioSource {
     /// The stem SIPp builds its file names from: `uac` of `./uac.xml`, and the built-in's name.
     pub fn stem(&self) -> String {
         match self {
-            Source::File(path) => path
+            ScenarioSource::File(path) => path
                 .file_stem()
                 .map_or_else(|| "scenario".to_owned(), |stem| stem.to_string_lossy().into_owned()),
-            Source::BuiltIn(name) => (*name).to_owned(),
+            ScenarioSource::BuiltIn(name) => (*name).to_owned(),
         }
     }
 }

@@ -5,13 +5,13 @@ use super::model::VarRef;
 /// Literal pieces and keywords in order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Template {
-    pub parts: Vec<Part>,
+    pub parts: Vec<TemplatePart>,
     /// Byte offset (into the rendered text) is not known before rendering; this says whether `[len]` occurs.
     pub has_len: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Part {
+pub enum TemplatePart {
     Text(Box<[u8]>),
     Keyword(Keyword),
 }
@@ -92,7 +92,7 @@ pub struct AuthParams {
 
 impl Template {
     pub fn text(text: impl Into<Vec<u8>>) -> Self {
-        Template { parts: vec![Part::Text(text.into().into_boxed_slice())], has_len: false }
+        Template { parts: vec![TemplatePart::Text(text.into().into_boxed_slice())], has_len: false }
     }
 
     pub fn is_empty(&self) -> bool {

@@ -3,7 +3,7 @@
 use super::lexicon::{ACTIONS, COMMON, ELEMENTS, KEYWORDS, SCENARIO};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum WordKind {
     Element,
     Action,
     Attribute,
@@ -11,8 +11,8 @@ pub enum Kind {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct Word {
-    pub kind: Kind,
+pub struct LanguageWord {
+    pub kind: WordKind,
     /// Of an attribute: its element or action; empty for those that every command has.
     pub of: &'static str,
     /// Of a keyword: without brackets.
@@ -20,10 +20,14 @@ pub struct Word {
 }
 
 /// Every word of the tables that scenarios are compiled with.
-pub fn words() -> Vec<Word> {
+pub fn words() -> Vec<LanguageWord> {
     let mut words = Vec::new();
     let mut attributes = |of, list: &[super::lexicon::AttributeDoc]| {
-        words.extend(list.iter().map(|attribute| Word { kind: Kind::Attribute, of, name: attribute.name }));
+        words.extend(list.iter().map(|attribute| LanguageWord {
+            kind: WordKind::Attribute,
+            of,
+            name: attribute.name,
+        }));
     };
     attributes("scenario", SCENARIO);
     attributes("", COMMON);
@@ -33,8 +37,20 @@ pub fn words() -> Vec<Word> {
     for action in ACTIONS {
         attributes(action.name, action.attributes);
     }
-    words.extend(ELEMENTS.iter().map(|element| Word { kind: Kind::Element, of: "", name: element.name }));
-    words.extend(ACTIONS.iter().map(|action| Word { kind: Kind::Action, of: "", name: action.name }));
-    words.extend(KEYWORDS.iter().map(|keyword| Word { kind: Kind::Keyword, of: "", name: keyword.name }));
+    words.extend(ELEMENTS.iter().map(|element| LanguageWord {
+        kind: WordKind::Element,
+        of: "",
+        name: element.name,
+    }));
+    words.extend(ACTIONS.iter().map(|action| LanguageWord {
+        kind: WordKind::Action,
+        of: "",
+        name: action.name,
+    }));
+    words.extend(KEYWORDS.iter().map(|keyword| LanguageWord {
+        kind: WordKind::Keyword,
+        of: "",
+        name: keyword.name,
+    }));
     words
 }

@@ -14,7 +14,7 @@ pub(super) struct Element {
     pub(super) attributes: Vec<Attribute>,
     pub(super) children: Vec<Element>,
     /// The first CDATA section, as SIPp takes it.
-    pub(super) cdata: Option<Chunk>,
+    pub(super) cdata: Option<XmlChunk>,
     /// Line of the first text outside CDATA that is not blank.
     pub(super) stray_text: Option<u32>,
 }
@@ -27,7 +27,7 @@ pub(super) struct Attribute {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Chunk {
+pub(super) struct XmlChunk {
     pub(super) bytes: Vec<u8>,
     /// Of its first byte.
     pub(super) line: u32,
@@ -35,7 +35,7 @@ pub(super) struct Chunk {
 
 /// What makes a text no XML at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Mistake {
+pub(super) struct XmlError {
     pub(super) line: u32,
     pub(super) message: String,
 }
@@ -49,7 +49,7 @@ pub(super) struct Document {
     pub(super) root_is_open: bool,
 }
 
-pub(super) fn read(bytes: &[u8]) -> Result<Document, Mistake> {
+pub(super) fn read(bytes: &[u8]) -> Result<Document, XmlError> {
     // Carriage returns carry nothing here: SIPp drops them on reading.
     let bytes: Vec<u8> = bytes.iter().copied().filter(|&byte| byte != b'\r').collect();
     Reader { bytes: &bytes, pos: 0, line: 1, open: Vec::new(), root: None, second_root: None }.run()
@@ -65,7 +65,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn run(mut self) -> Result<Document, Mistake> {
+    fn run(mut self) -> Result<Document, XmlError> {
         while let Some(offset) = memchr::memchr(b'<', self.rest()) {
             self.note_text(offset);
             self.skip(offset);
@@ -77,19 +77,20 @@ impl Reader<'_> {
             self.close(root);
         }
         if let Some(element) = self.open.last() {
-            return Err(Mistake { line: element.line, message: never_closed(element) });
+            return Err(XmlError { line: element.line, message: never_closed(element) });
         }
         let second_root = self.second_root;
         match self.root {
             Some(root) => Ok(Document { root, second_root, root_is_open }),
-            None => {
-                Err(Mistake { line: self.line, message: "no element at all: expected <scenario>".to_owned() })
-            }
+            None => Err(XmlError {
+                line: self.line,
+                message: "no element at all: expected <scenario>".to_owned(),
+            }),
         }
     }
 
     /// At a `<`.
-    fn markup(&mut self) -> Result<(), Mistake> {
+    fn markup(&mut self) -> Result<(), XmlError> {
         let rest = self.rest();
         if rest.starts_with(b"<!--") {
             self.comment()
@@ -109,17 +110,17 @@ impl Reader<'_> {
         }
     }
 
-    fn comment(&mut self) -> Result<(), Mistake> {
+    fn comment(&mut self) -> Result<(), XmlError> {
         // From the third byte on: SIPp takes `<!-->` for a whole comment.
         self.skip_past(b"-->", 2, "`<!--` is never closed: expected `-->`")
     }
 
-    fn cdata(&mut self) -> Result<(), Mistake> {
+    fn cdata(&mut self) -> Result<(), XmlError> {
         const OPEN: usize = b"<![CDATA[".len();
         let Some(length) = memchr::memmem::find(&self.rest()[OPEN..], b"]]>") else {
             return Err(self.mistake("`<![CDATA[` is never closed: expected `]]>`"));
         };
-        let chunk = Chunk { bytes: self.rest()[OPEN..OPEN + length].to_vec(), line: self.line };
+        let chunk = XmlChunk { bytes: self.rest()[OPEN..OPEN + length].to_vec(), line: self.line };
         if let Some(element) = self.open.last_mut() {
             element.cdata.get_or_insert(chunk);
         }
@@ -128,7 +129,7 @@ impl Reader<'_> {
     }
 
     /// `<!DOCTYPE …>` with or without an internal subset, wherever it stands.
-    fn declaration(&mut self) -> Result<(), Mistake> {
+    fn declaration(&mut self) -> Result<(), XmlError> {
         let rest = self.rest();
         if is_dash(&rest[2..]) {
             return Err(self.mistake("`<!` with a typographic dash: expected `<!--` (two hyphens)"));
@@ -147,7 +148,7 @@ impl Reader<'_> {
         }
     }
 
-    fn end_tag(&mut self) -> Result<(), Mistake> {
+    fn end_tag(&mut self) -> Result<(), XmlError> {
         let line = self.line;
         self.skip(2);
         let name = self.name();
@@ -157,17 +158,17 @@ impl Reader<'_> {
                 // COMPAT(SIPp): the root is as good as closed.
                 return Ok(());
             }
-            return Err(Mistake { line, message: format!("</{name} is never closed: expected `>`") });
+            return Err(XmlError { line, message: format!("</{name} is never closed: expected `>`") });
         };
         self.skip(close + 1);
         let Some(element) = self.open.pop() else {
-            return Err(Mistake {
+            return Err(XmlError {
                 line,
                 message: format!("</{name}> closes nothing: no element is open here"),
             });
         };
         if element.name != name {
-            return Err(Mistake {
+            return Err(XmlError {
                 line,
                 message: format!(
                     "</{name}> where </{}> was expected, to close the element opened in line {}",
@@ -179,7 +180,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn start_tag(&mut self) -> Result<(), Mistake> {
+    fn start_tag(&mut self) -> Result<(), XmlError> {
         if self.open.len() >= MAX_DEPTH {
             return Err(self.mistake(&format!("more than {MAX_DEPTH} elements inside each other")));
         }
@@ -191,7 +192,7 @@ impl Reader<'_> {
             match self.rest() {
                 [] | [b'<', ..] if !self.rest().starts_with(b"<!--") => {
                     let message = format!("<{} is never closed: expected `>` or `/>`", element.name);
-                    return Err(Mistake { line, message });
+                    return Err(XmlError { line, message });
                 }
                 [b'<', ..] => self.comment()?,
                 [b'/', b'>', ..] => {
@@ -214,7 +215,7 @@ impl Reader<'_> {
     }
 
     /// `None`: a word without a value, which means nothing.
-    fn attribute(&mut self, element: &str) -> Result<Option<Attribute>, Mistake> {
+    fn attribute(&mut self, element: &str) -> Result<Option<Attribute>, XmlError> {
         let line = self.line;
         let name = self.name();
         if name.is_empty() {
@@ -247,7 +248,7 @@ impl Reader<'_> {
         let Some(length) = value_length(self.rest(), quote) else {
             let message =
                 format!("the value of {name}= in <{element}> is never closed: expected {}", quote as char);
-            return Err(Mistake { line, message });
+            return Err(XmlError { line, message });
         };
         let value = unescape(&self.rest()[..length]);
         self.skip(length + 1);
@@ -302,7 +303,7 @@ impl Reader<'_> {
     }
 
     /// Past the first `end` at or after `from` bytes from here.
-    fn skip_past(&mut self, end: &[u8], from: usize, otherwise: &str) -> Result<(), Mistake> {
+    fn skip_past(&mut self, end: &[u8], from: usize, otherwise: &str) -> Result<(), XmlError> {
         let found = self.rest().get(from..).and_then(|rest| memchr::memmem::find(rest, end));
         match found {
             Some(offset) => {
@@ -313,8 +314,8 @@ impl Reader<'_> {
         }
     }
 
-    fn mistake(&self, message: &str) -> Mistake {
-        Mistake { line: self.line, message: message.to_owned() }
+    fn mistake(&self, message: &str) -> XmlError {
+        XmlError { line: self.line, message: message.to_owned() }
     }
 }
 
@@ -373,7 +374,7 @@ fn unescape(raw: &[u8]) -> Vec<u8> {
         let (bytes, used) = match raw[at] {
             b'\\' => backslash(raw.get(at + 1).copied()),
             b'&' => entity(&raw[at..]),
-            byte => (Piece::one(byte), 1),
+            byte => (CharacterBytes::one(byte), 1),
         };
         out.extend_from_slice(bytes.as_slice());
         at += used;
@@ -382,14 +383,14 @@ fn unescape(raw: &[u8]) -> Vec<u8> {
 }
 
 /// Up to four bytes, what one character can come to.
-struct Piece {
+struct CharacterBytes {
     bytes: [u8; 4],
     length: usize,
 }
 
-impl Piece {
+impl CharacterBytes {
     fn one(byte: u8) -> Self {
-        Piece { bytes: [byte, 0, 0, 0], length: 1 }
+        CharacterBytes { bytes: [byte, 0, 0, 0], length: 1 }
     }
 
     fn as_slice(&self) -> &[u8] {
@@ -397,23 +398,23 @@ impl Piece {
     }
 }
 
-fn backslash(next: Option<u8>) -> (Piece, usize) {
+fn backslash(next: Option<u8>) -> (CharacterBytes, usize) {
     match next {
-        Some(byte @ (b'\\' | b'"')) => (Piece::one(byte), 2),
-        Some(b'n') => (Piece::one(b'\n'), 2),
-        Some(b't') => (Piece::one(b'\t'), 2),
-        Some(b'r') => (Piece::one(b'\r'), 2),
-        Some(byte) => (Piece { bytes: [b'\\', byte, 0, 0], length: 2 }, 2),
-        None => (Piece::one(b'\\'), 1),
+        Some(byte @ (b'\\' | b'"')) => (CharacterBytes::one(byte), 2),
+        Some(b'n') => (CharacterBytes::one(b'\n'), 2),
+        Some(b't') => (CharacterBytes::one(b'\t'), 2),
+        Some(b'r') => (CharacterBytes::one(b'\r'), 2),
+        Some(byte) => (CharacterBytes { bytes: [b'\\', byte, 0, 0], length: 2 }, 2),
+        None => (CharacterBytes::one(b'\\'), 1),
     }
 }
 
 /// What is no entity we know stands for itself.
-fn entity(raw: &[u8]) -> (Piece, usize) {
+fn entity(raw: &[u8]) -> (CharacterBytes, usize) {
     /// `&#1114111;` is the longest that means a character.
     const LONGEST: usize = 10;
     let end = raw.iter().take(LONGEST).position(|&byte| byte == b';');
-    let Some(end) = end else { return (Piece::one(b'&'), 1) };
+    let Some(end) = end else { return (CharacterBytes::one(b'&'), 1) };
     let byte = match &raw[1..end] {
         b"lt" => b'<',
         b"gt" => b'>',
@@ -424,13 +425,13 @@ fn entity(raw: &[u8]) -> (Piece, usize) {
             Some(character) => {
                 let mut bytes = [0; 4];
                 let length = character.encode_utf8(&mut bytes).len();
-                return (Piece { bytes, length }, end + 1);
+                return (CharacterBytes { bytes, length }, end + 1);
             }
-            None => return (Piece::one(b'&'), 1),
+            None => return (CharacterBytes::one(b'&'), 1),
         },
-        _ => return (Piece::one(b'&'), 1),
+        _ => return (CharacterBytes::one(b'&'), 1),
     };
-    (Piece::one(byte), end + 1)
+    (CharacterBytes::one(byte), end + 1)
 }
 
 fn character(number: &[u8]) -> Option<char> {

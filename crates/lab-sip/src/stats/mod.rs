@@ -9,7 +9,7 @@ use std::ops::{Index, IndexMut};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::call::Which;
+use crate::call::ScenarioRole;
 
 /// Counters of calls, named as SIPp's CSV names them where it has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -192,7 +192,7 @@ pub struct StepCounts {
 
 /// One response-time counter, or the length of calls.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Timer {
+pub struct TimerDurations {
     /// From the start of the counter as the scenario has it: SIPp's figure, and percentiles.
     pub service: Durations,
     /// For counters started by a call's first step: from the moment the call was due.
@@ -209,13 +209,13 @@ pub struct Stats {
     pub receive_steps: Vec<StepCounts>,
     pub out_of_call_steps: Vec<StepCounts>,
     /// By index of `Scenario::rtds`.
-    pub rtds: Vec<Timer>,
+    pub rtds: Vec<TimerDurations>,
     pub call_length: Durations,
     /// By index of `Scenario::counters`.
     pub counters: Vec<u64>,
     /// As `rtds` and `counters`, of the `-rxsf` and of the out-of-call scenario; they grow as they are used.
-    pub receive: Extra,
-    pub out_of_call: Extra,
+    pub receive: ScenarioExtra,
+    pub out_of_call: ScenarioExtra,
     /// Response codes that ended calls or were not expected (`-trace_error_codes`).
     pub error_codes: std::collections::BTreeMap<u16, u64>,
     /// How late calls started after they were due.
@@ -228,8 +228,8 @@ pub struct Stats {
 
 /// Response times and counters of a scenario beside the main one, by their index in that scenario.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Extra {
-    pub rtds: Vec<Timer>,
+pub struct ScenarioExtra {
+    pub rtds: Vec<TimerDurations>,
     pub counters: Vec<u64>,
 }
 
@@ -262,7 +262,7 @@ impl Stats {
             steps: vec![StepCounts::default(); steps],
             receive_steps: vec![StepCounts::default(); receive_steps],
             out_of_call_steps: vec![StepCounts::default(); out_of_call_steps],
-            rtds: vec![Timer::default(); rtds],
+            rtds: vec![TimerDurations::default(); rtds],
             counters: vec![0; counters],
             ..Stats::default()
         }
@@ -277,20 +277,20 @@ impl Stats {
     }
 
     /// Response times of a scenario.
-    pub fn rtds_of(&mut self, which: Which) -> &mut Vec<Timer> {
+    pub fn rtds_of(&mut self, which: ScenarioRole) -> &mut Vec<TimerDurations> {
         match which {
-            Which::Main => &mut self.rtds,
-            Which::Receive => &mut self.receive.rtds,
-            Which::OutOfCall => &mut self.out_of_call.rtds,
+            ScenarioRole::Main => &mut self.rtds,
+            ScenarioRole::Receive => &mut self.receive.rtds,
+            ScenarioRole::OutOfCall => &mut self.out_of_call.rtds,
         }
     }
 
     /// Counters of a scenario.
-    pub fn counters_of(&mut self, which: Which) -> &mut Vec<u64> {
+    pub fn counters_of(&mut self, which: ScenarioRole) -> &mut Vec<u64> {
         match which {
-            Which::Main => &mut self.counters,
-            Which::Receive => &mut self.receive.counters,
-            Which::OutOfCall => &mut self.out_of_call.counters,
+            ScenarioRole::Main => &mut self.counters,
+            ScenarioRole::Receive => &mut self.receive.counters,
+            ScenarioRole::OutOfCall => &mut self.out_of_call.counters,
         }
     }
 
@@ -355,7 +355,7 @@ fn grow<T: Default + Clone>(list: &mut Vec<T>, len: usize) {
     }
 }
 
-fn merge_timers(mine: &mut Vec<Timer>, theirs: &[Timer]) {
+fn merge_timers(mine: &mut Vec<TimerDurations>, theirs: &[TimerDurations]) {
     grow(mine, theirs.len());
     for (mine, theirs) in mine.iter_mut().zip(theirs) {
         mine.service.merge(&theirs.service);

@@ -8,7 +8,7 @@ fn what_waits_for_who_does_not_come_back_is_stored_and_not_lost() {
     for seed in 0..10 {
         let (stats, stage) = run("message=80,logout=20", Fault::LockOut, seed, 900);
         let counts = &stats.counts;
-        assert_eq!((stage, stats.lost()), (Stage::Leaving, 0), "seed {seed}: {counts:?}");
+        assert_eq!((stage, stats.lost()), (LoadStage::Leaving, 0), "seed {seed}: {counts:?}");
         let accounted = counts[Count::ChatReceived] + counts[Count::ChatRefused] + stats.waiting();
         assert_eq!(counts[Count::ChatSent], accounted, "seed {seed}");
         assert!(counts[Count::FailedNotAuthorized] > 0, "seed {seed}: he tried");
@@ -41,10 +41,10 @@ fn what_is_on_its_way_when_its_receiver_signs_out_arrives() {
 fn monitors_see_each_other_however_few_look() {
     let mut chat = chat("message=80,presence=20");
     chat.people = chat.people.with_monitors(2).unwrap().with_presences_of(5);
-    chat.monitors = Monitors { pairs: 2, every: Duration::from_secs(1) };
+    chat.monitors = MonitorOptions { pairs: 2, every: Duration::from_secs(1) };
     let (stats, _, _) = run_load(chat, Fault::None, 1, 600);
     assert_eq!((lost(&stats), unseen(&stats), stats.counts[Count::FailedCall]), (0, 0, 0));
-    assert!(stats.rtds[Timed::MonitorPresence as usize].response.n > 30);
+    assert!(stats.rtds[TimerName::MonitorPresence as usize].response.n > 30);
 }
 
 /// Of ten users with three friends each.

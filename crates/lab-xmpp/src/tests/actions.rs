@@ -2,15 +2,15 @@
 
 use super::*;
 use crate::limits::ASKING;
-use crate::{ACTIONS, Stanza};
+use crate::{ACTIONS, StanzaTemplate};
 
 /// One of each kind; the name of the message is one that the load's own could have.
 const STANZAS: &str = "<message to='{contact}' id='msg7'><body>{id}</body></message>\
     <presence to='{contact}'><status>raw</status></presence>\
     <iq type='get' to='{domain}'><query xmlns='urn:raw'>{user} {n} {jid}</query></iq>";
 
-fn with_stanzas(mix: &str) -> Chat {
-    Chat { stanzas: Stanza::parse_all(STANZAS, "stanzas.xml").unwrap(), ..chat(mix) }
+fn with_stanzas(mix: &str) -> XmppLoad {
+    XmppLoad { stanzas: StanzaTemplate::parse_all(STANZAS, "stanzas.xml").unwrap(), ..chat(mix) }
 }
 
 impl Server {
@@ -37,17 +37,17 @@ impl Server {
 fn all_actions_at_once_and_all_accounts_are_even() {
     let mix: Vec<String> = ACTIONS.iter().map(|(name, ..)| format!("{name}=1")).collect();
     for seed in 0..5 {
-        let chat = Chat { rooms: 3, ..with_stanzas(&mix.join(",")) };
+        let chat = XmppLoad { rooms: 3, ..with_stanzas(&mix.join(",")) };
         let (stats, stage, _) = run_load(chat, Fault::None, seed, 600);
         let counts = &stats.counts;
-        assert_eq!((stage, lost(&stats), unseen(&stats)), (Stage::Leaving, 0, 0), "seed {seed}");
+        assert_eq!((stage, lost(&stats), unseen(&stats)), (LoadStage::Leaving, 0, 0), "seed {seed}");
         assert_eq!(counts[Count::FailedCall], 0, "{counts:?}");
         assert_eq!(counts[Count::OutgoingCall], counts[Count::SuccessfulCall], "each has its answer");
         let beside = [
-            Timed::Registration,
-            Timed::MonitorMessage,
-            Timed::MonitorPresence,
-            Timed::MonitorAuthentication,
+            TimerName::Registration,
+            TimerName::MonitorMessage,
+            TimerName::MonitorPresence,
+            TimerName::MonitorAuthentication,
         ];
         for (timer, name) in stats.rtds.iter().zip(TIMERS) {
             let is_beside = beside.iter().any(|timed| TIMERS[*timed as usize] == name);
@@ -80,13 +80,13 @@ fn presence_for_one_is_accounted_for() {
 /// One after another, so that a slow server is not flooded; and one that makes no friends does not hold the load up.
 #[test]
 fn friends_are_made_one_after_another() {
-    let lonely = || Chat { befriend: true, ..chat("message=1") };
+    let lonely = || XmppLoad { befriend: true, ..chat("message=1") };
     let (_, stage, server) = run_load(lonely(), Fault::Strangers, 1, 600);
     let pairs = lonely().people.count() * lonely().people.contacts() / 2;
-    assert_eq!((server.asked.len(), stage), (pairs as usize, Stage::Leaving));
+    assert_eq!((server.asked.len(), stage), (pairs as usize, LoadStage::Leaving));
     let (_, stage, server) = run_load(lonely(), Fault::Unfriendly, 1, 600);
     let asking: BTreeSet<_> = server.asked.iter().map(|(name, _)| name).collect();
-    assert_eq!((server.asked.len(), stage), (asking.len(), Stage::Leaving), "{:?}", server.asked);
+    assert_eq!((server.asked.len(), stage), (asking.len(), LoadStage::Leaving), "{:?}", server.asked);
 }
 
 /// Their errors are not those of the load's own messages.
@@ -95,13 +95,13 @@ fn stanzas_of_a_file_are_sent_and_answered_and_no_accounts_are_theirs() {
     let (stats, _, _) = run_load(with_stanzas("message=50,presence=10,raw=50"), Fault::None, 1, 600);
     let counts = &stats.counts;
     assert_eq!((lost(&stats), unseen(&stats), counts[Count::FailedCall]), (0, 0, 0));
-    let answered = stats.rtds[Timed::Raw as usize].response.n;
+    let answered = stats.rtds[TimerName::Raw as usize].response.n;
     assert!((50..200).contains(&answered), "a third of some 300: {answered}");
     let (stats, _, server) = run_load(with_stanzas("message=50,raw=50"), Fault::Refuse, 1, 600);
     let counts = &stats.counts;
     assert_eq!((lost(&stats), counts[Count::ChatRefused]), (0, counts[Count::ChatSent]));
     assert_eq!(counts[Count::FailedCallRejected], counts[Count::FailedCall], "by what was answered");
-    assert!(counts[Count::FailedCall] > 50 && stats.rtds[Timed::Raw as usize].response.n == 0);
+    assert!(counts[Count::FailedCall] > 50 && stats.rtds[TimerName::Raw as usize].response.n == 0);
     assert!(server.errors[0].ends_with("is refused, no condition"), "{:?}", server.errors);
 }
 
@@ -121,7 +121,9 @@ fn the_node_is_made_once_by_who_needs_it_first() {
 fn without_a_node_nothing_is_published() {
     let (stats, _, server) = run_load(chat("pubsub-publish=1"), Fault::RefuseNode, 1, 600);
     let counts = &stats.counts;
-    assert!(counts[Count::FailedCallRejected] > 100 && stats.rtds[Timed::Pubsub as usize].response.n == 0);
+    assert!(
+        counts[Count::FailedCallRejected] > 100 && stats.rtds[TimerName::Pubsub as usize].response.n == 0
+    );
     assert_eq!(server.creators.len() as u64, counts[Count::FailedCall], "each asks anew");
     assert!(server.errors[0].ends_with("is refused, forbidden"), "{:?}", server.errors);
     assert!(server.errors[1].ends_with("is refused, item-not-found"), "{:?}", server.errors);
@@ -129,11 +131,11 @@ fn without_a_node_nothing_is_published() {
 
 #[test]
 fn only_so_many_ask_for_a_friend_at_once() {
-    let people = People::new(300, 3, 0, ("user{n}", "secret"), "d").unwrap();
-    let many = || Chat { befriend: true, logins: 300.0, people: people.clone(), ..chat("message=1") };
+    let people = UserDirectory::new(300, 3, 0, ("user{n}", "secret"), "d").unwrap();
+    let many = || XmppLoad { befriend: true, logins: 300.0, people: people.clone(), ..chat("message=1") };
     // Nobody is answered: after their patience of five seconds it is the next ones' turn.
     let asked = |seconds| run_load(many(), Fault::Unfriendly, 1, seconds).2.asked.len();
     assert_eq!((asked(5), asked(10)), (ASKING, 2 * ASKING));
     let (_, stage, server) = run_load(many(), Fault::Strangers, 1, 600);
-    assert_eq!((server.asked.len(), stage), (450, Stage::Leaving), "300 users of three friends each");
+    assert_eq!((server.asked.len(), stage), (450, LoadStage::Leaving), "300 users of three friends each");
 }

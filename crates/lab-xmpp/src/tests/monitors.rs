@@ -2,17 +2,18 @@
 
 use super::*;
 
-const MONITORS: [Timed; 3] = [Timed::MonitorAuthentication, Timed::MonitorMessage, Timed::MonitorPresence];
+const MONITORS: [TimerName; 3] =
+    [TimerName::MonitorAuthentication, TimerName::MonitorMessage, TimerName::MonitorPresence];
 
-fn with_monitors(mix: &str) -> Chat {
+fn with_monitors(mix: &str) -> XmppLoad {
     let chat = chat(mix);
-    let monitors = Monitors { pairs: 2, every: Duration::from_secs(1) };
-    Chat { people: chat.people.clone().with_monitors(2).unwrap(), monitors, ..chat }
+    let monitors = MonitorOptions { pairs: 2, every: Duration::from_secs(1) };
+    XmppLoad { people: chat.people.clone().with_monitors(2).unwrap(), monitors, ..chat }
 }
 
 /// Ten users who say nothing, so that what is counted is of the monitors.
-fn only_monitors() -> Chat {
-    Chat { think: Think::Fixed(Duration::from_secs(10_000)), ..with_monitors("message=1") }
+fn only_monitors() -> XmppLoad {
+    XmppLoad { think: ThinkTime::Fixed(Duration::from_secs(10_000)), ..with_monitors("message=1") }
 }
 
 fn times(stats: &Stats) -> [u64; 3] {
@@ -23,7 +24,7 @@ fn times(stats: &Stats) -> [u64; 3] {
 fn they_do_one_thing_after_another_at_their_pace() {
     let (stats, stage, _) = run_load(only_monitors(), Fault::None, 1, 600);
     let counts = &stats.counts;
-    assert_eq!((stage, lost(&stats), unseen(&stats)), (Stage::Leaving, 0, 0));
+    assert_eq!((stage, lost(&stats), unseen(&stats)), (LoadStage::Leaving, 0, 0));
     assert_eq!(counts[Count::FailedCall], 0, "{counts:?}");
     let [authentications, messages, presences] = times(&stats);
     // A minute, less what passes before both are there; a third of the steps each; two pairs, and four first sign-ins.
@@ -32,7 +33,7 @@ fn they_do_one_thing_after_another_at_their_pace() {
     assert_eq!(counts[Count::ChatSent], 2 * messages, "there and back");
     assert_eq!(counts[Count::Due], counts[Count::OutgoingCall] + counts[Count::Blocked]);
     assert_eq!(counts[Count::OutgoingCall], counts[Count::SuccessfulCall]);
-    assert_eq!(stats.rtds[Timed::Message as usize].response.n, 0, "the mix has its own times");
+    assert_eq!(stats.rtds[TimerName::Message as usize].response.n, 0, "the mix has its own times");
 }
 
 #[test]
@@ -43,7 +44,7 @@ fn the_load_goes_on_beside_them() {
         assert_eq!((lost(&stats), unseen(&stats), counts[Count::FailedCall]), (0, 0, 0), "seed {seed}");
         assert_eq!((counts[Count::ChatMisdelivered], counts[Count::ChatDuplicated]), (0, 0));
         assert!(times(&stats).into_iter().all(|n| n > 30), "{:?}", times(&stats));
-        let mix = [Timed::Message, Timed::Presence, Timed::Authentication];
+        let mix = [TimerName::Message, TimerName::Presence, TimerName::Authentication];
         assert!(mix.into_iter().all(|timed| stats.rtds[timed as usize].response.n > 10));
     }
 }
@@ -58,7 +59,7 @@ fn what_does_not_come_is_a_failure_and_the_next_step_follows() {
         let (stats, stage, _) = run_load(only_monitors(), fault, 1, 600);
         let counts = &stats.counts;
         assert_eq!((counts[failure], counts[Count::FailedCall]), (1, 1), "{fault:?}");
-        assert_eq!(stage, Stage::Leaving);
+        assert_eq!(stage, LoadStage::Leaving);
         assert_eq!(lost(&stats) + unseen(&stats), i64::from(fault != Fault::CloseOnce), "{fault:?}");
         assert!(times(&stats).into_iter().all(|n| n > 30), "{fault:?}: {:?}", times(&stats));
     }

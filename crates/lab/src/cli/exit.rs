@@ -2,7 +2,7 @@
 
 use lab_sip::stats::Count;
 
-use crate::engine::{End, Outcome};
+use crate::engine::{RunEnd, RunOutcome};
 
 /// SIPp's codes, and Ringer's two: 98, and 99 which also stands for a missed threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,10 +51,10 @@ impl ExitCode {
     }
 
     /// Of a run. Failed calls come before everything softer, as in SIPp; thresholds are judged by whoever holds them.
-    pub fn of_run(outcome: &Outcome, timeout_is_error: bool) -> ExitCode {
+    pub fn of_run(outcome: &RunOutcome, timeout_is_error: bool) -> ExitCode {
         let counts = &outcome.progress.total.counts;
-        let timed_out = outcome.end == End::Timeout;
-        if outcome.end == End::Fatal || counts[Count::FatalErrors] > 0 || (timed_out && timeout_is_error) {
+        let timed_out = outcome.end == RunEnd::Timeout;
+        if outcome.end == RunEnd::Fatal || counts[Count::FatalErrors] > 0 || (timed_out && timeout_is_error) {
             return ExitCode::Fatal;
         }
         if counts[Count::FailedRtpCheck] > 0 {
@@ -68,10 +68,10 @@ impl ExitCode {
         }
         let succeeded = counts[Count::SuccessfulCall] > 0;
         match outcome.end {
-            End::Internal => ExitCode::Internal,
+            RunEnd::Internal => ExitCode::Internal,
             // As with SIPp, whose calls that are open then have not failed.
-            End::Terminated => ExitCode::Success,
-            End::Timeout if !succeeded => ExitCode::Internal,
+            RunEnd::Terminated => ExitCode::Success,
+            RunEnd::Timeout if !succeeded => ExitCode::Internal,
             _ if succeeded => ExitCode::Success,
             _ => ExitCode::NoCalls,
         }

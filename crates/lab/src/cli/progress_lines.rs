@@ -6,7 +6,7 @@ use std::time::Duration;
 use lab_sip::stats::Count;
 use stdx::time::Instant;
 
-use crate::engine::{Outcome, Progress, Setup};
+use crate::engine::{Progress, RunOutcome, Setup};
 use crate::session::Observer;
 
 /// Every cause a call fails by, with the word it has in a line.
@@ -66,7 +66,7 @@ impl Observer for ProgressLines {
         }
     }
 
-    fn ended(&mut self, _setup: &Setup, outcome: &Outcome) {
+    fn ended(&mut self, _setup: &Setup, outcome: &RunOutcome) {
         if !self.quiet {
             tell(&outcome.progress);
         }

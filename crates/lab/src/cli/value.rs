@@ -8,13 +8,13 @@ use lab_sip::options::{DefaultBehaviours, Protocol, Sockets, Transport};
 
 /// What one unit of a bare number is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
+pub enum DefaultUnit {
     Milliseconds,
     Seconds,
 }
 
 /// `250`, `1.5`, `250ms`, `20s`, `5m`, `2h`, `01:30`, `1:00:00`.
-pub fn time(text: &str, unit: Unit) -> Result<Duration, String> {
+pub fn time(text: &str, unit: DefaultUnit) -> Result<Duration, String> {
     let wrong = || {
         format!("\"{text}\" is not a time: a number with ms, s, m or h behind it, or hh:mm:ss, is expected")
     };
@@ -25,8 +25,8 @@ pub fn time(text: &str, unit: Unit) -> Result<Duration, String> {
     let (number, suffix) = text.split_at(digits);
     let number: f64 = number.parse().map_err(|_| wrong())?;
     let seconds = match (suffix.to_ascii_lowercase().as_str(), unit) {
-        ("ms", _) | ("", Unit::Milliseconds) => number / 1000.0,
-        ("s", _) | ("", Unit::Seconds) => number,
+        ("ms", _) | ("", DefaultUnit::Milliseconds) => number / 1000.0,
+        ("s", _) | ("", DefaultUnit::Seconds) => number,
         ("m", _) => number * 60.0,
         ("h", _) => number * 3600.0,
         _ => return Err(wrong()),
@@ -53,18 +53,18 @@ fn clock(text: &str) -> Option<Duration> {
 }
 
 /// A whole number; what is allowed follows from the type.
-pub fn integer<T: FromStr + std::fmt::Display + Limits>(text: &str) -> Result<T, String> {
+pub fn integer<T: FromStr + std::fmt::Display + IntegerRange>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("\"{text}\" is not an integer from {} to {}", T::LOWEST, T::HIGHEST))
 }
 
 /// The ends of an integer type, for messages.
-pub trait Limits {
+pub trait IntegerRange {
     const LOWEST: Self;
     const HIGHEST: Self;
 }
 
 macro_rules! limits {
-    ($($t:ty),*) => { $(impl Limits for $t { const LOWEST: $t = <$t>::MIN; const HIGHEST: $t = <$t>::MAX; })* };
+    ($($t:ty),*) => { $(impl IntegerRange for $t { const LOWEST: $t = <$t>::MIN; const HIGHEST: $t = <$t>::MAX; })* };
 }
 limits!(u8, u16, u32, u64, usize, i64);
 

@@ -1,10 +1,10 @@
 //! `ringer worker`: started by `ringer xmpp` alone, when one process may not open as many files as there are users.
 
 use super::{ExitCode, xmpp};
-use crate::engine::Worker;
+use crate::engine::WorkerProcess;
 
 pub(super) fn main(program: &str) -> ExitCode {
-    let worker = match Worker::hired() {
+    let worker = match WorkerProcess::hired() {
         Ok(worker) => worker,
         Err(why) => {
             eprintln!("{program}: {why}");

@@ -17,7 +17,10 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use lab_sip::stats::{Count, Stats};
-use lab_xmpp::{Chat, Crowd, Outbox, Said, Security, Shared, Turn, Wanted, Web};
+use lab_xmpp::{
+    BoshEvent, ConnectionCommand, HttpTransport, LoadState, Outbox, PoolContext, StreamSecurity, UserPool,
+    XmppLoad,
+};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use rustls::ClientConnection;
@@ -25,46 +28,46 @@ use rustls_pki_types::ServerName;
 use stdx::rng::Rng;
 use stdx::time::Instant;
 
-use self::bosh::Bosh;
+use self::bosh::BoshConnections;
 
 use super::bind;
 use super::clock::Clock;
-use super::hub::{Hub, Phase};
+use super::hub::{RunPhase, ShardHub};
 use super::limits::LATE;
-use super::names::Names;
-use super::report::{Counted, Report, Reporter};
+use super::names::NameCache;
+use super::report::{Reporter, ShardCounts, ShardReport};
 use super::tls::{self, Tls};
 use super::token::WAKER;
-use super::wire::{Io, Opening, Secured, Wire};
+use super::wire::{ConnectOptions, StreamIo, StreamTransport, TlsStream};
 
 /// One shard of a load of users.
 pub(super) struct ChatShard {
     pub(super) index: u16,
-    pub(super) hub: Arc<Hub>,
+    pub(super) hub: Arc<ShardHub>,
     pub(super) clock: Clock,
-    pub(super) shared: Arc<Shared>,
-    pub(super) crowd: Crowd,
-    pub(super) lines: Lines,
-    pub(super) names: Names,
+    pub(super) shared: Arc<LoadState>,
+    pub(super) crowd: UserPool,
+    pub(super) lines: UserConnections,
+    pub(super) names: NameCache,
     pub(super) stats: Stats,
     pub(super) reporter: Reporter,
-    pub(super) reports: SyncSender<Report>,
+    pub(super) reports: SyncSender<ShardReport>,
 }
 
 /// A user's connection, by his place in the crowd.
 #[derive(Default)]
-struct Line {
-    link: Option<Link>,
+struct UserConnection {
+    link: Option<UserLink>,
     is_connecting: bool,
     /// What the kernel did not take.
     waiting: Vec<u8>,
 }
 
-pub(super) struct Lines {
-    lines: Vec<Line>,
+pub(super) struct UserConnections {
+    lines: Vec<UserConnection>,
     /// The shard, and how many there are: the user of a line is every `.1`-th, from `.0`.
     place: (u32, u32),
-    chat: Arc<Chat>,
+    chat: Arc<XmppLoad>,
     tls: Option<Tls>,
     poll: Poll,
     scratch: Box<[u8]>,
@@ -75,19 +78,19 @@ pub(super) struct Lines {
 }
 
 /// A stream of bytes, a WebSocket, or requests.
-enum Link {
-    Bytes(Io),
-    Web(Box<Wire>),
-    Bosh(Box<Bosh>),
+enum UserLink {
+    Bytes(StreamIo),
+    Web(Box<StreamTransport>),
+    Bosh(Box<BoshConnections>),
 }
 
 /// What a connection has to say.
-enum Heard {
+enum ConnectionInput {
     Connected,
     Bytes(usize),
     Messages(Vec<Vec<u8>>),
     /// An answer, of so many bytes.
-    Said(Said, usize),
+    Said(BoshEvent, usize),
     Nothing,
     Closed,
     /// The TCP connection could not be made, and why.
@@ -96,13 +99,13 @@ enum Heard {
     Untrusted(String),
 }
 
-impl Heard {
-    fn end(error: &io::Error) -> Heard {
-        tls::explain(error).map_or(Heard::Closed, Heard::Untrusted)
+impl ConnectionInput {
+    fn end(error: &io::Error) -> ConnectionInput {
+        tls::explain(error).map_or(ConnectionInput::Closed, ConnectionInput::Untrusted)
     }
 
-    fn unreachable(error: &io::Error) -> Heard {
-        Heard::Unreachable(format!("cannot connect: {error}"))
+    fn unreachable(error: &io::Error) -> ConnectionInput {
+        ConnectionInput::Unreachable(format!("cannot connect: {error}"))
     }
 }
 
@@ -127,27 +130,27 @@ impl ChatShard {
                 self.stats.count(Count::LateTurns);
             }
             match self.hub.phase() {
-                Phase::Running => {}
-                Phase::Soft => self.crowd.end(now, false),
-                Phase::Hard => self.crowd.end(now, true),
-                Phase::Gone => break,
+                RunPhase::Running => {}
+                RunPhase::Soft => self.crowd.end(now, false),
+                RunPhase::Hard => self.crowd.end(now, true),
+                RunPhase::Gone => break,
             }
             for event in &events {
                 if event.token() != WAKER {
                     self.handle_event(event, &mut out);
                 }
             }
-            self.crowd.expire(&mut Turn { now, stats: &mut self.stats, out: &mut out });
+            self.crowd.expire(&mut PoolContext { now, stats: &mut self.stats, out: &mut out });
             self.perform(&mut out);
             self.tell_gauges(now);
             if now >= self.reporter.next() {
                 self.report(now, false);
             }
             let is_late = *hard_since.get_or_insert(now) + LAST_WORDS <= now;
-            if self.hub.phase() < Phase::Hard {
+            if self.hub.phase() < RunPhase::Hard {
                 hard_since = None;
             }
-            if self.crowd.is_over() || (is_late && self.hub.phase() >= Phase::Hard) {
+            if self.crowd.is_over() || (is_late && self.hub.phase() >= RunPhase::Hard) {
                 break;
             }
         }
@@ -174,34 +177,34 @@ impl ChatShard {
         }
         loop {
             let heard = self.lines.hear(slot, which);
-            let mut turn = Turn { now: self.clock.now(), stats: &mut self.stats, out };
+            let mut turn = PoolContext { now: self.clock.now(), stats: &mut self.stats, out };
             match heard {
-                Heard::Connected => {
+                ConnectionInput::Connected => {
                     self.lines.begin(slot);
                     self.crowd.handle_connected(slot, &mut turn);
                 }
-                Heard::Bytes(count) => {
+                ConnectionInput::Bytes(count) => {
                     turn.stats.add(Count::BytesReceived, count as u64);
                     self.crowd.handle_bytes(slot, &self.lines.scratch[..count], &mut turn);
                 }
-                Heard::Messages(messages) => {
+                ConnectionInput::Messages(messages) => {
                     for message in messages {
                         turn.stats.add(Count::BytesReceived, message.len() as u64);
                         self.crowd.handle_message(slot, &message, &mut turn);
                     }
                 }
-                Heard::Said(said, count) => {
+                ConnectionInput::Said(said, count) => {
                     turn.stats.add(Count::BytesReceived, count as u64);
                     self.crowd.handle_said(slot, &said, &mut turn);
                     self.lines.unsent.push(slot);
                 }
-                Heard::Nothing => break,
-                Heard::Closed => return self.close(slot, out),
-                Heard::Unreachable(why) => {
+                ConnectionInput::Nothing => break,
+                ConnectionInput::Closed => return self.close(slot, out),
+                ConnectionInput::Unreachable(why) => {
                     self.reporter.keep_error(format!("user {slot} of shard {}: {why}", self.index));
                     return self.close(slot, out);
                 }
-                Heard::Untrusted(why) => {
+                ConnectionInput::Untrusted(why) => {
                     self.crowd.handle_untrusted(slot, &mut turn);
                     self.lines.drop(slot);
                     self.reporter.keep_error(format!("user {slot} of shard {}: {why}", self.index));
@@ -214,7 +217,7 @@ impl ChatShard {
 
     fn close(&mut self, slot: u32, out: &mut Outbox) {
         self.lines.drop(slot);
-        let mut turn = Turn { now: self.clock.now(), stats: &mut self.stats, out };
+        let mut turn = PoolContext { now: self.clock.now(), stats: &mut self.stats, out };
         self.crowd.handle_closed(slot, &mut turn);
     }
 
@@ -237,21 +240,21 @@ impl ChatShard {
             let mut done = std::mem::replace(out, Outbox { is_documents, ..Outbox::default() });
             for (slot, wanted) in done.wants.drain(..) {
                 let result = match wanted {
-                    Wanted::Connect => self.lines.connect(slot, self.lines.chat.target),
-                    Wanted::ConnectElsewhere(named) => {
+                    ConnectionCommand::Connect => self.lines.connect(slot, self.lines.chat.target),
+                    ConnectionCommand::ConnectElsewhere(named) => {
                         let target = self.lines.chat.target;
                         let place = self.names.resolve(&named, target);
                         place.and_then(|place| self.lines.connect(slot, place))
                     }
-                    Wanted::Write(range) => {
+                    ConnectionCommand::Write(range) => {
                         self.stats.add(Count::BytesSent, range.len() as u64);
                         self.lines.write(slot, &done.bytes[range])
                     }
-                    Wanted::StartTls => self.lines.secure(slot).map(|()| {
-                        let mut turn = Turn { now: self.clock.now(), stats: &mut self.stats, out };
+                    ConnectionCommand::StartTls => self.lines.secure(slot).map(|()| {
+                        let mut turn = PoolContext { now: self.clock.now(), stats: &mut self.stats, out };
                         self.crowd.handle_secured(slot, &mut turn);
                     }),
-                    Wanted::Close => {
+                    ConnectionCommand::Close => {
                         self.lines.send_last_words(slot);
                         self.lines.drop(slot);
                         Ok(())
@@ -275,7 +278,7 @@ impl ChatShard {
     }
 
     fn report(&mut self, now: Instant, last: bool) {
-        let mut counted = Counted {
+        let mut counted = ShardCounts {
             shard: self.index,
             stats: &mut self.stats,
             open_sockets: self.lines.open,
@@ -306,17 +309,17 @@ fn is_connected(tcp: &TcpStream) -> io::Result<bool> {
     }
 }
 
-impl Lines {
+impl UserConnections {
     fn new(
-        crowd: &Crowd,
+        crowd: &UserPool,
         place: (u32, u32),
-        (chat, tls): (Arc<Chat>, Option<Tls>),
+        (chat, tls): (Arc<XmppLoad>, Option<Tls>),
         poll: Poll,
         rng: Rng,
-    ) -> Lines {
-        let lines = (0..crowd.users()).map(|_| Line::default()).collect();
+    ) -> UserConnections {
+        let lines = (0..crowd.users()).map(|_| UserConnection::default()).collect();
         let scratch = vec![0; SCRATCH].into();
-        Lines { lines, place, chat, tls, poll, scratch, open: 0, rng, unsent: Vec::new() }
+        UserConnections { lines, place, chat, tls, poll, scratch, open: 0, rng, unsent: Vec::new() }
     }
 
     fn connect(&mut self, slot: u32, target: SocketAddr) -> io::Result<()> {
@@ -324,8 +327,11 @@ impl Lines {
             return self.connect_bosh(slot, target);
         }
         let tcp = self.socket(slot, 0, target)?;
-        self.lines[slot as usize] =
-            Line { link: Some(Link::Bytes(Io::Plain(tcp))), is_connecting: true, waiting: Vec::new() };
+        self.lines[slot as usize] = UserConnection {
+            link: Some(UserLink::Bytes(StreamIo::Plain(tcp))),
+            is_connecting: true,
+            waiting: Vec::new(),
+        };
         Ok(())
     }
 
@@ -354,8 +360,8 @@ impl Lines {
     /// From here on through TLS.
     fn secure(&mut self, slot: u32) -> io::Result<()> {
         let link = match self.lines[slot as usize].link.take() {
-            Some(Link::Bytes(Io::Plain(tcp))) => match self.secured(tcp) {
-                Ok(io) => Some(Link::Bytes(io)),
+            Some(UserLink::Bytes(StreamIo::Plain(tcp))) => match self.secured(tcp) {
+                Ok(io) => Some(UserLink::Bytes(io)),
                 Err(error) => {
                     self.open -= 1;
                     return Err(error);
@@ -367,20 +373,20 @@ impl Lines {
         Ok(())
     }
 
-    fn secured(&self, tcp: TcpStream) -> io::Result<Io> {
+    fn secured(&self, tcp: TcpStream) -> io::Result<StreamIo> {
         let tls = self.tls.as_ref().ok_or_else(|| io::Error::other("no TLS was prepared"))?;
         let name = ServerName::try_from(self.chat.people.domain().to_owned()).map_err(io::Error::other)?;
         let connection = ClientConnection::new(Arc::clone(&tls.client), name).map_err(io::Error::other)?;
-        Ok(Io::Tls(Secured { tls: Box::new(connection.into()), tcp }))
+        Ok(StreamIo::Tls(TlsStream { tls: Box::new(connection.into()), tcp }))
     }
 
     fn write(&mut self, slot: u32, bytes: &[u8]) -> io::Result<()> {
         let line = &mut self.lines[slot as usize];
         let io = match &mut line.link {
-            Some(Link::Bytes(io)) => io,
+            Some(UserLink::Bytes(io)) => io,
             // It keeps what the kernel does not take.
-            Some(Link::Web(wire)) => return wire.write(bytes, &[bytes.len()]).map(drop),
-            Some(Link::Bosh(bosh)) => {
+            Some(UserLink::Web(wire)) => return wire.write(bytes, &[bytes.len()]).map(drop),
+            Some(UserLink::Bosh(bosh)) => {
                 bosh.put(bytes);
                 if self.unsent.last() != Some(&slot) {
                     self.unsent.push(slot);
@@ -398,10 +404,10 @@ impl Lines {
         let line = &mut self.lines[slot as usize];
         let io = match &mut line.link {
             _ if line.is_connecting => return Ok(()),
-            Some(Link::Bytes(io)) => io,
-            Some(Link::Web(wire)) if wire.is_open() => return wire.write(&[], &[]).map(drop),
-            Some(Link::Bosh(_)) => return self.flush_wire(slot, which),
-            Some(Link::Web(_)) | None => return Ok(()),
+            Some(UserLink::Bytes(io)) => io,
+            Some(UserLink::Web(wire)) if wire.is_open() => return wire.write(&[], &[]).map(drop),
+            Some(UserLink::Bosh(_)) => return self.flush_wire(slot, which),
+            Some(UserLink::Web(_)) | None => return Ok(()),
         };
         let done = io.put(&line.waiting)?;
         if done == line.waiting.len() {
@@ -412,67 +418,71 @@ impl Lines {
         Ok(())
     }
 
-    fn hear(&mut self, slot: u32, which: usize) -> Heard {
+    fn hear(&mut self, slot: u32, which: usize) -> ConnectionInput {
         if self.lines[slot as usize].is_connecting {
             return self.finish_connecting(slot);
         }
         match &mut self.lines[slot as usize].link {
-            None => Heard::Nothing,
-            Some(Link::Bosh(_)) => self.hear_wire(slot, which),
-            Some(Link::Bytes(io)) => loop {
+            None => ConnectionInput::Nothing,
+            Some(UserLink::Bosh(_)) => self.hear_wire(slot, which),
+            Some(UserLink::Bytes(io)) => loop {
                 match io.read(&mut self.scratch) {
-                    Ok(0) => return Heard::Closed,
-                    Ok(count) => return Heard::Bytes(count),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Heard::Nothing,
+                    Ok(0) => return ConnectionInput::Closed,
+                    Ok(count) => return ConnectionInput::Bytes(count),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        return ConnectionInput::Nothing;
+                    }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => return Heard::end(&error),
+                    Err(error) => return ConnectionInput::end(&error),
                 }
             },
-            Some(Link::Web(wire)) => {
+            Some(UserLink::Web(wire)) => {
                 let was_open = wire.is_open();
                 let mut messages = Vec::new();
                 match wire.read(&mut self.scratch, |message, _| messages.push(message.to_vec())) {
-                    Ok(_) if !was_open && wire.is_open() => Heard::Connected,
+                    Ok(_) if !was_open && wire.is_open() => ConnectionInput::Connected,
                     // The close comes again with the next look.
-                    Ok(_) if !messages.is_empty() => Heard::Messages(messages),
-                    Ok(false) => Heard::Nothing,
-                    Ok(true) => Heard::Closed,
-                    Err(error) => Heard::end(&error),
+                    Ok(_) if !messages.is_empty() => ConnectionInput::Messages(messages),
+                    Ok(false) => ConnectionInput::Nothing,
+                    Ok(true) => ConnectionInput::Closed,
+                    Err(error) => ConnectionInput::end(&error),
                 }
             }
         }
     }
 
     /// The kernel's handshake is over, well or not.
-    fn finish_connecting(&mut self, slot: u32) -> Heard {
+    fn finish_connecting(&mut self, slot: u32) -> ConnectionInput {
         let line = &mut self.lines[slot as usize];
-        let Some(Link::Bytes(Io::Plain(tcp))) = &line.link else { return Heard::Nothing };
+        let Some(UserLink::Bytes(StreamIo::Plain(tcp))) = &line.link else { return ConnectionInput::Nothing };
         match is_connected(tcp) {
             Ok(true) => {}
-            Ok(false) => return Heard::Nothing,
-            Err(error) => return Heard::unreachable(&error),
+            Ok(false) => return ConnectionInput::Nothing,
+            Err(error) => return ConnectionInput::unreachable(&error),
         }
         line.is_connecting = false;
-        let Some(Web::WebSocket(path)) = &self.chat.web else {
-            let is_secured = self.chat.security != Security::Tls || self.secure(slot).is_ok();
-            return if is_secured { Heard::Connected } else { Heard::Closed };
+        let Some(HttpTransport::WebSocket(path)) = &self.chat.web else {
+            let is_secured = self.chat.security != StreamSecurity::Tls || self.secure(slot).is_ok();
+            return if is_secured { ConnectionInput::Connected } else { ConnectionInput::Closed };
         };
-        let Some(Link::Bytes(Io::Plain(tcp))) = line.link.take() else { return Heard::Closed };
-        let opening = Opening {
-            tls: self.tls.as_ref().filter(|_| self.chat.security == Security::Tls),
+        let Some(UserLink::Bytes(StreamIo::Plain(tcp))) = line.link.take() else {
+            return ConnectionInput::Closed;
+        };
+        let opening = ConnectOptions {
+            tls: self.tls.as_ref().filter(|_| self.chat.security == StreamSecurity::Tls),
             web: Some((path, "xmpp")),
             host: self.chat.people.domain(),
         };
-        match Wire::connected(tcp, &opening) {
+        match StreamTransport::connected(tcp, &opening) {
             Ok(wire) => {
                 // A server may have answered already.
                 let is_open = wire.is_open();
-                line.link = Some(Link::Web(Box::new(wire)));
-                if is_open { Heard::Connected } else { Heard::Nothing }
+                line.link = Some(UserLink::Web(Box::new(wire)));
+                if is_open { ConnectionInput::Connected } else { ConnectionInput::Nothing }
             }
             Err(error) => {
                 self.open -= 1;
-                Heard::end(&error)
+                ConnectionInput::end(&error)
             }
         }
     }
@@ -480,7 +490,7 @@ impl Lines {
     fn drop(&mut self, slot: u32) {
         let line = std::mem::take(&mut self.lines[slot as usize]);
         self.open -= match &line.link {
-            Some(Link::Bosh(bosh)) => bosh.sockets(),
+            Some(UserLink::Bosh(bosh)) => bosh.sockets(),
             Some(_) => 1,
             None => 0,
         };
@@ -494,6 +504,6 @@ mod tests {
     /// Beside his `User`: a thousand bytes of a user are here and in the allocator (`bench/xmpp/run ringer`).
     #[test]
     fn a_line_is_small() {
-        assert!(size_of::<Line>() <= 64, "{}", size_of::<Line>());
+        assert!(size_of::<UserConnection>() <= 64, "{}", size_of::<UserConnection>());
     }
 }

@@ -8,12 +8,12 @@ use lab_sip::stats::{Count, Durations, Stats};
 use stdx::time::Instant;
 
 use super::limits::{ERRORS_KEPT, LATE, LOAD_CALLS, LOAD_PACKETS};
-use super::report::Report;
+use super::report::ShardReport;
 use super::{Gauges, Progress};
 
 /// An interval that not all shards have reported.
 #[derive(Default)]
-struct Open {
+struct OpenInterval {
     stats: Stats,
     shards: usize,
     /// The most that one shard's thread was on a processor.
@@ -21,10 +21,10 @@ struct Open {
 }
 
 pub(super) struct Collector {
-    reports: Option<Receiver<Report>>,
+    reports: Option<Receiver<ShardReport>>,
     shards: usize,
     ended: usize,
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, OpenInterval>,
     sockets: Vec<u64>,
     total: Stats,
     errors: VecDeque<String>,
@@ -41,7 +41,7 @@ pub(super) struct Collector {
 const BUSY_SHARE: f64 = 0.7;
 
 impl Collector {
-    pub(super) fn new(reports: Receiver<Report>, shards: usize, empty: Stats) -> Collector {
+    pub(super) fn new(reports: Receiver<ShardReport>, shards: usize, empty: Stats) -> Collector {
         Collector {
             reports: Some(reports),
             shards,
@@ -70,7 +70,7 @@ impl Collector {
         }
     }
 
-    fn take(&mut self, report: Report) {
+    fn take(&mut self, report: ShardReport) {
         let shard = usize::from(report.shard);
         self.sockets[shard] = report.open_sockets;
         self.ended += usize::from(report.last);
@@ -124,7 +124,7 @@ impl Collector {
 
     /// Everything that is left, up to now.
     pub(super) fn last_progress(&mut self, gauges: Gauges, started: Instant, now: Instant) -> Progress {
-        let mut rest = Open::default();
+        let mut rest = OpenInterval::default();
         while let Some((_, open)) = self.open.pop_first() {
             rest.stats.merge(&open.stats);
             rest.busiest += open.busiest;
@@ -132,7 +132,7 @@ impl Collector {
         self.tell(rest, gauges, started, now)
     }
 
-    fn tell(&mut self, open: Open, gauges: Gauges, started: Instant, now: Instant) -> Progress {
+    fn tell(&mut self, open: OpenInterval, gauges: Gauges, started: Instant, now: Instant) -> Progress {
         let span = now.since(self.told_at.unwrap_or(started));
         self.told_at = Some(now);
         let busiest = Duration::from_micros(open.busiest);
@@ -209,7 +209,7 @@ mod tests {
         (0..calls).for_each(|_| stats.start_delay.record(late));
         (0..packets).for_each(|_| stats.media_delay.record(late));
         stats.counts[Count::CpuMicros] = u64::try_from(busy.as_micros()).unwrap();
-        let last = Report {
+        let last = ShardReport {
             shard: 0,
             tick: 0,
             stats,

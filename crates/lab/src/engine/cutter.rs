@@ -6,12 +6,12 @@ use super::limits::STREAM_MESSAGE;
 
 /// What was read and not yet cut.
 #[derive(Debug, Default)]
-pub(super) struct Cutter {
+pub(super) struct MessageFramer {
     buffer: Vec<u8>,
     start: usize,
 }
 
-impl Cutter {
+impl MessageFramer {
     pub(super) fn push(&mut self, bytes: &[u8]) {
         if self.start == self.buffer.len() {
             self.buffer.clear();
@@ -69,7 +69,7 @@ mod tests {
         #[test]
         fn where_a_stream_is_split_does_not_matter(at in 0..STREAM.len(), then in 0..STREAM.len()) {
             let (first, second) = (at.min(then), at.max(then));
-            let mut cutter = Cutter::default();
+            let mut cutter = MessageFramer::default();
             let mut messages = Vec::new();
             for part in [&STREAM[..first], &STREAM[first..second], &STREAM[second..]] {
                 cutter.push(part);
@@ -84,10 +84,10 @@ mod tests {
 
     #[test]
     fn an_endless_head_is_given_up() {
-        let mut cutter = Cutter::default();
+        let mut cutter = MessageFramer::default();
         cutter.push(&vec![b'x'; STREAM_MESSAGE + 1]);
         assert_eq!(cutter.cut(), Err(()));
-        let mut cutter = Cutter::default();
+        let mut cutter = MessageFramer::default();
         cutter.push(b"OPTIONS sip:a SIP/2.0\r\nContent-Length: 99999999\r\n\r\n");
         assert_eq!(cutter.cut(), Err(()));
     }

@@ -11,7 +11,7 @@ use stdx::hash::Keyed;
 use stdx::slab::Key;
 use stdx::time::Instant;
 
-use super::calls::Link;
+use super::calls::CallLink;
 use super::limits::HANDOVER_BYTES;
 use super::schedule::Schedule;
 use super::stream::Sender;
@@ -19,7 +19,7 @@ use super::stream::Sender;
 /// How far the end is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub(super) enum Phase {
+pub(super) enum RunPhase {
     Running,
     /// No new calls.
     Soft,
@@ -29,27 +29,27 @@ pub(super) enum Phase {
     Gone,
 }
 
-impl Phase {
+impl RunPhase {
     /// As it is counted; what is beyond the last is the last.
-    pub(super) fn of(number: u8) -> Phase {
+    pub(super) fn of(number: u8) -> RunPhase {
         match number {
-            0 => Phase::Running,
-            1 => Phase::Soft,
-            2 => Phase::Hard,
-            _ => Phase::Gone,
+            0 => RunPhase::Running,
+            1 => RunPhase::Soft,
+            2 => RunPhase::Hard,
+            _ => RunPhase::Gone,
         }
     }
 }
 
 /// What the run tells its shards.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Command {
+pub(super) enum ShardCommand {
     Schedule(Schedule),
     Users(u32),
 }
 
 /// One for all shards of a run.
-pub(super) struct Hub {
+pub(super) struct ShardHub {
     pub(super) keyed: Keyed,
     /// Calls started: the last `[call_number]`.
     pub(super) started: AtomicU64,
@@ -69,13 +69,13 @@ pub(super) struct Hub {
     /// The run cannot go on (`-max_reconnect` used up): it ends as a failure.
     pub(super) fatal: AtomicBool,
     /// Only with several shards.
-    pub(super) directory: Option<Directory>,
-    pub(super) doors: Vec<Door>,
+    pub(super) directory: Option<CallDirectory>,
+    pub(super) doors: Vec<ShardInbox>,
 }
 
-impl Hub {
-    pub(super) fn new(keyed: Keyed, total: Option<u64>, doors: Vec<Door>) -> Hub {
-        Hub {
+impl ShardHub {
+    pub(super) fn new(keyed: Keyed, total: Option<u64>, doors: Vec<ShardInbox>) -> ShardHub {
+        ShardHub {
             keyed,
             started: AtomicU64::new(0),
             total: total.unwrap_or(u64::MAX),
@@ -84,21 +84,21 @@ impl Hub {
             peak_at: AtomicU64::new(0),
             limit: AtomicU64::new(u64::MAX),
             users: AtomicU32::new(0),
-            phase: AtomicU8::new(Phase::Running as u8),
+            phase: AtomicU8::new(RunPhase::Running as u8),
             stopped_by_scenario: AtomicBool::new(false),
             terminated: AtomicBool::new(false),
             fatal: AtomicBool::new(false),
-            directory: (doors.len() > 1).then(Directory::new),
+            directory: (doors.len() > 1).then(CallDirectory::new),
             doors,
         }
     }
 
-    pub(super) fn phase(&self) -> Phase {
-        Phase::of(self.phase.load(Ordering::Acquire))
+    pub(super) fn phase(&self) -> RunPhase {
+        RunPhase::of(self.phase.load(Ordering::Acquire))
     }
 
     /// Ends never go back.
-    pub(super) fn advance(&self, phase: Phase) {
+    pub(super) fn advance(&self, phase: RunPhase) {
         if self.phase.fetch_max(phase as u8, Ordering::AcqRel) < phase as u8 {
             self.wake_all();
         }
@@ -106,9 +106,9 @@ impl Hub {
 
     /// The run ends where it stands. A run that is over already, for another reason, keeps that reason.
     pub(super) fn terminate(&self) {
-        if self.phase() < Phase::Hard {
+        if self.phase() < RunPhase::Hard {
             self.terminated.store(true, Ordering::Release);
-            self.advance(Phase::Hard);
+            self.advance(RunPhase::Hard);
         }
     }
 
@@ -159,12 +159,12 @@ impl Hub {
 
     /// One fewer; the last one of a run that ends tells the others.
     pub(super) fn closed(&self) {
-        if self.open.fetch_sub(1, Ordering::AcqRel) == 1 && self.phase() != Phase::Running {
+        if self.open.fetch_sub(1, Ordering::AcqRel) == 1 && self.phase() != RunPhase::Running {
             self.wake_all();
         }
     }
 
-    pub(super) fn command(&self, command: Command) {
+    pub(super) fn command(&self, command: ShardCommand) {
         for door in &self.doors {
             door.inbox.lock().commands.push(command);
             door.wake();
@@ -173,20 +173,20 @@ impl Hub {
 }
 
 /// Call-ID hash to shard, in parts so that shards seldom wait for each other.
-pub(super) struct Directory {
-    parts: Box<[Part]>,
+pub(super) struct CallDirectory {
+    parts: Box<[DirectoryPart]>,
 }
 
-type Part = Mutex<HashTable<(u64, u16)>>;
+type DirectoryPart = Mutex<HashTable<(u64, u16)>>;
 
 const PARTS: usize = 64;
 
-impl Directory {
-    fn new() -> Directory {
-        Directory { parts: (0..PARTS).map(|_| Mutex::new(HashTable::new())).collect() }
+impl CallDirectory {
+    fn new() -> CallDirectory {
+        CallDirectory { parts: (0..PARTS).map(|_| Mutex::new(HashTable::new())).collect() }
     }
 
-    fn part(&self, hash: u64) -> &Part {
+    fn part(&self, hash: u64) -> &DirectoryPart {
         &self.parts[(hash >> 32) as usize % PARTS]
     }
 
@@ -214,67 +214,67 @@ impl Directory {
 }
 
 /// Where others leave things for a shard.
-pub(super) struct Door {
+pub(super) struct ShardInbox {
     waker: Waker,
     /// A wake-up is on its way: the next one need not be.
     rung: AtomicBool,
-    inbox: Mutex<Inbox>,
+    inbox: Mutex<InboxContent>,
 }
 
 /// Messages handed over, and commands.
 #[derive(Default)]
-pub(super) struct Inbox {
+pub(super) struct InboxContent {
     pub(super) bytes: Vec<u8>,
-    pub(super) parcels: Vec<Parcel>,
+    pub(super) parcels: Vec<ForwardedMessage>,
     /// Messages for connections of the shard that gets this.
-    pub(super) writes: Vec<FarWrite>,
+    pub(super) writes: Vec<ForwardedWrite>,
     /// Calls of the shard that gets this whose message could not leave.
     pub(super) faults: Vec<(Key, TransportFault)>,
     /// Connections that other shards had and lost.
-    pub(super) gone: Vec<(Link, TransportFault)>,
-    pub(super) commands: Vec<Command>,
+    pub(super) gone: Vec<(CallLink, TransportFault)>,
+    pub(super) commands: Vec<ShardCommand>,
 }
 
-/// One message in an [`Inbox`].
+/// One message in an [`InboxContent`].
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Parcel {
+pub(super) struct ForwardedMessage {
     pub(super) start: usize,
     pub(super) end: usize,
     pub(super) from: SocketAddr,
     pub(super) received: Instant,
     /// The connection it came on, as the shard that gets it names it.
-    pub(super) link: Option<Link>,
+    pub(super) link: Option<CallLink>,
 }
 
 /// One message for a connection of another shard.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct FarWrite {
+pub(super) struct ForwardedWrite {
     pub(super) start: usize,
     pub(super) end: usize,
-    pub(super) to: Far,
+    pub(super) to: ForwardedConnection,
     /// To be told when it cannot leave.
     pub(super) sender: Sender,
 }
 
 /// Which connection.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Far {
+pub(super) enum ForwardedConnection {
     Connection(Key),
     /// The shared one to this target.
     Target(SocketAddr),
 }
 
-impl Inbox {
-    pub(super) fn put(&mut self, bytes: &[u8], from: SocketAddr, received: Instant, link: Option<Link>) {
+impl InboxContent {
+    pub(super) fn put(&mut self, bytes: &[u8], from: SocketAddr, received: Instant, link: Option<CallLink>) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
-        self.parcels.push(Parcel { start, end: self.bytes.len(), from, received, link });
+        self.parcels.push(ForwardedMessage { start, end: self.bytes.len(), from, received, link });
     }
 
-    pub(super) fn put_write(&mut self, bytes: &[u8], to: Far, sender: Sender) {
+    pub(super) fn put_write(&mut self, bytes: &[u8], to: ForwardedConnection, sender: Sender) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
-        self.writes.push(FarWrite { start, end: self.bytes.len(), to, sender });
+        self.writes.push(ForwardedWrite { start, end: self.bytes.len(), to, sender });
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -295,9 +295,9 @@ impl Inbox {
     }
 }
 
-impl Door {
-    pub(super) fn new(waker: Waker) -> Door {
-        Door { waker, rung: AtomicBool::new(false), inbox: Mutex::new(Inbox::default()) }
+impl ShardInbox {
+    pub(super) fn new(waker: Waker) -> ShardInbox {
+        ShardInbox { waker, rung: AtomicBool::new(false), inbox: Mutex::new(InboxContent::default()) }
     }
 
     pub(super) fn wake(&self) {
@@ -309,7 +309,7 @@ impl Door {
 
     /// Moves everything into this shard's inbox; how many messages were too many. Calls whose own messages were
     /// too many are named in `refused_calls`.
-    pub(super) fn deliver(&self, parcels: &mut Inbox, refused_calls: &mut Vec<Key>) -> u64 {
+    pub(super) fn deliver(&self, parcels: &mut InboxContent, refused_calls: &mut Vec<Key>) -> u64 {
         let mut refused = 0;
         {
             let mut inbox = self.inbox.lock();
@@ -339,7 +339,7 @@ impl Door {
     }
 
     /// What waits; `mine` is empty and its memory is left behind for the next.
-    pub(super) fn take(&self, mine: &mut Inbox) {
+    pub(super) fn take(&self, mine: &mut InboxContent) {
         if self.rung.swap(false, Ordering::AcqRel) {
             std::mem::swap(mine, &mut *self.inbox.lock());
         }
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_call_id_belongs_to_who_claims_it_first() {
-        let directory = Directory::new();
+        let directory = CallDirectory::new();
         assert_eq!(directory.claim(7, 1), 1);
         assert_eq!(directory.claim(7, 2), 1);
         assert_eq!(directory.find(7), Some(1));
@@ -364,15 +364,15 @@ mod tests {
     #[test]
     fn a_door_is_bounded_and_keeps_order() {
         let poll = mio::Poll::new().unwrap();
-        let door = Door::new(Waker::new(poll.registry(), mio::Token(0)).unwrap());
+        let door = ShardInbox::new(Waker::new(poll.registry(), mio::Token(0)).unwrap());
         let from: SocketAddr = "127.0.0.1:5060".parse().unwrap();
-        let (mut out, mut mine) = (Inbox::default(), Inbox::default());
+        let (mut out, mut mine) = (InboxContent::default(), InboxContent::default());
         let big = vec![b'x'; HANDOVER_BYTES / 4];
         for _ in 0..8 {
             out.put(&big, from, Instant::default(), None);
         }
         let sender = Sender { shard: 1, call: Key::from_u64(7), patience: None };
-        out.put_write(b"late", Far::Target(from), sender);
+        out.put_write(b"late", ForwardedConnection::Target(from), sender);
         let mut refused = Vec::new();
         assert_eq!(door.deliver(&mut out, &mut refused), 3);
         assert_eq!(refused, [Key::from_u64(7)]);
@@ -387,14 +387,14 @@ mod tests {
 
     #[test]
     fn numbers_end_at_the_total_and_calls_at_the_limit() {
-        let hub = Hub::new(Keyed::new([1; 16]), Some(2), Vec::new());
+        let hub = ShardHub::new(Keyed::new([1; 16]), Some(2), Vec::new());
         assert_eq!([hub.take_number(), hub.take_number(), hub.take_number()], [Some(1), Some(2), None]);
         assert!(hub.try_open(Instant::default(), 1));
         assert!(!hub.try_open(Instant::default(), 1));
         hub.closed();
         assert!(hub.try_open(Instant::default(), 1));
-        hub.advance(Phase::Hard);
-        hub.advance(Phase::Soft);
-        assert_eq!(hub.phase(), Phase::Hard);
+        hub.advance(RunPhase::Hard);
+        hub.advance(RunPhase::Soft);
+        assert_eq!(hub.phase(), RunPhase::Hard);
     }
 }

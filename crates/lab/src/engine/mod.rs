@@ -35,21 +35,21 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use lab_sip::inject::Files;
+use lab_sip::inject::InjectionFiles;
 use lab_sip::options::Options;
 use lab_sip::scenario::Scenario;
 use lab_sip::stats::{Count, Stats};
-use lab_xmpp::{Shared, Stage};
+use lab_xmpp::{LoadStage, LoadState};
 use parking_lot::Mutex;
 use stdx::time::Instant;
 
 use chat::crew::Crew;
 pub use chat::start::check_reachable;
-pub use chat::worker::Worker;
+pub use chat::worker::WorkerProcess;
 use clock::Clock;
 use collect::Collector;
-use control::Control;
-use hub::{Hub, Phase};
+use control::RunControl;
+use hub::{RunPhase, ShardHub};
 
 /// Everything compiled and checked; nothing bound yet.
 #[derive(Debug, Clone)]
@@ -58,17 +58,17 @@ pub struct Setup {
     pub scenario: Arc<Scenario>,
     pub receive: Option<Arc<Scenario>>,
     pub out_of_call: Option<Arc<Scenario>>,
-    pub files: Arc<Files>,
-    pub receive_files: Option<Arc<Files>>,
+    pub files: Arc<InjectionFiles>,
+    pub receive_files: Option<Arc<InjectionFiles>>,
     /// Where shards trace to; the default one traces nothing.
     pub tracer: lab_sip::trace::Tracer,
     /// Users of chat in place of calls; the scenario then has but a name and the names of what is timed.
-    pub chat: Option<Arc<lab_xmpp::Chat>>,
+    pub chat: Option<Arc<lab_xmpp::XmppLoad>>,
 }
 
 /// What an operator, the control port, a plan or a search may change while calls run.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Change {
+pub enum RunChange {
     /// Calls per `-rp`.
     Rate(f64),
     RateScale(f64),
@@ -138,15 +138,15 @@ pub struct Progress {
 
 /// How a run ended.
 #[derive(Debug, Clone)]
-pub struct Outcome {
+pub struct RunOutcome {
     pub progress: Progress,
-    pub end: End,
+    pub end: RunEnd,
     /// Reasons the figures of this run are Ringer's own limit and not the server's; empty when it kept up.
     pub limited_by_ringer: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum RunEnd {
     /// `-m` reached, soft quit, or rate at its maximum, and every call ended.
     Normal,
     /// `stop_now`, hard quit.
@@ -170,26 +170,26 @@ pub struct StartError {
 
 /// An end of a run before its time.
 #[derive(Debug, Default)]
-struct Early {
+struct EarlyEnd {
     /// Why: `-timeout`, `--max-failures`.
-    end: Option<End>,
+    end: Option<RunEnd>,
     /// `-timeout` has passed.
     timed_out: bool,
 }
 
 /// A running load.
 pub struct Run {
-    hub: Arc<Hub>,
+    hub: Arc<ShardHub>,
     clock: Clock,
     setup: Setup,
     started: Instant,
     local: SocketAddr,
-    control: Mutex<Control>,
+    control: Mutex<RunControl>,
     collector: Collector,
     threads: Vec<JoinHandle<()>>,
-    early: Early,
+    early: EarlyEnd,
     /// Of chat.
-    users: Option<Arc<Shared>>,
+    users: Option<Arc<LoadState>>,
     /// Of chat with more users than this process may have connections.
     crew: Option<Crew>,
 }
@@ -210,7 +210,7 @@ impl Run {
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "a change is handed over")]
-    pub fn change(&self, change: Change) {
+    pub fn change(&self, change: RunChange) {
         self.control.lock().apply(&change, self.clock.now(), &self.hub);
     }
 
@@ -250,16 +250,16 @@ impl Run {
             // As in SIPp: open calls are let come to their end, unless the time-out is an error. It counts from the
             // start of the run, whether calls are still being started or the last of `-m` is open.
             if options.timers.global_is_error {
-                self.early.end = Some(End::Timeout);
-                self.hub.advance(Phase::Hard);
+                self.early.end = Some(RunEnd::Timeout);
+                self.hub.advance(RunPhase::Hard);
             } else {
-                self.early.end.get_or_insert(End::Timeout);
-                self.hub.advance(Phase::Soft);
+                self.early.end.get_or_insert(RunEnd::Timeout);
+                self.hub.advance(RunPhase::Soft);
             }
         }
         let length = options.rate.duration.map(|length| length + options.behaviour.start_after);
         if length.is_some_and(|length| passed >= length) {
-            self.hub.advance(Phase::Soft);
+            self.hub.advance(RunPhase::Soft);
         }
         if let (Some(crew), Some(users)) = (&mut self.crew, &self.users) {
             crew.follow(self.hub.phase(), now);
@@ -275,10 +275,10 @@ impl Run {
         else {
             return;
         };
-        self.early.end = Some(End::Failures);
+        self.early.end = Some(RunEnd::Failures);
         let failed = progress.total.counts[Count::FailedCall];
         progress.errors.push(format!("the run ends early: {failed} failures, --max-failures {most}"));
-        self.hub.advance(Phase::Soft);
+        self.hub.advance(RunPhase::Soft);
     }
 
     fn gauges(&self) -> Gauges {
@@ -292,7 +292,7 @@ impl Run {
             limit: load(&self.hub.limit),
             users: control.users(),
             paused: control.paused,
-            quitting: self.hub.phase() != Phase::Running,
+            quitting: self.hub.phase() != RunPhase::Running,
             open_sockets: self.collector.open_sockets(),
             threads: self.crew.as_ref().map_or(self.hub.doors.len(), Crew::threads),
             last_call_number: load(&self.hub.started),
@@ -302,10 +302,10 @@ impl Run {
         }
     }
 
-    fn friends(&self, users: &Shared) -> Option<(u64, u64)> {
+    fn friends(&self, users: &LoadState) -> Option<(u64, u64)> {
         let people = &self.setup.chat.as_ref()?.people;
         let all = u64::from(people.count()) * u64::from(people.contacts());
-        (users.stage() == Stage::Befriending).then(|| (users.friends(), all))
+        (users.stage() == LoadStage::Befriending).then(|| (users.friends(), all))
     }
 
     fn end(&mut self, now: Instant) -> Event {
@@ -317,24 +317,24 @@ impl Run {
         let gauges = self.gauges();
         let progress = self.collector.last_progress(gauges, self.started, now);
         let end = if fatal {
-            End::Fatal
+            RunEnd::Fatal
         } else if self.hub.is_terminated() {
-            End::Terminated
+            RunEnd::Terminated
         } else if let Some(early) = self.early.end {
             early
-        } else if self.hub.phase() >= Phase::Hard {
-            End::Internal
+        } else if self.hub.phase() >= RunPhase::Hard {
+            RunEnd::Internal
         } else {
-            End::Normal
+            RunEnd::Normal
         };
         let limited_by_ringer = self.collector.limits(&progress);
-        Event::Ended(Box::new(Outcome { progress, end, limited_by_ringer }))
+        Event::Ended(Box::new(RunOutcome { progress, end, limited_by_ringer }))
     }
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        self.hub.advance(Phase::Gone);
+        self.hub.advance(RunPhase::Gone);
         self.collector.close();
         // Their listeners hear that they are gone.
         self.crew = None;
@@ -349,5 +349,5 @@ impl Drop for Run {
 pub enum Event {
     Nothing,
     Progress(Box<Progress>),
-    Ended(Box<Outcome>),
+    Ended(Box<RunOutcome>),
 }

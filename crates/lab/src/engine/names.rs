@@ -4,19 +4,19 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 
-use lab_xmpp::Elsewhere;
+use lab_xmpp::RedirectTarget;
 
 use super::limits::NAMES_KEPT;
 
 /// Of one shard. The resolver blocks, so each name costs the shard one wait at most.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct NameCache {
     known: HashMap<Box<str>, Option<IpAddr>>,
 }
 
-impl Names {
+impl NameCache {
     /// An address of the same family as `like`, if there is a choice; the port of `like` where none is named.
-    pub(super) fn resolve(&mut self, named: &Elsewhere, like: SocketAddr) -> io::Result<SocketAddr> {
+    pub(super) fn resolve(&mut self, named: &RedirectTarget, like: SocketAddr) -> io::Result<SocketAddr> {
         let ip = match named.host.parse::<IpAddr>() {
             Ok(ip) => Some(ip),
             Err(_) => self.ask(&named.host, like)?,
@@ -51,8 +51,8 @@ mod tests {
     #[test]
     fn what_is_no_name_is_not_asked_for_and_others_once() {
         let like: SocketAddr = "127.0.0.1:5222".parse().unwrap();
-        let named = |host: &str, port| Elsewhere { host: host.into(), port };
-        let mut names = Names::default();
+        let named = |host: &str, port| RedirectTarget { host: host.into(), port };
+        let mut names = NameCache::default();
         let here = names.resolve(&named("127.0.0.2", None), like).unwrap();
         assert_eq!(here.to_string(), "127.0.0.2:5222");
         assert_eq!(names.resolve(&named("localhost", Some(9)), like).unwrap().port(), 9);

@@ -11,15 +11,15 @@ use mio::Poll;
 use parking_lot::Mutex;
 use stdx::slab::Key;
 
-use super::calls::Link;
+use super::calls::CallLink;
 use super::limits::BACKLOG_BYTES;
-use super::stream::{Sender, Streams};
-use super::token::{self, Kind};
-use super::udp::{self, UdpSockets, Use};
+use super::stream::{Sender, StreamConnections};
+use super::token::{self, TokenKind};
+use super::udp::{self, SocketUse, UdpSockets};
 
-pub(super) struct Net {
+pub(super) struct ShardSockets {
     pub(super) udp: UdpSockets,
-    pub(super) streams: Streams,
+    pub(super) streams: StreamConnections,
     /// Sockets with something to read.
     pub(super) unread: Vec<Key>,
     options: Arc<Options>,
@@ -36,15 +36,15 @@ pub(super) struct Net {
     next: usize,
 }
 
-impl Net {
+impl ShardSockets {
     pub(super) fn new(
         options: Arc<Options>,
         local: SocketAddr,
-        streams: Streams,
+        streams: StreamConnections,
         shard: u16,
         shared_local: Arc<Mutex<Option<SocketAddr>>>,
-    ) -> Net {
-        Net {
+    ) -> ShardSockets {
+        ShardSockets {
             shard,
             shared_local,
             udp: UdpSockets::new(),
@@ -59,7 +59,7 @@ impl Net {
     }
 
     pub(super) fn add_shared(&mut self, socket: std::net::UdpSocket, poll: &Poll) -> io::Result<()> {
-        let key = self.udp.add(socket, poll.registry(), |key| token::token(Kind::Udp, key))?;
+        let key = self.udp.add(socket, poll.registry(), |key| token::token(TokenKind::Udp, key))?;
         self.shared.push(key);
         Ok(())
     }
@@ -69,28 +69,28 @@ impl Net {
     }
 
     /// What a call gets whose message came another way.
-    pub(super) fn default_link(&self) -> Link {
-        self.shared.first().map_or(Link::None, |key| Link::Udp(*key))
+    pub(super) fn default_link(&self) -> CallLink {
+        self.shared.first().map_or(CallLink::None, |key| CallLink::Udp(*key))
     }
 
     /// A new outgoing call's.
-    pub(super) fn link_for_call(&mut self, poll: &Poll) -> io::Result<Link> {
+    pub(super) fn link_for_call(&mut self, poll: &Poll) -> io::Result<CallLink> {
         let transport = self.options.network.transport;
         match (transport.protocol, transport.sockets) {
             (Protocol::Udp, Sockets::PerCall) => self.udp_of_its_own(poll),
             (Protocol::Udp, _) => {
                 self.next = (self.next + 1) % self.shared.len().max(1);
                 let key = self.shared.get(self.next).copied();
-                key.map(Link::Udp).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+                key.map(CallLink::Udp).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
             }
-            (_, Sockets::Shared | Sockets::PerAddress) if self.shard > 0 => Ok(Link::Shared),
+            (_, Sockets::Shared | Sockets::PerAddress) if self.shard > 0 => Ok(CallLink::Shared),
             (_, sockets) => {
                 let remote = self.options.network.remote_sending;
                 let remote = remote.or(self.options.remote.as_ref().map(|remote| remote.address));
                 let remote = remote.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
                 let key = self.streams.for_call(remote, sockets, poll.registry())?;
                 self.note_shared(key, sockets);
-                Ok(Link::Stream(key))
+                Ok(CallLink::Stream(key))
             }
         }
     }
@@ -112,30 +112,31 @@ impl Net {
     }
 
     /// `-t ui`: the socket at this address of ours.
-    pub(super) fn link_from(&self, ip: IpAddr) -> io::Result<Link> {
+    pub(super) fn link_from(&self, ip: IpAddr) -> io::Result<CallLink> {
         let at = |key: &&Key| self.udp.local(**key).is_some_and(|local| local.ip() == ip);
         let key = self.shared.iter().find(at).copied();
-        key.map(Link::Udp).ok_or_else(|| io::Error::other(format!("no socket is bound to {ip} (-ip_field)")))
+        key.map(CallLink::Udp)
+            .ok_or_else(|| io::Error::other(format!("no socket is bound to {ip} (-ip_field)")))
     }
 
-    fn udp_of_its_own(&mut self, poll: &Poll) -> io::Result<Link> {
+    fn udp_of_its_own(&mut self, poll: &Poll) -> io::Result<CallLink> {
         if self.udp.len() >= self.options.network.max_sockets && !self.per_call.is_empty() {
             self.next = (self.next + 1) % self.per_call.len();
-            let link = Link::Udp(self.per_call[self.next]);
+            let link = CallLink::Udp(self.per_call[self.next]);
             self.share(link);
             return Ok(link);
         }
         let ip = self.source();
         let device = self.options.network.bind_to_device.as_deref();
         let socket =
-            udp::bind(SocketAddr::new(ip, 0), Use::Call, self.options.behaviour.buffer_size, device)?;
-        let key = self.udp.add(socket, poll.registry(), |key| token::token(Kind::Udp, key))?;
+            udp::bind(SocketAddr::new(ip, 0), SocketUse::Call, self.options.behaviour.buffer_size, device)?;
+        let key = self.udp.add(socket, poll.registry(), |key| token::token(TokenKind::Udp, key))?;
         if let Some(socket) = self.udp.get_mut(key) {
             socket.place = self.per_call.len();
         }
         self.per_call.push(key);
-        self.share(Link::Udp(key));
-        Ok(Link::Udp(key))
+        self.share(CallLink::Udp(key));
+        Ok(CallLink::Udp(key))
     }
 
     /// Our addresses in turn.
@@ -149,22 +150,22 @@ impl Net {
     }
 
     /// One more call uses it.
-    pub(super) fn share(&mut self, link: Link) {
+    pub(super) fn share(&mut self, link: CallLink) {
         match link {
-            Link::Udp(key) => {
+            CallLink::Udp(key) => {
                 if let Some(socket) = self.udp.get_mut(key) {
                     socket.users += 1;
                 }
             }
-            Link::Stream(key) => self.streams.share(key),
-            Link::Far(..) | Link::Shared | Link::None => {}
+            CallLink::Stream(key) => self.streams.share(key),
+            CallLink::Far(..) | CallLink::Shared | CallLink::None => {}
         }
     }
 
     /// One fewer; a socket of one call is closed. True: it was such a one.
-    pub(super) fn release(&mut self, link: Link) -> bool {
+    pub(super) fn release(&mut self, link: CallLink) -> bool {
         match link {
-            Link::Udp(key) => {
+            CallLink::Udp(key) => {
                 let Some(socket) = self.udp.get_mut(key) else { return true };
                 socket.users = socket.users.saturating_sub(1);
                 let place = socket.place;
@@ -177,19 +178,19 @@ impl Net {
                 }
                 !self.shared.contains(&key)
             }
-            Link::Stream(key) => self.streams.release(key),
-            Link::Far(..) | Link::Shared => false,
-            Link::None => true,
+            CallLink::Stream(key) => self.streams.release(key),
+            CallLink::Far(..) | CallLink::Shared => false,
+            CallLink::None => true,
         }
     }
 
     /// What `[local_ip]` and `[local_port]` say.
-    pub(super) fn local_of(&self, link: Link) -> SocketAddr {
+    pub(super) fn local_of(&self, link: CallLink) -> SocketAddr {
         let bound = match link {
-            Link::Udp(key) => self.udp.local(key),
-            Link::Stream(key) => self.streams.local(key),
-            Link::Shared => *self.shared_local.lock(),
-            Link::Far(..) | Link::None => None,
+            CallLink::Udp(key) => self.udp.local(key),
+            CallLink::Stream(key) => self.streams.local(key),
+            CallLink::Shared => *self.shared_local.lock(),
+            CallLink::Far(..) | CallLink::None => None,
         };
         let Some(bound) = bound else { return self.local };
         let ip = if bound.ip().is_unspecified() { self.local.ip() } else { bound.ip() };
@@ -199,24 +200,24 @@ impl Net {
     /// `<setdest>`: connections are made anew, datagrams just go elsewhere.
     pub(super) fn redirect(
         &mut self,
-        link: Link,
+        link: CallLink,
         address: SocketAddr,
         protocol: Protocol,
         poll: &Poll,
-    ) -> io::Result<Link> {
-        if protocol == Protocol::Udp && matches!(link, Link::Udp(_)) {
+    ) -> io::Result<CallLink> {
+        if protocol == Protocol::Udp && matches!(link, CallLink::Udp(_)) {
             return Ok(link);
         }
         let new = match protocol {
             Protocol::Udp => self.default_link(),
-            _ => Link::Stream(self.streams.connect_as(protocol, address, poll.registry())?),
+            _ => CallLink::Stream(self.streams.connect_as(protocol, address, poll.registry())?),
         };
         self.release(link);
         self.share(new);
         Ok(new)
     }
 
-    pub(super) fn reconnect(&mut self, target: SocketAddr, poll: &Poll) -> Result<Link, TransportFault> {
+    pub(super) fn reconnect(&mut self, target: SocketAddr, poll: &Poll) -> Result<CallLink, TransportFault> {
         if self.options.network.transport.protocol == Protocol::Udp {
             return Ok(self.default_link());
         }
@@ -224,26 +225,28 @@ impl Net {
         if sockets == Sockets::PerCall {
             self.streams.spend().map_err(|_| TransportFault::ConnectFailed)?;
         } else if self.shard > 0 {
-            return Ok(Link::Shared);
+            return Ok(CallLink::Shared);
         }
         let key = self.streams.for_call(target, sockets, poll.registry());
-        key.map(Link::Stream).map_err(|_| TransportFault::ConnectFailed)
+        key.map(CallLink::Stream).map_err(|_| TransportFault::ConnectFailed)
     }
 
     /// `bytes[range]` leaves at the end of the turn.
     pub(super) fn send(
         &mut self,
-        link: Link,
+        link: CallLink,
         bytes: &[u8],
         range: Range<usize>,
         to: SocketAddr,
         sender: Sender,
     ) -> Result<(), TransportFault> {
         match link {
-            Link::Udp(_) if bytes.len() > BACKLOG_BYTES => Err(TransportFault::Congestion),
-            Link::Udp(key) if self.udp.queue(key, range.start, range.end, to, sender.call) => Ok(()),
-            Link::Udp(_) | Link::Far(..) | Link::Shared | Link::None => Err(TransportFault::CannotSend),
-            Link::Stream(key) => self.streams.write(key, &bytes[range], sender),
+            CallLink::Udp(_) if bytes.len() > BACKLOG_BYTES => Err(TransportFault::Congestion),
+            CallLink::Udp(key) if self.udp.queue(key, range.start, range.end, to, sender.call) => Ok(()),
+            CallLink::Udp(_) | CallLink::Far(..) | CallLink::Shared | CallLink::None => {
+                Err(TransportFault::CannotSend)
+            }
+            CallLink::Stream(key) => self.streams.write(key, &bytes[range], sender),
         }
     }
 

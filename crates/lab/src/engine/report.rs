@@ -16,7 +16,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// One interval of one shard.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Report {
+pub(super) struct ShardReport {
     pub(super) shard: u16,
     /// Intervals since the start.
     pub(super) tick: u64,
@@ -59,16 +59,16 @@ impl Reporter {
 }
 
 /// What a shard has counted and who it is.
-pub(super) struct Counted<'a> {
+pub(super) struct ShardCounts<'a> {
     pub(super) shard: u16,
     pub(super) stats: &'a mut Stats,
     pub(super) open_sockets: u64,
-    pub(super) reports: &'a SyncSender<Report>,
+    pub(super) reports: &'a SyncSender<ShardReport>,
 }
 
 impl Reporter {
     /// Hands over what was counted since the last time. A collector that is behind gets it with the next.
-    pub(super) fn hand_over(&mut self, counted: &mut Counted<'_>, now: Instant, last: bool) {
+    pub(super) fn hand_over(&mut self, counted: &mut ShardCounts<'_>, now: Instant, last: bool) {
         while self.next <= now {
             self.next = self.next + INTERVAL;
             self.tick += 1;
@@ -76,7 +76,7 @@ impl Reporter {
         let cpu = kernel::thread_cpu();
         let used = cpu.saturating_sub(std::mem::replace(&mut self.cpu, cpu));
         counted.stats.add(Count::CpuMicros, u64::try_from(used.as_micros()).unwrap_or(u64::MAX));
-        let report = Report {
+        let report = ShardReport {
             shard: counted.shard,
             tick: self.tick,
             stats: std::mem::replace(counted.stats, self.empty.clone()),
@@ -99,7 +99,7 @@ impl Reporter {
 
 impl Shard {
     pub(super) fn report(&mut self, now: Instant, last: bool) {
-        let mut counted = Counted {
+        let mut counted = ShardCounts {
             shard: self.index,
             stats: &mut self.stats,
             open_sockets: self.net.len() as u64,

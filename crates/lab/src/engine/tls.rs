@@ -50,13 +50,13 @@ impl Tls {
     }
 }
 
-type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+type CertifiedIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 fn certificate(options: &TlsOptions) -> PathBuf {
     options.cert.clone().unwrap_or_else(|| CERTIFICATE.into())
 }
 
-fn identity(options: &TlsOptions) -> Result<Identity, String> {
+fn identity(options: &TlsOptions) -> Result<CertifiedIdentity, String> {
     let chain = certificates(&certificate(options), "set the certificate with -tls_cert")?;
     let file = options.key.clone().unwrap_or_else(|| KEY.into());
     let key = PrivateKeyDer::from_pem_file(&file)
@@ -77,14 +77,16 @@ fn client(
     options: &TlsOptions,
     provider: &Arc<CryptoProvider>,
     versions: &[&'static SupportedProtocolVersion],
-    identity: Option<&Identity>,
+    identity: Option<&CertifiedIdentity>,
 ) -> Result<ClientConfig, String> {
     let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
         .with_protocol_versions(versions)
         .map_err(|error| error.to_string())?;
     let builder = match &options.ca {
         Some(file) => builder.with_webpki_verifier(verifier(options, file, provider)?),
-        None => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone(Arc::clone(provider)))),
+        None => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(Arc::clone(provider)))),
     };
     match identity {
         Some((chain, key)) => builder
@@ -144,9 +146,9 @@ fn certificates(file: &Path, advice: &str) -> Result<Vec<CertificateDer<'static>
 
 /// Takes any certificate: a load test's server often has one of its own making.
 #[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -16,7 +16,7 @@ use stdx::time::Instant;
 
 use super::limits::{STREAM_BACKLOG, STREAM_MESSAGE};
 use super::shard::Shard;
-use super::token::{self, Kind};
+use super::token::{self, TokenKind};
 
 const ESC: u8 = 27;
 
@@ -57,7 +57,11 @@ impl Twins {
         let listener = Listening::bind(address)?;
         listener.set_nonblocking(true)?;
         let mut listener = TcpListener::from_std(listener);
-        registry.register(&mut listener, token::token(Kind::Twin, Key::from_u64(0)), Interest::READABLE)?;
+        registry.register(
+            &mut listener,
+            token::token(TokenKind::Twin, Key::from_u64(0)),
+            Interest::READABLE,
+        )?;
         self.listener = Some(listener);
         Ok(())
     }
@@ -74,7 +78,7 @@ impl Twins {
         let key = self.links.insert(Twin { stream, read: Vec::new(), out: Vec::new() });
         let twin = self.links.get_mut(key).expect("it was just put there");
         let interest = Interest::READABLE | Interest::WRITABLE;
-        registry.register(&mut twin.stream, token::token(Kind::Twin, key), interest)?;
+        registry.register(&mut twin.stream, token::token(TokenKind::Twin, key), interest)?;
         Ok(key)
     }
 
@@ -175,7 +179,7 @@ impl Shard {
             self.twins.links.remove(key);
             self.twins.named.retain(|named| named.1 != key);
             // As SIPp: without its twin an instance starts no more calls.
-            self.hub.advance(super::hub::Phase::Soft);
+            self.hub.advance(super::hub::RunPhase::Soft);
         }
     }
 

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use lab_sip::call::Value;
+use lab_sip::call::VariableValue;
 
 /// Those of one shard: every `of`-th of all.
 #[derive(Debug, Default)]
-pub(super) struct Users {
+pub(super) struct UserVariables {
     shard: u32,
     of: u32,
     /// All shards' together.
@@ -14,15 +14,15 @@ pub(super) struct Users {
     free: VecDeque<u32>,
     /// Users that ever were; one that is retired keeps its place and variables.
     known: u32,
-    variables: Vec<Vec<Value>>,
+    variables: Vec<Vec<VariableValue>>,
     slots: usize,
 }
 
-impl Users {
+impl UserVariables {
     /// `slots`: user variables of the scenario.
-    pub(super) fn new(shard: usize, of: usize, asked: u32, slots: usize) -> Users {
+    pub(super) fn new(shard: usize, of: usize, asked: u32, slots: usize) -> UserVariables {
         let (shard, of) = (u32::try_from(shard).unwrap_or(0), u32::try_from(of).unwrap_or(1));
-        let mut users = Users { shard, of: of.max(1), slots, ..Users::default() };
+        let mut users = UserVariables { shard, of: of.max(1), slots, ..UserVariables::default() };
         users.resize(asked);
         users
     }
@@ -36,7 +36,7 @@ impl Users {
         self.asked = asked;
         while self.known * self.of + self.shard < asked {
             self.free.push_back(self.known * self.of + self.shard + 1);
-            self.variables.push(vec![Value::Unset; self.slots]);
+            self.variables.push(vec![VariableValue::Unset; self.slots]);
             self.known += 1;
         }
     }
@@ -53,7 +53,7 @@ impl Users {
     }
 
     /// `None` for user 0: the call has none.
-    pub(super) fn variables(&mut self, user: u32) -> Option<&mut Vec<Value>> {
+    pub(super) fn variables(&mut self, user: u32) -> Option<&mut Vec<VariableValue>> {
         let place = user.checked_sub(self.shard + 1)? / self.of;
         self.variables.get_mut(place as usize)
     }
@@ -67,7 +67,7 @@ mod tests {
     fn shards_share_the_users() {
         let mut all: Vec<u32> = Vec::new();
         for shard in 0..3 {
-            let mut users = Users::new(shard, 3, 7, 1);
+            let mut users = UserVariables::new(shard, 3, 7, 1);
             while let Some(user) = users.take_free() {
                 assert!(users.variables(user).is_some_and(|values| values.len() == 1));
                 all.push(user);
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn fewer_users_are_retired_and_come_back() {
-        let mut users = Users::new(0, 1, 2, 0);
+        let mut users = UserVariables::new(0, 1, 2, 0);
         users.resize(1);
         assert_eq!(users.take_free(), Some(1));
         assert_eq!(users.take_free(), None);

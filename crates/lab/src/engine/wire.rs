@@ -15,15 +15,15 @@ use tungstenite::handshake::server::{ErrorResponse, Request, Response, ServerHan
 use tungstenite::http::HeaderValue;
 use tungstenite::{HandshakeError, Message, WebSocket};
 
-use super::cutter::Cutter;
+use super::cutter::MessageFramer;
 use super::tls::Tls;
 
 /// What messages are written to and read from.
-pub(super) enum Wire {
-    Raw(Io, Cutter),
-    Client(MidHandshake<ClientHandshake<Io>>),
-    Server(MidHandshake<ServerHandshake<Io, Callback>>),
-    Web(Box<WebSocket<Io>>),
+pub(super) enum StreamTransport {
+    Raw(StreamIo, MessageFramer),
+    Client(MidHandshake<ClientHandshake<StreamIo>>),
+    Server(MidHandshake<ServerHandshake<StreamIo, Callback>>),
+    Web(Box<WebSocket<StreamIo>>),
     /// Broken, or in between.
     Gone,
 }
@@ -31,18 +31,18 @@ pub(super) enum Wire {
 type Callback = fn(&Request, Response) -> Result<Response, ErrorResponse>;
 
 /// Bytes of a TCP connection, or through TLS.
-pub(super) enum Io {
+pub(super) enum StreamIo {
     Plain(TcpStream),
-    Tls(Secured),
+    Tls(TlsStream),
 }
 
-pub(super) struct Secured {
+pub(super) struct TlsStream {
     pub(super) tls: Box<Connection>,
     pub(super) tcp: TcpStream,
 }
 
 /// How a connection begins.
-pub(super) struct Opening<'a> {
+pub(super) struct ConnectOptions<'a> {
     pub(super) tls: Option<&'a Tls>,
     /// The WebSocket URL's path, and the sub-protocol.
     pub(super) web: Option<(&'a str, &'static str)>,
@@ -50,55 +50,57 @@ pub(super) struct Opening<'a> {
     pub(super) host: &'a str,
 }
 
-impl Wire {
-    pub(super) fn connected(tcp: TcpStream, opening: &Opening<'_>) -> io::Result<Wire> {
+impl StreamTransport {
+    pub(super) fn connected(tcp: TcpStream, opening: &ConnectOptions<'_>) -> io::Result<StreamTransport> {
         let io = match opening.tls {
             Some(tls) => {
                 let name = ServerName::try_from(opening.host.to_owned()).map_err(io::Error::other)?;
                 let tls = ClientConnection::new(Arc::clone(&tls.client), name).map_err(io::Error::other)?;
-                Io::Tls(Secured { tls: Box::new(tls.into()), tcp })
+                StreamIo::Tls(TlsStream { tls: Box::new(tls.into()), tcp })
             }
-            None => Io::Plain(tcp),
+            None => StreamIo::Plain(tcp),
         };
-        let Some((path, protocol)) = opening.web else { return Ok(Wire::Raw(io, Cutter::default())) };
+        let Some((path, protocol)) = opening.web else {
+            return Ok(StreamTransport::Raw(io, MessageFramer::default()));
+        };
         let scheme = if opening.tls.is_some() { "wss" } else { "ws" };
         let url = format!("{scheme}://{}{path}", opening.host);
         let mut request = url.into_client_request().map_err(io::Error::other)?;
         request.headers_mut().insert("Sec-WebSocket-Protocol", HeaderValue::from_static(protocol));
         let begun = ClientHandshake::start(io, request, None).map_err(io::Error::other)?;
-        let mut wire = Wire::Client(begun);
+        let mut wire = StreamTransport::Client(begun);
         wire.advance()?;
         Ok(wire)
     }
 
-    pub(super) fn accepted(tcp: TcpStream, opening: &Opening<'_>) -> io::Result<Wire> {
+    pub(super) fn accepted(tcp: TcpStream, opening: &ConnectOptions<'_>) -> io::Result<StreamTransport> {
         let io = match opening.tls {
             Some(tls) => {
                 let config = tls.server.as_ref().ok_or_else(|| io::Error::other("no certificate"))?;
                 let tls = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
-                Io::Tls(Secured { tls: Box::new(tls.into()), tcp })
+                StreamIo::Tls(TlsStream { tls: Box::new(tls.into()), tcp })
             }
-            None => Io::Plain(tcp),
+            None => StreamIo::Plain(tcp),
         };
         if opening.web.is_none() {
-            return Ok(Wire::Raw(io, Cutter::default()));
+            return Ok(StreamTransport::Raw(io, MessageFramer::default()));
         }
-        let mut wire = Wire::Server(ServerHandshake::start(io, speak_sip as Callback, None));
+        let mut wire = StreamTransport::Server(ServerHandshake::start(io, speak_sip as Callback, None));
         wire.advance()?;
         Ok(wire)
     }
 
     /// Goes on with a handshake as far as the peer let it.
     pub(super) fn advance(&mut self) -> io::Result<()> {
-        *self = match std::mem::replace(self, Wire::Gone) {
-            Wire::Client(begun) => match begun.handshake() {
-                Ok((web, _)) => Wire::Web(Box::new(web)),
-                Err(HandshakeError::Interrupted(begun)) => Wire::Client(begun),
+        *self = match std::mem::replace(self, StreamTransport::Gone) {
+            StreamTransport::Client(begun) => match begun.handshake() {
+                Ok((web, _)) => StreamTransport::Web(Box::new(web)),
+                Err(HandshakeError::Interrupted(begun)) => StreamTransport::Client(begun),
                 Err(HandshakeError::Failure(error)) => return Err(io::Error::other(error)),
             },
-            Wire::Server(begun) => match begun.handshake() {
-                Ok(web) => Wire::Web(Box::new(web)),
-                Err(HandshakeError::Interrupted(begun)) => Wire::Server(begun),
+            StreamTransport::Server(begun) => match begun.handshake() {
+                Ok(web) => StreamTransport::Web(Box::new(web)),
+                Err(HandshakeError::Interrupted(begun)) => StreamTransport::Server(begun),
                 Err(HandshakeError::Failure(error)) => return Err(io::Error::other(error)),
             },
             other => other,
@@ -108,7 +110,7 @@ impl Wire {
 
     /// Messages can be read and written.
     pub(super) fn is_open(&self) -> bool {
-        matches!(self, Wire::Raw(..) | Wire::Web(_))
+        matches!(self, StreamTransport::Raw(..) | StreamTransport::Web(_))
     }
 
     /// Whole messages, until nothing more is there, each with the kernel's time of arrival where it says so.
@@ -120,7 +122,7 @@ impl Wire {
     ) -> io::Result<bool> {
         self.advance()?;
         match self {
-            Wire::Raw(io, cutter) => loop {
+            StreamTransport::Raw(io, cutter) => loop {
                 let stamp = match io.read_stamped(scratch) {
                     Ok((0, _)) => return Ok(true),
                     Ok((count, stamp)) => {
@@ -135,7 +137,7 @@ impl Wire {
                     each(message, stamp);
                 }
             },
-            Wire::Web(web) => loop {
+            StreamTransport::Web(web) => loop {
                 match web.read() {
                     Ok(Message::Text(text)) => each(text.as_bytes(), None),
                     Ok(Message::Binary(bytes)) => each(&bytes, None),
@@ -149,16 +151,16 @@ impl Wire {
                     Err(error) => return Err(io::Error::other(error)),
                 }
             },
-            Wire::Client(_) | Wire::Server(_) => Ok(false),
-            Wire::Gone => Ok(true),
+            StreamTransport::Client(_) | StreamTransport::Server(_) => Ok(false),
+            StreamTransport::Gone => Ok(true),
         }
     }
 
     /// Writes what fits; how many bytes of `bytes` went. `ends` are the ends of the messages in it.
     pub(super) fn write(&mut self, bytes: &[u8], ends: &[usize]) -> io::Result<usize> {
         match self {
-            Wire::Raw(io, _) => io.put(bytes),
-            Wire::Web(web) => {
+            StreamTransport::Raw(io, _) => io.put(bytes),
+            StreamTransport::Web(web) => {
                 let mut done = 0;
                 for end in ends {
                     let message = match std::str::from_utf8(&bytes[done..*end]) {
@@ -181,23 +183,23 @@ impl Wire {
                     Err(error) => Err(io::Error::other(error)),
                 }
             }
-            Wire::Client(_) | Wire::Server(_) => Ok(0),
-            Wire::Gone => Err(io::ErrorKind::NotConnected.into()),
+            StreamTransport::Client(_) | StreamTransport::Server(_) => Ok(0),
+            StreamTransport::Gone => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 }
 
-impl Wire {
+impl StreamTransport {
     /// A word of farewell where the protocol has one; a peer that does not take it now goes without.
     pub(super) fn close(&mut self) {
-        if let Wire::Web(web) = self {
+        if let StreamTransport::Web(web) = self {
             let _ = web.close(None);
             let _ = web.flush();
         }
     }
 }
 
-impl Drop for Secured {
+impl Drop for TlsStream {
     /// RFC 8446 §6.1: each side says that it closes, so that a cut connection is told from an ended one.
     fn drop(&mut self) {
         self.tls.send_close_notify();
@@ -215,7 +217,7 @@ fn speak_sip(request: &Request, mut response: Response) -> Result<Response, Erro
     Ok(response)
 }
 
-impl Io {
+impl StreamIo {
     /// Writes what the kernel takes now; how many bytes that was.
     pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut done = 0;
@@ -236,17 +238,17 @@ impl Io {
 
     fn read_stamped(&mut self, buffer: &mut [u8]) -> io::Result<(usize, Option<Duration>)> {
         match self {
-            Io::Plain(tcp) => mmsg::receive_stamped(tcp.as_fd(), buffer),
-            Io::Tls(..) => self.read(buffer).map(|count| (count, None)),
+            StreamIo::Plain(tcp) => mmsg::receive_stamped(tcp.as_fd(), buffer),
+            StreamIo::Tls(..) => self.read(buffer).map(|count| (count, None)),
         }
     }
 }
 
-impl Read for Io {
+impl Read for StreamIo {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let (tls, tcp) = match self {
-            Io::Plain(tcp) => return tcp.read(buffer),
-            Io::Tls(Secured { tls, tcp }) => (tls, tcp),
+            StreamIo::Plain(tcp) => return tcp.read(buffer),
+            StreamIo::Tls(TlsStream { tls, tcp }) => (tls, tcp),
         };
         loop {
             match tls.reader().read(buffer) {
@@ -265,11 +267,11 @@ impl Read for Io {
     }
 }
 
-impl Write for Io {
+impl Write for StreamIo {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Io::Plain(tcp) => tcp.write(bytes),
-            Io::Tls(Secured { tls, tcp }) => {
+            StreamIo::Plain(tcp) => tcp.write(bytes),
+            StreamIo::Tls(TlsStream { tls, tcp }) => {
                 let count = tls.writer().write(bytes)?;
                 push(tls, tcp)?;
                 if count == 0 && !bytes.is_empty() {
@@ -283,8 +285,8 @@ impl Write for Io {
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Io::Plain(_) => Ok(()),
-            Io::Tls(Secured { tls, tcp }) => push(tls, tcp),
+            StreamIo::Plain(_) => Ok(()),
+            StreamIo::Tls(TlsStream { tls, tcp }) => push(tls, tcp),
         }
     }
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use lab_sip::call::message::{Incoming, StartLine};
 use lab_sip::call::render::call_id;
-use lab_sip::call::{Call, Ctx, Effect, Identity, Outcome, SendTo, TransportFault, Which};
+use lab_sip::call::{
+    Call, CallContext, CallIdentity, CallOutcome, Effect, ScenarioRole, SendTo, TransportFault,
+};
 use lab_sip::options::Sockets;
 use lab_sip::scenario::model::Role;
 use lab_sip::stats::Count;
@@ -16,8 +18,8 @@ use mmsg::{BATCH, Receiver};
 use stdx::slab::Key;
 use stdx::time::Instant;
 
-use super::calls::{Entry, Link};
-use super::hub::{Far, Phase};
+use super::calls::{CallEntry, CallLink};
+use super::hub::{ForwardedConnection, RunPhase};
 use super::limits::BATCHES_A_TURN;
 use super::shard::Shard;
 use super::shell;
@@ -25,10 +27,10 @@ use super::stream::Sender;
 
 /// Where a message came in.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Origin {
-    Link(Link),
+pub(super) enum MessageOrigin {
+    Link(CallLink),
     /// From another shard, which has already looked for its call; the connection it has it from.
-    Shard(Option<Link>),
+    Shard(Option<CallLink>),
 }
 
 impl Shard {
@@ -48,7 +50,12 @@ impl Shard {
                     self.stats.add(Count::ReceiveDrops, drops);
                 }
                 let received = datagram.received.map_or(now, |stamp| now - wall.saturating_sub(stamp));
-                self.handle(datagram.bytes, datagram.remote, received, Origin::Link(Link::Udp(key)));
+                self.handle(
+                    datagram.bytes,
+                    datagram.remote,
+                    received,
+                    MessageOrigin::Link(CallLink::Udp(key)),
+                );
             });
             match count {
                 Ok(BATCH) => {}
@@ -65,20 +72,26 @@ impl Shard {
         bytes: &[u8],
         from: SocketAddr,
         received: Instant,
-        link: Option<Link>,
+        link: Option<CallLink>,
     ) {
-        self.dispatch(bytes, from, received, Origin::Shard(link));
+        self.dispatch(bytes, from, received, MessageOrigin::Shard(link));
     }
 
     /// One message as it came from the network.
-    pub(super) fn handle(&mut self, bytes: &[u8], from: SocketAddr, received: Instant, origin: Origin) {
+    pub(super) fn handle(
+        &mut self,
+        bytes: &[u8],
+        from: SocketAddr,
+        received: Instant,
+        origin: MessageOrigin,
+    ) {
         self.rhythm.messages += 1;
         self.stats.count(Count::MessagesReceived);
         self.stats.add(Count::BytesReceived, bytes.len() as u64);
         self.dispatch(bytes, from, received, origin);
     }
 
-    fn dispatch(&mut self, bytes: &[u8], from: SocketAddr, received: Instant, origin: Origin) {
+    fn dispatch(&mut self, bytes: &[u8], from: SocketAddr, received: Instant, origin: MessageOrigin) {
         let message = match Incoming::parse(bytes) {
             Ok(message) => message,
             Err(_) if is_keepalive(bytes) => return,
@@ -90,7 +103,7 @@ impl Shard {
         };
         let call_id = self.trimmed(message.call_id);
         // Traced where it came in: a message that is handed over comes through here twice.
-        if matches!(origin, Origin::Link(_)) && self.envs.main.tracer.wants_messages() {
+        if matches!(origin, MessageOrigin::Link(_)) && self.envs.main.tracer.wants_messages() {
             let transport = self.envs.main.options.network.transport;
             self.envs.main.tracer.message(received, Direction::Received, transport, call_id, bytes);
         }
@@ -109,10 +122,10 @@ impl Shard {
     }
 
     /// A server answers on the connection that the request came on (RFC 3261 §18.2.2).
-    fn follow(&mut self, key: Key, origin: Origin) {
+    fn follow(&mut self, key: Key, origin: MessageOrigin) {
         let new = match origin {
-            Origin::Link(link @ Link::Stream(_)) | Origin::Shard(Some(link)) => link,
-            Origin::Link(_) | Origin::Shard(None) => return,
+            MessageOrigin::Link(link @ CallLink::Stream(_)) | MessageOrigin::Shard(Some(link)) => link,
+            MessageOrigin::Link(_) | MessageOrigin::Shard(None) => return,
         };
         let Some(entry) = self.calls.get_mut(key) else { return };
         if entry.link == new || !entry.call.identity.incoming || !entry.open {
@@ -123,14 +136,21 @@ impl Shard {
         self.net.share(new);
     }
 
-    fn hand_over(&mut self, to: u16, bytes: &[u8], from: SocketAddr, received: Instant, origin: Origin) {
+    fn hand_over(
+        &mut self,
+        to: u16,
+        bytes: &[u8],
+        from: SocketAddr,
+        received: Instant,
+        origin: MessageOrigin,
+    ) {
         let link = match origin {
-            Origin::Link(Link::Stream(key)) => {
+            MessageOrigin::Link(CallLink::Stream(key)) => {
                 self.net.streams.used_from_afar(key);
-                Some(Link::Far(self.index, key))
+                Some(CallLink::Far(self.index, key))
             }
-            Origin::Shard(link) => link,
-            Origin::Link(_) => None,
+            MessageOrigin::Shard(link) => link,
+            MessageOrigin::Link(_) => None,
         };
         self.outgoing[usize::from(to)].put(bytes, from, received, link);
     }
@@ -143,8 +163,8 @@ impl Shard {
         memchr::memmem::find(call_id, b"///").map_or(call_id, |at| &call_id[at + 3..])
     }
 
-    fn other_shard(&self, hash: u64, origin: Origin) -> Option<u16> {
-        if matches!(origin, Origin::Shard(_)) {
+    fn other_shard(&self, hash: u64, origin: MessageOrigin) -> Option<u16> {
+        if matches!(origin, MessageOrigin::Shard(_)) {
             return None;
         }
         let directory = self.hub.directory.as_ref()?;
@@ -159,19 +179,21 @@ impl Shard {
         hash: u64,
         from: SocketAddr,
         received: Instant,
-        origin: Origin,
+        origin: MessageOrigin,
     ) {
         let which = if self.envs.main.scenario.role == Role::Server {
-            Some(Which::Main)
+            Some(ScenarioRole::Main)
         } else if self.envs.receive.is_some() {
-            Some(Which::Receive)
+            Some(ScenarioRole::Receive)
         } else if self.answers_outside_calls(message) {
-            Some(Which::OutOfCall)
+            Some(ScenarioRole::OutOfCall)
         } else {
             None
         };
         let phase = self.hub.phase();
-        let Some(which) = which.filter(|which| phase == Phase::Running || *which == Which::OutOfCall) else {
+        let Some(which) =
+            which.filter(|which| phase == RunPhase::Running || *which == ScenarioRole::OutOfCall)
+        else {
             return self.out_of_call(message, received);
         };
         if let Some(directory) = &self.hub.directory {
@@ -182,8 +204,8 @@ impl Shard {
             }
         }
         let link = match origin {
-            Origin::Link(link) => link,
-            Origin::Shard(link) => link.unwrap_or_else(|| self.net.default_link()),
+            MessageOrigin::Link(link) => link,
+            MessageOrigin::Shard(link) => link.unwrap_or_else(|| self.net.default_link()),
         };
         match self.open_incoming(which, call_id, hash, from, link, received) {
             Some(key) => self.enter(key, received, |call, ctx| call.handle_message(ctx, message, from)),
@@ -209,19 +231,19 @@ impl Shard {
 
     fn open_incoming(
         &mut self,
-        which: Which,
+        which: ScenarioRole,
         call_id: &[u8],
         hash: u64,
         from: SocketAddr,
-        link: Link,
+        link: CallLink,
         received: Instant,
     ) -> Option<Key> {
         // An answer outside calls does not hold up the end of the run.
-        if which != Which::OutOfCall && !self.hub.try_open(received, u64::MAX) {
+        if which != ScenarioRole::OutOfCall && !self.hub.try_open(received, u64::MAX) {
             return None;
         }
         let number = match which {
-            Which::OutOfCall => 0,
+            ScenarioRole::OutOfCall => 0,
             _ => match self.hub.take_number() {
                 Some(number) => number,
                 None => {
@@ -231,7 +253,7 @@ impl Shard {
             },
         };
         self.net.share(link);
-        let identity = Identity {
+        let identity = CallIdentity {
             number,
             call_id: call_id.into(),
             due: received,
@@ -242,7 +264,11 @@ impl Shard {
             lines: Box::default(),
         };
         let peer = self.envs.main.options.network.remote_sending.unwrap_or(from);
-        self.stats.count(if which == Which::OutOfCall { Count::AutoAnswered } else { Count::IncomingCall });
+        self.stats.count(if which == ScenarioRole::OutOfCall {
+            Count::AutoAnswered
+        } else {
+            Count::IncomingCall
+        });
         let key = self.open(which, identity, hash, peer, link, received);
         self.soft_end_at_total(number);
         Some(key)
@@ -251,22 +277,22 @@ impl Shard {
     /// `-m`: the last one was started.
     fn soft_end_at_total(&self, number: u64) {
         if number == self.hub.total {
-            self.hub.advance(Phase::Soft);
+            self.hub.advance(RunPhase::Soft);
         }
     }
 
     fn open(
         &mut self,
-        which: Which,
-        identity: Identity,
+        which: ScenarioRole,
+        identity: CallIdentity,
         hash: u64,
         peer: SocketAddr,
-        link: Link,
+        link: CallLink,
         received: Instant,
     ) -> Key {
         let users = self.users.asked();
         let now = received.max(self.turn);
-        let mut ctx = Ctx {
+        let mut ctx = CallContext {
             now,
             received,
             env: self.envs.get(which),
@@ -278,7 +304,7 @@ impl Shard {
             users,
         };
         let call = Call::start(&mut ctx, identity);
-        let entry = Entry { call, which, hash, peer, link, armed: Instant::FAR_FUTURE, open: true };
+        let entry = CallEntry { call, which, hash, peer, link, armed: Instant::FAR_FUTURE, open: true };
         let key = self.calls.insert(entry);
         self.settle(key, now);
         key
@@ -341,16 +367,16 @@ impl Shard {
         if let Some(directory) = &self.hub.directory {
             directory.claim(hash, self.index);
         }
-        let identity = Identity { number, call_id, due, local, remote, user, incoming: false, lines };
+        let identity = CallIdentity { number, call_id, due, local, remote, user, incoming: false, lines };
         self.stats.count(Count::OutgoingCall);
         self.stats.start_delay.record(now.since(due));
-        let key = self.open(Which::Main, identity, hash, peer, link, now);
+        let key = self.open(ScenarioRole::Main, identity, hash, peer, link, now);
         self.soft_end_at_total(number);
         Some(key)
     }
 
     /// With `-ip_field` the call's own lines of the injection files say where it calls from.
-    fn link_for_call(&mut self, user: u32) -> std::io::Result<(Link, Box<[u32]>)> {
+    fn link_for_call(&mut self, user: u32) -> std::io::Result<(CallLink, Box<[u32]>)> {
         let options = &self.envs.main.options;
         let per_address = options.network.transport.sockets == Sockets::PerAddress;
         let Some(field) = options.injection.ip_field.filter(|_| per_address) else {
@@ -399,10 +425,10 @@ impl Shard {
         let Some(entry) = self.calls.get_mut(key) else { return };
         if std::mem::take(&mut entry.open) {
             if self.net.release(entry.link) {
-                entry.link = Link::None;
+                entry.link = CallLink::None;
             }
             self.users.free(entry.call.identity.user);
-            if entry.which != Which::OutOfCall {
+            if entry.which != ScenarioRole::OutOfCall {
                 self.hub.closed();
             }
         }
@@ -422,7 +448,7 @@ impl Shard {
             }
             Effect::CloseConnection => {
                 let Some(entry) = self.calls.get_mut(key) else { return };
-                let link = std::mem::replace(&mut entry.link, Link::None);
+                let link = std::mem::replace(&mut entry.link, CallLink::None);
                 self.net.release(link);
             }
             Effect::Shell(command) => {
@@ -430,12 +456,12 @@ impl Shard {
                     self.error(now, format!("cannot run {command:?}: {error}"));
                 }
             }
-            Effect::StopGracefully => self.hub.advance(Phase::Soft),
+            Effect::StopGracefully => self.hub.advance(RunPhase::Soft),
             Effect::StopNow => {
                 self.hub.stopped_by_scenario.store(true, std::sync::atomic::Ordering::Release);
-                self.hub.advance(Phase::Hard);
+                self.hub.advance(RunPhase::Hard);
             }
-            Effect::Ended { outcome: Outcome::Success | Outcome::Failure(_) } => self.close_call(key),
+            Effect::Ended { outcome: CallOutcome::Success | CallOutcome::Failure(_) } => self.close_call(key),
         }
     }
 
@@ -454,15 +480,15 @@ impl Shard {
             tracer.message(now, Direction::Sent, transport, call_id, &self.out.bytes[bytes.clone()]);
         }
         let link = match entry.link {
-            Link::None if entry.open => self.reconnect(key, target),
-            Link::None => Ok(self.net.default_link()),
+            CallLink::None if entry.open => self.reconnect(key, target),
+            CallLink::None => Ok(self.net.default_link()),
             link => Ok(link),
         };
         let sender = Sender { shard: self.index, call: key, patience };
         let sent = link.and_then(|link| {
             let (shard, to) = match link {
-                Link::Far(shard, connection) => (shard, Far::Connection(connection)),
-                Link::Shared => (0, Far::Target(target)),
+                CallLink::Far(shard, connection) => (shard, ForwardedConnection::Connection(connection)),
+                CallLink::Shared => (0, ForwardedConnection::Target(target)),
                 link => return self.net.send(link, &self.out.bytes, bytes, target, sender),
             };
             self.outgoing[usize::from(shard)].put_write(&self.out.bytes[bytes], to, sender);
@@ -474,7 +500,7 @@ impl Shard {
     }
 
     /// A call whose connection was closed sends again: a new one is made for it.
-    fn reconnect(&mut self, key: Key, target: SocketAddr) -> Result<Link, TransportFault> {
+    fn reconnect(&mut self, key: Key, target: SocketAddr) -> Result<CallLink, TransportFault> {
         let link = self.net.reconnect(target, &self.poll)?;
         if let Some(entry) = self.calls.get_mut(key) {
             entry.link = link;

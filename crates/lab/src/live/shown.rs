@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::screen::View;
+use crate::screen::ScreenView;
 
 /// Shared by the keys, the control port and whoever draws.
 #[derive(Debug, Clone, Default)]
-pub struct Shown(Arc<Inner>);
+pub struct ShownPage(Arc<ShownState>);
 
 #[derive(Debug)]
-struct Inner {
+struct ShownState {
     /// 0 is the live view, 1 to 9 are SIPp's, [`UNASKED`] before anyone chose.
     screen: AtomicU8,
     /// A live view draws it.
@@ -20,14 +20,14 @@ struct Inner {
     /// Goes up with every change.
     version: AtomicU64,
     line: Mutex<String>,
-    view: Mutex<View>,
+    view: Mutex<ScreenView>,
 }
 
 const UNASKED: u8 = u8::MAX;
 
-impl Default for Inner {
+impl Default for ShownState {
     fn default() -> Self {
-        Inner {
+        ShownState {
             screen: AtomicU8::new(UNASKED),
             attached: AtomicBool::default(),
             version: AtomicU64::default(),
@@ -37,7 +37,7 @@ impl Default for Inner {
     }
 }
 
-impl Shown {
+impl ShownPage {
     pub fn get(&self) -> u8 {
         self.asked().unwrap_or(0)
     }
@@ -63,11 +63,11 @@ impl Shown {
     }
 
     /// Which scenario SIPp's screens are about.
-    pub fn view(&self) -> View {
+    pub fn view(&self) -> ScreenView {
         *self.0.view.lock()
     }
 
-    pub fn change_view(&self, change: impl FnOnce(&mut View)) {
+    pub fn change_view(&self, change: impl FnOnce(&mut ScreenView)) {
         change(&mut self.0.view.lock());
         self.touch();
     }

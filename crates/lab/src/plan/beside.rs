@@ -1,18 +1,18 @@
 //! What was published beside what was measured: the tables of a plan's seed.
 
-use super::model::{Measured, Seed, SeedTable};
+use super::model::{PublishedFigure, PublishedTable, PublishedTest};
 use crate::report::Report;
-use crate::report::model::{Stage, Table};
+use crate::report::model::{ReportTable, StageReading};
 use crate::report::tables::{accounts, cpu, dash, footprint, growth, memory, reading};
 
 /// The seed's tables with the run's figures, then what every report has.
-pub(super) fn tables(seed: &Seed, report: &Report) -> Vec<Table> {
-    let mut tables: Vec<Table> = Vec::new();
+pub(super) fn tables(seed: &PublishedTest, report: &Report) -> Vec<ReportTable> {
+    let mut tables: Vec<ReportTable> = Vec::new();
     if !seed.row.is_empty() {
-        let row = |row: &super::model::SeedRow| {
+        let row = |row: &super::model::PublishedRow| {
             vec![row.label.clone(), row.value.clone(), measured(report, row.measured)]
         };
-        tables.push(Table {
+        tables.push(ReportTable {
             title: String::new(),
             head: [&seed.title, "published", "measured"].map(str::to_owned).to_vec(),
             rows: seed.row.iter().map(row).collect(),
@@ -26,13 +26,13 @@ pub(super) fn tables(seed: &Seed, report: &Report) -> Vec<Table> {
 }
 
 /// A row of ours for each watched process, or one for the run, below the published ones.
-fn filled(table: &SeedTable, report: &Report) -> Table {
+fn filled(table: &PublishedTable, report: &Report) -> ReportTable {
     let mut processes: Vec<&str> = report.watched.iter().map(|watched| watched.name.as_str()).collect();
-    if processes.is_empty() || !table.measured.contains(&Measured::Process) {
+    if processes.is_empty() || !table.measured.contains(&PublishedFigure::Process) {
         processes = vec!["nothing (--watch)"];
     }
     let row = |process: &&str| table.measured.iter().map(|what| of_process(report, *what, process)).collect();
-    Table {
+    ReportTable {
         title: table.title.clone(),
         head: table.head.clone(),
         rows: table.rows.clone(),
@@ -40,84 +40,84 @@ fn filled(table: &SeedTable, report: &Report) -> Table {
     }
 }
 
-fn of_process(report: &Report, what: Measured, process: &str) -> String {
-    let at = |stage: &str, cell: fn(&crate::report::model::Reading) -> String| {
+fn of_process(report: &Report, what: PublishedFigure, process: &str) -> String {
+    let at = |stage: &str, cell: fn(&crate::report::model::StageFigure) -> String| {
         reading(report, stage, process).map_or_else(dash, cell)
     };
     match what {
-        Measured::Process => format!("measured: {process}"),
-        Measured::MemoryInitial => at("initial", memory),
-        Measured::MemoryLogin => at("login", memory),
-        Measured::MemoryFinal => at("final", memory),
-        Measured::CpuInitial => at("initial", cpu),
-        Measured::CpuLogin => at("login", cpu),
-        Measured::CpuFinal => at("final", cpu),
-        Measured::Footprint => footprint(report, process),
+        PublishedFigure::Process => format!("measured: {process}"),
+        PublishedFigure::MemoryInitial => at("initial", memory),
+        PublishedFigure::MemoryLogin => at("login", memory),
+        PublishedFigure::MemoryFinal => at("final", memory),
+        PublishedFigure::CpuInitial => at("initial", cpu),
+        PublishedFigure::CpuLogin => at("login", cpu),
+        PublishedFigure::CpuFinal => at("final", cpu),
+        PublishedFigure::Footprint => footprint(report, process),
         other => measured(report, other),
     }
 }
 
 /// Of all watched processes together.
 #[expect(clippy::cast_precision_loss, reason = "counts and bytes for people")]
-fn measured(report: &Report, what: Measured) -> String {
+fn measured(report: &Report, what: PublishedFigure) -> String {
     let totals = &report.totals;
     match what {
-        Measured::TotalTime => {
+        PublishedFigure::TotalTime => {
             format!("{}:{:02} min", report.seconds as u64 / 60, report.seconds as u64 % 60)
         }
-        Measured::TotalCalls => totals.started.to_string(),
-        Measured::CallsPerSecond => format!("{:.1}", totals.rate),
-        Measured::FailedCalls => totals.failed.to_string(),
-        Measured::Retransmissions => {
+        PublishedFigure::TotalCalls => totals.started.to_string(),
+        PublishedFigure::CallsPerSecond => format!("{:.1}", totals.rate),
+        PublishedFigure::FailedCalls => totals.failed.to_string(),
+        PublishedFigure::Retransmissions => {
             format!("{:.3} %", totals.retransmissions as f64 / totals.messages_sent.max(1) as f64 * 100.0)
         }
-        Measured::MeanResponse => {
+        PublishedFigure::MeanResponse => {
             report.response_times.first().map_or_else(dash, |times| format!("{:.2} ms", times.mean))
         }
-        Measured::PeakOpenCalls => totals.peak_open.to_string(),
+        PublishedFigure::PeakOpenCalls => totals.peak_open.to_string(),
         _ if report.watched.is_empty() && what.is_of_processes() => dash(),
-        Measured::Cpu => {
+        PublishedFigure::Cpu => {
             let seconds: f64 = report.watched.iter().map(|watched| watched.cpu_seconds).sum();
             format!("{:.2} %", seconds / report.seconds.max(1e-3) * 100.0)
         }
-        Measured::CpuPeak => {
+        PublishedFigure::CpuPeak => {
             let peak = |cpu: &[f64]| cpu.iter().copied().fold(0.0, f64::max);
             format!("{:.1} %", report.watched.iter().map(|one| peak(&one.cpu)).sum::<f64>() * 100.0)
         }
-        Measured::Memory => {
+        PublishedFigure::Memory => {
             let bytes: u64 = report.watched.iter().map(|watched| watched.peak_memory).sum();
             format!("{:.1} MiB", bytes as f64 / 1_048_576.0)
         }
-        Measured::MemoryInitial => memory_at(report, "initial"),
-        Measured::MemoryLogin => memory_at(report, "login"),
-        Measured::MemoryFinal => memory_at(report, "final"),
-        Measured::CpuInitial => cpu_at(report, "initial"),
-        Measured::CpuLogin => cpu_at(report, "login"),
-        Measured::CpuFinal => cpu_at(report, "final"),
-        Measured::Footprint => {
+        PublishedFigure::MemoryInitial => memory_at(report, "initial"),
+        PublishedFigure::MemoryLogin => memory_at(report, "login"),
+        PublishedFigure::MemoryFinal => memory_at(report, "final"),
+        PublishedFigure::CpuInitial => cpu_at(report, "initial"),
+        PublishedFigure::CpuLogin => cpu_at(report, "login"),
+        PublishedFigure::CpuFinal => cpu_at(report, "final"),
+        PublishedFigure::Footprint => {
             let bytes =
                 stage(report, "final").map(|stage| stage.processes.iter().filter_map(|one| one.a_user));
             bytes.map_or_else(dash, |bytes| format!("{:.3} KB", bytes.sum::<f64>() / 1024.0))
         }
-        Measured::MessageLatency => latency(report, "message"),
-        Measured::PresenceLatency => latency(report, "presence"),
-        Measured::AuthenticationLatency => latency(report, "authentication"),
-        Measured::LostMessages => report.chat.as_ref().map_or_else(dash, |chat| chat.lost.to_string()),
-        Measured::Process | Measured::Nothing => dash(),
+        PublishedFigure::MessageLatency => latency(report, "message"),
+        PublishedFigure::PresenceLatency => latency(report, "presence"),
+        PublishedFigure::AuthenticationLatency => latency(report, "authentication"),
+        PublishedFigure::LostMessages => report.chat.as_ref().map_or_else(dash, |chat| chat.lost.to_string()),
+        PublishedFigure::Process | PublishedFigure::Nothing => dash(),
     }
 }
 
-fn stage<'a>(report: &'a Report, name: &str) -> Option<&'a Stage> {
+fn stage<'a>(report: &'a Report, name: &str) -> Option<&'a StageReading> {
     report.stages.iter().find(|stage| stage.name == name && !stage.processes.is_empty())
 }
 
 fn memory_at(report: &Report, name: &str) -> String {
-    let sum = |stage: &Stage| stage.processes.iter().map(|process| process.memory).sum::<u64>();
+    let sum = |stage: &StageReading| stage.processes.iter().map(|process| process.memory).sum::<u64>();
     stage(report, name).map_or_else(dash, |stage| format!("{} KB", sum(stage) / 1024))
 }
 
 fn cpu_at(report: &Report, name: &str) -> String {
-    let sum = |stage: &Stage| stage.processes.iter().map(|process| process.cpu).sum::<f64>();
+    let sum = |stage: &StageReading| stage.processes.iter().map(|process| process.cpu).sum::<f64>();
     stage(report, name).map_or_else(dash, |stage| format!("{:.1} %", sum(stage) * 100.0))
 }
 
@@ -138,30 +138,30 @@ fn latency(report: &Report, timer: &str) -> String {
 mod tests {
     use super::*;
     use crate::plan::{Plan, SHIPPED};
-    use crate::report::model::{Reading, Watched};
+    use crate::report::model::{StageFigure, WatchedProcess};
     use crate::report::tables::text;
 
-    fn seed(plan: &str) -> Seed {
+    fn seed(plan: &str) -> PublishedTest {
         let (_, shipped) = SHIPPED.iter().find(|(name, _)| *name == plan).expect("shipped");
         Plan::parse(shipped, plan).expect("right").seed.expect("published")
     }
 
     fn report() -> Report {
-        let stage = |name: &str, kilobytes: u64| Stage {
+        let stage = |name: &str, kilobytes: u64| StageReading {
             name: name.to_owned(),
-            processes: vec![Reading {
+            processes: vec![StageFigure {
                 name: "belfry (7)".to_owned(),
                 memory: kilobytes * 1024,
                 cpu: 0.125,
                 a_user: (name == "final").then_some(2_048.0),
             }],
-            ..Stage::default()
+            ..StageReading::default()
         };
         Report {
-            watched: vec![Watched {
+            watched: vec![WatchedProcess {
                 name: "belfry (7)".to_owned(),
                 cpu: vec![0.5, 0.75],
-                ..Watched::default()
+                ..WatchedProcess::default()
             }],
             stages: vec![stage("initial", 100), stage("login", 200), stage("final", 300)],
             ..Report::default()

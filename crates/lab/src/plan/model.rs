@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use super::Command;
+use super::LoadCommand;
 
 /// `ringer run PLAN`, `ringer find --plan PLAN`.
 #[derive(Debug, Clone, Deserialize)]
@@ -21,24 +21,24 @@ pub struct Plan {
     pub needs: String,
     /// Values of `{name}` in the rest of the plan; `--set name=value` overrides them.
     #[serde(default)]
-    pub set: BTreeMap<String, Setting>,
+    pub set: BTreeMap<String, PlanSetting>,
     /// Names of `set` that `--scale` multiplies: whole numbers, which stay even.
     #[serde(default)]
     pub scaled: Vec<String>,
     /// Files written before the run, by name; `{dir}/NAME` in arguments.
     #[serde(default)]
-    pub data: BTreeMap<String, Data>,
+    pub data: BTreeMap<String, InjectionData>,
     #[serde(rename = "generator")]
     pub generators: Vec<Generator>,
     #[serde(default)]
     pub find: Option<Find>,
     #[serde(default)]
-    pub seed: Option<Seed>,
+    pub seed: Option<PublishedTest>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
-pub enum Setting {
+pub enum PlanSetting {
     Whole(i64),
     Number(f64),
     Text(String),
@@ -47,7 +47,7 @@ pub enum Setting {
 /// An injection file made of one line repeated.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Data {
+pub struct InjectionData {
     /// `SEQUENTIAL`, `RANDOM` or `USER`.
     #[serde(default = "sequential")]
     pub mode: String,
@@ -86,8 +86,8 @@ pub struct Generator {
 }
 
 impl Generator {
-    pub(super) fn words(&self) -> (Command, &[String]) {
-        if self.xmpp.is_empty() { (Command::Sip, &self.sip) } else { (Command::Xmpp, &self.xmpp) }
+    pub(super) fn words(&self) -> (LoadCommand, &[String]) {
+        if self.xmpp.is_empty() { (LoadCommand::Sip, &self.sip) } else { (LoadCommand::Xmpp, &self.xmpp) }
     }
 
     /// Where a mistake is: the line of the longest argument that the message has in it, which is a flag mostly.
@@ -109,7 +109,7 @@ fn first_stage() -> u32 {
 #[serde(deny_unknown_fields)]
 pub struct Find {
     pub generator: String,
-    pub vary: Vary,
+    pub vary: VariedSetting,
     pub from: f64,
     pub to: f64,
     /// Seconds calls are placed in each try.
@@ -122,7 +122,7 @@ pub struct Find {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Vary {
+pub enum VariedSetting {
     /// `-r`.
     Rate,
     /// `-l`.
@@ -135,53 +135,53 @@ pub enum Vary {
     Logins,
 }
 
-impl Vary {
+impl VariedSetting {
     /// Of `ringer xmpp`.
     pub fn is_of_users(self) -> bool {
-        matches!(self, Vary::Users | Vary::Actions | Vary::Logins)
+        matches!(self, VariedSetting::Users | VariedSetting::Actions | VariedSetting::Logins)
     }
 }
 
 /// The published test the plan repeats.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Seed {
+pub struct PublishedTest {
     pub title: String,
     /// Which load is measured.
     pub generator: String,
     #[serde(default)]
-    pub row: Vec<SeedRow>,
+    pub row: Vec<PublishedRow>,
     /// Tables as they were published, each with a row of ours for each watched process.
     #[serde(default)]
-    pub table: Vec<SeedTable>,
+    pub table: Vec<PublishedTable>,
     /// The tutorial's cases, printed above the search's own.
     #[serde(default)]
-    pub case: Vec<SeedCase>,
+    pub case: Vec<PublishedCase>,
 }
 
 /// A published figure and which of ours stands beside it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SeedRow {
+pub struct PublishedRow {
     pub label: String,
     pub value: String,
-    pub measured: Measured,
+    pub measured: PublishedFigure,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SeedTable {
+pub struct PublishedTable {
     pub title: String,
     pub head: Vec<String>,
     /// Published, a cell a word of the head.
     pub rows: Vec<Vec<String>>,
     /// What of ours stands in each column.
-    pub measured: Vec<Measured>,
+    pub measured: Vec<PublishedFigure>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Measured {
+pub enum PublishedFigure {
     TotalTime,
     TotalCalls,
     CallsPerSecond,
@@ -215,21 +215,21 @@ pub enum Measured {
     Nothing,
 }
 
-impl Measured {
+impl PublishedFigure {
     /// Without `--watch` there is nothing.
     pub(super) fn is_of_processes(self) -> bool {
         matches!(
             self,
-            Measured::Cpu
-                | Measured::CpuPeak
-                | Measured::Memory
-                | Measured::MemoryInitial
-                | Measured::MemoryLogin
-                | Measured::MemoryFinal
-                | Measured::CpuInitial
-                | Measured::CpuLogin
-                | Measured::CpuFinal
-                | Measured::Footprint
+            PublishedFigure::Cpu
+                | PublishedFigure::CpuPeak
+                | PublishedFigure::Memory
+                | PublishedFigure::MemoryInitial
+                | PublishedFigure::MemoryLogin
+                | PublishedFigure::MemoryFinal
+                | PublishedFigure::CpuInitial
+                | PublishedFigure::CpuLogin
+                | PublishedFigure::CpuFinal
+                | PublishedFigure::Footprint
         )
     }
 }
@@ -237,7 +237,7 @@ impl Measured {
 /// One line of the RestComm tutorial's table.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SeedCase {
+pub struct PublishedCase {
     pub name: String,
     pub rate: f64,
     pub open: u64,
@@ -250,12 +250,12 @@ pub struct SeedCase {
 
 /// A plan's arguments with their places.
 #[derive(Deserialize)]
-struct Spanned {
-    generator: Vec<Places>,
+struct SpannedArguments {
+    generator: Vec<ArgumentPlaces>,
 }
 
 #[derive(Deserialize)]
-struct Places {
+struct ArgumentPlaces {
     #[serde(default)]
     sip: Vec<toml::Spanned<String>>,
     #[serde(default)]
@@ -283,12 +283,12 @@ impl fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
-impl fmt::Display for Setting {
+impl fmt::Display for PlanSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Setting::Whole(value) => value.fmt(f),
-            Setting::Number(value) => value.fmt(f),
-            Setting::Text(value) => value.fmt(f),
+            PlanSetting::Whole(value) => value.fmt(f),
+            PlanSetting::Number(value) => value.fmt(f),
+            PlanSetting::Text(value) => value.fmt(f),
         }
     }
 }
@@ -303,7 +303,7 @@ impl Plan {
         plan.check(text, file)?;
         file.clone_into(&mut plan.file);
         // The same text once more, for the places of the arguments.
-        if let Ok(spanned) = toml::from_str::<Spanned>(text) {
+        if let Ok(spanned) = toml::from_str::<SpannedArguments>(text) {
             for (generator, places) in plan.generators.iter_mut().zip(spanned.generator) {
                 let words = places.sip.iter().chain(&places.xmpp);
                 generator.lines = words.map(|word| line_at(word.span().start)).collect();
@@ -321,7 +321,7 @@ impl Plan {
             return Err(format!("--scale {scale}: expected more than 0 and at most 1000"));
         }
         for name in &self.scaled {
-            if let Some(Setting::Whole(value)) = self.set.get_mut(name) {
+            if let Some(PlanSetting::Whole(value)) = self.set.get_mut(name) {
                 #[expect(clippy::cast_precision_loss, reason = "numbers of users and rates")]
                 let scaled = *value as f64 * scale / 2.0;
                 #[expect(clippy::cast_possible_truncation, reason = "at most a thousand times what it was")]

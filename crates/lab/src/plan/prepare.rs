@@ -7,27 +7,27 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use super::model::{Generator, Plan, PlanError};
-use super::{FILES, Values};
+use super::{FILES, PlanValues};
 use crate::engine::Setup;
 
 /// Which of Ringer's commands a load is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Command {
+pub enum LoadCommand {
     Sip,
     Xmpp,
 }
 
 /// Makes a set-up of a command's arguments. The command line's own parsers, handed in.
-pub type Parse<'a> = &'a dyn Fn(Command, &[String]) -> Result<Setup, String>;
+pub type ParseArguments<'a> = &'a dyn Fn(LoadCommand, &[String]) -> Result<Setup, String>;
 
-pub struct Prepared {
+pub struct PreparedPlan {
     pub plan: Plan,
-    pub loads: Vec<Load>,
+    pub loads: Vec<PreparedLoad>,
     /// The plan's files; gone with this value.
     _folder: TempDir,
 }
 
-pub struct Load {
+pub struct PreparedLoad {
     pub generator: Generator,
     pub setup: Setup,
 }
@@ -35,14 +35,14 @@ pub struct Load {
 /// More lines than any server under test here has accounts.
 const MAX_ROWS: u64 = 50_000_000;
 
-impl Prepared {
+impl PreparedPlan {
     /// `sets` are `--set name=value`, which must be names the plan has.
     pub fn new(
         plan: Plan,
         target: &str,
         sets: &[(String, String)],
-        parse: Parse<'_>,
-    ) -> Result<Prepared, String> {
+        parse: ParseArguments<'_>,
+    ) -> Result<PreparedPlan, String> {
         let folder = tempfile::Builder::new()
             .prefix("ringer-plan-")
             .tempdir()
@@ -54,15 +54,19 @@ impl Prepared {
                 let message = format!("generator {:?}: {message}", generator.name);
                 PlanError { file: plan.file.clone(), line, message }.to_string()
             })?;
-            Ok(Load { generator: generator.clone(), setup })
+            Ok(PreparedLoad { generator: generator.clone(), setup })
         });
         let loads = loads.collect::<Result<Vec<_>, String>>()?;
-        Ok(Prepared { plan, loads, _folder: folder })
+        Ok(PreparedPlan { plan, loads, _folder: folder })
     }
 }
 
 /// Of a mistake, its line in the plan and what was expected.
-fn compile(generator: &Generator, values: &Values, parse: Parse<'_>) -> Result<Setup, (usize, String)> {
+fn compile(
+    generator: &Generator,
+    values: &PlanValues,
+    parse: ParseArguments<'_>,
+) -> Result<Setup, (usize, String)> {
     let (command, words) = generator.words();
     let line = |index: usize| generator.lines.get(index).copied().unwrap_or_default();
     let words = words.iter().enumerate();
@@ -71,8 +75,8 @@ fn compile(generator: &Generator, values: &Values, parse: Parse<'_>) -> Result<S
     parse(command, &words).map_err(|message| (generator.line_of(&message), message))
 }
 
-fn values(plan: &Plan, target: &str, sets: &[(String, String)], folder: &Path) -> Result<Values, String> {
-    let mut values = Values::default();
+fn values(plan: &Plan, target: &str, sets: &[(String, String)], folder: &Path) -> Result<PlanValues, String> {
+    let mut values = PlanValues::default();
     for (name, setting) in &plan.set {
         values.set(name, setting.to_string());
     }
@@ -93,7 +97,7 @@ fn values(plan: &Plan, target: &str, sets: &[(String, String)], folder: &Path) -
     Ok(values)
 }
 
-fn write_files(plan: &Plan, values: &Values, folder: &Path) -> Result<(), String> {
+fn write_files(plan: &Plan, values: &PlanValues, folder: &Path) -> Result<(), String> {
     let write = |name: &str, text: &[u8]| {
         if name.contains('/') || name.starts_with('.') {
             return Err(format!("data {name:?}: expected a plain file name"));
@@ -129,9 +133,9 @@ mod tests {
     fn prepare(
         plan: &str,
         sets: &[(&str, &str)],
-    ) -> (Result<Prepared, String>, Vec<Vec<String>>, Vec<String>) {
+    ) -> (Result<PreparedPlan, String>, Vec<Vec<String>>, Vec<String>) {
         let seen = RefCell::new((Vec::new(), Vec::new()));
-        let parse = |_: Command, words: &[String]| -> Result<Setup, String> {
+        let parse = |_: LoadCommand, words: &[String]| -> Result<Setup, String> {
             let mut seen = seen.borrow_mut();
             seen.0.push(words.to_vec());
             if let Some(path) = words.iter().find(|word| word.ends_with(".csv")) {
@@ -142,7 +146,7 @@ mod tests {
         let plan = Plan::parse(plan, "p").expect("a right plan");
         let sets: Vec<(String, String)> =
             sets.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let prepared = Prepared::new(plan, "127.0.0.1:5060", &sets, &parse);
+        let prepared = PreparedPlan::new(plan, "127.0.0.1:5060", &sets, &parse);
         let (words, files) = seen.into_inner();
         (prepared, words, files)
     }
@@ -163,7 +167,7 @@ mod tests {
         let plan = "about = \"x\"\n[[generator]]\nname = \"users\"\nxmpp = [\"{target}\",\n  \"--users\", \"many\",\n  \"--user\", \"{x}\"]\n";
         let refuse = |plan: &str, message: &'static str| {
             let plan = Plan::parse(plan, "p.toml").expect("a right plan");
-            let prepared = Prepared::new(plan, "127.0.0.1", &[], &|_, _| Err(message.to_owned()));
+            let prepared = PreparedPlan::new(plan, "127.0.0.1", &[], &|_, _| Err(message.to_owned()));
             prepared.err().expect("refused")
         };
         let filled = plan.replace("{x}", "x");

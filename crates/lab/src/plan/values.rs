@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 /// Names and their values.
 #[derive(Debug, Clone, Default)]
-pub struct Values(BTreeMap<String, String>);
+pub struct PlanValues(BTreeMap<String, String>);
 
-impl Values {
+impl PlanValues {
     pub fn set(&mut self, name: &str, value: impl Into<String>) {
         self.0.insert(name.to_owned(), value.into());
     }
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn names_are_filled_and_other_braces_stay() {
-        let mut values = Values::default();
+        let mut values = PlanValues::default();
         values.set("accounts", "1000");
         values.set("n", "7");
         assert_eq!(values.fill("user{n} of {accounts}").as_deref(), Ok("user7 of 1000"));

@@ -20,35 +20,35 @@ pub struct Report {
     pub end: String,
     /// Why the figures are Ringer's own limit and not the server's; empty when it kept up.
     pub limited_by_ringer: Vec<String>,
-    pub totals: Totals,
-    pub response_times: Vec<Times>,
+    pub totals: ReportTotals,
+    pub response_times: Vec<TimeSummary>,
     /// From the moment a call was due, for counters that a call's first message starts.
-    pub response_from_due: Vec<Times>,
-    pub call_length: Times,
-    pub start_delay: Times,
-    pub pacing: Times,
+    pub response_from_due: Vec<TimeSummary>,
+    pub call_length: TimeSummary,
+    pub start_delay: TimeSummary,
+    pub pacing: TimeSummary,
     /// Calls by why they failed, largest first; names are those of SIPp's CSV.
-    pub failures: Vec<Named>,
+    pub failures: Vec<NamedTimes>,
     /// Final answers that were not expected, by code.
-    pub error_codes: Vec<Named>,
-    pub media: Option<Media>,
+    pub error_codes: Vec<NamedTimes>,
+    pub media: Option<MediaReport>,
     /// Of users of chat.
     #[serde(default)]
-    pub chat: Option<Chat>,
+    pub chat: Option<XmppReport>,
     /// What the watched processes used when users had not begun to sign in, when all were in, and at the end.
     #[serde(default)]
-    pub stages: Vec<Stage>,
-    pub samples: Vec<Sample>,
-    pub watched: Vec<Watched>,
+    pub stages: Vec<StageReading>,
+    pub samples: Vec<ReportSample>,
+    pub watched: Vec<WatchedProcess>,
     /// Of the memory of each watched process, over the load.
     #[serde(default)]
-    pub growth: Vec<Growth>,
+    pub growth: Vec<MemoryGrowth>,
     /// Published figures beside those of the run, stages, growth: the same as above, for people.
     #[serde(default)]
-    pub tables: Vec<Table>,
-    pub thresholds: Vec<Threshold>,
+    pub tables: Vec<ReportTable>,
+    pub thresholds: Vec<ThresholdResult>,
     /// Messages of the scenario, as the scenario screen shows them.
-    pub steps: Vec<Step>,
+    pub steps: Vec<StepReport>,
     pub errors: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ pub struct ScenarioText {
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Totals {
+pub struct ReportTotals {
     /// Arrivals that were due, that could not start, and calls started.
     pub due: u64,
     pub blocked: u64,
@@ -83,7 +83,7 @@ pub struct Totals {
 
 /// Milliseconds.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Times {
+pub struct TimeSummary {
     pub name: String,
     pub n: u64,
     pub mean: f64,
@@ -97,13 +97,13 @@ pub struct Times {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Named {
+pub struct NamedTimes {
     pub name: String,
     pub count: u64,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Media {
+pub struct MediaReport {
     pub streams: u64,
     pub packets_sent: u64,
     pub packets_received: u64,
@@ -122,7 +122,7 @@ pub struct Media {
 
 /// Messages: sent = received + refused + waiting + lost. Presences: expected = seen + unseen.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Chat {
+pub struct XmppReport {
     pub sent: u64,
     pub received: u64,
     /// Of those received.
@@ -160,16 +160,16 @@ pub struct Chat {
 
 /// One of the published tests' readings.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Stage {
+pub struct StageReading {
     /// `initial`, `login`, `final`.
     pub name: String,
     pub at: f64,
     pub users: u64,
-    pub processes: Vec<Reading>,
+    pub processes: Vec<StageFigure>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Reading {
+pub struct StageFigure {
     pub name: String,
     /// Bytes resident.
     pub memory: u64,
@@ -182,7 +182,7 @@ pub struct Reading {
 
 /// One interval. Rates are per second, times milliseconds, CPU a share of one core.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Sample {
+pub struct ReportSample {
     /// Seconds from the start to the end of the interval.
     pub at: f64,
     pub span: f64,
@@ -207,7 +207,7 @@ pub struct Sample {
 
 /// A process under `--watch`, sampled with [`Report::samples`].
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Watched {
+pub struct WatchedProcess {
     pub name: String,
     /// Share of one core, by sample.
     pub cpu: Vec<f64>,
@@ -219,7 +219,7 @@ pub struct Watched {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Table {
+pub struct ReportTable {
     pub title: String,
     pub head: Vec<String>,
     /// As published; or label, published, measured.
@@ -230,7 +230,7 @@ pub struct Table {
 
 /// Least squares through the memory of a watched process, without the first tenth of the load. Bytes and seconds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Growth {
+pub struct MemoryGrowth {
     pub name: String,
     /// Where the line begins, from the start of the run, and how long it is.
     pub from: f64,
@@ -247,7 +247,7 @@ pub struct Growth {
 
 /// A threshold, and what was measured of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Threshold {
+pub struct ThresholdResult {
     pub text: String,
     /// With its unit; `None` when nothing was measured.
     pub measured: Option<String>,
@@ -263,7 +263,7 @@ fn was_judged() -> bool {
     true
 }
 
-impl Threshold {
+impl ThresholdResult {
     /// Against the server under test.
     pub fn is_missed(&self) -> bool {
         self.judged && !self.kept
@@ -271,7 +271,7 @@ impl Threshold {
 }
 
 /// `kept: failed == 0 (measured 0)`
-impl fmt::Display for Threshold {
+impl fmt::Display for ThresholdResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let measured = self.measured.as_deref().unwrap_or("nothing");
         match (self.judged, self.kept) {
@@ -283,7 +283,7 @@ impl fmt::Display for Threshold {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct StepReport {
     pub name: String,
     pub messages: u64,
     pub retransmissions: u64,
@@ -294,7 +294,7 @@ pub struct Step {
 impl Report {
     /// No threshold missed, no call failed where none is named, and Ringer was not the limit.
     pub fn passed(&self) -> bool {
-        let missed = self.thresholds.iter().any(Threshold::is_missed);
+        let missed = self.thresholds.iter().any(ThresholdResult::is_missed);
         let calls = !self.thresholds.is_empty() || self.totals.failed == 0;
         !missed && calls && self.limited_by_ringer.is_empty()
     }
@@ -324,17 +324,17 @@ impl Report {
     }
 }
 
-fn join(pair: &[Sample]) -> Sample {
+fn join(pair: &[ReportSample]) -> ReportSample {
     let [first, second] = pair else { return pair.first().cloned().unwrap_or_default() };
     let span = first.span + second.span;
-    let rate = |get: fn(&Sample) -> f64| {
+    let rate = |get: fn(&ReportSample) -> f64| {
         if span > 0.0 { (get(first) * first.span + get(second) * second.span) / span } else { 0.0 }
     };
-    let worst = |get: fn(&Sample) -> Option<f64>| match (get(first), get(second)) {
+    let worst = |get: fn(&ReportSample) -> Option<f64>| match (get(first), get(second)) {
         (Some(a), Some(b)) => Some(a.max(b)),
         (a, b) => a.or(b),
     };
-    Sample {
+    ReportSample {
         at: second.at,
         span,
         due: rate(|sample| sample.due),

@@ -6,18 +6,18 @@ use lab_sip::trace::Tracer;
 use parking_lot::Mutex;
 
 use crate::engine::Setup;
-use crate::live::Shown;
+use crate::live::ShownPage;
 
 /// A handle; cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Remote {
-    state: Arc<Mutex<State>>,
-    shown: Shown,
+pub struct RunRemote {
+    state: Arc<Mutex<RemoteState>>,
+    shown: ShownPage,
     tracer: Tracer,
 }
 
 #[derive(Debug, Clone, Default)]
-pub struct State {
+pub struct RemoteState {
     pub rate: f64,
     pub scale: f64,
     pub paused: bool,
@@ -33,19 +33,23 @@ pub struct State {
     pub said: Option<String>,
 }
 
-impl Remote {
-    pub fn new(setup: &Setup) -> Remote {
+impl RunRemote {
+    pub fn new(setup: &Setup) -> RunRemote {
         let rate = &setup.options.rate;
-        let state = State { rate: rate.calls, scale: rate.scale, ..State::default() };
-        Remote { state: Arc::new(Mutex::new(state)), shown: Shown::default(), tracer: setup.tracer.clone() }
+        let state = RemoteState { rate: rate.calls, scale: rate.scale, ..RemoteState::default() };
+        RunRemote {
+            state: Arc::new(Mutex::new(state)),
+            shown: ShownPage::default(),
+            tracer: setup.tracer.clone(),
+        }
     }
 
-    pub fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+    pub fn with<T>(&self, act: impl FnOnce(&mut RemoteState) -> T) -> T {
         act(&mut self.state.lock())
     }
 
     /// What the terminal shows; the live view draws it.
-    pub fn shown(&self) -> &Shown {
+    pub fn shown(&self) -> &ShownPage {
         &self.shown
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lab_sip::stats::{Count, Durations};
 
 use crate::engine::{Progress, Setup};
-use crate::trace::time::{Stamp, clock_micros};
+use crate::trace::time::{Timestamp, clock_micros};
 
 const RULE: &str = "-------------------------+---------------------------+--------------------------\n";
 
@@ -18,7 +18,7 @@ pub(super) fn screen(setup: &Setup, progress: &Progress) -> String {
     for (name, at) in
         [("Start Time", progress.started), ("Last Reset Time", reset), ("Current Time", progress.now)]
     {
-        let _ = writeln!(text, "  {name:<22} | {}", Stamp::csv(at, rfc3339));
+        let _ = writeln!(text, "  {name:<22} | {}", Timestamp::csv(at, rfc3339));
     }
     text.push_str(RULE);
     text.push_str("  Counter Name           | Periodic value            | Cumulative value\n");

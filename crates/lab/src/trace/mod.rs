@@ -18,13 +18,13 @@ use lab_sip::trace::{TraceSwitches, Tracer};
 
 pub(crate) use log::is_incomplete;
 
-use crate::engine::{Outcome, Progress, Setup};
+use crate::engine::{Progress, RunOutcome, Setup};
 use crate::session::Observer;
 
 /// Opens the files of the traces that are on and starts the writer. `Err` names the file.
 pub fn start(options: &Options, scenario: &Scenario) -> Result<Tracer, String> {
     let switches = Arc::new(TraceSwitches::new(options));
-    let writer = writer::Writer::open(options, &scenario.source.stem(), Arc::clone(&switches))?;
+    let writer = writer::TraceWriter::open(options, &scenario.source.stem(), Arc::clone(&switches))?;
     let (tracer, lines) = Tracer::new(switches);
     let thread = std::thread::Builder::new()
         .name("trace".to_owned())
@@ -48,25 +48,25 @@ pub fn observers(setup: &Setup) -> Vec<Box<dyn Observer>> {
     let mut observers: Vec<Box<dyn Observer>> = Vec::new();
     let files = &setup.options.files;
     if files.stat.on {
-        observers.push(Box::new(counts::Table::new(setup, counts::Kind::Stat)));
+        observers.push(Box::new(counts::StatisticsFile::new(setup, counts::TableKind::Stat)));
     }
     if files.counts.on {
-        observers.push(Box::new(counts::Table::new(setup, counts::Kind::Counts)));
+        observers.push(Box::new(counts::StatisticsFile::new(setup, counts::TableKind::Counts)));
     }
     if files.error_codes.on {
-        observers.push(Box::new(counts::Table::new(setup, counts::Kind::ErrorCodes)));
+        observers.push(Box::new(counts::StatisticsFile::new(setup, counts::TableKind::ErrorCodes)));
     }
-    observers.push(Box::new(Finish));
+    observers.push(Box::new(TraceFinisher));
     observers
 }
 
 /// At the end the trace files are whole.
-struct Finish;
+struct TraceFinisher;
 
-impl Observer for Finish {
+impl Observer for TraceFinisher {
     fn progress(&mut self, _setup: &Setup, _progress: &Progress) {}
 
-    fn ended(&mut self, setup: &Setup, _outcome: &Outcome) {
+    fn ended(&mut self, setup: &Setup, _outcome: &RunOutcome) {
         setup.tracer.finish();
     }
 }

@@ -8,7 +8,7 @@ use lab_sip::trace::{Direction, Trace, Tracer};
 use stdx::time::Instant;
 
 use super::counts::counts_header;
-use super::log::{Limits, Log};
+use super::log::{LogFile, LogLimits};
 use super::time::{clock_micros, clock_seconds};
 use super::{stat, writer};
 use crate::screen::tests::{options, progress, setup, uac};
@@ -141,8 +141,8 @@ fn what_is_off_costs_nothing_and_writes_nothing() {
 #[test]
 fn a_ring_keeps_the_newest() {
     let directory = tempfile::tempdir().expect("a directory");
-    let limits = Limits { ring_files: Some(2), ring_size: Some(10), max_size: None };
-    let mut log = Log::new(directory.path().join("a.log"), false, limits);
+    let limits = LogLimits { ring_files: Some(2), ring_size: Some(10), max_size: None };
+    let mut log = LogFile::new(directory.path().join("a.log"), false, limits);
     for n in 0..5 {
         log.write(format!("line number {n}\n").as_bytes());
     }
@@ -171,7 +171,7 @@ fn a_ring_keeps_the_newest() {
 fn the_largest_size_ends_a_log() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("a.log");
-    let mut log = Log::new(path.clone(), false, Limits { max_size: Some(10), ..Limits::default() });
+    let mut log = LogFile::new(path.clone(), false, LogLimits { max_size: Some(10), ..LogLimits::default() });
     for _ in 0..5 {
         log.write(b"eight by\n");
     }

@@ -10,46 +10,46 @@ use memchr::memmem;
 use stdx::time::Instant;
 
 use super::call_debug::CallDebug;
-use super::log::{Limits, Log};
+use super::log::{LogFile, LogLimits};
 use super::name;
-use super::time::Stamp;
+use super::time::Timestamp;
 use crate::engine::clock::Clock;
 
 /// How long a line may sit in a buffer before it is on disk.
 const FLUSH: Duration = Duration::from_millis(200);
 
-pub(super) struct Writer {
+pub(super) struct TraceWriter {
     rfc3339: bool,
     /// `-trace_rtt` counts from here.
     started: Option<Instant>,
     switches: Arc<TraceSwitches>,
-    messages: Log,
-    short: Log,
-    errors: Log,
-    logs: Log,
-    call_debug: Log,
+    messages: LogFile,
+    short: LogFile,
+    errors: LogFile,
+    logs: LogFile,
+    call_debug: LogFile,
     calls: CallDebug,
-    rtt: Option<Log>,
+    rtt: Option<LogFile>,
     /// Response times come in lots of `-rtt_freq`.
     rtt_lot: Vec<u8>,
     rtt_count: u64,
     rtt_frequency: u64,
 }
 
-impl Writer {
+impl TraceWriter {
     /// Opens what is on; the error log comes into being with the first error, as SIPp's does.
     pub(super) fn open(
         options: &Options,
         stem: &str,
         switches: Arc<TraceSwitches>,
-    ) -> Result<Writer, String> {
+    ) -> Result<TraceWriter, String> {
         let files = &options.files;
         let ring =
-            Limits { ring_files: files.ring_files, ring_size: files.ring_size, max_size: files.max_size };
-        let log = |file: &lab_sip::options::TraceFile, suffix: &str, limits: Limits| {
-            Log::new(name(stem, file, suffix), file.append, limits)
+            LogLimits { ring_files: files.ring_files, ring_size: files.ring_size, max_size: files.max_size };
+        let log = |file: &lab_sip::options::TraceFile, suffix: &str, limits: LogLimits| {
+            LogFile::new(name(stem, file, suffix), file.append, limits)
         };
-        let mut writer = Writer {
+        let mut writer = TraceWriter {
             rfc3339: files.rfc3339,
             started: None,
             switches,
@@ -59,7 +59,7 @@ impl Writer {
             errors: log(&files.errors, "errors.log", ring),
             logs: log(&files.logs, "logs.log", ring),
             call_debug: log(&files.call_debug, "calldebug.log", ring),
-            rtt: files.rtt.on.then(|| log(&files.rtt, "rtt.csv", Limits::default())),
+            rtt: files.rtt.on.then(|| log(&files.rtt, "rtt.csv", LogLimits::default())),
             rtt_lot: Vec::new(),
             rtt_count: 0,
             rtt_frequency: files.rtt_frequency.max(1),
@@ -133,7 +133,7 @@ impl Writer {
                 if self.errors.is_new() {
                     self.errors.write(b"The following events occurred:\n");
                 }
-                let line = format!("{}: {}\n", Stamp::csv(at, self.rfc3339), text.trim_end());
+                let line = format!("{}: {}\n", Timestamp::csv(at, self.rfc3339), text.trim_end());
                 self.errors.write(line.as_bytes());
             }
             TraceLine::Log(text) => {
@@ -141,7 +141,7 @@ impl Writer {
                 self.logs.write(b"\n");
             }
             TraceLine::CallDebug { at, call_id, text } => {
-                let line = format!("{} {text}\n", Stamp::csv(at, self.rfc3339));
+                let line = format!("{} {text}\n", Timestamp::csv(at, self.rfc3339));
                 self.calls.add(call_id, &line);
             }
             TraceLine::EndCallDebug { call_id, failed } => {
@@ -187,7 +187,7 @@ pub(super) fn message(
         Direction::Sent => format!("sent ({n} bytes):"),
         Direction::Received => format!("received [{n}] bytes :"),
     };
-    let at = Stamp::message(at, rfc3339);
+    let at = Timestamp::message(at, rfc3339);
     let rule = "-".repeat(47);
     let mut entry = format!("{rule} {at}\n{word} message {what}\n\n").into_bytes();
     entry.extend_from_slice(bytes);
@@ -204,7 +204,7 @@ pub(super) fn short_message(
     bytes: &[u8],
 ) -> Vec<u8> {
     let mark = if direction == Direction::Sent { 'S' } else { 'R' };
-    let mut line = format!("{}\t{mark}\t", Stamp::csv(at, rfc3339)).into_bytes();
+    let mut line = format!("{}\t{mark}\t", Timestamp::csv(at, rfc3339)).into_bytes();
     line.extend_from_slice(call_id);
     line.extend_from_slice(b"\tCSeq:");
     line.extend_from_slice(cseq(bytes));

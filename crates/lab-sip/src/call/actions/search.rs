@@ -1,17 +1,17 @@
 //! `<ereg>`: what is searched, and where the matches go.
 
-use super::{Trouble, checked, value};
+use super::{ActionError, checked, value};
 use crate::call::message::Incoming;
-use crate::call::{Call, Ctx, Value};
-use crate::scenario::action::{Check, Ereg, SearchIn};
+use crate::call::{Call, CallContext, VariableValue};
+use crate::scenario::action::{ActionCheck, Ereg, SearchIn};
 use crate::stats::Count;
 
 pub(super) fn ereg(
     call: &mut Call,
-    ctx: &mut Ctx<'_>,
+    ctx: &mut CallContext<'_>,
     ereg: &Ereg,
     message: Option<&Incoming<'_>>,
-) -> Result<(), Trouble> {
+) -> Result<(), ActionError> {
     let kept;
     let subject: Option<&[u8]> = match &ereg.search_in {
         SearchIn::Variable(variable) => {
@@ -29,8 +29,11 @@ pub(super) fn ereg(
     let subject = match (subject, ereg.check, &ereg.search_in) {
         (Some(subject), ..) => subject,
         // An empty header counts as none.
-        (None, Check::MustMatch, SearchIn::Header { name, .. }) => {
-            return Err(Trouble::Failed(Count::FailedRegexpHdrNotFound, format!("ereg: no header {name}")));
+        (None, ActionCheck::MustMatch, SearchIn::Header { name, .. }) => {
+            return Err(ActionError::Failed(
+                Count::FailedRegexpHdrNotFound,
+                format!("ereg: no header {name}"),
+            ));
         }
         // What is not there is searched as empty text, which an expression may match.
         (None, ..) => &[],
@@ -40,7 +43,7 @@ pub(super) fn ereg(
         for (to, group) in ereg.assign_to.iter().zip(groups) {
             // A sub-expression that took no part leaves its variable alone.
             if let Some((start, end)) = *group {
-                value::set(call, ctx, *to, Value::Text(subject[start..end].into()));
+                value::set(call, ctx, *to, VariableValue::Text(subject[start..end].into()));
             }
         }
     }

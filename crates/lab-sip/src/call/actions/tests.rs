@@ -11,14 +11,14 @@ use stdx::rng::Rng;
 use stdx::time::Instant;
 
 use super::*;
-use crate::call::render::{Addresses, Prepared};
-use crate::call::{Env, Identity, Media, Outbox, Which};
-use crate::inject::Files;
+use crate::call::render::{Addresses, PreparedMessages};
+use crate::call::{CallEnv, CallIdentity, CallMediaControl, Outbox, ScenarioRole};
+use crate::inject::InjectionFiles;
 use crate::options::Options;
-use crate::rtp::{Command, PortKind, RemoteMedia, Requirement};
+use crate::rtp::{MediaCommand, PortKind, RemoteMedia, Requirement};
 use crate::scenario::compile_text;
-use crate::scenario::model::{Scope, Source};
-use crate::scenario::template::{Keyword, Part};
+use crate::scenario::model::{ScenarioSource, Scope};
+use crate::scenario::template::{Keyword, TemplatePart};
 use crate::stats::Stats;
 use crate::trace::{TraceLine, TraceSwitches, Tracer};
 
@@ -40,18 +40,18 @@ const MESSAGE: &[u8] = b"SIP/2.0 200 OK\r\nVia: one\r\nvia: two\r\nX-Via: three\
 /// Media that notes what it is told and answers as it is told.
 #[derive(Default)]
 struct Scripted {
-    heard: Vec<Command>,
+    heard: Vec<MediaCommand>,
     refuses: Option<&'static str>,
     asked: Vec<Requirement>,
     missed: Option<&'static str>,
 }
 
-impl Media for Scripted {
+impl CallMediaControl for Scripted {
     fn port(&mut self, _: u64, _: PortKind, _: i32) -> Result<u16, String> {
         Ok(6000)
     }
     fn remote(&mut self, _: u64, _: &RemoteMedia) {}
-    fn command(&mut self, _: Instant, _: u64, command: &Command) -> Result<(), String> {
+    fn command(&mut self, _: Instant, _: u64, command: &MediaCommand) -> Result<(), String> {
         self.heard.push(command.clone());
         self.refuses.map_or(Ok(()), |why| Err(why.to_owned()))
     }
@@ -67,9 +67,9 @@ impl Media for Scripted {
 
 /// A call in its first step, with three variables of each scope.
 struct World {
-    env: Env,
+    env: CallEnv,
     call: Call,
-    user: Vec<Value>,
+    user: Vec<VariableValue>,
     stats: Stats,
     out: Outbox,
     media: Scripted,
@@ -80,27 +80,27 @@ struct World {
 
 impl World {
     fn new() -> World {
-        World::with(Options::default(), Files::default())
+        World::with(Options::default(), InjectionFiles::default())
     }
 
-    fn with(options: Options, files: Files) -> World {
-        let source = Source::BuiltIn("test");
+    fn with(options: Options, files: InjectionFiles) -> World {
+        let source = ScenarioSource::BuiltIn("test");
         let scenario = compile_text(SCENARIO.as_bytes(), source).expect("it compiles").scenario;
-        let prepared = Prepared::new(&scenario, &options, &Addresses::default(), &files).unwrap();
+        let prepared = PreparedMessages::new(&scenario, &options, &Addresses::default(), &files).unwrap();
         let (tracer, lines) = Tracer::new(Arc::new(TraceSwitches::new(&options)));
         let mut stats = Stats::sized(scenario.steps.len(), 0, 0, 0, 0);
-        let env = Env {
+        let env = CallEnv {
             options: Arc::new(options),
             scenario: Arc::new(scenario),
             prepared,
             files: Arc::new(files),
-            globals: Arc::new(parking_lot::RwLock::new(vec![Value::Unset; 3])),
+            globals: Arc::new(parking_lot::RwLock::new(vec![VariableValue::Unset; 3])),
             tracer,
             pid: 1,
             started: START,
-            which: Which::Main,
+            which: ScenarioRole::Main,
         };
-        let identity = Identity {
+        let identity = CallIdentity {
             number: 1,
             call_id: (*b"1").into(),
             due: START,
@@ -111,7 +111,7 @@ impl World {
             lines: Box::default(),
         };
         let (mut out, mut media, mut rng) = (Outbox::default(), Scripted::default(), Rng::seeded(1));
-        let mut ctx = Ctx {
+        let mut ctx = CallContext {
             now: START,
             received: START,
             env: &env,
@@ -123,13 +123,13 @@ impl World {
             users: 1,
         };
         let mut call = Call::start(&mut ctx, identity);
-        call.variables = vec![Value::Unset; 3].into();
+        call.variables = vec![VariableValue::Unset; 3].into();
         let stats = Stats::sized(env.scenario.steps.len(), 0, 0, 0, 0);
-        World { env, call, user: vec![Value::Unset; 3], stats, out, media, rng, lines }
+        World { env, call, user: vec![VariableValue::Unset; 3], stats, out, media, rng, lines }
     }
 
-    fn on(&mut self, kind: ActionKind, message: Option<&[u8]>) -> After {
-        let mut ctx = Ctx {
+    fn on(&mut self, kind: ActionKind, message: Option<&[u8]>) -> ActionResult {
+        let mut ctx = CallContext {
             now: START,
             received: START,
             env: &self.env,
@@ -144,21 +144,21 @@ impl World {
         perform(&mut self.call, &mut ctx, &Action { line: 3, kind }, message.as_ref())
     }
 
-    fn run(&mut self, kind: ActionKind) -> After {
+    fn run(&mut self, kind: ActionKind) -> ActionResult {
         self.on(kind, Some(MESSAGE))
     }
 
     /// Runs what must go through without a word.
     fn quiet(&mut self, kind: ActionKind) {
         let before = self.count(Count::Warnings);
-        assert_eq!(self.run(kind), After::Continue);
+        assert_eq!(self.run(kind), ActionResult::Continue);
         assert_eq!(self.count(Count::Warnings), before, "{:?}", self.env.tracer.recent_errors());
     }
 
     /// Runs what is only warned of, and what the warning says.
     fn warned(&mut self, kind: ActionKind) -> String {
         let before = self.count(Count::Warnings);
-        assert_eq!(self.run(kind), After::Continue);
+        assert_eq!(self.run(kind), ActionResult::Continue);
         assert_eq!(self.count(Count::Warnings), before + 1);
         self.told()
     }
@@ -166,7 +166,7 @@ impl World {
     /// Runs what stops the run, and why.
     fn stopped(&mut self, kind: ActionKind) -> String {
         let before = self.count(Count::FatalErrors);
-        assert_eq!(self.run(kind), After::StopCall);
+        assert_eq!(self.run(kind), ActionResult::StopCall);
         assert_eq!(self.count(Count::FatalErrors), before + 1);
         assert!(matches!(self.out.effects.pop(), Some(Effect::StopNow)));
         self.told()
@@ -180,11 +180,11 @@ impl World {
         self.stats.counts[what]
     }
 
-    fn value(&self, slot: u16) -> &Value {
+    fn value(&self, slot: u16) -> &VariableValue {
         &self.call.variables[usize::from(slot)]
     }
 
-    fn put(&mut self, slot: u16, value: Value) {
+    fn put(&mut self, slot: u16, value: VariableValue) {
         self.call.variables[usize::from(slot)] = value;
     }
 }
@@ -193,8 +193,8 @@ fn var(slot: u16) -> VarRef {
     VarRef { scope: Scope::Call, slot }
 }
 
-fn text(text: &str) -> Value {
-    Value::Text(text.as_bytes().into())
+fn text(text: &str) -> VariableValue {
+    VariableValue::Text(text.as_bytes().into())
 }
 
 fn lit(text: &str) -> Template {
@@ -202,5 +202,5 @@ fn lit(text: &str) -> Template {
 }
 
 fn showing(slot: u16) -> Template {
-    Template { parts: vec![Part::Keyword(Keyword::Var(var(slot)))], has_len: false }
+    Template { parts: vec![TemplatePart::Keyword(Keyword::Var(var(slot)))], has_len: false }
 }

@@ -2,37 +2,37 @@
 
 use std::io::Write;
 
-use crate::call::{Call, Ctx, Value};
+use crate::call::{Call, CallContext, VariableValue};
 use crate::scenario::action::Operand;
 use crate::scenario::model::{Scope, VarRef};
 
-impl Value {
+impl VariableValue {
     /// Appends the text `[$name]` gives: numbers with six decimals. As in SIPp a number that does not count as
     /// set, zero, gives nothing.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         match self {
-            Value::Unset => {}
-            Value::Text(text) => out.extend_from_slice(text),
-            Value::Number(0.0) => {}
-            Value::Number(number) => write!(out, "{number:.6}").expect("a vector takes every byte"),
-            Value::Bool(set) => out.extend_from_slice(if *set { b"true" } else { b"false" }),
+            VariableValue::Unset => {}
+            VariableValue::Text(text) => out.extend_from_slice(text),
+            VariableValue::Number(0.0) => {}
+            VariableValue::Number(number) => write!(out, "{number:.6}").expect("a vector takes every byte"),
+            VariableValue::Bool(set) => out.extend_from_slice(if *set { b"true" } else { b"false" }),
         }
     }
 
     /// For `test` and `condexec`: a number is set when it is not zero, a boolean when it is true.
     pub fn is_set(&self) -> bool {
         match self {
-            Value::Unset => false,
-            Value::Text(_) => true,
-            Value::Number(number) => *number != 0.0,
-            Value::Bool(set) => *set,
+            VariableValue::Unset => false,
+            VariableValue::Text(_) => true,
+            VariableValue::Number(number) => *number != 0.0,
+            VariableValue::Bool(set) => *set,
         }
     }
 
     /// As an operand: only a number has one, everything else counts 0.
     pub fn as_operand(&self) -> f64 {
         match self {
-            Value::Number(number) => *number,
+            VariableValue::Number(number) => *number,
             _ => 0.0,
         }
     }
@@ -40,17 +40,17 @@ impl Value {
     /// `todouble`: text must be a number to its end.
     pub fn to_number(&self) -> Option<f64> {
         match self {
-            Value::Unset => None,
-            Value::Number(number) => Some(*number),
-            Value::Bool(set) => Some(f64::from(u8::from(*set))),
-            Value::Text(text) => number(text),
+            VariableValue::Unset => None,
+            VariableValue::Number(number) => Some(*number),
+            VariableValue::Bool(set) => Some(f64::from(u8::from(*set))),
+            VariableValue::Text(text) => number(text),
         }
     }
 
     /// The text of a text; empty for all others.
     pub fn as_text(&self) -> &[u8] {
         match self {
-            Value::Text(text) => text,
+            VariableValue::Text(text) => text,
             _ => b"",
         }
     }
@@ -77,16 +77,23 @@ fn number(text: &[u8]) -> Option<f64> {
 }
 
 /// Reads a variable of any scope in place.
-pub fn with<T>(call: &Call, ctx: &Ctx<'_>, variable: VarRef, read: impl FnOnce(&Value) -> T) -> T {
+pub fn with<T>(
+    call: &Call,
+    ctx: &CallContext<'_>,
+    variable: VarRef,
+    read: impl FnOnce(&VariableValue) -> T,
+) -> T {
     let slot = usize::from(variable.slot);
     match variable.scope {
-        Scope::Call => read(call.variables.get(slot).unwrap_or(&Value::Unset)),
-        Scope::User => read(ctx.user.as_ref().and_then(|values| values.get(slot)).unwrap_or(&Value::Unset)),
-        Scope::Global => read(ctx.env.globals.read().get(slot).unwrap_or(&Value::Unset)),
+        Scope::Call => read(call.variables.get(slot).unwrap_or(&VariableValue::Unset)),
+        Scope::User => {
+            read(ctx.user.as_ref().and_then(|values| values.get(slot)).unwrap_or(&VariableValue::Unset))
+        }
+        Scope::Global => read(ctx.env.globals.read().get(slot).unwrap_or(&VariableValue::Unset)),
     }
 }
 
-pub fn set(call: &mut Call, ctx: &mut Ctx<'_>, variable: VarRef, value: Value) {
+pub fn set(call: &mut Call, ctx: &mut CallContext<'_>, variable: VarRef, value: VariableValue) {
     let slot = usize::from(variable.slot);
     match variable.scope {
         Scope::Call => {
@@ -107,14 +114,14 @@ pub fn set(call: &mut Call, ctx: &mut Ctx<'_>, variable: VarRef, value: Value) {
     }
 }
 
-pub fn is_set(call: &Call, ctx: &Ctx<'_>, variable: VarRef) -> bool {
-    with(call, ctx, variable, Value::is_set)
+pub fn is_set(call: &Call, ctx: &CallContext<'_>, variable: VarRef) -> bool {
+    with(call, ctx, variable, VariableValue::is_set)
 }
 
-pub fn operand(call: &Call, ctx: &Ctx<'_>, operand: Operand) -> f64 {
+pub fn operand(call: &Call, ctx: &CallContext<'_>, operand: Operand) -> f64 {
     match operand {
         Operand::Value(number) => number,
-        Operand::Variable(variable) => with(call, ctx, variable, Value::as_operand),
+        Operand::Variable(variable) => with(call, ctx, variable, VariableValue::as_operand),
     }
 }
 
@@ -124,25 +131,25 @@ mod tests {
 
     #[test]
     fn what_counts_as_set_depends_on_the_type() {
-        assert!(!Value::Unset.is_set());
-        assert!(!Value::Number(0.0).is_set());
-        assert!(Value::Number(-1.0).is_set());
-        assert!(!Value::Bool(false).is_set());
-        assert!(Value::Text(Box::default()).is_set());
+        assert!(!VariableValue::Unset.is_set());
+        assert!(!VariableValue::Number(0.0).is_set());
+        assert!(VariableValue::Number(-1.0).is_set());
+        assert!(!VariableValue::Bool(false).is_set());
+        assert!(VariableValue::Text(Box::default()).is_set());
     }
 
     #[test]
     fn numbers_are_written_with_six_decimals() {
         let mut out = Vec::new();
-        Value::Number(1.5).write_to(&mut out);
-        Value::Number(-1e20).write_to(&mut out);
+        VariableValue::Number(1.5).write_to(&mut out);
+        VariableValue::Number(-1e20).write_to(&mut out);
         assert_eq!(out, b"1.500000-100000000000000000000.000000");
         out.clear();
-        Value::Number(0.0).write_to(&mut out);
-        Value::Unset.write_to(&mut out);
+        VariableValue::Number(0.0).write_to(&mut out);
+        VariableValue::Unset.write_to(&mut out);
         assert_eq!(out, b"");
-        Value::Bool(false).write_to(&mut out);
-        Value::Bool(true).write_to(&mut out);
+        VariableValue::Bool(false).write_to(&mut out);
+        VariableValue::Bool(true).write_to(&mut out);
         assert_eq!(out, b"falsetrue");
     }
 
@@ -163,10 +170,10 @@ mod tests {
             ("+-1", None),
             ("0x1G", None),
         ] {
-            assert_eq!(Value::Text(text.as_bytes().into()).to_number(), wanted, "{text:?}");
+            assert_eq!(VariableValue::Text(text.as_bytes().into()).to_number(), wanted, "{text:?}");
         }
-        assert_eq!(Value::Bool(true).to_number(), Some(1.0));
-        assert_eq!(Value::Text((*b"1\xff").into()).to_number(), None);
-        assert_eq!(Value::Unset.to_number(), None);
+        assert_eq!(VariableValue::Bool(true).to_number(), Some(1.0));
+        assert_eq!(VariableValue::Text((*b"1\xff").into()).to_number(), None);
+        assert_eq!(VariableValue::Unset.to_number(), None);
     }
 }

@@ -2,16 +2,21 @@
 
 use stdx::time::Instant;
 
-use super::step::{Progressed, act, advance, expected, go, keep_books, run};
-use super::{Call, Count, Ctx, Effect, Outcome, complain, count_step, end, fail};
+use super::step::{StepProgress, act, advance, expected, go, keep_books, run};
+use super::{Call, CallContext, CallOutcome, Count, Effect, complain, count_step, end, fail};
 use crate::call::message::{Incoming, StartLine};
 use crate::call::render;
-use crate::scenario::model::{Optional, Step, StepIndex, StepKind};
+use crate::scenario::model::{Optional, ScenarioStep, StepIndex, StepKind};
 
-pub(super) fn send(call: &mut Call, ctx: &mut Ctx<'_>, step: &Step, dest: Option<&str>) -> Progressed {
+pub(super) fn send(
+    call: &mut Call,
+    ctx: &mut CallContext<'_>,
+    step: &ScenarioStep,
+    dest: Option<&str>,
+) -> StepProgress {
     // As with messages: what is unanswered comes first.
     if call.flow.unanswered.is_some() {
-        return Progressed::Waits;
+        return StepProgress::Waits;
     }
     let mut bytes = std::mem::take(&mut ctx.out.bytes);
     let start = bytes.len();
@@ -22,8 +27,8 @@ pub(super) fn send(call: &mut Call, ctx: &mut Ctx<'_>, step: &Step, dest: Option
     if let Err(why) = made {
         ctx.out.bytes.truncate(start);
         complain(call, ctx, &why);
-        end(call, ctx, Outcome::Failure(Count::FailedCmdNotSent));
-        return Progressed::Waits;
+        end(call, ctx, CallOutcome::Failure(Count::FailedCmdNotSent));
+        return StepProgress::Waits;
     }
     ctx.out.effects.push(Effect::Command { start, end: length, peer: dest.map(str::to_owned) });
     count_step(ctx, call.position, |counts| counts.messages += 1);
@@ -31,7 +36,7 @@ pub(super) fn send(call: &mut Call, ctx: &mut Ctx<'_>, step: &Step, dest: Option
     act(call, ctx, step, None)
 }
 
-pub(super) fn received(call: &mut Call, ctx: &mut Ctx<'_>, bytes: &[u8], peer: Option<&str>) {
+pub(super) fn received(call: &mut Call, ctx: &mut CallContext<'_>, bytes: &[u8], peer: Option<&str>) {
     let env = ctx.env;
     if value(bytes, b"internal-cmd") == Some(b"abort_call") {
         complain(call, ctx, "the other side of the 3PCC call gave up");
@@ -74,9 +79,9 @@ pub(super) fn received(call: &mut Call, ctx: &mut Ctx<'_>, bytes: &[u8], peer: O
         call.last_received = Some(text.into());
     }
     match act(call, ctx, step, Some(&message)) {
-        Progressed::Waits => {}
-        Progressed::Moved => run(call, ctx),
-        Progressed::Done => {
+        StepProgress::Waits => {}
+        StepProgress::Moved => run(call, ctx),
+        StepProgress::Done => {
             call.flow.paused_until = Instant::FAR_FUTURE;
             if call.position != at {
                 go(call, ctx, at);
@@ -88,8 +93,8 @@ pub(super) fn received(call: &mut Call, ctx: &mut Ctx<'_>, bytes: &[u8], peer: O
 }
 
 /// The first `recvCmd` from here, past what is optional and past `nop`.
-fn place<'a>(call: &Call, ctx: &Ctx<'a>) -> Option<(StepIndex, Option<&'a str>)> {
-    let steps: &'a [Step] = &ctx.env.scenario.steps;
+fn place<'a>(call: &Call, ctx: &CallContext<'a>) -> Option<(StepIndex, Option<&'a str>)> {
+    let steps: &'a [ScenarioStep] = &ctx.env.scenario.steps;
     for (at, step) in steps.iter().enumerate().skip(call.position) {
         match &step.kind {
             StepKind::RecvCmd { src, .. } => return Some((at, src.as_deref())),
@@ -101,10 +106,10 @@ fn place<'a>(call: &Call, ctx: &Ctx<'a>) -> Option<(StepIndex, Option<&'a str>)>
     None
 }
 
-fn reject(call: &mut Call, ctx: &mut Ctx<'_>, what: &str) {
+fn reject(call: &mut Call, ctx: &mut CallContext<'_>, what: &str) {
     count_step(ctx, call.position, |counts| counts.unexpected += 1);
     complain(call, ctx, what);
-    end(call, ctx, Outcome::Failure(Count::FailedCallRejected));
+    end(call, ctx, CallOutcome::Failure(Count::FailedCallRejected));
 }
 
 /// The first word after `name:` at the start of a line.

@@ -1,9 +1,9 @@
 //! What a call keeps of the messages it received: the peer's tag, routes, challenges, the last message.
 
-use super::{Call, Ctx, Dialog, complain};
+use super::{Call, CallContext, DialogParts, complain};
 use crate::call::message::{Incoming, StartLine, header_values, tag, uri};
-use crate::call::{Challenge, Routes};
-use crate::scenario::model::Recv;
+use crate::call::{Challenge, RouteSet};
+use crate::scenario::model::RecvStep;
 
 /// `[peer_tag_param]`: of the last response that had a tag.
 pub(super) fn keep_peer_tag(call: &mut Call, message: &Incoming<'_>) {
@@ -20,7 +20,7 @@ pub(super) fn keep_peer_tag(call: &mut Call, message: &Incoming<'_>) {
 
 /// The whole message where the scenario looks into it. A client that may have to end the call on its own account
 /// keeps the headers it needs for that.
-pub(super) fn keep_message(call: &mut Call, ctx: &Ctx<'_>, message: &Incoming<'_>) {
+pub(super) fn keep_message(call: &mut Call, ctx: &CallContext<'_>, message: &Incoming<'_>) {
     if ctx.env.scenario.needs.last_message {
         call.last_received = Some(message.bytes.into());
     } else if !call.identity.incoming && ctx.env.options.call.defaults.bye {
@@ -85,7 +85,7 @@ pub(super) fn keep_dialog(call: &mut Call, message: &Incoming<'_>) {
     }
     if is_answer {
         let answer = answer_of(message);
-        call.flow.dialog = Some(Box::new(Dialog { answer, refreshed: None, cseq: message.cseq_number }));
+        call.flow.dialog = Some(Box::new(DialogParts { answer, refreshed: None, cseq: message.cseq_number }));
     }
 }
 
@@ -104,7 +104,7 @@ fn answer_of(message: &Incoming<'_>) -> Box<[u8]> {
 }
 
 /// The parts of a BYE in the dialog that this end's INVITE made.
-pub(super) struct Bye {
+pub(super) struct ByeParts {
     pub(super) target: Vec<u8>,
     /// The Route header, or empty.
     pub(super) route: Vec<u8>,
@@ -113,7 +113,7 @@ pub(super) struct Bye {
     pub(super) cseq: u32,
 }
 
-pub(super) fn bye(call: &Call) -> Option<Bye> {
+pub(super) fn bye(call: &Call) -> Option<ByeParts> {
     let dialog = call.flow.dialog.as_deref()?;
     let value = |name| header_values(&dialog.answer, name).next();
     let (from, to) = (value("From")?, value("To")?);
@@ -125,7 +125,7 @@ pub(super) fn bye(call: &Call) -> Option<Bye> {
     // RFC 3261 §12.2.1.1: higher than that of every request before. One may still wait for its answer.
     let unanswered = call.flow.unanswered.as_ref().and_then(|last| Incoming::parse(&last.bytes).ok());
     let last = unanswered.filter(|last| last.code() == 0).map_or(0, |last| last.cseq_number);
-    Some(Bye {
+    Some(ByeParts {
         target: routes.next_url,
         route: routes.header,
         from: from.to_vec(),
@@ -135,7 +135,12 @@ pub(super) fn bye(call: &Call) -> Option<Bye> {
 }
 
 /// `rrs`: the route set is kept once, the remote target until there is a route set.
-pub(super) fn keep_routes(call: &mut Call, ctx: &mut Ctx<'_>, recv: &Recv, message: &Incoming<'_>) {
+pub(super) fn keep_routes(
+    call: &mut Call,
+    ctx: &mut CallContext<'_>,
+    recv: &RecvStep,
+    message: &Incoming<'_>,
+) {
     if !recv.rrs || call.routes.as_ref().is_some_and(|routes| !routes.header.is_empty()) {
         return;
     }
@@ -148,7 +153,7 @@ pub(super) fn keep_routes(call: &mut Call, ctx: &mut Ctx<'_>, recv: &Recv, messa
 }
 
 /// The route set and the remote target out of the entries of Record-Route and the Contact.
-fn routes(recorded: Vec<&[u8]>, contact: &[u8], is_answer: bool) -> Routes {
+fn routes(recorded: Vec<&[u8]>, contact: &[u8], is_answer: bool) -> RouteSet {
     let entries = recorded.into_iter().map(<[u8]>::trim_ascii).filter(|entry| !entry.is_empty());
     let mut recorded: Vec<&[u8]> = entries.collect();
     // RFC 3261 §12.1.2: the one who asked takes the list from its end.
@@ -169,7 +174,7 @@ fn routes(recorded: Vec<&[u8]>, contact: &[u8], is_answer: bool) -> Routes {
     }
     let header =
         if recorded.is_empty() { Vec::new() } else { [b"Route: ", &*recorded.join(&b", "[..])].concat() };
-    Routes { header, next_url: uri(target).to_vec() }
+    RouteSet { header, next_url: uri(target).to_vec() }
 }
 
 /// Entries of a comma-separated header; a comma within `<…>` or quotes is part of an entry.
@@ -187,7 +192,12 @@ fn entries(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// `auth`: the challenges of a 401 or 407, the proxy's before the server's.
-pub(super) fn keep_challenge(call: &mut Call, ctx: &mut Ctx<'_>, recv: &Recv, message: &Incoming<'_>) {
+pub(super) fn keep_challenge(
+    call: &mut Call,
+    ctx: &mut CallContext<'_>,
+    recv: &RecvStep,
+    message: &Incoming<'_>,
+) {
     let code = message.code();
     if !recv.auth || !matches!(code, 401 | 407) {
         return;

@@ -18,9 +18,12 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use stdx::time::Instant;
 
-use super::actions::{self, After};
+use super::actions::{self, ActionResult};
 use super::message::Incoming;
-use super::{Call, Ctx, Effect, Env, Identity, Outcome, Transaction, TransportFault, Value, Which};
+use super::{
+    Call, CallContext, CallEnv, CallIdentity, CallOutcome, Effect, ScenarioRole, Transaction, TransportFault,
+    VariableValue,
+};
 use crate::scenario::model::{Scope, StepIndex, VarRef};
 use crate::stats::{Count, StepCounts};
 
@@ -29,7 +32,7 @@ const NONE: u32 = u32::MAX;
 
 /// Timers, retransmission and what matching needs.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct CallProgress {
     /// When the call began, for its length.
     started: Instant,
     /// End of the pause it is in; `FAR_FUTURE` without one.
@@ -38,7 +41,7 @@ pub(super) struct Progress {
     receive_by: Instant,
     /// When the unanswered message goes out again.
     retransmit_at: Instant,
-    unanswered: Option<Box<Unanswered>>,
+    unanswered: Option<Box<PendingRetransmission>>,
     /// Hash of the last message consumed, 0 for none: the same again is a retransmission.
     consumed: u64,
     consumed_step: u32,
@@ -51,8 +54,8 @@ pub(super) struct Progress {
     /// Code of the last response received, for the way a call is aborted; 0 without.
     last_code: u16,
     /// The confirmed dialog that this end's INVITE made, for the BYE of a call that is aborted.
-    dialog: Option<Box<Dialog>>,
-    flags: Flags,
+    dialog: Option<Box<DialogParts>>,
+    flags: CallFlags,
     /// A check failed: the scenario goes on, and the call counts as failed when it ends (as in SIPp).
     failure: Option<Count>,
     timers: SmallVec<[RunningTimer; 1]>,
@@ -62,7 +65,7 @@ pub(super) struct Progress {
 
 /// The parts of a dialog from which a request within it is built (RFC 3261 §12.1.2 and §12.2.1.1).
 #[derive(Debug)]
-struct Dialog {
+struct DialogParts {
     /// From, To, Contact and Record-Route of the 2xx that made it.
     answer: Box<[u8]>,
     /// The Contact of a later target refresh (§12.2).
@@ -73,7 +76,7 @@ struct Dialog {
 
 /// A message that is sent again until something answers it.
 #[derive(Debug)]
-struct Unanswered {
+struct PendingRetransmission {
     bytes: Box<[u8]>,
     delay: Duration,
     count: u32,
@@ -81,7 +84,7 @@ struct Unanswered {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Flags {
+struct CallFlags {
     /// An ACK was sent or received.
     established: bool,
     /// A 200 came and was not acknowledged yet.
@@ -101,7 +104,7 @@ struct RunningTimer {
     done: bool,
 }
 
-pub(super) fn start(ctx: &mut Ctx<'_>, identity: Identity) -> Call {
+pub(super) fn start(ctx: &mut CallContext<'_>, identity: CallIdentity) -> Call {
     let mut call = fresh(ctx, identity);
     count_step(ctx, 0, |step| step.entered += 1);
     debug(&call, ctx, "the call starts", b"");
@@ -110,7 +113,12 @@ pub(super) fn start(ctx: &mut Ctx<'_>, identity: Identity) -> Call {
     call
 }
 
-pub(super) fn handle_message(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>, from: SocketAddr) {
+pub(super) fn handle_message(
+    call: &mut Call,
+    ctx: &mut CallContext<'_>,
+    message: &Incoming<'_>,
+    from: SocketAddr,
+) {
     if call.over {
         receive::after_the_end(call, ctx, message, from);
         return;
@@ -119,7 +127,7 @@ pub(super) fn handle_message(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incom
     settle(call);
 }
 
-pub(super) fn handle_command(call: &mut Call, ctx: &mut Ctx<'_>, bytes: &[u8], peer: Option<&str>) {
+pub(super) fn handle_command(call: &mut Call, ctx: &mut CallContext<'_>, bytes: &[u8], peer: Option<&str>) {
     if call.over {
         return;
     }
@@ -127,7 +135,7 @@ pub(super) fn handle_command(call: &mut Call, ctx: &mut Ctx<'_>, bytes: &[u8], p
     settle(call);
 }
 
-pub(super) fn handle_wake(call: &mut Call, ctx: &mut Ctx<'_>) {
+pub(super) fn handle_wake(call: &mut Call, ctx: &mut CallContext<'_>) {
     // A wake-up for a deadline that has moved since.
     if ctx.now < call.deadline {
         return;
@@ -144,7 +152,7 @@ pub(super) fn handle_wake(call: &mut Call, ctx: &mut Ctx<'_>) {
     settle(call);
 }
 
-pub(super) fn handle_fault(call: &mut Call, ctx: &mut Ctx<'_>, fault: TransportFault) {
+pub(super) fn handle_fault(call: &mut Call, ctx: &mut CallContext<'_>, fault: TransportFault) {
     if call.over {
         return;
     }
@@ -168,10 +176,10 @@ pub(super) fn handle_fault(call: &mut Call, ctx: &mut Ctx<'_>, fault: TransportF
         return;
     }
     // Nothing more can be sent, so no BYE either.
-    end(call, ctx, Outcome::Failure(count));
+    end(call, ctx, CallOutcome::Failure(count));
 }
 
-pub(super) fn abort(call: &mut Call, ctx: &mut Ctx<'_>, why: Count) {
+pub(super) fn abort(call: &mut Call, ctx: &mut CallContext<'_>, why: Count) {
     if call.over {
         return;
     }
@@ -183,20 +191,20 @@ pub(super) fn abort(call: &mut Call, ctx: &mut Ctx<'_>, why: Count) {
     fail(call, ctx, why);
 }
 
-pub(super) fn abandon(call: &mut Call, ctx: &mut Ctx<'_>) {
+pub(super) fn abandon(call: &mut Call, ctx: &mut CallContext<'_>) {
     // In `<timewait>` the dialog has ended.
     if !call.over && !call.flow.flags.in_timewait && ctx.env.options.call.defaults.bye {
         unexpected::tell_peer(call, ctx);
     }
 }
 
-pub(super) fn run_init(ctx: &mut Ctx<'_>) -> Result<(), String> {
+pub(super) fn run_init(ctx: &mut CallContext<'_>) -> Result<(), String> {
     let env = ctx.env;
     if env.scenario.init.is_empty() {
         return Ok(());
     }
     let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
-    let identity = Identity {
+    let identity = CallIdentity {
         number: 0,
         call_id: Box::default(),
         due: ctx.now,
@@ -217,10 +225,10 @@ pub(super) fn run_init(ctx: &mut Ctx<'_>) -> Result<(), String> {
         at = step::following(&call, ctx, step, at);
         for action in &step.actions {
             match actions::perform(&mut call, ctx, action, None) {
-                After::Continue | After::PauseUntil(_) => {}
-                After::Jump(to) => at = to,
-                After::StopCall => return Ok(()),
-                After::Fail(count) => {
+                ActionResult::Continue | ActionResult::PauseUntil(_) => {}
+                ActionResult::Jump(to) => at = to,
+                ActionResult::StopCall => return Ok(()),
+                ActionResult::Fail(count) => {
                     return Err(format!("line {}: {count:?} in <init>", action.line));
                 }
             }
@@ -230,7 +238,7 @@ pub(super) fn run_init(ctx: &mut Ctx<'_>) -> Result<(), String> {
 }
 
 /// A call before its first step.
-fn fresh(ctx: &mut Ctx<'_>, mut identity: Identity) -> Call {
+fn fresh(ctx: &mut CallContext<'_>, mut identity: CallIdentity) -> Call {
     let scenario = &ctx.env.scenario;
     let mut lines = std::mem::take(&mut identity.lines);
     if lines.is_empty() && !ctx.env.files.is_empty() {
@@ -242,21 +250,21 @@ fn fresh(ctx: &mut Ctx<'_>, mut identity: Identity) -> Call {
         over: false,
         cseq: ctx.env.options.call.base_cseq,
         peer_tag: Box::default(),
-        variables: vec![Value::Unset; scenario.variables.call.len()].into_boxed_slice(),
+        variables: vec![VariableValue::Unset; scenario.variables.call.len()].into_boxed_slice(),
         lines,
         last_received: None,
         routes: None,
         challenge: None,
         transactions: vec![Transaction::default(); scenario.transactions.len()].into_boxed_slice(),
-        flow: Progress::new(ctx.now, scenario.rtds.len()),
+        flow: CallProgress::new(ctx.now, scenario.rtds.len()),
         identity,
     }
 }
 
-impl Progress {
-    fn new(now: Instant, timers: usize) -> Progress {
+impl CallProgress {
+    fn new(now: Instant, timers: usize) -> CallProgress {
         let timer = RunningTimer { start: now, from_due: true, done: false };
-        Progress {
+        CallProgress {
             started: now,
             paused_until: Instant::FAR_FUTURE,
             receive_by: Instant::FAR_FUTURE,
@@ -269,7 +277,7 @@ impl Progress {
             invite_cseq: 0,
             last_code: 0,
             dialog: None,
-            flags: Flags::default(),
+            flags: CallFlags::default(),
             failure: None,
             timers: SmallVec::from_elem(timer, timers),
             queued: None,
@@ -286,7 +294,7 @@ impl Progress {
 impl Call {
     /// `pauserestore`: the pause that an unexpected message broke off goes on, in milliseconds since the run
     /// started as `_unexp.pausedaddr` holds them. 0: the call was not in a pause.
-    pub fn restore_pause(&mut self, env: &Env, milliseconds: f64) {
+    pub fn restore_pause(&mut self, env: &CallEnv, milliseconds: f64) {
         if milliseconds > 0.0 {
             self.flow.paused_until = env.started + Duration::from_secs_f64((milliseconds / 1e3).min(1e9));
         }
@@ -302,23 +310,23 @@ fn settle(call: &mut Call) {
 }
 
 /// The scenario came to its end.
-fn finish(call: &mut Call, ctx: &mut Ctx<'_>) {
-    let outcome = call.flow.failure.map_or(Outcome::Success, Outcome::Failure);
+fn finish(call: &mut Call, ctx: &mut CallContext<'_>) {
+    let outcome = call.flow.failure.map_or(CallOutcome::Success, CallOutcome::Failure);
     end(call, ctx, outcome);
 }
 
 /// Ends the call as failed, telling the peer as `-default_behaviors` says.
-fn fail(call: &mut Call, ctx: &mut Ctx<'_>, why: Count) {
+fn fail(call: &mut Call, ctx: &mut CallContext<'_>, why: Count) {
     if ctx.env.options.call.defaults.bye {
         unexpected::tell_peer(call, ctx);
     }
-    end(call, ctx, Outcome::Failure(why));
+    end(call, ctx, CallOutcome::Failure(why));
 }
 
 /// What the patterns of a call that succeeded say: one that came back too badly fails it.
-fn judge_media(call: &Call, ctx: &mut Ctx<'_>, outcome: Outcome) -> Outcome {
+fn judge_media(call: &Call, ctx: &mut CallContext<'_>, outcome: CallOutcome) -> CallOutcome {
     let media = &ctx.env.options.media;
-    if outcome != Outcome::Success || !ctx.env.scenario.needs.media {
+    if outcome != CallOutcome::Success || !ctx.env.scenario.needs.media {
         return outcome;
     }
     let mut report = Vec::new();
@@ -333,25 +341,25 @@ fn judge_media(call: &Call, ctx: &mut Ctx<'_>, outcome: Outcome) -> Outcome {
         Ok(()) => outcome,
         Err(why) => {
             complain(call, ctx, &format!("rtpcheck: {why}"));
-            Outcome::Failure(Count::FailedRtpCheck)
+            CallOutcome::Failure(Count::FailedRtpCheck)
         }
     }
 }
 
 /// The one place where a call ends: counted once, told once.
-fn end(call: &mut Call, ctx: &mut Ctx<'_>, outcome: Outcome) {
+fn end(call: &mut Call, ctx: &mut CallContext<'_>, outcome: CallOutcome) {
     if call.over {
         return;
     }
     let outcome = judge_media(call, ctx, outcome);
     call.over = true;
     // As in SIPp an answer outside calls is no call of the run's.
-    let counted = ctx.env.which != Which::OutOfCall;
+    let counted = ctx.env.which != ScenarioRole::OutOfCall;
     match outcome {
         // What goes wrong there is in the error log.
         _ if !counted => {}
-        Outcome::Success => ctx.stats.count(Count::SuccessfulCall),
-        Outcome::Failure(why) => {
+        CallOutcome::Success => ctx.stats.count(Count::SuccessfulCall),
+        CallOutcome::Failure(why) => {
             ctx.stats.count(Count::FailedCall);
             if why != Count::FailedCall {
                 ctx.stats.count(why);
@@ -362,7 +370,7 @@ fn end(call: &mut Call, ctx: &mut Ctx<'_>, outcome: Outcome) {
             }
         }
     }
-    ctx.env.tracer.end_call_debug(&call.identity.call_id, outcome != Outcome::Success);
+    ctx.env.tracer.end_call_debug(&call.identity.call_id, outcome != CallOutcome::Success);
     count_step(ctx, call.position, |step| step.left += 1);
     if counted {
         ctx.stats.call_length.record(ctx.now.since(call.flow.started));
@@ -400,11 +408,11 @@ pub(super) fn is_mute(call: &Call) -> bool {
     call.over && call.flow.answer_step == NONE
 }
 
-fn count_step(ctx: &mut Ctx<'_>, step: StepIndex, change: impl FnOnce(&mut StepCounts)) {
+fn count_step(ctx: &mut CallContext<'_>, step: StepIndex, change: impl FnOnce(&mut StepCounts)) {
     let steps = match ctx.env.which {
-        Which::Main => &mut ctx.stats.steps,
-        Which::Receive => &mut ctx.stats.receive_steps,
-        Which::OutOfCall => &mut ctx.stats.out_of_call_steps,
+        ScenarioRole::Main => &mut ctx.stats.steps,
+        ScenarioRole::Receive => &mut ctx.stats.receive_steps,
+        ScenarioRole::OutOfCall => &mut ctx.stats.out_of_call_steps,
     };
     // A position at the end of the scenario is no step.
     if let Some(counts) = steps.get_mut(step) {
@@ -413,7 +421,7 @@ fn count_step(ctx: &mut Ctx<'_>, step: StepIndex, change: impl FnOnce(&mut StepC
 }
 
 /// A line for `-trace_err`: which call, where in the scenario, what.
-fn complain(call: &Call, ctx: &mut Ctx<'_>, what: &str) {
+fn complain(call: &Call, ctx: &mut CallContext<'_>, what: &str) {
     ctx.stats.count(Count::Warnings);
     let line = ctx.env.scenario.steps.get(call.position).map_or(0, |step| step.line);
     let text = format!("call {}, step {} (line {line}): {what}", call.identity.number, call.position);
@@ -424,7 +432,7 @@ fn complain(call: &Call, ctx: &mut Ctx<'_>, what: &str) {
 }
 
 /// A line for `-trace_calldebug`, made only when it is wanted.
-fn debug(call: &Call, ctx: &Ctx<'_>, what: &str, bytes: &[u8]) {
+fn debug(call: &Call, ctx: &CallContext<'_>, what: &str, bytes: &[u8]) {
     // What comes after the end is of no call that failed.
     if ctx.env.tracer.wants_call_debug() && !call.over {
         let between = if bytes.is_empty() { "" } else { "\n" };
@@ -446,13 +454,13 @@ fn fault_text(fault: TransportFault) -> &'static str {
     }
 }
 
-fn number_of(call: &Call, ctx: &Ctx<'_>, variable: VarRef) -> f64 {
-    let number = |value: Option<&Value>| match value {
-        Some(Value::Number(number)) => *number,
-        Some(Value::Text(text)) => {
+fn number_of(call: &Call, ctx: &CallContext<'_>, variable: VarRef) -> f64 {
+    let number = |value: Option<&VariableValue>| match value {
+        Some(VariableValue::Number(number)) => *number,
+        Some(VariableValue::Text(text)) => {
             std::str::from_utf8(text).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0.0)
         }
-        Some(Value::Bool(true)) => 1.0,
+        Some(VariableValue::Bool(true)) => 1.0,
         _ => 0.0,
     };
     let slot = usize::from(variable.slot);

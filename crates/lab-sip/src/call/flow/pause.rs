@@ -1,12 +1,12 @@
 //! How long a `<pause>` lasts.
 
-use super::{Call, Ctx, Duration, number_of};
+use super::{Call, CallContext, Duration, number_of};
 use crate::scenario::model::Pause;
 
 /// SIPp caps a pause at the largest C `int` of milliseconds.
 const LONGEST_MS: f64 = 2_147_483_647.0;
 
-pub(super) fn length(call: &Call, ctx: &mut Ctx<'_>, pause: &Pause) -> Duration {
+pub(super) fn length(call: &Call, ctx: &mut CallContext<'_>, pause: &Pause) -> Duration {
     let milliseconds = match pause {
         Pause::Default => return ctx.env.options.call.pause,
         Pause::For(distribution) => distribution.sample(ctx.rng),

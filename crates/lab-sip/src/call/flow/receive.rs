@@ -4,19 +4,20 @@ use std::net::SocketAddr;
 
 use stdx::time::Instant;
 
-use super::step::{Progressed, act, advance, keep_books, loses, note, run};
+use super::step::{StepProgress, act, advance, keep_books, loses, note, run};
 use super::{
-    Call, Count, Ctx, NONE, Outcome, complain, count_step, debug, dialog, end, sdp, send, unexpected,
+    Call, CallContext, CallOutcome, Count, NONE, complain, count_step, debug, dialog, end, sdp, send,
+    unexpected,
 };
 use crate::call::actions::value::is_set;
 use crate::call::message::{Incoming, StartLine};
 use crate::options::RetransmissionCheck;
 use crate::scenario::Scenario;
-use crate::scenario::model::{Expect, Optional, Recv, SentKind, Step, StepIndex, StepKind};
+use crate::scenario::model::{Expect, Optional, RecvStep, ScenarioStep, SentKind, StepIndex, StepKind};
 
 /// What a message is to the scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum MessageMatch {
     Step(StepIndex),
     /// The final answer to an INVITE again: the ACK of this step goes out again.
     AcknowledgeAgain(StepIndex),
@@ -25,16 +26,16 @@ enum Place {
     Nowhere,
 }
 
-pub(super) fn message(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>) {
+pub(super) fn message(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
     receive(call, ctx, message, true);
 }
 
 /// A message that `_unexp.main` was entered for; unexpected again, it is unexpected for good.
-pub(super) fn queued(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>) {
+pub(super) fn queued(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
     receive(call, ctx, message, false);
 }
 
-fn receive(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>, may_jump: bool) {
+fn receive(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, may_jump: bool) {
     let env = ctx.env;
     let in_pause =
         matches!(env.scenario.steps.get(call.position).map(|step| &step.kind), Some(StepKind::Pause(_)));
@@ -45,7 +46,7 @@ fn receive(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>, may_jump:
     debug(call, ctx, "receives", message.bytes);
     if !acknowledges_right_invite(call, ctx, message) {
         complain(call, ctx, "the CSeq of the ACK is not that of its INVITE");
-        end(call, ctx, Outcome::Failure(Count::FailedCall));
+        end(call, ctx, CallOutcome::Failure(Count::FailedCall));
         return;
     }
     if message.to.is_none() {
@@ -62,15 +63,20 @@ fn receive(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>, may_jump:
         dialog::keep_dialog(call, message);
     }
     match place(call, &env.scenario, message, hash) {
-        Place::Step(at) => consume(call, ctx, message, at, hash),
-        Place::AcknowledgeAgain(at) => send::again(call, ctx, at),
-        Place::Ignored => {}
-        Place::Nowhere => unexpected::handle(call, ctx, message, may_jump),
+        MessageMatch::Step(at) => consume(call, ctx, message, at, hash),
+        MessageMatch::AcknowledgeAgain(at) => send::again(call, ctx, at),
+        MessageMatch::Ignored => {}
+        MessageMatch::Nowhere => unexpected::handle(call, ctx, message, may_jump),
     }
 }
 
 /// Any message after the end is counted; a repeated question gets its answer again.
-pub(super) fn after_the_end(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>, _from: SocketAddr) {
+pub(super) fn after_the_end(
+    call: &mut Call,
+    ctx: &mut CallContext<'_>,
+    message: &Incoming<'_>,
+    _from: SocketAddr,
+) {
     ctx.stats.count(Count::DeadCallMsgs);
     let hash = fingerprint(ctx, message);
     if hash != 0 && hash == call.flow.consumed && call.flow.answer_step != NONE {
@@ -81,7 +87,7 @@ pub(super) fn after_the_end(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incomi
 
 /// Rule 3: the last message consumed came again. What was sent after it goes out again; if nothing was, the
 /// scenario has not come so far and the repetition changes nothing.
-fn repeated(call: &mut Call, ctx: &mut Ctx<'_>) {
+fn repeated(call: &mut Call, ctx: &mut CallContext<'_>) {
     let received_at = call.flow.consumed_step as usize;
     if loses(ctx, received_at) {
         return;
@@ -95,7 +101,7 @@ fn repeated(call: &mut Call, ctx: &mut Ctx<'_>) {
     }
 }
 
-fn acknowledges_right_invite(call: &Call, ctx: &Ctx<'_>, message: &Incoming<'_>) -> bool {
+fn acknowledges_right_invite(call: &Call, ctx: &CallContext<'_>, message: &Incoming<'_>) -> bool {
     !ctx.env.options.call.defaults.check_cseq
         || message.method() != b"ACK"
         || call.flow.invite_cseq == 0
@@ -121,10 +127,10 @@ fn note_dialog(call: &mut Call, message: &Incoming<'_>) {
 }
 
 /// Rule 1: forward through optional steps to the first mandatory one, then back.
-fn place(call: &Call, scenario: &Scenario, message: &Incoming<'_>, hash: u64) -> Place {
+fn place(call: &Call, scenario: &Scenario, message: &Incoming<'_>, hash: u64) -> MessageMatch {
     for (at, step) in scenario.steps.iter().enumerate().skip(call.position) {
         if matches(call, scenario, at, step, message) {
-            return Place::Step(at);
+            return MessageMatch::Step(at);
         }
         if optional(step) == Optional::No {
             break;
@@ -138,13 +144,13 @@ fn place(call: &Call, scenario: &Scenario, message: &Incoming<'_>, hash: u64) ->
             continue;
         }
         if contiguous || optional == Optional::Global {
-            return Place::Step(at);
+            return MessageMatch::Step(at);
         }
         if let Some(place) = old(call, scenario, at, step, message, hash) {
             return place;
         }
     }
-    Place::Nowhere
+    MessageMatch::Nowhere
 }
 
 /// Rule 1, the last part: a message that a step behind us has had.
@@ -152,29 +158,29 @@ fn old(
     call: &Call,
     scenario: &Scenario,
     at: StepIndex,
-    step: &Step,
+    step: &ScenarioStep,
     message: &Incoming<'_>,
     hash: u64,
-) -> Option<Place> {
+) -> Option<MessageMatch> {
     let StepKind::Recv(recv) = &step.kind else {
         return None;
     };
     if let Some(name) = recv.response_txn {
         let transaction = call.transactions.get(usize::from(name))?;
         return match (message.code(), transaction.ack_step) {
-            (100..200, _) => Some(Place::Ignored),
-            (_, Some(ack)) => Some(Place::AcknowledgeAgain(ack)),
-            _ => (transaction.completed && transaction.answer == hash).then_some(Place::Ignored),
+            (100..200, _) => Some(MessageMatch::Ignored),
+            (_, Some(ack)) => Some(MessageMatch::AcknowledgeAgain(ack)),
+            _ => (transaction.completed && transaction.answer == hash).then_some(MessageMatch::Ignored),
         };
     }
     let next_is_ack = scenario.steps.get(at + 1).is_some_and(|next| {
         matches!(&next.kind, StepKind::Send(send) if matches!(&send.what, SentKind::Request(method) if &**method == "ACK"))
     });
     (message.code() != 0 && message.cseq_method == b"INVITE" && next_is_ack)
-        .then_some(Place::AcknowledgeAgain(at + 1))
+        .then_some(MessageMatch::AcknowledgeAgain(at + 1))
 }
 
-fn optional(step: &Step) -> Optional {
+fn optional(step: &ScenarioStep) -> Optional {
     match &step.kind {
         StepKind::Recv(recv) => recv.optional,
         StepKind::RecvCmd { optional: true, .. } => Optional::Yes,
@@ -183,7 +189,13 @@ fn optional(step: &Step) -> Optional {
 }
 
 /// Rule 2, and requests by their method.
-fn matches(call: &Call, scenario: &Scenario, at: StepIndex, step: &Step, message: &Incoming<'_>) -> bool {
+fn matches(
+    call: &Call,
+    scenario: &Scenario,
+    at: StepIndex,
+    step: &ScenarioStep,
+    message: &Incoming<'_>,
+) -> bool {
     let StepKind::Recv(recv) = &step.kind else {
         return false;
     };
@@ -203,7 +215,7 @@ fn matches(call: &Call, scenario: &Scenario, at: StepIndex, step: &Step, message
     }
 }
 
-fn answers(call: &Call, scenario: &Scenario, at: StepIndex, recv: &Recv, message: &Incoming<'_>) -> bool {
+fn answers(call: &Call, scenario: &Scenario, at: StepIndex, recv: &RecvStep, message: &Incoming<'_>) -> bool {
     if let Some(name) = recv.response_txn {
         return call.transactions.get(usize::from(name)).is_some_and(|transaction| {
             !transaction.branch.is_empty() && *transaction.branch == *message.branch
@@ -219,7 +231,7 @@ fn answers(call: &Call, scenario: &Scenario, at: StepIndex, recv: &Recv, message
 }
 
 /// The step takes the message.
-fn consume(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>, at: StepIndex, hash: u64) {
+fn consume(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, at: StepIndex, hash: u64) {
     let env = ctx.env;
     let step = &env.scenario.steps[at];
     let StepKind::Recv(recv) = &step.kind else {
@@ -239,19 +251,19 @@ fn consume(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>, at: StepI
     dialog::keep_challenge(call, ctx, recv, message);
     let pause = call.flow.paused_until;
     let acted = act(call, ctx, step, Some(message));
-    if acted == Progressed::Waits {
+    if acted == StepProgress::Waits {
         return;
     }
     quench(call, ctx, message, at);
     if let Some(before) = before {
         call.last_received = before;
-        if acted == Progressed::Moved {
+        if acted == StepProgress::Moved {
             run(call, ctx);
         }
         return;
     }
     remember(call, at, hash);
-    if acted == Progressed::Moved {
+    if acted == StepProgress::Moved {
         // A jump breaks off the pause the call was in, but not one that `pauserestore` has just set.
         if call.flow.paused_until == pause {
             call.flow.paused_until = Instant::FAR_FUTURE;
@@ -276,7 +288,7 @@ fn remember(call: &mut Call, at: StepIndex, hash: u64) {
     call.flow.answer_step = NONE;
 }
 
-fn note_answer(call: &mut Call, recv: &Recv, message: &Incoming<'_>, hash: u64) {
+fn note_answer(call: &mut Call, recv: &RecvStep, message: &Incoming<'_>, hash: u64) {
     let transaction = recv.response_txn.and_then(|name| call.transactions.get_mut(usize::from(name)));
     if let Some(transaction) = transaction {
         transaction.completed = message.code() >= 200;
@@ -291,7 +303,7 @@ fn note_answer(call: &mut Call, recv: &Recv, message: &Incoming<'_>, hash: u64) 
 }
 
 /// Rule 6: what was received may answer what is being retransmitted.
-fn quench(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>, at: StepIndex) {
+fn quench(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, at: StepIndex) {
     let later = call.flow.sent_step == NONE || at > call.flow.sent_step as usize;
     let Some(unanswered) = call.flow.unanswered.as_mut().filter(|_| later) else {
         return;
@@ -310,7 +322,7 @@ fn quench(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>, at: StepIn
 }
 
 /// What tells a message from its retransmission; 0 where the transport retransmits by itself.
-fn fingerprint(ctx: &Ctx<'_>, message: &Incoming<'_>) -> u64 {
+fn fingerprint(ctx: &CallContext<'_>, message: &Incoming<'_>) -> u64 {
     let options = &ctx.env.options;
     if options.network.transport.is_reliable() || options.timers.no_retransmission {
         return 0;

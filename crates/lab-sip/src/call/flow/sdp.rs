@@ -4,13 +4,13 @@ use std::net::{IpAddr, SocketAddr};
 
 use media::codec::{Codec, RtpMap};
 
-use super::{Call, Ctx};
+use super::{Call, CallContext};
 use crate::call::message::Incoming;
 use crate::rtp::RemoteMedia;
-use crate::scenario::model::Recv;
+use crate::scenario::model::RecvStep;
 
 /// Tells the media where the other side wants its packets, unless `ignoresdp`.
-pub(super) fn hand_over(call: &Call, ctx: &mut Ctx<'_>, recv: &Recv, message: &Incoming<'_>) {
+pub(super) fn hand_over(call: &Call, ctx: &mut CallContext<'_>, recv: &RecvStep, message: &Incoming<'_>) {
     let wanted = ctx.env.scenario.needs.media || ctx.env.options.media.measure;
     if !wanted || !ctx.media.listens() || recv.ignore_sdp || message.body().is_empty() {
         return;
@@ -24,7 +24,7 @@ pub(super) fn hand_over(call: &Call, ctx: &mut Ctx<'_>, recv: &Recv, message: &I
 const CODECS: usize = 32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Section {
+enum SdpSection {
     Session,
     Audio,
     Video,
@@ -37,13 +37,13 @@ enum Section {
 pub(super) fn scan(body: &[u8]) -> Option<RemoteMedia> {
     let mut found = RemoteMedia::default();
     let mut session = None;
-    let mut section = Section::Session;
+    let mut section = SdpSection::Session;
     for line in body.split(|byte| *byte == b'\n') {
         let line = String::from_utf8_lossy(line.trim_ascii());
         if let Some(media) = line.strip_prefix("m=") {
             section = open(media, session, &mut found);
         } else if let Some(address) = line.strip_prefix("c=").and_then(address) {
-            if section == Section::Session {
+            if section == SdpSection::Session {
                 session = Some(address);
             } else if let Some(target) = target(section, &mut found) {
                 *target = Some(SocketAddr::new(address, target.map_or(0, |at| at.port())));
@@ -60,29 +60,29 @@ pub(super) fn scan(body: &[u8]) -> Option<RemoteMedia> {
 }
 
 /// `m=audio 6000 RTP/AVP 0 8`: the first of its kind with a port.
-fn open(media: &str, session: Option<IpAddr>, found: &mut RemoteMedia) -> Section {
+fn open(media: &str, session: Option<IpAddr>, found: &mut RemoteMedia) -> SdpSection {
     let mut words = media.split_ascii_whitespace();
     let section = match words.next() {
-        Some("audio") => Section::Audio,
-        Some("video") => Section::Video,
-        Some("image") => Section::Image,
-        _ => return Section::Other,
+        Some("audio") => SdpSection::Audio,
+        Some("video") => SdpSection::Video,
+        Some("image") => SdpSection::Image,
+        _ => return SdpSection::Other,
     };
     // `6000/2`: RFC 8866 §5.14, a number of ports.
     let port = words.next().and_then(|port| port.split('/').next()?.parse::<u16>().ok()).unwrap_or(0);
     let Some(target) = target(section, found).filter(|target| target.is_none() && port != 0) else {
-        return Section::Other;
+        return SdpSection::Other;
     };
     *target = Some(SocketAddr::new(session.unwrap_or(IpAddr::from([0, 0, 0, 0])), port));
     section
 }
 
-fn target(section: Section, found: &mut RemoteMedia) -> Option<&mut Option<SocketAddr>> {
+fn target(section: SdpSection, found: &mut RemoteMedia) -> Option<&mut Option<SocketAddr>> {
     match section {
-        Section::Audio => Some(&mut found.audio),
-        Section::Video => Some(&mut found.video),
-        Section::Image => Some(&mut found.image),
-        Section::Session | Section::Other => None,
+        SdpSection::Audio => Some(&mut found.audio),
+        SdpSection::Video => Some(&mut found.video),
+        SdpSection::Image => Some(&mut found.image),
+        SdpSection::Session | SdpSection::Other => None,
     }
 }
 
@@ -92,21 +92,21 @@ fn address(connection: &str) -> Option<IpAddr> {
     address.split('/').next()?.parse().ok()
 }
 
-fn take(attribute: &str, section: Section, found: &mut RemoteMedia) {
+fn take(attribute: &str, section: SdpSection, found: &mut RemoteMedia) {
     let crypto = attribute.starts_with("crypto:");
     match section {
-        Section::Audio if crypto => found.audio_crypto.push(format!("a={attribute}")),
-        Section::Audio | Section::Video if attribute.starts_with("rtpmap:") => {
+        SdpSection::Audio if crypto => found.audio_crypto.push(format!("a={attribute}")),
+        SdpSection::Audio | SdpSection::Video if attribute.starts_with("rtpmap:") => {
             let Some(map) = RtpMap::parse(attribute) else { return };
             let codec = map.payload_type().codec;
             // COMPAT(many phones): the m-line does not always list the type that the rtpmap names.
-            if section == Section::Audio && codec == Codec::TelephoneEvent {
+            if section == SdpSection::Audio && codec == Codec::TelephoneEvent {
                 found.events = found.events.or(Some(map.number));
             } else if found.codecs.len() < CODECS {
                 found.codecs.push((map.number, codec));
             }
         }
-        Section::Video if crypto => found.video_crypto.push(format!("a={attribute}")),
+        SdpSection::Video if crypto => found.video_crypto.push(format!("a={attribute}")),
         _ => {}
     }
 }

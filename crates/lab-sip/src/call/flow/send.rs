@@ -1,23 +1,26 @@
 //! What goes out: messages of the scenario, and again until something answers.
 
-use super::step::{Progressed, act, go, keep_books, loses, note};
-use super::{Call, Count, Ctx, Effect, NONE, Outcome, Unanswered, complain, count_step, debug, end, fail};
+use super::step::{StepProgress, act, go, keep_books, loses, note};
+use super::{
+    Call, CallContext, CallOutcome, Count, Effect, NONE, PendingRetransmission, complain, count_step, debug,
+    end, fail,
+};
 use crate::call::message::{Incoming, top_branch};
 use crate::call::{SendTo, render};
-use crate::scenario::model::{Send, SentKind, Step, StepIndex};
+use crate::scenario::model::{ScenarioStep, SendStep, SentKind, StepIndex};
 
 /// RFC 3261 §17.1.1.2: the interval doubles.
 const BACKOFF: u32 = 2;
 
 pub(super) fn scenario_message(
     call: &mut Call,
-    ctx: &mut Ctx<'_>,
-    step: &Step,
-    message: &Send,
-) -> Progressed {
+    ctx: &mut CallContext<'_>,
+    step: &ScenarioStep,
+    message: &SendStep,
+) -> StepProgress {
     // The next message waits until the one before it was answered.
     if call.flow.unanswered.is_some() {
-        return Progressed::Waits;
+        return StepProgress::Waits;
     }
     let at = call.position;
     keep_books(call, ctx, step);
@@ -29,7 +32,7 @@ pub(super) fn scenario_message(
         call.cseq = call.cseq.wrapping_add(1);
     }
     let Some((start, end)) = rendered(call, ctx, at) else {
-        return Progressed::Waits;
+        return StepProgress::Waits;
     };
     if method == "ACK" {
         call.flow.flags.established = true;
@@ -50,7 +53,12 @@ pub(super) fn scenario_message(
 }
 
 /// Retransmission, transactions, and what a repeated question is answered with.
-fn after_sending(call: &mut Call, ctx: &mut Ctx<'_>, message: &Send, (start, end): (usize, usize)) {
+fn after_sending(
+    call: &mut Call,
+    ctx: &mut CallContext<'_>,
+    message: &SendStep,
+    (start, end): (usize, usize),
+) {
     let at = call.position;
     let bytes = &ctx.out.bytes[start..end];
     let is_invite = matches!(&message.what, SentKind::Request(method) if &**method == "INVITE");
@@ -77,12 +85,13 @@ fn after_sending(call: &mut Call, ctx: &mut Ctx<'_>, message: &Send, (start, end
         && !timers.no_retransmission
     {
         flow.retransmit_at = ctx.now + delay;
-        flow.unanswered = Some(Box::new(Unanswered { bytes: bytes.into(), delay, count: 0, is_invite }));
+        flow.unanswered =
+            Some(Box::new(PendingRetransmission { bytes: bytes.into(), delay, count: 0, is_invite }));
     }
 }
 
 /// Appends a step's message to the outbox. `None`: it cannot be made, and the call is over.
-fn rendered(call: &mut Call, ctx: &mut Ctx<'_>, at: StepIndex) -> Option<(usize, usize)> {
+fn rendered(call: &mut Call, ctx: &mut CallContext<'_>, at: StepIndex) -> Option<(usize, usize)> {
     let mut bytes = std::mem::take(&mut ctx.out.bytes);
     let start = bytes.len();
     let made = render::message(call, ctx, at, &mut bytes);
@@ -96,14 +105,14 @@ fn rendered(call: &mut Call, ctx: &mut Ctx<'_>, at: StepIndex) -> Option<(usize,
         Err(why) => {
             ctx.out.bytes.truncate(start);
             complain(call, ctx, &why);
-            end(call, ctx, Outcome::Failure(Count::FailedCannotSendMessage));
+            end(call, ctx, CallOutcome::Failure(Count::FailedCannotSendMessage));
             None
         }
     }
 }
 
 /// Sends a step's message once more, made anew from what the call remembers.
-pub(super) fn again(call: &mut Call, ctx: &mut Ctx<'_>, at: StepIndex) {
+pub(super) fn again(call: &mut Call, ctx: &mut CallContext<'_>, at: StepIndex) {
     if let Some((start, end)) = rendered(call, ctx, at) {
         let patience = ctx.env.options.timers.send_timeout;
         ctx.out.effects.push(Effect::Send { start, end, to: SendTo::Flow, patience });
@@ -111,7 +120,7 @@ pub(super) fn again(call: &mut Call, ctx: &mut Ctx<'_>, at: StepIndex) {
 }
 
 /// The time for an answer is over: once more, or the end.
-pub(super) fn retransmit(call: &mut Call, ctx: &mut Ctx<'_>) {
+pub(super) fn retransmit(call: &mut Call, ctx: &mut CallContext<'_>) {
     let timers = &ctx.env.options.timers;
     let Some(unanswered) = call.flow.unanswered.as_mut() else {
         call.flow.answered();
@@ -141,7 +150,7 @@ pub(super) fn retransmit(call: &mut Call, ctx: &mut Ctx<'_>) {
     ctx.stats.count(Count::Retransmissions);
 }
 
-fn give_up(call: &mut Call, ctx: &mut Ctx<'_>) {
+fn give_up(call: &mut Call, ctx: &mut CallContext<'_>) {
     let env = ctx.env;
     let at = call.flow.sent_step as usize;
     call.flow.answered();
@@ -161,7 +170,7 @@ fn give_up(call: &mut Call, ctx: &mut Ctx<'_>) {
 }
 
 /// Whether the call's last message was an INVITE.
-pub(super) fn last_was_invite(call: &Call, ctx: &Ctx<'_>) -> bool {
+pub(super) fn last_was_invite(call: &Call, ctx: &CallContext<'_>) -> bool {
     call.flow.sent_step != NONE
         && ctx.env.scenario.steps.get(call.flow.sent_step as usize).is_some_and(|step| {
             matches!(&step.kind, crate::scenario::model::StepKind::Send(send)

@@ -4,12 +4,12 @@ use stdx::time::Instant;
 
 use super::super::message::Incoming;
 use super::{
-    Call, Count, Ctx, Duration, NONE, command, complain, count_step, debug, fail, finish, pause, receive,
-    send,
+    Call, CallContext, Count, Duration, NONE, command, complain, count_step, debug, fail, finish, pause,
+    receive, send,
 };
 use crate::call::actions::value::is_set;
-use crate::call::actions::{self, After};
-use crate::scenario::model::{ConditionSense, Recv, Step, StepIndex, StepKind};
+use crate::call::actions::{self, ActionResult};
+use crate::scenario::model::{ConditionSense, RecvStep, ScenarioStep, StepIndex, StepKind};
 
 /// A scenario that loops without waiting gives the others their turn after this many steps.
 pub(super) const MAX_STEPS_A_TURN: usize = 1_000;
@@ -18,14 +18,14 @@ const YIELD: Duration = Duration::from_millis(1);
 
 /// Whether the step is done or the call waits in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Progressed {
+pub(super) enum StepProgress {
     Done,
     /// The position was set by the step itself.
     Moved,
     Waits,
 }
 
-pub(super) fn run(call: &mut Call, ctx: &mut Ctx<'_>) {
+pub(super) fn run(call: &mut Call, ctx: &mut CallContext<'_>) {
     let env = ctx.env;
     for _ in 0..MAX_STEPS_A_TURN {
         if call.over {
@@ -35,24 +35,24 @@ pub(super) fn run(call: &mut Call, ctx: &mut Ctx<'_>) {
             finish(call, ctx);
             return;
         };
-        let progressed = if skipped(call, ctx, step) { Progressed::Done } else { one(call, ctx, step) };
+        let progressed = if skipped(call, ctx, step) { StepProgress::Done } else { one(call, ctx, step) };
         match progressed {
-            Progressed::Done => advance(call, ctx),
-            Progressed::Moved => {}
-            Progressed::Waits => return,
+            StepProgress::Done => advance(call, ctx),
+            StepProgress::Moved => {}
+            StepProgress::Waits => return,
         }
     }
     call.flow.receive_by = call.flow.receive_by.min(ctx.now + YIELD);
 }
 
-fn one(call: &mut Call, ctx: &mut Ctx<'_>, step: &Step) -> Progressed {
+fn one(call: &mut Call, ctx: &mut CallContext<'_>, step: &ScenarioStep) -> StepProgress {
     if call.flow.paused_until != Instant::FAR_FUTURE {
         if ctx.now < call.flow.paused_until {
-            return Progressed::Waits;
+            return StepProgress::Waits;
         }
         call.flow.paused_until = Instant::FAR_FUTURE;
         debug(call, ctx, "the pause is over", b"");
-        return Progressed::Done;
+        return StepProgress::Done;
     }
     match &step.kind {
         StepKind::Send(message) => send::scenario_message(call, ctx, step, message),
@@ -75,13 +75,18 @@ fn one(call: &mut Call, ctx: &mut Ctx<'_>, step: &Step) -> Progressed {
     }
 }
 
-fn skipped(call: &Call, ctx: &Ctx<'_>, step: &Step) -> bool {
+fn skipped(call: &Call, ctx: &CallContext<'_>, step: &ScenarioStep) -> bool {
     step.flow
         .condition
         .is_some_and(|(variable, sense)| is_set(call, ctx, variable) != (sense == ConditionSense::Set))
 }
 
-fn enter_pause(call: &mut Call, ctx: &mut Ctx<'_>, step: &Step, length: Duration) -> Progressed {
+fn enter_pause(
+    call: &mut Call,
+    ctx: &mut CallContext<'_>,
+    step: &ScenarioStep,
+    length: Duration,
+) -> StepProgress {
     call.flow.paused_until = ctx.now + length;
     if ctx.env.tracer.wants_call_debug() {
         debug(call, ctx, &format!("pauses for {} ms", length.as_millis()), b"");
@@ -90,32 +95,37 @@ fn enter_pause(call: &mut Call, ctx: &mut Ctx<'_>, step: &Step, length: Duration
     keep_books(call, ctx, step);
     match act(call, ctx, step, None) {
         // The pause itself is still to come.
-        Progressed::Done if ctx.now < call.flow.paused_until => Progressed::Waits,
-        Progressed::Done => {
+        StepProgress::Done if ctx.now < call.flow.paused_until => StepProgress::Waits,
+        StepProgress::Done => {
             call.flow.paused_until = Instant::FAR_FUTURE;
-            Progressed::Done
+            StepProgress::Done
         }
         other => other,
     }
 }
 
 /// `recv` and `recvCmd`: waits, for as long as the step or `-recv_timeout` allows.
-fn wait_to_receive(call: &mut Call, ctx: &mut Ctx<'_>, step: &Step, recv: Option<&Recv>) -> Progressed {
+fn wait_to_receive(
+    call: &mut Call,
+    ctx: &mut CallContext<'_>,
+    step: &ScenarioStep,
+    recv: Option<&RecvStep>,
+) -> StepProgress {
     if let Some(bytes) = call.flow.queued.take()
         && let Ok(message) = Incoming::parse(&bytes)
     {
         receive::queued(call, ctx, &message);
         // Whatever it led to has run already.
-        return if call.over { Progressed::Waits } else { Progressed::Moved };
+        return if call.over { StepProgress::Waits } else { StepProgress::Moved };
     }
     if call.flow.receive_by == Instant::FAR_FUTURE {
         if let Some(timeout) = recv.and_then(|recv| recv.timeout).or(ctx.env.options.timers.recv_timeout) {
             call.flow.receive_by = ctx.now + timeout;
         }
-        return Progressed::Waits;
+        return StepProgress::Waits;
     }
     if ctx.now < call.flow.receive_by {
-        return Progressed::Waits;
+        return StepProgress::Waits;
     }
     call.flow.receive_by = Instant::FAR_FUTURE;
     count_step(ctx, call.position, |counts| counts.timeouts += 1);
@@ -123,20 +133,20 @@ fn wait_to_receive(call: &mut Call, ctx: &mut Ctx<'_>, step: &Step, recv: Option
         Some(to) if to < ctx.env.scenario.steps.len() => {
             complain(call, ctx, "nothing came in time, going to its ontimeout label");
             go(call, ctx, to);
-            Progressed::Moved
+            StepProgress::Moved
         }
         // A label at the very end of the scenario ends the call as one without a label does.
         _ => {
             let text = format!("expected {}, got nothing in time", expected(step));
             complain(call, ctx, &text);
             fail(call, ctx, Count::FailedTimeoutOnRecv);
-            Progressed::Waits
+            StepProgress::Waits
         }
     }
 }
 
 /// What a step waits for, in words.
-pub(super) fn expected(step: &Step) -> String {
+pub(super) fn expected(step: &ScenarioStep) -> String {
     use crate::scenario::model::Expect;
 
     match &step.kind {
@@ -157,36 +167,36 @@ pub(super) fn expected(step: &Step) -> String {
 /// Runs the actions of a step in order.
 pub(super) fn act(
     call: &mut Call,
-    ctx: &mut Ctx<'_>,
-    step: &Step,
+    ctx: &mut CallContext<'_>,
+    step: &ScenarioStep,
     message: Option<&Incoming<'_>>,
-) -> Progressed {
+) -> StepProgress {
     let mut jump = None;
     for action in &step.actions {
         match actions::perform(call, ctx, action, message) {
-            After::Continue => {}
-            After::Jump(to) => jump = Some(to),
-            After::PauseUntil(end) => call.flow.paused_until = end,
-            After::StopCall => {
-                super::end(call, ctx, super::Outcome::Failure(Count::FailedCallRejected));
-                return Progressed::Waits;
+            ActionResult::Continue => {}
+            ActionResult::Jump(to) => jump = Some(to),
+            ActionResult::PauseUntil(end) => call.flow.paused_until = end,
+            ActionResult::StopCall => {
+                super::end(call, ctx, super::CallOutcome::Failure(Count::FailedCallRejected));
+                return StepProgress::Waits;
             }
             // SIPp goes on with the scenario, so that the peer sees a whole call, and counts the failure at its end.
-            After::Fail(count) => {
+            ActionResult::Fail(count) => {
                 call.flow.failure = Some(count);
                 break;
             }
         }
     }
     let Some(to) = jump else {
-        return Progressed::Done;
+        return StepProgress::Done;
     };
     go(call, ctx, to);
-    Progressed::Moved
+    StepProgress::Moved
 }
 
 /// To the step that follows, by `next`, `test` and `chance`.
-pub(super) fn advance(call: &mut Call, ctx: &mut Ctx<'_>) {
+pub(super) fn advance(call: &mut Call, ctx: &mut CallContext<'_>) {
     let env = ctx.env;
     let to = match env.scenario.steps.get(call.position) {
         Some(step) => following(call, ctx, step, call.position),
@@ -195,7 +205,12 @@ pub(super) fn advance(call: &mut Call, ctx: &mut Ctx<'_>) {
     go(call, ctx, to);
 }
 
-pub(super) fn following(call: &Call, ctx: &mut Ctx<'_>, step: &Step, at: StepIndex) -> StepIndex {
+pub(super) fn following(
+    call: &Call,
+    ctx: &mut CallContext<'_>,
+    step: &ScenarioStep,
+    at: StepIndex,
+) -> StepIndex {
     let Some(next) = step.flow.next else {
         return at + 1;
     };
@@ -208,7 +223,7 @@ pub(super) fn following(call: &Call, ctx: &mut Ctx<'_>, step: &Step, at: StepInd
     next
 }
 
-pub(super) fn go(call: &mut Call, ctx: &mut Ctx<'_>, to: StepIndex) {
+pub(super) fn go(call: &mut Call, ctx: &mut CallContext<'_>, to: StepIndex) {
     count_step(ctx, call.position, |counts| counts.left += 1);
     count_step(ctx, to, |counts| counts.entered += 1);
     call.position = to;
@@ -216,14 +231,14 @@ pub(super) fn go(call: &mut Call, ctx: &mut Ctx<'_>, to: StepIndex) {
 }
 
 /// True with this probability.
-pub(super) fn happens(ctx: &mut Ctx<'_>, probability: f64) -> bool {
+pub(super) fn happens(ctx: &mut CallContext<'_>, probability: f64) -> bool {
     // 53 bits fill a double's mantissa.
     let draw = (ctx.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
     draw < probability
 }
 
 /// Whether this message is one of those dropped on purpose.
-pub(super) fn loses(ctx: &mut Ctx<'_>, at: StepIndex) -> bool {
+pub(super) fn loses(ctx: &mut CallContext<'_>, at: StepIndex) -> bool {
     let own = ctx.env.scenario.steps.get(at).and_then(|step| step.flow.lost);
     let probability = own.unwrap_or(ctx.env.options.behaviour.lost / 100.0);
     let loses = probability > 0.0 && happens(ctx, probability);
@@ -234,7 +249,7 @@ pub(super) fn loses(ctx: &mut Ctx<'_>, at: StepIndex) -> bool {
 }
 
 /// Counters and response times of a step.
-pub(super) fn keep_books(call: &mut Call, ctx: &mut Ctx<'_>, step: &Step) {
+pub(super) fn keep_books(call: &mut Call, ctx: &mut CallContext<'_>, step: &ScenarioStep) {
     let timing = &step.timing;
     if let Some(counter) = timing.counter {
         *slot(ctx.stats.counters_of(ctx.env.which), counter) += 1;

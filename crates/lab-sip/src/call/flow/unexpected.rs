@@ -2,13 +2,14 @@
 
 use stdx::time::Instant;
 
-use super::defaults::{Default, template};
+use super::defaults::{DefaultAnswer, template};
 use super::step::{expected, go, run};
 use super::{
-    Call, Count, Ctx, Effect, Outcome, complain, count_step, debug, dialog, end, fail, receive, send,
+    Call, CallContext, CallOutcome, Count, Effect, complain, count_step, debug, dialog, end, fail, receive,
+    send,
 };
 use crate::call::message::{Incoming, StartLine};
-use crate::call::{SendTo, Value, render};
+use crate::call::{SendTo, VariableValue, render};
 use crate::scenario::model::{Scope, StepKind, VarRef};
 
 /// Where a scenario takes unexpected messages, and the variables that tell it whence.
@@ -17,7 +18,7 @@ const RETURN: &str = "_unexp.retaddr";
 const PAUSED: &str = "_unexp.pausedaddr";
 
 /// Rule 4.
-pub(super) fn handle(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>, may_jump: bool) {
+pub(super) fn handle(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, may_jump: bool) {
     if let Some(label) = ctx.env.scenario.label(LABEL) {
         if may_jump && jump(call, ctx, message, label) {
             return;
@@ -40,7 +41,7 @@ pub(super) fn handle(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>,
 }
 
 /// To `_unexp.main`; `false` when the call is there already.
-fn jump(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>, label: usize) -> bool {
+fn jump(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, label: usize) -> bool {
     if let Some(variable) = variable(ctx, RETURN) {
         if super::number_of(call, ctx, variable) != 0.0 {
             return false;
@@ -71,19 +72,19 @@ fn jump(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>, label: usize
 }
 
 /// A variable of the call by its name.
-fn variable(ctx: &Ctx<'_>, name: &str) -> Option<VarRef> {
+fn variable(ctx: &CallContext<'_>, name: &str) -> Option<VarRef> {
     let slot = ctx.env.scenario.variables.call.iter().position(|known| known == name)?;
     Some(VarRef { scope: Scope::Call, slot: u16::try_from(slot).ok()? })
 }
 
 fn set(call: &mut Call, variable: VarRef, number: f64) {
     if let Some(value) = call.variables.get_mut(usize::from(variable.slot)) {
-        *value = Value::Number(number);
+        *value = VariableValue::Number(number);
     }
 }
 
 /// The peer ends the call before the scenario does.
-fn hung_up(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>) {
+fn hung_up(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
     let defaults = ctx.env.options.call.defaults;
     note_unexpected(call, ctx, message);
     if !defaults.abort_unexpected {
@@ -93,21 +94,21 @@ fn hung_up(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>) {
         answer(call, ctx, message);
     }
     tell_twin(call, ctx);
-    end(call, ctx, Outcome::Failure(Count::FailedUnexpectedMessage));
+    end(call, ctx, CallOutcome::Failure(Count::FailedUnexpectedMessage));
 }
 
 /// A PING ends its call, well.
-fn ping(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>) {
+fn ping(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
     if !ctx.env.options.call.defaults.ping_reply {
         return;
     }
     answer(call, ctx, message);
     tell_twin(call, ctx);
     ctx.stats.count(Count::AutoAnswered);
-    end(call, ctx, Outcome::Success);
+    end(call, ctx, CallOutcome::Success);
 }
 
-fn spoil(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>) {
+fn spoil(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
     note_unexpected(call, ctx, message);
     if !ctx.env.options.call.defaults.abort_unexpected {
         return;
@@ -117,7 +118,7 @@ fn spoil(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>) {
     fail(call, ctx, Count::FailedUnexpectedMessage);
 }
 
-fn note_unexpected(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>) {
+fn note_unexpected(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
     count_step(ctx, call.position, |counts| counts.unexpected += 1);
     let wanted = ctx.env.scenario.steps.get(call.position).map_or_else(|| "nothing".to_owned(), expected);
     let start = String::from_utf8_lossy(message.start_text());
@@ -133,33 +134,33 @@ fn note_unexpected(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>) {
 }
 
 /// A 200 to this message.
-fn answer(call: &mut Call, ctx: &mut Ctx<'_>, message: &Incoming<'_>) {
+fn answer(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
     dialog::keep_whole(call, message);
-    own_message(call, ctx, Default::Ok);
+    own_message(call, ctx, DefaultAnswer::Ok);
 }
 
 /// Ends the dialog towards the peer as far as it got: an ACK to a refusal, ACK and BYE to an answer, CANCEL, or BYE.
 /// As in SIPp only for calls that we placed.
-pub(super) fn tell_peer(call: &mut Call, ctx: &mut Ctx<'_>) {
+pub(super) fn tell_peer(call: &mut Call, ctx: &mut CallContext<'_>) {
     if call.identity.incoming || call.position == 0 || !call.flow.flags.heard || call.last_received.is_none()
     {
         return;
     }
     if call.flow.flags.established || !send::last_was_invite(call, ctx) {
-        own_message(call, ctx, Default::Bye);
+        own_message(call, ctx, DefaultAnswer::Bye);
     } else if call.flow.last_code >= 400 {
-        own_message(call, ctx, Default::Ack);
+        own_message(call, ctx, DefaultAnswer::Ack);
     } else if call.flow.flags.ack_pending {
         call.flow.flags.ack_pending = false;
-        own_message(call, ctx, Default::Ack);
-        own_message(call, ctx, Default::Bye);
+        own_message(call, ctx, DefaultAnswer::Ack);
+        own_message(call, ctx, DefaultAnswer::Bye);
     } else {
-        own_message(call, ctx, Default::Cancel);
+        own_message(call, ctx, DefaultAnswer::Cancel);
     }
 }
 
 /// 3PCC: the other leg ends too.
-fn tell_twin(call: &mut Call, ctx: &mut Ctx<'_>) {
+fn tell_twin(call: &mut Call, ctx: &mut CallContext<'_>) {
     if call.position == 0 {
         return;
     }
@@ -180,13 +181,13 @@ fn tell_twin(call: &mut Call, ctx: &mut Ctx<'_>) {
     if peers.is_empty() {
         return;
     }
-    if let Some((start, end)) = made(call, ctx, Default::ThreePccAbort, false) {
+    if let Some((start, end)) = made(call, ctx, DefaultAnswer::ThreePccAbort, false) {
         let to = |peer: Option<&String>| Effect::Command { start, end, peer: peer.cloned() };
         ctx.out.effects.extend(peers.into_iter().map(to));
     }
 }
 
-fn own_message(call: &mut Call, ctx: &mut Ctx<'_>, which: Default) {
+fn own_message(call: &mut Call, ctx: &mut CallContext<'_>, which: DefaultAnswer) {
     if let Some((start, end)) = made(call, ctx, which, true) {
         debug(call, ctx, "sends on its own", &ctx.out.bytes[start..end]);
         let patience = ctx.env.options.timers.send_timeout;
@@ -194,9 +195,14 @@ fn own_message(call: &mut Call, ctx: &mut Ctx<'_>, which: Default) {
     }
 }
 
-fn made(call: &mut Call, ctx: &mut Ctx<'_>, which: Default, crlf: bool) -> Option<(usize, usize)> {
+fn made(
+    call: &mut Call,
+    ctx: &mut CallContext<'_>,
+    which: DefaultAnswer,
+    crlf: bool,
+) -> Option<(usize, usize)> {
     let env = ctx.env;
-    let in_dialog = if which == Default::Bye { dialog::bye(call) } else { None };
+    let in_dialog = if which == DefaultAnswer::Bye { dialog::bye(call) } else { None };
     let template = template(which, &env.scenario.defaults, in_dialog);
     let mut text = Vec::with_capacity(512);
     let rendered = render::message_text(call, ctx, &template, render::NO_STEP, &mut text);

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use stdx::time::Instant;
 
-use crate::local_time::{Broken, local};
+use crate::local_time::{LocalDateTime, local};
 
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =
@@ -32,7 +32,7 @@ pub(super) fn write_http_date(out: &mut Vec<u8>, now: Instant) {
 pub(super) fn write_timestamp(out: &mut Vec<u8>, now: Instant) {
     let seconds = now.unix_seconds();
     let micros = now.as_micros() % 1_000_000;
-    let Broken { year, month, day, hour, minute, second, .. } = local(seconds);
+    let LocalDateTime { year, month, day, hour, minute, second, .. } = local(seconds);
     write!(
         out,
         "{year:04}-{month:02}-{day:02}\t{hour:02}:{minute:02}:{second:02}.{micros:06}\t{seconds:010}.{micros:06}",

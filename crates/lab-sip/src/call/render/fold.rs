@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::visit::templates_of;
 use super::{IN_ACTION, NO_STEP, SIPP_VERSION};
-use crate::inject::Files;
+use crate::inject::InjectionFiles;
 use crate::options::Options;
 use crate::scenario::Scenario;
-use crate::scenario::model::{Source, StepKind};
-use crate::scenario::template::{Keyword, Part, Template};
+use crate::scenario::model::{ScenarioSource, StepKind};
+use crate::scenario::template::{Keyword, Template, TemplatePart};
 
 /// What is known before the first call. `None`: it differs from call to call.
 #[derive(Debug, Clone, Default)]
@@ -31,24 +31,24 @@ pub struct Addresses {
 /// The messages of a scenario with the run's constants folded in (`[service]`, `[transport]`, `[pid]`, one local
 /// address, …), by step. A clone is a pointer.
 #[derive(Debug, Clone, Default)]
-pub struct Prepared {
-    inner: Arc<Inner>,
+pub struct PreparedMessages {
+    inner: Arc<PreparedInner>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
-    messages: Vec<Option<Message>>,
+struct PreparedInner {
+    messages: Vec<Option<PreparedMessage>>,
     addresses: Addresses,
 }
 
 #[derive(Debug)]
-pub(super) struct Message {
-    pub(super) ops: Vec<Op>,
+pub(super) struct PreparedMessage {
+    pub(super) ops: Vec<RenderOp>,
     pub(super) index: i64,
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Op {
+pub(super) enum RenderOp {
     /// What the author wrote, with constants where they touch it.
     Text(Box<[u8]>),
     /// A constant behind a keyword that may give nothing: it does not lose its white space, what follows does.
@@ -57,27 +57,27 @@ pub(super) enum Op {
     Field {
         file: usize,
         field: u32,
-        line: Option<Line>,
+        line: Option<PreparedLine>,
     },
     /// `[file name=]` with a name known beforehand: its content.
     File(Box<[u8]>),
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Line {
+pub(super) enum PreparedLine {
     Number(u32),
     Template(Template),
 }
 
-impl Prepared {
+impl PreparedMessages {
     /// An unknown keyword that is no `-key` either, a field of a file that was not given, or a file that cannot
     /// be read is an error that names it, its scenario and line.
     pub fn new(
         scenario: &Scenario,
         options: &Options,
         addresses: &Addresses,
-        files: &Files,
-    ) -> Result<Prepared, String> {
+        files: &InjectionFiles,
+    ) -> Result<PreparedMessages, String> {
         let folding = Folding { options, addresses, files };
         let mut messages = Vec::with_capacity(scenario.steps.len());
         for (index, step) in scenario.steps.iter().enumerate() {
@@ -90,7 +90,7 @@ impl Prepared {
             messages.push(match message {
                 None => None,
                 Some((template, index)) => {
-                    Some(Message { ops: folding.fold(template, index).map_err(at)?, index })
+                    Some(PreparedMessage { ops: folding.fold(template, index).map_err(at)?, index })
                 }
             });
             folding.check_actions(&step.actions, &scenario.source)?;
@@ -98,10 +98,10 @@ impl Prepared {
         for step in &scenario.init {
             folding.check_actions(&step.actions, &scenario.source)?;
         }
-        Ok(Prepared { inner: Arc::new(Inner { messages, addresses: addresses.clone() }) })
+        Ok(PreparedMessages { inner: Arc::new(PreparedInner { messages, addresses: addresses.clone() }) })
     }
 
-    pub(super) fn message(&self, step: usize) -> Option<&Message> {
+    pub(super) fn message(&self, step: usize) -> Option<&PreparedMessage> {
         self.inner.messages.get(step)?.as_ref()
     }
 
@@ -121,32 +121,32 @@ impl Prepared {
     }
 }
 
-fn name_of(source: &Source) -> String {
+fn name_of(source: &ScenarioSource) -> String {
     match source {
-        Source::File(path) => path.display().to_string(),
-        Source::BuiltIn(name) => (*name).to_owned(),
+        ScenarioSource::File(path) => path.display().to_string(),
+        ScenarioSource::BuiltIn(name) => (*name).to_owned(),
     }
 }
 
 struct Folding<'a> {
     options: &'a Options,
     addresses: &'a Addresses,
-    files: &'a Files,
+    files: &'a InjectionFiles,
 }
 
 impl Folding<'_> {
-    fn fold(&self, template: &Template, index: i64) -> Result<Vec<Op>, String> {
-        let mut folded = Folded::default();
+    fn fold(&self, template: &Template, index: i64) -> Result<Vec<RenderOp>, String> {
+        let mut folded = OpBuilder::default();
         for part in &template.parts {
             match part {
-                Part::Text(text) => folded.literal(text),
-                Part::Keyword(keyword) => self.keyword(keyword, index, &mut folded)?,
+                TemplatePart::Text(text) => folded.literal(text),
+                TemplatePart::Keyword(keyword) => self.keyword(keyword, index, &mut folded)?,
             }
         }
         Ok(folded.finish())
     }
 
-    fn keyword(&self, keyword: &Keyword, index: i64, folded: &mut Folded) -> Result<(), String> {
+    fn keyword(&self, keyword: &Keyword, index: i64, folded: &mut OpBuilder) -> Result<(), String> {
         let mut constant = Vec::new();
         if write_constant(keyword, self.options, self.addresses, &mut constant) {
             folded.constant(&constant);
@@ -156,36 +156,37 @@ impl Folding<'_> {
             Keyword::Branch(offset) => {
                 let place = branch_index(index).map(|at| at + i64::from(*offset));
                 let Some(place) = place else {
-                    folded.op(Op::Keyword(keyword.clone()));
+                    folded.op(RenderOp::Keyword(keyword.clone()));
                     return Ok(());
                 };
                 folded.constant(format!("z9hG4bK-{}-", self.addresses.pid).as_bytes());
-                folded.op(Op::Keyword(Keyword::CallNumber(0)));
+                folded.op(RenderOp::Keyword(Keyword::CallNumber(0)));
                 folded.constant(format!("-{place}").as_bytes());
             }
             Keyword::MsgIndex => folded.constant(index.to_string().as_bytes()),
             Keyword::Key(name) => return Err(unknown(name)),
             Keyword::Field { field, file, line } => {
                 let file = find_file(self.files, file.as_deref())?;
-                let line = match line {
-                    None => None,
-                    Some(line) => {
-                        self.check(line)?;
-                        Some(
-                            constant_number(line)
-                                .map_or_else(|| Line::Template((**line).clone()), Line::Number),
-                        )
-                    }
-                };
-                folded.op(Op::Field { file, field: *field, line });
+                let line =
+                    match line {
+                        None => None,
+                        Some(line) => {
+                            self.check(line)?;
+                            Some(constant_number(line).map_or_else(
+                                || PreparedLine::Template((**line).clone()),
+                                PreparedLine::Number,
+                            ))
+                        }
+                    };
+                folded.op(RenderOp::Field { file, field: *field, line });
             }
             Keyword::File(name) => match constant_text(&self.fold(name, IN_ACTION)?) {
-                Some(name) => folded.op(Op::File(read_file(&name)?)),
-                None => folded.op(Op::Keyword(keyword.clone())),
+                Some(name) => folded.op(RenderOp::File(read_file(&name)?)),
+                None => folded.op(RenderOp::Keyword(keyword.clone())),
             },
             _ => {
                 self.check_keyword(keyword)?;
-                folded.op(Op::Keyword(keyword.clone()));
+                folded.op(RenderOp::Keyword(keyword.clone()));
             }
         }
         Ok(())
@@ -194,7 +195,7 @@ impl Folding<'_> {
     fn check_actions(
         &self,
         actions: &[crate::scenario::action::Action],
-        source: &Source,
+        source: &ScenarioSource,
     ) -> Result<(), String> {
         for action in actions {
             for template in templates_of(&action.kind) {
@@ -208,7 +209,7 @@ impl Folding<'_> {
     /// Says now what rendering would say at the first call.
     fn check(&self, template: &Template) -> Result<(), String> {
         for part in &template.parts {
-            if let Part::Keyword(keyword) = part {
+            if let TemplatePart::Keyword(keyword) = part {
                 self.check_keyword(keyword)?;
             }
         }
@@ -312,7 +313,7 @@ pub(super) fn unknown(name: &str) -> String {
 }
 
 /// By name, or the first one when none is named.
-pub(super) fn find_file(files: &Files, name: Option<&str>) -> Result<usize, String> {
+pub(super) fn find_file(files: &InjectionFiles, name: Option<&str>) -> Result<usize, String> {
     match name {
         None if files.is_empty() => {
             Err("[field…] without an injection file: give one with -inf FILE".to_owned())
@@ -331,30 +332,30 @@ pub(super) fn read_file(name: &[u8]) -> Result<Box<[u8]>, String> {
     Ok(bytes.into_boxed_slice())
 }
 
-fn constant_text(ops: &[Op]) -> Option<Box<[u8]>> {
+fn constant_text(ops: &[RenderOp]) -> Option<Box<[u8]>> {
     match ops {
-        [Op::Text(text)] => Some(text.clone()),
+        [RenderOp::Text(text)] => Some(text.clone()),
         _ => None,
     }
 }
 
 fn constant_number(template: &Template) -> Option<u32> {
     match template.parts.as_slice() {
-        [Part::Text(text)] => std::str::from_utf8(text).ok()?.trim().parse().ok(),
+        [TemplatePart::Text(text)] => std::str::from_utf8(text).ok()?.trim().parse().ok(),
         _ => None,
     }
 }
 
 /// Puts ops together, merging what is known.
 #[derive(Default)]
-struct Folded {
-    ops: Vec<Op>,
+struct OpBuilder {
+    ops: Vec<RenderOp>,
     text: Vec<u8>,
     /// A keyword that may swallow white space came after the last literal.
     may_swallow: bool,
 }
 
-impl Folded {
+impl OpBuilder {
     fn literal(&mut self, text: &[u8]) {
         self.text.extend_from_slice(text);
         self.may_swallow = false;
@@ -363,28 +364,28 @@ impl Folded {
     fn constant(&mut self, bytes: &[u8]) {
         if self.may_swallow {
             self.flush();
-            self.ops.push(Op::Fixed(bytes.into()));
+            self.ops.push(RenderOp::Fixed(bytes.into()));
         } else {
             self.text.extend_from_slice(bytes);
         }
     }
 
-    fn op(&mut self, op: Op) {
+    fn op(&mut self, op: RenderOp) {
         self.flush();
         self.may_swallow |= matches!(
             op,
-            Op::Field { .. } | Op::Keyword(Keyword::Var(_) | Keyword::Last(_) | Keyword::Routes)
+            RenderOp::Field { .. } | RenderOp::Keyword(Keyword::Var(_) | Keyword::Last(_) | Keyword::Routes)
         );
         self.ops.push(op);
     }
 
     fn flush(&mut self) {
         if !self.text.is_empty() {
-            self.ops.push(Op::Text(std::mem::take(&mut self.text).into_boxed_slice()));
+            self.ops.push(RenderOp::Text(std::mem::take(&mut self.text).into_boxed_slice()));
         }
     }
 
-    fn finish(mut self) -> Vec<Op> {
+    fn finish(mut self) -> Vec<RenderOp> {
         self.flush();
         self.ops
     }

@@ -18,23 +18,23 @@ const COMPACT: [(&str, u8); 8] = [
 
 /// Where the headers of a message stand: one pass, however many of them are asked for.
 #[derive(Default)]
-pub(super) struct Index {
+pub(super) struct HeaderIndex {
     /// Start, colon and end of each line with its folds. Most messages have fewer.
     lines: SmallVec<[(u32, u32, u32); 16]>,
 }
 
-impl Index {
-    pub(super) fn of(message: &[u8]) -> Index {
+impl HeaderIndex {
+    pub(super) fn of(message: &[u8]) -> HeaderIndex {
         let first = skip_line(message);
         let mut at = message.len() - first.len();
-        let lines = Lines { rest: first }.filter_map(|line| {
+        let lines = HeaderLines { rest: first }.filter_map(|line| {
             let start = at;
             at += line.len();
             let colon = memchr::memchr(b':', line)?;
             // No message is as long as 2^32.
             Some((start as u32, (start + colon) as u32, at as u32))
         });
-        Index { lines: lines.collect() }
+        HeaderIndex { lines: lines.collect() }
     }
 
     /// Values of a header by its name (with or without colon) or short form, in order, outer white space off.
@@ -62,9 +62,9 @@ impl Index {
     }
 }
 
-/// Appends `Name: value, value`, the first as the message spells it, blanks and folds included; nothing without such
+/// Appends `HeaderName: value, value`, the first as the message spells it, blanks and folds included; nothing without such
 /// a header.
-pub(super) fn write_last(out: &mut Vec<u8>, index: &Index, message: &[u8], name: &str) {
+pub(super) fn write_last(out: &mut Vec<u8>, index: &HeaderIndex, message: &[u8], name: &str) {
     for (number, (spelled, value)) in index.spelled_values(message, name).enumerate() {
         if number == 0 {
             out.extend_from_slice(spelled);
@@ -78,23 +78,23 @@ pub(super) fn write_last(out: &mut Vec<u8>, index: &Index, message: &[u8], name:
 }
 
 /// The URI of `To`: SIPp's `[last_Request_URI]`.
-pub(super) fn last_request_uri<'m>(index: &Index, message: &'m [u8]) -> &'m [u8] {
+pub(super) fn last_request_uri<'m>(index: &HeaderIndex, message: &'m [u8]) -> &'m [u8] {
     index.values(message, "To").next().map_or(&[], uri)
 }
 
 /// The number of `CSeq`, 0 without one.
-pub(super) fn last_cseq(index: &Index, message: &[u8]) -> i64 {
+pub(super) fn last_cseq(index: &HeaderIndex, message: &[u8]) -> i64 {
     let value = index.values(message, "CSeq").next().unwrap_or_default();
     let digits = value.iter().take_while(|byte| byte.is_ascii_digit());
     digits.fold(0i64, |number, digit| number.saturating_mul(10).saturating_add(i64::from(digit - b'0')))
 }
 
 /// Header lines, folds joined, up to the blank line.
-struct Lines<'m> {
+struct HeaderLines<'m> {
     rest: &'m [u8],
 }
 
-impl<'m> Iterator for Lines<'m> {
+impl<'m> Iterator for HeaderLines<'m> {
     type Item = &'m [u8];
 
     fn next(&mut self) -> Option<&'m [u8]> {
@@ -127,7 +127,7 @@ mod tests {
 
     fn last(name: &str) -> String {
         let mut out = Vec::new();
-        write_last(&mut out, &Index::of(MESSAGE), MESSAGE, name);
+        write_last(&mut out, &HeaderIndex::of(MESSAGE), MESSAGE, name);
         String::from_utf8(out).unwrap()
     }
 
@@ -144,22 +144,28 @@ mod tests {
 
     #[test]
     fn parts_of_headers_are_found() {
-        assert_eq!(last_request_uri(&Index::of(MESSAGE), MESSAGE), b"sip:t@x");
-        assert_eq!(last_cseq(&Index::of(MESSAGE), MESSAGE), 42);
-        assert_eq!(last_cseq(&Index::of(b"OPTIONS"), b"OPTIONS"), 0);
+        assert_eq!(last_request_uri(&HeaderIndex::of(MESSAGE), MESSAGE), b"sip:t@x");
+        assert_eq!(last_cseq(&HeaderIndex::of(MESSAGE), MESSAGE), 42);
+        assert_eq!(last_cseq(&HeaderIndex::of(b"OPTIONS"), b"OPTIONS"), 0);
         assert_eq!(
-            last_request_uri(&Index::of(b"X\r\nTo: sip:x\r\n\r\n"), b"X\r\nTo: sip:x\r\n\r\n"),
+            last_request_uri(&HeaderIndex::of(b"X\r\nTo: sip:x\r\n\r\n"), b"X\r\nTo: sip:x\r\n\r\n"),
             b"sip:x"
         );
-        assert_eq!(last_request_uri(&Index::of(b"X\r\nTo: <sip:x\r\n\r\n"), b"X\r\nTo: <sip:x\r\n\r\n"), b"");
+        assert_eq!(
+            last_request_uri(&HeaderIndex::of(b"X\r\nTo: <sip:x\r\n\r\n"), b"X\r\nTo: <sip:x\r\n\r\n"),
+            b""
+        );
     }
 
     #[test]
     fn a_broken_message_has_what_can_be_read() {
-        assert_eq!(Index::of(b"X\nVia:a\nVia").values(b"X\nVia:a\nVia", "Via").collect::<Vec<_>>(), [b"a"]);
-        assert_eq!(Index::of(b"").values(b"", "Via").count(), 0);
         assert_eq!(
-            Index::of(b"X\r\n folded first\r\nVia: b")
+            HeaderIndex::of(b"X\nVia:a\nVia").values(b"X\nVia:a\nVia", "Via").collect::<Vec<_>>(),
+            [b"a"]
+        );
+        assert_eq!(HeaderIndex::of(b"").values(b"", "Via").count(), 0);
+        assert_eq!(
+            HeaderIndex::of(b"X\r\n folded first\r\nVia: b")
                 .values(b"X\r\n folded first\r\nVia: b", "Via")
                 .collect::<Vec<_>>(),
             [b"b"]

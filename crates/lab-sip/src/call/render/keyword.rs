@@ -4,7 +4,7 @@ use super::fold::{self, write_constant, write_ip};
 use super::number::{write_i64, write_u64};
 use super::{IN_ACTION, LEN_WIDTH, NO_STEP, Renderer, date, header};
 use crate::auth::{self, Secrets};
-use crate::call::Value;
+use crate::call::VariableValue;
 use crate::call::actions::value;
 use crate::inject::NO_LINE;
 use crate::options::Options;
@@ -120,7 +120,7 @@ impl Renderer<'_, '_> {
         if matches!(keyword, Keyword::LastMessage) {
             return self.out.extend_from_slice(message);
         }
-        let index = self.last.get_or_insert_with(|| header::Index::of(message));
+        let index = self.last.get_or_insert_with(|| header::HeaderIndex::of(message));
         match keyword {
             Keyword::LastRequestUri => self.out.extend_from_slice(header::last_request_uri(index, message)),
             Keyword::LastCseqNumber(offset) => {
@@ -148,8 +148,8 @@ impl Renderer<'_, '_> {
 
     fn fill(&mut self, text: &[u8], variable: VarRef) {
         // More than a datagram or a frame carries serves nothing.
-        let length =
-            value::with(self.call, self.ctx, variable, Value::as_operand).clamp(0.0, 1_000_000.0) as usize;
+        let length = value::with(self.call, self.ctx, variable, VariableValue::as_operand)
+            .clamp(0.0, 1_000_000.0) as usize;
         let text = if text.is_empty() { b"X" } else { text };
         self.out.extend(text.iter().cycle().take(length));
     }

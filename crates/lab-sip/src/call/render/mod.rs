@@ -1,6 +1,6 @@
 //! Templates to bytes: `[keywords]` filled in as SIPp fills them.
 //!
-//! What is the same for the whole run is folded into the literals when the run starts ([`Prepared`]); what is left
+//! What is the same for the whole run is folded into the literals when the run starts ([`PreparedMessages`]); what is left
 //! is written straight into the target, so a message costs no allocation but the target's growth.
 //!
 //! Where it departs from SIPp: a keyword that gives nothing at the start of a line takes the white space after it
@@ -22,12 +22,12 @@ mod visit;
 
 use memchr::memmem;
 
-use super::{Call, Ctx};
-use crate::scenario::template::{Part, Template};
+use super::{Call, CallContext};
+use crate::scenario::template::{Template, TemplatePart};
 
 pub use call_id::call_id;
-pub use fold::{Addresses, Prepared};
-use fold::{Line, Op};
+pub use fold::{Addresses, PreparedMessages};
+use fold::{PreparedLine, RenderOp};
 use number::write_padded;
 
 /// What `[sipp_version]` gives: the version whose behaviour this is, and that it is not SIPp itself.
@@ -45,7 +45,12 @@ pub const IN_ACTION: i64 = -2;
 /// Appends the message of a `send` or `sendCmd` step to `out`. `[len]` becomes the length of the body.
 ///
 /// `Err` names the keyword that has no value and why; `out` may then hold a part of the message.
-pub fn message(call: &mut Call, ctx: &mut Ctx<'_>, step: usize, out: &mut Vec<u8>) -> Result<(), String> {
+pub fn message(
+    call: &mut Call,
+    ctx: &mut CallContext<'_>,
+    step: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
     let prepared = &ctx.env.prepared;
     let Some(message) = prepared.message(step) else {
         return Err(format!("step {step} has no message"));
@@ -61,7 +66,7 @@ pub fn message(call: &mut Call, ctx: &mut Ctx<'_>, step: usize, out: &mut Vec<u8
 /// `[msg_index]` count with: a step's, [`NO_STEP`] or [`IN_ACTION`].
 pub fn message_text(
     call: &mut Call,
-    ctx: &mut Ctx<'_>,
+    ctx: &mut CallContext<'_>,
     template: &Template,
     index: i64,
     out: &mut Vec<u8>,
@@ -74,7 +79,7 @@ pub fn message_text(
 /// Appends a plain text (log line, file name, command).
 pub fn text(
     call: &mut Call,
-    ctx: &mut Ctx<'_>,
+    ctx: &mut CallContext<'_>,
     template: &Template,
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
@@ -84,12 +89,12 @@ pub fn text(
 /// One rendering: where it started, and what can only be written when the rest is there.
 struct Renderer<'r, 'c> {
     call: &'r mut Call,
-    ctx: &'r mut Ctx<'c>,
+    ctx: &'r mut CallContext<'c>,
     out: &'r mut Vec<u8>,
     start: usize,
     index: i64,
     /// Of the last message, once one of its headers was asked for.
-    last: Option<header::Index>,
+    last: Option<header::HeaderIndex>,
     /// A keyword at the start of a line gave nothing: the next literal loses its leading white space.
     swallow: bool,
     /// Place and offset of the last `[len]`; SIPp fills only one.
@@ -99,25 +104,25 @@ struct Renderer<'r, 'c> {
 }
 
 impl<'r, 'c> Renderer<'r, 'c> {
-    fn new(call: &'r mut Call, ctx: &'r mut Ctx<'c>, index: i64, out: &'r mut Vec<u8>) -> Self {
+    fn new(call: &'r mut Call, ctx: &'r mut CallContext<'c>, index: i64, out: &'r mut Vec<u8>) -> Self {
         let start = out.len();
         Renderer { call, ctx, out, start, index, last: None, swallow: false, len: None, credentials: None }
     }
 
-    fn op(&mut self, op: &Op) -> Result<(), String> {
+    fn op(&mut self, op: &RenderOp) -> Result<(), String> {
         match op {
-            Op::Text(text) => self.literal(text),
-            Op::Fixed(bytes) => self.out.extend_from_slice(bytes),
-            Op::Keyword(keyword) => self.keyword(keyword)?,
-            Op::Field { file, field, line } => {
+            RenderOp::Text(text) => self.literal(text),
+            RenderOp::Fixed(bytes) => self.out.extend_from_slice(bytes),
+            RenderOp::Keyword(keyword) => self.keyword(keyword)?,
+            RenderOp::Field { file, field, line } => {
                 let line = match line {
                     None => None,
-                    Some(Line::Number(number)) => Some(*number),
-                    Some(Line::Template(template)) => Some(self.line_number(template)?),
+                    Some(PreparedLine::Number(number)) => Some(*number),
+                    Some(PreparedLine::Template(template)) => Some(self.line_number(template)?),
                 };
                 self.field(*file, *field, line)?;
             }
-            Op::File(content) => self.out.extend_from_slice(content),
+            RenderOp::File(content) => self.out.extend_from_slice(content),
         }
         Ok(())
     }
@@ -125,8 +130,8 @@ impl<'r, 'c> Renderer<'r, 'c> {
     fn template(&mut self, template: &Template) -> Result<(), String> {
         for part in &template.parts {
             match part {
-                Part::Text(text) => self.literal(text),
-                Part::Keyword(keyword) => self.keyword(keyword)?,
+                TemplatePart::Text(text) => self.literal(text),
+                TemplatePart::Keyword(keyword) => self.keyword(keyword)?,
             }
         }
         Ok(())

@@ -4,33 +4,36 @@ use proptest::prelude::*;
 
 use super::message_text;
 use super::tests::{World, fixed, furnish, kw, lit, options, scenario, table, template};
-use crate::inject::Files;
+use crate::inject::InjectionFiles;
 use crate::scenario::action::{Action, ActionKind};
-use crate::scenario::template::{Keyword, Part};
+use crate::scenario::template::{Keyword, TemplatePart};
 
 #[test]
 fn the_texts_of_actions_are_checked_too() {
     let mut scenario = scenario(template(&[lit("A")]));
     let log = template(&[lit("x "), kw(Keyword::Key("foo".into()))]);
     scenario.steps[0].actions.push(Action { line: 9, kind: ActionKind::Log(log) });
-    let error = super::Prepared::new(&scenario, &options(), &fixed(), &Files::default()).unwrap_err();
+    let error = super::PreparedMessages::new(&scenario, &options(), &fixed(), &InjectionFiles::default())
+        .unwrap_err();
     assert!(error.starts_with("dir/test.xml:9: unknown keyword [foo]"), "{error}");
 }
 
 /// As the compiler cuts them: no two literals side by side, none empty.
-fn merged(parts: Vec<Part>) -> Vec<Part> {
-    let mut merged: Vec<Part> = Vec::new();
+fn merged(parts: Vec<TemplatePart>) -> Vec<TemplatePart> {
+    let mut merged: Vec<TemplatePart> = Vec::new();
     for part in parts {
         match (merged.last_mut(), part) {
-            (_, Part::Text(text)) if text.is_empty() => {}
-            (Some(Part::Text(before)), Part::Text(text)) => *before = [&before[..], &text].concat().into(),
+            (_, TemplatePart::Text(text)) if text.is_empty() => {}
+            (Some(TemplatePart::Text(before)), TemplatePart::Text(text)) => {
+                *before = [&before[..], &text].concat().into()
+            }
             (_, part) => merged.push(part),
         }
     }
     merged
 }
 
-fn any_part() -> impl Strategy<Value = Part> {
+fn any_part() -> impl Strategy<Value = TemplatePart> {
     let keywords = prop::sample::select(table().into_iter().map(|(keyword, _)| keyword).collect::<Vec<_>>());
     prop_oneof![
         "[a-z ]{0,6}".prop_map(|text| lit(&text)),

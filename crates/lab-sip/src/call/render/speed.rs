@@ -1,36 +1,57 @@
 //! How long the INVITE of SIPp's `uac` takes: an aim of the design, shown with `--nocapture` on a release build.
 
 use super::tests::{World, fixed};
-use crate::scenario::template::{Keyword, Part};
+use crate::scenario::template::{Keyword, TemplatePart};
 
 /// A template of `[…]`-free literals and the keywords of the built-in scenario, in its order.
-fn invite() -> Vec<Part> {
+fn invite() -> Vec<TemplatePart> {
     use Keyword::*;
-    let text = |text: &str| Part::Text(text.as_bytes().into());
-    let via = || vec![Part::Keyword(LocalIp), text(":"), Part::Keyword(LocalPort(0))];
-    let remote = || vec![Part::Keyword(RemoteIp), text(":"), Part::Keyword(RemotePort(0))];
+    let text = |text: &str| TemplatePart::Text(text.as_bytes().into());
+    let via = || vec![TemplatePart::Keyword(LocalIp), text(":"), TemplatePart::Keyword(LocalPort(0))];
+    let remote = || vec![TemplatePart::Keyword(RemoteIp), text(":"), TemplatePart::Keyword(RemotePort(0))];
     [
-        vec![text("INVITE sip:"), Part::Keyword(Service), text("@")],
+        vec![text("INVITE sip:"), TemplatePart::Keyword(Service), text("@")],
         remote(),
-        vec![text(" SIP/2.0\r\nVia: SIP/2.0/"), Part::Keyword(Transport), text(" ")],
+        vec![text(" SIP/2.0\r\nVia: SIP/2.0/"), TemplatePart::Keyword(Transport), text(" ")],
         via(),
-        vec![text(";branch="), Part::Keyword(Branch(0)), text("\r\nFrom: sipp <sip:sipp@")],
+        vec![text(";branch="), TemplatePart::Keyword(Branch(0)), text("\r\nFrom: sipp <sip:sipp@")],
         via(),
-        vec![text(">;tag="), Part::Keyword(Pid), text("SIPpTag00"), Part::Keyword(CallNumber(0))],
-        vec![text("\r\nTo: "), Part::Keyword(Service), text(" <sip:"), Part::Keyword(Service), text("@")],
+        vec![
+            text(">;tag="),
+            TemplatePart::Keyword(Pid),
+            text("SIPpTag00"),
+            TemplatePart::Keyword(CallNumber(0)),
+        ],
+        vec![
+            text("\r\nTo: "),
+            TemplatePart::Keyword(Service),
+            text(" <sip:"),
+            TemplatePart::Keyword(Service),
+            text("@"),
+        ],
         remote(),
-        vec![text(">\r\nCall-ID: "), Part::Keyword(CallId)],
+        vec![text(">\r\nCall-ID: "), TemplatePart::Keyword(CallId)],
         vec![text("\r\nCSeq: 1 INVITE\r\nContact: sip:sipp@")],
         via(),
         vec![text("\r\nMax-Forwards: 70\r\nSubject: Performance Test\r\nContent-Type: application/sdp\r\n")],
         vec![
             text("Content-Length: "),
-            Part::Keyword(Len(0)),
+            TemplatePart::Keyword(Len(0)),
             text("\r\n\r\nv=0\r\no=user1 53655765 2353687637 IN IP"),
         ],
-        vec![Part::Keyword(LocalIpType), text(" "), Part::Keyword(LocalIp), text("\r\ns=-\r\nc=IN IP")],
-        vec![Part::Keyword(MediaIpType), text(" "), Part::Keyword(MediaIp), text("\r\nt=0 0\r\nm=audio ")],
-        vec![Part::Keyword(MediaPort(0)), text(" RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\n")],
+        vec![
+            TemplatePart::Keyword(LocalIpType),
+            text(" "),
+            TemplatePart::Keyword(LocalIp),
+            text("\r\ns=-\r\nc=IN IP"),
+        ],
+        vec![
+            TemplatePart::Keyword(MediaIpType),
+            text(" "),
+            TemplatePart::Keyword(MediaIp),
+            text("\r\nt=0 0\r\nm=audio "),
+        ],
+        vec![TemplatePart::Keyword(MediaPort(0)), text(" RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\n")],
     ]
     .concat()
 }

@@ -8,10 +8,12 @@ use stdx::rng::Rng;
 use stdx::time::Instant;
 
 use super::*;
-use crate::call::{Challenge, Env, Identity, Media, Outbox, Routes, Value, Which};
-use crate::inject::Files;
-use crate::options::{Options, Remote};
-use crate::rtp::{Command, PortKind, RemoteMedia, Requirement};
+use crate::call::{
+    CallEnv, CallIdentity, CallMediaControl, Challenge, Outbox, RouteSet, ScenarioRole, VariableValue,
+};
+use crate::inject::InjectionFiles;
+use crate::options::{Options, RemoteTarget};
+use crate::rtp::{MediaCommand, PortKind, RemoteMedia, Requirement};
 use crate::scenario::Scenario;
 use crate::scenario::model::*;
 use crate::scenario::template::{AuthParams, Keyword};
@@ -23,7 +25,7 @@ const RECEIVED: &[u8] = b"SIP/2.0 180 Ringing\r\nVia: SIP/2.0/UDP a\r\nv: SIP/2.
 
 struct Ports;
 
-impl Media for Ports {
+impl CallMediaControl for Ports {
     fn port(&mut self, call: u64, which: PortKind, offset: i32) -> Result<u16, String> {
         let base = match which {
             PortKind::Fixed => 6_000,
@@ -34,7 +36,7 @@ impl Media for Ports {
         Ok((base as i64 + i64::from(offset)) as u16)
     }
     fn remote(&mut self, _call: u64, _description: &RemoteMedia) {}
-    fn command(&mut self, _now: Instant, _call: u64, _command: &Command) -> Result<(), String> {
+    fn command(&mut self, _now: Instant, _call: u64, _command: &MediaCommand) -> Result<(), String> {
         Ok(())
     }
     fn check(&mut self, _now: Instant, _call: u64, _wanted: &Requirement) -> Result<(), String> {
@@ -48,22 +50,22 @@ impl Media for Ports {
 
 /// One call of number 12 in a scenario of a pause and one message.
 pub(super) struct World {
-    env: Env,
+    env: CallEnv,
     pub(super) call: Call,
     rng: Rng,
     outbox: Outbox,
     stats: Stats,
 }
 
-pub(super) fn kw(keyword: Keyword) -> Part {
-    Part::Keyword(keyword)
+pub(super) fn kw(keyword: Keyword) -> TemplatePart {
+    TemplatePart::Keyword(keyword)
 }
 
-pub(super) fn lit(text: &str) -> Part {
-    Part::Text(text.as_bytes().into())
+pub(super) fn lit(text: &str) -> TemplatePart {
+    TemplatePart::Text(text.as_bytes().into())
 }
 
-pub(super) fn template(parts: &[Part]) -> Template {
+pub(super) fn template(parts: &[TemplatePart]) -> Template {
     Template { parts: parts.to_vec(), has_len: false }
 }
 
@@ -71,11 +73,11 @@ fn var(slot: u16) -> VarRef {
     VarRef { scope: Scope::Call, slot }
 }
 
-fn step(kind: StepKind) -> Step {
-    Step {
+fn step(kind: StepKind) -> ScenarioStep {
+    ScenarioStep {
         line: 3,
         kind,
-        flow: Flow::default(),
+        flow: StepFlow::default(),
         timing: Timing::default(),
         screen: ScreenHints::default(),
         actions: Vec::new(),
@@ -83,7 +85,7 @@ fn step(kind: StepKind) -> Step {
 }
 
 pub(super) fn scenario(message: Template) -> Scenario {
-    let send = Send {
+    let send = SendStep {
         message,
         what: SentKind::Request("INVITE".into()),
         retrans: None,
@@ -93,7 +95,7 @@ pub(super) fn scenario(message: Template) -> Scenario {
     };
     Scenario {
         name: "test".into(),
-        source: Source::File("dir/test.xml".into()),
+        source: ScenarioSource::File("dir/test.xml".into()),
         role: Role::Client,
         steps: vec![step(StepKind::Pause(Pause::For(Distribution::Fixed(1e9)))), step(StepKind::Send(send))],
         init: Vec::new(),
@@ -111,7 +113,7 @@ pub(super) fn scenario(message: Template) -> Scenario {
 }
 
 pub(super) fn options() -> Options {
-    let remote = Remote { host: "sip.example".into(), address: ([127, 0, 0, 1], 5070).into() };
+    let remote = RemoteTarget { host: "sip.example".into(), address: ([127, 0, 0, 1], 5070).into() };
     let mut options = Options { remote: Some(remote), ..Options::default() };
     options.behaviour.keys = vec![("domain".into(), "example.org".into())];
     options.behaviour.tdmmap = Some("{0-3}{99}{5-8}{1-31}".into());
@@ -135,15 +137,20 @@ fn varying() -> Addresses {
 }
 
 impl World {
-    pub(super) fn new(parts: &[Part], addresses: &Addresses) -> World {
-        World::with(parts, addresses, options(), Files::default()).unwrap()
+    pub(super) fn new(parts: &[TemplatePart], addresses: &Addresses) -> World {
+        World::with(parts, addresses, options(), InjectionFiles::default()).unwrap()
     }
 
-    fn with(parts: &[Part], addresses: &Addresses, options: Options, files: Files) -> Result<World, String> {
+    fn with(
+        parts: &[TemplatePart],
+        addresses: &Addresses,
+        options: Options,
+        files: InjectionFiles,
+    ) -> Result<World, String> {
         let scenario = scenario(template(parts));
-        let prepared = Prepared::new(&scenario, &options, addresses, &files)?;
+        let prepared = PreparedMessages::new(&scenario, &options, addresses, &files)?;
         let started = Instant::from_unix_seconds(1_795_261_141);
-        let env = Env {
+        let env = CallEnv {
             options: Arc::new(options),
             scenario: Arc::new(scenario),
             prepared,
@@ -152,9 +159,9 @@ impl World {
             tracer: Tracer::default(),
             pid: 77,
             started,
-            which: Which::Main,
+            which: ScenarioRole::Main,
         };
-        let identity = Identity {
+        let identity = CallIdentity {
             number: 12,
             call_id: (*b"12-77@127.0.0.9").into(),
             due: started,
@@ -166,7 +173,7 @@ impl World {
         };
         let (mut rng, mut outbox, mut stats) = (Rng::seeded(1), Outbox::default(), Stats::default());
         let call = {
-            let mut ctx = Ctx {
+            let mut ctx = CallContext {
                 now: started,
                 received: started,
                 env: &env,
@@ -185,8 +192,8 @@ impl World {
         Ok(World { env, call, rng, outbox, stats })
     }
 
-    pub(super) fn with_ctx<T>(&mut self, work: impl FnOnce(&mut Call, &mut Ctx<'_>) -> T) -> T {
-        let mut ctx = Ctx {
+    pub(super) fn with_ctx<T>(&mut self, work: impl FnOnce(&mut Call, &mut CallContext<'_>) -> T) -> T {
+        let mut ctx = CallContext {
             now: self.env.started + Duration::from_millis(104),
             received: self.env.started + Duration::from_millis(104),
             env: &self.env,
@@ -210,7 +217,7 @@ impl World {
         String::from_utf8(out.split_off(6)).unwrap()
     }
 
-    fn text(&mut self, parts: &[Part]) -> Result<String, String> {
+    fn text(&mut self, parts: &[TemplatePart]) -> Result<String, String> {
         let mut out = Vec::new();
         self.with_ctx(|call, ctx| text(call, ctx, &template(parts), &mut out))?;
         Ok(String::from_utf8(out).unwrap())
@@ -276,15 +283,15 @@ pub(super) fn furnish(world: &mut World) {
     let call = &mut world.call;
     call.peer_tag = (*b";tag=abc").into();
     call.last_received = Some(RECEIVED.into());
-    let routes = Routes { header: b"Route: <sip:proxy;lr>".to_vec(), next_url: b"sip:next@host".to_vec() };
+    let routes = RouteSet { header: b"Route: <sip:proxy;lr>".to_vec(), next_url: b"sip:next@host".to_vec() };
     call.routes = Some(Box::new(routes));
     call.variables = [
-        Value::Text((*b"text").into()),
-        Value::Number(2.5),
-        Value::Bool(true),
-        Value::Bool(false),
-        Value::Unset,
-        Value::Number(5.9),
+        VariableValue::Text((*b"text").into()),
+        VariableValue::Number(2.5),
+        VariableValue::Bool(true),
+        VariableValue::Bool(false),
+        VariableValue::Unset,
+        VariableValue::Number(5.9),
     ]
     .into();
 }
@@ -308,7 +315,7 @@ fn a_stamp_and_the_dynamic_id_move() {
     let mut options = options();
     options.behaviour.dynamic = (10, 17, 4);
     let parts = [kw(Keyword::DynamicId(0)), lit(","), kw(Keyword::DynamicId(0)), lit(",")];
-    let mut world = World::with(&parts, &fixed(), options, Files::default()).unwrap();
+    let mut world = World::with(&parts, &fixed(), options, InjectionFiles::default()).unwrap();
     assert_eq!(world.rendered() + &world.rendered(), "10,14,10,14,");
     assert_eq!(world.text(&[kw(Keyword::DynamicId(0))]).unwrap(), "10");
     let stamp = world.text(&[kw(Keyword::Timestamp)]).unwrap();
@@ -328,7 +335,7 @@ fn ipv6_is_in_brackets_where_sipp_has_them() {
     let ip = |text: &str| -> std::net::IpAddr { text.parse().unwrap() };
     let known = Addresses { local_ip: Some(ip("::1")), remote_ip: Some(ip("::2")), ..varying() };
     for addresses in [known, varying()] {
-        let parts: Vec<Part> = [
+        let parts: Vec<TemplatePart> = [
             Keyword::LocalIp,
             Keyword::RemoteIp,
             Keyword::ServerIp,
@@ -438,7 +445,7 @@ fn the_command_line_names_user_password_and_uri() {
     options.call.password = "ap".into();
     let parts =
         [lit("INVITE sip:x SIP/2.0\r\n"), kw(Keyword::Authentication(Box::default())), lit("\r\n\r\n")];
-    let mut world = World::with(&parts, &fixed(), options, Files::default()).unwrap();
+    let mut world = World::with(&parts, &fixed(), options, InjectionFiles::default()).unwrap();
     world.call.challenge = challenged(false);
     let message = world.rendered();
     assert!(message.contains(",uri=\"sip:realm.example\","), "{message}");
@@ -446,15 +453,15 @@ fn the_command_line_names_user_password_and_uri() {
     assert!(crate::auth::verify(b"au", b"ap", b"INVITE", value.as_bytes(), b""), "{value}");
 }
 
-fn accounts(text: &str) -> (tempfile::TempDir, Files) {
+fn accounts(text: &str) -> (tempfile::TempDir, InjectionFiles) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("accounts.csv");
     std::fs::write(&path, text).unwrap();
-    let files = Files::load(&[path], &[]).unwrap();
+    let files = InjectionFiles::load(&[path], &[]).unwrap();
     (folder, files)
 }
 
-fn field(field: u32, line: Option<Template>) -> Part {
+fn field(field: u32, line: Option<Template>) -> TemplatePart {
     kw(Keyword::Field { field, file: Some("accounts.csv".into()), line: line.map(Box::new) })
 }
 
@@ -475,7 +482,7 @@ fn fields_come_from_the_line_of_the_call_or_the_one_named() {
     ];
     let mut world = World::with(&parts, &fixed(), options(), files).unwrap();
     world.call.lines = [1].into();
-    world.call.variables = [Value::Number(0.0)].into();
+    world.call.variables = [VariableValue::Number(0.0)].into();
     assert_eq!(world.rendered(), "c b a d|");
     assert_eq!(world.text(&parts).unwrap(), "c b a d|");
 }
@@ -503,9 +510,9 @@ fn a_file_is_put_in() {
     let late = template(&[lit(folder), lit("/"), kw(Keyword::Var(var(0))), lit(".txt")]);
     let parts = [kw(Keyword::File(Box::new(known))), lit("|"), kw(Keyword::File(Box::new(late)))];
     let mut world = World::new(&parts, &fixed());
-    world.call.variables = [Value::Text((*b"service").into())].into();
+    world.call.variables = [VariableValue::Text((*b"service").into())].into();
     assert_eq!(world.rendered(), "content|content");
-    world.call.variables = [Value::Text((*b"other").into())].into();
+    world.call.variables = [VariableValue::Text((*b"other").into())].into();
     assert!(world.message(&mut Vec::new()).unwrap_err().contains("other.txt] cannot be read"));
 }
 
@@ -533,7 +540,8 @@ fn mistakes_name_keyword_file_and_line_before_the_first_call() {
     ] {
         let mut options = options();
         options.behaviour.tdmmap = None;
-        let error = World::with(&[kw(keyword)], &fixed(), options, Files::default()).map(drop).unwrap_err();
+        let error =
+            World::with(&[kw(keyword)], &fixed(), options, InjectionFiles::default()).map(drop).unwrap_err();
         assert_eq!(error, format!("dir/test.xml:3: {message}"));
     }
 }

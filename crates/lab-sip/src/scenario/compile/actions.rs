@@ -1,17 +1,17 @@
 //! What stands in `<action>`.
 
 use super::super::action::{
-    Action, ActionKind, Arithmetic, Check, Compare, EchoControl, EchoVerb, Ereg, Internal, Operand, PlayKind,
-    RtpCheck, RtpStream, SearchIn, StrCmp, StrOperand, Test,
+    Action, ActionCheck, ActionKind, Arithmetic, CompareOperator, EchoControl, EchoVerb, Ereg, Operand,
+    PlayKind, RtpCheck, RtpStream, RunCommand, SearchIn, StrCmp, StrOperand, VariableTest,
 };
 use super::super::lexicon::{ACTIONS, ActionName, DISTRIBUTION_ATTRIBUTES, nearest};
 use super::super::model::VarRef;
 use super::super::xml::Element;
-use super::context::{Context, Node, Value};
+use super::context::{AttributeValue, CompileContext, ElementNode};
 use super::steps;
 use crate::regex::Regex;
 
-pub(super) fn action(context: &mut Context, element: &Element) -> Option<Action> {
+pub(super) fn action(context: &mut CompileContext, element: &Element) -> Option<Action> {
     let Some(doc) = ACTIONS.iter().find(|doc| doc.name == element.name) else {
         let names = || ACTIONS.iter().map(|doc| doc.name);
         let hint = nearest(&element.name, names()).map_or_else(
@@ -22,12 +22,12 @@ pub(super) fn action(context: &mut Context, element: &Element) -> Option<Action>
         return None;
     };
     let distributed = if doc.id == ActionName::Sample { DISTRIBUTION_ATTRIBUTES } else { &[] };
-    let node = Node::new(element, [doc.attributes, distributed, &[]]);
+    let node = ElementNode::new(element, [doc.attributes, distributed, &[]]);
     context.warn_unknown_attributes(node);
     kind(context, node, doc.id).map(|kind| Action { line: element.line, kind })
 }
 
-fn kind(context: &mut Context, node: Node<'_>, name: ActionName) -> Option<ActionKind> {
+fn kind(context: &mut CompileContext, node: ElementNode<'_>, name: ActionName) -> Option<ActionKind> {
     Some(match name {
         ActionName::Ereg => ActionKind::Ereg(Box::new(ereg(context, node)?)),
         ActionName::Log => ActionKind::Log(context.required_template(node, "message")?),
@@ -61,7 +61,7 @@ fn kind(context: &mut Context, node: Node<'_>, name: ActionName) -> Option<Actio
 }
 
 /// The rest: each reads or writes variables and little else.
-fn on_variables(context: &mut Context, node: Node<'_>, name: ActionName) -> Option<ActionKind> {
+fn on_variables(context: &mut CompileContext, node: ElementNode<'_>, name: ActionName) -> Option<ActionKind> {
     Some(match name {
         ActionName::AssignStr => ActionKind::AssignStr {
             to: context.required_variable(node, "assign_to")?,
@@ -99,7 +99,7 @@ fn on_variables(context: &mut Context, node: Node<'_>, name: ActionName) -> Opti
     })
 }
 
-fn injection(context: &mut Context, node: Node<'_>, name: ActionName) -> Option<ActionKind> {
+fn injection(context: &mut CompileContext, node: ElementNode<'_>, name: ActionName) -> Option<ActionKind> {
     let file = context.required_template(node, "file");
     Some(match name {
         ActionName::Index => {
@@ -124,7 +124,7 @@ fn injection(context: &mut Context, node: Node<'_>, name: ActionName) -> Option<
     })
 }
 
-fn variables(context: &mut Context, value: Value<'_>) -> Vec<VarRef> {
+fn variables(context: &mut CompileContext, value: AttributeValue<'_>) -> Vec<VarRef> {
     let mut list = Vec::new();
     for name in value.text().split(',') {
         match context.variable(name.trim(), value.line) {
@@ -135,7 +135,7 @@ fn variables(context: &mut Context, value: Value<'_>) -> Vec<VarRef> {
     list
 }
 
-fn operand(context: &mut Context, node: Node<'_>) -> Option<Operand> {
+fn operand(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Operand> {
     match (node.get("value"), node.get("variable")) {
         (Some(_), None) => context.double(node, "value").map(Operand::Value),
         (None, Some(_)) => context.variable_of(node, "variable").map(Operand::Variable),
@@ -148,13 +148,17 @@ fn operand(context: &mut Context, node: Node<'_>) -> Option<Operand> {
     }
 }
 
-fn target_and_operand(context: &mut Context, node: Node<'_>) -> Option<(VarRef, Operand)> {
+fn target_and_operand(context: &mut CompileContext, node: ElementNode<'_>) -> Option<(VarRef, Operand)> {
     let to = context.required_variable(node, "assign_to");
     let value = operand(context, node);
     Some((to?, value?))
 }
 
-fn arithmetic(context: &mut Context, node: Node<'_>, operation: Arithmetic) -> Option<ActionKind> {
+fn arithmetic(
+    context: &mut CompileContext,
+    node: ElementNode<'_>,
+    operation: Arithmetic,
+) -> Option<ActionKind> {
     let (to, value) = target_and_operand(context, node)?;
     if operation == Arithmetic::Divide && value == Operand::Value(0.0) {
         context.error(node.line(), "<divide> by zero: expected another value=");
@@ -163,14 +167,14 @@ fn arithmetic(context: &mut Context, node: Node<'_>, operation: Arithmetic) -> O
     Some(ActionKind::Arithmetic { to, operation, value })
 }
 
-fn sample(context: &mut Context, node: Node<'_>) -> Option<ActionKind> {
+fn sample(context: &mut CompileContext, node: ElementNode<'_>) -> Option<ActionKind> {
     let to = context.required_variable(node, "assign_to");
     let name = context.required(node, "distribution")?.text();
     let distribution = steps::distribution(context, node, &name)?;
     Some(ActionKind::Sample { to: to?, distribution })
 }
 
-fn check(context: &mut Context, node: Node<'_>) -> Check {
+fn check(context: &mut CompileContext, node: ElementNode<'_>) -> ActionCheck {
     let must = context.boolean(node, "check_it");
     let must_not = context.boolean(node, "check_it_inverse");
     if must.is_some() && must_not.is_some() {
@@ -178,27 +182,31 @@ fn check(context: &mut Context, node: Node<'_>) -> Check {
             .error(node.line(), format!("<{}> with both check_it= and check_it_inverse=", node.element.name));
     }
     match (must, must_not) {
-        (Some(true), _) => Check::MustMatch,
-        (_, Some(true)) => Check::MustNotMatch,
-        _ => Check::No,
+        (Some(true), _) => ActionCheck::MustMatch,
+        (_, Some(true)) => ActionCheck::MustNotMatch,
+        _ => ActionCheck::No,
     }
 }
 
 /// `assign_to` may be missing where the outcome is checked on the spot.
-fn target_unless_checked(context: &mut Context, node: Node<'_>, check: Check) -> Option<VarRef> {
-    if check == Check::No {
+fn target_unless_checked(
+    context: &mut CompileContext,
+    node: ElementNode<'_>,
+    check: ActionCheck,
+) -> Option<VarRef> {
+    if check == ActionCheck::No {
         context.required_variable(node, "assign_to")
     } else {
         context.variable_of(node, "assign_to")
     }
 }
 
-fn ereg(context: &mut Context, node: Node<'_>) -> Option<Ereg> {
+fn ereg(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Ereg> {
     let check = check(context, node);
     let search_in = search_in(context, node);
     let assign_to = match node.get("assign_to") {
         Some(value) => variables(context, value),
-        None if check == Check::No => {
+        None if check == ActionCheck::No => {
             context.error(node.line(), "<ereg> without assign_to= or check_it=: its outcome goes nowhere");
             Vec::new()
         }
@@ -216,7 +224,7 @@ fn ereg(context: &mut Context, node: Node<'_>) -> Option<Ereg> {
     Some(Ereg { regex, search_in: search_in?, check, assign_to })
 }
 
-fn search_in(context: &mut Context, node: Node<'_>) -> Option<SearchIn> {
+fn search_in(context: &mut CompileContext, node: ElementNode<'_>) -> Option<SearchIn> {
     let case_independent = context.boolean(node, "case_indep").unwrap_or(false);
     let start_line = context.boolean(node, "start_line").unwrap_or(false);
     let Some(value) = node.get("search_in") else { return Some(SearchIn::Message) };
@@ -245,7 +253,7 @@ fn search_in(context: &mut Context, node: Node<'_>) -> Option<SearchIn> {
     }
 }
 
-fn test(context: &mut Context, node: Node<'_>) -> Option<Test> {
+fn test(context: &mut CompileContext, node: ElementNode<'_>) -> Option<VariableTest> {
     let check = check(context, node);
     let assign_to = target_unless_checked(context, node, check);
     let variable = context.required_variable(node, "variable");
@@ -260,12 +268,12 @@ fn test(context: &mut Context, node: Node<'_>) -> Option<Test> {
     let compare = context.required(node, "compare")?;
     let written = compare.text();
     let compare = match written.as_str() {
-        "equal" => Compare::Equal,
-        "not_equal" => Compare::NotEqual,
-        "greater_than" => Compare::GreaterThan,
-        "less_than" => Compare::LessThan,
-        "greater_than_equal" => Compare::GreaterThanEqual,
-        "less_than_equal" => Compare::LessThanEqual,
+        "equal" => CompareOperator::Equal,
+        "not_equal" => CompareOperator::NotEqual,
+        "greater_than" => CompareOperator::GreaterThan,
+        "less_than" => CompareOperator::LessThan,
+        "greater_than_equal" => CompareOperator::GreaterThanEqual,
+        "less_than_equal" => CompareOperator::LessThanEqual,
         _ => {
             let message = format!(
                 "compare=\"{written}\": expected equal, not_equal, greater_than, less_than, greater_than_equal or \
@@ -275,10 +283,10 @@ fn test(context: &mut Context, node: Node<'_>) -> Option<Test> {
             return None;
         }
     };
-    Some(Test { variable: variable?, compare, value: value?, assign_to, check })
+    Some(VariableTest { variable: variable?, compare, value: value?, assign_to, check })
 }
 
-fn strcmp(context: &mut Context, node: Node<'_>) -> Option<StrCmp> {
+fn strcmp(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StrCmp> {
     let check = check(context, node);
     let assign_to = target_unless_checked(context, node, check);
     let variable = context.required_variable(node, "variable");
@@ -293,7 +301,7 @@ fn strcmp(context: &mut Context, node: Node<'_>) -> Option<StrCmp> {
     Some(StrCmp { variable: variable?, with: with?, assign_to, check })
 }
 
-fn exec(context: &mut Context, node: Node<'_>) -> Option<ActionKind> {
+fn exec(context: &mut CompileContext, node: ElementNode<'_>) -> Option<ActionKind> {
     if let Some(value) = node.get("command") {
         return context.template_of(value).map(ActionKind::Command);
     }
@@ -327,23 +335,23 @@ fn exec(context: &mut Context, node: Node<'_>) -> Option<ActionKind> {
     None
 }
 
-fn internal(context: &mut Context, value: Value<'_>) -> Internal {
+fn internal(context: &mut CompileContext, value: AttributeValue<'_>) -> RunCommand {
     match value.bytes {
-        b"stop_now" => Internal::StopNow,
-        b"stop_gracefully" => Internal::StopGracefully,
-        b"stop_call" => Internal::StopCall,
+        b"stop_now" => RunCommand::StopNow,
+        b"stop_gracefully" => RunCommand::StopGracefully,
+        b"stop_call" => RunCommand::StopCall,
         _ => {
             let message = format!(
                 "int_cmd=\"{}\" is taken for stop_call, as in SIPp: expected stop_call, stop_gracefully or stop_now",
                 value.text()
             );
             context.warn(value.line, message);
-            Internal::StopCall
+            RunCommand::StopCall
         }
     }
 }
 
-fn rtp_stream(context: &mut Context, value: Value<'_>) -> Option<RtpStream> {
+fn rtp_stream(context: &mut CompileContext, value: AttributeValue<'_>) -> Option<RtpStream> {
     let pattern = |rest: &'static [u8]| value.bytes.strip_prefix(rest);
     Some(match value.bytes {
         b"pause" => RtpStream::Pause,
@@ -368,7 +376,7 @@ fn after_comma(rest: &[u8]) -> &[u8] {
     rest.strip_prefix(b",").unwrap_or(rest)
 }
 
-fn echo_control(context: &mut Context, value: Value<'_>) -> Option<EchoControl> {
+fn echo_control(context: &mut CompileContext, value: AttributeValue<'_>) -> Option<EchoControl> {
     let verbs: [(&[u8], EchoVerb, bool); 6] = [
         (b"startaudio", EchoVerb::Start, false),
         (b"updateaudio", EchoVerb::Update, false),
@@ -390,7 +398,7 @@ fn echo_control(context: &mut Context, value: Value<'_>) -> Option<EchoControl> 
     None
 }
 
-fn rtpcheck(context: &mut Context, node: Node<'_>) -> Option<RtpCheck> {
+fn rtpcheck(context: &mut CompileContext, node: ElementNode<'_>) -> Option<RtpCheck> {
     let audio = context.boolean(node, "audio");
     let video = context.boolean(node, "video").unwrap_or(audio == Some(false));
     if video && audio == Some(true) {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::super::cut::{self, CutError, Resolver, Trimmed};
+use super::super::cut::{self, TemplateError, TrimmedMessage, VariableResolver};
 use super::super::lexicon::{AttributeDoc, nearest};
 use super::super::model::{Scope, StepIndex, VarRef, Variables};
 use super::super::template::Template;
@@ -14,28 +14,28 @@ const MAX_REPORTED: usize = 1000;
 
 /// A node of the document with the attributes it may have.
 #[derive(Clone, Copy)]
-pub(super) struct Node<'a> {
+pub(super) struct ElementNode<'a> {
     pub(super) element: &'a Element,
     known: [&'static [AttributeDoc]; 3],
 }
 
 /// An attribute as written.
 #[derive(Clone, Copy)]
-pub(super) struct Value<'a> {
+pub(super) struct AttributeValue<'a> {
     pub(super) name: &'static str,
     pub(super) bytes: &'a [u8],
     pub(super) line: u32,
 }
 
-impl Value<'_> {
+impl AttributeValue<'_> {
     pub(super) fn text(&self) -> String {
         text(self.bytes)
     }
 }
 
-impl<'a> Node<'a> {
+impl<'a> ElementNode<'a> {
     pub(super) fn new(element: &'a Element, known: [&'static [AttributeDoc]; 3]) -> Self {
-        Node { element, known }
+        ElementNode { element, known }
     }
 
     pub(super) fn line(&self) -> u32 {
@@ -43,10 +43,10 @@ impl<'a> Node<'a> {
     }
 
     /// The first attribute of that name, which must be in the tables: what they lack cannot be read.
-    pub(super) fn get(&self, name: &'static str) -> Option<Value<'a>> {
+    pub(super) fn get(&self, name: &'static str) -> Option<AttributeValue<'a>> {
         debug_assert!(self.knows(name), "`{name}` of <{}> is not in the lexicon", self.element.name);
         let found = self.element.attributes.iter().find(|attribute| attribute.name == name)?;
-        Some(Value { name, bytes: &found.value, line: found.line })
+        Some(AttributeValue { name, bytes: &found.value, line: found.line })
     }
 
     fn knows(&self, name: &str) -> bool {
@@ -60,7 +60,7 @@ impl<'a> Node<'a> {
 
 /// A transaction's uses, to tell one that can never work.
 #[derive(Debug, Default)]
-pub(super) struct Transaction {
+pub(super) struct TransactionUsage {
     pub(super) line: u32,
     pub(super) started: u32,
     pub(super) responses: u32,
@@ -95,7 +95,7 @@ impl Labels {
         true
     }
 
-    pub(super) fn want(&mut self, step: StepIndex, value: Value<'_>) {
+    pub(super) fn want(&mut self, step: StepIndex, value: AttributeValue<'_>) {
         let wanted = WantedLabel { step, attribute: value.name, name: value.text(), line: value.line };
         self.wanted.push(wanted);
     }
@@ -110,35 +110,35 @@ impl Labels {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Usage {
+struct VariableUsage {
     variable: VarRef,
     uses: u32,
     line: u32,
 }
 
 #[derive(Default)]
-pub(super) struct Context {
+pub(super) struct CompileContext {
     pub(super) file: String,
     pub(super) errors: Vec<CompileError>,
     pub(super) warnings: Vec<CompileError>,
     pub(super) variables: Variables,
-    usages: HashMap<String, Usage>,
-    pub(super) rtds: Names,
-    pub(super) counters: Names,
-    pub(super) transactions: Names,
-    pub(super) transaction_uses: Vec<Transaction>,
+    usages: HashMap<String, VariableUsage>,
+    pub(super) rtds: NameTable,
+    pub(super) counters: NameTable,
+    pub(super) transactions: NameTable,
+    pub(super) transaction_uses: Vec<TransactionUsage>,
     /// `hiderest` so far.
     pub(super) hide: bool,
 }
 
-/// Names in order of appearance; [`crate::scenario::model::Step`]s hold the index.
+/// Names in order of appearance; [`crate::scenario::model::ScenarioStep`]s hold the index.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct NameTable {
     pub(super) list: Vec<String>,
     index: HashMap<String, u16>,
 }
 
-impl Names {
+impl NameTable {
     /// `None`: more than a step can number.
     pub(super) fn slot(&mut self, name: &str) -> Option<u16> {
         if let Some(&slot) = self.index.get(name) {
@@ -151,9 +151,9 @@ impl Names {
     }
 }
 
-impl Context {
+impl CompileContext {
     pub(super) fn new(file: String) -> Self {
-        Context { file, ..Context::default() }
+        CompileContext { file, ..CompileContext::default() }
     }
 
     pub(super) fn error(&mut self, line: u32, message: impl Into<String>) {
@@ -169,7 +169,7 @@ impl Context {
     }
 
     /// SIPp ignores what it does not know, so this only warns.
-    pub(super) fn warn_unknown_attributes(&mut self, node: Node<'_>) {
+    pub(super) fn warn_unknown_attributes(&mut self, node: ElementNode<'_>) {
         let element = &node.element.name;
         for attribute in &node.element.attributes {
             if node.knows(&attribute.name) {
@@ -202,7 +202,7 @@ impl Context {
             return Ok(usage.variable);
         }
         let variable = add_variable(&mut self.variables, scope, name)?;
-        self.usages.insert(name.to_owned(), Usage { variable, uses: 1, line });
+        self.usages.insert(name.to_owned(), VariableUsage { variable, uses: 1, line });
         Ok(variable)
     }
 
@@ -232,7 +232,11 @@ impl Context {
 
     // Attributes as types. A mistake is noted and `None` comes back.
 
-    pub(super) fn required<'a>(&mut self, node: Node<'a>, name: &'static str) -> Option<Value<'a>> {
+    pub(super) fn required<'a>(
+        &mut self,
+        node: ElementNode<'a>,
+        name: &'static str,
+    ) -> Option<AttributeValue<'a>> {
         let value = node.get(name);
         if value.is_none() {
             self.error(
@@ -243,7 +247,7 @@ impl Context {
         value
     }
 
-    pub(super) fn boolean(&mut self, node: Node<'_>, name: &'static str) -> Option<bool> {
+    pub(super) fn boolean(&mut self, node: ElementNode<'_>, name: &'static str) -> Option<bool> {
         let value = node.get(name)?;
         let written = value.text();
         let parsed = match written.to_ascii_lowercase().as_str() {
@@ -257,7 +261,7 @@ impl Context {
         parsed
     }
 
-    pub(super) fn integer(&mut self, node: Node<'_>, name: &'static str) -> Option<i64> {
+    pub(super) fn integer(&mut self, node: ElementNode<'_>, name: &'static str) -> Option<i64> {
         let value = node.get(name)?;
         let written = value.text();
         let parsed = parse_integer(&written);
@@ -268,7 +272,7 @@ impl Context {
     }
 
     /// A whole number that is not negative.
-    pub(super) fn unsigned(&mut self, node: Node<'_>, name: &'static str) -> Option<u64> {
+    pub(super) fn unsigned(&mut self, node: ElementNode<'_>, name: &'static str) -> Option<u64> {
         let number = self.integer(node, name)?;
         let converted = u64::try_from(number).ok();
         if converted.is_none() {
@@ -277,7 +281,7 @@ impl Context {
         converted
     }
 
-    pub(super) fn double(&mut self, node: Node<'_>, name: &'static str) -> Option<f64> {
+    pub(super) fn double(&mut self, node: ElementNode<'_>, name: &'static str) -> Option<f64> {
         let value = node.get(name)?;
         let written = value.text();
         let parsed = parse_double(&written);
@@ -287,22 +291,26 @@ impl Context {
         parsed
     }
 
-    pub(super) fn variable_of(&mut self, node: Node<'_>, name: &'static str) -> Option<VarRef> {
+    pub(super) fn variable_of(&mut self, node: ElementNode<'_>, name: &'static str) -> Option<VarRef> {
         let value = node.get(name)?;
         let variable = self.variable(&value.text(), value.line);
         variable.map_err(|message| self.error(value.line, format!("{name}=: {message}"))).ok()
     }
 
-    pub(super) fn required_variable(&mut self, node: Node<'_>, name: &'static str) -> Option<VarRef> {
+    pub(super) fn required_variable(&mut self, node: ElementNode<'_>, name: &'static str) -> Option<VarRef> {
         self.required(node, name)?;
         self.variable_of(node, name)
     }
 
-    pub(super) fn template_of(&mut self, value: Value<'_>) -> Option<Template> {
+    pub(super) fn template_of(&mut self, value: AttributeValue<'_>) -> Option<Template> {
         self.cut(value.bytes, value.line)
     }
 
-    pub(super) fn required_template(&mut self, node: Node<'_>, name: &'static str) -> Option<Template> {
+    pub(super) fn required_template(
+        &mut self,
+        node: ElementNode<'_>,
+        name: &'static str,
+    ) -> Option<Template> {
         let value = self.required(node, name)?;
         self.template_of(value)
     }
@@ -310,9 +318,9 @@ impl Context {
     /// Cuts a text whose first line is `line`.
     pub(super) fn cut(&mut self, source: &[u8], line: u32) -> Option<Template> {
         let mut resolve = |name: &str| self.variable(name, line);
-        let cut = cut::cut(source, &mut resolve as &mut Resolver<'_>);
+        let cut = cut::cut(source, &mut resolve as &mut VariableResolver<'_>);
         cut.map_err(|errors| {
-            for CutError { line: below, message } in errors {
+            for TemplateError { line: below, message } in errors {
                 self.error(line + below, message);
             }
         })
@@ -320,7 +328,7 @@ impl Context {
     }
 
     /// The CDATA of an element, trimmed, with the line of what is left.
-    pub(super) fn cdata(&mut self, element: &Element) -> Option<(Trimmed, u32)> {
+    pub(super) fn cdata(&mut self, element: &Element) -> Option<(TrimmedMessage, u32)> {
         let name = &element.name;
         let Some(chunk) = &element.cdata else {
             let message = match element.stray_text {

@@ -1,10 +1,10 @@
 //! What a scenario's calls must keep, found by looking at every step, action and template.
 
 use super::super::action::{Action, ActionKind, RtpStream, SearchIn, StrOperand};
-use super::super::model::{DefaultMessages, Needs, Step, StepKind};
-use super::super::template::{Keyword, Part, Template};
+use super::super::model::{DefaultMessages, Needs, ScenarioStep, StepKind};
+use super::super::template::{Keyword, Template, TemplatePart};
 
-pub(super) fn of(steps: &[Step], init: &[Step], defaults: &DefaultMessages) -> Needs {
+pub(super) fn of(steps: &[ScenarioStep], init: &[ScenarioStep], defaults: &DefaultMessages) -> Needs {
     let mut needs = Needs::default();
     for step in steps.iter().chain(init) {
         of_step(&mut needs, step);
@@ -21,7 +21,7 @@ pub(super) fn of(steps: &[Step], init: &[Step], defaults: &DefaultMessages) -> N
     needs
 }
 
-fn of_step(needs: &mut Needs, step: &Step) {
+fn of_step(needs: &mut Needs, step: &ScenarioStep) {
     match &step.kind {
         StepKind::Send(send) => of_template(needs, &send.message),
         StepKind::SendCmd { message, .. } => of_template(needs, message),
@@ -82,7 +82,7 @@ fn of_all(needs: &mut Needs, templates: &[&Template]) {
 
 fn of_template(needs: &mut Needs, template: &Template) {
     for part in &template.parts {
-        if let Part::Keyword(keyword) = part {
+        if let TemplatePart::Keyword(keyword) = part {
             of_keyword(needs, keyword);
         }
     }

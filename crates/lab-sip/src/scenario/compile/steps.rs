@@ -6,23 +6,23 @@ use super::super::lexicon::{
     ACTIONS, COMMON, DISTRIBUTION_ATTRIBUTES, DISTRIBUTIONS, ElementDoc, ElementName, nearest,
 };
 use super::super::model::{
-    ConditionSense, Distribution, Expect, Flow, Optional, Pause, Recv, ScreenHints, Send, SentKind, Step,
-    StepIndex, StepKind, Timing,
+    ConditionSense, Distribution, Expect, Optional, Pause, RecvStep, ScenarioStep, ScreenHints, SendStep,
+    SentKind, StepFlow, StepIndex, StepKind, Timing,
 };
-use super::super::template::{Part, Template};
+use super::super::template::{Template, TemplatePart};
 use super::super::xml::Element;
 use super::actions;
-use super::context::{Context, Labels, Node, Transaction};
+use super::context::{CompileContext, ElementNode, Labels, TransactionUsage};
 use crate::regex::Regex;
 
 /// A step that could not be made is still counted, so that the labels below it are right: it becomes a `nop`.
 pub(super) fn step(
-    context: &mut Context,
+    context: &mut CompileContext,
     element: &Element,
     doc: &ElementDoc,
     at: StepIndex,
     labels: &mut Labels,
-) -> Step {
+) -> ScenarioStep {
     let node = node(element, doc);
     context.warn_unknown_attributes(node);
     let kind = match doc.id {
@@ -38,15 +38,15 @@ pub(super) fn step(
     let actions = actions_of(context, element);
     let screen = screen(context, node);
     let flow = flow(context, node, at, labels, doc.id == ElementName::TimeWait);
-    Step { line: element.line, kind: kind.unwrap_or(StepKind::Nop), flow, timing, screen, actions }
+    ScenarioStep { line: element.line, kind: kind.unwrap_or(StepKind::Nop), flow, timing, screen, actions }
 }
 
-fn node<'a>(element: &'a Element, doc: &ElementDoc) -> Node<'a> {
+fn node<'a>(element: &'a Element, doc: &ElementDoc) -> ElementNode<'a> {
     let distributed = if doc.id == ElementName::Pause { DISTRIBUTION_ATTRIBUTES } else { &[] };
-    Node::new(element, [doc.attributes, COMMON, distributed])
+    ElementNode::new(element, [doc.attributes, COMMON, distributed])
 }
 
-fn send(context: &mut Context, node: Node<'_>) -> Option<StepKind> {
+fn send(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StepKind> {
     let retrans = duration(context, node, "retrans");
     let timeout = duration(context, node, "timeout");
     let (trimmed, line) = context.cdata(node.element)?;
@@ -67,13 +67,13 @@ fn send(context: &mut Context, node: Node<'_>) -> Option<StepKind> {
         SentKind::Response(_) => None,
     };
     let (start_txn, ack_txn) = sent_transactions(context, node, method);
-    Some(StepKind::Send(Send { message, what, retrans, timeout, start_txn, ack_txn }))
+    Some(StepKind::Send(SendStep { message, what, retrans, timeout, start_txn, ack_txn }))
 }
 
 /// `start_txn` and `ack_txn`; the first excludes the second.
 fn sent_transactions(
-    context: &mut Context,
-    node: Node<'_>,
+    context: &mut CompileContext,
+    node: ElementNode<'_>,
     method: Option<&str>,
 ) -> (Option<u16>, Option<u16>) {
     if let Some(value) = node.get("start_txn") {
@@ -99,10 +99,10 @@ fn sent_transactions(
 }
 
 fn transaction(
-    context: &mut Context,
+    context: &mut CompileContext,
     name: &str,
     line: u32,
-    note: impl FnOnce(&mut Transaction),
+    note: impl FnOnce(&mut TransactionUsage),
 ) -> Option<u16> {
     if name.is_empty() || name.contains(['$', ',']) {
         context.error(line, format!("`{name}` is no name of a transaction: expected one without $ and ,"));
@@ -114,7 +114,7 @@ fn transaction(
     };
     let uses = &mut context.transaction_uses;
     if uses.len() <= usize::from(slot) {
-        uses.push(Transaction { line, ..Transaction::default() });
+        uses.push(TransactionUsage { line, ..TransactionUsage::default() });
     }
     note(&mut uses[usize::from(slot)]);
     Some(slot)
@@ -124,7 +124,7 @@ fn transaction(
 fn sent_kind(message: &Template) -> Result<SentKind, String> {
     const EXPECTED: &str = "a message must begin with a method (`INVITE sip:…`) or `SIP/2.0 CODE`, written out and \
                             not as a keyword";
-    let Some(Part::Text(literal)) = message.parts.first() else { return Err(EXPECTED.to_owned()) };
+    let Some(TemplatePart::Text(literal)) = message.parts.first() else { return Err(EXPECTED.to_owned()) };
     let Some(space) = memchr::memchr(b' ', literal) else { return Err(EXPECTED.to_owned()) };
     let first = super::super::xml::text(&literal[..space]);
     if first.is_empty() || first.contains(['\r', '\n']) {
@@ -143,7 +143,7 @@ fn sent_kind(message: &Template) -> Result<SentKind, String> {
     }
 }
 
-fn recv(context: &mut Context, node: Node<'_>) -> Option<StepKind> {
+fn recv(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StepKind> {
     let optional = optional(context, node);
     let advance_state = context.boolean(node, "advance_state").unwrap_or(true);
     if !advance_state && optional == Optional::No {
@@ -163,7 +163,7 @@ fn recv(context: &mut Context, node: Node<'_>) -> Option<StepKind> {
         None => None,
     };
     let expect = expect?;
-    Some(StepKind::Recv(Recv {
+    Some(StepKind::Recv(RecvStep {
         expect,
         optional,
         timeout,
@@ -175,7 +175,7 @@ fn recv(context: &mut Context, node: Node<'_>) -> Option<StepKind> {
     }))
 }
 
-fn expect(context: &mut Context, node: Node<'_>) -> Option<Expect> {
+fn expect(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Expect> {
     let pattern = context.boolean(node, "regexp_match").unwrap_or(false);
     let value = match (node.get("response"), node.get("request")) {
         (Some(value), None) | (None, Some(value)) => value,
@@ -217,7 +217,7 @@ fn expect(context: &mut Context, node: Node<'_>) -> Option<Expect> {
     }
 }
 
-fn optional(context: &mut Context, node: Node<'_>) -> Optional {
+fn optional(context: &mut CompileContext, node: ElementNode<'_>) -> Optional {
     let Some(value) = node.get("optional") else { return Optional::No };
     match value.text().as_str() {
         "true" => Optional::Yes,
@@ -230,7 +230,7 @@ fn optional(context: &mut Context, node: Node<'_>) -> Optional {
     }
 }
 
-fn pause(context: &mut Context, node: Node<'_>) -> Option<StepKind> {
+fn pause(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StepKind> {
     context.boolean(node, "sanity_check");
     if node.get("variable").is_some() {
         return context
@@ -253,7 +253,11 @@ fn pause(context: &mut Context, node: Node<'_>) -> Option<StepKind> {
 }
 
 /// Of `<pause>` and `<sample>`, whose tables both hold the distributions' attributes.
-pub(super) fn distribution(context: &mut Context, node: Node<'_>, name: &str) -> Option<Distribution> {
+pub(super) fn distribution(
+    context: &mut CompileContext,
+    node: ElementNode<'_>,
+    name: &str,
+) -> Option<Distribution> {
     let Some(doc) = DISTRIBUTIONS.iter().find(|doc| doc.name == name) else {
         let names = super::list(DISTRIBUTIONS.iter().map(|doc| doc.name));
         context.error(node.line(), format!("distribution `{name}` is not known: expected one of {names}"));
@@ -281,7 +285,7 @@ pub(super) fn distribution(context: &mut Context, node: Node<'_>, name: &str) ->
     })
 }
 
-fn time_wait(context: &mut Context, node: Node<'_>) -> StepKind {
+fn time_wait(context: &mut CompileContext, node: ElementNode<'_>) -> StepKind {
     if node.get("milliseconds").is_none() {
         context.warn(node.line(), "<timewait> without milliseconds= waits for nothing (SIPp takes -d)");
     }
@@ -289,23 +293,23 @@ fn time_wait(context: &mut Context, node: Node<'_>) -> StepKind {
     StepKind::TimeWait(Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or_default())
 }
 
-fn send_cmd(context: &mut Context, node: Node<'_>) -> Option<StepKind> {
+fn send_cmd(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StepKind> {
     let (trimmed, line) = context.cdata(node.element)?;
     let message = context.cut(&trimmed.bytes, line)?;
     Some(StepKind::SendCmd { message, dest: node.get("dest").map(|value| value.text()) })
 }
 
-fn recv_cmd(context: &mut Context, node: Node<'_>) -> Option<StepKind> {
+fn recv_cmd(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StepKind> {
     let optional = optional(context, node) != Optional::No;
     Some(StepKind::RecvCmd { src: node.get("src").map(|value| value.text()), optional })
 }
 
 /// Milliseconds; 0 is as if it were not written.
-fn duration(context: &mut Context, node: Node<'_>, name: &'static str) -> Option<Duration> {
+fn duration(context: &mut CompileContext, node: ElementNode<'_>, name: &'static str) -> Option<Duration> {
     context.unsigned(node, name).filter(|&milliseconds| milliseconds > 0).map(Duration::from_millis)
 }
 
-fn timing(context: &mut Context, node: Node<'_>) -> Timing {
+fn timing(context: &mut CompileContext, node: ElementNode<'_>) -> Timing {
     let stop = rtds(context, node, "rtd");
     let start = rtds(context, node, "start_rtd");
     let repeat = context.boolean(node, "repeat_rtd").unwrap_or(false);
@@ -323,7 +327,7 @@ fn timing(context: &mut Context, node: Node<'_>) -> Timing {
     Timing { start, stop, repeat, counter }
 }
 
-fn rtds(context: &mut Context, node: Node<'_>, name: &'static str) -> Vec<u16> {
+fn rtds(context: &mut CompileContext, node: ElementNode<'_>, name: &'static str) -> Vec<u16> {
     let Some(value) = node.get(name) else { return Vec::new() };
     let written = value.text();
     let names = written.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "false");
@@ -331,7 +335,7 @@ fn rtds(context: &mut Context, node: Node<'_>, name: &'static str) -> Vec<u16> {
     names.filter_map(|name| context.rtds.slot(name)).collect()
 }
 
-fn screen(context: &mut Context, node: Node<'_>) -> ScreenHints {
+fn screen(context: &mut CompileContext, node: ElementNode<'_>) -> ScreenHints {
     if let Some(hide) = context.boolean(node, "hiderest") {
         context.hide = hide;
     }
@@ -342,8 +346,14 @@ fn screen(context: &mut Context, node: Node<'_>) -> ScreenHints {
     }
 }
 
-fn flow(context: &mut Context, node: Node<'_>, at: StepIndex, labels: &mut Labels, last: bool) -> Flow {
-    let mut flow = Flow::default();
+fn flow(
+    context: &mut CompileContext,
+    node: ElementNode<'_>,
+    at: StepIndex,
+    labels: &mut Labels,
+    last: bool,
+) -> StepFlow {
+    let mut flow = StepFlow::default();
     if let Some(variable) = context.variable_of(node, "condexec") {
         let inverse = context.boolean(node, "condexec_inverse").unwrap_or(false);
         flow.condition = Some((variable, if inverse { ConditionSense::NotSet } else { ConditionSense::Set }));
@@ -370,7 +380,7 @@ fn flow(context: &mut Context, node: Node<'_>, at: StepIndex, labels: &mut Label
 }
 
 /// Of the first child only, as in SIPp.
-fn actions_of(context: &mut Context, element: &Element) -> Vec<super::super::action::Action> {
+fn actions_of(context: &mut CompileContext, element: &Element) -> Vec<super::super::action::Action> {
     let mut list = Vec::new();
     for (position, child) in element.children.iter().enumerate() {
         let line = child.line;

@@ -1,8 +1,8 @@
 //! Every action.
 
 use super::super::action::{
-    ActionKind, Arithmetic, Check, Compare, EchoVerb, Internal, Operand, PlayKind, RtpStream, SearchIn,
-    StrOperand,
+    ActionCheck, ActionKind, Arithmetic, CompareOperator, EchoVerb, Operand, PlayKind, RtpStream, RunCommand,
+    SearchIn, StrOperand,
 };
 use super::super::model::{Distribution, Scope, VarRef};
 use super::{action, scenario, shown, warnings};
@@ -22,7 +22,7 @@ fn ereg_searches() {
         other => panic!("{other:?}"),
     };
     let plain = ereg("<ereg regexp='a(b)(c)' assign_to='x, y,z'/>");
-    assert_eq!((plain.regex.as_str(), plain.check), ("a(b)(c)", Check::No));
+    assert_eq!((plain.regex.as_str(), plain.check), ("a(b)(c)", ActionCheck::No));
     assert_eq!(plain.assign_to, [var(0), var(1), var(2)]);
     assert!(matches!(plain.search_in, SearchIn::Message));
     assert!(matches!(
@@ -33,7 +33,7 @@ fn ereg_searches() {
     let inverse =
         ereg("<ereg regexp='a' search_in='var' variable='v' check_it_inverse='true' assign_to='x'/>");
     assert!(
-        matches!((inverse.search_in, inverse.check), (SearchIn::Variable(v), Check::MustNotMatch) if v == var(0))
+        matches!((inverse.search_in, inverse.check), (SearchIn::Variable(v), ActionCheck::MustNotMatch) if v == var(0))
     );
 }
 
@@ -92,12 +92,12 @@ fn assignments_and_sums() {
 #[test]
 fn comparisons() {
     for (name, expected) in [
-        ("equal", Compare::Equal),
-        ("not_equal", Compare::NotEqual),
-        ("greater_than", Compare::GreaterThan),
-        ("less_than", Compare::LessThan),
-        ("greater_than_equal", Compare::GreaterThanEqual),
-        ("less_than_equal", Compare::LessThanEqual),
+        ("equal", CompareOperator::Equal),
+        ("not_equal", CompareOperator::NotEqual),
+        ("greater_than", CompareOperator::GreaterThan),
+        ("less_than", CompareOperator::LessThan),
+        ("greater_than_equal", CompareOperator::GreaterThanEqual),
+        ("less_than_equal", CompareOperator::LessThanEqual),
     ] {
         let ActionKind::Test(test) =
             kind(&format!("<test assign_to='r' variable='a' compare='{name}' value='1'/>"))
@@ -110,7 +110,10 @@ fn comparisons() {
     else {
         panic!("no test")
     };
-    assert_eq!((test.value, test.check, test.assign_to), (Operand::Variable(var(1)), Check::MustMatch, None));
+    assert_eq!(
+        (test.value, test.check, test.assign_to),
+        (Operand::Variable(var(1)), ActionCheck::MustMatch, None)
+    );
     let ActionKind::StrCmp(strcmp) = kind("<strcmp assign_to='r' variable='a' value='x'/>") else {
         panic!("no strcmp")
     };
@@ -119,7 +122,7 @@ fn comparisons() {
     else {
         panic!("no strcmp")
     };
-    assert!(matches!((strcmp.with, strcmp.check), (StrOperand::Variable(_), Check::MustNotMatch)));
+    assert!(matches!((strcmp.with, strcmp.check), (StrOperand::Variable(_), ActionCheck::MustNotMatch)));
 }
 
 #[test]
@@ -160,9 +163,9 @@ fn injection_files() {
 fn exec_commands() {
     assert!(matches!(kind("<exec command='echo [pid]'/>"), ActionKind::Command(_)));
     for (name, expected) in [
-        ("stop_call", Internal::StopCall),
-        ("stop_gracefully", Internal::StopGracefully),
-        ("stop_now", Internal::StopNow),
+        ("stop_call", RunCommand::StopCall),
+        ("stop_gracefully", RunCommand::StopGracefully),
+        ("stop_now", RunCommand::StopNow),
     ] {
         assert!(
             matches!(kind(&format!("<exec int_cmd='{name}'/>")), ActionKind::Internal(found) if found == expected)

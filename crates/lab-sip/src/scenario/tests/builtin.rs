@@ -2,11 +2,11 @@
 
 use super::super::builtin::{BUILT_IN_NAMES, built_in};
 use super::super::compile::compile_text;
-use super::super::model::{Role, Scenario, Source, StepKind};
+use super::super::model::{Role, Scenario, ScenarioSource, StepKind};
 
 fn built(name: &'static str) -> Scenario {
     let text = built_in(name).expect("it is built in");
-    let compiled = compile_text(text.as_bytes(), Source::BuiltIn(name)).expect("it compiles");
+    let compiled = compile_text(text.as_bytes(), ScenarioSource::BuiltIn(name)).expect("it compiles");
     compiled.scenario
 }
 

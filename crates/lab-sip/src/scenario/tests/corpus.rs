@@ -1,7 +1,7 @@
 //! Files as people really write them.
 
 use super::super::compile::compile_text;
-use super::super::model::{Source, StepKind};
+use super::super::model::{ScenarioSource, StepKind};
 use super::{source, warnings};
 
 /// Latin-1, carriage returns, DOCTYPE, odd comments, attributes that mean nothing, all at once.
@@ -70,6 +70,6 @@ fn pcap_and_keys_of_the_command_line() {
 #[test]
 fn the_name_may_be_missing() {
     let text = b"<scenario><recv request='OPTIONS'/></scenario>";
-    let compiled = compile_text(text, Source::File("x/y.z.xml".into())).expect("it compiles");
+    let compiled = compile_text(text, ScenarioSource::File("x/y.z.xml".into())).expect("it compiles");
     assert_eq!((compiled.scenario.name.as_str(), compiled.scenario.source.stem().as_str()), ("", "y.z"));
 }

@@ -3,21 +3,21 @@
 use std::time::Duration;
 
 use super::super::model::{
-    ConditionSense, Distribution, Expect, Optional, Pause, Recv, Role, Scope, Send, SentKind, StepKind,
-    VarRef,
+    ConditionSense, Distribution, Expect, Optional, Pause, RecvStep, Role, Scope, SendStep, SentKind,
+    StepKind, VarRef,
 };
 use super::{first, scenario, shown, warnings};
 
 const CALL_0: VarRef = VarRef { scope: Scope::Call, slot: 0 };
 
-fn send(attributes: &str) -> Send {
+fn send(attributes: &str) -> SendStep {
     match first(&format!("<send {attributes}><![CDATA[OPTIONS sip:a SIP/2.0]]></send>")).kind {
         StepKind::Send(send) => send,
         other => panic!("{other:?}"),
     }
 }
 
-fn recv(attributes: &str) -> Recv {
+fn recv(attributes: &str) -> RecvStep {
     match first(&format!("<recv {attributes}/>")).kind {
         StepKind::Recv(recv) => recv,
         other => panic!("{other:?}"),
@@ -35,9 +35,12 @@ fn pause(attributes: &str) -> Pause {
 fn send_knows_what_it_sends() {
     assert_eq!(send("").what, SentKind::Request("OPTIONS".into()));
     let response = first("<send><![CDATA[\n SIP/2.0 180 Ringing\n]]></send>").kind;
-    assert!(matches!(response, StepKind::Send(Send { what: SentKind::Response(180), .. })), "{response:?}");
+    assert!(
+        matches!(response, StepKind::Send(SendStep { what: SentKind::Response(180), .. })),
+        "{response:?}"
+    );
     let bare = first("<send><![CDATA[SIP/2.0 200\n]]></send>").kind;
-    assert!(matches!(bare, StepKind::Send(Send { what: SentKind::Response(200), .. })), "{bare:?}");
+    assert!(matches!(bare, StepKind::Send(SendStep { what: SentKind::Response(200), .. })), "{bare:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::super::compile::compile_template;
 use super::super::lexicon::{KEYWORDS, KeywordForm};
 use super::super::model::{Scope, VarRef, Variables};
-use super::super::template::{Keyword, Part, Template};
+use super::super::template::{Keyword, Template, TemplatePart};
 use super::{message, shown};
 
 fn cut(text: &str) -> Template {
@@ -12,7 +12,7 @@ fn cut(text: &str) -> Template {
 
 fn keyword(text: &str) -> Keyword {
     match cut(text).parts.as_slice() {
-        [Part::Keyword(keyword)] => keyword.clone(),
+        [TemplatePart::Keyword(keyword)] => keyword.clone(),
         other => panic!("{text}: {other:?}"),
     }
 }
@@ -49,7 +49,7 @@ fn fields() {
         panic!("no field")
     };
     assert_eq!(&*file, "a-1.csv");
-    assert!(matches!(line.parts.as_slice(), [Part::Keyword(Keyword::Var(_))]));
+    assert!(matches!(line.parts.as_slice(), [TemplatePart::Keyword(Keyword::Var(_))]));
     assert!(
         matches!(keyword("[field1 file=users.csv]"), Keyword::Field { file: Some(file), .. } if &*file == "users.csv")
     );
@@ -61,7 +61,7 @@ fn variables() {
     let template = compile_template(b"[$g][$new][$new+1]", &mut variables).expect("it compiles");
     let new = VarRef { scope: Scope::Call, slot: 0 };
     let global = VarRef { scope: Scope::Global, slot: 0 };
-    let expected = [global, new, new].map(|variable| Part::Keyword(Keyword::Var(variable)));
+    let expected = [global, new, new].map(|variable| TemplatePart::Keyword(Keyword::Var(variable)));
     assert_eq!(template.parts, expected);
     assert_eq!(variables.call, ["new"]);
 }
@@ -100,7 +100,7 @@ fn authentication() {
     let text = |template: &Option<Template>| template.as_ref().map(shown);
     assert!(matches!(
         params.username.expect("it is set").parts.as_slice(),
-        [Part::Keyword(Keyword::Field { field: 0, .. })]
+        [TemplatePart::Keyword(Keyword::Field { field: 0, .. })]
     ));
     assert_eq!(text(&params.password).as_deref(), Some("a-1"));
     assert_eq!(text(&params.aka_k).as_deref(), Some("k"));

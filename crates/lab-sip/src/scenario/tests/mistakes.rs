@@ -1,7 +1,7 @@
 //! Mistakes: all of them, each with its line and what was expected.
 
 use super::super::compile::{compile_file, compile_text};
-use super::super::model::Source;
+use super::super::model::ScenarioSource;
 use super::{mistakes, warnings};
 
 /// The only mistake in the inside of a `<scenario>`.
@@ -191,6 +191,6 @@ fn errors_name_the_file() {
     );
     let missing = compile_file(&directory.path().join("none.xml")).expect_err("no file");
     assert!(missing[0].to_string().contains("none.xml: cannot be read"), "{}", missing[0]);
-    let built = compile_text(b"<a/>", Source::BuiltIn("uac")).expect_err("a mistake");
+    let built = compile_text(b"<a/>", ScenarioSource::BuiltIn("uac")).expect_err("a mistake");
     assert_eq!(built[0].to_string(), "uac:1: <a> at the top: expected <scenario>");
 }

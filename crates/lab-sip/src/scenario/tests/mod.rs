@@ -13,12 +13,12 @@ mod xml;
 use std::path::PathBuf;
 
 use super::action::ActionKind;
-use super::compile::{Compiled, compile_text};
-use super::model::{Scenario, Source, Step, StepKind};
-use super::template::{Part, Template};
+use super::compile::{CompiledScenario, compile_text};
+use super::model::{Scenario, ScenarioSource, ScenarioStep, StepKind};
+use super::template::{Template, TemplatePart};
 
 /// Compiles the inside of a `<scenario>`; its first line is line 1.
-fn compiled(inside: &str) -> Compiled {
+fn compiled(inside: &str) -> CompiledScenario {
     compile_text(format!("<scenario name='t'>{inside}</scenario>").as_bytes(), source())
         .unwrap_or_else(|errors| panic!("{}", errors.iter().map(|e| format!("{e}\n")).collect::<String>()))
 }
@@ -27,7 +27,7 @@ fn scenario(inside: &str) -> Scenario {
     compiled(inside).scenario
 }
 
-fn first(inside: &str) -> Step {
+fn first(inside: &str) -> ScenarioStep {
     scenario(inside).steps.remove(0)
 }
 
@@ -63,12 +63,12 @@ fn shown(template: &Template) -> String {
         .parts
         .iter()
         .map(|part| match part {
-            Part::Text(text) => super::xml::text(text),
-            Part::Keyword(keyword) => format!("{{{keyword:?}}}"),
+            TemplatePart::Text(text) => super::xml::text(text),
+            TemplatePart::Keyword(keyword) => format!("{{{keyword:?}}}"),
         })
         .collect()
 }
 
-fn source() -> Source {
-    Source::File(PathBuf::from("dir/t.xml"))
+fn source() -> ScenarioSource {
+    ScenarioSource::File(PathBuf::from("dir/t.xml"))
 }

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lab_xmpp::{People, Roll, Stanza};
+use lab_xmpp::{AccountFile, StanzaTemplate, UserDirectory};
 
-use super::words::Words;
+use super::words::XmppFlags;
 
 /// All of the file are users, those who are monitors left out, unless a number was said.
-pub(super) fn listed(told: &Words, file: &Path, domain: &str) -> Result<People, String> {
+pub(super) fn listed(told: &XmppFlags, file: &Path, domain: &str) -> Result<UserDirectory, String> {
     if told.name.is_some() || told.password.is_some() {
         return Err(
             "--users-file says names and passwords: expected neither --name nor --password".to_owned()
@@ -16,21 +16,21 @@ pub(super) fn listed(told: &Words, file: &Path, domain: &str) -> Result<People, 
     }
     let shown = file.display().to_string();
     let text = std::fs::read_to_string(file).map_err(|error| format!("--users-file {shown}: {error}"))?;
-    let roll = Roll::parse(&text, &shown, domain)?;
+    let roll = AccountFile::parse(&text, &shown, domain)?;
     let monitors = told.monitors.pairs.saturating_mul(2);
     let rest = roll.len().saturating_sub(told.first).saturating_sub(monitors);
     let people =
-        People::listed(told.users.unwrap_or(rest), told.contacts, told.first, Arc::new(roll), domain);
+        UserDirectory::listed(told.users.unwrap_or(rest), told.contacts, told.first, Arc::new(roll), domain);
     people.map_err(|error| format!("{shown}: {error}"))
 }
 
 /// Of all files, one after another.
-pub(super) fn stanzas(files: &[PathBuf]) -> Result<Vec<Stanza>, String> {
+pub(super) fn stanzas(files: &[PathBuf]) -> Result<Vec<StanzaTemplate>, String> {
     let mut all = Vec::new();
     for file in files {
         let shown = file.display().to_string();
         let text = std::fs::read_to_string(file).map_err(|error| format!("--stanza {shown}: {error}"))?;
-        all.extend(Stanza::parse_all(&text, &shown)?);
+        all.extend(StanzaTemplate::parse_all(&text, &shown)?);
     }
     Ok(all)
 }

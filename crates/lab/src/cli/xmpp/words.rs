@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lab_sip::options::Options;
-use lab_xmpp::{MaxFailures, Mechanism, Mix, Monitors, Redirect, Retry, Security, Think};
+use lab_xmpp::{
+    ActionMix, MaxFailures, MonitorOptions, RedirectPolicy, Retry, SaslMechanism, StreamSecurity, ThinkTime,
+};
 
 use super::super::flags::Outputs;
 
@@ -13,11 +15,11 @@ pub(in crate::cli) struct Flag {
     pub(in crate::cli) name: &'static str,
     pub(in crate::cli) value: &'static str,
     pub(in crate::cli) about: &'static str,
-    pub(super) set: fn(&mut Words, String) -> Result<(), String>,
+    pub(super) set: fn(&mut XmppFlags, String) -> Result<(), String>,
 }
 
 /// What the flags say; defaults are those of the published tests where they say one.
-pub(super) struct Words {
+pub(super) struct XmppFlags {
     pub(super) title: String,
     pub(super) target: Option<String>,
     pub(super) domain: Option<String>,
@@ -29,14 +31,14 @@ pub(super) struct Words {
     pub(super) password: Option<String>,
     pub(super) users_file: Option<PathBuf>,
     pub(super) logins: f64,
-    pub(super) mechanism: Mechanism,
-    pub(super) security: Security,
+    pub(super) mechanism: SaslMechanism,
+    pub(super) security: StreamSecurity,
     pub(super) websocket: Option<String>,
     pub(super) bosh: Option<String>,
     pub(super) contacts: u32,
     pub(super) befriend: bool,
-    pub(super) mix: Mix,
-    pub(super) think: Think,
+    pub(super) mix: ActionMix,
+    pub(super) think: ThinkTime,
     pub(super) body: usize,
     pub(super) rooms: u32,
     pub(super) rooms_domain: Option<String>,
@@ -49,8 +51,8 @@ pub(super) struct Words {
     pub(super) register: bool,
     pub(super) unregister: bool,
     pub(super) registrations: f64,
-    pub(super) monitors: Monitors,
-    pub(super) redirect: Redirect,
+    pub(super) monitors: MonitorOptions,
+    pub(super) redirect: RedirectPolicy,
     pub(super) retry: Retry,
     pub(super) max_failures: Option<MaxFailures>,
     pub(super) options: Options,
@@ -63,9 +65,9 @@ pub(super) const USERS: u32 = 100;
 /// Of the published test: 83.5 % messages, 13.5 % presence, 2.5 % signing out and in, 0.5 % rosters.
 const MIX: &str = "message=83.5,presence=13.5,logout=2.5,roster-add=0.2,roster-rename=0.2,roster-remove=0.1";
 
-impl Words {
-    pub(super) fn new() -> Result<Words, String> {
-        Ok(Words {
+impl XmppFlags {
+    pub(super) fn new() -> Result<XmppFlags, String> {
+        Ok(XmppFlags {
             title: "users".to_owned(),
             target: None,
             domain: None,
@@ -75,14 +77,14 @@ impl Words {
             password: None,
             users_file: None,
             logins: 120.0,
-            mechanism: Mechanism::Scram(xmpp::sasl::Hash::Sha1),
-            security: Security::StartTls,
+            mechanism: SaslMechanism::Scram(xmpp::sasl::Hash::Sha1),
+            security: StreamSecurity::StartTls,
             websocket: None,
             bosh: None,
             contacts: 7,
             befriend: false,
-            mix: Mix::parse(MIX)?,
-            think: Think::Exponential(Duration::from_secs(120)),
+            mix: ActionMix::parse(MIX)?,
+            think: ThinkTime::Exponential(Duration::from_secs(120)),
             body: 64,
             rooms: 10,
             rooms_domain: None,
@@ -94,8 +96,8 @@ impl Words {
             register: false,
             unregister: false,
             registrations: 50.0,
-            monitors: Monitors { pairs: 0, every: Duration::from_secs(1) },
-            redirect: Redirect::Follow,
+            monitors: MonitorOptions { pairs: 0, every: Duration::from_secs(1) },
+            redirect: RedirectPolicy::Follow,
             retry: Retry { first: Duration::from_secs(2), give_up: 0 },
             max_failures: None,
             options: Options::default(),
@@ -142,16 +144,16 @@ flags! {
     "--users-file" "FILE.csv" "their accounts in place of both patterns, a line each: name,password or name;password, and perhaps a nick for rooms" |w, v| w.users_file = Some(v.into());
     "--first" "N" "number of the first; of a file, so many accounts are passed over (0)" |w, v| w.first = number(&v)?;
     "--logins" "RATE" "sign-ins a second (120)" |w, v| w.logins = number(&v)?;
-    "--mechanism" "NAME" "PLAIN, SCRAM-SHA-1, SCRAM-SHA-256, SCRAM-SHA-512, ANONYMOUS (SCRAM-SHA-1)" |w, v| w.mechanism = Mechanism::parse(&v)?;
-    "--tls" "HOW" "none, starttls, direct (starttls)" |w, v| w.security = Security::parse(&v)?;
+    "--mechanism" "NAME" "PLAIN, SCRAM-SHA-1, SCRAM-SHA-256, SCRAM-SHA-512, ANONYMOUS (SCRAM-SHA-1)" |w, v| w.mechanism = SaslMechanism::parse(&v)?;
+    "--tls" "HOW" "none, starttls, direct (starttls)" |w, v| w.security = StreamSecurity::parse(&v)?;
     "--websocket" "PATH" "by WebSocket at this path, as /ws; with --tls none or direct" |w, v| w.websocket = Some(v);
     "--bosh" "PATH" "by HTTP requests at this path, as /bosh (XEP-0206), two connections a user; with --tls none or direct" |w, v| w.bosh = Some(v);
     "--tls-ca" "FILE" "authority of the server's certificate; without one any certificate will do" |w, v| w.options.network.tls.ca = Some(v.into());
     "--contacts" "N" "contacts of each user among the users (7)" |w, v| w.contacts = number(&v)?;
     "--befriend" "yes|no" "the users make the rosters themselves, before the load (no)" |w, v| w.befriend = yes(&v)?;
-    "--mix" "SHARES" "what users do, as message=83.5,presence=13.5 (the published test's); ringer xmpp --actions lists all" |w, v| w.mix = Mix::parse(&v)?;
-    "--think" "TIME" "mean time from one action of a user to the next, exponential (120)" |w, v| w.think = Think::Exponential(time(&v)?);
-    "--think-fixed" "TIME" "the same, always this long" |w, v| w.think = Think::Fixed(time(&v)?);
+    "--mix" "SHARES" "what users do, as message=83.5,presence=13.5 (the published test's); ringer xmpp --actions lists all" |w, v| w.mix = ActionMix::parse(&v)?;
+    "--think" "TIME" "mean time from one action of a user to the next, exponential (120)" |w, v| w.think = ThinkTime::Exponential(time(&v)?);
+    "--think-fixed" "TIME" "the same, always this long" |w, v| w.think = ThinkTime::Fixed(time(&v)?);
     "--body" "BYTES" "of a message (64)" |w, v| w.body = number(&v)?;
     "--rooms" "N" "rooms, when the mix has them; each user is in one (10)" |w, v| w.rooms = number(&v)?;
     "--rooms-domain" "NAME" "their domain (conference.DOMAIN)" |w, v| w.rooms_domain = Some(v);
@@ -165,7 +167,7 @@ flags! {
     "--registrations" "RATE" "accounts made or removed a second (50)" |w, v| w.registrations = number(&v)?;
     "--monitors" "PAIRS" "pairs of users beside the load, numbered after the others, who sign out and in, send a message and back, and change presence in turn (0)" |w, v| w.monitors.pairs = number(&v)?;
     "--monitor-every" "TIME" "from one step of a pair to the next (1)" |w, v| w.monitors.every = time(&v)?;
-    "--redirect" "follow|count" "when the server names another host (see-other-host): connect there, or count a failure (follow)" |w, v| w.redirect = Redirect::parse(&v)?;
+    "--redirect" "follow|count" "when the server names another host (see-other-host): connect there, or count a failure (follow)" |w, v| w.redirect = RedirectPolicy::parse(&v)?;
     "--retry" "TIME" "until who failed signs in again, and up to as much again; twice that with each failure in a row, a minute at most (2)" |w, v| w.retry.first = time(&v)?;
     "--give-up" "N" "who failed so often in a row stays away; 0 for never (0)" |w, v| w.retry.give_up = number(&v)?;
     "--max-failures" "N|P%" "with more failures, or a larger share of all that ended, the run ends early (it goes on)" |w, v| w.max_failures = Some(MaxFailures::parse(&v)?);

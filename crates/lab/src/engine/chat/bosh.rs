@@ -1,34 +1,34 @@
-//! The two connections of a user of BOSH: which request goes where is [`Session`]'s; here are sockets and HTTP.
+//! The two connections of a user of BOSH: which request goes where is [`BoshSession`]'s; here are sockets and HTTP.
 
 use std::io::{self, Read as _};
 use std::net::SocketAddr;
 
-use lab_xmpp::{CONNECTIONS, Said, Security, Session};
+use lab_xmpp::{BoshEvent, BoshSession, CONNECTIONS, StreamSecurity};
 
-use super::http::{Answers, write_request};
-use super::{Heard, Lines, Link};
-use crate::engine::wire::Io;
+use super::http::{ResponseReader, write_request};
+use super::{ConnectionInput, UserConnections, UserLink};
+use crate::engine::wire::StreamIo;
 
-pub(super) struct Bosh {
-    session: Session,
+pub(super) struct BoshConnections {
+    session: BoshSession,
     /// Where both are to.
     target: SocketAddr,
-    wires: [Wire; CONNECTIONS],
+    wires: [BoshConnection; CONNECTIONS],
     /// The user has been told that he is connected.
     has_begun: bool,
 }
 
 /// One of them. A server may close it between two requests; then the next one opens it again.
 #[derive(Default)]
-struct Wire {
-    io: Option<Io>,
+struct BoshConnection {
+    io: Option<StreamIo>,
     is_connecting: bool,
     /// What the kernel did not take, or what waits for the connection.
     waiting: Vec<u8>,
-    answers: Answers,
+    answers: ResponseReader,
 }
 
-impl Wire {
+impl BoshConnection {
     fn flush(&mut self) -> io::Result<()> {
         let Some(io) = self.io.as_mut().filter(|_| !self.is_connecting) else { return Ok(()) };
         let done = io.put(&self.waiting)?;
@@ -41,7 +41,7 @@ impl Wire {
     }
 }
 
-impl Bosh {
+impl BoshConnections {
     pub(super) fn put(&mut self, document: &[u8]) {
         self.session.put(document);
     }
@@ -57,18 +57,18 @@ impl Bosh {
     }
 }
 
-impl Lines {
+impl UserConnections {
     /// Both at once: the second is there when the first waits for the server, and takes what is to be said.
     pub(super) fn connect_bosh(&mut self, slot: u32, target: SocketAddr) -> io::Result<()> {
-        let session = Session::new(1 + self.rng.below(1 << 32));
-        let bosh = Bosh { session, target, wires: Default::default(), has_begun: false };
-        self.lines[slot as usize].link = Some(Link::Bosh(Box::new(bosh)));
+        let session = BoshSession::new(1 + self.rng.below(1 << 32));
+        let bosh = BoshConnections { session, target, wires: Default::default(), has_begun: false };
+        self.lines[slot as usize].link = Some(UserLink::Bosh(Box::new(bosh)));
         (0..CONNECTIONS).try_for_each(|which| self.connect_wire(slot, which))
     }
 
-    fn bosh(&mut self, slot: u32) -> Option<&mut Bosh> {
+    fn bosh(&mut self, slot: u32) -> Option<&mut BoshConnections> {
         match &mut self.lines[slot as usize].link {
-            Some(Link::Bosh(bosh)) => Some(bosh),
+            Some(UserLink::Bosh(bosh)) => Some(bosh),
             _ => None,
         }
     }
@@ -78,9 +78,9 @@ impl Lines {
         let tcp = self.socket(slot, which, target)?;
         if let Some(bosh) = self.bosh(slot) {
             let wire = &mut bosh.wires[which];
-            wire.io = Some(Io::Plain(tcp));
+            wire.io = Some(StreamIo::Plain(tcp));
             wire.is_connecting = true;
-            wire.answers = Answers::default();
+            wire.answers = ResponseReader::default();
         }
         Ok(())
     }
@@ -113,19 +113,19 @@ impl Lines {
         self.bosh(slot).map_or(Ok(()), |bosh| bosh.wires[which].flush())
     }
 
-    pub(super) fn hear_wire(&mut self, slot: u32, which: usize) -> Heard {
+    pub(super) fn hear_wire(&mut self, slot: u32, which: usize) -> ConnectionInput {
         match self.read_wire(slot, which) {
             Ok(heard) => heard,
             Err(error) => {
-                let Some(bosh) = self.bosh(slot) else { return Heard::Closed };
+                let Some(bosh) = self.bosh(slot) else { return ConnectionInput::Closed };
                 if !bosh.can_spare(which) {
                     if bosh.wires[which].is_connecting {
-                        return Heard::unreachable(&error);
+                        return ConnectionInput::unreachable(&error);
                     }
-                    return Heard::end(&error);
+                    return ConnectionInput::end(&error);
                 }
                 self.drop_wire(slot, which);
-                Heard::Nothing
+                ConnectionInput::Nothing
             }
         }
     }
@@ -137,24 +137,28 @@ impl Lines {
     }
 
     /// `Err`: the connection is gone.
-    fn read_wire(&mut self, slot: u32, which: usize) -> io::Result<Heard> {
+    fn read_wire(&mut self, slot: u32, which: usize) -> io::Result<ConnectionInput> {
         if self.bosh(slot).is_some_and(|bosh| bosh.wires[which].is_connecting) {
             if !self.finish_wire(slot, which)? {
-                return Ok(Heard::Nothing);
+                return Ok(ConnectionInput::Nothing);
             }
             let is_first = self.bosh(slot).is_some_and(|bosh| which == 0 && !bosh.has_begun);
             if is_first {
-                return Ok(Heard::Connected);
+                return Ok(ConnectionInput::Connected);
             }
         }
-        let Some(Link::Bosh(bosh)) = &mut self.lines[slot as usize].link else { return Ok(Heard::Nothing) };
+        let Some(UserLink::Bosh(bosh)) = &mut self.lines[slot as usize].link else {
+            return Ok(ConnectionInput::Nothing);
+        };
         let wire = &mut bosh.wires[which];
-        let Some(io) = &mut wire.io else { return Ok(Heard::Nothing) };
+        let Some(io) = &mut wire.io else { return Ok(ConnectionInput::Nothing) };
         loop {
             match io.read(&mut self.scratch) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => wire.answers.put(&self.scratch[..count]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Heard::Nothing),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(ConnectionInput::Nothing);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             }
@@ -169,9 +173,9 @@ impl Lines {
                     if answer.is_last {
                         self.drop_wire(slot, which);
                     }
-                    return Ok(Heard::Said(said, answer.body.len()));
+                    return Ok(ConnectionInput::Said(said, answer.body.len()));
                 }
-                Err(what) => return Ok(Heard::Said(Said::nonsense(what), 0)),
+                Err(what) => return Ok(ConnectionInput::Said(BoshEvent::nonsense(what), 0)),
             }
         }
     }
@@ -180,20 +184,22 @@ impl Lines {
     fn finish_wire(&mut self, slot: u32, which: usize) -> io::Result<bool> {
         let Some(bosh) = self.bosh(slot) else { return Ok(false) };
         let wire = &mut bosh.wires[which];
-        let Some(Io::Plain(tcp)) = &wire.io else { return Ok(false) };
+        let Some(StreamIo::Plain(tcp)) = &wire.io else { return Ok(false) };
         if !super::is_connected(tcp)? {
             return Ok(false);
         }
         wire.is_connecting = false;
         let io = wire.io.take();
         let io = match io {
-            Some(Io::Plain(tcp)) if self.chat.security == Security::Tls => match self.secured(tcp) {
-                Ok(io) => Some(io),
-                Err(error) => {
-                    self.open -= 1;
-                    return Err(error);
+            Some(StreamIo::Plain(tcp)) if self.chat.security == StreamSecurity::Tls => {
+                match self.secured(tcp) {
+                    Ok(io) => Some(io),
+                    Err(error) => {
+                        self.open -= 1;
+                        return Err(error);
+                    }
                 }
-            },
+            }
             other => other,
         };
         let Some(bosh) = self.bosh(slot) else { return Ok(false) };

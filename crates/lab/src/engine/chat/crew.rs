@@ -12,51 +12,51 @@ use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 
 use lab_sip::stats::{Count, Stats};
-use lab_xmpp::{Shared, Stage};
+use lab_xmpp::{LoadStage, LoadState};
 use parking_lot::Mutex;
 use stdx::time::Instant;
 
 use super::super::StartError;
 use super::super::clock::Clock;
-use super::super::hub::{Hub, Phase};
+use super::super::hub::{RunPhase, ShardHub};
 use super::super::limits::{WORKER_END, WORKER_START};
-use super::super::report::Report;
+use super::super::report::ShardReport;
 use super::super::start::fatal;
-use super::orders::{Order, Part, Prepare, Said, hear, say};
+use super::orders::{WorkerCommand, WorkerMessage, WorkerSetup, WorkerShare, hear, say};
 use crate::fd;
 
 pub(in crate::engine) struct Crew {
-    hands: Vec<Hand>,
-    told: Phase,
+    hands: Vec<Worker>,
+    told: RunPhase,
     /// When they were told to end at once.
     hard_since: Option<Instant>,
 }
 
 /// One worker.
-struct Hand {
+struct Worker {
     /// `worker 2 of 5 (process 4711)`.
     name: String,
-    part: Part,
+    part: WorkerShare,
     child: Arc<Mutex<Child>>,
     to: UnixStream,
     from: Option<BufReader<UnixStream>>,
 }
 
 /// What all workers are told.
-pub(super) struct Errand<'a> {
+pub(super) struct WorkerArgs<'a> {
     pub(super) clock: Clock,
     pub(super) memory: &'a OwnedFd,
     pub(super) words: &'a [String],
 }
 
 /// What follows what one worker says.
-struct Listener {
+struct WorkerReader {
     name: String,
-    part: Part,
+    part: WorkerShare,
     child: Arc<Mutex<Child>>,
     from: BufReader<UnixStream>,
-    reports: SyncSender<Report>,
-    base: Base,
+    reports: SyncSender<ShardReport>,
+    base: ReaderContext,
     /// Of each of its shards, whether its last word came.
     ended: Vec<bool>,
     /// The newest interval it told of.
@@ -65,9 +65,9 @@ struct Listener {
 
 /// What all listeners know of the run.
 #[derive(Clone)]
-pub(super) struct Base {
-    pub(super) hub: Arc<Hub>,
-    pub(super) shared: Arc<Shared>,
+pub(super) struct ReaderContext {
+    pub(super) hub: Arc<ShardHub>,
+    pub(super) shared: Arc<LoadState>,
     pub(super) clock: Clock,
     /// Of the whole load.
     pub(super) users: u32,
@@ -76,11 +76,11 @@ pub(super) struct Base {
 
 impl Crew {
     /// Starts a worker for each part; returns when all of them are ready.
-    pub(super) fn hire(parts: &[Part], errand: &Errand<'_>) -> Result<Crew, StartError> {
-        let mut crew = Crew { hands: Vec::new(), told: Phase::Running, hard_since: None };
+    pub(super) fn hire(parts: &[WorkerShare], errand: &WorkerArgs<'_>) -> Result<Crew, StartError> {
+        let mut crew = Crew { hands: Vec::new(), told: RunPhase::Running, hard_since: None };
         for (index, part) in parts.iter().enumerate() {
             let name = format!("worker {} of {}", index + 1, parts.len());
-            let hand = Hand::hire(&name, part, errand);
+            let hand = Worker::hire(&name, part, errand);
             crew.hands.push(hand.map_err(|error| fatal(format!("{name} cannot be started: {error}")))?);
         }
         for hand in &mut crew.hands {
@@ -93,15 +93,15 @@ impl Crew {
     pub(super) fn start(
         &mut self,
         at: Instant,
-        reports: &SyncSender<Report>,
-        base: &Base,
+        reports: &SyncSender<ShardReport>,
+        base: &ReaderContext,
     ) -> Result<Vec<JoinHandle<()>>, StartError> {
         let mut threads = Vec::new();
         for hand in &mut self.hands {
             let name = &hand.name;
-            say(&mut hand.to, &Order::Start(at.as_micros()))
+            say(&mut hand.to, &WorkerCommand::Start(at.as_micros()))
                 .map_err(|error| fatal(format!("{name} is gone before the load began: {error}")))?;
-            let listener = Listener {
+            let listener = WorkerReader {
                 name: hand.name.clone(),
                 ended: vec![false; usize::from(hand.part.shards)],
                 part: hand.part.clone(),
@@ -119,15 +119,15 @@ impl Crew {
     }
 
     /// Passes on how far the end is. One that is stuck does not keep the run from it.
-    pub(in crate::engine) fn follow(&mut self, phase: Phase, now: Instant) {
+    pub(in crate::engine) fn follow(&mut self, phase: RunPhase, now: Instant) {
         if phase > self.told {
             self.told = phase;
             for hand in &mut self.hands {
                 // One that is gone has been noticed by its listener.
-                let _ = say(&mut hand.to, &Order::End(phase as u8));
+                let _ = say(&mut hand.to, &WorkerCommand::End(phase as u8));
             }
         }
-        if phase >= Phase::Hard && now.since(*self.hard_since.get_or_insert(now)) >= WORKER_END {
+        if phase >= RunPhase::Hard && now.since(*self.hard_since.get_or_insert(now)) >= WORKER_END {
             for hand in &self.hands {
                 // One that has ended, and was waited for, is left alone.
                 let _ = hand.child.lock().kill();
@@ -141,8 +141,8 @@ impl Crew {
     }
 }
 
-impl Hand {
-    fn hire(name: &str, part: &Part, errand: &Errand<'_>) -> io::Result<Hand> {
+impl Worker {
+    fn hire(name: &str, part: &WorkerShare, errand: &WorkerArgs<'_>) -> io::Result<Worker> {
         let (mut mine, theirs) = UnixStream::pair()?;
         let child = Command::new(std::env::current_exe()?)
             // The second word is for whoever looks at the list of processes.
@@ -153,33 +153,35 @@ impl Hand {
         let name = format!("{name} (process {})", child.id());
         let from = mine.try_clone()?;
         from.set_read_timeout(Some(WORKER_START))?;
-        let hand = Hand {
+        let hand = Worker {
             name,
             part: part.clone(),
             child: Arc::new(Mutex::new(child)),
             to: mine.try_clone()?,
             from: Some(BufReader::new(from)),
         };
-        let prepare = Prepare {
+        let prepare = WorkerSetup {
             part: part.clone(),
             clock: errand.clock,
             memory: errand.memory.as_raw_fd(),
             parent: std::process::id(),
             words: errand.words.to_vec(),
         };
-        say(&mut mine, &Order::Prepare(prepare))?;
+        say(&mut mine, &WorkerCommand::Prepare(prepare))?;
         Ok(hand)
     }
 
     fn await_ready(&mut self) -> Result<(), String> {
         let from = self.from.as_mut().ok_or("a worker is ready once")?;
-        match hear::<Said>(from) {
-            Ok(Some(Said::Ready)) => {
+        match hear::<WorkerMessage>(from) {
+            Ok(Some(WorkerMessage::Ready)) => {
                 let forever = from.get_ref().set_read_timeout(None);
                 forever.map_err(|error| format!("{}: {error}", self.name))
             }
-            Ok(Some(Said::Refused(why))) => Err(format!("{} cannot start: {why}", self.name)),
-            Ok(Some(Said::Report(_)) | None) => Err(format!("{} ended before it was ready", self.name)),
+            Ok(Some(WorkerMessage::Refused(why))) => Err(format!("{} cannot start: {why}", self.name)),
+            Ok(Some(WorkerMessage::Report(_)) | None) => {
+                Err(format!("{} ended before it was ready", self.name))
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 Err(format!("{} is not ready after {} s", self.name, WORKER_START.as_secs()))
             }
@@ -188,7 +190,7 @@ impl Hand {
     }
 }
 
-impl Drop for Hand {
+impl Drop for Worker {
     /// A run that is over, or could not start, leaves no process behind.
     fn drop(&mut self) {
         let mut child = self.child.lock();
@@ -198,12 +200,12 @@ impl Drop for Hand {
     }
 }
 
-impl Listener {
+impl WorkerReader {
     /// To the last word of its last shard.
     fn listen(mut self) {
         while !self.ended.iter().all(|ended| *ended) {
-            match hear::<Said>(&mut self.from) {
-                Ok(Some(Said::Report(report))) => {
+            match hear::<WorkerMessage>(&mut self.from) {
+                Ok(Some(WorkerMessage::Report(report))) => {
                     self.tick = self.tick.max(report.tick);
                     let own = report.shard.checked_sub(self.part.first_shard);
                     if let Some(ended) = own.and_then(|own| self.ended.get_mut(usize::from(own))) {
@@ -212,7 +214,7 @@ impl Listener {
                         let _ = self.reports.send(*report);
                     }
                 }
-                Ok(Some(Said::Ready | Said::Refused(_))) => {}
+                Ok(Some(WorkerMessage::Ready | WorkerMessage::Refused(_))) => {}
                 Ok(None) => {
                     let status = self.child.lock().wait();
                     let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
@@ -226,10 +228,10 @@ impl Listener {
     /// Its users are gone, and what they had sent and should have heard with them: nothing that is counted from now on
     /// would say anything of the server. So they count as failed and the load ends.
     fn tell_loss(&mut self, how: &str) {
-        let Base { hub, shared, clock, users, .. } = &self.base;
+        let ReaderContext { hub, shared, clock, users, .. } = &self.base;
         let lost = self.part.users(*users);
         hub.fatal.store(true, Ordering::Release);
-        shared.advance(clock.now(), Stage::Leaving);
+        shared.advance(clock.now(), LoadStage::Leaving);
         let mut error = Some(format!("{} {how}: its {lost} users are lost, and the run ends", self.name));
         for (own, ended) in (0_u16..).zip(&self.ended) {
             if *ended {
@@ -242,7 +244,7 @@ impl Listener {
                 stats.add(Count::FailedWorker, u64::from(lost));
             }
             // The run was dropped: nobody wants it.
-            let _ = self.reports.send(Report {
+            let _ = self.reports.send(ShardReport {
                 shard: self.part.first_shard + own,
                 tick: self.tick,
                 stats,
@@ -263,8 +265,8 @@ pub(super) fn parts(
     (users, sockets): (u32, u32),
     threads: usize,
     wanted: Option<usize>,
-    limit: fd::Limit,
-) -> Result<Vec<Part>, String> {
+    limit: fd::OpenFileLimit,
+) -> Result<Vec<WorkerShare>, String> {
     use super::super::limits::{SPARE_DESCRIPTORS, WORKERS};
 
     let a_process =
@@ -284,15 +286,15 @@ pub(super) fn parts(
     let count = |number: u64| u16::try_from(number).map_err(|_| format!("{number} threads are too many"));
     let (shards, workers) = (count(shards as u64)?, count(workers)?);
     let all_shards = count(u64::from(shards) * u64::from(workers))?;
-    Ok((0..workers).map(|worker| Part { first_shard: worker * shards, shards, all_shards }).collect())
+    Ok((0..workers).map(|worker| WorkerShare { first_shard: worker * shards, shards, all_shards }).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn limit(files: u64) -> fd::Limit {
-        fd::Limit { soft: files, hard: files }
+    fn limit(files: u64) -> fd::OpenFileLimit {
+        fd::OpenFileLimit { soft: files, hard: files }
     }
 
     #[test]

@@ -13,12 +13,12 @@ pub(super) fn write_request(path: &str, host: &str, body: &[u8], out: &mut Vec<u
 
 /// The bytes of a connection, until they are whole answers. Between two it owns no memory.
 #[derive(Debug, Default)]
-pub(super) struct Answers {
+pub(super) struct ResponseReader {
     bytes: Vec<u8>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct HttpResponse {
     pub(super) status: u16,
     pub(super) body: Vec<u8>,
     /// The server closes the connection after it.
@@ -26,32 +26,32 @@ pub(super) struct Answer {
 }
 
 /// What was not HTTP, or was too long.
-type Wrong = &'static str;
+type HttpError = &'static str;
 
 /// How long a body is, as its head says.
-enum Length {
+enum BodyLength {
     Bytes(usize),
     Chunked,
 }
 
-struct Head {
+struct ResponseHead {
     status: u16,
-    length: Length,
+    length: BodyLength,
     is_last: bool,
 }
 
-impl Answers {
+impl ResponseReader {
     pub(super) fn put(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
     /// The next whole one.
-    pub(super) fn next(&mut self) -> Result<Option<Answer>, Wrong> {
+    pub(super) fn next(&mut self) -> Result<Option<HttpResponse>, HttpError> {
         loop {
             let Some(end) = find(&self.bytes, b"\r\n\r\n") else {
                 return if self.bytes.len() > HTTP_HEAD { Err("a head that is too long") } else { Ok(None) };
             };
-            let head = Head::parse(&self.bytes[..end])?;
+            let head = ResponseHead::parse(&self.bytes[..end])?;
             let start = end + 4;
             // RFC 9110 §15.2: what comes before the answer itself.
             if head.status < 200 {
@@ -60,13 +60,13 @@ impl Answers {
             }
             let rest = &self.bytes[start..];
             let whole = match head.length {
-                Length::Bytes(length) if length > HTTP_BODY => return Err("a body that is too long"),
-                Length::Bytes(length) => rest.get(..length).map(|body| (body.to_vec(), length)),
-                Length::Chunked => dechunk(rest)?,
+                BodyLength::Bytes(length) if length > HTTP_BODY => return Err("a body that is too long"),
+                BodyLength::Bytes(length) => rest.get(..length).map(|body| (body.to_vec(), length)),
+                BodyLength::Chunked => dechunk(rest)?,
             };
             let Some((body, length)) = whole else { return Ok(None) };
             self.forget(start + length);
-            return Ok(Some(Answer { status: head.status, body, is_last: head.is_last }));
+            return Ok(Some(HttpResponse { status: head.status, body, is_last: head.is_last }));
         }
     }
 
@@ -79,8 +79,8 @@ impl Answers {
     }
 }
 
-impl Head {
-    fn parse(bytes: &[u8]) -> Result<Head, Wrong> {
+impl ResponseHead {
+    fn parse(bytes: &[u8]) -> Result<ResponseHead, HttpError> {
         let text = std::str::from_utf8(bytes).map_err(|_| "a head that is no text")?;
         let mut lines = text.split("\r\n");
         let (version, rest) = lines.next().and_then(|line| line.split_once(' ')).unwrap_or_default();
@@ -88,17 +88,18 @@ impl Head {
         let (true, Some(status)) = (version.starts_with("HTTP/1."), status) else {
             return Err("no answer of HTTP/1.1");
         };
-        let mut head = Head { status, length: Length::Bytes(0), is_last: version == "HTTP/1.0" };
+        let mut head = ResponseHead { status, length: BodyLength::Bytes(0), is_last: version == "HTTP/1.0" };
         for (name, value) in lines.filter_map(|line| line.split_once(':')) {
             let value = value.trim();
             let is = |known: &str| name.eq_ignore_ascii_case(known);
             if is("Content-Length") {
-                head.length = Length::Bytes(value.parse().map_err(|_| "a Content-Length that is no number")?);
+                head.length =
+                    BodyLength::Bytes(value.parse().map_err(|_| "a Content-Length that is no number")?);
             } else if is("Transfer-Encoding") {
                 if !value.eq_ignore_ascii_case("chunked") {
                     return Err("a Transfer-Encoding other than chunked");
                 }
-                head.length = Length::Chunked;
+                head.length = BodyLength::Chunked;
             } else if is("Connection") {
                 head.is_last = !value.eq_ignore_ascii_case("keep-alive")
                     && (head.is_last || value.eq_ignore_ascii_case("close"));
@@ -109,7 +110,7 @@ impl Head {
 }
 
 /// RFC 9112 §7.1: the body, and how many bytes it took. `None`: more is needed.
-fn dechunk(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, Wrong> {
+fn dechunk(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, HttpError> {
     let (mut body, mut at) = (Vec::new(), 0);
     loop {
         let Some(end) = find(&bytes[at..], b"\r\n") else { return Ok(None) };
@@ -152,15 +153,15 @@ mod tests {
     #[test]
     fn answers_come_in_any_pieces() {
         for size in [1, 2, 7, 1_000] {
-            let (mut answers, mut read) = (Answers::default(), Vec::new());
+            let (mut answers, mut read) = (ResponseReader::default(), Vec::new());
             for piece in TWO.as_bytes().chunks(size) {
                 answers.put(piece);
                 while let Some(answer) = answers.next().unwrap() {
                     read.push(answer);
                 }
             }
-            let first = Answer { status: 200, body: b"hello".to_vec(), is_last: false };
-            let second = Answer { status: 404, body: b"abc0123456789".to_vec(), is_last: true };
+            let first = HttpResponse { status: 200, body: b"hello".to_vec(), is_last: false };
+            let second = HttpResponse { status: 404, body: b"abc0123456789".to_vec(), is_last: true };
             assert_eq!(read, [first, second], "pieces of {size}");
             assert_eq!(answers.bytes.capacity(), 0, "nothing is kept");
         }
@@ -178,7 +179,7 @@ mod tests {
             ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", "without its size"),
             (&long, "a head that is too long"),
         ] {
-            let mut answers = Answers::default();
+            let mut answers = ResponseReader::default();
             answers.put(text.as_bytes());
             let error = answers.next().expect_err(text);
             assert!(error.contains(says), "{text}: {error}");

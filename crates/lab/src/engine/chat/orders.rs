@@ -8,19 +8,19 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::super::clock::Clock;
-use super::super::report::Report;
+use super::super::report::ShardReport;
 use crate::engine::limits::WORKER_LINE;
 
 /// Which part of a load a worker has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Part {
+pub(super) struct WorkerShare {
     /// Of all shards of the load, the worker's first, and how many it has.
     pub(super) first_shard: u16,
     pub(super) shards: u16,
     pub(super) all_shards: u16,
 }
 
-impl Part {
+impl WorkerShare {
     /// Its users, of so many: those whose number is one of its shards', modulo all.
     pub(super) fn users(&self, of: u32) -> u32 {
         let all = u32::from(self.all_shards.max(1));
@@ -31,17 +31,17 @@ impl Part {
 
 /// To a worker.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Order {
-    Prepare(Prepare),
+pub(super) enum WorkerCommand {
+    Prepare(WorkerSetup),
     /// Microseconds of the run's clock.
     Start(u64),
-    /// How far the end is, as [`super::Phase`] counts it.
+    /// How far the end is, as [`super::RunPhase`] counts it.
     End(u8),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Prepare {
-    pub(super) part: Part,
+pub(super) struct WorkerSetup {
+    pub(super) part: WorkerShare,
     pub(super) clock: Clock,
     /// The file of the shared memory, as it is inherited.
     pub(super) memory: RawFd,
@@ -53,11 +53,11 @@ pub(super) struct Prepare {
 
 /// From a worker.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Said {
+pub(super) enum WorkerMessage {
     Ready,
     /// It cannot start, and why.
     Refused(String),
-    Report(Box<Report>),
+    Report(Box<ShardReport>),
 }
 
 /// One line.
@@ -89,7 +89,8 @@ mod tests {
     #[test]
     fn every_user_has_one_worker() {
         for (users, shards, workers) in [(10, 1, 3), (20_001, 2, 7), (5, 1, 5), (1_020_000, 1, 52)] {
-            let part = |worker| Part { first_shard: worker * shards, shards, all_shards: workers * shards };
+            let part =
+                |worker| WorkerShare { first_shard: worker * shards, shards, all_shards: workers * shards };
             let sum: u32 = (0..workers).map(|worker| part(worker).users(users)).sum();
             assert_eq!(sum, users);
             assert!(
@@ -102,13 +103,13 @@ mod tests {
     #[test]
     fn lines_are_heard_as_they_were_said() {
         let mut wire = Vec::new();
-        say(&mut wire, &Order::Start(7)).unwrap();
-        say(&mut wire, &Order::End(1)).unwrap();
+        say(&mut wire, &WorkerCommand::Start(7)).unwrap();
+        say(&mut wire, &WorkerCommand::End(1)).unwrap();
         wire.extend_from_slice(b"{\"Sta");
         let mut from = wire.as_slice();
-        assert!(matches!(hear(&mut from).unwrap(), Some(Order::Start(7))));
-        assert!(matches!(hear(&mut from).unwrap(), Some(Order::End(1))));
-        assert!(hear::<Order>(&mut from).unwrap().is_none(), "cut short: the other side is gone");
-        assert!(hear::<Order>(&mut b"nonsense\n".as_slice()).is_err());
+        assert!(matches!(hear(&mut from).unwrap(), Some(WorkerCommand::Start(7))));
+        assert!(matches!(hear(&mut from).unwrap(), Some(WorkerCommand::End(1))));
+        assert!(hear::<WorkerCommand>(&mut from).unwrap().is_none(), "cut short: the other side is gone");
+        assert!(hear::<WorkerCommand>(&mut b"nonsense\n".as_slice()).is_err());
     }
 }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use lab_sip::stats::Stats;
-use lab_xmpp::{Chat, Crowd, Security, Shared};
+use lab_xmpp::{LoadState, StreamSecurity, UserPool, XmppLoad};
 use mio::Poll;
 use parking_lot::Mutex;
 use stdx::hash::Keyed;
@@ -16,22 +16,22 @@ use stdx::time::Instant;
 
 use super::super::clock::Clock;
 use super::super::collect::Collector;
-use super::super::control::Control;
-use super::super::hub::Hub;
+use super::super::control::RunControl;
+use super::super::hub::ShardHub;
 use super::super::limits::{FIRST_CONNECTION, REPORTS_A_SHARD};
-use super::super::names::Names;
-use super::super::report::{Report, Reporter};
+use super::super::names::NameCache;
+use super::super::report::{Reporter, ShardReport};
 use super::super::start::{self, fatal};
 use super::super::tls::Tls;
-use super::super::{Early, Run, Setup, StartError, bind, kernel};
-use super::crew::{Base, Crew, Errand, parts};
-use super::memory::Mapping;
-use super::orders::Part;
-use super::{ChatShard, Lines};
+use super::super::{EarlyEnd, Run, Setup, StartError, bind, kernel};
+use super::crew::{Crew, ReaderContext, WorkerArgs, parts};
+use super::memory::SharedMapping;
+use super::orders::WorkerShare;
+use super::{ChatShard, UserConnections};
 use crate::fd;
 
 /// Users of chat have connections of their own and nothing to bind.
-pub(in crate::engine) fn start(setup: Setup, chat: &Arc<Chat>) -> Result<Run, StartError> {
+pub(in crate::engine) fn start(setup: Setup, chat: &Arc<XmppLoad>) -> Result<Run, StartError> {
     kernel::use_small_pages();
     let options = &setup.options;
     let users = chat.people.all();
@@ -59,17 +59,17 @@ pub fn check_reachable(setup: &Setup) -> Result<(), StartError> {
     }
 }
 
-fn start_here(setup: Setup, chat: &Arc<Chat>, part: &Part) -> Result<Run, StartError> {
+fn start_here(setup: Setup, chat: &Arc<XmppLoad>, part: &WorkerShare) -> Result<Run, StartError> {
     let tls = tls(&setup, chat)?;
     let (polls, doors) =
         start::polls(usize::from(part.shards)).map_err(|error| fatal(bind::explain_socket(&error)))?;
     let mut rng = Rng::from_seed(start::seed());
-    let hub = Arc::new(Hub::new(Keyed::new(start::key(&mut rng)), None, doors));
+    let hub = Arc::new(ShardHub::new(Keyed::new(start::key(&mut rng)), None, doors));
     let clock = Clock::new();
     let started = clock.now();
     let (sender, collector) = reports(&setup, part);
-    let shared = Arc::new(Shared::new(chat.people.all(), started));
-    let load = Load {
+    let shared = Arc::new(LoadState::new(chat.people.all(), started));
+    let load = LoadParts {
         part: part.clone(),
         hub: Arc::clone(&hub),
         clock,
@@ -77,39 +77,39 @@ fn start_here(setup: Setup, chat: &Arc<Chat>, part: &Part) -> Result<Run, StartE
         chat: Arc::clone(chat),
         tls,
         started,
-        empty: Load::empty(&setup),
+        empty: LoadParts::empty(&setup),
     };
     let mut run = load.run(setup, collector, None);
     run.threads = load.spawn(polls, &sender, &mut rng)?;
     Ok(run)
 }
 
-fn start_workers(setup: Setup, chat: &Arc<Chat>, parts: &[Part]) -> Result<Run, StartError> {
+fn start_workers(setup: Setup, chat: &Arc<XmppLoad>, parts: &[WorkerShare]) -> Result<Run, StartError> {
     // A mistake in them is told here, once.
     tls(&setup, chat)?;
     let users = chat.people.all();
     let clock = Clock::new();
-    let memory = Mapping::create(Shared::size(users));
+    let memory = SharedMapping::create(LoadState::size(users));
     let (memory, file) =
         memory.map_err(|error| fatal(format!("no memory to share with worker processes: {error}")))?;
-    let errand = Errand { clock, memory: &file, words: &setup.options.command_line };
+    let errand = WorkerArgs { clock, memory: &file, words: &setup.options.command_line };
     let mut crew = Crew::hire(parts, &errand)?;
     // What takes long is done: the first user is due now, and would be late before.
     let started = clock.now();
-    let shared = Arc::new(Shared::over(Box::new(memory)));
+    let shared = Arc::new(LoadState::over(Box::new(memory)));
     shared.begin(started);
     let (sender, collector) = reports(&setup, &parts[0]);
-    let load = Load {
+    let load = LoadParts {
         part: parts[0].clone(),
-        hub: Arc::new(Hub::new(Keyed::new([0; 16]), None, Vec::new())),
+        hub: Arc::new(ShardHub::new(Keyed::new([0; 16]), None, Vec::new())),
         clock,
         shared: Arc::clone(&shared),
         chat: Arc::clone(chat),
         tls: None,
         started,
-        empty: Load::empty(&setup),
+        empty: LoadParts::empty(&setup),
     };
-    let base = Base { hub: Arc::clone(&load.hub), shared, clock, users, empty: load.empty.clone() };
+    let base = ReaderContext { hub: Arc::clone(&load.hub), shared, clock, users, empty: load.empty.clone() };
     let threads = crew.start(started, &sender, &base)?;
     let mut run = load.run(setup, collector, Some(crew));
     run.threads = threads;
@@ -117,31 +117,31 @@ fn start_workers(setup: Setup, chat: &Arc<Chat>, parts: &[Part]) -> Result<Run, 
 }
 
 /// Where the shards of all parts leave their reports.
-fn reports(setup: &Setup, part: &Part) -> (SyncSender<Report>, Collector) {
+fn reports(setup: &Setup, part: &WorkerShare) -> (SyncSender<ShardReport>, Collector) {
     let shards = usize::from(part.all_shards);
     let (sender, receiver) = sync_channel(REPORTS_A_SHARD * shards);
-    (sender, Collector::new(receiver, shards, Load::empty(setup)))
+    (sender, Collector::new(receiver, shards, LoadParts::empty(setup)))
 }
 
 /// Certificates, when the users want TLS.
-pub(super) fn tls(setup: &Setup, chat: &Chat) -> Result<Option<Tls>, StartError> {
-    let wanted = chat.security != Security::None;
+pub(super) fn tls(setup: &Setup, chat: &XmppLoad) -> Result<Option<Tls>, StartError> {
+    let wanted = chat.security != StreamSecurity::None;
     wanted.then(|| Tls::load(&setup.options.network.tls, false)).transpose().map_err(fatal)
 }
 
 /// What the shards of one process are made of.
-pub(super) struct Load {
-    pub(super) part: Part,
-    pub(super) hub: Arc<Hub>,
+pub(super) struct LoadParts {
+    pub(super) part: WorkerShare,
+    pub(super) hub: Arc<ShardHub>,
     pub(super) clock: Clock,
-    pub(super) shared: Arc<Shared>,
-    pub(super) chat: Arc<Chat>,
+    pub(super) shared: Arc<LoadState>,
+    pub(super) chat: Arc<XmppLoad>,
     pub(super) tls: Option<Tls>,
     pub(super) started: Instant,
     pub(super) empty: Stats,
 }
 
-impl Load {
+impl LoadParts {
     pub(super) fn empty(setup: &Setup) -> Stats {
         Stats::sized(0, 0, 0, setup.scenario.rtds.len(), 0)
     }
@@ -154,10 +154,10 @@ impl Load {
             clock: self.clock,
             started: self.started,
             local: self.chat.target,
-            control: Mutex::new(Control::new(&setup, self.started)),
+            control: Mutex::new(RunControl::new(&setup, self.started)),
             collector,
             threads: Vec::new(),
-            early: Early::default(),
+            early: EarlyEnd::default(),
             users: Some(Arc::clone(&self.shared)),
             crew,
             setup,
@@ -168,21 +168,21 @@ impl Load {
     pub(super) fn spawn(
         &self,
         polls: Vec<Poll>,
-        reports: &SyncSender<Report>,
+        reports: &SyncSender<ShardReport>,
         rng: &mut Rng,
     ) -> Result<Vec<JoinHandle<()>>, StartError> {
         let mut threads = Vec::new();
         for (index, poll) in (self.part.first_shard..).zip(polls) {
             let place = (u32::from(index), u32::from(self.part.all_shards));
             let (chat, shared) = (Arc::clone(&self.chat), Arc::clone(&self.shared));
-            let crowd = Crowd::new(chat, shared, place, self.started, rng.fork());
+            let crowd = UserPool::new(chat, shared, place, self.started, rng.fork());
             let shard = ChatShard {
                 index,
                 hub: Arc::clone(&self.hub),
                 clock: self.clock,
                 shared: Arc::clone(&self.shared),
-                names: Names::default(),
-                lines: Lines::new(
+                names: NameCache::default(),
+                lines: UserConnections::new(
                     &crowd,
                     place,
                     (Arc::clone(&self.chat), self.tls.clone()),

@@ -8,49 +8,49 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
-use lab_xmpp::{Chat, Shared};
+use lab_xmpp::{LoadState, XmppLoad};
 use mio::Poll;
 use stdx::hash::Keyed;
 use stdx::rng::Rng;
 use stdx::time::Instant;
 
-use super::super::hub::{Hub, Phase};
+use super::super::hub::{RunPhase, ShardHub};
 use super::super::limits::REPORTS_A_SHARD;
 use super::super::tls::Tls;
 use super::super::{Setup, bind, kernel, start};
-use super::memory::Mapping;
-use super::orders::{Order, Prepare, Said, hear, say};
-use super::start::{Load, tls};
+use super::memory::SharedMapping;
+use super::orders::{WorkerCommand, WorkerMessage, WorkerSetup, hear, say};
+use super::start::{LoadParts, tls};
 use crate::fd;
 
-pub struct Worker {
-    prepare: Prepare,
+pub struct WorkerProcess {
+    prepare: WorkerSetup,
     from: BufReader<UnixStream>,
     to: UnixStream,
 }
 
 /// All that can fail before the load begins.
-struct Ready {
+struct WorkerLoad {
     setup: Setup,
-    chat: Arc<Chat>,
+    chat: Arc<XmppLoad>,
     tls: Option<Tls>,
-    hub: Arc<Hub>,
+    hub: Arc<ShardHub>,
     polls: Vec<Poll>,
-    shared: Shared,
+    shared: LoadState,
 }
 
-impl Worker {
+impl WorkerProcess {
     /// By a run, which speaks through standard input.
     ///
     /// # Errors
     /// Nobody speaks there, or it was somebody else.
-    pub fn hired() -> Result<Worker, String> {
+    pub fn hired() -> Result<WorkerProcess, String> {
         let by_hand = |_| "ringer xmpp starts this itself, when it needs several processes".to_owned();
         let socket = || Ok(UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?));
         let to: UnixStream = socket().map_err(|error: io::Error| by_hand(error))?;
         let mut from = BufReader::new(to.try_clone().map_err(by_hand)?);
         match hear(&mut from) {
-            Ok(Some(Order::Prepare(prepare))) => Ok(Worker { prepare, from, to }),
+            Ok(Some(WorkerCommand::Prepare(prepare))) => Ok(WorkerProcess { prepare, from, to }),
             Ok(_) => Err(by_hand(io::ErrorKind::UnexpectedEof.into())),
             Err(error) => Err(by_hand(error)),
         }
@@ -72,32 +72,32 @@ impl Worker {
         end_with_panics();
         let ready = match setup.and_then(|setup| self.prepare(setup)) {
             Ok(ready) => ready,
-            Err(why) => return say(&mut self.to, &Said::Refused(why)),
+            Err(why) => return say(&mut self.to, &WorkerMessage::Refused(why)),
         };
-        say(&mut self.to, &Said::Ready)?;
-        let Some(Order::Start(at)) = hear(&mut self.from)? else { return Ok(()) };
+        say(&mut self.to, &WorkerMessage::Ready)?;
+        let Some(WorkerCommand::Start(at)) = hear(&mut self.from)? else { return Ok(()) };
         self.run(ready, Instant::from_micros(at))
     }
 
-    fn prepare(&self, setup: Setup) -> Result<Ready, String> {
+    fn prepare(&self, setup: Setup) -> Result<WorkerLoad, String> {
         let chat = setup.chat.clone().ok_or("a load without users")?;
         let part = &self.prepare.part;
         fd::raise(false);
         let users = chat.people.all();
-        let memory = Mapping::open(self.prepare.memory, Shared::size(users))
+        let memory = SharedMapping::open(self.prepare.memory, LoadState::size(users))
             .map_err(|error| format!("the memory of the load: {error}"))?;
         let tls = tls(&setup, &chat).map_err(|error| error.message)?;
         let (polls, doors) =
             start::polls(usize::from(part.shards)).map_err(|error| bind::explain_socket(&error))?;
         // Nothing here is looked up by hash: calls are SIP's.
-        let hub = Arc::new(Hub::new(Keyed::new([0; 16]), None, doors));
-        Ok(Ready { setup, chat, tls, hub, polls, shared: Shared::over(Box::new(memory)) })
+        let hub = Arc::new(ShardHub::new(Keyed::new([0; 16]), None, doors));
+        Ok(WorkerLoad { setup, chat, tls, hub, polls, shared: LoadState::over(Box::new(memory)) })
     }
 
-    fn run(mut self, ready: Ready, started: Instant) -> io::Result<()> {
+    fn run(mut self, ready: WorkerLoad, started: Instant) -> io::Result<()> {
         let shards = usize::from(self.prepare.part.shards);
         let (sender, receiver) = sync_channel(REPORTS_A_SHARD * shards);
-        let load = Load {
+        let load = LoadParts {
             part: self.prepare.part,
             hub: Arc::clone(&ready.hub),
             clock: self.prepare.clock,
@@ -105,7 +105,7 @@ impl Worker {
             chat: ready.chat,
             tls: ready.tls,
             started,
-            empty: Load::empty(&ready.setup),
+            empty: LoadParts::empty(&ready.setup),
         };
         let mut rng = Rng::from_seed(start::seed());
         let threads = load.spawn(ready.polls, &sender, &mut rng);
@@ -113,8 +113,8 @@ impl Worker {
         drop(sender);
         follow(self.from, &ready.hub)?;
         for report in receiver {
-            if let Err(gone) = say(&mut self.to, &Said::Report(Box::new(report))) {
-                ready.hub.advance(Phase::Gone);
+            if let Err(gone) = say(&mut self.to, &WorkerMessage::Report(Box::new(report))) {
+                ready.hub.advance(RunPhase::Gone);
                 return Err(gone);
             }
         }
@@ -127,15 +127,15 @@ impl Worker {
 }
 
 /// How far the end is, as the run says; a run that is gone is the end.
-fn follow(mut from: BufReader<UnixStream>, hub: &Arc<Hub>) -> io::Result<JoinHandle<()>> {
+fn follow(mut from: BufReader<UnixStream>, hub: &Arc<ShardHub>) -> io::Result<JoinHandle<()>> {
     let hub = Arc::clone(hub);
     std::thread::Builder::new().name("orders".to_owned()).spawn(move || {
         while let Ok(Some(order)) = hear(&mut from) {
-            if let Order::End(phase) = order {
-                hub.advance(Phase::of(phase));
+            if let WorkerCommand::End(phase) = order {
+                hub.advance(RunPhase::of(phase));
             }
         }
-        hub.advance(Phase::Gone);
+        hub.advance(RunPhase::Gone);
     })
 }
 

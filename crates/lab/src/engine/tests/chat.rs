@@ -27,7 +27,7 @@ fn users(target: SocketAddr, more: &str) -> Run {
 }
 
 /// How it ended, and all errors that it told of.
-fn end_with_errors(run: &mut Run) -> (Outcome, Vec<String>) {
+fn end_with_errors(run: &mut Run) -> (RunOutcome, Vec<String>) {
     let mut errors = Vec::new();
     loop {
         match run.next(Duration::from_secs(1)) {
@@ -67,7 +67,7 @@ fn a_run_with_too_many_failures_ends_early() {
     let mut run = users(target, "--users 5 --tls none --for 600 --retry 1s --give-up 2 --max-failures 4");
     let outcome = end(&mut run);
     let counts = &outcome.progress.total.counts;
-    assert_eq!(outcome.end, End::Failures);
+    assert_eq!(outcome.end, RunEnd::Failures);
     assert_eq!((counts[Count::FailedTcpConnect], counts[Count::GaveUp]), (10, 5));
 }
 

@@ -10,7 +10,7 @@ use crate::scenario::action::{EchoControl, EchoVerb, PlayKind, RtpStream};
 fn log_goes_to_the_writer() {
     let mut options = Options::default();
     options.files.logs.on = true;
-    let mut world = World::with(options, Files::default());
+    let mut world = World::with(options, InjectionFiles::default());
     world.put(0, text("five"));
     world.quiet(ActionKind::Log(showing(0)));
     assert!(matches!(world.lines.try_recv(), Ok(TraceLine::Log(text)) if *text == *b"five"));
@@ -29,11 +29,11 @@ fn commands_of_the_shell_and_of_the_run() {
     world.put(0, text("it"));
     world.quiet(ActionKind::Command(showing(0)));
     assert!(matches!(world.out.effects.pop(), Some(Effect::Shell(command)) if command == "it"));
-    world.quiet(ActionKind::Internal(Internal::StopGracefully));
+    world.quiet(ActionKind::Internal(RunCommand::StopGracefully));
     assert!(matches!(world.out.effects.pop(), Some(Effect::StopGracefully)));
-    world.quiet(ActionKind::Internal(Internal::StopNow));
+    world.quiet(ActionKind::Internal(RunCommand::StopNow));
     assert!(matches!(world.out.effects.pop(), Some(Effect::StopNow)));
-    assert_eq!(world.run(ActionKind::Internal(Internal::StopCall)), After::StopCall);
+    assert_eq!(world.run(ActionKind::Internal(RunCommand::StopCall)), ActionResult::StopCall);
     world.quiet(ActionKind::CloseCon);
     assert!(matches!(world.out.effects.pop(), Some(Effect::CloseConnection)));
 }
@@ -47,23 +47,23 @@ fn media_is_commanded() {
     for (kind, command) in [
         (
             ActionKind::Play { kind: PlayKind::Image, file: spec() },
-            Command::Play { kind: PlayKind::Image, file: text() },
+            MediaCommand::Play { kind: PlayKind::Image, file: text() },
         ),
-        (ActionKind::PlayDtmf(lit("12,80")), Command::PlayDtmf("12,80".to_owned())),
-        (ActionKind::RtpEcho(Operand::Value(1.0)), Command::EchoCall(true)),
-        (ActionKind::RtpEcho(Operand::Variable(var(0))), Command::EchoCall(false)),
-        (stream(RtpStream::File(spec())), Command::Stream(text())),
-        (stream(RtpStream::Pause), Command::PauseStream),
-        (stream(RtpStream::Resume), Command::ResumeStream),
+        (ActionKind::PlayDtmf(lit("12,80")), MediaCommand::PlayDtmf("12,80".to_owned())),
+        (ActionKind::RtpEcho(Operand::Value(1.0)), MediaCommand::EchoCall(true)),
+        (ActionKind::RtpEcho(Operand::Variable(var(0))), MediaCommand::EchoCall(false)),
+        (stream(RtpStream::File(spec())), MediaCommand::Stream(text())),
+        (stream(RtpStream::Pause), MediaCommand::PauseStream),
+        (stream(RtpStream::Resume), MediaCommand::ResumeStream),
         (
             stream(RtpStream::Pattern { video: true, spec: spec() }),
-            Command::Pattern { video: true, spec: text() },
+            MediaCommand::Pattern { video: true, spec: text() },
         ),
-        (stream(RtpStream::PausePattern { video: false }), Command::PausePattern { video: false }),
-        (stream(RtpStream::ResumePattern { video: true }), Command::ResumePattern { video: true }),
-        (echo(EchoVerb::Start, false), Command::EchoStart { video: false, spec: text() }),
-        (echo(EchoVerb::Update, true), Command::EchoUpdate { video: true, spec: text() }),
-        (echo(EchoVerb::Stop, true), Command::EchoStop { video: true }),
+        (stream(RtpStream::PausePattern { video: false }), MediaCommand::PausePattern { video: false }),
+        (stream(RtpStream::ResumePattern { video: true }), MediaCommand::ResumePattern { video: true }),
+        (echo(EchoVerb::Start, false), MediaCommand::EchoStart { video: false, spec: text() }),
+        (echo(EchoVerb::Update, true), MediaCommand::EchoUpdate { video: true, spec: text() }),
+        (echo(EchoVerb::Stop, true), MediaCommand::EchoStop { video: true }),
     ] {
         let mut world = World::new();
         world.quiet(kind.clone());
@@ -100,7 +100,7 @@ fn setdest_sends_the_call_elsewhere() {
     }
     let mut options = Options::default();
     options.network.transport = Transport { protocol: Protocol::Tcp, ..options.network.transport };
-    let mut world = World::with(options, Files::default());
+    let mut world = World::with(options, InjectionFiles::default());
     world.quiet(setdest("127.0.0.3", "1", "TCP"));
     assert!(matches!(world.out.effects[..], [Effect::SetDestination { protocol: Protocol::Tcp, .. }]));
 }
@@ -131,15 +131,15 @@ fn verifyauth_knows_the_password() {
         (None, "secret", false),
     ] {
         let mut world = World::new();
-        assert_eq!(world.on(verify(password), message.as_deref()), After::Continue);
-        assert_eq!(*world.value(0), Value::Bool(proved));
+        assert_eq!(world.on(verify(password), message.as_deref()), ActionResult::Continue);
+        assert_eq!(*world.value(0), VariableValue::Bool(proved));
     }
 }
 
-fn accounts(folder: &Path) -> Files {
+fn accounts(folder: &Path) -> InjectionFiles {
     let path = folder.join("accounts.csv");
     std::fs::write(&path, "SEQUENTIAL\nann;1\nbob;2\n").unwrap();
-    Files::load(&[path], &[]).unwrap()
+    InjectionFiles::load(&[path], &[]).unwrap()
 }
 
 #[test]
@@ -151,19 +151,19 @@ fn injection_files_are_searched_and_changed() {
     assert!(world.stopped(lookup("bob")).contains("has no index"));
     world.quiet(ActionKind::Index { file: file(), field: 0 });
     world.quiet(lookup("bob"));
-    assert_eq!(*world.value(0), Value::Number(1.0));
+    assert_eq!(*world.value(0), VariableValue::Number(1.0));
     world.quiet(lookup("eve"));
-    assert_eq!(*world.value(0), Value::Number(-1.0));
+    assert_eq!(*world.value(0), VariableValue::Number(-1.0));
     world.quiet(ActionKind::Insert { file: file(), value: lit("eve;3") });
     world.quiet(lookup("eve"));
-    assert_eq!(*world.value(0), Value::Number(2.0));
+    assert_eq!(*world.value(0), VariableValue::Number(2.0));
     // The line as a variable writes it.
     let replace = |line| ActionKind::Replace { file: file(), line, value: lit("joe;4") };
     world.quiet(replace(showing(0)));
     world.quiet(lookup("eve"));
-    assert_eq!(*world.value(0), Value::Number(-1.0));
+    assert_eq!(*world.value(0), VariableValue::Number(-1.0));
     world.quiet(lookup("joe"));
-    assert_eq!(*world.value(0), Value::Number(2.0));
+    assert_eq!(*world.value(0), VariableValue::Number(2.0));
     for (line, part) in [("x", "'x' is not a line"), ("-1", "not a line"), ("9", "lines 0 to 2")] {
         let told = world.stopped(replace(lit(line)));
         assert!(told.contains(part), "{told}");

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use super::world::{End, START, code, pause, request, scenario, step};
-use crate::call::Value;
+use crate::call::VariableValue;
 use crate::options::Options;
 use crate::regex::Regex;
 use crate::scenario::Scenario;
-use crate::scenario::action::{Action, ActionKind, Check, Ereg, Operand, SearchIn};
-use crate::scenario::model::{ConditionSense, Role, Scope, Step, StepKind, VarRef};
+use crate::scenario::action::{Action, ActionCheck, ActionKind, Ereg, Operand, SearchIn};
+use crate::scenario::model::{ConditionSense, Role, ScenarioStep, Scope, StepKind, VarRef};
 
 const ID: &str = "1@host";
 const SEEN: VarRef = VarRef { scope: Scope::Call, slot: 0 };
 
-fn acting(mut step: Step, actions: Vec<ActionKind>) -> Step {
+fn acting(mut step: ScenarioStep, actions: Vec<ActionKind>) -> ScenarioStep {
     step.actions = actions.into_iter().map(|kind| Action { line: 1, kind }).collect();
     step
 }
@@ -26,13 +26,13 @@ fn jump(to: usize) -> ActionKind {
     ActionKind::Jump(Operand::Value(to as f64))
 }
 
-fn client(steps: Vec<Step>) -> Scenario {
+fn client(steps: Vec<ScenarioStep>) -> Scenario {
     let mut scenario = scenario(Role::Client, steps);
     scenario.variables.call = vec!["seen".to_owned()];
     scenario
 }
 
-fn started(steps: Vec<Step>) -> End {
+fn started(steps: Vec<ScenarioStep>) -> End {
     let mut end = End::new(client(steps), Options::default());
     end.start(ID);
     end
@@ -48,7 +48,7 @@ fn what_follows_a_jump_is_still_run() {
         code(200),
     ]);
     let call = &end.calls[ID.as_bytes()];
-    assert_eq!((call.position, &call.variables[0]), (3, &Value::Number(3.0)));
+    assert_eq!((call.position, &call.variables[0]), (3, &VariableValue::Number(3.0)));
     assert_eq!(end.sent.len(), 1);
 }
 
@@ -71,11 +71,11 @@ fn actions_of_a_send_look_into_what_was_sent() {
     let ereg = ActionKind::Ereg(Box::new(Ereg {
         regex: Regex::new("CSeq: .*").unwrap(),
         search_in: SearchIn::Message,
-        check: Check::MustMatch,
+        check: ActionCheck::MustMatch,
         assign_to: vec![SEEN],
     }));
     let end = started(vec![acting(request("INVITE", None), vec![ereg]), code(200)]);
-    let Value::Text(found) = &end.calls[ID.as_bytes()].variables[0] else { panic!("nothing found") };
+    let VariableValue::Text(found) = &end.calls[ID.as_bytes()].variables[0] else { panic!("nothing found") };
     assert!(found.starts_with(b"CSeq: 1 INVITE"), "{}", String::from_utf8_lossy(found));
 }
 

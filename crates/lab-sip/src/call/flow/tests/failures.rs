@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::world::{End, code, maybe, pause, request, scenario, step, uac, uas, wants};
-use crate::call::{Outcome, TransportFault};
+use crate::call::{CallOutcome, TransportFault};
 use crate::options::Options;
 use crate::scenario::Scenario;
-use crate::scenario::action::{Action, ActionKind, Check, Ereg, Internal, Operand, SearchIn};
+use crate::scenario::action::{Action, ActionCheck, ActionKind, Ereg, Operand, RunCommand, SearchIn};
 use crate::scenario::model::{Role, StepKind};
 use crate::scenario::template::Template;
 use crate::stats::Count;
@@ -20,7 +20,7 @@ fn started(scenario: Scenario) -> End {
 }
 
 fn failed(end: &End, why: Count) {
-    assert_eq!(end.ended, [Outcome::Failure(why)]);
+    assert_eq!(end.ended, [CallOutcome::Failure(why)]);
     assert_eq!((end.count(Count::FailedCall), end.count(why)), (1, 1));
     end.assert_books();
 }
@@ -186,7 +186,7 @@ fn a_receive_timeout_fails_or_goes_to_its_label() {
     end.start(ID);
     end.wait(3010);
     assert_eq!(end.said(), ["OPTIONS", "INFO"]);
-    assert_eq!(end.ended, [Outcome::Success]);
+    assert_eq!(end.ended, [CallOutcome::Success]);
 
     // A label at the end is none.
     steps[1].flow.on_timeout = Some(4);
@@ -203,7 +203,7 @@ fn the_last_retransmission_may_lead_to_a_label() {
     let mut end = started(scenario(Role::Client, steps));
     end.wait(60_000);
     assert_eq!(end.said().last().map(String::as_str), Some("INFO"));
-    assert_eq!(end.ended, [Outcome::Success]);
+    assert_eq!(end.ended, [CallOutcome::Success]);
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn a_connection_closed_in_timewait_is_no_failure() {
         end.ask(ID, cseq, method);
     }
     end.fault(ID, TransportFault::Closed);
-    assert_eq!(end.ended, [Outcome::Success]);
+    assert_eq!(end.ended, [CallOutcome::Success]);
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn a_failed_check_fails_the_call_at_its_end() {
 #[test]
 fn a_call_may_be_stopped_by_its_scenario() {
     let mut steps = vec![request("OPTIONS", None), code(200), request("INFO", None)];
-    steps[1].actions = vec![Action { line: 3, kind: ActionKind::Internal(Internal::StopCall) }];
+    steps[1].actions = vec![Action { line: 3, kind: ActionKind::Internal(RunCommand::StopCall) }];
     let mut end = started(scenario(Role::Client, steps));
     end.answer(ID, 200, 1, "OPTIONS");
     assert_eq!(end.said(), ["OPTIONS"]);
@@ -308,7 +308,7 @@ fn a_jump_goes_to_its_step() {
     let mut end = started(scenario(Role::Client, steps));
     end.answer(ID, 200, 1, "OPTIONS");
     assert_eq!(end.said(), ["OPTIONS", "MESSAGE"]);
-    assert_eq!(end.ended, [Outcome::Success]);
+    assert_eq!(end.ended, [CallOutcome::Success]);
     end.assert_books();
 }
 
@@ -316,7 +316,7 @@ fn check(pattern: &str) -> Action {
     let ereg = Ereg {
         regex: crate::regex::Regex::new(pattern).unwrap(),
         search_in: SearchIn::Message,
-        check: Check::MustMatch,
+        check: ActionCheck::MustMatch,
         assign_to: Vec::new(),
     };
     Action { line: 3, kind: ActionKind::Ereg(Box::new(ereg)) }
@@ -345,7 +345,7 @@ fn commands_of_the_other_side() {
     end.wait(5);
     assert_eq!(
         (end.sent[0].starts_with("cmd:Call-ID: 1"), end.ended.as_slice()),
-        (true, &[Outcome::Success][..])
+        (true, &[CallOutcome::Success][..])
     );
 
     let mut end = started(waits(Some("m")));
@@ -360,7 +360,7 @@ fn commands_of_the_other_side() {
 
     let mut end = started(waits(None));
     command(&mut end, "call-id: 1@host\ninternal-cmd: abort_call\n\n");
-    assert_eq!(end.ended, [Outcome::Failure(Count::FailedCall)]);
+    assert_eq!(end.ended, [CallOutcome::Failure(Count::FailedCall)]);
     assert_eq!(end.count(Count::FailedCall), 1);
 }
 

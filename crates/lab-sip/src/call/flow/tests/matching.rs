@@ -8,10 +8,12 @@ use super::world::{
     End, START, answer_text, ask_text, code, maybe, pause, recv, request, response, scenario, step, uac, uas,
     wants,
 };
-use crate::call::Value;
+use crate::call::VariableValue;
 use crate::options::{Options, RetransmissionCheck};
 use crate::scenario::Scenario;
-use crate::scenario::model::{Expect, Needs, Optional, Recv, Role, Send, Step, StepKind, Variables};
+use crate::scenario::model::{
+    Expect, Needs, Optional, RecvStep, Role, ScenarioStep, SendStep, StepKind, Variables,
+};
 use crate::stats::Count;
 
 const ID: &str = "1@host";
@@ -30,7 +32,7 @@ fn position(end: &End) -> usize {
     end.calls[ID.as_bytes()].position
 }
 
-fn with(mut step: Step, change: impl FnOnce(&mut Recv)) -> Step {
+fn with(mut step: ScenarioStep, change: impl FnOnce(&mut RecvStep)) -> ScenarioStep {
     match &mut step.kind {
         StepKind::Recv(recv) => change(recv),
         other => panic!("not a recv: {other:?}"),
@@ -38,7 +40,7 @@ fn with(mut step: Step, change: impl FnOnce(&mut Recv)) -> Step {
     step
 }
 
-fn sends(mut step: Step, change: impl FnOnce(&mut Send)) -> Step {
+fn sends(mut step: ScenarioStep, change: impl FnOnce(&mut SendStep)) -> ScenarioStep {
     match &mut step.kind {
         StepKind::Send(send) => change(send),
         other => panic!("not a send: {other:?}"),
@@ -200,7 +202,10 @@ fn rule_4_a_scenario_may_take_unexpected_messages_itself() {
     end.wait(1000);
     end.ask(ID, 7, "NOTIFY");
     assert_eq!(end.said(), ["OPTIONS", "200"]);
-    assert_eq!(*end.calls[ID.as_bytes()].variables, [Value::Number(1.0), Value::Number(5000.0)]);
+    assert_eq!(
+        *end.calls[ID.as_bytes()].variables,
+        [VariableValue::Number(1.0), VariableValue::Number(5000.0)]
+    );
     end.ask(ID, 8, "INFO");
     assert_eq!(end.count(Count::FailedUnexpectedMessage), 1, "there already");
 }

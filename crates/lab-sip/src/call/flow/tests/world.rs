@@ -9,35 +9,38 @@ use stdx::rng::Rng;
 use stdx::time::Instant;
 
 use crate::call::message::Incoming;
-use crate::call::render::{Addresses, Prepared};
-use crate::call::{Call, Ctx, Effect, Env, Identity, Media, Outbox, Outcome, TransportFault, Which};
-use crate::inject::Files;
+use crate::call::render::{Addresses, PreparedMessages};
+use crate::call::{
+    Call, CallContext, CallEnv, CallIdentity, CallMediaControl, CallOutcome, Effect, Outbox, ScenarioRole,
+    TransportFault,
+};
+use crate::inject::InjectionFiles;
 use crate::options::Options;
-use crate::rtp::{Command, PortKind, RemoteMedia, Requirement};
+use crate::rtp::{MediaCommand, PortKind, RemoteMedia, Requirement};
 use crate::scenario::Scenario;
 use crate::scenario::model::{
-    DefaultMessages, Distribution, Expect, Flow, Needs, Optional, Pause, Recv, Role, ScreenHints, Send,
-    SentKind, Source, Step, StepKind, Timing, Variables,
+    DefaultMessages, Distribution, Expect, Needs, Optional, Pause, RecvStep, Role, ScenarioSource,
+    ScenarioStep, ScreenHints, SendStep, SentKind, StepFlow, StepKind, Timing, Variables,
 };
-use crate::scenario::template::{Keyword, Part, Template};
+use crate::scenario::template::{Keyword, Template, TemplatePart};
 use crate::stats::{Count, Stats};
 
 pub(super) const START: Instant = Instant::from_unix_seconds(1_000_000);
 
 /// A step without anything but its kind.
-pub(super) fn step(kind: StepKind) -> Step {
-    Step {
+pub(super) fn step(kind: StepKind) -> ScenarioStep {
+    ScenarioStep {
         line: 1,
         kind,
-        flow: Flow::default(),
+        flow: StepFlow::default(),
         timing: Timing::default(),
         screen: ScreenHints::default(),
         actions: Vec::new(),
     }
 }
 
-pub(super) fn recv(expect: Expect) -> Recv {
-    Recv {
+pub(super) fn recv(expect: Expect) -> RecvStep {
+    RecvStep {
         expect,
         optional: Optional::No,
         timeout: None,
@@ -49,41 +52,41 @@ pub(super) fn recv(expect: Expect) -> Recv {
     }
 }
 
-pub(super) fn code(code: u16) -> Step {
+pub(super) fn code(code: u16) -> ScenarioStep {
     step(StepKind::Recv(recv(Expect::Response(code))))
 }
 
-pub(super) fn maybe(code: u16) -> Step {
-    step(StepKind::Recv(Recv { optional: Optional::Yes, ..recv(Expect::Response(code)) }))
+pub(super) fn maybe(code: u16) -> ScenarioStep {
+    step(StepKind::Recv(RecvStep { optional: Optional::Yes, ..recv(Expect::Response(code)) }))
 }
 
-pub(super) fn wants(method: &str) -> Step {
+pub(super) fn wants(method: &str) -> ScenarioStep {
     step(StepKind::Recv(recv(Expect::Request(method.into()))))
 }
 
-pub(super) fn pause(ms: f64) -> Step {
+pub(super) fn pause(ms: f64) -> ScenarioStep {
     step(StepKind::Pause(Pause::For(Distribution::Fixed(ms))))
 }
 
-fn text(text: &str) -> Part {
-    Part::Text(text.as_bytes().into())
+fn text(text: &str) -> TemplatePart {
+    TemplatePart::Text(text.as_bytes().into())
 }
 
 /// A request with its own branch.
-pub(super) fn request(method: &str, retrans: Option<u64>) -> Step {
-    let cseq = if method == "ACK" { text("1") } else { Part::Keyword(Keyword::Cseq(0)) };
+pub(super) fn request(method: &str, retrans: Option<u64>) -> ScenarioStep {
+    let cseq = if method == "ACK" { text("1") } else { TemplatePart::Keyword(Keyword::Cseq(0)) };
     let parts = vec![
         text(&format!("{method} sip:uas@127.0.0.2 SIP/2.0\nVia: SIP/2.0/UDP 127.0.0.1;branch=")),
-        Part::Keyword(Keyword::Branch(0)),
+        TemplatePart::Keyword(Keyword::Branch(0)),
         text("\nFrom: <sip:uac@x>;tag=1\nTo: <sip:uas@x>"),
-        Part::Keyword(Keyword::PeerTagParam),
+        TemplatePart::Keyword(Keyword::PeerTagParam),
         text("\nCall-ID: "),
-        Part::Keyword(Keyword::CallId),
+        TemplatePart::Keyword(Keyword::CallId),
         text("\nCSeq: "),
         cseq,
         text(&format!(" {method}\nContent-Length: 0\n")),
     ];
-    step(StepKind::Send(Send {
+    step(StepKind::Send(SendStep {
         message: Template { parts, has_len: false },
         what: SentKind::Request(method.into()),
         retrans: retrans.map(Duration::from_millis),
@@ -94,15 +97,15 @@ pub(super) fn request(method: &str, retrans: Option<u64>) -> Step {
 }
 
 /// A response to the last request.
-pub(super) fn response(code: u16, retrans: Option<u64>) -> Step {
+pub(super) fn response(code: u16, retrans: Option<u64>) -> ScenarioStep {
     let mut parts = vec![text(&format!("SIP/2.0 {code} Text\n"))];
     for name in ["Via", "From", "To", "Call-ID", "CSeq"] {
-        parts.push(Part::Keyword(Keyword::Last(name.into())));
+        parts.push(TemplatePart::Keyword(Keyword::Last(name.into())));
         // COMPAT: the peer's tag stands at the end of To, where the tests' scenarios put it.
         parts.push(text(if name == "To" { ";tag=uas\n" } else { "\n" }));
     }
     parts.push(text("Content-Length: 0\n"));
-    step(StepKind::Send(Send {
+    step(StepKind::Send(SendStep {
         message: Template { parts, has_len: false },
         what: SentKind::Response(code),
         retrans: retrans.map(Duration::from_millis),
@@ -112,10 +115,10 @@ pub(super) fn response(code: u16, retrans: Option<u64>) -> Step {
     }))
 }
 
-pub(super) fn scenario(role: Role, steps: Vec<Step>) -> Scenario {
+pub(super) fn scenario(role: Role, steps: Vec<ScenarioStep>) -> Scenario {
     Scenario {
         name: "test".to_owned(),
-        source: Source::BuiltIn("test"),
+        source: ScenarioSource::BuiltIn("test"),
         role,
         steps,
         init: Vec::new(),
@@ -173,7 +176,7 @@ pub(super) struct Heard {
     pub missed: Option<&'static str>,
 }
 
-impl Media for Heard {
+impl CallMediaControl for Heard {
     fn port(&mut self, _: u64, _: PortKind, _: i32) -> Result<u16, String> {
         Ok(6000)
     }
@@ -182,7 +185,7 @@ impl Media for Heard {
         self.remote.push(description.clone());
     }
 
-    fn command(&mut self, _: Instant, _: u64, _: &Command) -> Result<(), String> {
+    fn command(&mut self, _: Instant, _: u64, _: &MediaCommand) -> Result<(), String> {
         Ok(())
     }
 
@@ -203,13 +206,13 @@ impl Media for Heard {
 
 /// One end: a scenario and its calls, without a network.
 pub(super) struct End {
-    pub env: Env,
+    pub env: CallEnv,
     pub stats: Stats,
     pub out: Outbox,
     pub media: Heard,
     pub rng: Rng,
     pub calls: BTreeMap<Vec<u8>, Call>,
-    pub ended: Vec<Outcome>,
+    pub ended: Vec<CallOutcome>,
     /// Texts sent, and commands after `cmd:`.
     pub sent: Vec<String>,
     pub now: Instant,
@@ -219,12 +222,12 @@ pub(super) struct End {
 
 impl End {
     pub(super) fn new(scenario: Scenario, options: Options) -> End {
-        let files = Files::default();
-        let prepared = Prepared::new(&scenario, &options, &Addresses::default(), &files).unwrap();
+        let files = InjectionFiles::default();
+        let prepared = PreparedMessages::new(&scenario, &options, &Addresses::default(), &files).unwrap();
         let stats = Stats::sized(scenario.steps.len(), 0, 0, scenario.rtds.len(), scenario.counters.len());
-        let globals = vec![crate::call::Value::Unset; scenario.variables.global.len()];
+        let globals = vec![crate::call::VariableValue::Unset; scenario.variables.global.len()];
         End {
-            env: Env {
+            env: CallEnv {
                 options: Arc::new(options),
                 scenario: Arc::new(scenario),
                 prepared,
@@ -233,7 +236,7 @@ impl End {
                 tracer: crate::trace::Tracer::default(),
                 pid: 1,
                 started: START,
-                which: Which::Main,
+                which: ScenarioRole::Main,
             },
             stats,
             out: Outbox::default(),
@@ -247,8 +250,8 @@ impl End {
         }
     }
 
-    fn act<T>(&mut self, work: impl FnOnce(&mut Ctx<'_>) -> T) -> T {
-        let mut ctx = Ctx {
+    fn act<T>(&mut self, work: impl FnOnce(&mut CallContext<'_>) -> T) -> T {
+        let mut ctx = CallContext {
             now: self.now,
             received: self.received.unwrap_or(self.now),
             env: &self.env,
@@ -288,7 +291,7 @@ impl End {
     fn start_any(&mut self, id: &[u8]) {
         let number = self.calls.len() as u64 + 1;
         let incoming = self.env.scenario.role == Role::Server;
-        let identity = Identity {
+        let identity = CallIdentity {
             number,
             call_id: id.into(),
             due: self.now,
@@ -304,7 +307,11 @@ impl End {
         self.calls.insert(id.to_vec(), call);
     }
 
-    pub(super) fn on_call<T>(&mut self, id: &[u8], work: impl FnOnce(&mut Call, &mut Ctx<'_>) -> T) -> T {
+    pub(super) fn on_call<T>(
+        &mut self,
+        id: &[u8],
+        work: impl FnOnce(&mut Call, &mut CallContext<'_>) -> T,
+    ) -> T {
         let mut call = self.calls.remove(id).unwrap();
         let done = self.act(|ctx| work(&mut call, ctx));
         self.calls.insert(id.to_vec(), call);
