@@ -9,9 +9,9 @@ use lab_sip::stats::Count;
 use xmpp::xml::{Prefixes, escape, parse};
 use xmpp::{Element, ns};
 
-use super::crowd::{PoolContext, UserPool};
 use super::failure::FailureCause;
 use super::user::UserState;
+use super::user_pool::{PoolContext, UserPool};
 
 /// Connections of a session.
 pub const CONNECTIONS: usize = 2;
@@ -21,7 +21,7 @@ const WAIT: u32 = 60;
 
 /// What comes before what waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum BoshQueue {
+enum NextBody {
     Payload,
     Creation,
     Restart,
@@ -35,7 +35,7 @@ pub struct BoshSession {
     sid: Option<Box<str>>,
     /// Of the next request.
     rid: u64,
-    next: BoshQueue,
+    next: NextBody,
     /// Documents for the next body.
     waiting: Vec<u8>,
     /// By connection, the request that has no answer yet.
@@ -48,7 +48,7 @@ pub struct BoshSession {
 
 /// What the server said, in order.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct BoshEvent {
+pub struct ReceivedPayload {
     pub elements: Vec<Element>,
     pub end: Option<BoshEnd>,
 }
@@ -74,7 +74,7 @@ impl BoshSession {
         BoshSession {
             sid: None,
             rid,
-            next: BoshQueue::Payload,
+            next: NextBody::Payload,
             waiting: Vec::new(),
             under_way: [None; CONNECTIONS],
             last: 1,
@@ -84,13 +84,13 @@ impl BoshSession {
 
     /// One document that the user writes.
     pub fn put(&mut self, document: &[u8]) {
-        if self.next == BoshQueue::Nothing {
+        if self.next == NextBody::Nothing {
             return;
         }
         if document.starts_with(b"<open ") {
-            self.next = if self.sid.is_none() { BoshQueue::Creation } else { BoshQueue::Restart };
+            self.next = if self.sid.is_none() { NextBody::Creation } else { NextBody::Restart };
         } else if document.starts_with(b"<close ") {
-            self.next = BoshQueue::Termination;
+            self.next = NextBody::Termination;
         } else {
             self.waiting.extend_from_slice(document);
         }
@@ -104,7 +104,7 @@ impl BoshSession {
 
     /// The user has ended it, and the server has not been told.
     pub fn is_ending(&self) -> bool {
-        self.next == BoshQueue::Termination
+        self.next == NextBody::Termination
     }
 
     /// What is to be sent now, and by which connection; until there is nothing more.
@@ -113,10 +113,10 @@ impl BoshSession {
         let connection = [other, self.last].into_iter().find(|free| self.under_way[*free].is_none())?;
         let is_idle = self.under_way.iter().all(Option::is_none);
         let is_wanted = match self.next {
-            BoshQueue::Creation => true,
-            BoshQueue::Restart | BoshQueue::Termination => self.sid.is_some(),
-            BoshQueue::Payload => self.sid.is_some() && (is_idle || !self.waiting.is_empty()),
-            BoshQueue::Nothing => false,
+            NextBody::Creation => true,
+            NextBody::Restart | NextBody::Termination => self.sid.is_some(),
+            NextBody::Payload => self.sid.is_some() && (is_idle || !self.waiting.is_empty()),
+            NextBody::Nothing => false,
         };
         if !is_wanted {
             return None;
@@ -125,7 +125,7 @@ impl BoshSession {
         self.under_way[connection] = Some(self.rid);
         self.rid += 1;
         self.last = connection;
-        self.next = if self.next == BoshQueue::Termination { BoshQueue::Nothing } else { BoshQueue::Payload };
+        self.next = if self.next == NextBody::Termination { NextBody::Nothing } else { NextBody::Payload };
         Some((connection, body))
     }
 
@@ -133,7 +133,7 @@ impl BoshSession {
         let sid = self.sid.as_deref().map_or_else(String::new, |sid| format!(" sid='{}'", escape(sid)));
         let mut body = format!("<body rid='{}'{sid} xmlns='{}'", self.rid, ns::BOSH);
         match self.next {
-            BoshQueue::Creation => {
+            NextBody::Creation => {
                 body += &format!(
                     " to='{domain}' ver='1.11' wait='{WAIT}' hold='1' content='text/xml; charset=utf-8' xml:lang='en' \
                      xmpp:version='1.0' xmlns:xmpp='{}'/>",
@@ -141,13 +141,13 @@ impl BoshSession {
                 );
                 return body.into_bytes();
             }
-            BoshQueue::Restart => {
+            NextBody::Restart => {
                 body +=
                     &format!(" to='{domain}' xml:lang='en' xmpp:restart='true' xmlns:xmpp='{}'/>", ns::XBOSH);
                 return body.into_bytes();
             }
-            BoshQueue::Termination => body += " type='terminate'",
-            BoshQueue::Payload | BoshQueue::Nothing => {}
+            NextBody::Termination => body += " type='terminate'",
+            NextBody::Payload | NextBody::Nothing => {}
         }
         let mut body = body.into_bytes();
         body.push(b'>');
@@ -157,22 +157,22 @@ impl BoshSession {
     }
 
     /// The answer to the connection's request. One that overtook that to the request before waits for it.
-    pub fn answer(&mut self, connection: usize, status: u16, bytes: &[u8]) -> BoshEvent {
+    pub fn answer(&mut self, connection: usize, status: u16, bytes: &[u8]) -> ReceivedPayload {
         let body =
             parse(bytes.trim_ascii(), &Prefixes::default()).ok().filter(|body| body.is("body", ns::BOSH));
         let body = match (status, body) {
             (_, Some(body)) => body,
-            (200, None) => return BoshEvent::nonsense("no body of BOSH"),
+            (200, None) => return ReceivedPayload::nonsense("no body of BOSH"),
             (status, None) => {
-                return BoshEvent { elements: Vec::new(), end: Some(BoshEnd::of_status(status)) };
+                return ReceivedPayload { elements: Vec::new(), end: Some(BoshEnd::of_status(status)) };
             }
         };
         let is_early = self.under_way.iter().flatten().any(|rid| self.under_way[connection] > Some(*rid));
         if is_early {
             self.early = Some((connection, body));
-            return BoshEvent::default();
+            return ReceivedPayload::default();
         }
-        let mut said = BoshEvent::default();
+        let mut said = ReceivedPayload::default();
         self.take(connection, body, &mut said);
         if let Some((connection, body)) = self.early.take() {
             self.take(connection, body, &mut said);
@@ -180,7 +180,7 @@ impl BoshSession {
         said
     }
 
-    fn take(&mut self, connection: usize, mut body: Element, said: &mut BoshEvent) {
+    fn take(&mut self, connection: usize, mut body: Element, said: &mut ReceivedPayload) {
         self.under_way[connection] = None;
         if said.end.is_some() {
             return;
@@ -191,7 +191,7 @@ impl BoshSession {
         }
         // COMPAT(old servers): XEP-0206 §2: stanzas that name no namespace of their own are of `jabber:client`.
         body.elements_mut().for_each(|element| element.adopt(ns::BOSH, ns::CLIENT));
-        let is_over = self.next == BoshQueue::Nothing && self.under_way.iter().all(Option::is_none);
+        let is_over = self.next == NextBody::Nothing && self.under_way.iter().all(Option::is_none);
         said.end = match body.attr("type") {
             Some("terminate") => {
                 Some(body.attr("condition").map_or(BoshEnd::Closed, |name| BoshEnd::Condition(name.into())))
@@ -215,10 +215,10 @@ fn holds_nothing(body: &Element) -> bool {
         .any(|(name, least)| body.attr(name) == Some(least))
 }
 
-impl BoshEvent {
+impl ReceivedPayload {
     /// What was no answer.
-    pub fn nonsense(what: &'static str) -> BoshEvent {
-        BoshEvent { elements: Vec::new(), end: Some(BoshEnd::Nonsense(what)) }
+    pub fn nonsense(what: &'static str) -> ReceivedPayload {
+        ReceivedPayload { elements: Vec::new(), end: Some(BoshEnd::Nonsense(what)) }
     }
 }
 
@@ -252,7 +252,7 @@ impl BoshEnd {
 
 impl UserPool {
     /// What one answer of BOSH had, or two that belong together.
-    pub fn handle_said(&mut self, slot: u32, said: &BoshEvent, turn: &mut PoolContext<'_>) {
+    pub fn handle_said(&mut self, slot: u32, said: &ReceivedPayload, turn: &mut PoolContext<'_>) {
         for element in &said.elements {
             // What was on its way to a session that is over belongs to none, nor to the connection that follows it.
             if !self.has_stream(slot) {
@@ -303,7 +303,7 @@ mod tests {
         Some((connection, parse(&bytes, &Prefixes::default()).expect("a body")))
     }
 
-    fn names(said: &BoshEvent) -> Vec<&str> {
+    fn names(said: &ReceivedPayload) -> Vec<&str> {
         said.elements.iter().map(Element::name).collect()
     }
 
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!((connection, both.attr("rid"), both.elements().count()), (0, Some("9"), 2));
         session.put(b"<iq xmlns='jabber:client'/>");
         assert!(request(&mut session).is_none(), "no third connection");
-        assert_eq!(session.answer(1, 200, &body("", "")), BoshEvent::default());
+        assert_eq!(session.answer(1, 200, &body("", "")), ReceivedPayload::default());
         let (connection, third) = request(&mut session).unwrap();
         assert_eq!((connection, third.attr("rid"), third.elements().count()), (1, Some("10"), 1));
         session.put(OPEN);
@@ -351,7 +351,7 @@ mod tests {
         session.put(b"<presence xmlns='jabber:client'/>");
         request(&mut session).unwrap();
         let early = session.answer(0, 200, &body("", "<iq xmlns='jabber:client'/>"));
-        assert_eq!(early, BoshEvent::default(), "that to the poll before is not here");
+        assert_eq!(early, ReceivedPayload::default(), "that to the poll before is not here");
         assert!(request(&mut session).is_none() && !session.waits_at(0));
         let said = session.answer(1, 200, &body("", "<message/>"));
         assert_eq!(names(&said), ["message", "iq"]);
@@ -408,7 +408,7 @@ mod tests {
             request(&mut session).unwrap();
             let said = session.answer(1, status, &answer);
             assert_eq!(said.end.as_ref().map(BoshEnd::cause), Some(cause));
-            assert_eq!(said, BoshEvent { elements: Vec::new(), end: Some(end) });
+            assert_eq!(said, ReceivedPayload { elements: Vec::new(), end: Some(end) });
         }
     }
 

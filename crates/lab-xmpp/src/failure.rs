@@ -9,8 +9,8 @@ use stdx::time::Instant;
 use xmpp::xml::Framer;
 use xmpp::{Element, ns};
 
-use super::crowd::{ConnectionCommand, PoolContext, UserPool};
 use super::user::UserState;
+use super::user_pool::{ConnectionCommand, PoolContext, UserPool};
 
 /// Why a user is not in, or no longer, or was refused what he asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,46 +3,46 @@
 //! [`User`] is one of them, a machine that is given bytes and time and writes bytes; [`UserPool`] is all of a shard with
 //! their timers. `engine::chat` has the sockets. Nothing here knows a socket or a clock.
 
-mod act;
+mod account_file;
+mod account_import;
+mod actions;
 mod bosh;
-mod crowd;
-mod elsewhere;
 mod failure;
-mod friends;
-mod lead;
+mod friend_requests;
 mod limits;
-mod lines;
+mod load_state;
 mod login;
+mod message_mark;
 mod mix;
 mod model;
 mod monitor;
-mod note;
-mod parting;
-mod people;
-mod prepare;
 mod publish;
-mod raw;
+mod receive;
+mod redirect;
 mod register;
-mod roll;
 mod sign_in;
-mod stage;
-mod talk;
+mod sign_out;
+mod stage_changes;
+mod stanza_template;
+mod stanzas;
 #[cfg(test)]
 mod tests;
 mod user;
-mod waiting;
+mod user_directory;
+mod user_pool;
+mod waiting_messages;
 
-pub use bosh::{BoshEvent, BoshSession, CONNECTIONS};
-pub use crowd::{ConnectionCommand, Outbox, PoolContext, UserPool};
-pub use elsewhere::RedirectTarget;
+pub use account_file::AccountFile;
+pub use account_import::ImportFormat;
+pub use bosh::{BoshSession, CONNECTIONS, ReceivedPayload};
 pub use failure::{FailureCause, MaxFailures, RETRY_MOST, Retry};
+pub use load_state::{LoadStage, LoadState, SharedWords};
 pub use mix::{ACTIONS, ActionMix, UserAction};
 pub use model::{
     HttpTransport, RedirectPolicy, SaslMechanism, StreamSecurity, TIMERS, ThinkTime, TimerName, XmppLoad,
 };
 pub use monitor::MonitorOptions;
-pub use people::UserDirectory;
-pub use prepare::ImportFormat;
-pub use raw::StanzaTemplate;
-pub use roll::AccountFile;
-pub use stage::{LoadStage, LoadState, SharedWords};
+pub use redirect::RedirectTarget;
+pub use stanza_template::StanzaTemplate;
+pub use user_directory::UserDirectory;
+pub use user_pool::{ConnectionCommand, Outbox, PoolContext, UserPool};

@@ -6,9 +6,9 @@ use xmpp::sasl::{ClientKeys, ScramClient};
 use xmpp::{Element, ns};
 
 use super::failure::FailureCause;
-use super::lines;
 use super::model::{SaslMechanism, StreamSecurity, XmppLoad};
 use super::register::RegistrationResult;
+use super::stanzas;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LoginProgress {
@@ -115,7 +115,7 @@ impl Login {
             if features.get("starttls", ns::TLS).is_none() {
                 return LoginProgress::Failed(FailureCause::NotOffered);
             }
-            lines::starttls(out);
+            stanzas::starttls(out);
             self.step = LoginState::Proceed;
             return LoginProgress::Nothing;
         }
@@ -123,13 +123,13 @@ impl Login {
             let session = features.get("session", ns::SESSION);
             self.wants_session =
                 session.is_some_and(|session| session.get("optional", ns::SESSION).is_none());
-            lines::bind(out);
+            stanzas::bind(out);
             self.step = LoginState::Bind;
             return LoginProgress::Nothing;
         }
         // Whether it is announced or not: not every server that takes it does so.
         if self.purpose == LoginPurpose::Register {
-            lines::register(out, who.name, who.password);
+            stanzas::register(out, who.name, who.password);
             self.step = LoginState::Register;
             return LoginProgress::Nothing;
         }
@@ -148,7 +148,7 @@ impl Login {
                 self.scram.insert(scram).first()
             }
         };
-        lines::auth(out, wanted, &STANDARD.encode(initial));
+        stanzas::auth(out, wanted, &STANDARD.encode(initial));
         self.step = LoginState::Proof;
         LoginProgress::Nothing
     }
@@ -158,7 +158,7 @@ impl Login {
         match (element.name(), element.ns(), &mut self.scram) {
             ("challenge", ns::SASL, Some(scram)) => match scram.answer(&content(), who.password, who.kept) {
                 Ok(answer) => {
-                    lines::response(out, &STANDARD.encode(answer));
+                    stanzas::response(out, &STANDARD.encode(answer));
                     LoginProgress::Nothing
                 }
                 Err(_) => LoginProgress::Failed(FailureCause::Nonsense),
@@ -196,11 +196,11 @@ impl Login {
         }
         match self.step {
             LoginState::Bind if self.wants_session => {
-                lines::session(out);
+                stanzas::session(out);
                 self.step = LoginState::Session;
             }
             LoginState::Bind | LoginState::Session => {
-                lines::roster_get(out, "roster");
+                stanzas::roster_get(out, "roster");
                 self.step = LoginState::Roster;
             }
             _ => {

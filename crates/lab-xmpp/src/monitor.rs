@@ -6,13 +6,13 @@ use std::time::Duration;
 use lab_sip::stats::Count;
 use stdx::time::Instant;
 
-use super::crowd::{PoolContext, UserPool};
 use super::failure::FailureCause;
+use super::load_state::LoadStage;
+use super::message_mark::MessageMark;
 use super::mix::UserAction;
 use super::model::TimerName;
-use super::note::MessageMark;
-use super::stage::LoadStage;
 use super::user::UserState;
+use super::user_pool::{PoolContext, UserPool};
 
 /// In this order, over and over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +101,8 @@ impl UserPool {
         let pair = &self.pairs[index];
         if !pair.has_begun && self.stage == LoadStage::Load {
             // Until each counts on the other.
-            let due = turn.now + Duration::from_micros(super::stage::SETTLED).max(self.chat.monitors.every);
+            let due =
+                turn.now + Duration::from_micros(super::load_state::SETTLED).max(self.chat.monitors.every);
             let pair = &mut self.pairs[index];
             pair.has_begun = true;
             pair.due = due;

@@ -3,11 +3,11 @@
 
 use xmpp::{Element, ns};
 
-use super::crowd::{PoolContext, UserPool};
 use super::failure::FailureCause;
-use super::lines;
 use super::mix::UserAction;
+use super::stanzas;
 use super::user::PendingRequest;
+use super::user_pool::{PoolContext, UserPool};
 
 /// What says that there is no node, or that there is one.
 fn is(answer: &Element, condition: &str) -> bool {
@@ -25,13 +25,13 @@ impl UserPool {
     ) -> Option<UserAction> {
         let service = &self.chat.pubsub_domain;
         if !self.shared.has_node() {
-            turn.write(slot, |out| lines::create_node(out, id, service));
+            turn.write(slot, |out| stanzas::create_node(out, id, service));
             return Some(action);
         }
         let name = self.chat.people.name(self.users[slot as usize].number);
         turn.write(slot, |out| match action {
-            UserAction::PubsubPublish => lines::publish(out, id, service, &name),
-            _ => lines::items(out, id, service),
+            UserAction::PubsubPublish => stanzas::publish(out, id, service, &name),
+            _ => stanzas::items(out, id, service),
         });
         None
     }

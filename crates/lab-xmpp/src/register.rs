@@ -6,12 +6,12 @@ use lab_sip::stats::Count;
 use stdx::time::Instant;
 use xmpp::{Element, ns};
 
-use super::crowd::{PoolContext, UserPool};
 use super::failure::FailureCause;
-use super::lines;
+use super::load_state::LoadStage;
 use super::model::TimerName;
-use super::stage::LoadStage;
+use super::stanzas;
 use super::user::{PendingRequest, UserState};
+use super::user_pool::{PoolContext, UserPool};
 
 /// What came of asking for an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl UserPool {
             turn.time(TimerName::Registration, due, began);
         }
         self.users[slot as usize].failures = 0;
-        turn.write(slot, |out| lines::close(out, self.chat.web.is_some()));
+        turn.write(slot, |out| stanzas::close(out, self.chat.web.is_some()));
         self.end_session(slot, turn);
         self.shared.register();
         if self.stage == LoadStage::Registering {
@@ -113,7 +113,7 @@ impl UserPool {
         turn.stats.count(Count::Due);
         turn.stats.count(Count::OutgoingCall);
         turn.stats.count(Count::MessagesSent);
-        turn.write(slot, |out| lines::unregister(out, id));
+        turn.write(slot, |out| stanzas::unregister(out, id));
         self.wait_until(slot, turn.now + self.chat.patience);
     }
 

@@ -6,13 +6,13 @@ use lab_sip::stats::Count;
 use stdx::time::Instant;
 use xmpp::{Element, ns};
 
-use super::crowd::{ConnectionCommand, PoolContext, UserPool};
 use super::failure::FailureCause;
+use super::load_state::LoadStage;
 use super::login::{LoginIdentity, LoginProgress};
 use super::model::TimerName;
 use super::register::RegistrationResult;
-use super::stage::LoadStage;
 use super::user::UserState;
+use super::user_pool::{ConnectionCommand, PoolContext, UserPool};
 
 impl UserPool {
     pub(super) fn handle_element(&mut self, slot: u32, element: &Element, turn: &mut PoolContext<'_>) {

@@ -18,10 +18,10 @@ use stdx::time::Instant;
 use xmpp::xml::{Frame, Framer, Prefixes, parse, parse_header};
 use xmpp::{Element, ns};
 
-use super::crowd::{ConnectionCommand, Outbox, PoolContext, UserPool};
-use super::elsewhere::RedirectTarget;
+use super::load_state::{LoadStage, LoadState};
 use super::model::{RedirectPolicy, SaslMechanism, StreamSecurity, TIMERS, ThinkTime, TimerName, XmppLoad};
-use super::stage::{LoadStage, LoadState};
+use super::redirect::RedirectTarget;
+use super::user_pool::{ConnectionCommand, Outbox, PoolContext, UserPool};
 use super::{ActionMix, MonitorOptions, Retry, UserDirectory};
 
 mod accounts;

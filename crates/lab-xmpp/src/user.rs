@@ -6,11 +6,11 @@ use stdx::time::Instant;
 use xmpp::sasl::ClientKeys;
 use xmpp::xml::{Framer, Prefixes};
 
-use super::elsewhere::RedirectTarget;
 use super::login::Login;
 use super::mix::UserAction;
 use super::model::TimerName;
-use super::people::UserDirectory;
+use super::redirect::RedirectTarget;
+use super::user_directory::UserDirectory;
 
 #[derive(Debug)]
 pub(super) enum UserState {

@@ -25,14 +25,14 @@ struct ProcessSpec {
     /// `None`: a name, which any number of processes may bear.
     pid: Option<u32>,
     /// What each process had used at the last sample. A process id may be used again, its start tells.
-    seen: HashMap<WatchedPid, u64>,
+    seen: HashMap<ProcessInstance, u64>,
     /// The process that a process id meant when it was first seen.
-    meant: Option<WatchedPid>,
+    meant: Option<ProcessInstance>,
     told: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct WatchedPid {
+struct ProcessInstance {
     pid: u32,
     /// Ticks since the system started.
     started: u64,
@@ -49,7 +49,7 @@ struct ProcStat<'a> {
 /// One reading of one process.
 #[derive(Debug, Clone, Copy)]
 struct ProcessReading {
-    process: WatchedPid,
+    process: ProcessInstance,
     micros: u64,
     resident: u64,
 }
@@ -142,7 +142,7 @@ fn reading(proc: &Path, pid: u32, name: Option<&[u8]>) -> Option<ProcessReading>
         return None;
     }
     let status = std::fs::read(folder.join("status")).ok()?;
-    let process = WatchedPid { pid, started: stat.started };
+    let process = ProcessInstance { pid, started: stat.started };
     Some(ProcessReading { process, micros: stat.ticks * MICROS_A_TICK, resident: resident(&status) })
 }
 
@@ -187,17 +187,17 @@ mod tests {
     const AT: Instant = Instant::from_unix_seconds(1);
 
     /// Ended when the test is over, however it ends.
-    struct WatchThread(Child);
+    struct ChildProcess(Child);
 
-    impl Drop for WatchThread {
+    impl Drop for ChildProcess {
         fn drop(&mut self) {
             self.0.kill().expect("it is our child");
             self.0.wait().expect("it is our child");
         }
     }
 
-    fn run(command: &mut Command) -> WatchThread {
-        WatchThread(command.stdin(Stdio::piped()).spawn().expect("the program exists"))
+    fn run(command: &mut Command) -> ChildProcess {
+        ChildProcess(command.stdin(Stdio::piped()).spawn().expect("the program exists"))
     }
 
     fn watch(specs: &[&str]) -> ProcessWatch {

@@ -17,8 +17,8 @@ use super::message::Incoming;
 use super::{Call, CallContext, Effect, VariableValue, render};
 use crate::auth;
 use crate::scenario::action::{
-    Action, ActionCheck, ActionKind, Arithmetic, CompareOperator, Operand, RunCommand, StrCmp, StrOperand,
-    VariableTest,
+    Action, ActionCheck, ActionKind, Arithmetic, CompareOperator, InternalCommand, Operand, StrCmp,
+    StrOperand, VariableTest,
 };
 use crate::scenario::model::{StepIndex, VarRef};
 use crate::scenario::template::Template;
@@ -295,14 +295,14 @@ fn rendered(call: &mut Call, ctx: &mut CallContext<'_>, template: &Template) -> 
     Ok(text)
 }
 
-fn stop(ctx: &mut CallContext<'_>, internal: RunCommand) -> ActionResult {
+fn stop(ctx: &mut CallContext<'_>, internal: InternalCommand) -> ActionResult {
     match internal {
-        RunCommand::StopCall => ActionResult::StopCall,
-        RunCommand::StopGracefully => {
+        InternalCommand::StopCall => ActionResult::StopCall,
+        InternalCommand::StopGracefully => {
             ctx.out.effects.push(Effect::StopGracefully);
             ActionResult::Continue
         }
-        RunCommand::StopNow => {
+        InternalCommand::StopNow => {
             ctx.out.effects.push(Effect::StopNow);
             ActionResult::Continue
         }

@@ -63,7 +63,7 @@ impl<'a> Incoming<'a> {
             bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).ok_or(NotSip::NoStartLine)?;
         let line_end = memchr(b'\n', &bytes[first..]).map_or(bytes.len(), |at| first + at);
         let start = start_line(trim(&bytes[first..line_end])).ok_or(NotSip::NoStartLine)?;
-        let mut found = FoundHeader::default();
+        let mut found = FoundHeaders::default();
         let mut body = bytes.len();
         let mut line = line_end + 1;
         for newline in memchr_iter(b'\n', bytes.get(line..).unwrap_or_default()).map(|at| at + line_end + 1) {
@@ -90,7 +90,7 @@ impl<'a> Incoming<'a> {
         let call_id = found.call_id.filter(|value| !value.is_empty()).ok_or(NotSip::NoCallId)?;
         let (cseq_number, cseq_method) = found.cseq.and_then(cseq).ok_or(NotSip::NoCseq)?;
         let branch = found.via.map_or(&[][..], branch);
-        let FoundHeader { via, from, to, .. } = found;
+        let FoundHeaders { via, from, to, .. } = found;
         Ok(Incoming { bytes, start, call_id, cseq_number, cseq_method, branch, via, from, to, body })
     }
 
@@ -224,7 +224,7 @@ impl HeaderName {
 }
 
 #[derive(Default)]
-struct FoundHeader<'a> {
+struct FoundHeaders<'a> {
     call_id: Option<&'a [u8]>,
     cseq: Option<&'a [u8]>,
     via: Option<&'a [u8]>,
@@ -232,7 +232,7 @@ struct FoundHeader<'a> {
     to: Option<&'a [u8]>,
 }
 
-impl<'a> FoundHeader<'a> {
+impl<'a> FoundHeaders<'a> {
     /// Takes the line if it is one of the five, the first of each.
     fn header(&mut self, bytes: &'a [u8], line: usize, end: usize) {
         let text = &bytes[line..end];

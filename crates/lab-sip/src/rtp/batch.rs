@@ -8,7 +8,7 @@ use mmsg::{Message, Sender};
 use stdx::time::Instant;
 
 use super::ports::MediaPort;
-use super::sink::MediaReceiver;
+use super::receiver::MediaReceiver;
 use crate::stats::{Count, Stats};
 
 pub(super) struct PacketBatch {

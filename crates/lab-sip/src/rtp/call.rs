@@ -10,7 +10,7 @@ use super::check::MediumFacts;
 use super::crypto::{CryptoOffer, CryptoSession};
 use super::play::{Player, PlayerSlot};
 use super::ports::MediaPort;
-use super::sink::MediaReceiver;
+use super::receiver::MediaReceiver;
 use super::{PortKind, RemoteMedia};
 use crate::stats::{Count, Stats};
 
@@ -202,7 +202,7 @@ impl CallMedium {
     }
 }
 
-impl super::sink::EchoedPattern {
+impl super::receiver::EchoedPattern {
     /// The share, 0 to 1, of what was sent that did not come back as it was.
     #[expect(clippy::cast_precision_loss, reason = "packets of a call are far below 2^53")]
     pub(super) fn misses(&self, sent: u64) -> f64 {

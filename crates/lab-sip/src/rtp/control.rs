@@ -7,7 +7,7 @@ use stdx::time::Instant;
 use super::crypto::CryptoKeyword;
 use super::play::{CapturePlayback, Player, PlayerSlot, PlayerSource, SoundPlayback, digits};
 use super::ports::{MediaPort, offset_port};
-use super::sink::EchoedPattern;
+use super::receiver::EchoedPattern;
 use super::sound::Encoded;
 use super::spec::{DtmfSpec, PatternSpec, StreamSpec};
 use super::streams::MediaStreams;

@@ -1,5 +1,5 @@
 //! Media of calls: captures and files played, tones, echo, and everything received measured.
-//! One [`MediaStreams`] a shard, turned by the shard's loop; what they share (files, ports) is one [`MediaShared`].
+//! One [`MediaStreams`] a shard, turned by the shard's loop; what they share (files, ports) is one [`RunMedia`].
 
 mod batch;
 mod call;
@@ -9,16 +9,16 @@ mod crypto;
 mod files;
 mod play;
 mod ports;
+mod receiver;
 mod routes;
-mod shared;
-mod sink;
+mod run_media;
 mod sound;
 mod spec;
 mod streams;
 #[cfg(test)]
 mod tests;
 
-pub use shared::MediaShared;
+pub use run_media::RunMedia;
 pub use streams::MediaStreams;
 
 use std::net::SocketAddr;

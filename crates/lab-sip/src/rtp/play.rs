@@ -13,7 +13,7 @@ use stdx::time::Instant;
 use super::batch::PacketBatch;
 use super::files::Recording;
 use super::ports::MediaPort;
-use super::sink::MediaReceiver;
+use super::receiver::MediaReceiver;
 use super::sound::Encoded;
 use super::spec::DtmfSpec;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use super::sink::MediaReceiver;
+use super::receiver::MediaReceiver;
 
 /// Who listens at one port.
 #[derive(Default)]

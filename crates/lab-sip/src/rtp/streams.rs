@@ -18,8 +18,8 @@ use super::batch::PacketBatch;
 use super::call::CallMedia;
 use super::play::Player;
 use super::ports::MediaPort;
-use super::shared::MediaShared;
-use super::sink::ReceiveAction;
+use super::receiver::ReceiveAction;
+use super::run_media::RunMedia;
 use crate::stats::{Count, Stats};
 
 /// How far the kernel's time of arrival may be from ours before it is not believed: the wall clock was set meanwhile.
@@ -33,7 +33,7 @@ const READ_ROUNDS: usize = 16;
 
 /// All media of a shard.
 pub struct MediaStreams {
-    pub(super) shared: Arc<MediaShared>,
+    pub(super) shared: Arc<RunMedia>,
     registry: Registry,
     token_base: usize,
     /// Sockets this shard reads, by token. Calls own them; one that is gone leaves its place.
@@ -57,7 +57,7 @@ impl MediaStreams {
     /// `registry` is the shard's; tokens from `token_base` on are for [`MediaStreams::handle_ready`]. The first shard binds the
     /// ports of `-rtp_echo`.
     pub fn new(
-        shared: &Arc<MediaShared>,
+        shared: &Arc<RunMedia>,
         shard: usize,
         registry: Registry,
         token_base: usize,

@@ -10,7 +10,7 @@ use mmsg::Receiver;
 use stdx::rng::Rng;
 use stdx::time::Instant;
 
-use super::{MediaCommand, MediaShared, MediaStreams, PortKind, RemoteMedia, Requirement};
+use super::{MediaCommand, MediaStreams, PortKind, RemoteMedia, Requirement, RunMedia};
 use crate::call::CallMediaControl;
 use crate::options::Options;
 use crate::scenario::action::PlayKind;
@@ -37,12 +37,12 @@ impl Side {
         options.media.measure = true;
         change(&mut options);
         let mut rng = Rng::seeded(u64::from(ip[3]));
-        let shared = MediaShared::load(&options, &[], IpAddr::V4(Ipv4Addr::from(ip)), &mut rng)
-            .expect("nothing to read");
+        let shared =
+            RunMedia::load(&options, &[], IpAddr::V4(Ipv4Addr::from(ip)), &mut rng).expect("nothing to read");
         Side::shard(&shared, 0, rng)
     }
 
-    fn shard(shared: &Arc<MediaShared>, index: usize, rng: Rng) -> Side {
+    fn shard(shared: &Arc<RunMedia>, index: usize, rng: Rng) -> Side {
         let poll = Poll::new().expect("a poll");
         let registry = poll.registry().try_clone().expect("its registry");
         let streams = MediaStreams::new(shared, index, registry, 100, START, rng).expect("streams");
@@ -370,8 +370,8 @@ fn scenario(dir: &std::path::Path, action: &str) -> Scenario {
     compiled.expect("it compiles").scenario
 }
 
-fn load(scenario: &Scenario) -> Result<Arc<MediaShared>, Vec<String>> {
-    MediaShared::load(&Options::default(), &[scenario], IpAddr::from([127, 0, 71, 20]), &mut Rng::seeded(1))
+fn load(scenario: &Scenario) -> Result<Arc<RunMedia>, Vec<String>> {
+    RunMedia::load(&Options::default(), &[scenario], IpAddr::from([127, 0, 71, 20]), &mut Rng::seeded(1))
 }
 
 #[test]
@@ -573,7 +573,7 @@ fn digits_in_the_sound_are_heard_where_a_check_asks_for_digits() {
     std::fs::write(dir.path().join("digits.wav"), wav.to_bytes()).expect("written");
     let (a, b) = ([127, 0, 71, 25], [127, 0, 71, 26]);
     let listening = scenario(dir.path(), "<rtpcheck dtmf=\"42\"/>");
-    let shared = MediaShared::load(&Options::default(), &[&listening], IpAddr::from(b), &mut Rng::seeded(2));
+    let shared = RunMedia::load(&Options::default(), &[&listening], IpAddr::from(b), &mut Rng::seeded(2));
     let mut two = Side::shard(&shared.expect("it loads"), 0, Rng::seeded(2));
     let mut one = Side::new(a, |_| {});
     connect((&mut one, a), (&mut two, b), 1, PortKind::StreamAudio);

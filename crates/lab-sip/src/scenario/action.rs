@@ -87,7 +87,7 @@ pub enum ActionKind {
     /// `<exec command=>`.
     Command(Template),
     /// `<exec int_cmd=>`.
-    Internal(RunCommand),
+    Internal(InternalCommand),
     Play {
         kind: PlayKind,
         file: Template,
@@ -182,7 +182,7 @@ pub enum StrOperand {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RunCommand {
+pub enum InternalCommand {
     StopCall,
     StopGracefully,
     StopNow,

@@ -9,13 +9,13 @@ use std::fmt;
 use std::path::Path;
 
 use self::context::{CompileContext, ElementNode, Labels, add_variable, check_variable_name};
-use super::cut::{self, VariableResolver};
 use super::lexicon::{ELEMENTS, ElementDoc, ElementName, SCENARIO, nearest};
 use super::model::{
     DefaultMessages, Role, Scenario, ScenarioSource, ScenarioStep, Scope, StepFlow, StepKind, VarRef,
     Variables,
 };
 use super::template::Template;
+use super::template_parser::{self, VariableResolver};
 use super::xml::{self, Element};
 
 /// A mistake in a scenario: file, line, what was found and what was expected.
@@ -77,7 +77,7 @@ pub fn compile_text(bytes: &[u8], source: ScenarioSource) -> Result<CompiledScen
 /// `variables` gains names that were not known.
 pub fn compile_template(text: &[u8], variables: &mut Variables) -> Result<Template, String> {
     let mut resolve = |name: &str| find_or_add(variables, name);
-    cut::cut(text, &mut resolve as &mut VariableResolver<'_>)
+    template_parser::cut(text, &mut resolve as &mut VariableResolver<'_>)
         .map_err(|mut errors| errors.swap_remove(0).message)
 }
 

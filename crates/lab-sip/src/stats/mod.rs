@@ -214,8 +214,8 @@ pub struct Stats {
     /// By index of `Scenario::counters`.
     pub counters: Vec<u64>,
     /// As `rtds` and `counters`, of the `-rxsf` and of the out-of-call scenario; they grow as they are used.
-    pub receive: ScenarioExtra,
-    pub out_of_call: ScenarioExtra,
+    pub receive: SecondaryStats,
+    pub out_of_call: SecondaryStats,
     /// Response codes that ended calls or were not expected (`-trace_error_codes`).
     pub error_codes: std::collections::BTreeMap<u16, u64>,
     /// How late calls started after they were due.
@@ -228,7 +228,7 @@ pub struct Stats {
 
 /// Response times and counters of a scenario beside the main one, by their index in that scenario.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct ScenarioExtra {
+pub struct SecondaryStats {
     pub rtds: Vec<TimerDurations>,
     pub counters: Vec<u64>,
 }

@@ -1,7 +1,7 @@
 //! Users who fail or are sent elsewhere: whereto, how often, and when they stop.
 
 use super::*;
-use crate::elsewhere::HOPS;
+use crate::redirect::HOPS;
 
 #[test]
 fn who_is_sent_elsewhere_goes_there() {

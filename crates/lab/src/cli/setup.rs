@@ -202,7 +202,7 @@ fn media(options: &Options, scenarios: &[&Scenario]) -> Vec<SetupError> {
     let ip = options.network.local.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     // Nothing of this draw is kept.
     let mut rng = Rng::from_seed([0; 32]);
-    let mistakes = rtp::MediaShared::load(options, scenarios, ip, &mut rng).err().unwrap_or_default();
+    let mistakes = rtp::RunMedia::load(options, scenarios, ip, &mut rng).err().unwrap_or_default();
     mistakes.into_iter().map(SetupError).collect()
 }
 

@@ -2,7 +2,7 @@
 
 mod accounts;
 mod files;
-mod words;
+mod flags;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use lab_xmpp::{
 };
 
 use self::files::{listed, stanzas};
-pub(super) use self::words::FLAGS;
-use self::words::{USERS, XmppFlags};
+pub(super) use self::flags::FLAGS;
+use self::flags::{USERS, XmppFlags};
 use super::flags::{LiveView, Outputs};
 use super::value;
 use super::{ExitCode, sip};

@@ -12,7 +12,7 @@ use ratatui::crossterm::terminal;
 
 use super::{CommandTarget, OperatorCommand, key, obey, obey_text};
 use crate::engine::Run;
-use crate::screen::RunRemote;
+use crate::screen::RunHandle;
 use crate::session::RunController;
 
 /// Events read in one turn, so that a paste does not hold up the run.
@@ -26,7 +26,7 @@ pub struct Terminal {
 
 impl Terminal {
     /// `None` without a terminal.
-    pub fn open(remote: RunRemote) -> Option<Terminal> {
+    pub fn open(remote: RunHandle) -> Option<Terminal> {
         if !io::stdin().is_terminal() {
             return None;
         }
@@ -101,12 +101,12 @@ impl HangupDetector {
 
 /// What is typed: single keys, and after `c` a line.
 pub struct Keys {
-    remote: RunRemote,
+    remote: RunHandle,
     line: Option<String>,
 }
 
 impl Keys {
-    pub fn new(remote: RunRemote) -> Keys {
+    pub fn new(remote: RunHandle) -> Keys {
         Keys { remote, line: None }
     }
 

@@ -10,7 +10,7 @@ use lab_sip::call::ScenarioRole;
 use lab_sip::trace::Trace;
 
 use crate::engine::{Run, RunChange};
-use crate::screen::{RunRemote, ScreenPage};
+use crate::screen::{RunHandle, ScreenPage};
 
 /// Where commands go: the run itself, or a list in tests.
 pub trait CommandTarget {
@@ -134,7 +134,7 @@ fn trace(what: &str, value: &str) -> Result<OperatorCommand, String> {
 
 /// Carries commands out. Shared state (rate, pause, how often quit was asked) is behind the screens' handle,
 /// because keys, datagrams and signals act on the same run.
-pub fn obey(target: &dyn CommandTarget, remote: &RunRemote, command: &OperatorCommand) {
+pub fn obey(target: &dyn CommandTarget, remote: &RunHandle, command: &OperatorCommand) {
     match command {
         OperatorCommand::Step(steps) => {
             let rate = remote.with(|state| {
@@ -185,7 +185,7 @@ pub fn obey(target: &dyn CommandTarget, remote: &RunRemote, command: &OperatorCo
 }
 
 /// Reads a command and carries it out; a mistake is told.
-fn obey_text(target: &dyn CommandTarget, remote: &RunRemote, text: &str) {
+fn obey_text(target: &dyn CommandTarget, remote: &RunHandle, text: &str) {
     match command(text) {
         Ok(command) => obey(target, remote, &command),
         Err(why) => remote.say(why),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{OperatorCommand, obey};
 use crate::engine::Run;
-use crate::screen::RunRemote;
+use crate::screen::RunHandle;
 use crate::session::RunController;
 
 /// How often each arrived and was not yet acted on.
@@ -25,11 +25,11 @@ extern "C" fn count(signal: libc::c_int) {
 
 /// Turns counted signals into commands.
 pub struct Signals {
-    remote: RunRemote,
+    remote: RunHandle,
 }
 
 /// Listens, and gives what acts on the signals that arrived.
-pub fn install(remote: RunRemote) -> std::io::Result<Signals> {
+pub fn install(remote: RunHandle) -> std::io::Result<Signals> {
     listen()?;
     Ok(Signals { remote })
 }

@@ -14,7 +14,7 @@ use super::udp::ControlSocket;
 use super::{CommandTarget, OperatorCommand, command, key, obey};
 use crate::engine::RunChange;
 use crate::screen::tests::{options, setup, uac};
-use crate::screen::{RunRemote, ScreenPage};
+use crate::screen::{RunHandle, ScreenPage};
 
 #[derive(Default)]
 struct List(RefCell<Vec<RunChange>>);
@@ -31,8 +31,8 @@ impl List {
     }
 }
 
-fn remote() -> RunRemote {
-    RunRemote::new(&setup(options(), uac()))
+fn remote() -> RunHandle {
+    RunHandle::new(&setup(options(), uac()))
 }
 
 #[test]

@@ -7,7 +7,7 @@ use lab_sip::options::Network;
 
 use super::{CommandTarget, key, obey, obey_text};
 use crate::engine::Run;
-use crate::screen::RunRemote;
+use crate::screen::RunHandle;
 use crate::session::RunController;
 
 /// SIPp's first port and how many it tries.
@@ -24,13 +24,13 @@ pub struct ControlSocket {
     socket: UdpSocket,
     /// The same port on loopback, where `-i` names another address.
     loopback: Option<UdpSocket>,
-    remote: RunRemote,
+    remote: RunHandle,
 }
 
 impl ControlSocket {
     /// SIPp's socket takes datagrams to every address. This one takes those to the address of `-i`, which is where
     /// scripts send them, and those to loopback where the port is free there too; `-ci` names one address in place of both.
-    pub fn bind(network: &Network, remote: RunRemote) -> Result<ControlSocket, String> {
+    pub fn bind(network: &Network, remote: RunHandle) -> Result<ControlSocket, String> {
         let own = network.control_ip.or_else(|| network.local.first().copied());
         let ip = own.unwrap_or(LOOPBACK);
         let ports = match network.control_port {

@@ -8,8 +8,8 @@ use lab_sip::scenario::Scenario;
 use lab_sip::scenario::model::{Distribution, Pause, StepKind};
 use stdx::time::Instant;
 
-use super::hub::{RunPhase, ShardCommand, ShardHub};
 use super::schedule::{CallRate, Schedule};
+use super::shard_hub::{RunPhase, ShardCommand, ShardHub};
 use super::{RunChange, Setup};
 
 /// The run's own copy of what its shards follow.

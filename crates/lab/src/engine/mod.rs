@@ -2,32 +2,32 @@
 
 mod bind;
 mod calls;
-mod chat;
 pub mod clock;
-mod collect;
+mod collector;
 mod control;
-mod cutter;
-mod hub;
+mod datagram_groups;
+mod dispatch;
 mod kernel;
 mod limits;
-mod names;
-mod net;
+mod message_framer;
+mod name_cache;
 mod report;
-mod runs;
 mod schedule;
 mod shard;
+mod shard_hub;
+mod shard_sockets;
 mod shell;
 mod start;
 mod stream;
+mod stream_transport;
 #[cfg(test)]
 mod tests;
 mod tls;
 mod token;
 mod twin;
 mod udp;
-mod users;
-mod wire;
-mod work;
+mod user_variables;
+mod xmpp_load;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -43,13 +43,13 @@ use lab_xmpp::{LoadStage, LoadState};
 use parking_lot::Mutex;
 use stdx::time::Instant;
 
-use chat::crew::Crew;
-pub use chat::start::check_reachable;
-pub use chat::worker::WorkerProcess;
 use clock::Clock;
-use collect::Collector;
+use collector::Collector;
 use control::RunControl;
-use hub::{RunPhase, ShardHub};
+use shard_hub::{RunPhase, ShardHub};
+pub use xmpp_load::start::check_reachable;
+use xmpp_load::worker_pool::WorkerPool;
+pub use xmpp_load::worker_process::WorkerProcess;
 
 /// Everything compiled and checked; nothing bound yet.
 #[derive(Debug, Clone)]
@@ -191,7 +191,7 @@ pub struct Run {
     /// Of chat.
     users: Option<Arc<LoadState>>,
     /// Of chat with more users than this process may have connections.
-    crew: Option<Crew>,
+    crew: Option<WorkerPool>,
 }
 
 impl std::fmt::Debug for Run {
@@ -204,7 +204,7 @@ impl Run {
     /// Binds everything before the first call is placed.
     pub fn start(setup: Setup) -> Result<Run, StartError> {
         match setup.chat.clone() {
-            Some(chat) => chat::start::start(setup, &chat),
+            Some(chat) => xmpp_load::start::start(setup, &chat),
             None => start::start(setup),
         }
     }
@@ -294,7 +294,7 @@ impl Run {
             paused: control.paused,
             quitting: self.hub.phase() != RunPhase::Running,
             open_sockets: self.collector.open_sockets(),
-            threads: self.crew.as_ref().map_or(self.hub.doors.len(), Crew::threads),
+            threads: self.crew.as_ref().map_or(self.hub.doors.len(), WorkerPool::threads),
             last_call_number: load(&self.hub.started),
             local: Some(self.local),
             stage: self.users.as_ref().map_or("", |users| users.stage().name()),

@@ -17,16 +17,16 @@ use stdx::wheel::Wheel;
 
 use super::calls::{CallLink, Calls};
 use super::clock::Clock;
-use super::hub::{ForwardedConnection, InboxContent, RunPhase, ShardCommand, ShardHub};
+use super::dispatch::MessageOrigin;
 use super::limits::{BUSY, LATE, MEDIA_NAP, NAP, STARTS_A_TURN, TICK_MICROS, UNSTAMPED_NAP, WINDOW};
-use super::net::ShardSockets;
 use super::report::{Reporter, ShardReport};
 use super::schedule::ShardArrivals;
+use super::shard_hub::{ForwardedConnection, InboxContent, RunPhase, ShardCommand, ShardHub};
+use super::shard_sockets::ShardSockets;
 use super::stream::Sender;
 use super::token::{self, TokenKind};
 use super::twin::Twins;
-use super::users::UserVariables;
-use super::work::MessageOrigin;
+use super::user_variables::UserVariables;
 
 /// Scenarios of a run.
 pub(super) struct CallEnvs {
@@ -76,13 +76,13 @@ pub(super) struct Shard {
     pub(super) frames: InboxContent,
     pub(super) faults: Vec<(Key, TransportFault)>,
     pub(super) reporter: Reporter,
-    pub(super) rhythm: ShardTimers,
+    pub(super) rhythm: LoopPacing,
     pub(super) reports: SyncSender<ShardReport>,
 }
 
 /// When to look again.
 #[derive(Debug, Default)]
-pub(super) struct ShardTimers {
+pub(super) struct LoopPacing {
     window_began: Instant,
     in_window: u64,
     busy: bool,
@@ -94,7 +94,7 @@ pub(super) struct ShardTimers {
     planned: Instant,
 }
 
-impl ShardTimers {
+impl LoopPacing {
     fn end_turn(&mut self, now: Instant) {
         self.in_window += self.messages;
         if now.since(self.window_began) >= WINDOW {

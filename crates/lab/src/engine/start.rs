@@ -23,19 +23,19 @@ use stdx::wheel::Wheel;
 use super::bind::{self, BoundSockets};
 use super::calls::Calls;
 use super::clock::Clock;
-use super::collect::Collector;
+use super::collector::Collector;
 use super::control::RunControl;
-use super::hub::{InboxContent, ShardHub, ShardInbox};
 use super::limits::REPORTS_A_SHARD;
-use super::net::ShardSockets;
 use super::report::Reporter;
 use super::schedule::ShardArrivals;
-use super::shard::{CallEnvs, Shard, ShardTimers};
+use super::shard::{CallEnvs, LoopPacing, Shard};
+use super::shard_hub::{InboxContent, ShardHub, ShardInbox};
+use super::shard_sockets::ShardSockets;
 use super::stream::StreamConnections;
 use super::tls::Tls;
 use super::token::{MEDIA, WAKER};
 use super::twin::Twins;
-use super::users::UserVariables;
+use super::user_variables::UserVariables;
 use super::{EarlyEnd, Run, Setup, StartError};
 
 pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
@@ -137,10 +137,10 @@ fn tls(setup: &Setup) -> Result<Option<Tls>, StartError> {
 }
 
 /// Files and ports of media, for all shards.
-fn media(setup: &Setup, local: SocketAddr, rng: &mut Rng) -> Result<Arc<rtp::MediaShared>, StartError> {
+fn media(setup: &Setup, local: SocketAddr, rng: &mut Rng) -> Result<Arc<rtp::RunMedia>, StartError> {
     let scenarios = [Some(&setup.scenario), setup.receive.as_ref(), setup.out_of_call.as_ref()];
     let scenarios: Vec<&Scenario> = scenarios.into_iter().flatten().map(|scenario| &**scenario).collect();
-    rtp::MediaShared::load(&setup.options, &scenarios, local.ip(), rng).map_err(|all| fatal(all.join("\n")))
+    rtp::RunMedia::load(&setup.options, &scenarios, local.ip(), rng).map_err(|all| fatal(all.join("\n")))
 }
 
 /// What is the same in every call.
@@ -231,7 +231,7 @@ struct ShardParts<'a> {
     control: &'a RunControl,
     globals: Arc<RwLock<Vec<VariableValue>>>,
     tls: Option<Tls>,
-    media: Arc<rtp::MediaShared>,
+    media: Arc<rtp::RunMedia>,
     addresses: Addresses,
     shared_local: Arc<Mutex<Option<SocketAddr>>>,
 }
@@ -289,7 +289,7 @@ impl ShardParts<'_> {
             frames: InboxContent::default(),
             faults: Vec::new(),
             reporter: Reporter::new(self.started, self.empty_stats()),
-            rhythm: ShardTimers::default(),
+            rhythm: LoopPacing::default(),
             reports,
         })
     }

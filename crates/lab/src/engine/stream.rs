@@ -16,9 +16,9 @@ use stdx::slab::{Key, Slab};
 use stdx::time::Instant;
 
 use super::limits::STREAM_BACKLOG;
+use super::stream_transport::{ConnectOptions, StreamTransport};
 use super::tls::Tls;
 use super::token::{self, TokenKind};
-use super::wire::{ConnectOptions, StreamTransport};
 
 struct Connection {
     wire: ConnectionState,

@@ -1,10 +1,10 @@
 //! Whole runs on loopback: both ends in one process, over every transport.
 
-mod chat;
 mod ends;
 mod outside;
 mod streams;
 mod twins;
+mod xmpp_load;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -179,7 +179,7 @@ impl Shard {
             self.twins.links.remove(key);
             self.twins.named.retain(|named| named.1 != key);
             // As SIPp: without its twin an instance starts no more calls.
-            self.hub.advance(super::hub::RunPhase::Soft);
+            self.hub.advance(super::shard_hub::RunPhase::Soft);
         }
     }
 

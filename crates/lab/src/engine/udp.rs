@@ -11,8 +11,8 @@ use mmsg::{Message, Sender};
 use socket2::{Domain, Protocol, Socket, Type};
 use stdx::slab::{Key, Slab};
 
+use super::datagram_groups::DatagramGroups;
 use super::limits::RECEIVE_BUFFER;
-use super::runs::ProcessGroups;
 
 /// One socket.
 pub(super) struct Udp {
@@ -223,7 +223,7 @@ impl Udp {
 
     /// Puts messages of one length to one place behind each other, as the kernel takes those as one.
     fn arrange(&mut self) {
-        let mut groups = ProcessGroups::new();
+        let mut groups = DatagramGroups::new();
         for (index, queued) in self.queue.iter_mut().enumerate() {
             let group = groups.place(queued.end - queued.start, queued.to, queued.call);
             queued.order = (group as u64) << 32 | index as u64;

@@ -2,7 +2,7 @@
 
 mod draw;
 mod history;
-mod shown;
+mod shown_page;
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -13,7 +13,7 @@ use crate::engine::{Progress, RunOutcome, Setup};
 use crate::session::Observer;
 
 use history::History;
-pub use shown::ShownPage;
+pub use shown_page::ShownPage;
 
 /// Text of one of SIPp's screens.
 pub type SippScreen = fn(&Setup, &Progress, u8) -> String;

@@ -1,8 +1,8 @@
 //! Plans: several loads against one server, with thresholds and the figures of the test they repeat.
 
-mod beside;
 pub mod model;
 mod prepare;
+mod published;
 mod run;
 mod values;
 

@@ -21,7 +21,7 @@ pub struct Plan {
     pub needs: String,
     /// Values of `{name}` in the rest of the plan; `--set name=value` overrides them.
     #[serde(default)]
-    pub set: BTreeMap<String, PlanSetting>,
+    pub set: BTreeMap<String, SettingValue>,
     /// Names of `set` that `--scale` multiplies: whole numbers, which stay even.
     #[serde(default)]
     pub scaled: Vec<String>,
@@ -38,7 +38,7 @@ pub struct Plan {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
-pub enum PlanSetting {
+pub enum SettingValue {
     Whole(i64),
     Number(f64),
     Text(String),
@@ -283,12 +283,12 @@ impl fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
-impl fmt::Display for PlanSetting {
+impl fmt::Display for SettingValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PlanSetting::Whole(value) => value.fmt(f),
-            PlanSetting::Number(value) => value.fmt(f),
-            PlanSetting::Text(value) => value.fmt(f),
+            SettingValue::Whole(value) => value.fmt(f),
+            SettingValue::Number(value) => value.fmt(f),
+            SettingValue::Text(value) => value.fmt(f),
         }
     }
 }
@@ -321,7 +321,7 @@ impl Plan {
             return Err(format!("--scale {scale}: expected more than 0 and at most 1000"));
         }
         for name in &self.scaled {
-            if let Some(PlanSetting::Whole(value)) = self.set.get_mut(name) {
+            if let Some(SettingValue::Whole(value)) = self.set.get_mut(name) {
                 #[expect(clippy::cast_precision_loss, reason = "numbers of users and rates")]
                 let scaled = *value as f64 * scale / 2.0;
                 #[expect(clippy::cast_possible_truncation, reason = "at most a thousand times what it was")]

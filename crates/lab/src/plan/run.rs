@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::beside;
 use super::model::Generator;
 use super::prepare::{PreparedLoad, PreparedPlan};
+use super::published;
 use crate::engine::{Event, Progress, Run, RunChange, RunOutcome, Setup, check_reachable};
 use crate::report::{ProcessMeter, Recorder, Report};
 use crate::session::Observer;
@@ -67,7 +67,7 @@ pub fn run<M: ProcessMeter + 'static>(
         .map(|load| {
             let mut report = load.report.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
             if let Some(seed) = prepared.plan.seed.as_ref().filter(|seed| seed.generator == load.name) {
-                report.tables = beside::tables(seed, &report);
+                report.tables = published::tables(seed, &report);
             }
             (load.name, report)
         })

@@ -165,11 +165,11 @@ pub struct StageReading {
     pub name: String,
     pub at: f64,
     pub users: u64,
-    pub processes: Vec<StageFigure>,
+    pub processes: Vec<StageProcess>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct StageFigure {
+pub struct StageProcess {
     pub name: String,
     /// Bytes resident.
     pub memory: u64,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use stdx::time::Instant;
 
-use super::model::{StageFigure, StageReading};
+use super::model::{StageProcess, StageReading};
 use crate::engine::Progress;
 
 /// Takes a reading when a stage has passed.
@@ -52,10 +52,10 @@ impl StageReader {
     }
 
     fn initial(&self) -> StageReading {
-        let processes = self.before.iter().map(|(name, memory)| StageFigure {
+        let processes = self.before.iter().map(|(name, memory)| StageProcess {
             name: name.clone(),
             memory: *memory,
-            ..StageFigure::default()
+            ..StageProcess::default()
         });
         StageReading { name: "initial".to_owned(), processes: processes.collect(), ..StageReading::default() }
     }
@@ -71,7 +71,7 @@ impl StageReader {
             #[expect(clippy::cast_precision_loss, reason = "microseconds and bytes of a run")]
             let (cpu, a_user) = (micros as f64 / 1e6 / seconds, came as f64 / users.max(1) as f64);
             let a_user = (name == "final" && users > 0).then_some(a_user);
-            StageFigure { name: process.clone(), memory: *memory, cpu, a_user }
+            StageProcess { name: process.clone(), memory: *memory, cpu, a_user }
         });
         StageReading {
             name: name.to_owned(),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::chart::escape;
-use super::model::{Report, ReportTable, StageFigure};
+use super::model::{Report, ReportTable, StageProcess};
 
 /// The stages of the published tests of chat.
 const STAGES: [&str; 3] = ["initial", "login", "final"];
@@ -67,7 +67,7 @@ fn stages(report: &Report) -> Vec<ReportTable> {
         let words = ["process", "initial", "login", "final"].iter().chain(last);
         words.map(|word| (*word).to_owned()).collect()
     };
-    let rows = |cell: fn(&StageFigure) -> String, last: Option<fn(&Report, &str) -> String>| {
+    let rows = |cell: fn(&StageProcess) -> String, last: Option<fn(&Report, &str) -> String>| {
         let row = |name: &&str| {
             let cells = STAGES.iter().map(|stage| reading(report, stage, name).map_or_else(dash, cell));
             let own = std::iter::once((*name).to_owned());
@@ -107,17 +107,17 @@ pub(crate) fn growth(report: &Report) -> Option<ReportTable> {
 }
 
 /// What one process used at a stage.
-pub(crate) fn reading<'a>(report: &'a Report, stage: &str, process: &str) -> Option<&'a StageFigure> {
+pub(crate) fn reading<'a>(report: &'a Report, stage: &str, process: &str) -> Option<&'a StageProcess> {
     let stage = report.stages.iter().find(|known| known.name == stage)?;
     stage.processes.iter().find(|reading| reading.name == process)
 }
 
 /// In the unit of the published tests.
-pub(crate) fn memory(reading: &StageFigure) -> String {
+pub(crate) fn memory(reading: &StageProcess) -> String {
     format!("{} KB", reading.memory / 1024)
 }
 
-pub(crate) fn cpu(reading: &StageFigure) -> String {
+pub(crate) fn cpu(reading: &StageProcess) -> String {
     format!("{:.1} %", reading.cpu * 100.0)
 }
 
@@ -188,7 +188,7 @@ mod tests {
         let stage = |name: &str, memory: u64, a_user| StageReading {
             name: name.to_owned(),
             users: 100,
-            processes: vec![StageFigure { name: "belfry (7)".to_owned(), memory, cpu: 0.25, a_user }],
+            processes: vec![StageProcess { name: "belfry (7)".to_owned(), memory, cpu: 0.25, a_user }],
             ..StageReading::default()
         };
         Report {

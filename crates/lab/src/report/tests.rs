@@ -142,12 +142,12 @@ fn an_ended_run_has_its_totals() {
 }
 
 /// A process of 100 MiB that takes so many bytes more each second.
-struct Leaking {
+struct LeakingProcess {
     bytes: u64,
     a_second: u64,
 }
 
-impl ProcessMeter for Leaking {
+impl ProcessMeter for LeakingProcess {
     fn sample(&mut self, _at: Instant) -> Vec<(String, u64, u64)> {
         self.bytes += self.a_second;
         vec![("server".to_owned(), 1_000, (100 << 20) + self.bytes)]
@@ -159,7 +159,7 @@ fn watched(a_second: u64, seconds: u64) -> Report {
     let words = ["127.0.0.1".to_owned()];
     let (setup, _) = crate::cli::build_xmpp(&words).expect("right");
     let threshold = crate::threshold::Threshold::parse("growth < 1%/h").expect("right");
-    let mut recorder = Recorder::new("soak", vec![threshold], Leaking { bytes: 0, a_second });
+    let mut recorder = Recorder::new("soak", vec![threshold], LeakingProcess { bytes: 0, a_second });
     let report = recorder.report();
     let mut progress = interval(1, 10);
     for second in 1..=seconds + 20 {

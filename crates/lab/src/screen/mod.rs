@@ -12,7 +12,7 @@ mod users;
 mod variables;
 mod view;
 
-pub use remote::{RemoteState, RunRemote};
+pub use remote::{RemoteState, RunHandle};
 pub(crate) use repartition::buckets;
 pub(crate) use scenario::expected;
 pub use show::ScreenObserver;

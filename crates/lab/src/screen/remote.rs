@@ -10,7 +10,7 @@ use crate::live::ShownPage;
 
 /// A handle; cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct RunRemote {
+pub struct RunHandle {
     state: Arc<Mutex<RemoteState>>,
     shown: ShownPage,
     tracer: Tracer,
@@ -33,11 +33,11 @@ pub struct RemoteState {
     pub said: Option<String>,
 }
 
-impl RunRemote {
-    pub fn new(setup: &Setup) -> RunRemote {
+impl RunHandle {
+    pub fn new(setup: &Setup) -> RunHandle {
         let rate = &setup.options.rate;
         let state = RemoteState { rate: rate.calls, scale: rate.scale, ..RemoteState::default() };
-        RunRemote {
+        RunHandle {
             state: Arc::new(Mutex::new(state)),
             shown: ShownPage::default(),
             tracer: setup.tracer.clone(),

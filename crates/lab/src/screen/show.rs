@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ratatui::crossterm::terminal;
 
-use super::{RemoteState, RunRemote, ScreenFooter, ScreenPage, dump, page, variables};
+use super::{RemoteState, RunHandle, ScreenFooter, ScreenPage, dump, page, variables};
 use crate::engine::{Progress, RunOutcome, Setup};
 use crate::session::Observer;
 use crate::trace::file_name;
@@ -16,7 +16,7 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 const LINE: &str = "\r\x1b[K";
 
 pub struct ScreenObserver {
-    remote: RunRemote,
+    remote: RunHandle,
     file: Option<PathBuf>,
     last: Option<Progress>,
     drawn: u64,
@@ -24,10 +24,10 @@ pub struct ScreenObserver {
 
 impl ScreenObserver {
     pub fn new(setup: &Setup) -> ScreenObserver {
-        ScreenObserver { remote: RunRemote::new(setup), file: None, last: None, drawn: 0 }
+        ScreenObserver { remote: RunHandle::new(setup), file: None, last: None, drawn: 0 }
     }
 
-    pub fn remote(&self) -> RunRemote {
+    pub fn remote(&self) -> RunHandle {
         self.remote.clone()
     }
 

@@ -1,7 +1,7 @@
 //! The keywords that differ from call to call or from message to message.
 
-use super::fold::{self, write_constant, write_ip};
 use super::number::{write_i64, write_u64};
+use super::prepare::{self, write_constant, write_ip};
 use super::{IN_ACTION, LEN_WIDTH, NO_STEP, Renderer, date, header};
 use crate::auth::{self, Secrets};
 use crate::call::VariableValue;
@@ -48,13 +48,13 @@ impl Renderer<'_, '_> {
                 self.out.extend_from_slice(text.as_bytes());
             }
             Keyword::Field { field, file, line } => {
-                let file = fold::find_file(&self.ctx.env.files, file.as_deref())?;
+                let file = prepare::find_file(&self.ctx.env.files, file.as_deref())?;
                 let line = line.as_ref().map(|line| self.line_number(line)).transpose()?;
                 self.field(file, *field, line)?;
             }
             Keyword::File(name) => {
                 let name = self.scratch(name)?;
-                self.out.extend_from_slice(&fold::read_file(&name)?);
+                self.out.extend_from_slice(&prepare::read_file(&name)?);
             }
             Keyword::Authentication(params) => self.authentication(params)?,
             _ => self.of_the_run(keyword)?,
@@ -95,7 +95,7 @@ impl Renderer<'_, '_> {
                 let circuit = tdm_map(&env.options, identity.number)?;
                 self.out.extend_from_slice(circuit.as_bytes());
             }
-            Keyword::Key(name) => return Err(fold::unknown(name)),
+            Keyword::Key(name) => return Err(prepare::unknown(name)),
             // Every other one is written in `keyword`, or constant.
             _ => return Err(format!("no value for {keyword:?}")),
         }

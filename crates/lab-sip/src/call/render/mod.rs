@@ -8,10 +8,10 @@
 
 mod call_id;
 mod date;
-mod fold;
 mod header;
 mod keyword;
 mod number;
+mod prepare;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
@@ -26,9 +26,9 @@ use super::{Call, CallContext};
 use crate::scenario::template::{Template, TemplatePart};
 
 pub use call_id::call_id;
-pub use fold::{Addresses, PreparedMessages};
-use fold::{PreparedLine, RenderOp};
 use number::write_padded;
+pub use prepare::{Addresses, PreparedMessages};
+use prepare::{LineSelector, RenderOp};
 
 /// What `[sipp_version]` gives: the version whose behaviour this is, and that it is not SIPp itself.
 /// Without SIPp's leading `v`, as SIPp prints it there.
@@ -117,8 +117,8 @@ impl<'r, 'c> Renderer<'r, 'c> {
             RenderOp::Field { file, field, line } => {
                 let line = match line {
                     None => None,
-                    Some(PreparedLine::Number(number)) => Some(*number),
-                    Some(PreparedLine::Template(template)) => Some(self.line_number(template)?),
+                    Some(LineSelector::Number(number)) => Some(*number),
+                    Some(LineSelector::Template(template)) => Some(self.line_number(template)?),
                 };
                 self.field(*file, *field, line)?;
             }

@@ -1,8 +1,8 @@
 //! What stands in `<action>`.
 
 use super::super::action::{
-    Action, ActionCheck, ActionKind, Arithmetic, CompareOperator, EchoControl, EchoVerb, Ereg, Operand,
-    PlayKind, RtpCheck, RtpStream, RunCommand, SearchIn, StrCmp, StrOperand, VariableTest,
+    Action, ActionCheck, ActionKind, Arithmetic, CompareOperator, EchoControl, EchoVerb, Ereg,
+    InternalCommand, Operand, PlayKind, RtpCheck, RtpStream, SearchIn, StrCmp, StrOperand, VariableTest,
 };
 use super::super::lexicon::{ACTIONS, ActionName, DISTRIBUTION_ATTRIBUTES, nearest};
 use super::super::model::VarRef;
@@ -335,18 +335,18 @@ fn exec(context: &mut CompileContext, node: ElementNode<'_>) -> Option<ActionKin
     None
 }
 
-fn internal(context: &mut CompileContext, value: AttributeValue<'_>) -> RunCommand {
+fn internal(context: &mut CompileContext, value: AttributeValue<'_>) -> InternalCommand {
     match value.bytes {
-        b"stop_now" => RunCommand::StopNow,
-        b"stop_gracefully" => RunCommand::StopGracefully,
-        b"stop_call" => RunCommand::StopCall,
+        b"stop_now" => InternalCommand::StopNow,
+        b"stop_gracefully" => InternalCommand::StopGracefully,
+        b"stop_call" => InternalCommand::StopCall,
         _ => {
             let message = format!(
                 "int_cmd=\"{}\" is taken for stop_call, as in SIPp: expected stop_call, stop_gracefully or stop_now",
                 value.text()
             );
             context.warn(value.line, message);
-            RunCommand::StopCall
+            InternalCommand::StopCall
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::super::cut::{self, TemplateError, TrimmedMessage, VariableResolver};
 use super::super::lexicon::{AttributeDoc, nearest};
 use super::super::model::{Scope, StepIndex, VarRef, Variables};
 use super::super::template::Template;
+use super::super::template_parser::{self, TemplateError, TrimmedMessage, VariableResolver};
 use super::super::xml::{Element, text};
 use super::CompileError;
 
@@ -318,7 +318,7 @@ impl CompileContext {
     /// Cuts a text whose first line is `line`.
     pub(super) fn cut(&mut self, source: &[u8], line: u32) -> Option<Template> {
         let mut resolve = |name: &str| self.variable(name, line);
-        let cut = cut::cut(source, &mut resolve as &mut VariableResolver<'_>);
+        let cut = template_parser::cut(source, &mut resolve as &mut VariableResolver<'_>);
         cut.map_err(|errors| {
             for TemplateError { line: below, message } in errors {
                 self.error(line + below, message);
@@ -340,7 +340,7 @@ impl CompileContext {
             self.error(element.line, message);
             return None;
         };
-        let trimmed = cut::trim_cdata(&chunk.bytes);
+        let trimmed = template_parser::trim_cdata(&chunk.bytes);
         if trimmed.bytes.iter().all(u8::is_ascii_whitespace) {
             self.error(chunk.line, format!("the CDATA of <{name}> is empty: expected a message"));
             return None;

@@ -1,8 +1,8 @@
 //! Every action.
 
 use super::super::action::{
-    ActionCheck, ActionKind, Arithmetic, CompareOperator, EchoVerb, Operand, PlayKind, RtpStream, RunCommand,
-    SearchIn, StrOperand,
+    ActionCheck, ActionKind, Arithmetic, CompareOperator, EchoVerb, InternalCommand, Operand, PlayKind,
+    RtpStream, SearchIn, StrOperand,
 };
 use super::super::model::{Distribution, Scope, VarRef};
 use super::{action, scenario, shown, warnings};
@@ -163,9 +163,9 @@ fn injection_files() {
 fn exec_commands() {
     assert!(matches!(kind("<exec command='echo [pid]'/>"), ActionKind::Command(_)));
     for (name, expected) in [
-        ("stop_call", RunCommand::StopCall),
-        ("stop_gracefully", RunCommand::StopGracefully),
-        ("stop_now", RunCommand::StopNow),
+        ("stop_call", InternalCommand::StopCall),
+        ("stop_gracefully", InternalCommand::StopGracefully),
+        ("stop_now", InternalCommand::StopNow),
     ] {
         assert!(
             matches!(kind(&format!("<exec int_cmd='{name}'/>")), ActionKind::Internal(found) if found == expected)

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use lab_xmpp::{ImportFormat, UserDirectory};
 
+use super::flags::{FLAGS, XmppFlags};
 use super::people;
-use super::words::{FLAGS, XmppFlags};
 use crate::whole_file;
 
 /// Flags of the load that say who its users are.

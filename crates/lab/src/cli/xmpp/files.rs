@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lab_xmpp::{AccountFile, StanzaTemplate, UserDirectory};
 
-use super::words::XmppFlags;
+use super::flags::XmppFlags;
 
 /// All of the file are users, those who are monitors left out, unless a number was said.
 pub(super) fn listed(told: &XmppFlags, file: &Path, domain: &str) -> Result<UserDirectory, String> {

@@ -29,11 +29,11 @@ fn commands_of_the_shell_and_of_the_run() {
     world.put(0, text("it"));
     world.quiet(ActionKind::Command(showing(0)));
     assert!(matches!(world.out.effects.pop(), Some(Effect::Shell(command)) if command == "it"));
-    world.quiet(ActionKind::Internal(RunCommand::StopGracefully));
+    world.quiet(ActionKind::Internal(InternalCommand::StopGracefully));
     assert!(matches!(world.out.effects.pop(), Some(Effect::StopGracefully)));
-    world.quiet(ActionKind::Internal(RunCommand::StopNow));
+    world.quiet(ActionKind::Internal(InternalCommand::StopNow));
     assert!(matches!(world.out.effects.pop(), Some(Effect::StopNow)));
-    assert_eq!(world.run(ActionKind::Internal(RunCommand::StopCall)), ActionResult::StopCall);
+    assert_eq!(world.run(ActionKind::Internal(InternalCommand::StopCall)), ActionResult::StopCall);
     world.quiet(ActionKind::CloseCon);
     assert!(matches!(world.out.effects.pop(), Some(Effect::CloseConnection)));
 }

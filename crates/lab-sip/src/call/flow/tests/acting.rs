@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::world::{End, START, code, pause, request, scenario, step};
+use super::world::{Endpoint, START, code, pause, request, scenario, step};
 use crate::call::VariableValue;
 use crate::options::Options;
 use crate::regex::Regex;
@@ -32,8 +32,8 @@ fn client(steps: Vec<ScenarioStep>) -> Scenario {
     scenario
 }
 
-fn started(steps: Vec<ScenarioStep>) -> End {
-    let mut end = End::new(client(steps), Options::default());
+fn started(steps: Vec<ScenarioStep>) -> Endpoint {
+    let mut end = Endpoint::new(client(steps), Options::default());
     end.start(ID);
     end
 }

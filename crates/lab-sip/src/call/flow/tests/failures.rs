@@ -2,24 +2,24 @@
 
 use std::time::Duration;
 
-use super::world::{End, code, maybe, pause, request, scenario, step, uac, uas, wants};
+use super::world::{Endpoint, code, maybe, pause, request, scenario, step, uac, uas, wants};
 use crate::call::{CallOutcome, TransportFault};
 use crate::options::Options;
 use crate::scenario::Scenario;
-use crate::scenario::action::{Action, ActionCheck, ActionKind, Ereg, Operand, RunCommand, SearchIn};
+use crate::scenario::action::{Action, ActionCheck, ActionKind, Ereg, InternalCommand, Operand, SearchIn};
 use crate::scenario::model::{Role, StepKind};
 use crate::scenario::template::Template;
 use crate::stats::Count;
 
 const ID: &str = "1@host";
 
-fn started(scenario: Scenario) -> End {
-    let mut end = End::new(scenario, Options::default());
+fn started(scenario: Scenario) -> Endpoint {
+    let mut end = Endpoint::new(scenario, Options::default());
     end.start(ID);
     end
 }
 
-fn failed(end: &End, why: Count) {
+fn failed(end: &Endpoint, why: Count) {
     assert_eq!(end.ended, [CallOutcome::Failure(why)]);
     assert_eq!((end.count(Count::FailedCall), end.count(why)), (1, 1));
     end.assert_books();
@@ -135,14 +135,14 @@ fn a_target_without_angle_brackets_loses_the_parameters_of_its_header() {
 fn default_behaviours_can_be_switched_off() {
     let mut options = Options::default();
     options.call.defaults.bye = false;
-    let mut end = End::new(uac(), options.clone());
+    let mut end = Endpoint::new(uac(), options.clone());
     end.start(ID);
     end.answer(ID, 486, 1, "INVITE");
     assert_eq!(end.said(), ["INVITE"]);
     failed(&end, Count::FailedUnexpectedMessage);
 
     options.call.defaults.abort_unexpected = false;
-    let mut end = End::new(uac(), options);
+    let mut end = Endpoint::new(uac(), options);
     end.start(ID);
     end.answer(ID, 486, 1, "INVITE");
     end.ask(ID, 3, "BYE");
@@ -172,7 +172,7 @@ fn a_receive_timeout_fails_or_goes_to_its_label() {
     let mut options = Options::default();
     options.timers.recv_timeout = Some(Duration::from_secs(3));
     let steps = vec![request("OPTIONS", None), code(200), request("INFO", None), pause(10.0)];
-    let mut end = End::new(scenario(Role::Client, steps.clone()), options.clone());
+    let mut end = Endpoint::new(scenario(Role::Client, steps.clone()), options.clone());
     end.start(ID);
     end.wait(2999);
     assert!(end.ended.is_empty());
@@ -182,7 +182,7 @@ fn a_receive_timeout_fails_or_goes_to_its_label() {
 
     let mut steps = steps;
     steps[1].flow.on_timeout = Some(2);
-    let mut end = End::new(scenario(Role::Client, steps.clone()), options.clone());
+    let mut end = Endpoint::new(scenario(Role::Client, steps.clone()), options.clone());
     end.start(ID);
     end.wait(3010);
     assert_eq!(end.said(), ["OPTIONS", "INFO"]);
@@ -190,7 +190,7 @@ fn a_receive_timeout_fails_or_goes_to_its_label() {
 
     // A label at the end is none.
     steps[1].flow.on_timeout = Some(4);
-    let mut end = End::new(scenario(Role::Client, steps), options);
+    let mut end = Endpoint::new(scenario(Role::Client, steps), options);
     end.start(ID);
     end.wait(3000);
     failed(&end, Count::FailedTimeoutOnRecv);
@@ -223,7 +223,7 @@ fn faults_of_the_transport() {
 
 #[test]
 fn a_connection_closed_in_timewait_is_no_failure() {
-    let mut end = End::new(uas(), Options::default());
+    let mut end = Endpoint::new(uas(), Options::default());
     for (cseq, method) in [(1, "INVITE"), (1, "ACK"), (2, "BYE")] {
         end.ask(ID, cseq, method);
     }
@@ -250,7 +250,7 @@ fn a_dead_call_counts_what_still_comes() {
     end.answer(ID, 200, 1, "OPTIONS");
     end.answer(ID, 200, 1, "OPTIONS");
     assert_eq!((end.count(Count::DeadCallMsgs), end.said().len()), (1, 1));
-    let mut server = End::new(
+    let mut server = Endpoint::new(
         scenario(Role::Server, vec![wants("OPTIONS"), super::world::response(200, None)]),
         Options::default(),
     );
@@ -271,7 +271,7 @@ fn a_dead_call_is_forgotten_after_its_wait() {
     assert_eq!(end.calls[ID.as_bytes()].deadline, stdx::time::Instant::FAR_FUTURE);
     let mut options = Options::default();
     options.call.dead_call_wait = Duration::ZERO;
-    let mut end = End::new(uac(), options);
+    let mut end = Endpoint::new(uac(), options);
     end.start(ID);
     end.fault(ID, TransportFault::CannotSend);
     assert_eq!(end.calls[ID.as_bytes()].deadline, stdx::time::Instant::FAR_FUTURE);
@@ -293,7 +293,7 @@ fn a_failed_check_fails_the_call_at_its_end() {
 #[test]
 fn a_call_may_be_stopped_by_its_scenario() {
     let mut steps = vec![request("OPTIONS", None), code(200), request("INFO", None)];
-    steps[1].actions = vec![Action { line: 3, kind: ActionKind::Internal(RunCommand::StopCall) }];
+    steps[1].actions = vec![Action { line: 3, kind: ActionKind::Internal(InternalCommand::StopCall) }];
     let mut end = started(scenario(Role::Client, steps));
     end.answer(ID, 200, 1, "OPTIONS");
     assert_eq!(end.said(), ["OPTIONS"]);
@@ -336,7 +336,7 @@ fn commands_of_the_other_side() {
         let send = StepKind::SendCmd { message: Template::text("Call-ID: 1\n\n"), dest: None };
         scenario(Role::ControllerB, vec![step(StepKind::Nop), step(recv), step(send), pause(5.0)])
     };
-    let command = |end: &mut End, text: &str| {
+    let command = |end: &mut Endpoint, text: &str| {
         let text = text.as_bytes().to_vec();
         end.on_call(ID.as_bytes(), |call, ctx| call.handle_command(ctx, &text, None));
     };
@@ -368,7 +368,7 @@ fn commands_of_the_other_side() {
 fn a_pattern_that_did_not_come_back_fails_its_call() {
     let mut steps = scenario(Role::Client, vec![request("OPTIONS", None), code(200)]);
     steps.needs.media = true;
-    let mut end = End::new(steps, Options::default());
+    let mut end = Endpoint::new(steps, Options::default());
     end.media.missed = Some("audio: half of it missed");
     end.start(ID);
     end.answer(ID, 200, 1, "OPTIONS");

@@ -5,8 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::world::{
-    End, START, answer_text, ask_text, code, maybe, pause, recv, request, response, scenario, step, uac, uas,
-    wants,
+    Endpoint, START, answer_text, ask_text, code, maybe, pause, recv, request, response, scenario, step, uac,
+    uas, wants,
 };
 use crate::call::VariableValue;
 use crate::options::{Options, RetransmissionCheck};
@@ -18,17 +18,17 @@ use crate::stats::Count;
 
 const ID: &str = "1@host";
 
-fn started(scenario: Scenario) -> End {
+fn started(scenario: Scenario) -> Endpoint {
     started_with(scenario, Options::default())
 }
 
-fn started_with(scenario: Scenario, options: Options) -> End {
-    let mut end = End::new(scenario, options);
+fn started_with(scenario: Scenario, options: Options) -> Endpoint {
+    let mut end = Endpoint::new(scenario, options);
     end.start(ID);
     end
 }
 
-fn position(end: &End) -> usize {
+fn position(end: &Endpoint) -> usize {
     end.calls[ID.as_bytes()].position
 }
 
@@ -163,7 +163,7 @@ fn rule_3_a_repeated_request_gets_the_last_answer_again() {
     for check in [RetransmissionCheck::Full, RetransmissionCheck::Loose] {
         let mut options = Options::default();
         options.timers.retransmission_check = check;
-        let mut end = End::new(uas(), options);
+        let mut end = Endpoint::new(uas(), options);
         end.ask(ID, 1, "INVITE");
         assert_eq!(end.said(), ["180", "200"]);
         let again = ask_text(ID, 1, "INVITE");
@@ -180,7 +180,7 @@ fn rule_3_a_repeated_request_gets_the_last_answer_again() {
 fn rule_3_without_retransmissions_a_repetition_is_unexpected() {
     let mut options = Options::default();
     options.timers.no_retransmission = true;
-    let mut end = End::new(uas(), options);
+    let mut end = Endpoint::new(uas(), options);
     end.ask(ID, 1, "INVITE");
     end.ask(ID, 1, "INVITE");
     assert_eq!(end.count(Count::FailedUnexpectedMessage), 1);
@@ -239,13 +239,13 @@ fn rule_4_auto_answers() {
 
 #[test]
 fn rule_5_the_cseq_of_an_ack_is_checked() {
-    let mut end = End::new(uas(), Options::default());
+    let mut end = Endpoint::new(uas(), Options::default());
     end.ask(ID, 5, "INVITE");
     end.ask(ID, 6, "ACK");
     assert_eq!((end.count(Count::FailedCall), end.count(Count::FailedUnexpectedMessage)), (1, 0));
     let mut options = Options::default();
     options.call.defaults.check_cseq = false;
-    let mut end = End::new(uas(), options);
+    let mut end = Endpoint::new(uas(), options);
     end.ask(ID, 5, "INVITE");
     end.ask(ID, 6, "ACK");
     assert_eq!(end.count(Count::FailedCall), 0);
@@ -305,7 +305,7 @@ fn rule_6_a_provisional_stops_an_invite() {
 fn rule_8_nop_may_come_first_in_a_server() {
     let mut steps = vec![step(StepKind::Nop)];
     steps.append(&mut uas().steps);
-    let mut end = End::new(scenario(Role::Server, steps), Options::default());
+    let mut end = Endpoint::new(scenario(Role::Server, steps), Options::default());
     end.ask(ID, 1, "INVITE");
     assert_eq!(end.said(), ["180", "200"]);
 }
@@ -329,7 +329,7 @@ fn branching_goes_by_test_and_by_chance_and_conditions_skip() {
     assert_eq!(end.said(), ["INFO"]);
     one.steps[0].flow.chance = Some(0.5);
     let branched = (0..200).filter(|seed| {
-        let mut end = End::new(one.clone(), Options::default());
+        let mut end = Endpoint::new(one.clone(), Options::default());
         end.rng = stdx::rng::Rng::seeded(*seed);
         end.start(ID);
         end.said() == ["INFO"]
@@ -381,7 +381,7 @@ fn challenges_peer_tags_and_media_are_kept() {
 
 #[test]
 fn response_times_count_from_the_start_and_from_the_due_time() {
-    let mut end = End::new(uac(), Options::default());
+    let mut end = Endpoint::new(uac(), Options::default());
     end.start(ID);
     end.calls.get_mut(ID.as_bytes()).unwrap().identity.due = super::world::START - Duration::from_millis(30);
     end.wait(20);
@@ -396,7 +396,7 @@ fn patterns_match_the_method_or_the_code() {
     let pattern = crate::regex::Regex::new("^(OPTIONS|INFO)$").unwrap();
     for (method, fails) in [("INFO", 0), ("REGISTER", 1)] {
         let steps = vec![step(StepKind::Recv(recv(Expect::RequestPattern(pattern.clone()))))];
-        let mut end = End::new(scenario(Role::Server, steps), Options::default());
+        let mut end = Endpoint::new(scenario(Role::Server, steps), Options::default());
         end.ask(ID, 1, method);
         assert_eq!(end.count(Count::FailedUnexpectedMessage), fails, "{method}");
     }
@@ -413,7 +413,7 @@ fn patterns_match_the_method_or_the_code() {
 proptest! {
     #[test]
     fn no_message_breaks_a_call(bytes in proptest::collection::vec(any::<u8>(), 0..80), at in 0usize..120, server: bool) {
-        let mut end = if server { End::new(uas(), Options::default()) } else { started(uac()) };
+        let mut end = if server { Endpoint::new(uas(), Options::default()) } else { started(uac()) };
         if server {
             end.ask(ID, 1, "INVITE");
         }
@@ -435,7 +435,7 @@ fn response_times_run_from_the_send_to_the_stamp_of_the_answer() {
     steps[7].timing.start = vec![0];
     steps[8].timing.stop = vec![0];
     steps[4].timing.stop = Vec::new();
-    let mut end = End::new(scenario(Role::Client, steps), Options::default());
+    let mut end = Endpoint::new(scenario(Role::Client, steps), Options::default());
     end.start("1@host");
     end.wait(100);
     // The kernel had the answer 3 ms before the turn that reads it and sends ACK and BYE.

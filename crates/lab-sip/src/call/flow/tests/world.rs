@@ -170,13 +170,13 @@ pub(super) fn uas() -> Scenario {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct ObservedMessage {
     pub remote: Vec<RemoteMedia>,
     /// What the media of every call missed.
     pub missed: Option<&'static str>,
 }
 
-impl CallMediaControl for Heard {
+impl CallMediaControl for ObservedMessage {
     fn port(&mut self, _: u64, _: PortKind, _: i32) -> Result<u16, String> {
         Ok(6000)
     }
@@ -205,11 +205,11 @@ impl CallMediaControl for Heard {
 }
 
 /// One end: a scenario and its calls, without a network.
-pub(super) struct End {
+pub(super) struct Endpoint {
     pub env: CallEnv,
     pub stats: Stats,
     pub out: Outbox,
-    pub media: Heard,
+    pub media: ObservedMessage,
     pub rng: Rng,
     pub calls: BTreeMap<Vec<u8>, Call>,
     pub ended: Vec<CallOutcome>,
@@ -220,13 +220,13 @@ pub(super) struct End {
     pub received: Option<Instant>,
 }
 
-impl End {
-    pub(super) fn new(scenario: Scenario, options: Options) -> End {
+impl Endpoint {
+    pub(super) fn new(scenario: Scenario, options: Options) -> Endpoint {
         let files = InjectionFiles::default();
         let prepared = PreparedMessages::new(&scenario, &options, &Addresses::default(), &files).unwrap();
         let stats = Stats::sized(scenario.steps.len(), 0, 0, scenario.rtds.len(), scenario.counters.len());
         let globals = vec![crate::call::VariableValue::Unset; scenario.variables.global.len()];
-        End {
+        Endpoint {
             env: CallEnv {
                 options: Arc::new(options),
                 scenario: Arc::new(scenario),
@@ -240,7 +240,7 @@ impl End {
             },
             stats,
             out: Outbox::default(),
-            media: Heard::default(),
+            media: ObservedMessage::default(),
             rng: Rng::seeded(1),
             calls: BTreeMap::new(),
             ended: Vec::new(),
@@ -405,8 +405,8 @@ pub(super) fn ask_text(id: &str, cseq: u32, method: &str) -> String {
 
 /// Two ends and the wire between them.
 pub(super) struct World {
-    pub uac: End,
-    pub uas: End,
+    pub uac: Endpoint,
+    pub uas: Endpoint,
     pub rng: Rng,
     /// Per mille.
     pub loss: u32,
@@ -418,7 +418,7 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(uac: End, uas: End, seed: u64) -> World {
+    pub(super) fn new(uac: Endpoint, uas: Endpoint, seed: u64) -> World {
         World {
             uac,
             uas,
@@ -480,7 +480,8 @@ impl World {
 
 #[test]
 fn a_call_goes_through() {
-    let mut world = World::new(End::new(uac(), Options::default()), End::new(uas(), Options::default()), 1);
+    let mut world =
+        World::new(Endpoint::new(uac(), Options::default()), Endpoint::new(uas(), Options::default()), 1);
     for id in 0..3 {
         world.uac.start(&format!("{id}@host"));
     }
@@ -510,7 +511,8 @@ fn failures_over(loss: u32, doubles: u32, delay: (u64, u64)) -> u64 {
         if seed % 2 == 1 {
             options.timers.retransmission_check = crate::options::RetransmissionCheck::Loose;
         }
-        let mut world = World::new(End::new(uac(), options.clone()), End::new(uas(), options), seed);
+        let mut world =
+            World::new(Endpoint::new(uac(), options.clone()), Endpoint::new(uas(), options), seed);
         (world.loss, world.doubles, world.delay) = (loss, doubles, delay);
         for id in 0..5 {
             world.uac.start(&format!("{id}@host"));

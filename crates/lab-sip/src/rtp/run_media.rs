@@ -19,7 +19,7 @@ use crate::scenario::template::{Keyword, Template, TemplatePart};
 const BASE_SSRC: u32 = 0xCA11_0000;
 
 /// One for all shards of a run.
-pub struct MediaShared {
+pub struct RunMedia {
     pub(super) options: MediaOptions,
     pub(super) files: MediaFiles,
     pub(super) ports: MediaPorts,
@@ -30,7 +30,7 @@ pub struct MediaShared {
     ssrc: AtomicU32,
 }
 
-impl MediaShared {
+impl RunMedia {
     /// Reads every file that a scenario names literally, and every argument of its media actions. Each mistake names the
     /// scenario's file and line. Nothing is bound yet. `ip` is where media lives unless `-mi` says otherwise.
     pub fn load(
@@ -38,13 +38,13 @@ impl MediaShared {
         scenarios: &[&Scenario],
         ip: IpAddr,
         rng: &mut Rng,
-    ) -> Result<Arc<MediaShared>, Vec<String>> {
+    ) -> Result<Arc<RunMedia>, Vec<String>> {
         let beside = scenarios.iter().filter_map(|scenario| match &scenario.source {
             ScenarioSource::File(path) => files::directory(path),
             ScenarioSource::BuiltIn(_) => None,
         });
         let base = if options.media.random_base_ssrc { rng.next_u64() as u32 } else { BASE_SSRC };
-        let mut shared = MediaShared {
+        let mut shared = RunMedia {
             options: options.media.clone(),
             files: MediaFiles::new(beside.collect()),
             ports: MediaPorts::new(options.media.ip.unwrap_or(ip), &options.media),

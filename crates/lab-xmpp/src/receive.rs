@@ -4,13 +4,13 @@ use lab_sip::stats::Count;
 use stdx::time::Instant;
 use xmpp::{Element, ns};
 
-use super::crowd::{HOLES, PoolContext, UserPool};
 use super::failure::FailureCause;
 use super::limits::PRESENCE_PLACES;
-use super::lines;
+use super::message_mark::{DIRECTED, MessageMark};
 use super::model::TimerName;
-use super::note::{DIRECTED, MessageMark};
+use super::stanzas;
 use super::user::PendingRequest;
+use super::user_pool::{HOLES, PoolContext, UserPool};
 
 /// That there is no such thing; the second of a vCard only (XEP-0054 §3.3).
 const ABSENT: [&str; 2] = ["item-not-found", "service-unavailable"];
@@ -130,7 +130,7 @@ impl UserPool {
             self.hear_own_nick(slot, turn);
         }
         if status("201") {
-            turn.write(slot, |out| lines::unlock(out, room));
+            turn.write(slot, |out| stanzas::unlock(out, room));
         }
         let is_locked =
             || presence.elements().any(|error| error.get("item-not-found", ns::STANZA_ERRORS).is_some());
@@ -162,9 +162,9 @@ impl UserPool {
         let people = &self.chat.people;
         let me = self.users[slot as usize].number;
         let to = people.address(from);
-        turn.write(slot, |out| lines::subscription(out, "subscribed", &to));
+        turn.write(slot, |out| stanzas::subscription(out, "subscribed", &to));
         if from < me {
-            turn.write(slot, |out| lines::subscription(out, "subscribe", &to));
+            turn.write(slot, |out| stanzas::subscription(out, "subscribe", &to));
         }
     }
 
@@ -183,12 +183,12 @@ impl UserPool {
                 if self.users[slot as usize].friends > friends {
                     self.go_on_asking(slot, turn);
                 }
-                turn.write(slot, |out| lines::answer(out, (id, iq.attr("from")), true));
+                turn.write(slot, |out| stanzas::answer(out, (id, iq.attr("from")), true));
             }
             _ => {
                 let known = [("ping", ns::PING), ("block", ns::BLOCKING), ("unblock", ns::BLOCKING)];
                 let is_known = known.iter().any(|(name, ns)| iq.get(name, ns).is_some());
-                turn.write(slot, |out| lines::answer(out, (id, iq.attr("from")), is_known));
+                turn.write(slot, |out| stanzas::answer(out, (id, iq.attr("from")), is_known));
             }
         }
     }

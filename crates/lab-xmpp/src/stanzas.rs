@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use xmpp::ns;
 
-use super::note::MessageMark;
+use super::message_mark::MessageMark;
 
 /// A `Vec` takes everything.
 macro_rules! put {

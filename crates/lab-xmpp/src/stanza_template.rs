@@ -6,10 +6,10 @@ use xmpp::limits::STANZA;
 use xmpp::xml::{Frame, Framer, Prefixes, parse};
 use xmpp::{Element, ns};
 
-use super::crowd::{PoolContext, UserPool};
 use super::mix::UserAction;
 use super::model::TimerName;
 use super::user::PendingRequest;
+use super::user_pool::{PoolContext, UserPool};
 
 /// One of them, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,13 +2,13 @@
 //! several ([`crew`]).
 
 mod bosh;
-pub(super) mod crew;
 mod http;
-mod memory;
-mod orders;
-mod sources;
+mod shared_memory;
+mod source_addresses;
 pub(super) mod start;
-pub(super) mod worker;
+pub(super) mod worker_pool;
+pub(super) mod worker_process;
+mod worker_protocol;
 
 use std::io::{self, Read as _};
 use std::net::SocketAddr;
@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use lab_sip::stats::{Count, Stats};
 use lab_xmpp::{
-    BoshEvent, ConnectionCommand, HttpTransport, LoadState, Outbox, PoolContext, StreamSecurity, UserPool,
-    XmppLoad,
+    ConnectionCommand, HttpTransport, LoadState, Outbox, PoolContext, ReceivedPayload, StreamSecurity,
+    UserPool, XmppLoad,
 };
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
@@ -32,13 +32,13 @@ use self::bosh::BoshConnections;
 
 use super::bind;
 use super::clock::Clock;
-use super::hub::{RunPhase, ShardHub};
 use super::limits::LATE;
-use super::names::NameCache;
+use super::name_cache::NameCache;
 use super::report::{Reporter, ShardCounts, ShardReport};
+use super::shard_hub::{RunPhase, ShardHub};
+use super::stream_transport::{ConnectOptions, StreamIo, StreamTransport, TlsStream};
 use super::tls::{self, Tls};
 use super::token::WAKER;
-use super::wire::{ConnectOptions, StreamIo, StreamTransport, TlsStream};
 
 /// One shard of a load of users.
 pub(super) struct ChatShard {
@@ -90,7 +90,7 @@ enum ConnectionInput {
     Bytes(usize),
     Messages(Vec<Vec<u8>>),
     /// An answer, of so many bytes.
-    Said(BoshEvent, usize),
+    Said(ReceivedPayload, usize),
     Nothing,
     Closed,
     /// The TCP connection could not be made, and why.
@@ -341,7 +341,7 @@ impl UserConnections {
         let sockets = self.chat.sockets();
         let all = self.chat.people.all().saturating_mul(sockets);
         let number = number.saturating_mul(sockets).saturating_add(u32::from(which > 0));
-        let mut tcp = sources::connect(target, all, number)
+        let mut tcp = source_addresses::connect(target, all, number)
             .map_err(|error| io::Error::other(explain(&error, target)))?;
         let token = Token(1 + which * self.lines.len() + slot as usize);
         self.poll.registry().register(&mut tcp, token, Interest::READABLE | Interest::WRITABLE)?;

@@ -11,25 +11,25 @@ const OPEN: usize = 16;
 /// Calls that share a slot only wait for each other: a message goes into a later group than it could.
 const SLOTS: usize = 256;
 
-pub(super) struct ProcessGroups {
+pub(super) struct DatagramGroups {
     /// The last [`OPEN`] groups, by number modulo that.
-    open: [ProcessGroup; OPEN],
+    open: [DatagramGroup; OPEN],
     count: u32,
     /// The last group a call of each slot is in.
     reached: [u32; SLOTS],
 }
 
 #[derive(Clone, Copy)]
-struct ProcessGroup {
+struct DatagramGroup {
     length: usize,
     to: SocketAddr,
     members: usize,
 }
 
-impl ProcessGroups {
-    pub(super) fn new() -> ProcessGroups {
-        let none = ProcessGroup { length: 0, to: SocketAddr::from(([0, 0, 0, 0], 0)), members: 0 };
-        ProcessGroups { open: [none; OPEN], count: 0, reached: [0; SLOTS] }
+impl DatagramGroups {
+    pub(super) fn new() -> DatagramGroups {
+        let none = DatagramGroup { length: 0, to: SocketAddr::from(([0, 0, 0, 0], 0)), members: 0 };
+        DatagramGroups { open: [none; OPEN], count: 0, reached: [0; SLOTS] }
     }
 
     /// The number of the group that the next message goes into.
@@ -45,7 +45,7 @@ impl ProcessGroups {
         if joined.is_some() {
             group.members += 1;
         } else {
-            *group = ProcessGroup { length, to, members: 1 };
+            *group = DatagramGroup { length, to, members: 1 };
             self.count += 1;
         }
         self.reached[slot] = number;
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn two_answers_of_each_call_become_two_groups() {
-        let mut groups = ProcessGroups::new();
+        let mut groups = DatagramGroups::new();
         let mut numbers = Vec::new();
         for index in 0..3 {
             numbers.push(groups.place(300, place(1), call(index)));
@@ -87,7 +87,7 @@ mod tests {
         fn a_call_is_never_overtaken_by_itself(
             sent in prop::collection::vec((0usize..25, 0u64..300), 1..400),
         ) {
-            let mut groups = ProcessGroups::new();
+            let mut groups = DatagramGroups::new();
             let mut last = std::collections::HashMap::new();
             let mut sizes = std::collections::HashMap::new();
             for (length, index) in sent {

@@ -3,11 +3,11 @@
 use std::io::{self, Read as _};
 use std::net::SocketAddr;
 
-use lab_xmpp::{BoshEvent, BoshSession, CONNECTIONS, StreamSecurity};
+use lab_xmpp::{BoshSession, CONNECTIONS, ReceivedPayload, StreamSecurity};
 
 use super::http::{ResponseReader, write_request};
 use super::{ConnectionInput, UserConnections, UserLink};
-use crate::engine::wire::StreamIo;
+use crate::engine::stream_transport::StreamIo;
 
 pub(super) struct BoshConnections {
     session: BoshSession,
@@ -175,7 +175,7 @@ impl UserConnections {
                     }
                     return Ok(ConnectionInput::Said(said, answer.body.len()));
                 }
-                Err(what) => return Ok(ConnectionInput::Said(BoshEvent::nonsense(what), 0)),
+                Err(what) => return Ok(ConnectionInput::Said(ReceivedPayload::nonsense(what), 0)),
             }
         }
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use stdx::time::Instant;
 
-use super::crowd::UserPool;
-use super::stage::{LoadStage, SETTLED};
+use super::load_state::{LoadStage, SETTLED};
+use super::user_pool::UserPool;
 
 /// How often the leader looks.
 pub(super) const LOOK: Duration = Duration::from_millis(100);

@@ -18,14 +18,14 @@ use stdx::time::Instant;
 
 use super::super::StartError;
 use super::super::clock::Clock;
-use super::super::hub::{RunPhase, ShardHub};
 use super::super::limits::{WORKER_END, WORKER_START};
 use super::super::report::ShardReport;
+use super::super::shard_hub::{RunPhase, ShardHub};
 use super::super::start::fatal;
-use super::orders::{WorkerCommand, WorkerMessage, WorkerSetup, WorkerShare, hear, say};
+use super::worker_protocol::{WorkerCommand, WorkerMessage, WorkerSetup, WorkerShare, hear, say};
 use crate::fd;
 
-pub(in crate::engine) struct Crew {
+pub(in crate::engine) struct WorkerPool {
     hands: Vec<Worker>,
     told: RunPhase,
     /// When they were told to end at once.
@@ -74,10 +74,10 @@ pub(super) struct ReaderContext {
     pub(super) empty: Stats,
 }
 
-impl Crew {
+impl WorkerPool {
     /// Starts a worker for each part; returns when all of them are ready.
-    pub(super) fn hire(parts: &[WorkerShare], errand: &WorkerArgs<'_>) -> Result<Crew, StartError> {
-        let mut crew = Crew { hands: Vec::new(), told: RunPhase::Running, hard_since: None };
+    pub(super) fn hire(parts: &[WorkerShare], errand: &WorkerArgs<'_>) -> Result<WorkerPool, StartError> {
+        let mut crew = WorkerPool { hands: Vec::new(), told: RunPhase::Running, hard_since: None };
         for (index, part) in parts.iter().enumerate() {
             let name = format!("worker {} of {}", index + 1, parts.len());
             let hand = Worker::hire(&name, part, errand);

@@ -6,14 +6,14 @@ use lab_sip::stats::Count;
 use stdx::time::Instant;
 use xmpp::ns;
 
-use super::crowd::{PoolContext, UserPool};
 use super::limits::PRESENCE_PLACES;
-use super::lines;
+use super::load_state::SETTLED;
+use super::message_mark::{DIRECTED, MessageMark};
 use super::mix::UserAction;
 use super::model::TimerName;
-use super::note::{DIRECTED, MessageMark};
-use super::stage::SETTLED;
+use super::stanzas;
 use super::user::{PendingRequest, UserState};
+use super::user_pool::{PoolContext, UserPool};
 
 /// How often a user of the load is drawn who must be there.
 const DRAWS: usize = 8;
@@ -106,7 +106,7 @@ impl UserPool {
             MessageMark { from: user.number, number: contact.sent, due, sent, ..MessageMark::default() };
         let to = chat.people.address(to);
         let body = "x".repeat(chat.body);
-        turn.write(slot, |out| lines::message(out, (&to, "chat"), &body, &note));
+        turn.write(slot, |out| stanzas::message(out, (&to, "chat"), &body, &note));
         turn.stats.count(Count::ChatSent);
         turn.stats.count(Count::MessagesSent);
         self.shared.sent();
@@ -128,7 +128,7 @@ impl UserPool {
             return false;
         };
         let note = MessageMark { from: me, number: DIRECTED, due, sent: turn.now, seen_by: 1 };
-        turn.write(slot, |out| lines::directed(out, &to, &note));
+        turn.write(slot, |out| stanzas::directed(out, &to, &note));
         turn.stats.count(Count::PresenceExpected);
         turn.stats.count(Count::MessagesSent);
         true
@@ -148,7 +148,7 @@ impl UserPool {
         }
         user.presences += 1;
         let note = MessageMark { from: user.number, number: user.presences, due, sent: turn.now, seen_by };
-        turn.write(slot, |out| lines::presence(out, show, &note));
+        turn.write(slot, |out| stanzas::presence(out, show, &note));
         turn.stats.add(Count::PresenceExpected, u64::from(seen_by.count_ones()));
         turn.stats.count(Count::MessagesSent);
     }
@@ -163,7 +163,7 @@ impl UserPool {
         let number = self.users[slot as usize].number;
         if let Some(room) = self.room(number) {
             let nick = self.chat.people.nick(number);
-            turn.write(slot, |out| lines::join(out, &room, &nick));
+            turn.write(slot, |out| stanzas::join(out, &room, &nick));
             turn.stats.count(Count::MessagesSent);
         }
     }
@@ -181,7 +181,7 @@ impl UserPool {
             ..MessageMark::default()
         };
         let body = "x".repeat(self.chat.body);
-        turn.write(slot, |out| lines::message(out, (&room, "groupchat"), &body, &note));
+        turn.write(slot, |out| stanzas::message(out, (&room, "groupchat"), &body, &note));
         turn.stats.count(Count::MessagesSent);
         true
     }
@@ -222,7 +222,7 @@ impl UserPool {
         let number = self.users[slot as usize].number;
         Some(match action {
             UserAction::RosterGet => {
-                turn.write(slot, |out| lines::roster_get(out, format_args!("i{id}")));
+                turn.write(slot, |out| stanzas::roster_get(out, format_args!("i{id}")));
                 TimerName::Roster
             }
             UserAction::RosterAdd | UserAction::RosterRename | UserAction::RosterRemove => {
@@ -237,26 +237,26 @@ impl UserPool {
                 let room = self.room(number)?;
                 let nick = people.nick(number);
                 turn.write(slot, |out| match action {
-                    UserAction::RoomNick => lines::change_nick(out, &room, &format!("{nick}-{id}")),
+                    UserAction::RoomNick => stanzas::change_nick(out, &room, &format!("{nick}-{id}")),
                     _ => {
-                        lines::leave_room(out, &room, &nick);
-                        lines::join(out, &room, &nick);
+                        stanzas::leave_room(out, &room, &nick);
+                        stanzas::join(out, &room, &nick);
                     }
                 });
                 TimerName::RoomJoin
             }
             UserAction::VcardSet => {
                 let name = people.name(number);
-                turn.write(slot, |out| lines::vcard_set(out, id, &name));
+                turn.write(slot, |out| stanzas::vcard_set(out, id, &name));
                 TimerName::Vcard
             }
             UserAction::VcardLookup => {
                 let other = u32::try_from(self.rng.below(u64::from(people.count()))).unwrap_or_default();
-                turn.write(slot, |out| lines::vcard_get(out, id, &people.address(other)));
+                turn.write(slot, |out| stanzas::vcard_get(out, id, &people.address(other)));
                 TimerName::Vcard
             }
             UserAction::VcardGet => {
-                turn.write(slot, |out| lines::vcard_get(out, id, &people.address(number)));
+                turn.write(slot, |out| stanzas::vcard_get(out, id, &people.address(number)));
                 TimerName::Vcard
             }
             other => self.ask_server(slot, other, id, turn),
@@ -267,12 +267,12 @@ impl UserPool {
     fn ask_server(&self, slot: u32, action: UserAction, id: u32, turn: &mut PoolContext<'_>) -> TimerName {
         let domain = self.chat.people.domain();
         turn.write(slot, |out| match action {
-            UserAction::Ping => lines::ping(out, id, domain),
-            UserAction::Disco => lines::disco(out, id, domain, ns::DISCO_INFO),
-            UserAction::DiscoItems => lines::disco(out, id, domain, ns::DISCO_ITEMS),
-            UserAction::PepPublish => lines::pep_publish(out, id),
-            UserAction::PepGet => lines::pep_get(out, id),
-            _ => lines::archive(out, id),
+            UserAction::Ping => stanzas::ping(out, id, domain),
+            UserAction::Disco => stanzas::disco(out, id, domain, ns::DISCO_INFO),
+            UserAction::DiscoItems => stanzas::disco(out, id, domain, ns::DISCO_ITEMS),
+            UserAction::PepPublish => stanzas::pep_publish(out, id),
+            UserAction::PepGet => stanzas::pep_get(out, id),
+            _ => stanzas::archive(out, id),
         });
         match action {
             UserAction::Ping => TimerName::Ping,
@@ -290,7 +290,7 @@ impl UserPool {
         let removes = action == UserAction::RosterRemove && user.has_extra;
         user.has_extra = !removes;
         let name = format!("Extra {id}");
-        turn.write(slot, |out| lines::roster_set(out, id, &extra, (!removes).then_some(&*name)));
+        turn.write(slot, |out| stanzas::roster_set(out, id, &extra, (!removes).then_some(&*name)));
     }
 
     /// Somebody who is no user of the load, so that nobody is kept from anything.
@@ -301,6 +301,6 @@ impl UserPool {
         let unblocks = action == UserAction::Unblock && user.has_blocked;
         user.has_blocked = !unblocks;
         let wanted = if unblocks { "unblock" } else { "block" };
-        turn.write(slot, |out| lines::blocking(out, id, wanted, &stranger));
+        turn.write(slot, |out| stanzas::blocking(out, id, wanted, &stranger));
     }
 }

@@ -57,14 +57,14 @@ pub(super) enum RenderOp {
     Field {
         file: usize,
         field: u32,
-        line: Option<PreparedLine>,
+        line: Option<LineSelector>,
     },
     /// `[file name=]` with a name known beforehand: its content.
     File(Box<[u8]>),
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) enum PreparedLine {
+pub(super) enum LineSelector {
     Number(u32),
     Template(Template),
 }
@@ -78,7 +78,7 @@ impl PreparedMessages {
         addresses: &Addresses,
         files: &InjectionFiles,
     ) -> Result<PreparedMessages, String> {
-        let folding = Folding { options, addresses, files };
+        let folding = MessageFolder { options, addresses, files };
         let mut messages = Vec::with_capacity(scenario.steps.len());
         for (index, step) in scenario.steps.iter().enumerate() {
             let at = |error| format!("{}:{}: {error}", name_of(&scenario.source), step.line);
@@ -128,13 +128,13 @@ fn name_of(source: &ScenarioSource) -> String {
     }
 }
 
-struct Folding<'a> {
+struct MessageFolder<'a> {
     options: &'a Options,
     addresses: &'a Addresses,
     files: &'a InjectionFiles,
 }
 
-impl Folding<'_> {
+impl MessageFolder<'_> {
     fn fold(&self, template: &Template, index: i64) -> Result<Vec<RenderOp>, String> {
         let mut folded = OpBuilder::default();
         for part in &template.parts {
@@ -173,8 +173,8 @@ impl Folding<'_> {
                         Some(line) => {
                             self.check(line)?;
                             Some(constant_number(line).map_or_else(
-                                || PreparedLine::Template((**line).clone()),
-                                PreparedLine::Number,
+                                || LineSelector::Template((**line).clone()),
+                                LineSelector::Number,
                             ))
                         }
                     };

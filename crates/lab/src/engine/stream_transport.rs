@@ -15,7 +15,7 @@ use tungstenite::handshake::server::{ErrorResponse, Request, Response, ServerHan
 use tungstenite::http::HeaderValue;
 use tungstenite::{HandshakeError, Message, WebSocket};
 
-use super::cutter::MessageFramer;
+use super::message_framer::MessageFramer;
 use super::tls::Tls;
 
 /// What messages are written to and read from.

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use super::crowd::{PoolContext, UserPool};
 use super::limits::ASKING;
-use super::lines;
-use super::stage::LoadStage;
+use super::load_state::LoadStage;
+use super::stanzas;
 use super::user::UserState;
+use super::user_pool::{PoolContext, UserPool};
 
 /// Users who ask for friends now, and those whose turn has not come: a server gets no more to do than it does, and what is
 /// asked of it is answered soon, however many users there are.
@@ -73,7 +73,7 @@ impl UserPool {
             }
             if !std::mem::replace(&mut contact.is_asked, true) {
                 let to = people.address(other);
-                turn.write(slot, |out| lines::subscription(out, "subscribe", &to));
+                turn.write(slot, |out| stanzas::subscription(out, "subscribe", &to));
             }
             if !self.shared.is_away(other) {
                 waits = true;

@@ -7,9 +7,9 @@ use lab_sip::stats::Count;
 use stdx::time::Instant;
 use xmpp::xml::Framer;
 
-use super::crowd::{ConnectionCommand, PoolContext, UserPool};
-use super::stage::LoadStage;
+use super::load_state::LoadStage;
 use super::user::UserState;
+use super::user_pool::{ConnectionCommand, PoolContext, UserPool};
 
 /// How long the server may take to close.
 const PARTING: Duration = Duration::from_secs(5);

@@ -19,9 +19,9 @@ use stdx::slab::Key;
 use stdx::time::Instant;
 
 use super::calls::{CallEntry, CallLink};
-use super::hub::{ForwardedConnection, RunPhase};
 use super::limits::BATCHES_A_TURN;
 use super::shard::Shard;
+use super::shard_hub::{ForwardedConnection, RunPhase};
 use super::shell;
 use super::stream::Sender;
 

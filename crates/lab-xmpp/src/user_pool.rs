@@ -13,16 +13,16 @@ use xmpp::limits::STANZA;
 use xmpp::ns;
 use xmpp::xml::{Frame, Framer, Prefixes, parse, parse_header};
 
-use super::elsewhere::RedirectTarget;
 use super::failure::FailureCause;
-use super::friends::FriendRequestQueue;
-use super::lead::LOOK;
+use super::friend_requests::FriendRequestQueue;
 use super::limits::TICK_MICROS;
-use super::lines;
+use super::load_state::{LoadStage, LoadState};
 use super::login::{Login, LoginPurpose};
 use super::model::{TimerName, XmppLoad};
 use super::monitor::MonitorPair;
-use super::stage::{LoadStage, LoadState};
+use super::redirect::RedirectTarget;
+use super::stage_changes::LOOK;
+use super::stanzas;
 use super::user::{User, UserState};
 
 /// What the driver does for a user's connection, in order.
@@ -375,14 +375,14 @@ impl UserPool {
         self.users[slot as usize].framer.restart();
         let domain = self.chat.people.domain();
         turn.write(slot, |out| match self.chat.web {
-            Some(_) => lines::open(out, domain),
-            None => lines::header(out, domain),
+            Some(_) => stanzas::open(out, domain),
+            None => stanzas::header(out, domain),
         });
     }
 
     pub(super) fn say_goodbye(&self, slot: u32, turn: &mut PoolContext<'_>) {
-        turn.write(slot, lines::unavailable);
-        turn.write(slot, |out| lines::close(out, self.chat.web.is_some()));
+        turn.write(slot, stanzas::unavailable);
+        turn.write(slot, |out| stanzas::close(out, self.chat.web.is_some()));
     }
 
     /// One message of a WebSocket: an element that stands for itself (RFC 7395 §3.3).

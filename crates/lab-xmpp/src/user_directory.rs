@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
+use super::account_file::AccountFile;
 use super::limits::{PRESENCE_PAIRS, PRESENCE_PLACES};
-use super::roll::AccountFile;
 
 /// Whose accounts the users have.
 #[derive(Debug, Clone)]

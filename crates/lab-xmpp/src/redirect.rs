@@ -5,10 +5,10 @@ use std::net::Ipv6Addr;
 use lab_sip::stats::Count;
 use xmpp::{Element, ns};
 
-use super::crowd::{ConnectionCommand, PoolContext, UserPool};
 use super::failure::FailureCause;
 use super::model::RedirectPolicy;
 use super::user::UserState;
+use super::user_pool::{ConnectionCommand, PoolContext, UserPool};
 
 /// Where a user is to connect to. The driver resolves the name.
 #[derive(Debug, Clone, PartialEq, Eq)]

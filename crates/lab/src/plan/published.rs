@@ -41,7 +41,7 @@ fn filled(table: &PublishedTable, report: &Report) -> ReportTable {
 }
 
 fn of_process(report: &Report, what: PublishedFigure, process: &str) -> String {
-    let at = |stage: &str, cell: fn(&crate::report::model::StageFigure) -> String| {
+    let at = |stage: &str, cell: fn(&crate::report::model::StageProcess) -> String| {
         reading(report, stage, process).map_or_else(dash, cell)
     };
     match what {
@@ -138,7 +138,7 @@ fn latency(report: &Report, timer: &str) -> String {
 mod tests {
     use super::*;
     use crate::plan::{Plan, SHIPPED};
-    use crate::report::model::{StageFigure, WatchedProcess};
+    use crate::report::model::{StageProcess, WatchedProcess};
     use crate::report::tables::text;
 
     fn seed(plan: &str) -> PublishedTest {
@@ -149,7 +149,7 @@ mod tests {
     fn report() -> Report {
         let stage = |name: &str, kilobytes: u64| StageReading {
             name: name.to_owned(),
-            processes: vec![StageFigure {
+            processes: vec![StageProcess {
                 name: "belfry (7)".to_owned(),
                 memory: kilobytes * 1024,
                 cpu: 0.125,

@@ -15,18 +15,18 @@ use stdx::rng::Rng;
 use stdx::time::Instant;
 
 use super::super::clock::Clock;
-use super::super::collect::Collector;
+use super::super::collector::Collector;
 use super::super::control::RunControl;
-use super::super::hub::ShardHub;
 use super::super::limits::{FIRST_CONNECTION, REPORTS_A_SHARD};
-use super::super::names::NameCache;
+use super::super::name_cache::NameCache;
 use super::super::report::{Reporter, ShardReport};
+use super::super::shard_hub::ShardHub;
 use super::super::start::{self, fatal};
 use super::super::tls::Tls;
 use super::super::{EarlyEnd, Run, Setup, StartError, bind, kernel};
-use super::crew::{Crew, ReaderContext, WorkerArgs, parts};
-use super::memory::SharedMapping;
-use super::orders::WorkerShare;
+use super::shared_memory::SharedMapping;
+use super::worker_pool::{ReaderContext, WorkerArgs, WorkerPool, parts};
+use super::worker_protocol::WorkerShare;
 use super::{ChatShard, UserConnections};
 use crate::fd;
 
@@ -93,7 +93,7 @@ fn start_workers(setup: Setup, chat: &Arc<XmppLoad>, parts: &[WorkerShare]) -> R
     let (memory, file) =
         memory.map_err(|error| fatal(format!("no memory to share with worker processes: {error}")))?;
     let errand = WorkerArgs { clock, memory: &file, words: &setup.options.command_line };
-    let mut crew = Crew::hire(parts, &errand)?;
+    let mut crew = WorkerPool::hire(parts, &errand)?;
     // What takes long is done: the first user is due now, and would be late before.
     let started = clock.now();
     let shared = Arc::new(LoadState::over(Box::new(memory)));
@@ -147,7 +147,7 @@ impl LoadParts {
     }
 
     /// The run that its observers see.
-    fn run(&self, setup: Setup, collector: Collector, crew: Option<Crew>) -> Run {
+    fn run(&self, setup: Setup, collector: Collector, crew: Option<WorkerPool>) -> Run {
         self.hub.limit.store(u64::from(self.chat.people.all()), Ordering::Relaxed);
         Run {
             hub: Arc::clone(&self.hub),

@@ -6,8 +6,8 @@
 
 use lab_sip::stats::Count;
 
-use super::crowd::{PoolContext, UserPool};
 use super::limits::REFUSED_PAIRS;
+use super::user_pool::{PoolContext, UserPool};
 
 impl UserPool {
     /// The roll-call is over.

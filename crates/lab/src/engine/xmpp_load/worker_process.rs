@@ -14,13 +14,13 @@ use stdx::hash::Keyed;
 use stdx::rng::Rng;
 use stdx::time::Instant;
 
-use super::super::hub::{RunPhase, ShardHub};
 use super::super::limits::REPORTS_A_SHARD;
+use super::super::shard_hub::{RunPhase, ShardHub};
 use super::super::tls::Tls;
 use super::super::{Setup, bind, kernel, start};
-use super::memory::SharedMapping;
-use super::orders::{WorkerCommand, WorkerMessage, WorkerSetup, hear, say};
+use super::shared_memory::SharedMapping;
 use super::start::{LoadParts, tls};
+use super::worker_protocol::{WorkerCommand, WorkerMessage, WorkerSetup, hear, say};
 use crate::fd;
 
 pub struct WorkerProcess {
