@@ -23,34 +23,34 @@ const SHOWS: [&str; 4] = ["away", "", "dnd", "chat"];
 
 impl UserPool {
     /// The next action, and when the one after it is due: from the due time, so that a late one delays no other.
-    pub(super) fn do_something(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    pub(super) fn start_action(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let due = self.users[slot as usize].due;
         turn.stats.count(Count::Due);
         turn.stats.start_delay.record(turn.now.since(due));
         let action = self.chat.mix.draw(&mut self.rng);
         let next = due + self.chat.think.draw(&mut self.rng).max(Duration::from_millis(1));
-        self.wake_at(slot, next);
+        self.schedule_user(slot, next);
         let done = match action {
             UserAction::Message | UserAction::MessageOnline | UserAction::MessageOffline => {
-                self.say_message(slot, action, due, turn)
+                self.send_message(slot, action, due, turn)
             }
             UserAction::Presence => {
                 let show = SHOWS[self.users[slot as usize].presences as usize % SHOWS.len()];
-                self.say_presence(slot, show, due, turn);
+                self.send_presence(slot, show, due, turn);
                 true
             }
-            UserAction::PresenceDirected => self.say_directed(slot, due, turn),
+            UserAction::PresenceDirected => self.send_directed_presence(slot, due, turn),
             UserAction::Logout => {
                 let user = &mut self.users[slot as usize];
                 user.phase = UserState::Leaving;
-                self.shared.vanish(user.number);
+                self.shared.mark_leaving(user.number);
                 turn.stats.count(Count::OutgoingCall);
-                self.wake_at(slot, turn.now + Duration::from_micros(SETTLED));
+                self.schedule_user(slot, turn.now + Duration::from_micros(SETTLED));
                 return;
             }
-            UserAction::Room => self.say_in_room(slot, due, turn),
-            UserAction::Raw => return self.send_raw(slot, due, turn),
-            other => return self.ask(slot, other, due, turn),
+            UserAction::Room => self.send_room_message(slot, due, turn),
+            UserAction::Raw => return self.send_template(slot, due, turn),
+            other => return self.start_request(slot, other, due, turn),
         };
         turn.stats.count(if done { Count::OutgoingCall } else { Count::Blocked });
         if done {
@@ -59,7 +59,7 @@ impl UserPool {
     }
 
     /// `false`: he knows nobody of whom it is true.
-    pub(super) fn say_message(
+    pub(super) fn send_message(
         &mut self,
         slot: u32,
         action: UserAction,
@@ -67,7 +67,7 @@ impl UserPool {
         turn: &mut PoolContext<'_>,
     ) -> bool {
         let Some(place) = self.draw_contact(slot, action, turn) else { return false };
-        self.say_to(slot, place, (due, turn.now), turn);
+        self.send_message_to(slot, place, (due, turn.now), turn);
         true
     }
 
@@ -95,7 +95,13 @@ impl UserPool {
     }
 
     /// `times`: when it was due and sent, of what the message is part of.
-    fn say_to(&mut self, slot: u32, place: u32, times: (Instant, Instant), turn: &mut PoolContext<'_>) {
+    fn send_message_to(
+        &mut self,
+        slot: u32,
+        place: u32,
+        times: (Instant, Instant),
+        turn: &mut PoolContext<'_>,
+    ) {
         let chat = &self.chat;
         let user = &mut self.users[slot as usize];
         let to = chat.people.contact(user.number, place);
@@ -113,12 +119,12 @@ impl UserPool {
     }
 
     /// Of a monitor, with the times of what he answers.
-    pub(super) fn answer_partner(&mut self, slot: u32, note: &MessageMark, turn: &mut PoolContext<'_>) {
-        self.say_to(slot, 0, (note.due, note.sent), turn);
+    pub(super) fn reply_to_partner(&mut self, slot: u32, note: &MessageMark, turn: &mut PoolContext<'_>) {
+        self.send_message_to(slot, 0, (note.due, note.sent), turn);
     }
 
     /// To one of the load who is there; `false` when a few that were drawn are not.
-    fn say_directed(&mut self, slot: u32, due: Instant, turn: &mut PoolContext<'_>) -> bool {
+    fn send_directed_presence(&mut self, slot: u32, due: Instant, turn: &mut PoolContext<'_>) -> bool {
         let people = &self.chat.people;
         let me = self.users[slot as usize].number;
         let drawn = std::iter::repeat_with(|| self.rng.below(u64::from(people.count()))).take(DRAWS);
@@ -135,7 +141,7 @@ impl UserPool {
     }
 
     /// To all friends; who of them is there to see it is written into it.
-    pub(super) fn say_presence(&mut self, slot: u32, show: &str, due: Instant, turn: &mut PoolContext<'_>) {
+    pub(super) fn send_presence(&mut self, slot: u32, show: &str, due: Instant, turn: &mut PoolContext<'_>) {
         let people = &self.chat.people;
         let user = &mut self.users[slot as usize];
         let mut seen_by = 0_u64;
@@ -159,7 +165,7 @@ impl UserPool {
         is_wanted.then(|| format!("ringer{}@{}", number % rooms, self.chat.rooms_domain))
     }
 
-    pub(super) fn enter_room(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    pub(super) fn join_room(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let number = self.users[slot as usize].number;
         if let Some(room) = self.room(number) {
             let nick = self.chat.people.nick(number);
@@ -168,7 +174,7 @@ impl UserPool {
         }
     }
 
-    fn say_in_room(&mut self, slot: u32, due: Instant, turn: &mut PoolContext<'_>) -> bool {
+    fn send_room_message(&mut self, slot: u32, due: Instant, turn: &mut PoolContext<'_>) -> bool {
         let number = self.users[slot as usize].number;
         let Some(room) = self.room(number) else { return false };
         let user = &mut self.users[slot as usize];
@@ -187,7 +193,7 @@ impl UserPool {
     }
 
     /// A question; while another one of the user waits for its answer this one cannot be asked.
-    fn ask(&mut self, slot: u32, action: UserAction, due: Instant, turn: &mut PoolContext<'_>) {
+    fn start_request(&mut self, slot: u32, action: UserAction, due: Instant, turn: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
         if user.asked.is_some() {
             return turn.stats.count(Count::Blocked);
@@ -198,20 +204,20 @@ impl UserPool {
             UserAction::PubsubPublish | UserAction::PubsubGet => {
                 let may_ask =
                     self.shared.has_node() || self.shared.may_make_node(turn.now, self.chat.patience);
-                then = may_ask.then(|| self.put_to_node(slot, action, id, turn)).flatten();
+                then = may_ask.then(|| self.write_node_request(slot, action, id, turn)).flatten();
                 may_ask.then_some(TimerName::Pubsub)
             }
-            _ => self.put_question(slot, action, id, turn),
+            _ => self.send_request(slot, action, id, turn),
         };
         let Some(timed) = timed else { return turn.stats.count(Count::Blocked) };
         self.users[slot as usize].asked = Some(PendingRequest { id, timed, due, sent: turn.now, then });
         turn.stats.count(Count::OutgoingCall);
         turn.stats.count(Count::MessagesSent);
-        self.wait_until(slot, turn.now + self.chat.patience);
+        self.set_response_deadline(slot, turn.now + self.chat.patience);
     }
 
     /// What its answer is timed as; `None`: it needs a room, and the load has none.
-    fn put_question(
+    fn send_request(
         &mut self,
         slot: u32,
         action: UserAction,
@@ -226,11 +232,11 @@ impl UserPool {
                 TimerName::Roster
             }
             UserAction::RosterAdd | UserAction::RosterRename | UserAction::RosterRemove => {
-                self.change_roster(slot, action, id, turn);
+                self.write_roster_change(slot, action, id, turn);
                 TimerName::Roster
             }
             UserAction::Block | UserAction::Unblock => {
-                self.change_blocking(slot, action, id, turn);
+                self.write_blocking_change(slot, action, id, turn);
                 TimerName::Block
             }
             UserAction::RoomNick | UserAction::RoomRejoin => {
@@ -259,12 +265,12 @@ impl UserPool {
                 turn.write(slot, |out| stanzas::vcard_get(out, id, &people.address(number)));
                 TimerName::Vcard
             }
-            other => self.ask_server(slot, other, id, turn),
+            other => self.write_request(slot, other, id, turn),
         })
     }
 
     /// What concerns nobody else.
-    fn ask_server(&self, slot: u32, action: UserAction, id: u32, turn: &mut PoolContext<'_>) -> TimerName {
+    fn write_request(&self, slot: u32, action: UserAction, id: u32, turn: &mut PoolContext<'_>) -> TimerName {
         let domain = self.chat.people.domain();
         turn.write(slot, |out| match action {
             UserAction::Ping => stanzas::ping(out, id, domain),
@@ -283,7 +289,7 @@ impl UserPool {
     }
 
     /// An entry for somebody who is no user of the load, so that nobody is asked for anything.
-    fn change_roster(&mut self, slot: u32, action: UserAction, id: u32, turn: &mut PoolContext<'_>) {
+    fn write_roster_change(&mut self, slot: u32, action: UserAction, id: u32, turn: &mut PoolContext<'_>) {
         let extra = format!("ringer-extra@{}", self.chat.people.domain());
         let user = &mut self.users[slot as usize];
         // To remove what is not there is an error.
@@ -294,7 +300,7 @@ impl UserPool {
     }
 
     /// Somebody who is no user of the load, so that nobody is kept from anything.
-    fn change_blocking(&mut self, slot: u32, action: UserAction, id: u32, turn: &mut PoolContext<'_>) {
+    fn write_blocking_change(&mut self, slot: u32, action: UserAction, id: u32, turn: &mut PoolContext<'_>) {
         let stranger = format!("ringer-blocked@{}", self.chat.people.domain());
         let user = &mut self.users[slot as usize];
         // To let somebody again who was not blocked is an error at some servers.

@@ -252,7 +252,7 @@ impl BoshEnd {
 
 impl UserPool {
     /// What one answer of BOSH had, or two that belong together.
-    pub fn handle_said(&mut self, slot: u32, said: &ReceivedPayload, turn: &mut PoolContext<'_>) {
+    pub fn handle_payload(&mut self, slot: u32, said: &ReceivedPayload, turn: &mut PoolContext<'_>) {
         for element in &said.elements {
             // What was on its way to a session that is over belongs to none, nor to the connection that follows it.
             if !self.has_stream(slot) {

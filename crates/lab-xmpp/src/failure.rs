@@ -160,7 +160,7 @@ const QUOTES: usize = 4;
 
 impl UserPool {
     /// The server's own words: condition and text of a stanza's, stream's or SASL's error.
-    pub(super) fn quote(&self, slot: u32, refusal: &Element, turn: &mut PoolContext<'_>) {
+    pub(super) fn quote_refusal(&self, slot: u32, refusal: &Element, turn: &mut PoolContext<'_>) {
         if turn.out.errors.len() >= QUOTES {
             return;
         }
@@ -180,7 +180,7 @@ impl UserPool {
             return;
         }
         if matches!(user.phase, UserState::Parting) {
-            return self.part(slot, turn);
+            return self.finish_sign_out(slot, turn);
         }
         turn.fail(cause);
         user.failures = user.failures.saturating_add(1);
@@ -188,32 +188,32 @@ impl UserPool {
         user.hops = 0;
         let failures = user.failures;
         self.end_session(slot, turn);
-        self.break_step(slot, turn.now);
+        self.abort_pair_step(slot, turn.now);
         if self.chat.retry.is_enough(failures) {
             self.users[slot as usize].phase = UserState::Gone;
             self.shared.give_up();
             return turn.stats.count(Count::GaveUp);
         }
-        self.come_back(slot, failures, turn);
+        self.schedule_retry(slot, failures, turn);
     }
 
     /// No goodbye: the stream is of no use any more.
     pub(super) fn end_session(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
         if user.is_in() {
-            self.shared.go(user.number);
+            self.shared.mark_absent(user.number);
         }
         turn.want(slot, ConnectionCommand::Close);
         user.phase = UserState::Away;
         user.asked = None;
         user.patience = Instant::FAR_FUTURE;
         user.framer = Framer::new();
-        self.stop_asking(slot, turn);
+        self.stop_friend_requests(slot, turn);
     }
 
-    pub(super) fn come_back(&mut self, slot: u32, failures: u8, turn: &mut PoolContext<'_>) {
+    pub(super) fn schedule_retry(&mut self, slot: u32, failures: u8, turn: &mut PoolContext<'_>) {
         let wait = self.chat.retry.wait(failures, &mut self.rng);
-        self.wake_at(slot, turn.now + wait);
+        self.schedule_user(slot, turn.now + wait);
     }
 }
 

@@ -17,26 +17,28 @@ pub(super) struct FriendRequestQueue {
 }
 
 impl UserPool {
-    pub(super) fn begin_befriending(&mut self, turn: &mut PoolContext<'_>) {
+    pub(super) fn begin_friend_requests(&mut self, turn: &mut PoolContext<'_>) {
         if self.chat.befriend {
             self.asking.later = self.slots().collect();
-            self.let_ask(turn);
+            self.start_friend_requests(turn);
         }
     }
 
     /// He came later than the others.
-    pub(super) fn befriend_too(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    pub(super) fn queue_friend_requests(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         if self.chat.befriend {
             self.asking.later.push_back(slot);
-            self.let_ask(turn);
+            self.start_friend_requests(turn);
         }
     }
 
-    fn let_ask(&mut self, turn: &mut PoolContext<'_>) {
+    fn start_friend_requests(&mut self, turn: &mut PoolContext<'_>) {
         while self.asking.now < ASKING
             && let Some(slot) = self.asking.later.pop_front()
         {
-            if matches!(self.users[slot as usize].phase, UserState::In) && self.ask_next(slot, turn) {
+            if matches!(self.users[slot as usize].phase, UserState::In)
+                && self.send_next_friend_request(slot, turn)
+            {
                 self.users[slot as usize].is_asking = true;
                 self.asking.now += 1;
             }
@@ -44,24 +46,24 @@ impl UserPool {
     }
 
     /// He has a friend more, by his asking or another's.
-    pub(super) fn go_on_asking(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    pub(super) fn continue_friend_requests(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let is_asking = self.stage == LoadStage::Befriending && self.users[slot as usize].is_asking;
-        if is_asking && !self.ask_next(slot, turn) {
-            self.stop_asking(slot, turn);
+        if is_asking && !self.send_next_friend_request(slot, turn) {
+            self.stop_friend_requests(slot, turn);
         }
     }
 
     /// He has all, gets no answer, or has lost his session: another's turn.
-    pub(super) fn stop_asking(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    pub(super) fn stop_friend_requests(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         if std::mem::take(&mut self.users[slot as usize].is_asking) && self.stage == LoadStage::Befriending {
             self.asking.now -= 1;
-            self.let_ask(turn);
+            self.start_friend_requests(turn);
         }
     }
 
     /// Asks the next who is no friend yet and whose number is higher: the others ask us. The one after waits until he is a
     /// friend; for who is not there nobody waits. False: nobody is left to wait for.
-    pub(super) fn ask_next(&mut self, slot: u32, turn: &mut PoolContext<'_>) -> bool {
+    pub(super) fn send_next_friend_request(&mut self, slot: u32, turn: &mut PoolContext<'_>) -> bool {
         let people = &self.chat.people;
         let user = &mut self.users[slot as usize];
         let number = user.number;
@@ -81,7 +83,7 @@ impl UserPool {
             }
         }
         if waits {
-            self.wait_until(slot, turn.now + self.chat.patience);
+            self.set_response_deadline(slot, turn.now + self.chat.patience);
         }
         waits
     }

@@ -1,7 +1,7 @@
 //! Users of an XMPP server, as a load: who they are, whom they know, what they do, and what became of it.
 //!
 //! [`User`] is one of them, a machine that is given bytes and time and writes bytes; [`UserPool`] is all of a shard with
-//! their timers. `engine::chat` has the sockets. Nothing here knows a socket or a clock.
+//! their timers. `lab::engine::xmpp_load` has the sockets. Nothing here knows a socket or a clock.
 
 mod account_file;
 mod account_import;
@@ -12,6 +12,7 @@ mod friend_requests;
 mod limits;
 mod load_state;
 mod login;
+mod message_ledger;
 mod message_mark;
 mod mix;
 mod model;
@@ -30,6 +31,7 @@ mod tests;
 mod user;
 mod user_directory;
 mod user_pool;
+mod user_timers;
 mod waiting_messages;
 
 pub use account_file::AccountFile;

@@ -140,19 +140,19 @@ impl LoadState {
         }
     }
 
-    pub fn come(&self, user: u32, now: Instant) {
+    pub fn mark_present(&self, user: u32, now: Instant) {
         self.word(SIGNED_IN).fetch_add(1, Ordering::AcqRel);
         self.put_there(user, now.as_micros());
     }
 
     /// The session ended.
-    pub fn go(&self, user: u32) {
+    pub fn mark_absent(&self, user: u32) {
         self.put_there(user, 0);
         self.word(SIGNED_IN).fetch_sub(1, Ordering::AcqRel);
     }
 
     /// From now on nothing is expected to be seen by him.
-    pub fn vanish(&self, user: u32) {
+    pub fn mark_leaving(&self, user: u32) {
         self.put_there(user, LEAVING);
     }
 
@@ -165,7 +165,7 @@ impl LoadState {
     }
 
     /// He did not come to the roll-call.
-    pub fn miss(&self, user: u32) {
+    pub fn mark_missed(&self, user: u32) {
         self.put_there(user, MISSED);
     }
 
@@ -184,11 +184,11 @@ impl LoadState {
     }
 
     /// Somebody is there for the first time.
-    pub fn meet(&self) {
+    pub fn count_first_sign_in(&self) {
         self.word(MET).fetch_add(1, Ordering::AcqRel);
     }
 
-    pub fn met(&self) -> u32 {
+    pub fn ever_signed_in(&self) -> u32 {
         u32::try_from(self.word(MET).load(Ordering::Acquire)).unwrap_or(u32::MAX)
     }
 
@@ -246,7 +246,7 @@ impl LoadState {
     }
 
     /// It is there, or it is not: then the next one makes it.
-    pub fn find_node(&self, is_there: bool) {
+    pub fn set_node_exists(&self, is_there: bool) {
         self.word(NODE).store(if is_there { IS_THERE } else { 0 }, Ordering::Release);
     }
 
@@ -305,13 +305,13 @@ mod tests {
     fn who_just_came_is_not_expected_to_see() {
         let start = Instant::from_unix_seconds(1);
         let shared = LoadState::new(2, start);
-        shared.come(1, start);
+        shared.mark_present(1, start);
         assert!(!shared.sees(1, start + Duration::from_millis(1_999)));
         assert!(shared.sees(1, start + Duration::from_secs(2)));
         assert!(!shared.sees(0, start + Duration::from_secs(2)) && !shared.sees(7, start));
-        shared.vanish(1);
+        shared.mark_leaving(1);
         assert!(!shared.sees(1, start + Duration::from_secs(9)));
-        shared.go(1);
+        shared.mark_absent(1);
         assert_eq!(shared.signed_in(), 0);
     }
 
@@ -322,9 +322,9 @@ mod tests {
         assert!(shared.may_make_node(start, patience) && !shared.has_node());
         assert!(!shared.may_make_node(start + Duration::from_secs(4), patience), "another does");
         assert!(shared.may_make_node(start + Duration::from_secs(5), patience), "he is gone, it seems");
-        shared.find_node(true);
+        shared.set_node_exists(true);
         assert!(shared.has_node() && !shared.may_make_node(start + Duration::from_secs(99), patience));
-        shared.find_node(false);
+        shared.set_node_exists(false);
         assert!(shared.may_make_node(start + Duration::from_secs(99), patience));
     }
 
@@ -332,11 +332,11 @@ mod tests {
     fn who_is_missed_stays_so() {
         let start = Instant::from_unix_seconds(1);
         let shared = LoadState::new(2, start);
-        shared.miss(1);
-        shared.come(1, start);
+        shared.mark_missed(1);
+        shared.mark_present(1, start);
         assert!(shared.is_missed(1) && !shared.is_missed(0) && !shared.is_missed(7));
         assert!(!shared.sees(1, start + Duration::from_secs(9)), "nothing is expected of him");
-        shared.vanish(1);
+        shared.mark_leaving(1);
         assert!(shared.is_missed(1));
     }
 }

@@ -82,13 +82,13 @@ impl UserPool {
     pub(super) fn begin_monitoring(&mut self, now: Instant) {
         for pair in 0..self.pairs.len() {
             let slot = self.pairs[pair].slot;
-            self.wake_at(slot, now);
-            self.wake_at(slot + 1, now);
+            self.schedule_user(slot, now);
+            self.schedule_user(slot + 1, now);
         }
     }
 
     /// Somebody of a pair has come, or has learnt that the other is a friend.
-    pub(super) fn look_after_pair(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    pub(super) fn check_pair_roster(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let Some(index) = self.pair_of(slot) else { return };
         let first = self.pairs[index].slot;
         let is_ready = |slot: u32| {
@@ -106,14 +106,14 @@ impl UserPool {
             let pair = &mut self.pairs[index];
             pair.has_begun = true;
             pair.due = due;
-            self.wake_pair_at(index, due);
+            self.schedule_pair(index, due);
         } else if pair.is_busy && pair.step == MonitorStep::Authentication && slot == first {
-            self.end_step(index, turn);
+            self.complete_pair_step(index, turn);
         }
     }
 
     /// The pair's next step is due.
-    pub(super) fn turn_pair(&mut self, index: usize, turn: &mut PoolContext<'_>) {
+    pub(super) fn expire_pair(&mut self, index: usize, turn: &mut PoolContext<'_>) {
         let pair = &self.pairs[index];
         // One that is busy goes on when it is done; late timers come for nothing.
         if pair.is_busy || pair.due > turn.now || self.stage != LoadStage::Load {
@@ -126,7 +126,7 @@ impl UserPool {
             // One of them fell out, and comes back by himself.
             turn.stats.count(Count::Due);
             turn.stats.count(Count::Blocked);
-            return self.skip_to_next(index, turn.now);
+            return self.skip_pair_step(index, turn.now);
         }
         self.pairs[index].is_busy = true;
         match step {
@@ -134,11 +134,11 @@ impl UserPool {
             MonitorStep::Authentication => self.sign_out_and_in(slot, due, turn),
             MonitorStep::Message => {
                 self.wait_for_partner(slot, due, turn);
-                self.say_message(slot, UserAction::Message, due, turn);
+                self.send_message(slot, UserAction::Message, due, turn);
             }
             MonitorStep::Presence => {
                 self.wait_for_partner(slot, due, turn);
-                self.say_presence(slot, "away", due, turn);
+                self.send_presence(slot, "away", due, turn);
             }
         }
     }
@@ -147,17 +147,17 @@ impl UserPool {
         turn.stats.count(Count::Due);
         turn.stats.count(Count::OutgoingCall);
         turn.stats.start_delay.record(turn.now.since(due));
-        self.wait_until(slot, turn.now + self.chat.patience);
+        self.set_response_deadline(slot, turn.now + self.chat.patience);
     }
 
     fn sign_out_and_in(&mut self, slot: u32, due: Instant, turn: &mut PoolContext<'_>) {
-        self.say_goodbye(slot, turn);
+        self.write_sign_out(slot, turn);
         self.end_session(slot, turn);
         self.users[slot as usize].due = due;
-        self.act(slot, turn);
+        self.handle_due(slot, turn);
     }
 
-    fn end_step(&mut self, index: usize, turn: &mut PoolContext<'_>) {
+    fn complete_pair_step(&mut self, index: usize, turn: &mut PoolContext<'_>) {
         let pair = &mut self.pairs[index];
         pair.is_busy = false;
         pair.step = pair.step.next();
@@ -165,68 +165,78 @@ impl UserPool {
         self.users[slot as usize].patience = Instant::FAR_FUTURE;
         let due = self.pairs[index].due + self.chat.monitors.every;
         if due + self.chat.patience < turn.now {
-            return self.skip_to_next(index, turn.now);
+            return self.skip_pair_step(index, turn.now);
         }
         // A step that took longer makes the next begin late, and its time counts from when it was due.
         self.pairs[index].due = due;
-        self.wake_pair_at(index, due);
+        self.schedule_pair(index, due);
     }
 
     /// Steps that could not begin are left out, so that no storm follows an outage.
-    fn skip_to_next(&mut self, index: usize, now: Instant) {
+    fn skip_pair_step(&mut self, index: usize, now: Instant) {
         let every = self.chat.monitors.every;
         let mut due = self.pairs[index].due;
         while due <= now {
             due = due + every;
         }
         self.pairs[index].due = due;
-        self.wake_pair_at(index, due);
+        self.schedule_pair(index, due);
     }
 
     /// The partner answers a message; the answer ends the step.
-    pub(super) fn monitor_message(&mut self, slot: u32, note: &MessageMark, turn: &mut PoolContext<'_>) {
+    pub(super) fn handle_monitor_message(
+        &mut self,
+        slot: u32,
+        note: &MessageMark,
+        turn: &mut PoolContext<'_>,
+    ) {
         let Some(index) = self.pair_of(slot) else { return };
         let pair = &self.pairs[index];
         if slot != pair.slot {
             // With the first one's times: they are taken from his due time to his hearing the answer.
-            return self.answer_partner(slot, note, turn);
+            return self.reply_to_partner(slot, note, turn);
         }
         if pair.is_busy && pair.step == MonitorStep::Message && pair.due == note.due {
             turn.time(TimerName::MonitorMessage, note.due, note.sent);
             turn.stats.count(Count::SuccessfulCall);
-            self.end_step(index, turn);
+            self.complete_pair_step(index, turn);
         }
     }
 
     /// The partner has seen it.
-    pub(super) fn monitor_presence(&mut self, slot: u32, note: &MessageMark, turn: &mut PoolContext<'_>) {
+    pub(super) fn handle_monitor_presence(
+        &mut self,
+        slot: u32,
+        note: &MessageMark,
+        turn: &mut PoolContext<'_>,
+    ) {
         let Some(index) = self.pair_of(slot) else { return };
         let pair = &self.pairs[index];
         let is_awaited = pair.is_busy && pair.step == MonitorStep::Presence && pair.due == note.due;
         if slot != pair.slot && is_awaited {
             turn.time(TimerName::MonitorPresence, note.due, note.sent);
             turn.stats.count(Count::SuccessfulCall);
-            self.end_step(index, turn);
+            self.complete_pair_step(index, turn);
         }
     }
 
     /// What a step waits for has not come in time.
-    pub(super) fn lose_patience_with_partner(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    pub(super) fn handle_partner_timeout(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let Some(index) = self.pair_of(slot).filter(|index| self.pairs[*index].is_busy) else { return };
         turn.fail(FailureCause::Timeout);
         let pair = &mut self.pairs[index];
         pair.is_busy = false;
         pair.step = pair.step.next();
-        self.skip_to_next(index, turn.now);
+        self.skip_pair_step(index, turn.now);
     }
 
     /// One who falls out in the middle of a message or a presence has failed with his session.
-    pub(super) fn break_step(&mut self, slot: u32, now: Instant) {
+    pub(super) fn abort_pair_step(&mut self, slot: u32, now: Instant) {
         let Some(index) = self.pair_of(slot) else { return };
         let pair = &mut self.pairs[index];
         if pair.is_busy && pair.step != MonitorStep::Authentication {
             pair.is_busy = false;
-            self.skip_to_next(index, now);
+            self.skip_pair_step(index, now);
         }
     }
 }

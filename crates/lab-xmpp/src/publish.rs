@@ -16,7 +16,7 @@ fn is(answer: &Element, condition: &str) -> bool {
 
 impl UserPool {
     /// What comes after the question that is put: `None` unless the node has to be made first.
-    pub(super) fn put_to_node(
+    pub(super) fn write_node_request(
         &self,
         slot: u32,
         action: UserAction,
@@ -38,7 +38,7 @@ impl UserPool {
 
     /// The answer to who made the node: then he does what he needed it for, in the time that he has for it. A service that lets
     /// no user make one may have it all the same.
-    pub(super) fn hear_of_node(
+    pub(super) fn handle_node_response(
         &mut self,
         slot: u32,
         asked: PendingRequest,
@@ -48,23 +48,23 @@ impl UserPool {
     ) {
         let is_refused = answer.attr("type") != Some("result") && !is(answer, "conflict");
         if is_refused {
-            self.quote(slot, answer, turn);
+            self.quote_refusal(slot, answer, turn);
         }
         if is_refused && FailureCause::of_stanza_error(answer) == FailureCause::Throttled {
-            self.shared.find_node(false);
+            self.shared.set_node_exists(false);
             return turn.fail(FailureCause::Throttled);
         }
-        self.shared.find_node(true);
+        self.shared.set_node_exists(true);
         let id = self.users[slot as usize].next_id();
-        let then = self.put_to_node(slot, action, id, turn);
+        let then = self.write_node_request(slot, action, id, turn);
         self.users[slot as usize].asked = Some(PendingRequest { id, sent: turn.now, then, ..asked });
-        self.wait_until(slot, turn.now + self.chat.patience);
+        self.set_response_deadline(slot, turn.now + self.chat.patience);
     }
 
     /// Somebody has removed it, or it never was: the next one makes it.
-    pub(super) fn notice_lost_node(&self, answer: &Element) {
+    pub(super) fn handle_missing_node(&self, answer: &Element) {
         if is(answer, "item-not-found") {
-            self.shared.find_node(false);
+            self.shared.set_node_exists(false);
         }
     }
 }

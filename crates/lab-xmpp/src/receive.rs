@@ -6,32 +6,33 @@ use xmpp::{Element, ns};
 
 use super::failure::FailureCause;
 use super::limits::PRESENCE_PLACES;
+use super::message_ledger::MessageOrder;
 use super::message_mark::{DIRECTED, MessageMark};
 use super::model::TimerName;
 use super::stanzas;
 use super::user::PendingRequest;
-use super::user_pool::{HOLES, PoolContext, UserPool};
+use super::user_pool::{PoolContext, UserPool};
 
 /// That there is no such thing; the second of a vCard only (XEP-0054 §3.3).
 const ABSENT: [&str; 2] = ["item-not-found", "service-unavailable"];
 
 impl UserPool {
-    pub(super) fn hear(&mut self, slot: u32, stanza: &Element, turn: &mut PoolContext<'_>) {
+    pub(super) fn handle_stanza(&mut self, slot: u32, stanza: &Element, turn: &mut PoolContext<'_>) {
         match stanza.name() {
-            "message" => self.hear_message(slot, stanza, turn),
-            "presence" => self.hear_presence(slot, stanza, turn),
-            "iq" => self.hear_iq(slot, stanza, turn),
+            "message" => self.handle_chat_message(slot, stanza, turn),
+            "presence" => self.handle_presence(slot, stanza, turn),
+            "iq" => self.handle_iq(slot, stanza, turn),
             _ => {}
         }
     }
 
-    fn hear_message(&mut self, slot: u32, message: &Element, turn: &mut PoolContext<'_>) {
+    fn handle_chat_message(&mut self, slot: u32, message: &Element, turn: &mut PoolContext<'_>) {
         let id = message.attr("id").and_then(|id| id.strip_prefix('m'));
         let is_mine = id.is_some_and(|number| number.parse::<u32>().is_ok());
         match message.attr("type") {
             Some("error") if is_mine => {
                 turn.stats.count(Count::ChatRefused);
-                self.keep_refused(slot, message.attr("from"));
+                self.record_refused_message(slot, message.attr("from"));
                 self.shared.arrived();
             }
             Some("groupchat") => {
@@ -43,14 +44,20 @@ impl UserPool {
             _ => {
                 if let Some(note) = MessageMark::of(message) {
                     let has_waited = message.get("delay", ns::DELAY).is_some();
-                    self.account(slot, &note, has_waited, turn);
+                    self.account_for_message(slot, &note, has_waited, turn);
                 }
             }
         }
     }
 
     /// Once, and in order.
-    fn account(&mut self, slot: u32, note: &MessageMark, has_waited: bool, turn: &mut PoolContext<'_>) {
+    fn account_for_message(
+        &mut self,
+        slot: u32,
+        note: &MessageMark,
+        has_waited: bool,
+        turn: &mut PoolContext<'_>,
+    ) {
         // The server kept it from an earlier run, which has told of it.
         if note.sent < self.began {
             return;
@@ -60,34 +67,29 @@ impl UserPool {
             return turn.stats.count(Count::ChatMisdelivered);
         };
         let contact = &mut self.users[slot as usize].contacts[place as usize];
-        if note.number > contact.came {
-            let skipped = contact.came + 1..note.number;
-            contact.came = note.number;
-            let room = HOLES.saturating_sub(self.holes.len());
-            self.holes.extend(skipped.take(room).map(|number| (me, place, number)));
-        } else if self.holes.remove(&(me, place, note.number)) {
-            turn.stats.count(Count::ChatReordered);
-        } else {
-            return turn.stats.count(Count::ChatDuplicated);
+        match self.ledger.handle_message(me, place, contact, note.number) {
+            MessageOrder::InOrder => {}
+            MessageOrder::Reordered => turn.stats.count(Count::ChatReordered),
+            MessageOrder::Duplicate => return turn.stats.count(Count::ChatDuplicated),
         }
         turn.stats.count(Count::ChatReceived);
         self.shared.arrived();
         if has_waited {
             turn.stats.count(Count::ChatStored);
         } else if self.is_monitor(slot) {
-            self.monitor_message(slot, note, turn);
+            self.handle_monitor_message(slot, note, turn);
         } else {
             turn.time(TimerName::Message, note.due, note.sent);
         }
     }
 
-    fn hear_presence(&mut self, slot: u32, presence: &Element, turn: &mut PoolContext<'_>) {
+    fn handle_presence(&mut self, slot: u32, presence: &Element, turn: &mut PoolContext<'_>) {
         let from = presence.attr("from").unwrap_or_default();
         let Some(from) = self.chat.people.number(from) else {
-            return self.hear_from_room(slot, from, presence, turn);
+            return self.handle_room_presence(slot, from, presence, turn);
         };
         match presence.attr("type") {
-            Some("subscribe") => self.accept(slot, from, turn),
+            Some("subscribe") => self.accept_subscription(slot, from, turn),
             None | Some("unavailable") => {
                 let me = self.users[slot as usize].number;
                 let Some(note) = MessageMark::of(presence).filter(|note| note.from == from) else { return };
@@ -106,7 +108,7 @@ impl UserPool {
                 if mine.is_some_and(|mine| note.seen_by >> mine & 1 == 1) {
                     turn.stats.count(Count::PresenceSeen);
                     if self.is_monitor(slot) {
-                        self.monitor_presence(slot, &note, turn);
+                        self.handle_monitor_presence(slot, &note, turn);
                     } else {
                         turn.time(TimerName::Presence, note.due, note.sent);
                     }
@@ -117,7 +119,13 @@ impl UserPool {
     }
 
     /// Who makes the room unlocks it; who came while it was locked comes again.
-    fn hear_from_room(&mut self, slot: u32, from: &str, presence: &Element, turn: &mut PoolContext<'_>) {
+    fn handle_room_presence(
+        &mut self,
+        slot: u32,
+        from: &str,
+        presence: &Element,
+        turn: &mut PoolContext<'_>,
+    ) {
         let Some(room) = from.split('/').next().filter(|room| room.ends_with(&self.chat.rooms_domain)) else {
             return;
         };
@@ -127,7 +135,7 @@ impl UserPool {
         };
         // §7.6, §7.2.2: this is about the one who hears it.
         if status("110") && presence.attr("type").is_none() {
-            self.hear_own_nick(slot, turn);
+            self.handle_self_presence(slot, turn);
         }
         if status("201") {
             turn.write(slot, |out| stanzas::unlock(out, room));
@@ -135,14 +143,14 @@ impl UserPool {
         let is_locked =
             || presence.elements().any(|error| error.get("item-not-found", ns::STANZA_ERRORS).is_some());
         if presence.attr("type") == Some("error") && is_locked() {
-            self.enter_room(slot, turn);
+            self.join_room(slot, turn);
         } else if presence.attr("type") == Some("error") && self.take_join(slot).is_some() {
-            self.quote(slot, presence, turn);
+            self.quote_refusal(slot, presence, turn);
             turn.fail(FailureCause::of_stanza_error(presence));
         }
     }
 
-    fn hear_own_nick(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    fn handle_self_presence(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         if let Some(asked) = self.take_join(slot) {
             turn.stats.count(Count::SuccessfulCall);
             turn.time(TimerName::RoomJoin, asked.due, asked.sent);
@@ -158,7 +166,7 @@ impl UserPool {
     }
 
     /// Yes, and the same of him, unless it is he who answers.
-    fn accept(&mut self, slot: u32, from: u32, turn: &mut PoolContext<'_>) {
+    fn accept_subscription(&mut self, slot: u32, from: u32, turn: &mut PoolContext<'_>) {
         let people = &self.chat.people;
         let me = self.users[slot as usize].number;
         let to = people.address(from);
@@ -168,20 +176,20 @@ impl UserPool {
         }
     }
 
-    fn hear_iq(&mut self, slot: u32, iq: &Element, turn: &mut PoolContext<'_>) {
+    fn handle_iq(&mut self, slot: u32, iq: &Element, turn: &mut PoolContext<'_>) {
         let id = iq.attr("id").unwrap_or_default();
         match iq.attr("type") {
-            Some("result" | "error") => self.hear_answer(slot, iq, id, turn),
+            Some("result" | "error") => self.handle_iq_response(slot, iq, id, turn),
             Some("set") if iq.get("query", ns::ROSTER).is_some() => {
                 let items = iq.get("query", ns::ROSTER).map(|query| query.elements().cloned().collect());
                 let items: Vec<Element> = items.unwrap_or_default();
                 let friends = self.users[slot as usize].friends;
                 for item in &items {
-                    self.learn(slot, item);
+                    self.update_contact(slot, item);
                 }
-                self.look_after_pair(slot, turn);
+                self.check_pair_roster(slot, turn);
                 if self.users[slot as usize].friends > friends {
-                    self.go_on_asking(slot, turn);
+                    self.continue_friend_requests(slot, turn);
                 }
                 turn.write(slot, |out| stanzas::answer(out, (id, iq.attr("from")), true));
             }
@@ -193,19 +201,19 @@ impl UserPool {
         }
     }
 
-    fn hear_answer(&mut self, slot: u32, iq: &Element, id: &str, turn: &mut PoolContext<'_>) {
+    fn handle_iq_response(&mut self, slot: u32, iq: &Element, id: &str, turn: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
         let number = id.strip_prefix('i').and_then(|id| id.parse::<u32>().ok());
         let Some(asked) = user.asked.filter(|asked| Some(asked.id) == number) else { return };
-        if self.hear_unregistered(slot, iq, turn) {
+        if self.handle_unregistered(slot, iq, turn) {
             return;
         }
         let user = &mut self.users[slot as usize];
         user.asked = None;
         user.patience = Instant::FAR_FUTURE;
         match asked.then {
-            Some(action) => return self.hear_of_node(slot, asked, action, iq, turn),
-            None if asked.timed == TimerName::Pubsub => self.notice_lost_node(iq),
+            Some(action) => return self.handle_node_response(slot, asked, action, iq, turn),
+            None if asked.timed == TimerName::Pubsub => self.handle_missing_node(iq),
             None => {}
         }
         // Nobody has a card before he sets one. A node has been made, and what an operator asks he knows himself.
@@ -218,13 +226,13 @@ impl UserPool {
             turn.stats.count(Count::SuccessfulCall);
             turn.time(asked.timed, asked.due, asked.sent);
         } else {
-            self.quote(slot, iq, turn);
+            self.quote_refusal(slot, iq, turn);
             turn.fail(FailureCause::of_stanza_error(iq));
         }
     }
 
     /// One entry of the roster.
-    pub(super) fn learn(&mut self, slot: u32, item: &Element) {
+    pub(super) fn update_contact(&mut self, slot: u32, item: &Element) {
         let me = self.users[slot as usize].number;
         let other = item.attr("jid").and_then(|jid| self.chat.people.number(jid));
         let Some(place) = other.and_then(|other| self.chat.people.place(me, other)) else { return };

@@ -57,31 +57,31 @@ impl RedirectTarget {
 
 impl UserPool {
     /// A stream error, whatever the stream was for.
-    pub(super) fn hear_stream_error(&mut self, slot: u32, error: &Element, turn: &mut PoolContext<'_>) {
-        if self.hear_unregistered(slot, error, turn) {
+    pub(super) fn handle_stream_error(&mut self, slot: u32, error: &Element, turn: &mut PoolContext<'_>) {
+        if self.handle_unregistered(slot, error, turn) {
             return;
         }
         match error.get("see-other-host", ns::STREAM_ERRORS) {
-            Some(named) => self.go_elsewhere(slot, RedirectTarget::parse(&named.content()), turn),
+            Some(named) => self.follow_redirect(slot, RedirectTarget::parse(&named.content()), turn),
             None => {
-                self.quote(slot, error, turn);
+                self.quote_refusal(slot, error, turn);
                 self.fail(slot, FailureCause::of_stream_error(error), turn);
             }
         }
     }
 
     /// The end of a WebSocket, which may name another.
-    pub(super) fn hear_close(&mut self, slot: u32, close: &Element, turn: &mut PoolContext<'_>) {
+    pub(super) fn handle_close(&mut self, slot: u32, close: &Element, turn: &mut PoolContext<'_>) {
         let Some(uri) = close.attr("see-other-uri") else {
             return self.fail(slot, FailureCause::Closed, turn);
         };
         let named =
             RedirectTarget::of_uri(uri, self.chat.path(), self.chat.security == super::StreamSecurity::Tls);
-        self.go_elsewhere(slot, named, turn);
+        self.follow_redirect(slot, named, turn);
     }
 
     /// `None`: what was named is no place to go to.
-    fn go_elsewhere(&mut self, slot: u32, named: Option<RedirectTarget>, turn: &mut PoolContext<'_>) {
+    fn follow_redirect(&mut self, slot: u32, named: Option<RedirectTarget>, turn: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
         let named = match (named, self.chat.redirect) {
             (None, _) => {
@@ -100,7 +100,7 @@ impl UserPool {
             // The session is over, and nobody's fault; the others who were sent away come back with him.
             user.elsewhere = Some(Box::new(named));
             self.end_session(slot, turn);
-            return self.come_back(slot, 1, turn);
+            return self.schedule_retry(slot, 1, turn);
         }
         user.phase = UserState::Connecting;
         user.framer = xmpp::xml::Framer::new();

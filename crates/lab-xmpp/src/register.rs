@@ -40,18 +40,13 @@ impl RegistrationResult {
 }
 
 impl UserPool {
-    /// Time from one registration to the next, and from one removal to the next.
-    pub(super) fn registration_gap(&self) -> Duration {
-        Duration::from_secs(1).div_f64(self.chat.registrations.max(1e-6))
-    }
-
-    /// A stage in which all register, or remove their accounts, may last as long as that takes at its rate, and a while.
-    pub(super) fn registering_may_last(&self) -> Duration {
-        self.registration_gap().mul_f64(f64::from(self.chat.people.all())) + 2 * self.chat.patience
-    }
-
     /// The connection is not for signing in: that has its own rate.
-    pub(super) fn registered(&mut self, slot: u32, how: RegistrationResult, turn: &mut PoolContext<'_>) {
+    pub(super) fn handle_registered(
+        &mut self,
+        slot: u32,
+        how: RegistrationResult,
+        turn: &mut PoolContext<'_>,
+    ) {
         let (due, began) = self.users[slot as usize].sign_in;
         match how {
             RegistrationResult::New => turn.stats.count(Count::Registered),
@@ -70,7 +65,7 @@ impl UserPool {
             // Until the stage is over.
             self.users[slot as usize].due = Instant::FAR_FUTURE;
         } else {
-            self.wake_at(slot, turn.now);
+            self.schedule_user(slot, turn.now);
         }
     }
 
@@ -82,19 +77,19 @@ impl UserPool {
             let user = &self.users[slot as usize];
             if matches!(user.phase, UserState::Away) && !self.chat.people.is_monitor(user.number) {
                 let due = began + gap.mul_f64(f64::from(user.number));
-                self.wake_at(slot, due);
+                self.schedule_user(slot, due);
             }
         }
     }
 
     pub(super) fn begin_unregistering(&mut self) {
-        let gap = self.registration_gap();
+        let gap = self.chat.registration_gap();
         let began = self.shared.began();
         for slot in self.slots() {
             let user = &self.users[slot as usize];
             if user.is_in() {
                 let due = began + gap.mul_f64(f64::from(user.number));
-                self.wake_at(slot, due);
+                self.schedule_user(slot, due);
             }
         }
     }
@@ -114,11 +109,11 @@ impl UserPool {
         turn.stats.count(Count::OutgoingCall);
         turn.stats.count(Count::MessagesSent);
         turn.write(slot, |out| stanzas::unregister(out, id));
-        self.wait_until(slot, turn.now + self.chat.patience);
+        self.set_response_deadline(slot, turn.now + self.chat.patience);
     }
 
     /// `true`: the question was about the account, and the user has left.
-    pub(super) fn hear_unregistered(
+    pub(super) fn handle_unregistered(
         &mut self,
         slot: u32,
         answer: &Element,
@@ -137,7 +132,7 @@ impl UserPool {
             turn.stats.count(Count::Unregistered);
             turn.time(TimerName::Registration, asked.due, asked.sent);
         } else {
-            self.quote(slot, answer, turn);
+            self.quote_refusal(slot, answer, turn);
             turn.fail(FailureCause::of_stanza_error(answer));
         }
         self.end_session(slot, turn);

@@ -18,7 +18,7 @@ impl UserPool {
     pub(super) fn handle_element(&mut self, slot: u32, element: &Element, turn: &mut PoolContext<'_>) {
         turn.stats.count(Count::MessagesReceived);
         if element.is("error", ns::STREAM) {
-            return self.hear_stream_error(slot, element, turn);
+            return self.handle_stream_error(slot, element, turn);
         }
         let (chat, nonce) = (Arc::clone(&self.chat), self.rng.token(20));
         let user = &mut self.users[slot as usize];
@@ -26,7 +26,9 @@ impl UserPool {
         if matches!(user.phase, UserState::Parting) && element.name() != "message" {
             return;
         }
-        let UserState::SigningIn(login) = &mut user.phase else { return self.hear(slot, element, turn) };
+        let UserState::SigningIn(login) = &mut user.phase else {
+            return self.handle_stanza(slot, element, turn);
+        };
         let mut kept = user.kept.take().map(|kept| *kept);
         let (name, password) = (chat.people.name(user.number), chat.people.password(user.number));
         let who = LoginIdentity { name: &name, password: &password, nonce, kept: &mut kept };
@@ -45,21 +47,21 @@ impl UserPool {
                     TimerName::Authentication
                 };
                 turn.time(timed, sign_in.0, sign_in.1);
-                self.open(slot, turn);
+                self.open_stream(slot, turn);
             }
             LoginProgress::SignedIn(roster) => self.signed_in(slot, &roster, turn),
             LoginProgress::Registered(how) => {
                 if how == RegistrationResult::Refused {
-                    self.quote(slot, element, turn);
+                    self.quote_refusal(slot, element, turn);
                 }
-                self.registered(slot, how, turn);
+                self.handle_registered(slot, how, turn);
             }
             LoginProgress::Failed(cause) => {
                 if matches!(
                     cause,
                     FailureCause::NotAuthorized | FailureCause::Refused | FailureCause::Throttled
                 ) {
-                    self.quote(slot, element, turn);
+                    self.quote_refusal(slot, element, turn);
                 }
                 self.fail(slot, cause, turn);
             }
@@ -79,26 +81,26 @@ impl UserPool {
             turn.time(TimerName::SignIn, due, began);
         }
         if !std::mem::replace(&mut self.users[slot as usize].has_been_in, true) {
-            self.shared.meet();
+            self.shared.count_first_sign_in();
         }
-        self.shared.come(number, turn.now);
+        self.shared.mark_present(number, turn.now);
         for item in roster.elements() {
-            self.learn(slot, item);
+            self.update_contact(slot, item);
         }
-        self.say_presence(slot, "", turn.now, turn);
+        self.send_presence(slot, "", turn.now, turn);
         if is_monitor {
-            self.ask_next(slot, turn);
-            self.look_after_pair(slot, turn);
+            self.send_next_friend_request(slot, turn);
+            self.check_pair_roster(slot, turn);
         } else {
-            self.enter_room(slot, turn);
+            self.join_room(slot, turn);
         }
         match self.stage {
-            LoadStage::Befriending => self.befriend_too(slot, turn),
+            LoadStage::Befriending => self.queue_friend_requests(slot, turn),
             LoadStage::Load if !is_monitor => {
                 let due = turn.now + self.chat.think.draw(&mut self.rng);
-                self.wake_at(slot, due);
+                self.schedule_user(slot, due);
             }
-            LoadStage::Unregistering => self.wake_at(slot, turn.now),
+            LoadStage::Unregistering => self.schedule_user(slot, turn.now),
             _ => {}
         }
     }

@@ -15,17 +15,17 @@ use super::user_pool::{ConnectionCommand, PoolContext, UserPool};
 const PARTING: Duration = Duration::from_secs(5);
 
 impl UserPool {
-    pub(super) fn say_last_words(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    pub(super) fn begin_sign_out(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
-        self.shared.go(user.number);
+        self.shared.mark_absent(user.number);
         user.phase = UserState::Parting;
         user.asked = None;
-        self.say_goodbye(slot, turn);
-        self.wait_until(slot, turn.now + PARTING);
+        self.write_sign_out(slot, turn);
+        self.set_response_deadline(slot, turn.now + PARTING);
     }
 
     /// The server has closed, or takes too long to.
-    pub(super) fn part(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    pub(super) fn finish_sign_out(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
         user.phase = UserState::Away;
         user.patience = Instant::FAR_FUTURE;
@@ -37,6 +37,6 @@ impl UserPool {
         } else {
             turn.now
         };
-        self.wake_at(slot, due);
+        self.schedule_user(slot, due);
     }
 }

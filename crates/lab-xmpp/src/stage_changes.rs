@@ -1,87 +1,115 @@
-//! When the next stage of a load begins, which the first shard says for all.
+//! The changes of a load from one stage to the next, which the first shard decides for all.
 
 use std::time::Duration;
 
 use stdx::time::Instant;
 
-use super::load_state::{LoadStage, SETTLED};
+use super::load_state::{LoadStage, LoadState, SETTLED};
+use super::model::XmppLoad;
 use super::user_pool::UserPool;
 
-/// How often the leader looks.
+/// Time between two decisions of the leader.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
-/// Users make friends for as long as any are made within this: a slow server has one of each user to answer before.
+/// The stage of friend requests ends when no request was granted for this long: a slow server answers one request of every user first.
 const FRIENDLESS: Duration = Duration::from_secs(120);
-/// The roll-call waits no longer.
+/// The longest roll-call.
 const ROLL_CALL: Duration = Duration::from_secs(60);
-/// In which each of those who come back has tried to twice or more.
-const NOBODY: Duration = Duration::from_secs(10);
+/// Time in which every user that comes back has tried twice or more.
+const UNREACHABLE: Duration = Duration::from_secs(10);
 
-impl UserPool {
-    pub(super) fn lead(&mut self, now: Instant) {
-        if self.made.0 != self.shared.friends() {
-            self.made = (self.shared.friends(), now);
+/// Decides when the next stage begins. The first shard has it, for all shards.
+#[derive(Debug)]
+pub(super) struct StageLeader {
+    /// The number of mutual roster entries, and the time of its last change.
+    friends: (u64, Instant),
+}
+
+impl StageLeader {
+    pub(super) fn new(now: Instant) -> StageLeader {
+        StageLeader { friends: (0, now) }
+    }
+
+    /// The stage that follows the present one, when that is over.
+    pub(super) fn next_stage(
+        &mut self,
+        now: Instant,
+        load: &XmppLoad,
+        state: &LoadState,
+    ) -> Option<LoadStage> {
+        if self.friends.0 != state.friends() {
+            self.friends = (state.friends(), now);
         }
-        let (shared, chat) = (&self.shared, &self.chat);
-        let passed = now.since(shared.began());
-        let (all, present) = (chat.people.count(), shared.signed_in());
+        let passed = now.since(state.began());
+        let (all, present) = (load.people.count(), state.signed_in());
         let is_settled = passed >= Duration::from_micros(SETTLED);
-        let is_done = match shared.stage() {
+        let is_done = match state.stage() {
             LoadStage::Registering => {
-                let told = shared.registered() + shared.settled();
-                told >= chat.people.all() || passed >= self.registering_may_last()
+                state.registered() + state.settled() >= load.people.all()
+                    || passed >= load.registration_limit()
             }
             LoadStage::SigningIn => {
-                let ramp = Duration::from_secs(1).div_f64(chat.logins.max(1e-6)).mul_f64(f64::from(all));
-                // Who cannot get in does not keep the others from working.
-                shared.settled() >= all || passed >= ramp + 2 * chat.patience
+                let ramp = Duration::from_secs(1).div_f64(load.logins.max(1e-6)).mul_f64(f64::from(all));
+                // Users that cannot sign in do not delay the others.
+                state.settled() >= all || passed >= ramp + 2 * load.patience
             }
             LoadStage::Befriending => {
-                let is_stuck = now.since(self.made.1).min(passed) >= FRIENDLESS;
-                !chat.befriend || shared.befriended() >= all || is_stuck
+                let is_stuck = now.since(self.friends.1).min(passed) >= FRIENDLESS;
+                !load.befriend || state.befriended() >= all || is_stuck
             }
-            LoadStage::Load => passed >= chat.length,
-            LoadStage::RollCall => self.is_called(passed),
-            LoadStage::Settling => present == 0 || (shared.is_quiet() && is_settled) || passed >= chat.settle,
-            LoadStage::Unregistering => present == 0 || passed >= self.registering_may_last(),
+            LoadStage::Load => passed >= load.length,
+            LoadStage::RollCall => is_roll_call_complete(passed, load, state),
+            LoadStage::Settling => present == 0 || (state.is_quiet() && is_settled) || passed >= load.settle,
+            LoadStage::Unregistering => present == 0 || passed >= load.registration_limit(),
             LoadStage::Leaving => false,
         };
-        if is_done {
-            let next = match shared.stage() {
-                LoadStage::Registering => LoadStage::SigningIn,
-                // A load of nobody tells nothing.
-                LoadStage::SigningIn if present == 0 => LoadStage::Leaving,
-                LoadStage::SigningIn => LoadStage::Befriending,
-                LoadStage::Befriending => LoadStage::Load,
-                LoadStage::Load => LoadStage::RollCall,
-                LoadStage::RollCall => LoadStage::Settling,
-                LoadStage::Settling if chat.unregister => LoadStage::Unregistering,
-                LoadStage::Settling | LoadStage::Unregistering | LoadStage::Leaving => LoadStage::Leaving,
-            };
-            shared.advance(now, next);
-        }
+        is_done.then(|| match state.stage() {
+            LoadStage::Registering => LoadStage::SigningIn,
+            // A load without users measures nothing.
+            LoadStage::SigningIn if present == 0 => LoadStage::Leaving,
+            LoadStage::SigningIn => LoadStage::Befriending,
+            LoadStage::Befriending => LoadStage::Load,
+            LoadStage::Load => LoadStage::RollCall,
+            LoadStage::RollCall => LoadStage::Settling,
+            LoadStage::Settling if load.unregister => LoadStage::Unregistering,
+            LoadStage::Settling | LoadStage::Unregistering | LoadStage::Leaving => LoadStage::Leaving,
+        })
     }
+}
 
-    /// Whether all are there who can be waited for.
-    fn is_called(&self, passed: Duration) -> bool {
-        let shared = &self.shared;
-        // For who never was there nothing waits, unless something was sent to him.
-        let wanted = if shared.is_quiet() { shared.met() } else { self.chat.people.all() };
-        let is_settled = passed >= Duration::from_micros(SETTLED) + Duration::from_secs(1);
-        match shared.signed_in() {
-            // Nobody ever was.
-            0 if wanted == 0 => passed >= 2 * LOOK,
-            // The server is gone, it seems.
-            0 if passed >= self.return_span() + NOBODY => true,
-            _ => (is_settled && shared.settled() >= wanted) || passed >= ROLL_CALL,
-        }
+/// All users that can be waited for are signed in.
+fn is_roll_call_complete(passed: Duration, load: &XmppLoad, state: &LoadState) -> bool {
+    // No message waits for a user that was never signed in, unless messages were sent to that user.
+    let wanted = if state.is_quiet() { state.ever_signed_in() } else { load.people.all() };
+    let is_settled = passed >= Duration::from_micros(SETTLED) + Duration::from_secs(1);
+    match state.signed_in() {
+        // No user was ever signed in.
+        0 if wanted == 0 => passed >= 2 * LOOK,
+        // No user can sign in: the server is unreachable.
+        0 if passed >= load.return_span() + UNREACHABLE => true,
+        _ => (is_settled && state.settled() >= wanted) || passed >= ROLL_CALL,
     }
+}
 
-    /// In which those who are away come back for the roll-call: no faster than they came.
+impl XmppLoad {
+    /// The time in which absent users come back for the roll-call: no faster than they signed in.
     pub(super) fn return_span(&self) -> Duration {
-        let all = f64::from(self.chat.people.count());
-        Duration::from_secs_f64((all / self.chat.logins.max(1e-6)).min(20.0))
+        let all = f64::from(self.people.count());
+        Duration::from_secs_f64((all / self.logins.max(1e-6)).min(20.0))
     }
 
+    /// Time from one registration to the next, and from one removal to the next.
+    pub(super) fn registration_gap(&self) -> Duration {
+        Duration::from_secs(1).div_f64(self.registrations.max(1e-6))
+    }
+
+    /// The longest time of a stage in which all users register, or remove their accounts: all of them at that rate, and two response
+    /// times.
+    pub(super) fn registration_limit(&self) -> Duration {
+        self.registration_gap().mul_f64(f64::from(self.people.all())) + 2 * self.patience
+    }
+}
+
+impl UserPool {
     /// Ends the load early: with a roll-call (`SoftQuit`) or without.
     pub fn end(&self, now: Instant, hard: bool) {
         self.shared.advance(now, if hard { LoadStage::Leaving } else { LoadStage::RollCall });

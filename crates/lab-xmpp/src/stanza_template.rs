@@ -168,7 +168,7 @@ fn parts(text: &str) -> Vec<TemplatePart> {
 
 impl UserPool {
     /// One of them by chance. Messages and presences are sent and no more: nobody accounts for them.
-    pub(super) fn send_raw(&mut self, slot: u32, due: Instant, turn: &mut PoolContext<'_>) {
+    pub(super) fn send_template(&mut self, slot: u32, due: Instant, turn: &mut PoolContext<'_>) {
         let chat = std::sync::Arc::clone(&self.chat);
         let drawn = usize::try_from(self.rng.below((chat.stanzas.len() as u64).max(1))).unwrap_or_default();
         let Some(stanza) = chat.stanzas.get(drawn) else { return turn.stats.count(Count::Blocked) };
@@ -201,7 +201,7 @@ impl UserPool {
         turn.stats.count(Count::MessagesSent);
         if stanza.is_question {
             user.asked = Some(PendingRequest { id, timed: TimerName::Raw, due, sent: turn.now, then: None });
-            self.wait_until(slot, turn.now + chat.patience);
+            self.set_response_deadline(slot, turn.now + chat.patience);
         } else {
             turn.stats.count(Count::SuccessfulCall);
         }

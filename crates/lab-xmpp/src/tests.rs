@@ -173,7 +173,7 @@ impl Server {
     fn handle(&mut self, slot: u32, element: &Element, out: &mut Vec<(u32, String)>) {
         let name = self.conns[&slot].name.clone();
         match element.name() {
-            "stream" => self.open(slot, name.is_some(), out),
+            "stream" => self.open_stream(slot, name.is_some(), out),
             "auth" => {
                 if self.fault == Fault::WrongPassword {
                     let text = format!("<failure xmlns='{}'><not-authorized/></failure>", ns::SASL);
@@ -202,7 +202,7 @@ impl Server {
         }
     }
 
-    fn open(&mut self, slot: u32, is_authenticated: bool, out: &mut Vec<(u32, String)>) {
+    fn open_stream(&mut self, slot: u32, is_authenticated: bool, out: &mut Vec<(u32, String)>) {
         let mut text = format!(
             "<stream:stream xmlns='{}' xmlns:stream='{}' id='1' version='1.0'>",
             ns::CLIENT,

@@ -1,6 +1,5 @@
 //! The users of one shard: their timers, their connections, the stages of the load.
 
-use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,22 +7,22 @@ use std::time::Duration;
 use lab_sip::stats::{Count, Stats};
 use stdx::rng::Rng;
 use stdx::time::Instant;
-use stdx::wheel::Wheel;
 use xmpp::limits::STANZA;
 use xmpp::ns;
 use xmpp::xml::{Frame, Framer, Prefixes, parse, parse_header};
 
 use super::failure::FailureCause;
 use super::friend_requests::FriendRequestQueue;
-use super::limits::TICK_MICROS;
 use super::load_state::{LoadStage, LoadState};
 use super::login::{Login, LoginPurpose};
+use super::message_ledger::MessageLedger;
 use super::model::{TimerName, XmppLoad};
 use super::monitor::MonitorPair;
 use super::redirect::RedirectTarget;
-use super::stage_changes::LOOK;
+use super::stage_changes::{LOOK, StageLeader};
 use super::stanzas;
 use super::user::{User, UserState};
+use super::user_timers::{UserTimer, UserTimers};
 
 /// What the driver does for a user's connection, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,33 +103,19 @@ pub struct UserPool {
     pub(super) users: Vec<User>,
     /// Monitors, whose users come last.
     pub(super) pairs: Vec<MonitorPair>,
-    wheel: Wheel<u64, TICK_MICROS>,
+    timers: UserTimers,
     pub(super) rng: Rng,
-    /// Messages that others overtook: receiver, place of the sender, number.
-    pub(super) holes: HashSet<(u32, u32, u32)>,
-    /// How many messages were refused: sender, place of the receiver.
-    pub(super) refused: HashMap<(u32, u32), u32>,
+    pub(super) ledger: MessageLedger,
     /// What was sent before is of another run.
     pub(super) began: Instant,
     pub(super) stage: LoadStage,
-    /// The first shard leads: it says when the next stage begins.
-    leads: bool,
-    leading: Instant,
-    /// How many friends had been made, and when that changed last.
-    pub(super) made: (u64, Instant),
+    /// Of the first shard only.
+    leader: Option<StageLeader>,
+    /// The time of the next look at the stage of the load.
+    look_at: Instant,
     pub(super) asking: FriendRequestQueue,
     prefixes: Option<Arc<Prefixes>>,
-    fired: Vec<u64>,
 }
-
-/// Holes that are remembered: more is loss, not disorder.
-pub(super) const HOLES: usize = 100_000;
-
-/// What a timer is for: a user by his slot, or a pair of monitors by its place.
-const DUE: u64 = 0;
-const PATIENCE: u64 = 1;
-const PAIR: u64 = 2;
-const KINDS: u32 = 2;
 
 impl UserPool {
     pub fn new(
@@ -157,9 +142,9 @@ impl UserPool {
             let first = people.count() + 2 * pair;
             users.extend([made(first), made(first + 1)]);
         }
-        let mut wheel = Wheel::new(start);
-        for (slot, user) in (0_u64..).zip(&users).filter(|(_, user)| user.due < Instant::FAR_FUTURE) {
-            wheel.insert(user.due, slot << KINDS | DUE);
+        let mut timers = UserTimers::new(start);
+        for (slot, user) in (0_u32..).zip(&users).filter(|(_, user)| user.due < Instant::FAR_FUTURE) {
+            timers.insert(user.due, UserTimer::Due(slot));
         }
         if !chat.register {
             shared.advance(start, LoadStage::SigningIn);
@@ -167,18 +152,15 @@ impl UserPool {
         UserPool {
             users,
             pairs,
-            wheel,
+            timers,
             rng,
-            holes: HashSet::new(),
-            refused: HashMap::new(),
+            ledger: MessageLedger::default(),
             began: start,
             stage: if chat.register { LoadStage::Registering } else { LoadStage::SigningIn },
-            leads: index == 0,
-            leading: start,
-            made: (0, start),
+            leader: (index == 0).then(|| StageLeader::new(start)),
+            look_at: start,
             asking: FriendRequestQueue::default(),
             prefixes: None,
-            fired: Vec::new(),
             chat,
             shared,
         }
@@ -190,9 +172,9 @@ impl UserPool {
     }
 
     pub fn deadline(&self) -> Instant {
-        let wheel = self.wheel.deadline().unwrap_or(Instant::FAR_FUTURE);
+        let timers = self.timers.deadline().unwrap_or(Instant::FAR_FUTURE);
         // Stages are seen by everybody at this pace.
-        wheel.min(self.leading)
+        timers.min(self.look_at)
     }
 
     /// Everybody has left.
@@ -205,18 +187,18 @@ impl UserPool {
         self.users.get(slot as usize)
     }
 
-    pub(super) fn wake_at(&mut self, slot: u32, due: Instant) {
+    pub(super) fn schedule_user(&mut self, slot: u32, due: Instant) {
         self.users[slot as usize].due = due;
-        self.wheel.insert(due, u64::from(slot) << KINDS | DUE);
+        self.timers.insert(due, UserTimer::Due(slot));
     }
 
-    pub(super) fn wait_until(&mut self, slot: u32, patience: Instant) {
+    pub(super) fn set_response_deadline(&mut self, slot: u32, patience: Instant) {
         self.users[slot as usize].patience = patience;
-        self.wheel.insert(patience, u64::from(slot) << KINDS | PATIENCE);
+        self.timers.insert(patience, UserTimer::Response(slot));
     }
 
-    pub(super) fn wake_pair_at(&mut self, pair: usize, due: Instant) {
-        self.wheel.insert(due, (pair as u64) << KINDS | PAIR);
+    pub(super) fn schedule_pair(&mut self, pair: usize, due: Instant) {
+        self.timers.insert(due, UserTimer::Pair(u32::try_from(pair).unwrap_or(u32::MAX)));
     }
 
     pub(super) fn slots(&self) -> Range<u32> {
@@ -225,45 +207,42 @@ impl UserPool {
 
     /// What is due.
     pub fn expire(&mut self, turn: &mut PoolContext<'_>) {
-        if self.leading <= turn.now {
-            self.leading = turn.now + LOOK;
-            if self.leads {
-                self.lead(turn.now);
+        if self.look_at <= turn.now {
+            self.look_at = turn.now + LOOK;
+            let next = self.leader.as_mut().and_then(|it| it.next_stage(turn.now, &self.chat, &self.shared));
+            if let Some(next) = next {
+                self.shared.advance(turn.now, next);
             }
             let stage = self.shared.stage();
             if stage > self.stage {
                 self.stage = stage;
-                self.enter(stage, turn);
+                self.enter_stage(stage, turn);
             }
         }
-        let mut fired = std::mem::take(&mut self.fired);
-        self.wheel.expire(turn.now, &mut fired);
-        for token in fired.drain(..) {
-            let slot = u32::try_from(token >> KINDS).unwrap_or_default();
-            let kind = token & ((1 << KINDS) - 1);
-            if kind == PAIR {
-                self.turn_pair(slot as usize, turn);
-                continue;
-            }
-            let user = &self.users[slot as usize];
-            match kind {
-                DUE if user.due <= turn.now => self.act(slot, turn),
-                PATIENCE if user.patience <= turn.now => self.lose_patience(slot, turn),
-                // It was put off, and has another timer.
-                _ => {}
+        self.timers.expire(turn.now);
+        while let Some(timer) = self.timers.next_fired() {
+            match timer {
+                UserTimer::Pair(pair) => self.expire_pair(pair as usize, turn),
+                UserTimer::Due(slot) if self.users[slot as usize].due <= turn.now => {
+                    self.handle_due(slot, turn)
+                }
+                UserTimer::Response(slot) if self.users[slot as usize].patience <= turn.now => {
+                    self.handle_response_timeout(slot, turn);
+                }
+                // The time was put off, and has another timer.
+                UserTimer::Due(_) | UserTimer::Response(_) => {}
             }
         }
-        self.fired = fired;
     }
 
-    fn enter(&mut self, stage: LoadStage, turn: &mut PoolContext<'_>) {
+    fn enter_stage(&mut self, stage: LoadStage, turn: &mut PoolContext<'_>) {
         match stage {
             LoadStage::SigningIn => self.begin_signing_in(),
-            LoadStage::Befriending => self.begin_befriending(turn),
+            LoadStage::Befriending => self.begin_friend_requests(turn),
             LoadStage::Load => self.begin_monitoring(turn.now),
-            LoadStage::Settling => self.miss_absent(),
+            LoadStage::Settling => self.mark_missed_users(),
             LoadStage::Unregistering => self.begin_unregistering(),
-            LoadStage::Leaving => self.count_waiting(turn),
+            LoadStage::Leaving => self.count_waiting_messages(turn),
             _ => {}
         }
         for slot in self.slots() {
@@ -271,14 +250,14 @@ impl UserPool {
             match (stage, &user.phase) {
                 (LoadStage::Load, UserState::In) => {
                     let due = self.shared.began() + self.chat.think.draw(&mut self.rng);
-                    self.wake_at(slot, due);
+                    self.schedule_user(slot, due);
                 }
                 // No faster than they came.
                 (LoadStage::RollCall, UserState::Away) => {
-                    let within = u64::try_from(self.return_span().as_micros()).unwrap_or_default();
+                    let within = u64::try_from(self.chat.return_span().as_micros()).unwrap_or_default();
                     let due = turn.now + Duration::from_micros(self.rng.below(within));
                     if user.due > due {
-                        self.wake_at(slot, due);
+                        self.schedule_user(slot, due);
                     }
                 }
                 (LoadStage::Leaving, _) => self.leave_for_good(slot, turn),
@@ -290,8 +269,8 @@ impl UserPool {
     fn leave_for_good(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let user = &self.users[slot as usize];
         if user.is_in() {
-            self.shared.go(user.number);
-            self.say_goodbye(slot, turn);
+            self.shared.mark_absent(user.number);
+            self.write_sign_out(slot, turn);
         }
         let user = &self.users[slot as usize];
         if user.has_connection() {
@@ -303,7 +282,7 @@ impl UserPool {
     }
 
     /// The time of whoever it is has come.
-    pub(super) fn act(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    pub(super) fn handle_due(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let is_monitor = self.is_monitor(slot);
         let user = &mut self.users[slot as usize];
         match user.phase {
@@ -321,10 +300,10 @@ impl UserPool {
                     }
                 };
                 turn.want(slot, wanted);
-                self.wait_until(slot, turn.now + self.chat.patience);
+                self.set_response_deadline(slot, turn.now + self.chat.patience);
             }
-            UserState::Leaving => self.say_last_words(slot, turn),
-            UserState::In if self.stage == LoadStage::Load && !is_monitor => self.do_something(slot, turn),
+            UserState::Leaving => self.begin_sign_out(slot, turn),
+            UserState::In if self.stage == LoadStage::Load && !is_monitor => self.start_action(slot, turn),
             UserState::In if self.stage == LoadStage::Unregistering => self.unregister(slot, turn),
             UserState::In
             | UserState::Connecting
@@ -334,15 +313,15 @@ impl UserPool {
         }
     }
 
-    fn lose_patience(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    fn handle_response_timeout(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let is_monitoring = self.is_monitor(slot) && self.stage == LoadStage::Load;
         let user = &mut self.users[slot as usize];
         user.patience = Instant::FAR_FUTURE;
         match user.phase {
             UserState::Connecting | UserState::SigningIn(_) => self.fail(slot, FailureCause::Timeout, turn),
-            UserState::Parting => self.part(slot, turn),
-            UserState::In if is_monitoring => self.lose_patience_with_partner(slot, turn),
-            UserState::In if user.is_asking => self.stop_asking(slot, turn),
+            UserState::Parting => self.finish_sign_out(slot, turn),
+            UserState::In if is_monitoring => self.handle_partner_timeout(slot, turn),
+            UserState::In if user.is_asking => self.stop_friend_requests(slot, turn),
             UserState::In | UserState::Leaving if user.asked.take().is_some() => {
                 turn.fail(FailureCause::Timeout)
             }
@@ -359,19 +338,19 @@ impl UserPool {
                 LoginPurpose::SignIn
             };
             user.phase = UserState::SigningIn(Box::new(Login::new(&self.chat, purpose)));
-            self.open(slot, turn);
+            self.open_stream(slot, turn);
         }
     }
 
     pub fn handle_secured(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         if let UserState::SigningIn(login) = &mut self.users[slot as usize].phase {
             login.secured();
-            self.open(slot, turn);
+            self.open_stream(slot, turn);
         }
     }
 
     /// The stream begins, anew perhaps.
-    pub(super) fn open(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    pub(super) fn open_stream(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         self.users[slot as usize].framer.restart();
         let domain = self.chat.people.domain();
         turn.write(slot, |out| match self.chat.web {
@@ -380,7 +359,7 @@ impl UserPool {
         });
     }
 
-    pub(super) fn say_goodbye(&self, slot: u32, turn: &mut PoolContext<'_>) {
+    pub(super) fn write_sign_out(&self, slot: u32, turn: &mut PoolContext<'_>) {
         turn.write(slot, stanzas::unavailable);
         turn.write(slot, |out| stanzas::close(out, self.chat.web.is_some()));
     }
@@ -392,7 +371,7 @@ impl UserPool {
         }
         match parse(message.trim_ascii(), &Prefixes::default()) {
             Ok(element) if element.is("open", ns::FRAMING) => {}
-            Ok(element) if element.is("close", ns::FRAMING) => self.hear_close(slot, &element, turn),
+            Ok(element) if element.is("close", ns::FRAMING) => self.handle_close(slot, &element, turn),
             Ok(element) => self.handle_element(slot, &element, turn),
             Err(_) => {
                 turn.stats.count(Count::Malformed);

@@ -6,30 +6,26 @@
 
 use lab_sip::stats::Count;
 
-use super::limits::REFUSED_PAIRS;
 use super::user_pool::{PoolContext, UserPool};
 
 impl UserPool {
     /// The roll-call is over.
-    pub(super) fn miss_absent(&self) {
+    pub(super) fn mark_missed_users(&self) {
         for user in self.users.iter().filter(|user| !user.is_in()) {
-            self.shared.miss(user.number);
+            self.shared.mark_missed(user.number);
         }
     }
 
     /// A message of the user's to the contact at this place came back.
-    pub(super) fn keep_refused(&mut self, slot: u32, from: Option<&str>) {
+    pub(super) fn record_refused_message(&mut self, slot: u32, from: Option<&str>) {
         let me = self.users[slot as usize].number;
         let other = from.and_then(|from| self.chat.people.number(from));
         let Some(place) = other.and_then(|other| self.chat.people.place(me, other)) else { return };
-        let has_room = self.refused.len() < REFUSED_PAIRS;
-        if has_room || self.refused.contains_key(&(me, place)) {
-            *self.refused.entry((me, place)).or_default() += 1;
-        }
+        self.ledger.handle_refusal(me, place);
     }
 
     /// The end: nothing arrives any more.
-    pub(super) fn count_waiting(&self, turn: &mut PoolContext<'_>) {
+    pub(super) fn count_waiting_messages(&self, turn: &mut PoolContext<'_>) {
         let people = &self.chat.people;
         for user in &self.users {
             let is_missed = self.shared.is_missed(user.number);
@@ -38,7 +34,7 @@ impl UserPool {
                     turn.stats.add(Count::ChatCameToMissed, u64::from(contact.came));
                 }
                 if self.shared.is_missed(people.contact(user.number, place)) {
-                    let refused = self.refused.get(&(user.number, place)).copied().unwrap_or_default();
+                    let refused = self.ledger.refused(user.number, place);
                     turn.stats.add(Count::ChatToMissed, u64::from(contact.sent.saturating_sub(refused)));
                 }
             }

@@ -1,5 +1,5 @@
 //! Users of chat on a shard's thread: their connections, and the loop. The shards of a load are of one process or of
-//! several ([`crew`]).
+//! several ([`worker_pool`]).
 
 mod bosh;
 mod http;
@@ -195,7 +195,7 @@ impl ChatShard {
                 }
                 ConnectionInput::Said(said, count) => {
                     turn.stats.add(Count::BytesReceived, count as u64);
-                    self.crowd.handle_said(slot, &said, &mut turn);
+                    self.crowd.handle_payload(slot, &said, &mut turn);
                     self.lines.unsent.push(slot);
                 }
                 ConnectionInput::Nothing => break,

@@ -94,7 +94,7 @@ mod tests {
         let (mine, theirs) = (LoadState::over(Box::new(mine)), LoadState::over(Box::new(theirs)));
         assert_eq!((theirs.stage(), theirs.signed_in()), (LoadStage::Registering, 0));
         mine.begin(now);
-        mine.come(2, now);
+        mine.mark_present(2, now);
         theirs.advance(now, LoadStage::Load);
         assert_eq!((theirs.began(), theirs.signed_in(), mine.stage()), (now, 1, LoadStage::Load));
         assert!(mine.is_quiet());
