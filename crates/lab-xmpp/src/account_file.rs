@@ -1,4 +1,4 @@
-//! Accounts of a file, a line each: who the users of a load are when no pattern says it.
+//! Accounts of a file, one per line: the users of a load that has no name pattern.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ struct AccountSpan {
     nick: u16,
 }
 
-/// What stands before the first of a spreadsheet's lines, and of `ringer xmpp accounts`.
+/// First fields of a heading line, as spreadsheets and `ringer xmpp accounts` write it.
 const HEADINGS: [&str; 4] = ["account", "name", "user", "username"];
 
 impl AccountFile {
@@ -85,7 +85,7 @@ impl AccountFile {
         Ok(())
     }
 
-    /// How many.
+    /// The number of accounts.
     pub fn len(&self) -> u32 {
         u32::try_from(self.accounts.len()).unwrap_or(u32::MAX)
     }
@@ -94,7 +94,7 @@ impl AccountFile {
         self.accounts.is_empty()
     }
 
-    /// Name, password and nick of who stands at this place; the nick is empty when the file has none.
+    /// Name, password and nick of the account at this place; the nick is empty when the file has none.
     fn parts(&self, place: u32) -> (&str, &str, &str) {
         let Some(account) = self.accounts.get(place as usize) else { return ("", "", "") };
         let (name, rest) = self.text[account.start as usize..].split_at(usize::from(account.name));
@@ -174,7 +174,7 @@ fn fields(line: &str, separator: char) -> Result<Vec<String>, String> {
     }
 }
 
-/// Where the quote is that ends it.
+/// The position of the quote that ends the field.
 fn end_of_quoted(text: &str) -> Option<usize> {
     let mut at = 0;
     loop {

@@ -6,7 +6,7 @@ use xmpp::xml::escape;
 
 use super::UserDirectory;
 
-/// What a server imports.
+/// The import file of one kind of server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImportFormat {
     /// One file for `belfry account import` (XEP-0227), with rosters.

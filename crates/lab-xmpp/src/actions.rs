@@ -1,4 +1,4 @@
-//! What users do.
+//! The actions of users: messages, presences, rooms and requests.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::stanzas;
 use super::user::{PendingRequest, UserState};
 use super::user_pool::{PoolContext, UserPool};
 
-/// How often a user of the load is drawn who must be there.
+/// The number of draws for a contact that must be signed in.
 const DRAWS: usize = 8;
 
 /// In their order for a user's changes.
@@ -58,7 +58,7 @@ impl UserPool {
         }
     }
 
-    /// `false`: he knows nobody of whom it is true.
+    /// `false`: no contact of the user satisfies the condition.
     pub(super) fn send_message(
         &mut self,
         slot: u32,
@@ -71,7 +71,7 @@ impl UserPool {
         true
     }
 
-    /// The place of one of whom it is true.
+    /// The place of a random contact that satisfies the condition.
     pub(super) fn draw_contact(
         &mut self,
         slot: u32,
@@ -118,12 +118,12 @@ impl UserPool {
         self.shared.sent();
     }
 
-    /// Of a monitor, with the times of what he answers.
+    /// A monitor's reply to its partner, with the times of the partner's message.
     pub(super) fn reply_to_partner(&mut self, slot: u32, note: &MessageMark, turn: &mut PoolContext<'_>) {
         self.send_message_to(slot, 0, (note.due, note.sent), turn);
     }
 
-    /// To one of the load who is there; `false` when a few that were drawn are not.
+    /// Presence for one random user that is signed in; `false` when none of the drawn ones is.
     fn send_directed_presence(&mut self, slot: u32, due: Instant, turn: &mut PoolContext<'_>) -> bool {
         let people = &self.chat.people;
         let me = self.users[slot as usize].number;
@@ -140,7 +140,7 @@ impl UserPool {
         true
     }
 
-    /// To all friends; who of them is there to see it is written into it.
+    /// Presence for all contacts; it lists those that are signed in and so must see it.
     pub(super) fn send_presence(&mut self, slot: u32, show: &str, due: Instant, turn: &mut PoolContext<'_>) {
         let people = &self.chat.people;
         let user = &mut self.users[slot as usize];
@@ -216,7 +216,7 @@ impl UserPool {
         self.set_response_deadline(slot, turn.now + self.chat.patience);
     }
 
-    /// What its answer is timed as; `None`: it needs a room, and the load has none.
+    /// Returns the timer of the response; `None`: the action needs a room, and the load has none.
     fn send_request(
         &mut self,
         slot: u32,
@@ -269,7 +269,7 @@ impl UserPool {
         })
     }
 
-    /// What concerns nobody else.
+    /// Requests that affect no other user.
     fn write_request(&self, slot: u32, action: UserAction, id: u32, turn: &mut PoolContext<'_>) -> TimerName {
         let domain = self.chat.people.domain();
         turn.write(slot, |out| match action {
@@ -288,7 +288,7 @@ impl UserPool {
         }
     }
 
-    /// An entry for somebody who is no user of the load, so that nobody is asked for anything.
+    /// The entry names an address that is no user of the load, so that no user gets a subscription request.
     fn write_roster_change(&mut self, slot: u32, action: UserAction, id: u32, turn: &mut PoolContext<'_>) {
         let extra = format!("ringer-extra@{}", self.chat.people.domain());
         let user = &mut self.users[slot as usize];
@@ -299,11 +299,11 @@ impl UserPool {
         turn.write(slot, |out| stanzas::roster_set(out, id, &extra, (!removes).then_some(&*name)));
     }
 
-    /// Somebody who is no user of the load, so that nobody is kept from anything.
+    /// The address is no user of the load, so that no stanza of the load is blocked.
     fn write_blocking_change(&mut self, slot: u32, action: UserAction, id: u32, turn: &mut PoolContext<'_>) {
         let stranger = format!("ringer-blocked@{}", self.chat.people.domain());
         let user = &mut self.users[slot as usize];
-        // To let somebody again who was not blocked is an error at some servers.
+        // Some servers refuse to unblock an address that is not blocked.
         let unblocks = action == UserAction::Unblock && user.has_blocked;
         user.has_blocked = !unblocks;
         let wanted = if unblocks { "unblock" } else { "block" };

@@ -1,9 +1,9 @@
 //! A user's stream in the bodies of HTTP requests (XEP-0124, XEP-0206), from the client's side.
 //!
-//! A [`BoshSession`] is given the documents of a WebSocket, `<open/>` and `<close/>` among them, and makes bodies of them for
-//! two connections: one request waits at the server until there is something to hear, the other is free for what is to
-//! be said. It knows no HTTP. Requests are sent once: who loses a connection with one under way has failed (§14.3 would let
-//! him send it again).
+//! A [`BoshSession`] is given the documents of a WebSocket, `<open/>` and `<close/>` among them, and makes bodies
+//! of them for two connections: one request waits at the server for stanzas, the other is free for the client's
+//! own. It knows no HTTP. Requests are sent once: a session whose connection is lost with a request under way has
+//! failed (§14.3 would let the client send it again).
 
 use lab_sip::stats::Count;
 use xmpp::xml::{Prefixes, escape, parse};
@@ -19,7 +19,7 @@ pub const CONNECTIONS: usize = 2;
 /// Seconds that a request may wait at the server.
 const WAIT: u32 = 60;
 
-/// What comes before what waits.
+/// The kind of the next body; all but `Payload` go before the waiting documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NextBody {
     Payload,
@@ -33,7 +33,7 @@ enum NextBody {
 #[derive(Debug)]
 pub struct BoshSession {
     sid: Option<Box<str>>,
-    /// Of the next request.
+    /// The id of the next request.
     rid: u64,
     next: NextBody,
     /// Documents for the next body.
@@ -46,7 +46,7 @@ pub struct BoshSession {
     early: Option<(usize, Element)>,
 }
 
-/// What the server said, in order.
+/// The payload of one or two responses, in order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ReceivedPayload {
     pub elements: Vec<Element>,
@@ -60,7 +60,7 @@ pub enum BoshEnd {
     Closed,
     /// XEP-0124 §17.2.
     Condition(Box<str>),
-    /// Of HTTP, where no condition stands for it.
+    /// HTTP status of a response that has no BOSH condition.
     Status(u16),
     /// The server holds no request until there is something to hear (§12).
     NotHeld,
@@ -96,7 +96,7 @@ impl BoshSession {
         }
     }
 
-    /// The connection has a request whose answer is not here.
+    /// The connection has a request without a response.
     pub fn waits_at(&self, connection: usize) -> bool {
         let is_here = self.early.as_ref().is_some_and(|(early, _)| *early == connection);
         self.under_way[connection].is_some() && !is_here
@@ -107,7 +107,7 @@ impl BoshSession {
         self.next == NextBody::Termination
     }
 
-    /// What is to be sent now, and by which connection; until there is nothing more.
+    /// The next request and its connection; the caller repeats this until it returns `None`.
     pub fn request(&mut self, domain: &str) -> Option<(usize, Vec<u8>)> {
         let other = CONNECTIONS - 1 - self.last;
         let connection = [other, self.last].into_iter().find(|free| self.under_way[*free].is_none())?;
@@ -202,7 +202,7 @@ impl BoshSession {
             _ if is_begun && holds_nothing(&body) => Some(BoshEnd::NotHeld),
             _ => is_over.then_some(BoshEnd::Closed),
         };
-        // Of `see-other-uri` (§17.2), which is not followed.
+        // The child of `see-other-uri` (§17.2), which is not followed.
         said.elements.extend(body.elements().filter(|element| element.name() != "uri").cloned());
     }
 }
@@ -216,7 +216,7 @@ fn holds_nothing(body: &Element) -> bool {
 }
 
 impl ReceivedPayload {
-    /// What was no answer.
+    /// The response is not a BOSH response; `what` says why.
     pub fn nonsense(what: &'static str) -> ReceivedPayload {
         ReceivedPayload { elements: Vec::new(), end: Some(BoshEnd::Nonsense(what)) }
     }
@@ -251,10 +251,10 @@ impl BoshEnd {
 }
 
 impl UserPool {
-    /// What one answer of BOSH had, or two that belong together.
+    /// The payload of one BOSH response, or of two that belong together.
     pub fn handle_payload(&mut self, slot: u32, said: &ReceivedPayload, turn: &mut PoolContext<'_>) {
         for element in &said.elements {
-            // What was on its way to a session that is over belongs to none, nor to the connection that follows it.
+            // Payload of a session that is over belongs neither to that session nor to the one that follows it.
             if !self.has_stream(slot) {
                 return;
             }

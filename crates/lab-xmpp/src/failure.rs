@@ -1,4 +1,4 @@
-//! What became of users who fail: why, and when they try again.
+//! Failures of users: their causes, and the time of the next attempt.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use xmpp::{Element, ns};
 use super::user::UserState;
 use super::user_pool::{ConnectionCommand, PoolContext, UserPool};
 
-/// Why a user is not in, or no longer, or was refused what he asked.
+/// The cause of a failed sign-in, a lost session or a refused request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureCause {
     Connect,
@@ -34,7 +34,7 @@ pub enum FailureCause {
     Timeout,
 }
 
-/// Conditions by which servers say that somebody asks too much (RFC 6120 §4.9.3.14, §4.9.3.17, §8.3.3.12, §8.3.3.18).
+/// Conditions that mean too many or too frequent requests (RFC 6120 §4.9.3.14, §4.9.3.17, §8.3.3.12, §8.3.3.18).
 const THROTTLES: [&str; 2] = ["policy-violation", "resource-constraint"];
 
 impl FailureCause {
@@ -65,7 +65,7 @@ impl FailureCause {
         if is_throttle { FailureCause::Throttled } else { FailureCause::NotAuthorized }
     }
 
-    /// Of a stanza of type `error`.
+    /// The cause that a stanza of type `error` names.
     pub(super) fn of_stanza_error(stanza: &Element) -> FailureCause {
         let is_throttle = stanza.elements().filter(|error| error.name() == "error").any(|error| {
             error.attr("type") == Some("wait")
@@ -75,7 +75,7 @@ impl FailureCause {
     }
 }
 
-/// When who fails signs in again.
+/// The time from a failure to the next sign-in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retry {
     /// After the first failure, and up to as much again; twice that with each failure in a row, until [`RETRY_MOST`].
@@ -84,11 +84,11 @@ pub struct Retry {
     pub give_up: u32,
 }
 
-/// The longest that somebody waits, before the chance part.
+/// The longest wait before a sign-in, without its random part.
 pub const RETRY_MOST: Duration = Duration::from_secs(60);
 
 impl Retry {
-    /// `failures`: in a row, from 1. The chance part keeps those who failed together from coming back together.
+    /// `failures`: in a row, from 1. The random part keeps users that failed together from signing in together.
     pub(super) fn wait(self, failures: u8, rng: &mut Rng) -> Duration {
         let most = RETRY_MOST.max(self.first);
         let doubled = 1_u32.checked_shl(u32::from(failures.saturating_sub(1))).unwrap_or(u32::MAX);
@@ -173,7 +173,7 @@ impl UserPool {
         turn.out.errors.push(format!("{name} is refused, {condition}{text}"));
     }
 
-    /// The session, or the attempt at one, is over; there will be another unless he gives up.
+    /// Ends the session, or the attempt at one; the user signs in again unless it has failed too often in a row.
     pub(super) fn fail(&mut self, slot: u32, cause: FailureCause, turn: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
         if matches!(user.phase, UserState::Gone | UserState::Away) {

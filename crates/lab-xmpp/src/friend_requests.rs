@@ -1,4 +1,4 @@
-//! Rosters that users make themselves, before the load: who asks whom, and how many at once.
+//! Rosters that users build themselves before the load: the order of subscription requests, and their number at once.
 
 use std::collections::VecDeque;
 
@@ -8,8 +8,8 @@ use super::stanzas;
 use super::user::UserState;
 use super::user_pool::{PoolContext, UserPool};
 
-/// Users who ask for friends now, and those whose turn has not come: a server gets no more to do than it does, and what is
-/// asked of it is answered soon, however many users there are.
+/// Users that send subscription requests now, and those that wait for their turn. The server never has more of them
+/// than it can answer soon, however many users there are.
 #[derive(Debug, Default)]
 pub(super) struct FriendRequestQueue {
     now: usize,
@@ -24,7 +24,7 @@ impl UserPool {
         }
     }
 
-    /// He came later than the others.
+    /// Queues a user that signed in after the stage began.
     pub(super) fn queue_friend_requests(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         if self.chat.befriend {
             self.asking.later.push_back(slot);
@@ -45,7 +45,7 @@ impl UserPool {
         }
     }
 
-    /// He has a friend more, by his asking or another's.
+    /// The roster of the user has one more mutual entry, requested by either side.
     pub(super) fn continue_friend_requests(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let is_asking = self.stage == LoadStage::Befriending && self.users[slot as usize].is_asking;
         if is_asking && !self.send_next_friend_request(slot, turn) {
@@ -53,7 +53,7 @@ impl UserPool {
         }
     }
 
-    /// He has all, gets no answer, or has lost his session: another's turn.
+    /// The user has all its roster entries, got no answer, or lost its session: the next user in the queue starts.
     pub(super) fn stop_friend_requests(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         if std::mem::take(&mut self.users[slot as usize].is_asking) && self.stage == LoadStage::Befriending {
             self.asking.now -= 1;
@@ -61,8 +61,9 @@ impl UserPool {
         }
     }
 
-    /// Asks the next who is no friend yet and whose number is higher: the others ask us. The one after waits until he is a
-    /// friend; for who is not there nobody waits. False: nobody is left to wait for.
+    /// Sends a subscription request to the next contact that is not mutual yet and has a higher number:
+    /// contacts with lower numbers send theirs. The following request waits until this contact is mutual;
+    /// absent contacts are not waited for. Returns false when no contact is left to wait for.
     pub(super) fn send_next_friend_request(&mut self, slot: u32, turn: &mut PoolContext<'_>) -> bool {
         let people = &self.chat.people;
         let user = &mut self.users[slot as usize];

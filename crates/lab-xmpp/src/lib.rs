@@ -1,7 +1,8 @@
-//! Users of an XMPP server, as a load: who they are, whom they know, what they do, and what became of it.
+//! Users of an XMPP server, as a load: their accounts, their contacts, their actions, and the accounting of their messages.
 //!
-//! [`User`] is one of them, a machine that is given bytes and time and writes bytes; [`UserPool`] is all of a shard with
-//! their timers. `lab::engine::xmpp_load` has the sockets. Nothing here knows a socket or a clock.
+//! `User` is one user, a machine that is given bytes and time and writes bytes; [`UserPool`] has all users of a
+//! shard with their timers. `lab::engine::xmpp_load` has the sockets. No module here reads a clock or opens a
+//! socket.
 
 mod account_file;
 mod account_import;

@@ -1,4 +1,4 @@
-//! What all shards of a load know of each other: who is there, and how far the load is.
+//! State that all shards of a load share: the stage of the load, and the presence of each user.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,9 +16,9 @@ pub enum LoadStage {
     /// They make friends.
     Befriending,
     Load,
-    /// No new actions; who is away comes back for what waits.
+    /// No new actions; absent users come back for their stored messages.
     RollCall,
-    /// What is on its way may arrive.
+    /// Messages under way may arrive.
     Settling,
     /// Accounts are removed; only when that was asked for.
     Unregistering,
@@ -51,7 +51,7 @@ impl LoadStage {
     }
 }
 
-/// Where the numbers of a [`LoadState`] are: memory of this process, or of several.
+/// The memory of a [`LoadState`]'s numbers: this process's own, or shared by several.
 pub trait SharedWords: Send + Sync {
     fn words(&self) -> &[AtomicU64];
 }
@@ -67,27 +67,27 @@ pub struct LoadState {
     words: Box<dyn SharedWords>,
 }
 
-/// Places among the words. What each message changes is a cache line away from what everybody reads.
+/// Indexes of the words. Words that change with each message are a cache line away from those that all shards read often.
 const STAGE: usize = 0;
 /// When the stage began, microseconds.
 const BEGAN: usize = 1;
-/// How many are signed in, and how many of them have all their friends.
+/// Numbers of users that are signed in, and of those that have all their contacts.
 const SIGNED_IN: usize = 2;
 const BEFRIENDED: usize = 3;
-/// How many have been there at some time.
+/// The number of users that have ever been signed in.
 const MET: usize = 4;
-/// Who has failed so often that he stays away.
+/// The number of users that have given up after too many failures.
 const GIVEN_UP: usize = 5;
-/// Who has been told that he has an account, or that he gets none.
+/// The number of users that have an account or were refused one.
 const REGISTERED: usize = 6;
 /// Entries of rosters that became mutual: how far the making of friends is.
 const FRIENDS: usize = 7;
 /// Messages sent that have not arrived and were not refused, over all shards, so that the end need not wait its whole
 /// time.
 const OPEN_MESSAGES: usize = 8;
-/// Since when somebody makes the node of the load, microseconds; 0: nobody does, [`IS_THERE`].
+/// The time at which a user began to create the load's pubsub node, microseconds; 0: no user does; or [`IS_THERE`].
 const NODE: usize = 9;
-/// From here on, since when each user can be seen; 0: he is away, [`LEAVING`]: he goes, [`MISSED`].
+/// From this index on, the time since which each user is visible to others; 0: absent; or [`LEAVING`] or [`MISSED`].
 const THERE: usize = 16;
 
 impl LoadState {
@@ -105,7 +105,7 @@ impl LoadState {
         LoadState { words }
     }
 
-    /// How many words so many users take.
+    /// The number of words for this number of users.
     pub fn size(users: u32) -> usize {
         THERE + users as usize
     }
@@ -151,12 +151,12 @@ impl LoadState {
         self.word(SIGNED_IN).fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// From now on nothing is expected to be seen by him.
+    /// From now on no stanza is expected to be seen by this user.
     pub fn mark_leaving(&self, user: u32) {
         self.put_there(user, LEAVING);
     }
 
-    /// Who is missed stays so.
+    /// A missed user stays missed.
     fn put_there(&self, user: u32, value: u64) {
         if let Some(there) = self.there(user) {
             let unless_missed = |old| (old != MISSED).then_some(value);
@@ -164,7 +164,7 @@ impl LoadState {
         }
     }
 
-    /// He did not come to the roll-call.
+    /// The user did not come back for the roll-call.
     pub fn mark_missed(&self, user: u32) {
         self.put_there(user, MISSED);
     }
@@ -173,7 +173,7 @@ impl LoadState {
         self.there(user).is_some_and(|there| there.load(Ordering::Acquire) == MISSED)
     }
 
-    /// Whether he has been there for so long that what is sent now reaches him.
+    /// The user has been signed in for so long that a stanza sent now reaches it.
     pub fn sees(&self, user: u32, now: Instant) -> bool {
         let since = self.there(user).map_or(0, |there| there.load(Ordering::Acquire));
         since > 0 && since.saturating_add(SETTLED) <= now.as_micros()
@@ -183,7 +183,7 @@ impl LoadState {
         u32::try_from(self.word(SIGNED_IN).load(Ordering::Acquire)).unwrap_or(u32::MAX)
     }
 
-    /// Somebody is there for the first time.
+    /// A user signed in for the first time.
     pub fn count_first_sign_in(&self) {
         self.word(MET).fetch_add(1, Ordering::AcqRel);
     }
@@ -192,7 +192,7 @@ impl LoadState {
         u32::try_from(self.word(MET).load(Ordering::Acquire)).unwrap_or(u32::MAX)
     }
 
-    /// He has signed out, or never was in.
+    /// The user has signed out, or was never signed in.
     pub fn is_away(&self, user: u32) -> bool {
         self.there(user).is_some_and(|there| there.load(Ordering::Acquire) == 0)
     }
@@ -209,7 +209,7 @@ impl LoadState {
         self.word(GIVEN_UP).fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Who is signed in or has given up: nobody else is waited for.
+    /// The number of users that are signed in or have given up: no other user is waited for.
     pub fn settled(&self) -> u32 {
         let given_up = self.word(GIVEN_UP).load(Ordering::Acquire);
         self.signed_in() + u32::try_from(given_up).unwrap_or(u32::MAX / 2)
@@ -231,8 +231,8 @@ impl LoadState {
         u32::try_from(self.word(BEFRIENDED).load(Ordering::Acquire)).unwrap_or(u32::MAX)
     }
 
-    /// True: the caller makes the node, and nobody else does, unless he takes longer than `patience`. At once many would be
-    /// in each other's way: ejabberd aborts some.
+    /// True: the caller creates the node, and no other user does so within `patience`. Simultaneous requests
+    /// would conflict: ejabberd aborts some.
     pub fn may_make_node(&self, now: Instant, patience: Duration) -> bool {
         let unless_made = |since: u64| {
             let is_free = since == 0 || since.saturating_add(micros(patience)) <= now.as_micros();
@@ -279,10 +279,11 @@ fn micros(time: Duration) -> u64 {
 /// In place of the time since when a node is made.
 const IS_THERE: u64 = u64::MAX;
 
-/// Later than any time at which somebody came, so that nobody counts on him.
+/// Later than any time of a sign-in, so that no stanza is expected to be seen by the user.
 const LEAVING: u64 = u64::MAX;
 
-/// Microseconds after which who came is there for everybody, and that who leaves stays after he is no longer expected.
+/// Microseconds after which a new session is visible to all users, and which a session lasts beyond the last stanza
+/// expected of it.
 pub(super) const SETTLED: u64 = 2_000_000;
 
 /// In place of the time since when a user is there. No time is that late.

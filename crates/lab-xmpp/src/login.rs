@@ -33,7 +33,7 @@ enum LoginState {
     Roster,
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LoginPurpose {
     SignIn,
@@ -53,7 +53,7 @@ pub(super) struct Login {
     scram: Option<ScramClient>,
 }
 
-/// Who signs in.
+/// The account that signs in.
 pub(super) struct LoginIdentity<'a> {
     pub(super) name: &'a str,
     pub(super) password: &'a str,

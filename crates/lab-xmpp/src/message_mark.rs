@@ -1,4 +1,4 @@
-//! What the users write into their messages and presences, so that each can be accounted for.
+//! The mark in each message and presence of the users, by which it is accounted for.
 
 use std::fmt::Write as _;
 
@@ -8,17 +8,17 @@ use xmpp::Element;
 /// The namespace of `<n/>`. Servers pass on what they do not know.
 pub(super) const NS: &str = "urn:x-ringer:note:1";
 
-/// Number of a presence that is for one user, who is no contact perhaps.
+/// Number of a directed presence, whose receiver need not be a contact.
 pub(super) const DIRECTED: u32 = 0;
 
-/// From whom, the how many-th to this contact (or of all presences), when it was due and when it was sent.
+/// Sender, number (among the messages to this contact, or among all presences), due time and sending time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct MessageMark {
     pub from: u32,
     pub number: u32,
     pub due: Instant,
     pub sent: Instant,
-    /// Of a presence: which of the sender's contacts, by place, are there to see it.
+    /// In a presence: the places of the sender's contacts that must see it, a bit each.
     pub seen_by: u64,
 }
 

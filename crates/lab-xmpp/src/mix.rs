@@ -1,4 +1,4 @@
-//! What users do, by probability.
+//! The probabilities of the users' actions.
 
 use stdx::rng::Rng;
 

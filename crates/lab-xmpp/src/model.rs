@@ -29,9 +29,9 @@ pub struct XmppLoad {
     pub rooms_domain: String,
     /// The service with the node of the load; only when the mix publishes there.
     pub pubsub_domain: String,
-    /// What `raw` sends.
+    /// The stanzas of the action `raw`.
     pub stanzas: Vec<StanzaTemplate>,
-    /// How long actions go on once everybody is in.
+    /// The duration of the stage of actions, which begins when all users are signed in.
     pub length: Duration,
     /// Time that everything has to arrive in at the end; what has not by then is lost.
     pub settle: Duration,
@@ -48,7 +48,7 @@ pub struct XmppLoad {
     pub max_failures: Option<MaxFailures>,
 }
 
-/// How users connect over HTTP, and the path there.
+/// The kind of HTTP connection, and the path of its URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HttpTransport {
     /// RFC 7395.
@@ -80,7 +80,7 @@ impl XmppLoad {
 pub enum SaslMechanism {
     Plain,
     Scram(Hash),
-    /// RFC 4505: the server makes up who it is, so nobody knows anybody.
+    /// RFC 4505: the server makes up the address, so users have no contacts.
     Anonymous,
 }
 
@@ -130,7 +130,7 @@ impl StreamSecurity {
     }
 }
 
-/// What users do when the server names another host (RFC 6120 §4.9.3.19).
+/// The reaction to a host that the server names instead of itself (RFC 6120 §4.9.3.19).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RedirectPolicy {
     Follow,
@@ -170,13 +170,13 @@ impl ThinkTime {
     }
 }
 
-/// What is timed, in the order of the report: from the due time and from the sending.
+/// A timer of the report, in its order; each is measured from the due time and from the sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum TimerName {
     /// To the contact.
     Message,
-    /// To each contact who is there.
+    /// To each contact that is signed in.
     Presence,
     /// From the connection to `<success/>`.
     Authentication,

@@ -1,5 +1,5 @@
-//! Pairs of users beside the load who do one thing after another at a fixed pace, so that what they measure can be
-//! compared from run to run: the published tests' monitors.
+//! Pairs of users beside the load that repeat the same steps at a fixed pace, so that their times can be compared
+//! from run to run: the published tests' monitors.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use super::user_pool::{PoolContext, UserPool};
 enum MonitorStep {
     /// The first of the two signs out and in.
     Authentication,
-    /// To the partner, who answers.
+    /// A message to the partner, which answers.
     Message,
     /// Seen by the partner.
     Presence,
@@ -38,18 +38,18 @@ impl MonitorStep {
 /// Two neighbours in the crowd. The first acts, the second answers.
 #[derive(Debug)]
 pub(super) struct MonitorPair {
-    /// Of the first.
+    /// The slot of the first of the two.
     pub(super) slot: u32,
-    /// What is done next, or is being done.
+    /// The next step, or the one under way.
     step: MonitorStep,
     is_busy: bool,
-    /// Of the next step, or of the one being done.
+    /// The due time of `step`.
     due: Instant,
     /// Both are in and know each other.
     has_begun: bool,
 }
 
-/// What monitors do and how often; `pairs` 0 for none.
+/// The pace and number of monitors; `pairs` is 0 for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MonitorOptions {
     pub pairs: u32,
@@ -87,7 +87,7 @@ impl UserPool {
         }
     }
 
-    /// Somebody of a pair has come, or has learnt that the other is a friend.
+    /// A user of the pair signed in, or its roster has the other one as mutual.
     pub(super) fn check_pair_roster(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let Some(index) = self.pair_of(slot) else { return };
         let first = self.pairs[index].slot;
@@ -193,7 +193,7 @@ impl UserPool {
         let Some(index) = self.pair_of(slot) else { return };
         let pair = &self.pairs[index];
         if slot != pair.slot {
-            // With the first one's times: they are taken from his due time to his hearing the answer.
+            // The reply has the first user's times: they span its due time to its receiving the answer.
             return self.reply_to_partner(slot, note, turn);
         }
         if pair.is_busy && pair.step == MonitorStep::Message && pair.due == note.due {
@@ -220,7 +220,7 @@ impl UserPool {
         }
     }
 
-    /// What a step waits for has not come in time.
+    /// The step of the pair got no answer in time.
     pub(super) fn handle_partner_timeout(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let Some(index) = self.pair_of(slot).filter(|index| self.pairs[*index].is_busy) else { return };
         turn.fail(FailureCause::Timeout);
@@ -230,7 +230,7 @@ impl UserPool {
         self.skip_pair_step(index, turn.now);
     }
 
-    /// One who falls out in the middle of a message or a presence has failed with his session.
+    /// A user whose session ends in the middle of a message or presence step has failed with the session.
     pub(super) fn abort_pair_step(&mut self, slot: u32, now: Instant) {
         let Some(index) = self.pair_of(slot) else { return };
         let pair = &mut self.pairs[index];

@@ -1,5 +1,5 @@
-//! A node of a publish-subscribe service (XEP-0060) that all users write and read. The first who needs it makes it,
-//! and until it is there others do without.
+//! A node of a publish-subscribe service (XEP-0060) that all users write and read. The first user that needs it
+//! creates it; until it exists the other users do without.
 
 use xmpp::{Element, ns};
 
@@ -9,13 +9,13 @@ use super::stanzas;
 use super::user::PendingRequest;
 use super::user_pool::{PoolContext, UserPool};
 
-/// What says that there is no node, or that there is one.
+/// The answer has this stanza error condition.
 fn is(answer: &Element, condition: &str) -> bool {
     answer.elements().any(|error| error.get(condition, ns::STANZA_ERRORS).is_some())
 }
 
 impl UserPool {
-    /// What comes after the question that is put: `None` unless the node has to be made first.
+    /// Returns the action that follows this request: `None` unless the node has to be created first.
     pub(super) fn write_node_request(
         &self,
         slot: u32,
@@ -36,8 +36,8 @@ impl UserPool {
         None
     }
 
-    /// The answer to who made the node: then he does what he needed it for, in the time that he has for it. A service that lets
-    /// no user make one may have it all the same.
+    /// The response to a request that creates the node; then the user's own request follows, within its
+    /// original time. A service that lets no user create a node may have it all the same.
     pub(super) fn handle_node_response(
         &mut self,
         slot: u32,
@@ -61,7 +61,7 @@ impl UserPool {
         self.set_response_deadline(slot, turn.now + self.chat.patience);
     }
 
-    /// Somebody has removed it, or it never was: the next one makes it.
+    /// The node was removed or never existed: the next user creates it.
     pub(super) fn handle_missing_node(&self, answer: &Element) {
         if is(answer, "item-not-found") {
             self.shared.set_node_exists(false);

@@ -1,4 +1,4 @@
-//! What users hear.
+//! The stanzas that users receive in a session.
 
 use lab_sip::stats::Count;
 use stdx::time::Instant;
@@ -99,7 +99,7 @@ impl UserPool {
                 }
                 let Some(place) = self.chat.people.place(me, from) else { return };
                 let Some(seen) = self.users[slot as usize].seen.get_mut(place as usize) else { return };
-                // What was seen before is told again to who comes later.
+                // The server repeats presences to a contact that signs in later.
                 if note.number <= *seen {
                     return;
                 }
@@ -118,7 +118,7 @@ impl UserPool {
         }
     }
 
-    /// Who makes the room unlocks it; who came while it was locked comes again.
+    /// The user that created a room unlocks it; users that came while it was locked join again.
     fn handle_room_presence(
         &mut self,
         slot: u32,
@@ -133,7 +133,7 @@ impl UserPool {
             let user = presence.get("x", ns::MUC_USER);
             user.is_some_and(|user| user.elements().any(|status| status.attr("code") == Some(code)))
         };
-        // §7.6, §7.2.2: this is about the one who hears it.
+        // §7.6, §7.2.2: this presence is the receiver's own.
         if status("110") && presence.attr("type").is_none() {
             self.handle_self_presence(slot, turn);
         }
@@ -165,7 +165,7 @@ impl UserPool {
         Some(asked)
     }
 
-    /// Yes, and the same of him, unless it is he who answers.
+    /// Grants the subscription and asks for the same, unless this one is the answer to such a request.
     fn accept_subscription(&mut self, slot: u32, from: u32, turn: &mut PoolContext<'_>) {
         let people = &self.chat.people;
         let me = self.users[slot as usize].number;
@@ -216,7 +216,8 @@ impl UserPool {
             None if asked.timed == TimerName::Pubsub => self.handle_missing_node(iq),
             None => {}
         }
-        // Nobody has a card before he sets one. A node has been made, and what an operator asks he knows himself.
+        // A vCard does not exist before its user sets one. A pubsub node has been created, and raw stanzas
+        // are the operator's own.
         let may_be_absent = !matches!(asked.timed, TimerName::Pubsub | TimerName::Raw);
         let is_absent = ABSENT.iter().any(|name| {
             let is_other = *name == "item-not-found" || asked.timed == TimerName::Vcard;

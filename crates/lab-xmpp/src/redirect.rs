@@ -10,7 +10,7 @@ use super::model::RedirectPolicy;
 use super::user::UserState;
 use super::user_pool::{ConnectionCommand, PoolContext, UserPool};
 
-/// Where a user is to connect to. The driver resolves the name.
+/// The host that a user is redirected to. The driver resolves the name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedirectTarget {
     /// A name, or an address without brackets.
@@ -19,7 +19,7 @@ pub struct RedirectTarget {
     pub port: Option<u16>,
 }
 
-/// So often a user is sent on before he counts it as a failure: two servers may name each other.
+/// The longest chain of redirects before it counts as a failure: two servers may name each other.
 pub(super) const HOPS: u8 = 5;
 
 /// A domain name has no more (RFC 1035 §2.3.4).
@@ -47,7 +47,7 @@ impl RedirectTarget {
         Some(RedirectTarget { host: host.into(), port })
     }
 
-    /// Of a WebSocket's address: the same path, as secure as ours.
+    /// The target of a WebSocket URI, which must have the same path and the same security as ours.
     fn of_uri(uri: &str, path: &str, is_secure: bool) -> Option<RedirectTarget> {
         let rest = uri.trim().strip_prefix(if is_secure { "wss://" } else { "ws://" })?;
         let (place, rest) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -97,7 +97,7 @@ impl UserPool {
         user.hops += 1;
         turn.stats.count(Count::Redirected);
         if user.is_in() {
-            // The session is over, and nobody's fault; the others who were sent away come back with him.
+            // The session ended without a failure; the other redirected users come back at the same time.
             user.elsewhere = Some(Box::new(named));
             self.end_session(slot, turn);
             return self.schedule_retry(slot, 1, turn);

@@ -13,11 +13,11 @@ use super::stanzas;
 use super::user::{PendingRequest, UserState};
 use super::user_pool::{PoolContext, UserPool};
 
-/// What came of asking for an account.
+/// The outcome of a registration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RegistrationResult {
     New,
-    /// Somebody has it, an earlier run most likely.
+    /// The account exists, most likely from an earlier run.
     Existed,
     /// Asking again changes nothing.
     Refused,

@@ -1,4 +1,4 @@
-//! From the first element of a stream to a user who is there.
+//! From the first element of a stream to a signed-in user.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Signing out: after his last words a user hears what the server had sent before it heard them, until it closes, too
-//! (RFC 6120 §4.4). A message that is on its way just then has arrived.
+//! Signing out: after its `unavailable` and `</stream>` a user still receives the stanzas that the server sent
+//! before it read them, until the server closes (RFC 6120 §4.4). A message under way at that moment has arrived.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::load_state::LoadStage;
 use super::user::UserState;
 use super::user_pool::{ConnectionCommand, PoolContext, UserPool};
 
-/// How long the server may take to close.
+/// The time that the server has to close the stream.
 const PARTING: Duration = Duration::from_secs(5);
 
 impl UserPool {

@@ -25,7 +25,7 @@ enum TemplatePart {
     Place(Placeholder),
 }
 
-/// What is filled in.
+/// A placeholder in a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Placeholder {
     User,
@@ -36,7 +36,7 @@ enum Placeholder {
     Number,
 }
 
-/// Whatever else stands in braces stays.
+/// Other text in braces stays as it is.
 const PLACES: [(&str, Placeholder); 6] = [
     ("{user}", Placeholder::User),
     ("{domain}", Placeholder::Domain),
@@ -49,7 +49,7 @@ const PLACES: [(&str, Placeholder); 6] = [
 /// Types of presence after which a contact hears no more of the user.
 const ENDS: [&str; 3] = ["unavailable", "unsubscribe", "unsubscribed"];
 
-/// What a file must look like to stand for itself.
+/// The stream header that precedes the stanzas of a file for the parser.
 const STREAM: &str = "<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>";
 
 impl StanzaTemplate {
@@ -126,7 +126,7 @@ impl StanzaTemplate {
     }
 }
 
-/// A user whom nobody sees any more would be taken for one whom the server forgot.
+/// A user that is no longer visible would count as forgotten by the server.
 fn accept_presence(presence: &Element, kind: &str) -> Result<(), String> {
     let to = presence.attr("to");
     let is_of_load = to.is_none_or(|to| to.contains("{contact}"));
@@ -167,7 +167,7 @@ fn parts(text: &str) -> Vec<TemplatePart> {
 }
 
 impl UserPool {
-    /// One of them by chance. Messages and presences are sent and no more: nobody accounts for them.
+    /// Sends a random template. Messages and presences among them are not accounted for.
     pub(super) fn send_template(&mut self, slot: u32, due: Instant, turn: &mut PoolContext<'_>) {
         let chat = std::sync::Arc::clone(&self.chat);
         let drawn = usize::try_from(self.rng.below((chat.stanzas.len() as u64).max(1))).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What users write. Text straight into the buffer: the names in it are the lab's own and need no escape.
+//! The stanzas of users, written straight into the buffer: the names in them are the lab's own and need no escape.
 
 use std::io::Write as _;
 
@@ -127,10 +127,10 @@ pub(super) fn blocking(out: &mut Vec<u8>, id: u32, wanted: &str, who: &str) {
     );
 }
 
-/// Of a load at a service.
+/// The name of the load's node.
 const NODE: &str = "ringer";
 
-/// XEP-0060 §8.1.3: a node at which everybody may publish, and read.
+/// XEP-0060 §8.1.3: a node that all may publish to and read.
 pub(super) fn create_node(out: &mut Vec<u8>, id: u32, service: &str) {
     let field = |name: &str, value: &str| format!("<field var='{name}'><value>{value}</value></field>");
     let fields = [
@@ -192,7 +192,7 @@ pub(super) fn presence(out: &mut Vec<u8>, show: &str, note: &MessageMark) {
     put!(out, "</presence>");
 }
 
-/// To one, whoever he is.
+/// To one user, contact or not.
 pub(super) fn directed(out: &mut Vec<u8>, to: &str, note: &MessageMark) {
     put!(out, "<presence to='{to}'><status>for you</status>");
     note.write(out);
@@ -214,7 +214,7 @@ pub(super) fn leave_room(out: &mut Vec<u8>, room: &str, nick: &str) {
     put!(out, "<presence to='{room}/{nick}' type='unavailable'/>");
 }
 
-/// Of somebody who is in the room.
+/// For a user that is in the room.
 pub(super) fn change_nick(out: &mut Vec<u8>, room: &str, nick: &str) {
     let nick = xmpp::xml::escape(nick);
     put!(out, "<presence to='{room}/{nick}'/>");

@@ -19,7 +19,7 @@ pub(super) enum UserState {
     Connecting,
     SigningIn(Box<Login>),
     In,
-    /// Signs out when due; nobody counts on him any more.
+    /// Signs out when due; no stanza is expected to be seen by this user any more.
     Leaving,
     /// Has signed out; the server has not closed yet.
     Parting,
@@ -34,19 +34,19 @@ pub(super) struct PendingRequest {
     pub(super) timed: TimerName,
     pub(super) due: Instant,
     pub(super) sent: Instant,
-    /// What is done after the answer, in the same time.
+    /// The action after the response, within the same time.
     pub(super) then: Option<UserAction>,
 }
 
-/// What is known of a contact, at his place.
+/// The state of one contact, at its place.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Contact {
-    /// Messages sent to him.
+    /// Messages sent to this contact.
     pub(super) sent: u32,
-    /// The highest number that came from him.
+    /// The highest number received from this contact.
     pub(super) came: u32,
     pub(super) is_friend: bool,
-    /// He has been asked to be one.
+    /// A subscription request was sent to this contact.
     pub(super) is_asked: bool,
 }
 
@@ -56,10 +56,10 @@ pub(super) struct User {
     pub(super) number: u32,
     pub(super) phase: UserState,
     pub(super) framer: Framer,
-    /// Of the server's stream; all users of a shard share what is the same.
+    /// Prefixes of the server's stream; users of a shard share equal ones.
     pub(super) prefixes: Option<Arc<Prefixes>>,
     pub(super) kept: Option<Box<ClientKeys>>,
-    /// Of what comes next: sign-in, action, sign-out.
+    /// The due time of the next sign-in, action or sign-out.
     pub(super) due: Instant,
     /// When the sign-in in hand was due, and when it began.
     pub(super) sign_in: (Instant, Instant),
@@ -75,16 +75,16 @@ pub(super) struct User {
     pub(super) room_messages: u32,
     pub(super) has_extra: bool,
     pub(super) has_blocked: bool,
-    /// He has been counted as one who was there.
+    /// The first sign-in of this user has been counted.
     pub(super) has_been_in: bool,
     /// Failures in a row.
     pub(super) failures: u8,
-    /// How often he was sent elsewhere since he last went to the target, and where he goes next.
+    /// The number of redirects since the last connection to the target, and the next host.
     pub(super) hops: u8,
     pub(super) elsewhere: Option<Box<RedirectTarget>>,
-    /// He has been counted as one who has all his friends.
+    /// This user has been counted as one that has all its contacts.
     pub(super) is_befriended: bool,
-    /// He is one of those who ask for friends now.
+    /// This user is sending subscription requests now.
     pub(super) is_asking: bool,
 }
 

@@ -1,14 +1,14 @@
-//! Who the users are and whom they know.
+//! The accounts and contacts of the users.
 //!
-//! Users of the load stand in a ring: each knows the same number of neighbours on either side and, when the number is
-//! odd, who stands opposite. So friendship is mutual, and who knows whom need not be stored.
+//! Users of the load form a ring: the contacts of a user are the same number of neighbours on either side and, when
+//! the number is odd, the user on the opposite side. So contacts are mutual, and need not be stored.
 
 use std::sync::Arc;
 
 use super::account_file::AccountFile;
 use super::limits::{PRESENCE_PAIRS, PRESENCE_PLACES};
 
-/// Whose accounts the users have.
+/// The source of the users' accounts.
 #[derive(Debug, Clone)]
 enum AccountSource {
     /// `{n}` is the number.
@@ -22,18 +22,18 @@ enum AccountSource {
 pub struct UserDirectory {
     count: u32,
     contacts: u32,
-    /// Two users each, after the others, who know each other and nobody else.
+    /// Pairs of monitors, whose numbers follow the others'. The users of a pair have each other as only contact.
     pairs: u32,
     /// Number of the first in names.
     first: u32,
     accounts: AccountSource,
     domain: String,
-    /// Of so many users one looks for the presences that he should see.
+    /// Every n-th user accounts for the presences of its contacts.
     looks: u32,
 }
 
 impl UserDirectory {
-    /// An odd number of contacts needs an even number of users; who would be two contacts at once is one.
+    /// An odd number of contacts needs an even number of users, so that each has a user on the opposite side.
     pub fn new(
         count: u32,
         contacts: u32,
@@ -82,7 +82,7 @@ impl UserDirectory {
         Ok(people.with_presences_of(PRESENCE_PAIRS))
     }
 
-    /// Nobody is without an account.
+    /// Fails when the file has fewer accounts than users.
     fn are_all_listed(&self) -> Result<(), String> {
         let AccountSource::Listed(roll) = &self.accounts else { return Ok(()) };
         let wanted = u64::from(self.first) + u64::from(self.all());
@@ -95,20 +95,20 @@ impl UserDirectory {
         ))
     }
 
-    /// At most so many pairs of users whose presences are accounted for.
+    /// Limits the pairs of users whose presences are accounted for.
     pub(super) fn with_presences_of(self, pairs: u64) -> UserDirectory {
         let all = u64::from(self.count) * u64::from(self.contacts.min(PRESENCE_PLACES));
         let looks = u32::try_from(all.div_ceil(pairs.max(1))).unwrap_or(u32::MAX).max(1);
         UserDirectory { looks, ..self }
     }
 
-    /// Whether the user looks for the presences of his contacts, so that all can be accounted for. Monitors do; of others it
-    /// is said by the number alone, so that every sender knows it.
+    /// The user accounts for the presences of its contacts. Monitors always do; for other users this follows
+    /// from the number alone, so that every sender knows it.
     pub fn looks_for_presence(&self, user: u32) -> bool {
         self.is_monitor(user) || user.is_multiple_of(self.looks)
     }
 
-    /// Of all presences to contacts, how many are accounted for: 1.0 unless there are very many.
+    /// The share of presences to contacts that is accounted for: 1.0 unless there are very many.
     pub fn presence_share(&self) -> f64 {
         let looking = f64::from(self.count.div_ceil(self.looks)) / f64::from(self.count);
         looking * f64::from(self.contacts.min(PRESENCE_PLACES)) / f64::from(self.contacts.max(1))
@@ -131,7 +131,7 @@ impl UserDirectory {
         self.count
     }
 
-    /// With monitors, whose numbers follow those of the others.
+    /// The number of users with monitors, whose numbers follow those of the others.
     pub fn all(&self) -> u32 {
         self.count.saturating_add(self.pairs.saturating_mul(2))
     }
@@ -140,7 +140,7 @@ impl UserDirectory {
         user >= self.count
     }
 
-    /// How many contacts one has.
+    /// The number of contacts of this user.
     pub fn contacts_of(&self, user: u32) -> u32 {
         if self.is_monitor(user) { 1 } else { self.contacts }
     }
@@ -150,12 +150,12 @@ impl UserDirectory {
         self.count + ((monitor - self.count) ^ 1)
     }
 
-    /// Of each user.
+    /// The number of contacts of each user that is no monitor.
     pub fn contacts(&self) -> u32 {
         self.contacts
     }
 
-    /// Who is the contact of a user at this place.
+    /// The contact of a user at this place.
     pub fn contact(&self, user: u32, place: u32) -> u32 {
         if self.is_monitor(user) {
             return self.partner(user);
@@ -210,7 +210,7 @@ impl UserDirectory {
         }
     }
 
-    /// What a user is called in rooms: whatever a file says.
+    /// The nick of a user in rooms.
     pub fn nick(&self, user: u32) -> String {
         match &self.accounts {
             AccountSource::Pattern { name, .. } => self.numbered(name, user),
@@ -236,7 +236,7 @@ impl UserDirectory {
         &self.domain
     }
 
-    /// Which user an address is of.
+    /// The number of the user that has this address.
     pub fn number(&self, address: &str) -> Option<u32> {
         let (local, rest) = address.split_once('@')?;
         let domain = rest.split('/').next()?;

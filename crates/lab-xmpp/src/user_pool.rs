@@ -24,7 +24,7 @@ use super::stanzas;
 use super::user::{User, UserState};
 use super::user_timers::{UserTimer, UserTimers};
 
-/// What the driver does for a user's connection, in order.
+/// A command to the driver for a user's connection; commands are performed in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConnectionCommand {
     /// Answered by `handle_connected` or `handle_closed`.
@@ -44,7 +44,7 @@ pub struct Outbox {
     pub bytes: Vec<u8>,
     /// By the user's place in the crowd.
     pub wants: Vec<(u32, ConnectionCommand)>,
-    /// What servers said when they refused something, for people.
+    /// Texts of servers' refusals, for the operator.
     pub errors: Vec<String>,
     /// Each write is one document, and says its namespace itself (RFC 7395 §3.3.3).
     pub is_documents: bool,
@@ -63,7 +63,7 @@ impl Outbox {
     }
 }
 
-/// What every input brings along.
+/// Time, counters and outputs of one input.
 pub struct PoolContext<'a> {
     pub now: Instant,
     pub stats: &'a mut Stats,
@@ -96,20 +96,20 @@ impl PoolContext<'_> {
     }
 }
 
-/// Users whose number is the shard's, modulo the shards.
+/// The users of one shard: those whose number, modulo the number of shards, is the shard's.
 pub struct UserPool {
     pub(super) chat: Arc<XmppLoad>,
     pub(super) shared: Arc<LoadState>,
     pub(super) users: Vec<User>,
-    /// Monitors, whose users come last.
+    /// Pairs of monitors, whose users follow the others.
     pub(super) pairs: Vec<MonitorPair>,
     timers: UserTimers,
     pub(super) rng: Rng,
     pub(super) ledger: MessageLedger,
-    /// What was sent before is of another run.
+    /// Stanzas sent before this time belong to another run.
     pub(super) began: Instant,
     pub(super) stage: LoadStage,
-    /// Of the first shard only.
+    /// Of the first shard only: the decision about the next stage.
     leader: Option<StageLeader>,
     /// The time of the next look at the stage of the load.
     look_at: Instant,
@@ -166,14 +166,14 @@ impl UserPool {
         }
     }
 
-    /// How many.
+    /// The number of users of this shard.
     pub fn users(&self) -> usize {
         self.users.len()
     }
 
     pub fn deadline(&self) -> Instant {
         let timers = self.timers.deadline().unwrap_or(Instant::FAR_FUTURE);
-        // Stages are seen by everybody at this pace.
+        // All shards look at the stage at this pace.
         timers.min(self.look_at)
     }
 
@@ -205,7 +205,7 @@ impl UserPool {
         0..u32::try_from(self.users.len()).unwrap_or_default()
     }
 
-    /// What is due.
+    /// Runs the timers that are due.
     pub fn expire(&mut self, turn: &mut PoolContext<'_>) {
         if self.look_at <= turn.now {
             self.look_at = turn.now + LOOK;
@@ -281,7 +281,7 @@ impl UserPool {
         user.framer = Framer::new();
     }
 
-    /// The time of whoever it is has come.
+    /// The due time of the user came.
     pub(super) fn handle_due(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
         let is_monitor = self.is_monitor(slot);
         let user = &mut self.users[slot as usize];
@@ -397,7 +397,7 @@ impl UserPool {
 
     pub fn handle_bytes(&mut self, slot: u32, bytes: &[u8], turn: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
-        // What was on its way to a session that is over belongs to none, nor to the connection that follows it.
+        // Bytes of a session that is over belong neither to that session nor to the connection that follows it.
         if user.has_connection() && !matches!(user.phase, UserState::Connecting) {
             user.framer.put(bytes);
         }

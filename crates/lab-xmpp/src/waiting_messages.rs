@@ -1,8 +1,9 @@
-//! Messages that still wait at the end, for users who did not come back: stored by the server, as far as anybody can tell.
+//! Messages that are stored at the server at the end, for users that did not come back.
 //!
-//! Who misses the roll-call is marked by his own shard before the load settles, for good, so that all shards agree on him. At
-//! the end the senders' shards count what was sent to him and not refused, his own what came: the difference waits. What
-//! is lost in between is taken for waiting; whatever else is missing is lost.
+//! A user that misses the roll-call is marked by its own shard before the load settles, for good, so that all
+//! shards agree. At the end the senders' shards count the messages that were sent to it and not refused, its own
+//! shard those that arrived: the difference is stored. A message that was lost in between counts as stored; any
+//! other missing message is lost.
 
 use lab_sip::stats::Count;
 

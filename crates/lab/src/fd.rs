@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 pub struct OpenFileLimit {
     /// In force now.
     pub soft: u64,
-    /// What `soft` may be raised to without being root.
+    /// The limit to which `soft` may be raised without being root.
     pub hard: u64,
 }
 

@@ -133,7 +133,7 @@ fn student(freedom: f64) -> f64 {
 /// `growth < 1%/h`, `growth < 2MiB/h`: what no watched process may surely exceed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum GrowthLimit {
-    /// Of the process's memory after the warm-up, an hour.
+    /// Share of the process's memory after the warm-up, per hour.
     Share(f64),
     /// Bytes an hour.
     Bytes(f64),
@@ -142,7 +142,7 @@ pub enum GrowthLimit {
 const UNITS: [(&str, f64); 4] = [("KiB", 1024.0), ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0), ("B", 1.0)];
 
 impl GrowthLimit {
-    /// What stands right of `growth <`.
+    /// The text right of `growth <`.
     pub fn parse(text: &str) -> Result<GrowthLimit, String> {
         let expected = || format!("bound {text:?}: expected 1%/h, or a size an hour as 500KiB/h, 2MiB/h");
         let amount = text.strip_suffix("/h").ok_or_else(expected)?.trim();

@@ -13,7 +13,7 @@ use parking_lot::RwLock;
 use crate::engine::{Progress, RunOutcome, Setup};
 use crate::session::Observer;
 
-/// Of exporters of OpenTelemetry, which nothing of ours uses.
+/// The default port of OpenTelemetry's exporters, which no other part of Ringer uses.
 pub const DEFAULT_PORT: u16 = 9464;
 /// A scraper that does not send its request in this time is let go.
 const PATIENCE: Duration = Duration::from_secs(2);

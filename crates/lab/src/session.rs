@@ -1,4 +1,4 @@
-//! A run and those who watch it: the live view, progress lines, trace files of statistics, reports.
+//! A run and its observers: the live view, progress lines, trace files of statistics, reports.
 
 use crate::engine::{Progress, Run, RunOutcome, Setup};
 

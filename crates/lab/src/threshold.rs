@@ -1,4 +1,4 @@
-//! What a run must keep: `failed == 0`, `response.p99 < 200ms`, `rate >= 781.6`, `retransmissions < 0.2%`.
+//! Thresholds of a run: `failed == 0`, `response.p99 < 200ms`, `rate >= 781.6`, `retransmissions < 0.2%`.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ enum ThresholdFigure {
     Mos,
     MediaLoss,
     OneWay,
-    /// Of chat: messages that did not arrive, and what arrived otherwise than it was sent.
+    /// Of users: messages that did not arrive, and those that arrived in another order, twice or at the wrong user.
     Lost,
     Unseen,
     Chat(Count),

@@ -20,11 +20,11 @@ pub struct ProcessWatch {
 #[derive(Debug)]
 struct ProcessSpec {
     text: String,
-    /// What reports call it: `belfry (8745)` for a process id.
+    /// The name in reports: `belfry (8745)` for a process id.
     label: String,
     /// `None`: a name, which any number of processes may bear.
     pid: Option<u32>,
-    /// What each process had used at the last sample. A process id may be used again, its start tells.
+    /// CPU time of each process at the last sample. A process id may be reused; the start time tells such processes apart.
     seen: HashMap<ProcessInstance, u64>,
     /// The process that a process id meant when it was first seen.
     meant: Option<ProcessInstance>,
@@ -55,8 +55,8 @@ struct ProcessReading {
 }
 
 impl ProcessWatch {
-    /// A specification of digits only is a process id; anything else the name of a program: all processes
-    /// whose short name or first argument's last part is exactly that, those that start later included.
+    /// A specification of digits only is a process id; anything else the name of a program: all processes whose
+    /// short name or first argument's last part is exactly that, those that start later included.
     pub fn new(specs: &[String]) -> ProcessWatch {
         ProcessWatch::over(Path::new("/proc"), specs)
     }
@@ -71,7 +71,7 @@ impl ProcessWatch {
             told: false,
         });
         let mut watch = ProcessWatch { proc: proc.to_owned(), specs: specs.collect() };
-        // What was used before is not of this run.
+        // CPU time before this moment does not belong to the run.
         watch.read();
         watch
     }

@@ -11,7 +11,7 @@ use parse::{Parameters, challenges};
 
 pub use parse::parse_keyword;
 
-/// What `[authentication …]` says. `None`: not given.
+/// The parameters of `[authentication …]`. `None`: not given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Secrets {
     pub username: Option<Vec<u8>>,
@@ -31,7 +31,7 @@ pub struct Defaults<'a> {
     pub password: &'a [u8],
 }
 
-/// What is being signed.
+/// The request that is signed.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     pub method: &'a [u8],

@@ -24,7 +24,7 @@ use crate::scenario::model::{StepIndex, VarRef};
 use crate::scenario::template::Template;
 use crate::stats::Count;
 
-/// What the flow does after an action.
+/// The step of the flow that follows an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ActionResult {
     Continue,
@@ -60,7 +60,7 @@ pub fn perform(
     }
 }
 
-/// What keeps an action from its end.
+/// The reason why an action could not be completed.
 #[derive(Debug, PartialEq)]
 enum ActionError {
     /// It is told, and the call goes on.

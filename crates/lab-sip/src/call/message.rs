@@ -196,7 +196,7 @@ pub fn own_call_id(call_id: &[u8], ignore_slashes: bool) -> &[u8] {
     memmem::find(call_id, b"///").map_or(call_id, |at| &call_id[at + 3..])
 }
 
-/// Which header is looked for: in full, and the one letter that stands for it.
+/// The name of a header in full, and its compact form.
 struct HeaderName {
     long: Box<str>,
     compact: u8,

@@ -26,7 +26,7 @@ use message::Incoming;
 
 pub use state::{Call, CallIdentity, Challenge, RouteSet, Transaction, VariableValue};
 
-/// What all calls of one shard share. Immutable while calls run, but for what is behind its own lock.
+/// The values that all calls of one shard share. Immutable while calls run, except those behind locks of their own.
 pub struct CallEnv {
     pub options: Arc<Options>,
     pub scenario: Arc<Scenario>,
@@ -39,7 +39,7 @@ pub struct CallEnv {
     pub pid: u32,
     /// `[clock_tick]` counts milliseconds from here.
     pub started: Instant,
-    /// Which of the run's scenarios this is: where its steps are counted.
+    /// The role of this scenario in the run: it selects the counters of its steps.
     pub which: ScenarioRole,
 }
 
@@ -110,7 +110,7 @@ pub enum Effect {
 pub enum SendTo {
     /// The call's flow: the target of a client, where the first request came from for a server.
     Flow,
-    /// Where the message being answered came from.
+    /// The source of the message that is being answered.
     Source(SocketAddr),
 }
 
@@ -121,7 +121,7 @@ pub enum CallOutcome {
     Failure(Count),
 }
 
-/// What the transport tells a call.
+/// A fault that the transport reports to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransportFault {
     ConnectFailed,
@@ -138,7 +138,7 @@ pub enum TransportFault {
 pub trait CallMediaControl {
     /// The port of `[media_port]` and its kin for this call, offset included; opened at first use.
     fn port(&mut self, call: u64, which: crate::rtp::PortKind, offset: i32) -> Result<u16, String>;
-    /// False: nothing of this run sends or measures media, so nobody needs to hear of SDP.
+    /// False: no scenario of this run sends or measures media, so SDP is not parsed.
     fn listens(&self) -> bool {
         true
     }

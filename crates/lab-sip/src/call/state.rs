@@ -1,4 +1,4 @@
-//! What one call remembers. Most calls have no media, no routes and no variables, so those cost a pointer or nothing.
+//! The state of one call. Most calls have no media, no routes and no variables, so those cost a pointer or nothing.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use stdx::time::Instant;
 
 use crate::scenario::model::StepIndex;
 
-/// Who a call is, fixed when it starts.
+/// The identity of a call, fixed when it starts.
 #[derive(Debug, Clone)]
 pub struct CallIdentity {
     /// `[call_number]`, from 1, one sequence for the whole process.
@@ -56,9 +56,9 @@ pub struct Call {
     pub lines: Box<[u32]>,
     /// The last message received, when the scenario looks into it.
     pub last_received: Option<Box<[u8]>>,
-    /// What `rrs` kept.
+    /// Kept by `rrs`.
     pub routes: Option<Box<RouteSet>>,
-    /// What `auth` kept.
+    /// Kept by `auth`.
     pub challenge: Option<Box<Challenge>>,
     /// By index of `Scenario::transactions`.
     pub transactions: Box<[Transaction]>,

@@ -141,7 +141,7 @@ impl InjectionFile {
         data.index = Some(FieldIndex { field, lines });
     }
 
-    /// What a line is found by: the field as a call would read it.
+    /// The index key of a line: the field as a call would read it.
     fn key(&self, data: &FileData, line: u32, field: u32) -> Box<[u8]> {
         let text = data.field(line as usize % data.lines.len(), field).unwrap_or_default();
         match &self.printf {
@@ -203,7 +203,7 @@ impl InjectionFile {
         }
     }
 
-    /// What the lines take, those that are no more included.
+    /// The bytes of the lines, removed ones included.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.data.read().text.len()

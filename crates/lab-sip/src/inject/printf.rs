@@ -75,7 +75,7 @@ enum PrintfPiece<'a> {
     Bad(&'a [u8]),
 }
 
-/// What stands between `%` and `d`.
+/// The flags and width between `%` and `d`.
 #[derive(Debug, Clone, Copy)]
 struct PrintfFormat {
     left: bool,

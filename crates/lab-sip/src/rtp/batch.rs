@@ -1,4 +1,4 @@
-//! What one turn sends: packets side by side in one buffer, one system call for each run of the same socket.
+//! The packets of one turn: side by side in one buffer, one system call for each run of the same socket.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -54,7 +54,7 @@ impl PacketBatch {
         })
     }
 
-    /// What lies behind `start` goes to `to`.
+    /// Queues the bytes behind `start` for `to`.
     pub(super) fn push(&mut self, port: Arc<MediaPort>, to: SocketAddr, start: usize, due: Option<Instant>) {
         self.items.push(QueuedPacket { port, to, start, end: self.bytes.len(), due });
     }
@@ -81,7 +81,7 @@ impl PacketBatch {
             }
             stats.add(Count::RtpSent, went as u64);
             stats.add(Count::RtpRefused, u64::from(went == 0));
-            // What follows the one that failed may yet go.
+            // Packets after the failed one may still be sent.
             rest = &rest[went.max(1)..];
         }
         self.items.clear();

@@ -1,4 +1,4 @@
-//! What one call has of media: its ports, where the other side's are, what it plays and what it hears.
+//! The media of one call: its ports, the addresses of the other side, the players and the receivers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,9 +28,9 @@ pub(super) struct CallMedia {
 /// Audio or video of a call.
 #[derive(Default)]
 pub(super) struct CallMedium {
-    /// Of `[media_port]` or `[auto_media_port]`.
+    /// The port of `[media_port]` or `[auto_media_port]`.
     pub(super) port: Option<Arc<MediaPort>>,
-    /// Of `[rtpstream_…_port]`.
+    /// The port of `[rtpstream_…_port]`.
     pub(super) stream_port: Option<Arc<MediaPort>>,
     pub(super) remote: Option<SocketAddr>,
     pub(super) sink: Arc<MediaReceiver>,
@@ -45,7 +45,7 @@ impl CallMedia {
         if video { &mut self.video } else { &mut self.audio }
     }
 
-    /// Where what is played in a slot goes.
+    /// The destination of the packets of a slot.
     pub(super) fn destination(&self, slot: PlayerSlot) -> Option<SocketAddr> {
         match slot {
             PlayerSlot::PlayAudio | PlayerSlot::Digits | PlayerSlot::StreamAudio => self.audio.remote,
@@ -138,7 +138,7 @@ impl CallMedium {
         });
     }
 
-    /// What arrives at `port` from now on is this medium's.
+    /// From now on, packets at `port` belong to this medium.
     pub(super) fn listen(&self, call: u64, port: &MediaPort) {
         let mut routes = port.routes.lock();
         routes.listen(call, Arc::clone(&self.sink));

@@ -4,7 +4,7 @@ use media::quality::Summary;
 
 use super::Requirement;
 
-/// What is known of a medium when it is checked.
+/// The measurements of a medium when it is checked.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MediumFacts {
     pub(super) summary: Summary,

@@ -1,4 +1,4 @@
-//! What a call asks of its media: the [`CallMediaControl`] of a scenario, done by the shard's [`MediaStreams`].
+//! The media commands of calls: [`CallMediaControl`], implemented by the shard's [`MediaStreams`].
 
 use std::sync::Arc;
 
@@ -229,7 +229,7 @@ impl MediaStreams {
         let sound = self.shared.files.sound(&spec)?;
         let slot = stream_slot(spec.coding.video);
         if let Some(codec) = spec.coding.codec {
-            // Who is sent a payload type of ours answers with it.
+            // A peer that is sent a payload type of ours answers with it.
             let medium = self.calls.entry(call).or_default().medium(spec.coding.video);
             medium.sink.with(|heard| heard.agreed = Some((spec.coding.payload_type, codec)));
         }

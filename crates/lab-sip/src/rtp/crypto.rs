@@ -14,7 +14,7 @@ const SUITES: [(Suite, &str); 4] = [
     (Suite::NullSha1_32, "nullsha132"),
 ];
 
-/// What one medium of a call offers: two lines at most, filled in as the scenario names their parts.
+/// The offer of one medium of a call: two lines at most, filled in as the scenario names their parts.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CryptoOffer {
     lines: [DraftCryptoLine; 2],
@@ -70,7 +70,7 @@ impl CryptoKeyword {
 }
 
 impl CryptoOffer {
-    /// What stands in the message for a keyword. The key is made at its first mention and kept for the call.
+    /// The text of a keyword in the message. The key is made at its first mention and kept for the call.
     pub(super) fn render(&mut self, keyword: CryptoKeyword, rng: &mut Rng) -> String {
         let tag = keyword.line + 1;
         let line = &mut self.lines[keyword.line];
@@ -103,7 +103,7 @@ impl CryptoOffer {
         })
     }
 
-    /// Ours and theirs of the first line of theirs whose suite we named too, the one with the same tag before others.
+    /// Our line and the peer's: the peer's first line whose suite we offered too, preferably with the same tag.
     pub(super) fn agree(&self, theirs: &[CryptoLine]) -> Option<(CryptoLine, CryptoLine)> {
         theirs.iter().find_map(|their| {
             let same_suite = || self.lines().filter(|our| our.suite == their.suite);

@@ -25,7 +25,7 @@ pub(super) struct Recording {
 /// All files of a run.
 #[derive(Debug, Default)]
 pub(super) struct MediaFiles {
-    /// Where scenario files lie.
+    /// The folders of the scenario files.
     beside: Vec<PathBuf>,
     recordings: RwLock<HashMap<String, Arc<Recording>>>,
     sounds: RwLock<HashMap<(String, Coding), Arc<Encoded>>>,

@@ -27,7 +27,7 @@ use media::codec::Codec;
 
 use crate::scenario::action::PlayKind;
 
-/// Which of a call's ports is meant.
+/// One of a call's ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PortKind {
     /// `[media_port]`: `-mp`, the same for every call.

@@ -1,4 +1,4 @@
-//! What leaves: one player for each thing a call plays, paced from its own origin, so that a late packet delays no other.
+//! Players: one for each thing that a call plays, paced from its own origin, so that a late packet delays no other.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::receiver::MediaReceiver;
 use super::sound::Encoded;
 use super::spec::DtmfSpec;
 
-/// What a call can play at the same time; a second of the same kind takes the place of the first.
+/// The slots of simultaneous players; a second player in the same slot replaces the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PlayerSlot {
     PlayAudio,
@@ -45,7 +45,7 @@ pub(super) struct Player {
     pub(super) beside: Vec<(u16, Arc<MediaPort>)>,
     /// `None`: the other side has not said where; what is due meanwhile is not sent.
     pub(super) to: Option<SocketAddr>,
-    /// What the other side's media is heard by; it also has the keys of ours.
+    /// The receiver of the other side's media; it also has the keys of ours.
     pub(super) sink: Arc<MediaReceiver>,
     pub(super) sent: u64,
     /// In the schedule.
@@ -87,7 +87,7 @@ pub(super) struct CapturePlayback {
     rewrite: Option<RtpRewrite>,
 }
 
-/// What one play adds to the numbers of its capture.
+/// Offsets that one play adds to the numbers of its capture.
 #[derive(Debug, Clone, Copy)]
 struct RtpRewrite {
     ssrc: u32,

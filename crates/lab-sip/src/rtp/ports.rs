@@ -28,7 +28,7 @@ const SHARED_BUFFER: usize = 4 << 20;
 pub(super) struct MediaPort {
     pub(super) socket: UdpSocket,
     pub(super) number: u16,
-    /// Whom a packet that arrives here is for.
+    /// The receivers of packets that arrive here.
     pub(super) routes: Mutex<PortRoutes>,
     /// `-rtp_echo`: everything goes back at once.
     pub(super) echo: bool,
@@ -190,7 +190,7 @@ impl MediaPorts {
         Ok(socket.into())
     }
 
-    /// Which limit was met and what to set.
+    /// The limit that was met, and the flag or setting that raises it.
     fn explain(&self, number: u16, error: &io::Error) -> String {
         match error.raw_os_error() {
             Some(libc::EMFILE | libc::ENFILE) => format!(
@@ -224,7 +224,7 @@ pub(super) fn offset_port(base: u16, offset: i32) -> Result<u16, String> {
         .map_err(|_| format!("media port {base}{offset:+} is outside 0 to 65535"))
 }
 
-/// What the kernel says of this process, for the error's text.
+/// The kernel's limit on open files of this process, for the error's text.
 fn open_file_limit() -> String {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));

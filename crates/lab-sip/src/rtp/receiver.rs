@@ -1,5 +1,5 @@
-//! What arrives for one medium of a call: measured, listened to, compared with a pattern, sent back. Whichever shard reads
-//! the socket works here under the lock; the call's own shard asks under the same lock.
+//! Received packets of one medium of a call: measured, decoded, compared with a pattern, sent back. The shard that
+//! reads the socket calls this under the lock; the call's own shard queries it under the same lock.
 
 use media::codec::{Codec, Decoder, PayloadType};
 use media::events::{Digit, EventReceiver};
@@ -26,9 +26,9 @@ pub(super) struct ReceivedStream {
     receiver: Option<Box<Receiver>>,
     /// A payload type that a stream of this call gave a meaning.
     pub(super) agreed: Option<(u8, Codec)>,
-    /// Of the other side's SDP: dynamic payload types.
+    /// From the other side's SDP: dynamic payload types.
     pub(super) mapped: Vec<(u8, Codec)>,
-    /// Of the other side's SDP.
+    /// From the other side's SDP.
     pub(super) event_type: Option<u8>,
     events: EventReceiver,
     events_heard: bool,
@@ -44,7 +44,7 @@ pub(super) struct ReceivedStream {
     pub(super) pattern: Option<EchoedPattern>,
     /// SRTP, once both sides named their keys.
     pub(super) session: Option<Box<CryptoSession>>,
-    /// What SRTP did not let through.
+    /// Packets that SRTP refused.
     pub(super) refused: u64,
     scratch: Vec<u8>,
 }
@@ -64,7 +64,7 @@ pub(super) struct EchoedPattern {
     pub(super) mismatched: u64,
 }
 
-/// What the reader of the socket does with a datagram that was taken in.
+/// The action of the socket's reader for a received datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReceiveAction {
     Nothing,
@@ -78,8 +78,8 @@ impl MediaReceiver {
 }
 
 impl ReceivedStream {
-    /// `bytes` is the whole datagram; `at` when it arrived; `echo` what the port would do. What is sent back is appended
-    /// to `out`.
+    /// `bytes` is the whole datagram; `at` its time of arrival; `echo` the port's own action. Bytes to send
+    /// back are appended to `out`.
     pub(super) fn handle(
         &mut self,
         at: Instant,
@@ -122,7 +122,7 @@ impl ReceivedStream {
         if is_rtcp(bytes) {
             return;
         }
-        // What is no RTP is not measured: a requirement of packets misses it.
+        // A datagram that is no RTP is not measured: a requirement of packets misses it.
         let Ok(packet) = Packet::parse(bytes) else { return };
         let is_event = self.is_event(&packet);
         if is_event {
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(heard.codec_of(&packet), Codec::Other);
         heard.mapped = vec![(96, Codec::G722), (97, Codec::Opus)];
         assert_eq!(heard.codec_of(&packet), Codec::Opus);
-        // What the scenario itself said comes first.
+        // The scenario's own setting comes first.
         heard.agreed = Some((97, Codec::Pcma));
         assert_eq!(heard.codec_of(&packet), Codec::Pcma);
     }

@@ -1,5 +1,5 @@
-//! Whom a packet that arrives at a port is for. Calls that share a port are told apart by the address the packet comes
-//! from (their SDP named it) and by its SSRC.
+//! The receivers of packets at a port. Calls that share a port are told apart by the source address of a packet
+//! (their SDP named it) and by its SSRC.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::receiver::MediaReceiver;
 
-/// Who listens at one port.
+/// The receivers at one port.
 #[derive(Default)]
 pub(super) struct PortRoutes {
     calls: HashMap<u64, PortListener>,
@@ -51,7 +51,7 @@ impl PortRoutes {
         }
     }
 
-    /// The one who gets it. `None`: nobody we know of.
+    /// The receiver of a packet. `None`: it matches no call.
     pub(super) fn find(&mut self, from: SocketAddr, ssrc: u32) -> Option<Arc<MediaReceiver>> {
         if self.calls.len() == 1 {
             return self.calls.values().next().map(|listener| Arc::clone(&listener.sink));

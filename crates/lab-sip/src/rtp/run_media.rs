@@ -15,7 +15,7 @@ use crate::scenario::action::{ActionKind, RtpStream};
 use crate::scenario::model::ScenarioSource;
 use crate::scenario::template::{Keyword, Template, TemplatePart};
 
-/// Where the SSRCs of streams count from, as SIPp's do; `-random_base_ssrc` starts anywhere.
+/// The first SSRC of streams, as in SIPp; `-random_base_ssrc` starts at a random one.
 const BASE_SSRC: u32 = 0xCA11_0000;
 
 /// One for all shards of a run.

@@ -14,7 +14,7 @@ pub(super) struct Encoded {
     pub(super) bytes: Vec<u8>,
     pub(super) frames: Vec<Range<usize>>,
     pub(super) interval: Duration,
-    /// Of the timestamp, a payload.
+    /// Units of the RTP timestamp per payload.
     pub(super) ticks: u32,
     pub(super) payload_type: u8,
 }

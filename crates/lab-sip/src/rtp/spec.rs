@@ -9,14 +9,14 @@ use media::events::Digit;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Coding {
     pub(super) payload_type: u8,
-    /// What this program encodes to; `None`: the file's bytes are sent as they are.
+    /// The codec that this program encodes with; `None`: the file's bytes are sent as they are.
     pub(super) codec: Option<Codec>,
     pub(super) interval: Duration,
     /// Bytes a packet, for files that are sent as they are.
     pub(super) bytes: usize,
-    /// Of the timestamp, a packet.
+    /// Units of the RTP timestamp per packet.
     pub(super) ticks: u32,
-    /// What a short last packet is filled up with.
+    /// The byte that fills a short last packet.
     pub(super) filler: u8,
     pub(super) video: bool,
 }
@@ -25,7 +25,7 @@ pub(super) struct Coding {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StreamSpec {
     pub(super) file: String,
-    /// How often; `None`: for ever.
+    /// The number of repetitions; `None`: without end.
     pub(super) loops: Option<u32>,
     pub(super) coding: Coding,
 }
@@ -122,7 +122,7 @@ impl DtmfSpec {
     }
 }
 
-/// What `payload type` and `codec/rate` mean; both may be missing.
+/// The meaning of `payload type` and `codec/rate`; both may be missing.
 fn coding(number: Option<&str>, name: Option<&str>, default_payload: u8) -> Result<Coding, String> {
     let payload_type = match number {
         None | Some("") => default_payload,

@@ -25,10 +25,10 @@ use crate::stats::{Count, Stats};
 /// How far the kernel's time of arrival may be from ours before it is not believed: the wall clock was set meanwhile.
 const CLOCK_TRUST: Duration = Duration::from_secs(1);
 
-/// Microseconds between looks at who is due: packets of one stream are 20 ms apart, and their jitter is measured.
+/// Microseconds between two looks at due players: packets of one stream are 20 ms apart, and their jitter is measured.
 const TICK_MICROS: u64 = 500;
 
-/// Batches read from one socket before others have their turn. What is left waits for the next.
+/// Batches read from one socket before others have their turn. The rest waits for the next turn.
 const READ_ROUNDS: usize = 16;
 
 /// All media of a shard.
@@ -158,7 +158,7 @@ impl MediaStreams {
         }
     }
 
-    /// Reads the socket of a port that was just bound; others are read by who bound them.
+    /// Reads the socket of a port that was just bound; other sockets are read by the shard that bound them.
     pub(super) fn watch_new(
         &mut self,
         (port, is_new): (Arc<MediaPort>, bool),

@@ -231,8 +231,8 @@ pub enum EchoVerb {
     Stop,
 }
 
-/// What was received so far on this call's media must satisfy all that is set; else the call fails.
-/// `<rtpcheck audio="yes" min_packets="50" max_loss="1" max_jitter="20" min_mos="4" dtmf="5" speech="1000" …/>`.
+/// The requirements on the media received so far; a call that misses one fails. `<rtpcheck audio="yes"
+/// min_packets="50" max_loss="1" max_jitter="20" min_mos="4" dtmf="5" speech="1000" …/>`.
 #[derive(Debug, Clone, Default)]
 pub struct RtpCheck {
     pub video: bool,

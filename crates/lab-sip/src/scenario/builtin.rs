@@ -15,7 +15,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("ooc_dummy", include_str!("builtin/ooc_dummy.xml")),
 ];
 
-/// What `-sn` and `-sd` take.
+/// The names for `-sn` and `-sd`.
 pub const BUILT_IN_NAMES: [&str; BUILT_IN.len()] = {
     let mut names = [""; BUILT_IN.len()];
     let mut at = 0;

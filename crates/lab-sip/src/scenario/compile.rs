@@ -369,7 +369,7 @@ fn bounds(context: &mut CompileContext, node: ElementNode<'_>) -> Option<Vec<u32
         .ok()
 }
 
-/// What the first step that is no pause and no nop makes of the scenario, as SIPp decides it.
+/// The role of the scenario, from its first step that is no pause and no nop, as SIPp decides it.
 fn role(steps: &[ScenarioStep]) -> Option<Role> {
     let mut messages = steps.iter().map(|step| &step.kind).filter(|kind| {
         matches!(

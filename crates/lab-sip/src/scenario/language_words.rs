@@ -1,4 +1,4 @@
-//! The words of the language by themselves, for whoever wants to know that each is used.
+//! The words of the language, for tests that each of them is used.
 
 use super::lexicon::{ACTIONS, COMMON, ELEMENTS, KEYWORDS, SCENARIO};
 
@@ -13,9 +13,9 @@ pub enum WordKind {
 #[derive(Debug, Clone, Copy)]
 pub struct LanguageWord {
     pub kind: WordKind,
-    /// Of an attribute: its element or action; empty for those that every command has.
+    /// The element or action of an attribute; empty for attributes that every command has.
     pub of: &'static str,
-    /// Of a keyword: without brackets.
+    /// Keywords are without brackets.
     pub name: &'static str,
 }
 

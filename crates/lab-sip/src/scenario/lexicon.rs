@@ -1,6 +1,6 @@
 //! The words of the language, each once: the compiler looks names up here and the reference page is made of it.
 
-/// What a value looks like and what the attribute does.
+/// The form of a value, and the effect of the attribute.
 #[derive(Debug)]
 pub(super) struct AttributeDoc {
     pub(super) name: &'static str,

@@ -16,7 +16,7 @@ pub struct Scenario {
     /// The `name` attribute, for screens and reports.
     pub name: String,
     pub source: ScenarioSource,
-    /// What the first step that is a message makes of it: `send` a client, `recv` a server.
+    /// The role, from the first step that is a message: `send` a client, `recv` a server.
     pub role: Role,
     pub steps: Vec<ScenarioStep>,
     /// Steps of `<init>`, run once before the first call.
@@ -36,13 +36,13 @@ pub struct Scenario {
     pub counters: Vec<String>,
     /// `<DefaultMessage id>` overrides.
     pub defaults: DefaultMessages,
-    /// What a call must keep and look into; what is not needed is not stored.
+    /// The parts of messages that a call must keep; other parts are not stored.
     pub needs: Needs,
     /// The scenario's text, for reports.
     pub text: String,
 }
 
-/// Where the text came from.
+/// The source of the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScenarioSource {
     File(PathBuf),
@@ -58,7 +58,7 @@ pub enum Role {
     ControllerB,
 }
 
-/// What the compiler found used somewhere in the scenario.
+/// Features that the compiler found used somewhere in the scenario.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Needs {
     /// `[last_…]`, `ereg`, `auth`, …: the last received message is kept by each call.
@@ -216,7 +216,7 @@ pub enum Distribution {
     NegativeBinomial { p: f64, n: f64 },
 }
 
-/// Where the call goes after a step.
+/// The next step of the call.
 #[derive(Debug, Clone, Default)]
 pub struct StepFlow {
     /// `next`: a label's step, taken after the step (for an optional `recv`, only when it matched).
@@ -250,7 +250,7 @@ pub struct Timing {
     pub counter: Option<u16>,
 }
 
-/// What SIPp's scenario screen shows of a step.
+/// The texts of a step in SIPp's scenario screen.
 #[derive(Debug, Clone, Default)]
 pub struct ScreenHints {
     /// `crlf`: a blank line after it.

@@ -7,17 +7,17 @@ use super::xml::{newlines, text};
 
 /// SIPp's longest keyword.
 const MAX_KEYWORD: usize = 256;
-/// Of one text; more say nothing new.
+/// The most mistakes reported for one text.
 const MAX_ERRORS: usize = 20;
 /// Characters of a line that an error shows.
 const MAX_SHOWN: usize = 80;
-/// `[field0 line="[field1 line=\"…\"]"]`: nobody nests deeper.
+/// `[field0 line="[field1 line=\"…\"]"]`: scenarios nest no deeper.
 const MAX_NESTING: usize = 4;
 
 /// Gives the slot of a variable, making one for a name not met before.
 pub(super) type VariableResolver<'a> = dyn FnMut(&str) -> Result<VarRef, String> + 'a;
 
-/// What is wrong inside a text, by lines below its first.
+/// A mistake inside a text, by lines below its first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TemplateError {
     pub(super) line: u32,
@@ -33,7 +33,7 @@ pub(super) struct TrimmedMessage {
 }
 
 impl TrimmedMessage {
-    /// What is sent to a SIP peer ends with a line end when the text had one.
+    /// A message to a SIP peer ends with a line end when the text had one.
     pub(super) fn into_message(mut self) -> Vec<u8> {
         if self.newlines_after > 0 && self.bytes.last() != Some(&b'\n') {
             self.bytes.push(b'\n');

@@ -9,7 +9,7 @@ const MAX_DEPTH: usize = 32;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Element {
     pub(super) name: String,
-    /// Of the start tag, counted from 1.
+    /// The line of the start tag, counted from 1.
     pub(super) line: u32,
     pub(super) attributes: Vec<Attribute>,
     pub(super) children: Vec<Element>,
@@ -29,11 +29,11 @@ pub(super) struct Attribute {
 #[derive(Debug, Clone)]
 pub(super) struct XmlChunk {
     pub(super) bytes: Vec<u8>,
-    /// Of its first byte.
+    /// The line of the first byte.
     pub(super) line: u32,
 }
 
-/// What makes a text no XML at all.
+/// The reason why a text is no XML.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct XmlError {
     pub(super) line: u32,
@@ -409,7 +409,7 @@ fn backslash(next: Option<u8>) -> (CharacterBytes, usize) {
     }
 }
 
-/// What is no entity we know stands for itself.
+/// An unknown entity stands for itself.
 fn entity(raw: &[u8]) -> (CharacterBytes, usize) {
     /// `&#1114111;` is the longest that means a character.
     const LONGEST: usize = 10;

@@ -107,7 +107,7 @@ impl Durations {
         (self.n > 0).then(|| Duration::from_secs_f64(self.sum / self.n as f64 / 1e6))
     }
 
-    /// Of the population, as SIPp computes it.
+    /// Standard deviation of the population, as SIPp computes it.
     #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
     pub fn deviation(&self) -> Option<Duration> {
         (self.n > 0).then(|| {

@@ -1,4 +1,4 @@
-//! What a run counts. A shard fills a [`Stats`] and hands it over at each interval; everything in it adds up,
+//! The counters of a run. A shard fills a [`Stats`] and hands it over at each interval; everything in it adds up,
 //! so the whole of a run is the sum of its intervals over all shards.
 
 mod histogram;
@@ -70,7 +70,7 @@ pub enum Count {
     CpuMicros,
     /// Turns of the loop that began more than 10 ms late.
     LateTurns,
-    // Of users of chat, whose sign-ins and actions are the calls.
+    // From here on for users, whose sign-ins and actions are the calls.
     FailedStreamError,
     FailedSeeOtherHost,
     FailedNotAuthorized,
@@ -93,17 +93,17 @@ pub enum Count {
     /// Messages between users: sent = received + refused + waiting + lost.
     ChatSent,
     ChatReceived,
-    /// Of those received, they waited for their receiver.
+    /// Of the received messages, those that the server had stored.
     ChatStored,
     ChatRefused,
-    /// To users who did not come back at the end, without those refused; and what had come to them.
+    /// To users that did not come back at the end, without refused messages; and the messages that these users received.
     ChatToMissed,
     ChatCameToMissed,
     ChatReordered,
     ChatDuplicated,
-    /// Came to somebody who is no contact of the sender's.
+    /// Received by a user that is no contact of the sender.
     ChatMisdelivered,
-    /// By whom a presence should have been seen, and was.
+    /// Presences that must be seen, counted once per receiver, and those that were seen.
     PresenceExpected,
     PresenceSeen,
 }
@@ -199,7 +199,7 @@ pub struct TimerDurations {
     pub response: Durations,
 }
 
-/// What one shard, or all, counted in one interval, or from the start.
+/// The counters of one shard, or of all, in one interval, or from the start.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Stats {
     pub counts: Counts,
@@ -294,8 +294,8 @@ impl Stats {
         }
     }
 
-    /// Messages between users that neither arrived nor were refused, nor wait for somebody who is away; those under way among
-    /// them while a run goes on.
+    /// Messages between users that neither arrived nor were refused, nor wait for an absent user; while a run
+    /// goes on, those under way are among them.
     pub fn lost(&self) -> u64 {
         let accounted = self.counts[Count::ChatReceived] + self.counts[Count::ChatRefused] + self.waiting();
         self.counts[Count::ChatSent].saturating_sub(accounted)
@@ -306,7 +306,7 @@ impl Stats {
         self.counts[Count::ChatToMissed].saturating_sub(self.counts[Count::ChatCameToMissed])
     }
 
-    /// Presences that somebody who was there did not see.
+    /// Presences that a signed-in contact did not see.
     pub fn unseen(&self) -> u64 {
         self.counts[Count::PresenceExpected].saturating_sub(self.counts[Count::PresenceSeen])
     }

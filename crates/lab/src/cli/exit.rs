@@ -1,4 +1,4 @@
-//! What the program's exit code says.
+//! The exit codes of the program.
 
 use lab_sip::stats::Count;
 
@@ -45,7 +45,7 @@ impl ExitCode {
         }
     }
 
-    /// Of a run that could not start.
+    /// The code of a run that could not start.
     pub fn of_start(code: i32) -> ExitCode {
         if code == 254 || code == -2 { ExitCode::Bind } else { ExitCode::Fatal }
     }
@@ -69,7 +69,7 @@ impl ExitCode {
         let succeeded = counts[Count::SuccessfulCall] > 0;
         match outcome.end {
             RunEnd::Internal => ExitCode::Internal,
-            // As with SIPp, whose calls that are open then have not failed.
+            // As with SIPp, whose open calls have not failed then.
             RunEnd::Terminated => ExitCode::Success,
             RunEnd::Timeout if !succeeded => ExitCode::Internal,
             _ if succeeded => ExitCode::Success,

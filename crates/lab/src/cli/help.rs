@@ -7,7 +7,7 @@ use super::flags::{self, FlagGroup};
 const WIDTH: usize = 100;
 const COLUMN: usize = 34;
 
-/// What `ringer` alone prints.
+/// The output of `ringer` without a command.
 pub(super) fn top() -> String {
     let mut text = String::from(
         "Ringer, the load lab: SIPp's scenarios on all cores, users of XMPP, honest reports.\n\n\
@@ -20,7 +20,7 @@ pub(super) fn top() -> String {
     text
 }
 
-/// What `ringer sip --help` prints.
+/// The output of `ringer sip --help`.
 pub(super) fn sip(program: &str) -> String {
     let mut text = format!(
         "Usage: {program} [HOST[:PORT]] [OPTIONS]\n\n\

@@ -5,7 +5,7 @@ use lab_sip::options::{Options, Protocol, RemoteTarget, Sockets};
 use super::flags::{self, FlagAction, ParsedArguments};
 use super::value;
 
-/// What is wrong with a command line, in SIPp's words where it has any.
+/// A mistake in a command line, in SIPp's words where it has any.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageError(pub String);
 
@@ -79,7 +79,7 @@ fn unknown(program: &str, word: &str) -> UsageError {
     UsageError(format!("Invalid argument: '{word}'.{hint}\nUse '{program} -h' for details"))
 }
 
-/// What only all flags together decide.
+/// Checks and defaults that depend on several flags.
 fn finish(mut asked: ParsedArguments) -> Result<ParsedArguments, UsageError> {
     let network = &mut asked.options.network;
     let like = network.local.first().copied();

@@ -93,7 +93,7 @@ pub(super) fn load(options: Options) -> Result<BuiltSetup, Vec<SetupError>> {
         .map(|file| Arc::new(files_of(std::slice::from_ref(file), &mut mistakes)));
     let compiled = [scenario.as_deref(), receive.as_deref(), out_of_call.as_deref()];
     mistakes.extend(media(&options, &compiled.into_iter().flatten().collect::<Vec<_>>()));
-    // What scenarios read of files is judged only when all files are there.
+    // Fields and variables of files are judged only when all files are there.
     if mistakes.is_empty() {
         if scenario.as_ref().is_some_and(|scenario| scenario.starts_calls()) {
             mistakes.extend(users_without_line(&options, &files));
@@ -197,7 +197,7 @@ pub(super) fn no_built_in(name: &str) -> SetupError {
     SetupError(format!("Invalid default scenario name '{name}'.{hint}"))
 }
 
-/// What the media files of the scenarios are wrong in. They are read once more when the run begins, with its address.
+/// Mistakes in the media files of the scenarios. The files are read once more when the run begins, with its address.
 fn media(options: &Options, scenarios: &[&Scenario]) -> Vec<SetupError> {
     let ip = options.network.local.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     // Nothing of this draw is kept.
@@ -211,7 +211,7 @@ fn keywords(options: &Options, scenario: &Scenario, files: &InjectionFiles) -> O
     PreparedMessages::new(scenario, options, &Addresses::default(), files).err().map(SetupError)
 }
 
-/// What the scenario needs of the flags.
+/// The scenario needs a target, and the flags name none.
 fn missing_target(setup: &Setup) -> Option<SetupError> {
     let options = &setup.options;
     let by_peer = options.network.remote_sending.is_some();

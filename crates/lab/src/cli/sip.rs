@@ -218,7 +218,7 @@ fn begin(setup: &Setup) -> Result<StartedRun, (String, ExitCode)> {
     Ok((run, controls, screens))
 }
 
-/// Everyone who watches a run, but for the report's recorder.
+/// All observers of a run but the report's recorder.
 fn observers(
     setup: &Setup,
     outputs: &Outputs,

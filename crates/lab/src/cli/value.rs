@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lab_sip::options::{DefaultBehaviours, Protocol, Sockets, Transport};
 
-/// What one unit of a bare number is.
+/// The unit of a bare number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefaultUnit {
     Milliseconds,

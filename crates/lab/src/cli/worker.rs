@@ -12,6 +12,6 @@ pub(super) fn main(program: &str) -> ExitCode {
         }
     };
     let setup = xmpp::build(worker.words()).map(|(setup, _)| setup);
-    // Without the run there is nobody to be told why.
+    // Without the run there is no process to report an error to.
     if worker.work(setup).is_ok() { ExitCode::Success } else { ExitCode::Fatal }
 }

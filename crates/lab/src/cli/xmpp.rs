@@ -23,7 +23,7 @@ use super::{ExitCode, sip};
 use crate::engine::Setup;
 use crate::shell;
 
-/// What every run must keep: nothing lost, nothing twice.
+/// Thresholds of every run: nothing lost, nothing twice.
 const ALWAYS: [&str; 5] =
     ["lost == 0", "duplicated == 0", "reordered == 0", "misdelivered == 0", "unseen == 0"];
 
@@ -145,7 +145,7 @@ fn check(told: &XmppFlags) -> Result<(), String> {
     if told.monitors.every < Duration::from_millis(10) {
         return Err("--monitor-every: expected 10ms at least".to_owned());
     }
-    // Who is given a name by the server has none that others know.
+    // The server names users that sign in anonymously, so they have no contacts.
     let known = [
         (told.contacts > 0, "--contacts 0"),
         (told.monitors.pairs > 0, "--monitors 0"),
@@ -159,7 +159,7 @@ fn check(told: &XmppFlags) -> Result<(), String> {
     }
 }
 
-/// Where servers listen unless they are told otherwise.
+/// The port of the server when the flags name none.
 fn port(told: &XmppFlags, web: Option<&HttpTransport>) -> u16 {
     match (told.security, web) {
         (StreamSecurity::Tls, Some(_)) => 5443,
@@ -245,7 +245,7 @@ fn setup(told: XmppFlags) -> Result<(Setup, Outputs), String> {
     Ok((setup, outputs))
 }
 
-/// What stands for a scenario in screens and reports: a name, and the names of what is timed.
+/// The scenario that stands for a load in screens and reports: a name, and the names of the timers.
 fn scenario(title: &str, command_line: &[String]) -> Result<Scenario, String> {
     let compiled =
         compile_text(b"<scenario><recv request=\"INVITE\"/></scenario>", ScenarioSource::BuiltIn("users"));

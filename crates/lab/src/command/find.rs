@@ -45,7 +45,7 @@ fn usage() -> String {
     out
 }
 
-/// What is searched, from flags or from a plan.
+/// The search, from flags or from a plan.
 struct SearchRequest {
     arguments: FindArguments,
     setup: Setup,

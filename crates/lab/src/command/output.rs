@@ -1,4 +1,4 @@
-//! Where reports go: `--report`, `--json`, `--junit`.
+//! The files of reports: `--report`, `--json`, `--junit`.
 
 use std::fs;
 use std::io::Write as _;
@@ -37,7 +37,7 @@ impl ReportFiles {
         Ok((files, rest))
     }
 
-    /// Of `ringer sip`'s flags.
+    /// The files that the flags of `ringer sip` name.
     pub fn of(outputs: &Outputs) -> ReportFiles {
         ReportFiles { html: outputs.report.clone(), json: outputs.json.clone(), junit: outputs.junit.clone() }
     }

@@ -65,7 +65,7 @@ impl RunController for Terminal {
     }
 }
 
-/// Whoever panics, on whatever thread, does so on a terminal that shows it.
+/// A panic on any thread restores the terminal first, so that its message is visible.
 fn restore_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -99,7 +99,7 @@ impl HangupDetector {
     }
 }
 
-/// What is typed: single keys, and after `c` a line.
+/// The keyboard: single keys, and after `c` a line.
 pub struct Keys {
     remote: RunHandle,
     line: Option<String>,
@@ -147,7 +147,7 @@ impl Keys {
             self.line = Some(String::new());
             self.show();
         } else if let Some(command) = key(pressed) {
-            // What was told before is read by now.
+            // The previous message has been read by now.
             self.show();
             obey(target, &self.remote, &command);
         }

@@ -1,4 +1,4 @@
-//! What an operator may do while calls run: keys, control datagrams, signals. All end in [`OperatorCommand`]s.
+//! The commands of operators while calls run: keys, control datagrams, signals. All end in [`OperatorCommand`]s.
 
 pub mod keys;
 pub mod signals;
@@ -12,7 +12,7 @@ use lab_sip::trace::Trace;
 use crate::engine::{Run, RunChange};
 use crate::screen::{RunHandle, ScreenPage};
 
-/// Where commands go: the run itself, or a list in tests.
+/// The receiver of commands: the run itself, or a list in tests.
 pub trait CommandTarget {
     fn change(&self, change: RunChange);
 }

@@ -83,7 +83,7 @@ impl ControlSocket {
             match socket.recv(&mut buffer) {
                 Ok(length) => self.datagram(target, &buffer[..length]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // An ICMP error of an answer nobody waits for; the next datagram is another matter.
+                // An ICMP error of an answer that its receiver did not wait for; it does not concern the next datagram.
                 Err(_) => {}
             }
         }

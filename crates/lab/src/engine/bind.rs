@@ -17,7 +17,7 @@ const BIND: i32 = 254;
 
 /// Sockets of all shards, by shard.
 pub(super) struct BoundSockets {
-    /// What messages name as our address, and the port.
+    /// The address and port that messages name as ours.
     pub(super) local: SocketAddr,
     pub(super) udp: Vec<Vec<UdpSocket>>,
     pub(super) listeners: Vec<Vec<TcpListener>>,
@@ -163,7 +163,7 @@ fn explain_bind(options: &Options, address: SocketAddr, error: &io::Error) -> St
     StartError { message, exit: BIND }
 }
 
-/// Which limit a socket that could not be had has run into.
+/// The limit that kept a socket from being opened, in words.
 pub(super) fn explain_socket(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EMFILE) => format!(

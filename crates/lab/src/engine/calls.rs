@@ -13,7 +13,7 @@ pub(super) struct CallEntry {
     pub(super) call: Call,
     pub(super) which: ScenarioRole,
     pub(super) hash: u64,
-    /// Where its messages go.
+    /// The destination of the call's messages.
     pub(super) peer: SocketAddr,
     pub(super) link: CallLink,
     /// The earliest wheel entry that will look at it.
@@ -22,7 +22,7 @@ pub(super) struct CallEntry {
     pub(super) open: bool,
 }
 
-/// What a call's messages leave by.
+/// The socket or connection of a call's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallLink {
     Udp(Key),

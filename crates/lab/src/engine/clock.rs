@@ -11,7 +11,7 @@ use super::kernel;
 /// processes too.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Clock {
-    /// Of the wall clock, since the Unix epoch, when the monotonic one stood at `origin`.
+    /// The wall clock's time, since the Unix epoch, when the monotonic clock stood at `origin`.
     started: Duration,
     origin: Duration,
 }

@@ -37,7 +37,7 @@ pub(super) struct Collector {
     media_overloaded: u64,
 }
 
-/// Of a core: above this a shard has no reserve for bursts.
+/// Share of a core: above it a shard has no reserve for bursts.
 const BUSY_SHARE: f64 = 0.7;
 
 impl Collector {

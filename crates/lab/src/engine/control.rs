@@ -1,4 +1,4 @@
-//! What may change while a run goes on: rate, limit, users, the end.
+//! The state of a run that may change while it goes on: rate, limit, users, the end.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(super) struct RunControl {
     call_length: u64,
     /// `-l` was given.
     limit_is_set: bool,
-    /// A load of users, who account for every message before they leave.
+    /// A load of users, which account for every message before they leave.
     has_users_of_chat: bool,
     pub(super) paused: bool,
     schedule: Schedule,

@@ -1,5 +1,5 @@
-//! Which messages of a turn leave together: those of one length to one place, as the kernel takes them as one.
-//! The messages of one call keep their order.
+//! Groups of a turn's messages that leave together: messages of one length to one destination, as the kernel takes
+//! them in one call. The messages of one call keep their order.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! What a shard does with what comes in: messages to their calls, arrivals to new calls, effects to sockets.
+//! The inputs of a shard: messages go to their calls, arrivals start new calls, effects go to sockets.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -25,7 +25,7 @@ use super::shard_hub::{ForwardedConnection, RunPhase};
 use super::shell;
 use super::stream::Sender;
 
-/// Where a message came in.
+/// The socket or connection that a message came in by.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum MessageOrigin {
     Link(CallLink),

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// each datagram came. A server's answers wait for half of it on average.
 pub(super) const NAP: Duration = Duration::from_millis(2);
 
-/// The same with TLS and WebSocket: nobody stamps what comes by them, so the nap is in the times that are measured.
+/// The same with TLS and WebSocket: the kernel does not stamp their bytes, so the nap is part of the measured times.
 pub(super) const UNSTAMPED_NAP: Duration = Duration::from_millis(1);
 
 /// The shortest nap, when media is due before a longer one ends: packets leave in batches of half a millisecond, well

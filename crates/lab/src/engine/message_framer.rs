@@ -4,7 +4,7 @@ use memchr::memmem;
 
 use super::limits::STREAM_MESSAGE;
 
-/// What was read and not yet cut.
+/// Bytes that were read and are no complete message yet.
 #[derive(Debug, Default)]
 pub(super) struct MessageFramer {
     buffer: Vec<u8>,

@@ -60,13 +60,13 @@ pub struct Setup {
     pub out_of_call: Option<Arc<Scenario>>,
     pub files: Arc<InjectionFiles>,
     pub receive_files: Option<Arc<InjectionFiles>>,
-    /// Where shards trace to; the default one traces nothing.
+    /// The tracer of all shards; the default one traces nothing.
     pub tracer: lab_sip::trace::Tracer,
     /// Users of chat in place of calls; the scenario then has but a name and the names of what is timed.
     pub chat: Option<Arc<lab_xmpp::XmppLoad>>,
 }
 
-/// What an operator, the control port, a plan or a search may change while calls run.
+/// A change that an operator, the control port, a plan or a search may make while calls run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunChange {
     /// Calls per `-rp`.
@@ -85,7 +85,7 @@ pub enum RunChange {
     ResetStats,
 }
 
-/// Where the run is now.
+/// The present state of the run.
 #[derive(Debug, Clone, Default)]
 pub struct Gauges {
     pub open_calls: u64,
@@ -104,9 +104,9 @@ pub struct Gauges {
     pub last_call_number: u64,
     /// Local port the run listens on.
     pub local: Option<std::net::SocketAddr>,
-    /// Of users of chat: how far the load is; empty for calls.
+    /// The stage of a load of users; empty for calls.
     pub stage: &'static str,
-    /// Of users who make friends now: how many were made, and of how many.
+    /// In the stage of friend requests: the number of contacts made, and the number to make.
     pub friends: Option<(u64, u64)>,
 }
 
@@ -136,7 +136,7 @@ pub struct Progress {
     pub errors: Vec<String>,
 }
 
-/// How a run ended.
+/// The end of a run and all that it counted.
 #[derive(Debug, Clone)]
 pub struct RunOutcome {
     pub progress: Progress,
@@ -188,9 +188,9 @@ pub struct Run {
     collector: Collector,
     threads: Vec<JoinHandle<()>>,
     early: EarlyEnd,
-    /// Of chat.
+    /// Of a load of users.
     users: Option<Arc<LoadState>>,
-    /// Of chat with more users than this process may have connections.
+    /// Of a load with more users than this process may have connections.
     crew: Option<WorkerPool>,
 }
 
@@ -339,7 +339,7 @@ impl Drop for Run {
         // Their listeners hear that they are gone.
         self.crew = None;
         for thread in self.threads.drain(..) {
-            // It has told its end to nobody; a panic was shown by its hook.
+            // The shard has reported its end; a panic was printed by the hook.
             let _ = thread.join();
         }
     }

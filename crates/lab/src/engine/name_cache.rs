@@ -8,7 +8,7 @@ use lab_xmpp::RedirectTarget;
 
 use super::limits::NAMES_KEPT;
 
-/// Of one shard. The resolver blocks, so each name costs the shard one wait at most.
+/// The names of one shard. The resolver blocks, so each name costs the shard one wait at most.
 #[derive(Debug, Default)]
 pub(super) struct NameCache {
     known: HashMap<Box<str>, Option<IpAddr>>,

@@ -1,4 +1,4 @@
-//! What a shard tells the collector: at each full second since the start, all of them the same ones.
+//! The reports of shards to the collector: at each full second since the start, at the same times in all shards.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{SyncSender, TrySendError};
@@ -58,7 +58,7 @@ impl Reporter {
     }
 }
 
-/// What a shard has counted and who it is.
+/// The counters of a shard, and its number.
 pub(super) struct ShardCounts<'a> {
     pub(super) shard: u16,
     pub(super) stats: &'a mut Stats,
@@ -86,7 +86,7 @@ impl Reporter {
             limit: self.limit.clone(),
         };
         if last {
-            // The run was dropped: nobody wants it.
+            // The run was dropped: no collector reads the report.
             let _ = counted.reports.send(report);
             return;
         }

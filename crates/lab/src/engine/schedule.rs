@@ -113,7 +113,7 @@ impl Schedule {
     }
 }
 
-/// What one of several shards has to start: every `of`-th call, or its share of a Poisson process.
+/// The arrivals of one of several shards: every `of`-th call, or its share of a Poisson process.
 #[derive(Debug)]
 pub(super) enum ShardArrivals {
     Even {
@@ -287,7 +287,7 @@ mod tests {
                 let before = schedule.first;
                 schedule.change(now, CallRate::new(rate, 1.0, Duration::from_secs(1)));
                 prop_assert!(schedule.first >= before);
-                // What was due by now is behind the new anchor or, rounded to microseconds, at most at it.
+                // Calls due by now are behind the new anchor or, rounded to microseconds, at most at it.
                 prop_assert!(next.abs_diff(schedule.first) <= 1 || schedule.due(next) >= now);
                 prop_assert!(schedule.due(schedule.first) >= now);
             }

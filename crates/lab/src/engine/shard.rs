@@ -225,7 +225,7 @@ impl Shard {
         self.inbox = inbox;
     }
 
-    /// What other shards want of our connections, or tell of theirs.
+    /// Writes of other shards to our connections, and news of theirs.
     fn take_far(&mut self, inbox: &InboxContent) {
         for write in &inbox.writes {
             let bytes = &inbox.bytes[write.start..write.end];
@@ -275,7 +275,8 @@ impl Shard {
 
     fn turn_media(&mut self, events: &Events, receiver: &mut Receiver, now: Instant) {
         for event in events.iter().filter(|event| token::is_media(event.token())) {
-            // Stamped as messages are: who sends to a shard that naps need not wake it for each packet.
+            // The kernel stamps packets as it does messages: a peer that sends to a napping shard need
+            // not wake it for each packet.
             self.rhythm.messages += 1;
             self.media.handle_ready(event.token(), receiver, now, &mut self.stats);
         }
@@ -428,7 +429,7 @@ impl Shard {
             RunPhase::Running => false,
             RunPhase::Soft => self.nothing_open(),
             RunPhase::Hard => {
-                // A scenario's own `stop_now` ends the run where it stands, as SIPp's: nobody is told.
+                // A scenario's own `stop_now` ends the run at once and without a message, as in SIPp.
                 let silent = self.hub.stopped_by_scenario.load(std::sync::atomic::Ordering::Acquire);
                 let terminated = self.hub.is_terminated();
                 for key in self.calls.keys() {

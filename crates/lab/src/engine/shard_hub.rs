@@ -1,4 +1,4 @@
-//! What shards share: numbers of calls, who has which Call-ID, and doors to hand messages through.
+//! State that shards share: numbers of calls, the shard of each Call-ID, and inboxes for messages.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use super::limits::HANDOVER_BYTES;
 use super::schedule::Schedule;
 use super::stream::Sender;
 
-/// How far the end is.
+/// The progress of the run's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum RunPhase {
@@ -41,7 +41,7 @@ impl RunPhase {
     }
 }
 
-/// What the run tells its shards.
+/// A command of the run to its shards.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ShardCommand {
     Schedule(Schedule),
@@ -213,7 +213,7 @@ impl CallDirectory {
     }
 }
 
-/// Where others leave things for a shard.
+/// The inbox of a shard, which other shards fill.
 pub(super) struct ShardInbox {
     waker: Waker,
     /// A wake-up is on its way: the next one need not be.
@@ -228,7 +228,7 @@ pub(super) struct InboxContent {
     pub(super) parcels: Vec<ForwardedMessage>,
     /// Messages for connections of the shard that gets this.
     pub(super) writes: Vec<ForwardedWrite>,
-    /// Calls of the shard that gets this whose message could not leave.
+    /// Calls of the receiving shard whose message could not be sent.
     pub(super) faults: Vec<(Key, TransportFault)>,
     /// Connections that other shards had and lost.
     pub(super) gone: Vec<(CallLink, TransportFault)>,
@@ -256,7 +256,7 @@ pub(super) struct ForwardedWrite {
     pub(super) sender: Sender,
 }
 
-/// Which connection.
+/// The connection that a message is for.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ForwardedConnection {
     Connection(Key),
@@ -338,7 +338,7 @@ impl ShardInbox {
         refused
     }
 
-    /// What waits; `mine` is empty and its memory is left behind for the next.
+    /// Takes all that waits; `mine` is empty, and its memory is left behind for the next messages.
     pub(super) fn take(&self, mine: &mut InboxContent) {
         if self.rung.swap(false, Ordering::AcqRel) {
             std::mem::swap(mine, &mut *self.inbox.lock());

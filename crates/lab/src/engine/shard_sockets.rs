@@ -68,7 +68,7 @@ impl ShardSockets {
         self.udp.len() + self.streams.len()
     }
 
-    /// What a call gets whose message came another way.
+    /// The link of a call whose message came another way.
     pub(super) fn default_link(&self) -> CallLink {
         self.shared.first().map_or(CallLink::None, |key| CallLink::Udp(*key))
     }
@@ -184,7 +184,7 @@ impl ShardSockets {
         }
     }
 
-    /// What `[local_ip]` and `[local_port]` say.
+    /// The values of `[local_ip]` and `[local_port]`.
     pub(super) fn local_of(&self, link: CallLink) -> SocketAddr {
         let bound = match link {
             CallLink::Udp(key) => self.udp.local(key),

@@ -52,7 +52,7 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
     let mut rng = Rng::from_seed(seed());
     let globals = globals(&setup);
     let media = media(&setup, bound.local, &mut rng)?;
-    // What takes long is done: the first call is due now, and would be late before.
+    // The slow steps are done: the first call is due now, and would be late before.
     let started = clock.now();
     let control = RunControl::new(&setup, started + options.behaviour.start_after);
     let hub = Arc::new(ShardHub::new(Keyed::new(key(&mut rng)), options.rate.total, doors));
@@ -143,7 +143,7 @@ fn media(setup: &Setup, local: SocketAddr, rng: &mut Rng) -> Result<Arc<rtp::Run
     rtp::RunMedia::load(&setup.options, &scenarios, local.ip(), rng).map_err(|all| fatal(all.join("\n")))
 }
 
-/// What is the same in every call.
+/// The addresses that are the same in every call.
 fn addresses(setup: &Setup, local: SocketAddr) -> Addresses {
     let options = &setup.options;
     let one_socket = options.network.transport.sockets == options::Sockets::Shared;
@@ -161,7 +161,7 @@ fn addresses(setup: &Setup, local: SocketAddr) -> Addresses {
     }
 }
 
-/// What `[pid]` stands for: it sets the Call-IDs and branches of one run apart from those of every other. SIPp has one
+/// The value of `[pid]`: it sets the Call-IDs and branches of one run apart from those of every other. SIPp has one
 /// run a process; a plan and a search have several, and a server remembers calls for half a minute. The first run
 /// has the process's id, the others numbers that no process has (Linux ends at 2^22).
 fn run_id() -> u32 {
@@ -222,7 +222,7 @@ fn globals(setup: &Setup) -> Arc<RwLock<Vec<VariableValue>>> {
     Arc::new(RwLock::new(names.iter().map(first).collect()))
 }
 
-/// What the shards of a run are made of.
+/// The parts of a run that its shards are made of.
 struct ShardParts<'a> {
     setup: &'a Setup,
     hub: &'a Arc<ShardHub>,

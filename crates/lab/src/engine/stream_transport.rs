@@ -18,7 +18,7 @@ use tungstenite::{HandshakeError, Message, WebSocket};
 use super::message_framer::MessageFramer;
 use super::tls::Tls;
 
-/// What messages are written to and read from.
+/// The transport of a connection's messages.
 pub(super) enum StreamTransport {
     Raw(StreamIo, MessageFramer),
     Client(MidHandshake<ClientHandshake<StreamIo>>),
@@ -41,7 +41,7 @@ pub(super) struct TlsStream {
     pub(super) tcp: TcpStream,
 }
 
-/// How a connection begins.
+/// The options of a new connection.
 pub(super) struct ConnectOptions<'a> {
     pub(super) tls: Option<&'a Tls>,
     /// The WebSocket URL's path, and the sub-protocol.
@@ -208,7 +208,7 @@ impl Drop for TlsStream {
     }
 }
 
-/// RFC 7118 §4.1: the sub-protocol is `sip`. One who does not offer it is answered all the same.
+/// RFC 7118 §4.1: the sub-protocol is `sip`. A client that does not offer it is accepted all the same.
 #[expect(clippy::result_large_err, reason = "the signature is tungstenite's")]
 fn speak_sip(request: &Request, mut response: Response) -> Result<Response, ErrorResponse> {
     if request.headers().contains_key("Sec-WebSocket-Protocol") {

@@ -112,7 +112,7 @@ fn udp_with_three_threads_at_one_port() {
 #[test]
 fn udp_with_a_socket_a_call() {
     let (called, _) = both("127.0.0.1", Protocol::Udp, Sockets::PerCall, 2);
-    // What calls had of their own is closed again.
+    // Sockets of single calls are closed again.
     assert!(called.progress.gauges.open_sockets <= 2, "{}", called.progress.gauges.open_sockets);
 }
 
@@ -154,7 +154,7 @@ fn several_source_addresses() {
     assert_eq!(end(&mut server).end, RunEnd::Internal);
 }
 
-/// Nobody answers: calls stay open.
+/// A peer that never answers: calls stay open.
 fn silent() -> (std::net::UdpSocket, SocketAddr) {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();

@@ -22,7 +22,7 @@ const AUTHORITY: &str = "name the authority of the server's certificate with --t
 #[derive(Clone)]
 pub(super) struct Tls {
     pub(super) client: Arc<ClientConfig>,
-    /// `None`: no certificate, nobody can connect to us.
+    /// `None`: without a certificate no TLS connection is accepted.
     pub(super) server: Option<Arc<ServerConfig>>,
 }
 
@@ -115,7 +115,7 @@ fn verifier(
     builder.build().map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// What a failure of TLS means for who runs the load, and what to do; `None`: it has nothing to do with TLS.
+/// The meaning of a TLS failure for the operator, and the remedy; `None`: the error does not concern TLS.
 pub(super) fn explain(error: &io::Error) -> Option<String> {
     let mut at: Option<&(dyn std::error::Error + 'static)> = error.get_ref().map(|inner| inner as _);
     while let Some(inner) = at {

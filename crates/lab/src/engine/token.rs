@@ -1,4 +1,4 @@
-//! What an event of the poll is about: a kind in the upper bits, a slab key below.
+//! Tokens of poll events: a kind in the upper bits, a slab key below.
 
 use mio::Token;
 use stdx::slab::Key;
@@ -21,7 +21,7 @@ pub(super) const MEDIA: usize = 4 << SHIFT;
 
 pub(super) const WAKER: Token = Token(0);
 
-/// Of a key's generation 28 bits are told; more calls never used one place.
+/// A token holds 28 bits of a key's generation; one slot is never reused by more calls.
 pub(super) fn token(kind: TokenKind, key: Key) -> Token {
     Token(((kind as u64) << SHIFT | key.to_u64() & KEY) as usize)
 }

@@ -1,6 +1,6 @@
-//! 3PCC: commands between instances over TCP, each ended by an ESC, found by their Call-ID (SIPp's way).
-//! The classic pair has one connection: controller B listens, A connects. In the extended form every instance
-//! listens at its own address of `-slave_cfg` and connects to whom it commands.
+//! 3PCC: commands between instances over TCP, each ended by an ESC, found by their Call-ID (SIPp's way). The
+//! classic pair has one connection: controller B listens, A connects. In the extended form every instance listens
+//! at its own address of `-slave_cfg` and connects to each peer that it commands.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener as Listening};
@@ -25,7 +25,7 @@ const ESC: u8 = 27;
 pub(super) struct Twins {
     listener: Option<TcpListener>,
     links: Slab<Twin>,
-    /// Whom the classic pair talks to.
+    /// The other instance of the classic pair.
     partner: Option<Key>,
     /// Connections we made, by the peer's name.
     named: Vec<(String, Key)>,

@@ -25,7 +25,7 @@ pub(super) struct Udp {
     drops: u32,
     /// To be closed once its queue is empty.
     closing: bool,
-    /// Where it stands among the sockets of one call each.
+    /// The socket's place among those of single calls.
     pub(super) place: usize,
     /// Calls that use it.
     pub(super) users: u32,
@@ -49,7 +49,7 @@ pub(super) struct UdpSockets {
     dirty: Vec<Key>,
 }
 
-/// What a socket is for.
+/// The use of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SocketUse {
     /// For many calls, beside those of other shards at the same port.
@@ -146,7 +146,7 @@ impl UdpSockets {
         self.sockets.get(key).map(|socket| Arc::clone(&socket.socket))
     }
 
-    /// What the kernel says it dropped so far (wraps around); how many are new.
+    /// The kernel's count of dropped datagrams (it wraps around); returns how many are new.
     pub(super) fn note_drops(&mut self, key: Key, total: u32) -> u64 {
         let Some(socket) = self.sockets.get_mut(key) else { return 0 };
         u64::from(total.wrapping_sub(std::mem::replace(&mut socket.drops, total)))

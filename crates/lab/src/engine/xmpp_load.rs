@@ -54,12 +54,12 @@ pub(super) struct ChatShard {
     pub(super) reports: SyncSender<ShardReport>,
 }
 
-/// A user's connection, by his place in the crowd.
+/// A user's connection, by the user's slot.
 #[derive(Default)]
 struct UserConnection {
     link: Option<UserLink>,
     is_connecting: bool,
-    /// What the kernel did not take.
+    /// Bytes that the kernel did not take.
     waiting: Vec<u8>,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct UserConnections {
     scratch: Box<[u8]>,
     open: u64,
     rng: Rng,
-    /// Users of BOSH who may have something to send.
+    /// Users of BOSH that may have something to send.
     unsent: Vec<u32>,
 }
 
@@ -84,7 +84,7 @@ enum UserLink {
     Bosh(Box<BoshConnections>),
 }
 
-/// What a connection has to say.
+/// Input of a connection.
 enum ConnectionInput {
     Connected,
     Bytes(usize),
@@ -113,11 +113,11 @@ impl ConnectionInput {
 const SCRATCH: usize = 16 << 10;
 /// A shard looks whether the run ends at least as often.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long the last words may take.
+/// The longest time for the stanzas of a sign-out.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 impl ChatShard {
-    /// Turns until everybody has left.
+    /// Turns until all users have left.
     pub(super) fn run(mut self) {
         let mut events = Events::with_capacity(1_024);
         let is_documents = self.lines.chat.web.is_some();
@@ -350,7 +350,7 @@ impl UserConnections {
         Ok(tcp)
     }
 
-    /// Whose socket it is, and which of his.
+    /// The user of a socket, and the connection of that user.
     fn place_of(&self, token: Token) -> Option<(u32, usize)> {
         let at = token.0.checked_sub(1)?;
         let which = at.checked_div(self.lines.len())?;
@@ -501,7 +501,7 @@ impl UserConnections {
 mod tests {
     use super::*;
 
-    /// Beside his `User`: a thousand bytes of a user are here and in the allocator (`bench/xmpp/run ringer`).
+    /// Beside its `User`: a thousand bytes of a user are here and in the allocator (`bench/xmpp/run ringer`).
     #[test]
     fn a_line_is_small() {
         assert!(size_of::<UserConnection>() <= 64, "{}", size_of::<UserConnection>());

@@ -1,4 +1,4 @@
-//! What `ringer find` takes beside `ringer sip`'s flags and the ranges of `-r` and `-l`, or beside `ringer xmpp`'s.
+//! The arguments of `ringer find` beside `ringer sip`'s flags and the ranges of `-r` and `-l`, or beside `ringer xmpp`'s.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ pub const USER_OPTIONS: &[(&str, &str)] = &[
 ];
 
 impl FindArguments {
-    /// Of `ringer find` without `xmpp`.
+    /// The arguments of `ringer find` without `xmpp`.
     pub fn split(words: &[String]) -> Result<FindArguments, String> {
         let mut arguments = FindArguments::new();
         let mut words = words.iter();
@@ -72,7 +72,7 @@ impl FindArguments {
         Ok(arguments)
     }
 
-    /// Of `ringer find xmpp`, without that word.
+    /// The arguments of `ringer find xmpp`, without that word.
     pub fn split_xmpp(words: &[String]) -> Result<FindArguments, String> {
         let mut arguments = FindArguments::new();
         (arguments.vary, arguments.search.unit) = (VariedSetting::Users, USERS_UNIT);
@@ -120,7 +120,7 @@ impl FindArguments {
         }
     }
 
-    /// What every search takes.
+    /// The word is a flag of every search.
     fn is_ours(&self, word: &str) -> bool {
         matches!(
             word,

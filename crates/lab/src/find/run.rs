@@ -18,14 +18,14 @@ use crate::threshold::Threshold;
 /// Open calls are no bound of a search for the rate unless `-l` says so.
 const NO_LIMIT: u64 = 10_000_000;
 
-/// How a search ended, with every run's report.
+/// The outcome of a search, with every run's report.
 pub struct SearchResult {
     /// `None` when it was stopped.
     pub found: Option<SearchOutcome>,
     pub runs: Vec<(TrialRun, TrialVerdict, Report)>,
 }
 
-/// What a search needs beside its numbers.
+/// The parts of a search beside its numbers.
 pub struct Searcher<'a, M> {
     pub setup: &'a Setup,
     /// `ringer xmpp`'s parser: worker processes are told a load by its words, so a run of users is made of them.

@@ -4,7 +4,7 @@
 //! longer run. Between ramp and confirmation we bisect instead of stepping by tenths, and try each value more than
 //! once, because software fails by chance near its limit (a single bisection would then end anywhere below it).
 
-/// How to search.
+/// The method of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchSettings {
     pub from: f64,
@@ -37,7 +37,7 @@ pub struct TrialRun {
     pub phase: SearchPhase,
 }
 
-/// How it went.
+/// The result of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrialVerdict {
     Good,

@@ -20,7 +20,7 @@ const COLUMNS: &[(&str, usize)] = &[
     ("", 0),
 ];
 
-/// Of users what calls have other names for.
+/// Names of columns for users where they differ from those for calls.
 const OF_USERS: &[(&str, &str)] =
     &[("-r", "asked/s"), ("-l", "users"), ("calls", "actions"), ("calls/s", "done/s"), ("open", "at once")];
 

@@ -22,7 +22,7 @@ pub(super) struct UserSearch {
 const AWAY: f64 = 2.0;
 const LEAST_PAUSE: f64 = 0.5;
 
-/// Of a load of `chat`, what is asked at this value.
+/// The settings of a load of users at this value.
 pub(super) fn asked(
     arguments: &FindArguments,
     chat: &XmppLoad,
@@ -41,7 +41,7 @@ pub(super) fn asked(
             (value, value / think.as_secs_f64().max(1e-3), words)
         }
         VariedSetting::Logins => {
-            // Of each user one in twice the pause and the time it takes to leave.
+            // Each user makes one in twice the pause and the time it takes to sign out.
             let pause = (fixed / value - AWAY) / 2.0;
             if pause < LEAST_PAUSE {
                 let users = value * (AWAY + 2.0 * LEAST_PAUSE);
@@ -79,7 +79,7 @@ mod tests {
         let chat = crate::cli::build_xmpp(&own)?.0.chat.expect("users");
         let asked = asked(&arguments, &chat, TrialRun { value, phase })?;
         own.extend(asked.words.clone());
-        // What is asked is understood, and holds.
+        // The arguments are understood and kept.
         let chat = crate::cli::build_xmpp(&own)?.0.chat.expect("users");
         assert_eq!(u64::from(chat.people.count()), asked.users);
         Ok(asked)

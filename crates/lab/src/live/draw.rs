@@ -12,7 +12,7 @@ use ratatui::widgets::{Block, Gauge, Paragraph, Row, Sparkline, Table};
 use super::history::{History, HistoryPoint};
 use crate::engine::{Progress, Setup};
 
-/// What of the set-up the screen names.
+/// The values of the set-up that the screen shows.
 pub(super) struct SetupNames<'a> {
     pub(super) scenario: &'a str,
     pub(super) remote: &'a str,
@@ -21,7 +21,7 @@ pub(super) struct SetupNames<'a> {
     pub(super) is_of_users: bool,
 }
 
-/// Which of a point's figures a sparkline shows.
+/// The figure of a point that a sparkline shows.
 type PointFigure = fn(&HistoryPoint) -> u64;
 
 const KEYS: &str = " + - * / rate   p pause   q stop   1-9 SIPp's screens   0 this   s dump   c command ";

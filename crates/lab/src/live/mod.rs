@@ -18,8 +18,8 @@ pub use shown_page::ShownPage;
 /// Text of one of SIPp's screens.
 pub type SippScreen = fn(&Setup, &Progress, u8) -> String;
 
-/// Draws on the terminal while the run goes on and gives it back at the end, whatever the end is. What is typed is
-/// read by `control::keys` alone, which tells [`ShownPage`].
+/// Draws on the terminal while the run goes on and restores it at any end. Keys are read by `control::keys` alone,
+/// which informs [`ShownPage`].
 pub struct LiveScreen {
     /// Never dropped: its own way of giving the cursor back panics when the terminal is gone.
     terminal: ManuallyDrop<DefaultTerminal>,
@@ -27,7 +27,7 @@ pub struct LiveScreen {
     shown: ShownPage,
     sipp: SippScreen,
     last: Progress,
-    /// What of [`ShownPage`] is on the screen.
+    /// The version of [`ShownPage`] that is on the screen.
     drawn: u64,
     given_back: bool,
 }

@@ -1,4 +1,4 @@
-//! What the terminal shows, as the one who reads the keys wants it.
+//! The page on the terminal, as the reader of the keys sets it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::screen::ScreenView;
 
-/// Shared by the keys, the control port and whoever draws.
+/// Shared by the keys, the control port and the screens.
 #[derive(Debug, Clone, Default)]
 pub struct ShownPage(Arc<ShownState>);
 
@@ -62,7 +62,7 @@ impl ShownPage {
         self.touch();
     }
 
-    /// Which scenario SIPp's screens are about.
+    /// The scenario that SIPp's screens show.
     pub fn view(&self) -> ScreenView {
         *self.0.view.lock()
     }
@@ -81,7 +81,7 @@ impl ShownPage {
         self.0.version.load(Ordering::Relaxed)
     }
 
-    /// Whether a live view owns the screen: nobody else writes on it.
+    /// A live view owns the screen: no other output is written to it.
     pub fn is_attached(&self) -> bool {
         self.0.attached.load(Ordering::Relaxed)
     }

@@ -16,7 +16,7 @@ pub struct Plan {
     pub file: String,
     /// One line for `ringer run --list`.
     pub about: String,
-    /// What the server must have or do before the plan is run, for people.
+    /// The state of the server that the plan needs, for people.
     #[serde(default)]
     pub needs: String,
     /// Values of `{name}` in the rest of the plan; `--set name=value` overrides them.
@@ -90,7 +90,7 @@ impl Generator {
         if self.xmpp.is_empty() { (LoadCommand::Sip, &self.sip) } else { (LoadCommand::Xmpp, &self.xmpp) }
     }
 
-    /// Where a mistake is: the line of the longest argument that the message has in it, which is a flag mostly.
+    /// The line of a mistake: that of the longest argument that the message contains, which is a flag mostly.
     pub(super) fn line_of(&self, message: &str) -> usize {
         let (_, words) = self.words();
         let named =
@@ -104,7 +104,7 @@ fn first_stage() -> u32 {
     1
 }
 
-/// What `ringer find` varies.
+/// The setting that `ringer find` varies.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Find {
@@ -129,14 +129,14 @@ pub enum VariedSetting {
     Open,
     /// `--users` of `ringer xmpp`.
     Users,
-    /// What they do in a second: `--think`.
+    /// Actions of all users per second: `--think`.
     Actions,
-    /// How many of them sign in in a second.
+    /// Sign-ins per second.
     Logins,
 }
 
 impl VariedSetting {
-    /// Of `ringer xmpp`.
+    /// The setting is one of `ringer xmpp`.
     pub fn is_of_users(self) -> bool {
         matches!(self, VariedSetting::Users | VariedSetting::Actions | VariedSetting::Logins)
     }
@@ -147,7 +147,7 @@ impl VariedSetting {
 #[serde(deny_unknown_fields)]
 pub struct PublishedTest {
     pub title: String,
-    /// Which load is measured.
+    /// The load that is measured.
     pub generator: String,
     #[serde(default)]
     pub row: Vec<PublishedRow>,
@@ -175,7 +175,7 @@ pub struct PublishedTable {
     pub head: Vec<String>,
     /// Published, a cell a word of the head.
     pub rows: Vec<Vec<String>>,
-    /// What of ours stands in each column.
+    /// The figure of our own report in each column.
     pub measured: Vec<PublishedFigure>,
 }
 
@@ -262,7 +262,7 @@ struct ArgumentPlaces {
     xmpp: Vec<toml::Spanned<String>>,
 }
 
-/// Where a plan is wrong.
+/// The place and text of a mistake in a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanError {
     pub file: String,
@@ -332,7 +332,7 @@ impl Plan {
         Ok(())
     }
 
-    /// What TOML's types cannot say.
+    /// Checks that TOML's types cannot express.
     fn check(&self, text: &str, file: &str) -> Result<(), PlanError> {
         let fault = |needle: &str, message: String| {
             let line = text.lines().position(|line| line.contains(needle)).map_or(0, |index| index + 1);

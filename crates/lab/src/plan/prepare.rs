@@ -10,7 +10,7 @@ use super::model::{Generator, Plan, PlanError};
 use super::{FILES, PlanValues};
 use crate::engine::Setup;
 
-/// Which of Ringer's commands a load is of.
+/// The command of Ringer that makes the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoadCommand {
     Sip,
@@ -61,7 +61,7 @@ impl PreparedPlan {
     }
 }
 
-/// Of a mistake, its line in the plan and what was expected.
+/// Of a mistake, its line in the plan and the expected value.
 fn compile(
     generator: &Generator,
     values: &PlanValues,
@@ -91,7 +91,7 @@ fn values(plan: &Plan, target: &str, sets: &[(String, String)], folder: &Path) -
         values.set(name, value.as_str());
     }
     values.set("target", target);
-    // Of the users' own patterns.
+    // The placeholder of the users' own patterns.
     values.set("n", "{n}");
     values.set("dir", folder.display().to_string());
     Ok(values)

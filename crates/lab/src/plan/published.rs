@@ -1,4 +1,4 @@
-//! What was published beside what was measured: the tables of a plan's seed.
+//! Published figures beside measured ones: the tables of a plan's published test.
 
 use super::model::{PublishedFigure, PublishedTable, PublishedTest};
 use crate::report::Report;
@@ -57,7 +57,7 @@ fn of_process(report: &Report, what: PublishedFigure, process: &str) -> String {
     }
 }
 
-/// Of all watched processes together.
+/// The sum over all watched processes.
 #[expect(clippy::cast_precision_loss, reason = "counts and bytes for people")]
 fn measured(report: &Report, what: PublishedFigure) -> String {
     let totals = &report.totals;
@@ -121,7 +121,7 @@ fn cpu_at(report: &Report, name: &str) -> String {
     stage(report, name).map_or_else(dash, |stage| format!("{:.1} %", sum(stage) * 100.0))
 }
 
-/// Of the users' own; beside it that of the monitors, which the published figures are of, if there were any.
+/// The latency of the users; beside it that of the monitors, if there were any, to which the published figures belong.
 fn latency(report: &Report, timer: &str) -> String {
     let mean = |name: &str| {
         let found = report.response_from_due.iter().find(|times| times.name == name && times.n > 0);

@@ -17,7 +17,7 @@ const GRACE: u32 = 100;
 /// How often each load is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What a plan gave: a report a load, in the order of the plan.
+/// The outcome of a plan: a report for each load, in the order of the plan.
 pub struct PlanOutcome {
     pub reports: Vec<(String, Report)>,
 }

@@ -117,7 +117,7 @@ fn ticks(end: f64) -> Vec<f64> {
     let fits = STEPS.into_iter().find(|step| end / step <= SPACES);
     let step = fits.unwrap_or_else(|| (end / SPACES / DAY).ceil() * DAY);
     let ticks = (0..=SPACES as u32).map(|index| f64::from(index) * step);
-    // What a run of 60.0 s lasts is a little less in binary.
+    // A run of 60.0 s lasts a little less in binary.
     ticks.take_while(|at| *at <= end * (1.0 + 1e-9)).collect()
 }
 

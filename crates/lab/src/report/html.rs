@@ -217,7 +217,7 @@ fn watched(out: &mut String, report: &Report, at: &[f64]) {
     }
 }
 
-/// The line whose slope is the growth, where it was looked for.
+/// The fitted line whose slope is the growth, over the time of the fit.
 fn trend<'a>(growth: &MemoryGrowth, at: &[f64]) -> ChartLine<'a> {
     let value = |at: &f64| {
         let since = at - growth.from;

@@ -14,7 +14,7 @@ pub fn document(reports: &[Report]) -> String {
     out
 }
 
-/// What became of one test case, with the reason in words.
+/// The outcome of one test case, with the reason in words.
 enum CaseOutcome {
     Passed,
     Failed(String),

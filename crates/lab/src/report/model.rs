@@ -1,4 +1,4 @@
-//! What a report holds. The JSON file is exactly this; the HTML page and JUnit are made from it.
+//! The data of a report. The JSON file is exactly this; the HTML page and JUnit are made from it.
 
 use std::fmt;
 
@@ -32,15 +32,15 @@ pub struct Report {
     /// Final answers that were not expected, by code.
     pub error_codes: Vec<NamedTimes>,
     pub media: Option<MediaReport>,
-    /// Of users of chat.
+    /// Messages and presences of a load of users.
     #[serde(default)]
     pub chat: Option<XmppReport>,
-    /// What the watched processes used when users had not begun to sign in, when all were in, and at the end.
+    /// Resources of the watched processes before the first sign-in, when all users were signed in, and at the end.
     #[serde(default)]
     pub stages: Vec<StageReading>,
     pub samples: Vec<ReportSample>,
     pub watched: Vec<WatchedProcess>,
-    /// Of the memory of each watched process, over the load.
+    /// Growth of the memory of each watched process, over the load.
     #[serde(default)]
     pub growth: Vec<MemoryGrowth>,
     /// Published figures beside those of the run, stages, growth: the same as above, for people.
@@ -125,10 +125,10 @@ pub struct MediaReport {
 pub struct XmppReport {
     pub sent: u64,
     pub received: u64,
-    /// Of those received.
+    /// Of the received messages, those that the server had stored.
     pub stored: u64,
     pub refused: u64,
-    /// For users who did not come back at the end: stored by the server.
+    /// For users that did not come back at the end: stored by the server.
     #[serde(default)]
     pub waiting: u64,
     pub lost: u64,
@@ -138,10 +138,10 @@ pub struct XmppReport {
     pub expected: u64,
     pub seen: u64,
     pub unseen: u64,
-    /// Of all presences to contacts, how many these are of: less than 1.0 when there are so many that they are sampled.
+    /// The share of presences to contacts that is accounted for: less than 1.0 when there are so many that they are sampled.
     #[serde(default)]
     pub presence_share: f64,
-    /// Times that users went on to another host, and users who failed too often and stayed away.
+    /// Redirects to other hosts, and users that gave up after too many failures.
     #[serde(default)]
     pub redirected: u64,
     #[serde(default)]
@@ -153,7 +153,7 @@ pub struct XmppReport {
     pub already_registered: u64,
     #[serde(default)]
     pub unregistered: u64,
-    /// Whether the server had to prove who it is, and how.
+    /// The authentication of the server, if any.
     #[serde(default)]
     pub certificate: String,
 }
@@ -201,7 +201,7 @@ pub struct ReportSample {
     /// The same from the due time, 99th percentile.
     pub due_p99: Option<f64>,
     pub ringer_cpu: f64,
-    /// How late calls started, 99th percentile.
+    /// Delay of calls' starts, 99th percentile.
     pub late_p99: Option<f64>,
 }
 
@@ -224,7 +224,7 @@ pub struct ReportTable {
     pub head: Vec<String>,
     /// As published; or label, published, measured.
     pub rows: Vec<Vec<String>>,
-    /// Of this run.
+    /// The figures of this run.
     pub measured: Vec<Vec<String>>,
 }
 
@@ -232,10 +232,10 @@ pub struct ReportTable {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct MemoryGrowth {
     pub name: String,
-    /// Where the line begins, from the start of the run, and how long it is.
+    /// The begin of the line, from the start of the run, and its length.
     pub from: f64,
     pub seconds: f64,
-    /// Where the line begins.
+    /// The value at the begin of the line.
     pub memory: f64,
     pub per_hour: f64,
     /// The 95 % interval of `per_hour`.
@@ -304,7 +304,7 @@ impl Report {
         self.thresholds.iter().filter(|threshold| !threshold.judged).count()
     }
 
-    /// The load was users of chat, whose sign-ins and actions are counted as calls are.
+    /// The load consists of users, whose sign-ins and actions are counted as calls are.
     pub fn is_of_users(&self) -> bool {
         self.chat.is_some()
     }

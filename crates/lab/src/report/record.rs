@@ -18,7 +18,7 @@ use super::tables;
 /// A page stays a page: a run of days is thinned to this many samples.
 const MAX_SAMPLES: usize = 1_200;
 
-/// What the processes under test used, one entry a process name, in an order that stays.
+/// Resources of the processes under test, one entry per process name, in a stable order.
 pub trait ProcessMeter {
     /// Name, microseconds of processor time since the last call, resident bytes now.
     fn sample(&mut self, at: Instant) -> Vec<(String, u64, u64)>;
@@ -37,7 +37,7 @@ pub struct Recorder<M> {
     meter: M,
     thresholds: Vec<Threshold>,
     stages: StageReader,
-    /// Of each watched process, while there is load.
+    /// Memory of each watched process, while there is load.
     memory: Vec<(String, Series)>,
 }
 

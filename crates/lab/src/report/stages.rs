@@ -1,4 +1,4 @@
-//! The readings of the published tests of chat: before anybody signs in, when all are in, at the end.
+//! The readings of the published tests of chat: before the first sign-in, when all users are signed in, at the end.
 
 use std::collections::HashMap;
 

@@ -8,7 +8,7 @@ use super::model::{Report, ReportTable, StageProcess};
 /// The stages of the published tests of chat.
 const STAGES: [&str; 3] = ["initial", "login", "final"];
 
-/// Of every report, whatever was loaded.
+/// The tables of every report, for any kind of load.
 pub(super) fn of(report: &Report) -> Vec<ReportTable> {
     let mut tables = stages(report);
     tables.extend(growth(report));
@@ -16,7 +16,7 @@ pub(super) fn of(report: &Report) -> Vec<ReportTable> {
     tables
 }
 
-/// Of users of chat: what became of messages and presences.
+/// The accounting of a load of users: messages and presences.
 pub(crate) fn accounts(report: &Report) -> Option<ReportTable> {
     let chat = report.chat.as_ref()?;
     let share = match chat.presence_share {
@@ -37,7 +37,7 @@ pub(crate) fn accounts(report: &Report) -> Option<ReportTable> {
         ("seen".to_owned(), chat.seen),
         ("not seen".to_owned(), chat.unseen),
     ];
-    // What most runs have nothing of.
+    // Counters that are zero in most runs.
     let others = [
         ("times that users were sent to another host", chat.redirected),
         ("users who gave up", chat.gave_up),
@@ -106,7 +106,7 @@ pub(crate) fn growth(report: &Report) -> Option<ReportTable> {
     })
 }
 
-/// What one process used at a stage.
+/// The resources of one process at a stage.
 pub(crate) fn reading<'a>(report: &'a Report, stage: &str, process: &str) -> Option<&'a StageProcess> {
     let stage = report.stages.iter().find(|known| known.name == stage)?;
     stage.processes.iter().find(|reading| reading.name == process)

@@ -154,7 +154,7 @@ impl ProcessMeter for LeakingProcess {
     }
 }
 
-/// Of users, who load for so many seconds.
+/// A load of users that lasts so many seconds.
 fn watched(a_second: u64, seconds: u64) -> Report {
     let words = ["127.0.0.1".to_owned()];
     let (setup, _) = crate::cli::build_xmpp(&words).expect("right");

@@ -1,4 +1,4 @@
-//! SIPp's text screens: pure functions from a run's figures to text, and (in `show`) who prints and files them.
+//! SIPp's text screens: pure functions from a run's figures to text, and (in `show`) their output to terminal and files.
 
 mod remote;
 mod repartition;
@@ -21,7 +21,7 @@ pub use view::ScreenView;
 
 use crate::engine::{Progress, Setup};
 
-/// What a key from 1 to 9 shows.
+/// The page that a key from 1 to 9 selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScreenPage {
     Scenario,

@@ -1,4 +1,4 @@
-//! What those who control a run and those who show it share.
+//! State that controllers and observers of a run share.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub struct RemoteState {
     pub variables: bool,
     /// The terminal is raw: lines need a carriage return.
     pub raw_terminal: bool,
-    /// The last thing to tell who controls.
+    /// The last message to the operator.
     pub said: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl RunHandle {
         act(&mut self.state.lock())
     }
 
-    /// What the terminal shows; the live view draws it.
+    /// The page on the terminal; the live view draws it.
     pub fn shown(&self) -> &ShownPage {
         &self.shown
     }
@@ -57,7 +57,7 @@ impl RunHandle {
         &self.tracer
     }
 
-    /// Tells who controls: in the live view's lowest line, or on standard error with the next interval.
+    /// A message to the operator: in the live view's lowest line, or on standard error with the next interval.
     pub fn say(&self, text: String) {
         if self.shown.is_attached() {
             self.shown.set_line(text);

@@ -23,7 +23,7 @@ pub(super) fn screen(setup: &Setup) -> String {
     text
 }
 
-/// Which circuits there are. Calls take them in turn, so only their number is known here.
+/// The range of circuits. Calls take them in turn, so only their number is known here.
 pub(super) fn circuits(setup: &Setup, progress: &Progress) -> String {
     let mut text =
         String::from("------------------------------ TDM map Screen --------- [1-9]: Change Screen --\n");

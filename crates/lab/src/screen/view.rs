@@ -1,4 +1,4 @@
-//! Which of a run's scenarios the screens are about: `set display` and `set hide`.
+//! The scenario of a run that the screens show: `set display` and `set hide`.
 
 use std::sync::Arc;
 
@@ -20,7 +20,8 @@ impl Default for ScreenView {
 }
 
 impl ScreenView {
-    /// What to draw instead; `None`: the run as it is. A scenario that the run does not have is shown as the main one.
+    /// The set-up and figures to draw instead; `None`: the run as it is. A scenario that the run does not have
+    /// is shown as the main one.
     pub fn seen(self, setup: &Setup, progress: &Progress) -> Option<(Setup, Progress)> {
         if self == ScreenView::default() {
             return None;

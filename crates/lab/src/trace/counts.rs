@@ -26,7 +26,7 @@ pub(super) enum TableKind {
 pub(super) struct StatisticsFile {
     kind: TableKind,
     log: LogFile,
-    /// What was counted since the last line, which began at `since`.
+    /// The counters since the last line, which began at `since`.
     period: Stats,
     since: Option<Instant>,
     told: bool,

@@ -112,7 +112,7 @@ impl LogFile {
         eprintln!("{why}; it is not written on, and the run will end with 255");
         INCOMPLETE.store(true, Ordering::Relaxed);
         self.stopped = true;
-        // What is in its buffer has no room either.
+        // The content of its buffer does not fit on the disk either.
         if let Some(file) = self.file.take() {
             drop(file.into_parts());
         }

@@ -35,7 +35,7 @@ pub(super) fn ereg(
                 format!("ereg: no header {name}"),
             ));
         }
-        // What is not there is searched as empty text, which an expression may match.
+        // A missing part is searched as empty text, which an expression may match.
         (None, ..) => &[],
     };
     let groups = ereg.regex.captures(subject);
@@ -55,7 +55,7 @@ pub(super) fn ereg(
     })
 }
 
-/// What follows `name` up to the end of its line, blanks included. `name` is as the scenario has it, colon
+/// The text that follows `name` up to the end of its line, blanks included. `name` is as the scenario has it, colon
 /// included. With `start_line` it must begin a line; without, it may stand anywhere, the body included.
 fn header<'a>(
     bytes: &'a [u8],

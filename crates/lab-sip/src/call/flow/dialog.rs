@@ -1,4 +1,4 @@
-//! What a call keeps of the messages it received: the peer's tag, routes, challenges, the last message.
+//! The parts of received messages that a call keeps: the peer's tag, routes, challenges, the last message.
 
 use super::{Call, CallContext, DialogParts, complain};
 use crate::call::message::{Incoming, StartLine, header_values, tag, uri};
@@ -28,7 +28,7 @@ pub(super) fn keep_message(call: &mut Call, ctx: &CallContext<'_>, message: &Inc
     }
 }
 
-/// Whatever the scenario needs: the call is about to answer this very message.
+/// Keeps the message whatever the scenario needs: the call is about to answer it.
 pub(super) fn keep_whole(call: &mut Call, message: &Incoming<'_>) {
     call.last_received = Some(message.bytes.into());
 }
@@ -156,7 +156,7 @@ pub(super) fn keep_routes(
 fn routes(recorded: Vec<&[u8]>, contact: &[u8], is_answer: bool) -> RouteSet {
     let entries = recorded.into_iter().map(<[u8]>::trim_ascii).filter(|entry| !entry.is_empty());
     let mut recorded: Vec<&[u8]> = entries.collect();
-    // RFC 3261 §12.1.2: the one who asked takes the list from its end.
+    // RFC 3261 §12.1.2: the UAC reverses the order of the list.
     if is_answer {
         recorded.reverse();
     }

@@ -141,7 +141,7 @@ pub(super) fn handle_wake(call: &mut Call, ctx: &mut CallContext<'_>) {
         return;
     }
     if call.over {
-        // Nobody asks any more: the call may be forgotten.
+        // No peer asks any more: the call may be forgotten.
         call.deadline = Instant::FAR_FUTURE;
         return;
     }
@@ -323,7 +323,7 @@ fn fail(call: &mut Call, ctx: &mut CallContext<'_>, why: Count) {
     end(call, ctx, CallOutcome::Failure(why));
 }
 
-/// What the patterns of a call that succeeded say: one that came back too badly fails it.
+/// Judges the RTP patterns of a call that succeeded: a pattern that came back too badly fails it.
 fn judge_media(call: &Call, ctx: &mut CallContext<'_>, outcome: CallOutcome) -> CallOutcome {
     let media = &ctx.env.options.media;
     if outcome != CallOutcome::Success || !ctx.env.scenario.needs.media {
@@ -356,7 +356,7 @@ fn end(call: &mut Call, ctx: &mut CallContext<'_>, outcome: CallOutcome) {
     // As in SIPp an answer outside calls is no call of the run's.
     let counted = ctx.env.which != ScenarioRole::OutOfCall;
     match outcome {
-        // What goes wrong there is in the error log.
+        // Errors there are in the error log.
         _ if !counted => {}
         CallOutcome::Success => ctx.stats.count(Count::SuccessfulCall),
         CallOutcome::Failure(why) => {
@@ -433,7 +433,7 @@ fn complain(call: &Call, ctx: &mut CallContext<'_>, what: &str) {
 
 /// A line for `-trace_calldebug`, made only when it is wanted.
 fn debug(call: &Call, ctx: &CallContext<'_>, what: &str, bytes: &[u8]) {
-    // What comes after the end is of no call that failed.
+    // Events after the end belong to no call that failed.
     if ctx.env.tracer.wants_call_debug() && !call.over {
         let between = if bytes.is_empty() { "" } else { "\n" };
         let text = format!("step {}: {what}{between}{}", call.position, String::from_utf8_lossy(bytes));

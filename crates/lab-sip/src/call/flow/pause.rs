@@ -1,4 +1,4 @@
-//! How long a `<pause>` lasts.
+//! The duration of a `<pause>`.
 
 use super::{Call, CallContext, Duration, number_of};
 use crate::scenario::model::Pause;

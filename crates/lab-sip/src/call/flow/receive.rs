@@ -1,4 +1,4 @@
-//! What comes in: which step it is for, and what that step keeps of it.
+//! Received messages: the step that a message is for, and the parts of it that the step keeps.
 
 use std::net::SocketAddr;
 
@@ -15,7 +15,7 @@ use crate::options::RetransmissionCheck;
 use crate::scenario::Scenario;
 use crate::scenario::model::{Expect, Optional, RecvStep, ScenarioStep, SentKind, StepIndex, StepKind};
 
-/// What a message is to the scenario.
+/// The match of a message with the scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MessageMatch {
     Step(StepIndex),
@@ -85,7 +85,7 @@ pub(super) fn after_the_end(
     }
 }
 
-/// Rule 3: the last message consumed came again. What was sent after it goes out again; if nothing was, the
+/// Rule 3: the last message consumed came again. The message sent after it is retransmitted; if none was sent, the
 /// scenario has not come so far and the repetition changes nothing.
 fn repeated(call: &mut Call, ctx: &mut CallContext<'_>) {
     let received_at = call.flow.consumed_step as usize;
@@ -108,7 +108,7 @@ fn acknowledges_right_invite(call: &Call, ctx: &CallContext<'_>, message: &Incom
         || call.flow.invite_cseq == message.cseq_number
 }
 
-/// What every message tells of the dialog, expected or not.
+/// Updates the dialog from any message, expected or not.
 fn note_dialog(call: &mut Call, message: &Incoming<'_>) {
     match message.start {
         StartLine::Response { code } => {
@@ -321,7 +321,7 @@ fn quench(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, at
     }
 }
 
-/// What tells a message from its retransmission; 0 where the transport retransmits by itself.
+/// Tells a message from its retransmission; 0 where the transport retransmits by itself.
 fn fingerprint(ctx: &CallContext<'_>, message: &Incoming<'_>) -> u64 {
     let options = &ctx.env.options;
     if options.network.transport.is_reliable() || options.timers.no_retransmission {

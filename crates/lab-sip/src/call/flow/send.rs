@@ -1,4 +1,4 @@
-//! What goes out: messages of the scenario, and again until something answers.
+//! Sent messages: those of the scenario, and their retransmissions until an answer comes.
 
 use super::step::{StepProgress, act, go, keep_books, loses, note};
 use super::{

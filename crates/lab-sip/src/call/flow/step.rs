@@ -115,7 +115,7 @@ fn wait_to_receive(
         && let Ok(message) = Incoming::parse(&bytes)
     {
         receive::queued(call, ctx, &message);
-        // Whatever it led to has run already.
+        // Its consequences have run already.
         return if call.over { StepProgress::Waits } else { StepProgress::Moved };
     }
     if call.flow.receive_by == Instant::FAR_FUTURE {
@@ -145,7 +145,7 @@ fn wait_to_receive(
     }
 }
 
-/// What a step waits for, in words.
+/// The message or event that a step waits for, in words.
 pub(super) fn expected(step: &ScenarioStep) -> String {
     use crate::scenario::model::Expect;
 

@@ -12,7 +12,7 @@ use crate::call::message::{Incoming, StartLine};
 use crate::call::{SendTo, VariableValue, render};
 use crate::scenario::model::{Scope, StepKind, VarRef};
 
-/// Where a scenario takes unexpected messages, and the variables that tell it whence.
+/// The label that receives unexpected messages in a scenario, and the variables that hold their origin.
 const LABEL: &str = "_unexp.main";
 const RETURN: &str = "_unexp.retaddr";
 const PAUSED: &str = "_unexp.pausedaddr";

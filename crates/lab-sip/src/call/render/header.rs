@@ -16,7 +16,7 @@ const COMPACT: [(&str, u8); 8] = [
     ("via", b'v'),
 ];
 
-/// Where the headers of a message stand: one pass, however many of them are asked for.
+/// The positions of a message's headers: one pass, however many of them are looked up.
 #[derive(Default)]
 pub(super) struct HeaderIndex {
     /// Start, colon and end of each line with its folds. Most messages have fewer.

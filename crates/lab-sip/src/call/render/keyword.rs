@@ -179,7 +179,7 @@ impl Renderer<'_, '_> {
         let text = self.scratch(template)?;
         let text = text.trim_ascii_start();
         if text.starts_with(b"-") {
-            // What a look-up without a hit gives: no line.
+            // A look-up without a hit gives no line.
             return Ok(NO_LINE);
         }
         let digits = text.iter().take_while(|byte| byte.is_ascii_digit());

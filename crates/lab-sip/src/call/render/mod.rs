@@ -30,8 +30,8 @@ use number::write_padded;
 pub use prepare::{Addresses, PreparedMessages};
 use prepare::{LineSelector, RenderOp};
 
-/// What `[sipp_version]` gives: the version whose behaviour this is, and that it is not SIPp itself.
-/// Without SIPp's leading `v`, as SIPp prints it there.
+/// The value of `[sipp_version]`: the version whose behaviour this is, and that it is not SIPp itself. Without
+/// SIPp's leading `v`, as SIPp prints it there.
 pub const SIPP_VERSION: &str = "3.7.3-ringer";
 
 /// Digits SIPp keeps for `[len]`: the number stands right-aligned in five columns.
@@ -93,13 +93,13 @@ struct Renderer<'r, 'c> {
     out: &'r mut Vec<u8>,
     start: usize,
     index: i64,
-    /// Of the last message, once one of its headers was asked for.
+    /// The index of the last message, once one of its headers was looked up.
     last: Option<header::HeaderIndex>,
     /// A keyword at the start of a line gave nothing: the next literal loses its leading white space.
     swallow: bool,
     /// Place and offset of the last `[len]`; SIPp fills only one.
     len: Option<(usize, i32)>,
-    /// Place of the credentials, and who they are for.
+    /// Place of the credentials, and the account they are for.
     credentials: Option<(usize, crate::auth::Secrets)>,
 }
 

@@ -14,7 +14,7 @@ use crate::scenario::Scenario;
 use crate::scenario::model::{ScenarioSource, StepKind};
 use crate::scenario::template::{Keyword, Template, TemplatePart};
 
-/// What is known before the first call. `None`: it differs from call to call.
+/// Addresses that are known before the first call. `None`: it differs from call to call.
 #[derive(Debug, Clone, Default)]
 pub struct Addresses {
     pub local_ip: Option<IpAddr>,
@@ -49,7 +49,7 @@ pub(super) struct PreparedMessage {
 
 #[derive(Debug, PartialEq)]
 pub(super) enum RenderOp {
-    /// What the author wrote, with constants where they touch it.
+    /// The author's text, with adjacent constants merged into it.
     Text(Box<[u8]>),
     /// A constant behind a keyword that may give nothing: it does not lose its white space, what follows does.
     Fixed(Box<[u8]>),

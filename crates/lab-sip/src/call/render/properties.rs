@@ -1,4 +1,4 @@
-//! What holds for all templates.
+//! Properties of all templates.
 
 use proptest::prelude::*;
 

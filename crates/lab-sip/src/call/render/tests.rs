@@ -224,7 +224,7 @@ impl World {
     }
 }
 
-/// What each keyword gives in a message, in order of SIPp's table.
+/// The value of each keyword in a message, in order of SIPp's table.
 pub(super) fn table() -> Vec<(Keyword, &'static str)> {
     use Keyword::*;
     vec![

@@ -1,4 +1,4 @@
-//! What stands in `<action>`.
+//! The elements of `<action>`.
 
 use super::super::action::{
     Action, ActionCheck, ActionKind, Arithmetic, CompareOperator, EchoControl, EchoVerb, Ereg,

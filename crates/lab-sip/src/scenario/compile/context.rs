@@ -1,4 +1,4 @@
-//! What grows while a scenario is compiled: mistakes, variables, counters, transactions; and typed reading of attributes.
+//! The state of a compilation: mistakes, variables, counters, transactions; and typed reading of attributes.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::super::template_parser::{self, TemplateError, TrimmedMessage, Variabl
 use super::super::xml::{Element, text};
 use super::CompileError;
 
-/// Nobody reads more mistakes at once, and a file that is no scenario must not fill the memory with them.
+/// The most mistakes in one report: a file that is no scenario must not fill the memory with them.
 const MAX_REPORTED: usize = 1000;
 
 /// A node of the document with the attributes it may have.

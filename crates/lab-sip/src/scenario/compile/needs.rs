@@ -1,4 +1,4 @@
-//! What a scenario's calls must keep, found by looking at every step, action and template.
+//! The parts of messages that a scenario's calls must keep, found by looking at every step, action and template.
 
 use super::super::action::{Action, ActionKind, RtpStream, SearchIn, StrOperand};
 use super::super::model::{DefaultMessages, Needs, ScenarioStep, StepKind};

@@ -252,7 +252,7 @@ fn pause(context: &mut CompileContext, node: ElementNode<'_>) -> Option<StepKind
     Some(StepKind::Pause(pause))
 }
 
-/// Of `<pause>` and `<sample>`, whose tables both hold the distributions' attributes.
+/// The distribution of `<pause>` or `<sample>`, whose tables both hold the distributions' attributes.
 pub(super) fn distribution(
     context: &mut CompileContext,
     node: ElementNode<'_>,
@@ -379,7 +379,7 @@ fn flow(
     flow
 }
 
-/// Of the first child only, as in SIPp.
+/// The actions of the first child only, as in SIPp.
 fn actions_of(context: &mut CompileContext, element: &Element) -> Vec<super::super::action::Action> {
     let mut list = Vec::new();
     for (position, child) in element.children.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What the reader forgives and what it does not.
+//! Mistakes that the reader forgives, and those that it reports.
 
 use super::super::xml::{Element, read};
 

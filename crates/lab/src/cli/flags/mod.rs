@@ -40,7 +40,7 @@ pub enum FlagAction {
     HelpStat,
 }
 
-/// What is wanted of a run beside SIPp's files. Made into observers by `cli::sip`.
+/// The outputs of a run beside SIPp's files. Made into observers by `cli::sip`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outputs {
     pub report: Option<PathBuf>,
@@ -62,7 +62,7 @@ pub enum LiveView {
     Auto,
 }
 
-/// Where a flag stands in the help.
+/// The section of the help that has a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlagGroup {
     Scenario,
@@ -79,7 +79,7 @@ pub enum FlagGroup {
     Ringer,
 }
 
-/// What follows a flag.
+/// The argument that follows a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlagArgument {
     Nothing,

@@ -10,7 +10,7 @@ use super::flags::{FLAGS, XmppFlags};
 use super::people;
 use crate::whole_file;
 
-/// Flags of the load that say who its users are.
+/// Flags of the load that describe its users.
 const OF_PEOPLE: [&str; 8] =
     ["--users", "--domain", "--name", "--password", "--users-file", "--first", "--contacts", "--monitors"];
 

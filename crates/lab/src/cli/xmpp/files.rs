@@ -1,4 +1,4 @@
-//! What files say of a load: who its users are, and what they send.
+//! The files of a load: accounts of its users, and stanzas to send.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use lab_xmpp::{AccountFile, StanzaTemplate, UserDirectory};
 
 use super::flags::XmppFlags;
 
-/// All of the file are users, those who are monitors left out, unless a number was said.
+/// All accounts of the file are users, except the monitors, unless a number was given.
 pub(super) fn listed(told: &XmppFlags, file: &Path, domain: &str) -> Result<UserDirectory, String> {
     if told.name.is_some() || told.password.is_some() {
         return Err(
@@ -24,7 +24,7 @@ pub(super) fn listed(told: &XmppFlags, file: &Path, domain: &str) -> Result<User
     people.map_err(|error| format!("{shown}: {error}"))
 }
 
-/// Of all files, one after another.
+/// The stanzas of all files, in order.
 pub(super) fn stanzas(files: &[PathBuf]) -> Result<Vec<StanzaTemplate>, String> {
     let mut all = Vec::new();
     for file in files {

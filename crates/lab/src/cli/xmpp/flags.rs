@@ -18,7 +18,7 @@ pub(in crate::cli) struct Flag {
     pub(super) set: fn(&mut XmppFlags, String) -> Result<(), String>,
 }
 
-/// What the flags say; defaults are those of the published tests where they say one.
+/// The values of the flags; the defaults are those of the published tests where these give one.
 pub(super) struct XmppFlags {
     pub(super) title: String,
     pub(super) target: Option<String>,
@@ -62,7 +62,7 @@ pub(super) struct XmppFlags {
 /// When nothing says how many.
 pub(super) const USERS: u32 = 100;
 
-/// Of the published test: 83.5 % messages, 13.5 % presence, 2.5 % signing out and in, 0.5 % rosters.
+/// The mix of the published test: 83.5 % messages, 13.5 % presence, 2.5 % signing out and in, 0.5 % rosters.
 const MIX: &str = "message=83.5,presence=13.5,logout=2.5,roster-add=0.2,roster-rename=0.2,roster-remove=0.1";
 
 impl XmppFlags {

@@ -1,4 +1,4 @@
-//! How runs end, and what changes while they go on.
+//! The ends of runs, and changes while they go on.
 
 use super::outside::{peer, scenario};
 use super::*;
@@ -139,7 +139,7 @@ fn the_last_interval_is_as_long_as_it_was() {
     assert_eq!(last.gauges.threads, 2);
 }
 
-/// What no parser should take, among it pieces of real messages.
+/// Bytes that no parser should take, among them pieces of real messages.
 const RUBBISH: [&[u8]; 7] = [
     b"rubbish",
     b"INVITE",

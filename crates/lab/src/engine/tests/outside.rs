@@ -1,4 +1,4 @@
-//! What belongs to no call: arrivals beyond `-m`, messages of strangers, addresses taken from a file.
+//! Messages that belong to no call: arrivals beyond `-m`, messages of strangers, addresses taken from a file.
 
 use std::net::UdpSocket;
 

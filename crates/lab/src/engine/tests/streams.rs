@@ -149,7 +149,7 @@ fn without_reconnect_close_calls_outlive_their_connection() {
     assert_eq!((outcome.end, outcome.progress.total.counts[Count::FailedCall]), (RunEnd::Normal, 0));
 }
 
-/// A listener that takes no more connections: whoever connects waits.
+/// A listener that takes no more connections: each new one waits.
 struct Full {
     address: SocketAddr,
     _listener: socket2::Socket,

@@ -19,7 +19,7 @@ const SLAVE: &str = r#"<scenario name="slave">
     ]]></sendCmd>
 </scenario>"#;
 
-/// Where nobody listens yet.
+/// An address at which no socket listens yet.
 fn free() -> SocketAddr {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

@@ -1,4 +1,4 @@
-//! Users of chat at sockets that are no server: where they are sent, whom they trust, and when a run has had enough.
+//! Users at sockets that are no server: redirects, trust in certificates, and the failures that end a run.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -26,7 +26,7 @@ fn users(target: SocketAddr, more: &str) -> Run {
     Run::start(build_xmpp(&words).expect("right words").0).expect("it starts")
 }
 
-/// How it ended, and all errors that it told of.
+/// The outcome of the run, and all its errors.
 fn end_with_errors(run: &mut Run) -> (RunOutcome, Vec<String>) {
     let mut errors = Vec::new();
     loop {
@@ -125,7 +125,7 @@ fn a_user_of_bosh_has_two_connections() {
         let (mut second, _) = listener.accept().expect("his other connection");
         let creation = request_of(&mut first);
         assert!(creation.contains("hold='1'") && creation.contains("to='d'"), "{creation}");
-        // Nothing to choose from yet: he comes again, by the other.
+        // The server does not offer mechanisms yet: the user's next body comes by the other connection.
         answer(&mut first, "sid='a&amp;b'", "");
         let poll = request_of(&mut second);
         assert!(poll.contains("sid='a&amp;b'") && poll.ends_with("></body>"), "{poll}");

@@ -11,10 +11,10 @@ use crate::engine::stream_transport::StreamIo;
 
 pub(super) struct BoshConnections {
     session: BoshSession,
-    /// Where both are to.
+    /// The address of both connections.
     target: SocketAddr,
     wires: [BoshConnection; CONNECTIONS],
-    /// The user has been told that he is connected.
+    /// The user was informed that it is connected.
     has_begun: bool,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct BoshConnections {
 struct BoshConnection {
     io: Option<StreamIo>,
     is_connecting: bool,
-    /// What the kernel did not take, or what waits for the connection.
+    /// Bytes that the kernel did not take, or that wait for the connection.
     waiting: Vec<u8>,
     answers: ResponseReader,
 }
@@ -46,7 +46,7 @@ impl BoshConnections {
         self.session.put(document);
     }
 
-    /// How many sockets it has.
+    /// The number of open sockets.
     pub(super) fn sockets(&self) -> u64 {
         self.wires.iter().map(|wire| u64::from(wire.io.is_some())).sum()
     }
@@ -85,7 +85,7 @@ impl UserConnections {
         Ok(())
     }
 
-    /// What is to be sent, as far as a connection is free.
+    /// Sends the requests of the session, as far as a connection is free.
     pub(super) fn send_requests(&mut self, slot: u32) -> io::Result<()> {
         let chat = std::sync::Arc::clone(&self.chat);
         let domain = chat.people.domain();
@@ -102,7 +102,7 @@ impl UserConnections {
         Ok(())
     }
 
-    /// Of somebody who leaves, when there are any; a server that does not take them now goes without.
+    /// Sends the final request of a user that leaves, if there is one; a server that does not take it now goes without.
     pub(super) fn send_last_words(&mut self, slot: u32) {
         if self.bosh(slot).is_some_and(|bosh| bosh.session.is_ending()) {
             let _ = self.send_requests(slot);
@@ -208,7 +208,7 @@ impl UserConnections {
         Ok(true)
     }
 
-    /// The user knows that he is connected.
+    /// Informs the user that it is connected.
     pub(super) fn begin(&mut self, slot: u32) {
         if let Some(bosh) = self.bosh(slot) {
             bosh.has_begun = true;

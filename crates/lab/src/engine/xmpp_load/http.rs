@@ -25,10 +25,10 @@ pub(super) struct HttpResponse {
     pub(super) is_last: bool,
 }
 
-/// What was not HTTP, or was too long.
+/// The reason why bytes are no HTTP response, or are too long.
 type HttpError = &'static str;
 
-/// How long a body is, as its head says.
+/// The length of a body, from the head.
 enum BodyLength {
     Bytes(usize),
     Chunked,

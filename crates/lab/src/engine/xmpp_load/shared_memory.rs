@@ -28,13 +28,13 @@ impl SharedMapping {
         if number < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: it was just opened and nobody else has it.
+        // SAFETY: it was just opened, and no other value owns it.
         let file = unsafe { File::from_raw_fd(number) };
         file.set_len((words * size_of::<AtomicU64>()) as u64)?;
         Ok((SharedMapping::of(&file, words)?, file.into()))
     }
 
-    /// What another process made: `number` is the file as it was inherited, which is closed here.
+    /// Memory that another process made: `number` is the file as it was inherited, which is closed here.
     pub(super) fn open(number: RawFd, words: usize) -> io::Result<SharedMapping> {
         if number <= libc::STDERR_FILENO {
             return Err(io::ErrorKind::InvalidInput.into());

@@ -1,5 +1,5 @@
-//! Where users connect from. One address has some 28,000 ports to give (`net.ipv4.ip_local_port_range`), each once for
-//! each peer; a load of more users on this machine itself has all of 127/8 to connect from.
+//! The source addresses of users' connections. One address has some 28,000 ports (`net.ipv4.ip_local_port_range`),
+//! each once for each peer; a load of more users on this machine itself has all of 127/8 to connect from.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -94,7 +94,7 @@ fn start_workers(setup: Setup, chat: &Arc<XmppLoad>, parts: &[WorkerShare]) -> R
         memory.map_err(|error| fatal(format!("no memory to share with worker processes: {error}")))?;
     let errand = WorkerArgs { clock, memory: &file, words: &setup.options.command_line };
     let mut crew = WorkerPool::hire(parts, &errand)?;
-    // What takes long is done: the first user is due now, and would be late before.
+    // The slow steps are done: the first user is due now, and would be late before.
     let started = clock.now();
     let shared = Arc::new(LoadState::over(Box::new(memory)));
     shared.begin(started);
@@ -116,7 +116,7 @@ fn start_workers(setup: Setup, chat: &Arc<XmppLoad>, parts: &[WorkerShare]) -> R
     Ok(run)
 }
 
-/// Where the shards of all parts leave their reports.
+/// The queue of reports of all shards in all processes.
 fn reports(setup: &Setup, part: &WorkerShare) -> (SyncSender<ShardReport>, Collector) {
     let shards = usize::from(part.all_shards);
     let (sender, receiver) = sync_channel(REPORTS_A_SHARD * shards);
@@ -129,7 +129,7 @@ pub(super) fn tls(setup: &Setup, chat: &XmppLoad) -> Result<Option<Tls>, StartEr
     wanted.then(|| Tls::load(&setup.options.network.tls, false)).transpose().map_err(fatal)
 }
 
-/// What the shards of one process are made of.
+/// The parts that the shards of one process are made of.
 pub(super) struct LoadParts {
     pub(super) part: WorkerShare,
     pub(super) hub: Arc<ShardHub>,

@@ -1,6 +1,7 @@
-//! Worker processes, as the run sees them. The limit on open files is a process's own, so when a load has more users
-//! than one may have connections, other processes of this program have them, each a part. The run itself connects to
-//! nobody: it hears reports, which are those of shards on threads, and passes on how far the end is.
+//! Worker processes, as the run sees them. The limit on open files is a process's own, so when a load has more
+//! users than one process may have connections, several worker processes of this program share the users. The run
+//! itself has no connections: it receives the reports of their shards as it does from threads, and forwards the
+//! progress of the end.
 
 use std::io::{self, BufReader};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -42,14 +43,14 @@ struct Worker {
     from: Option<BufReader<UnixStream>>,
 }
 
-/// What all workers are told.
+/// The arguments of all workers.
 pub(super) struct WorkerArgs<'a> {
     pub(super) clock: Clock,
     pub(super) memory: &'a OwnedFd,
     pub(super) words: &'a [String],
 }
 
-/// What follows what one worker says.
+/// Reads and handles the messages of one worker.
 struct WorkerReader {
     name: String,
     part: WorkerShare,
@@ -57,19 +58,19 @@ struct WorkerReader {
     from: BufReader<UnixStream>,
     reports: SyncSender<ShardReport>,
     base: ReaderContext,
-    /// Of each of its shards, whether its last word came.
+    /// Of each of its shards, whether its final report came.
     ended: Vec<bool>,
     /// The newest interval it told of.
     tick: u64,
 }
 
-/// What all listeners know of the run.
+/// The parts of the run that all readers share.
 #[derive(Clone)]
 pub(super) struct ReaderContext {
     pub(super) hub: Arc<ShardHub>,
     pub(super) shared: Arc<LoadState>,
     pub(super) clock: Clock,
-    /// Of the whole load.
+    /// The number of users of the whole load.
     pub(super) users: u32,
     pub(super) empty: Stats,
 }
@@ -145,7 +146,7 @@ impl Worker {
     fn hire(name: &str, part: &WorkerShare, errand: &WorkerArgs<'_>) -> io::Result<Worker> {
         let (mut mine, theirs) = UnixStream::pair()?;
         let child = Command::new(std::env::current_exe()?)
-            // The second word is for whoever looks at the list of processes.
+            // The name is for the list of processes.
             .args(["worker", name])
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
@@ -210,7 +211,7 @@ impl WorkerReader {
                     let own = report.shard.checked_sub(self.part.first_shard);
                     if let Some(ended) = own.and_then(|own| self.ended.get_mut(usize::from(own))) {
                         *ended |= report.last;
-                        // The run was dropped: nobody wants it.
+                        // The run was dropped: no collector reads the report.
                         let _ = self.reports.send(*report);
                     }
                 }
@@ -243,7 +244,7 @@ impl WorkerReader {
                 stats.add(Count::FailedCall, u64::from(lost));
                 stats.add(Count::FailedWorker, u64::from(lost));
             }
-            // The run was dropped: nobody wants it.
+            // The run was dropped: no collector reads the report.
             let _ = self.reports.send(ShardReport {
                 shard: self.part.first_shard + own,
                 tick: self.tick,

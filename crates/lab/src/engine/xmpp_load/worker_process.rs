@@ -1,5 +1,5 @@
-//! One worker process: the shards of its part of a load, on threads as ever. What it counts goes to the run that
-//! started it, line by line; what of the load it shares with the other workers lies in one memory.
+//! One worker process: the shards of its part of a load, on threads as in a single process. Its reports go to the
+//! run that started it, line by line; the state of the load is in memory that all workers share.
 
 use std::io::{self, BufReader};
 use std::os::fd::AsFd as _;
@@ -56,7 +56,7 @@ impl WorkerProcess {
         }
     }
 
-    /// Of `ringer xmpp`.
+    /// The arguments of `ringer xmpp`.
     pub fn words(&self) -> &[String] {
         &self.prepare.words
     }
@@ -126,7 +126,7 @@ impl WorkerProcess {
     }
 }
 
-/// How far the end is, as the run says; a run that is gone is the end.
+/// Follows the progress of the end that the run announces; a closed connection to the run is the end, too.
 fn follow(mut from: BufReader<UnixStream>, hub: &Arc<ShardHub>) -> io::Result<JoinHandle<()>> {
     let hub = Arc::clone(hub);
     std::thread::Builder::new().name("orders".to_owned()).spawn(move || {

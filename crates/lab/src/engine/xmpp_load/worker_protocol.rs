@@ -1,5 +1,4 @@
-//! What a run and its worker processes say to each other: lines of JSON on a pair of sockets, the worker's standard
-//! input.
+//! The protocol between a run and its worker processes: lines of JSON on a pair of sockets, the worker's standard input.
 
 use std::io::{self, BufRead, Read as _, Write};
 use std::os::fd::RawFd;
@@ -11,17 +10,17 @@ use super::super::clock::Clock;
 use super::super::report::ShardReport;
 use crate::engine::limits::WORKER_LINE;
 
-/// Which part of a load a worker has.
+/// The part of a load that one worker has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct WorkerShare {
-    /// Of all shards of the load, the worker's first, and how many it has.
+    /// The first of the worker's shards among all of the load, and their number.
     pub(super) first_shard: u16,
     pub(super) shards: u16,
     pub(super) all_shards: u16,
 }
 
 impl WorkerShare {
-    /// Its users, of so many: those whose number is one of its shards', modulo all.
+    /// The number of its users among `of`: those whose number, modulo the number of shards, is one of its shards'.
     pub(super) fn users(&self, of: u32) -> u32 {
         let all = u32::from(self.all_shards.max(1));
         let own = u32::from(self.first_shard)..u32::from(self.first_shard) + u32::from(self.shards);
@@ -35,7 +34,7 @@ pub(super) enum WorkerCommand {
     Prepare(WorkerSetup),
     /// Microseconds of the run's clock.
     Start(u64),
-    /// How far the end is, as [`super::RunPhase`] counts it.
+    /// The progress of the end, as a [`super::RunPhase`].
     End(u8),
 }
 
@@ -45,7 +44,7 @@ pub(super) struct WorkerSetup {
     pub(super) clock: Clock,
     /// The file of the shared memory, as it is inherited.
     pub(super) memory: RawFd,
-    /// Who started it, and with whom it dies.
+    /// The process that started the worker; the worker ends with it.
     pub(super) parent: u32,
     /// The words of `ringer xmpp`.
     pub(super) words: Vec<String>,

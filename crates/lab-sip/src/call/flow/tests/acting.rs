@@ -1,4 +1,4 @@
-//! What actions do to the way of a call.
+//! Effects of actions on the flow of a call.
 
 use std::time::Duration;
 

@@ -172,7 +172,7 @@ pub(super) fn uas() -> Scenario {
 #[derive(Debug, Default)]
 pub(super) struct ObservedMessage {
     pub remote: Vec<RemoteMedia>,
-    /// What the media of every call missed.
+    /// The requirements that the media of every call missed.
     pub missed: Option<&'static str>,
 }
 
@@ -528,8 +528,8 @@ fn failures_over(loss: u32, doubles: u32, delay: (u64, u64)) -> u64 {
     failed
 }
 
-/// Retransmission heals loss. What is left, a call in a hundred: the ACK is lost, so the BYE is unexpected and
-/// ends the server's call, and the 200 to the BYE is lost too. SIPp's server does no better.
+/// Retransmission heals loss. The rest, a call in a hundred: the ACK is lost, so the BYE is unexpected and ends the
+/// server's call, and the 200 to the BYE is lost too. SIPp's server does no better.
 #[test]
 fn calls_outlive_loss() {
     let failed = failures_over(100, 0, (1, 1));
