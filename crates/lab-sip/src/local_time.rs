@@ -15,6 +15,7 @@ pub struct LocalDateTime {
     pub offset: i64,
 }
 
+/// The local date and time of a second since the Unix epoch.
 pub fn local(unix_seconds: u64) -> LocalDateTime {
     let seconds = libc::time_t::try_from(unix_seconds).unwrap_or(libc::time_t::MAX);
     // SAFETY: a zeroed tm is a valid one; both pointers are to live locals. It stays zero on an error.

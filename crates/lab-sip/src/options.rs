@@ -26,6 +26,7 @@ pub struct Options {
     pub command_line: Vec<String>,
 }
 
+/// The scenarios of a run.
 #[derive(Debug, Clone, Default)]
 pub struct ScenarioChoice {
     /// `-sf FILE` or `-sn NAME`; `None` is `-sn uac`.
@@ -36,6 +37,7 @@ pub struct ScenarioChoice {
     pub receive: Option<ScenarioName>,
 }
 
+/// A scenario, by file or by built-in name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScenarioName {
     File(PathBuf),
@@ -49,6 +51,7 @@ pub struct RemoteTarget {
     pub address: SocketAddr,
 }
 
+/// Sockets and addresses of a run.
 #[derive(Debug, Clone)]
 pub struct Network {
     pub transport: Transport,
@@ -73,6 +76,7 @@ pub struct Network {
     pub ws_path: String,
 }
 
+/// Files and version of TLS.
 #[derive(Debug, Clone, Default)]
 pub struct TlsOptions {
     pub cert: Option<PathBuf>,
@@ -82,12 +86,14 @@ pub struct TlsOptions {
     pub version: Option<String>,
 }
 
+/// The transport, and the use of its sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Transport {
     pub protocol: Protocol,
     pub sockets: Sockets,
 }
 
+/// The transport protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Protocol {
     Udp,
@@ -97,6 +103,7 @@ pub enum Protocol {
     Wss,
 }
 
+/// The number of sockets for calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Sockets {
     /// `u1`: one for all calls.
@@ -107,6 +114,7 @@ pub enum Sockets {
     PerAddress,
 }
 
+/// Behaviour of the whole program.
 #[derive(Debug, Clone)]
 pub struct Behaviour {
     pub background: bool,
@@ -128,6 +136,7 @@ pub struct Behaviour {
     pub timer_resolution: Duration,
 }
 
+/// Values and behaviour of single calls.
 #[derive(Debug, Clone)]
 pub struct CallOptions {
     /// `-aa`: answer INFO, NOTIFY, OPTIONS, UPDATE out of order with 200.
@@ -150,6 +159,7 @@ pub struct CallOptions {
     pub ignore_call_id_slash: bool,
 }
 
+/// SIPp's default behaviours (`-default_behaviors`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DefaultBehaviours {
     pub bye: bool,
@@ -158,6 +168,7 @@ pub struct DefaultBehaviours {
     pub check_cseq: bool,
 }
 
+/// The injection files.
 #[derive(Debug, Clone, Default)]
 pub struct Injection {
     pub files: Vec<PathBuf>,
@@ -167,6 +178,7 @@ pub struct Injection {
     pub receive_file: Option<PathBuf>,
 }
 
+/// Options of media.
 #[derive(Debug, Clone)]
 pub struct MediaOptions {
     pub ip: Option<IpAddr>,
@@ -189,6 +201,7 @@ pub struct MediaOptions {
     pub srtpcheck_debug: bool,
 }
 
+/// Rate, limits and arrivals of calls.
 #[derive(Debug, Clone)]
 pub struct RateOptions {
     /// `-r` calls per `-rp`.
@@ -212,6 +225,7 @@ pub struct RateOptions {
     pub duration: Option<Duration>,
 }
 
+/// The distribution of arrivals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ArrivalPattern {
     #[default]
@@ -219,6 +233,7 @@ pub enum ArrivalPattern {
     Poisson,
 }
 
+/// Time-outs and retransmissions.
 #[derive(Debug, Clone)]
 pub struct Timers {
     pub recv_timeout: Option<Duration>,
@@ -236,12 +251,14 @@ pub struct Timers {
     pub t2: Duration,
 }
 
+/// The comparison that recognises a retransmission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetransmissionCheck {
     Full,
     Loose,
 }
 
+/// The other instances of 3PCC.
 #[derive(Debug, Clone, Default)]
 pub struct ThreePcc {
     pub twin: Option<SocketAddr>,
@@ -259,6 +276,7 @@ pub struct TraceFile {
     pub append: bool,
 }
 
+/// All trace files, and their common settings.
 #[derive(Debug, Clone)]
 pub struct TraceFiles {
     pub stat: TraceFile,
@@ -442,6 +460,7 @@ impl Transport {
         }
     }
 
+    /// The transport retransmits by itself.
     pub fn is_reliable(self) -> bool {
         self.protocol != Protocol::Udp
     }

@@ -78,6 +78,7 @@ impl Regex {
         Ok(Regex { inner: Arc::new(RegexInner { text: text.into(), compiled }) })
     }
 
+    /// The expression as written.
     pub fn as_str(&self) -> &str {
         &self.inner.text
     }
@@ -102,6 +103,7 @@ impl Regex {
         compiled.search(&subject)
     }
 
+    /// The expression matches within `bytes`.
     pub fn is_match(&self, bytes: &[u8]) -> bool {
         self.captures(bytes).is_some()
     }

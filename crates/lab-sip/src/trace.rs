@@ -168,6 +168,7 @@ impl Tracer {
         self.is_on(Trace::Messages as u8 | Trace::ShortMessages as u8)
     }
 
+    /// `-trace_msg`, `-trace_shortmsg`.
     pub fn message(
         &self,
         at: Instant,
@@ -219,6 +220,7 @@ impl Tracer {
         self.is_on(Trace::CallDebug as u8)
     }
 
+    /// `-trace_calldebug`: a line about a call.
     pub fn call_debug(&self, at: Instant, call_id: &[u8], text: &str) {
         if self.wants_call_debug() {
             self.send(TraceLine::CallDebug { at, call_id: call_id.into(), text: text.into() });
@@ -230,6 +232,7 @@ impl Tracer {
         self.is_on(Trace::ResponseTimes as u8)
     }
 
+    /// `-trace_rtt`: a response time.
     pub fn response_time(&self, at: Instant, micros: u64, rtd: u16) {
         if self.wants_response_times() {
             self.send(TraceLine::ResponseTime { at, micros, rtd });

@@ -90,6 +90,7 @@ impl AccountFile {
         u32::try_from(self.accounts.len()).unwrap_or(u32::MAX)
     }
 
+    /// The file has no accounts.
     pub fn is_empty(&self) -> bool {
         self.accounts.is_empty()
     }

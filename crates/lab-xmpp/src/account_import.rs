@@ -20,6 +20,7 @@ pub enum ImportFormat {
 }
 
 impl ImportFormat {
+    /// The format by its name on the command line.
     pub fn parse(name: &str) -> Result<ImportFormat, String> {
         Ok(match name {
             "belfry" => ImportFormat::Belfry,

@@ -30,6 +30,7 @@ enum NextBody {
     Nothing,
 }
 
+/// The client's side of one BOSH session.
 #[derive(Debug)]
 pub struct BoshSession {
     sid: Option<Box<str>>,
@@ -252,31 +253,31 @@ impl BoshEnd {
 
 impl UserPool {
     /// The payload of one BOSH response, or of two that belong together.
-    pub fn handle_payload(&mut self, slot: u32, said: &ReceivedPayload, turn: &mut PoolContext<'_>) {
+    pub fn handle_payload(&mut self, slot: u32, said: &ReceivedPayload, ctx: &mut PoolContext<'_>) {
         for element in &said.elements {
             // Payload of a session that is over belongs neither to that session nor to the one that follows it.
             if !self.has_stream(slot) {
                 return;
             }
-            self.handle_element(slot, element, turn);
+            self.handle_element(slot, element, ctx);
         }
         let Some(end) = said.end.as_ref().filter(|_| self.has_stream(slot)) else { return };
         let name = self.chat.people.name(self.users[slot as usize].number);
         match end {
             BoshEnd::Condition(condition) => {
-                turn.out.errors.push(format!("{name}'s session ends, {condition}"))
+                ctx.out.errors.push(format!("{name}'s session ends, {condition}"));
             }
-            BoshEnd::Status(status) => turn.out.errors.push(format!("{name} is answered HTTP {status}")),
+            BoshEnd::Status(status) => ctx.out.errors.push(format!("{name} is answered HTTP {status}")),
             BoshEnd::NotHeld => {
-                turn.out.errors.push(format!("{name} may only poll: the server holds no request"));
+                ctx.out.errors.push(format!("{name} may only poll: the server holds no request"));
             }
             BoshEnd::Nonsense(what) => {
-                turn.stats.count(Count::Malformed);
-                turn.out.errors.push(format!("{name} is answered {what}"));
+                ctx.stats.count(Count::Malformed);
+                ctx.out.errors.push(format!("{name} is answered {what}"));
             }
             BoshEnd::Closed => {}
         }
-        self.fail(slot, end.cause(), turn);
+        self.fail(slot, end.cause(), ctx);
     }
 
     fn has_stream(&self, slot: u32) -> bool {

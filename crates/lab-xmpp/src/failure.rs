@@ -125,6 +125,7 @@ impl MaxFailures {
         }
     }
 
+    /// The run has more failures than this allows.
     pub fn is_exceeded(self, counts: &Counts) -> bool {
         let failed = counts[Count::FailedCall];
         match self {
@@ -160,8 +161,8 @@ const QUOTES: usize = 4;
 
 impl UserPool {
     /// The server's own words: condition and text of a stanza's, stream's or SASL's error.
-    pub(super) fn quote_refusal(&self, slot: u32, refusal: &Element, turn: &mut PoolContext<'_>) {
-        if turn.out.errors.len() >= QUOTES {
+    pub(super) fn quote_refusal(&self, slot: u32, refusal: &Element, ctx: &mut PoolContext<'_>) {
+        if ctx.out.errors.len() >= QUOTES {
             return;
         }
         let name = self.chat.people.name(self.users[slot as usize].number);
@@ -170,50 +171,50 @@ impl UserPool {
         let condition = condition.map_or("no condition", Element::name);
         let text = error.elements().find(|inner| inner.name() == "text");
         let text = text.map_or_else(String::new, |text| format!(": {}", text.content()));
-        turn.out.errors.push(format!("{name} is refused, {condition}{text}"));
+        ctx.out.errors.push(format!("{name} is refused, {condition}{text}"));
     }
 
     /// Ends the session, or the attempt at one; the user signs in again unless it has failed too often in a row.
-    pub(super) fn fail(&mut self, slot: u32, cause: FailureCause, turn: &mut PoolContext<'_>) {
+    pub(super) fn fail(&mut self, slot: u32, cause: FailureCause, ctx: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
         if matches!(user.phase, UserState::Gone | UserState::Away) {
             return;
         }
         if matches!(user.phase, UserState::Parting) {
-            return self.finish_sign_out(slot, turn);
+            return self.finish_sign_out(slot, ctx);
         }
-        turn.fail(cause);
+        ctx.fail(cause);
         user.failures = user.failures.saturating_add(1);
         user.elsewhere = None;
         user.hops = 0;
         let failures = user.failures;
-        self.end_session(slot, turn);
-        self.abort_pair_step(slot, turn.now);
+        self.end_session(slot, ctx);
+        self.abort_pair_step(slot, ctx.now);
         if self.chat.retry.is_enough(failures) {
             self.users[slot as usize].phase = UserState::Gone;
             self.shared.give_up();
-            return turn.stats.count(Count::GaveUp);
+            return ctx.stats.count(Count::GaveUp);
         }
-        self.schedule_retry(slot, failures, turn);
+        self.schedule_retry(slot, failures, ctx);
     }
 
     /// No goodbye: the stream is of no use any more.
-    pub(super) fn end_session(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    pub(super) fn end_session(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
         if user.is_in() {
             self.shared.mark_absent(user.number);
         }
-        turn.want(slot, ConnectionCommand::Close);
+        ctx.want(slot, ConnectionCommand::Close);
         user.phase = UserState::Away;
         user.asked = None;
         user.patience = Instant::FAR_FUTURE;
         user.framer = Framer::new();
-        self.stop_friend_requests(slot, turn);
+        self.stop_friend_requests(slot, ctx);
     }
 
-    pub(super) fn schedule_retry(&mut self, slot: u32, failures: u8, turn: &mut PoolContext<'_>) {
+    pub(super) fn schedule_retry(&mut self, slot: u32, failures: u8, ctx: &mut PoolContext<'_>) {
         let wait = self.chat.retry.wait(failures, &mut self.rng);
-        self.schedule_user(slot, turn.now + wait);
+        self.schedule_user(slot, ctx.now + wait);
     }
 }
 

@@ -17,27 +17,27 @@ pub(super) struct FriendRequestQueue {
 }
 
 impl UserPool {
-    pub(super) fn begin_friend_requests(&mut self, turn: &mut PoolContext<'_>) {
+    pub(super) fn begin_friend_requests(&mut self, ctx: &mut PoolContext<'_>) {
         if self.chat.befriend {
             self.asking.later = self.slots().collect();
-            self.start_friend_requests(turn);
+            self.start_friend_requests(ctx);
         }
     }
 
     /// Queues a user that signed in after the stage began.
-    pub(super) fn queue_friend_requests(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    pub(super) fn queue_friend_requests(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
         if self.chat.befriend {
             self.asking.later.push_back(slot);
-            self.start_friend_requests(turn);
+            self.start_friend_requests(ctx);
         }
     }
 
-    fn start_friend_requests(&mut self, turn: &mut PoolContext<'_>) {
+    fn start_friend_requests(&mut self, ctx: &mut PoolContext<'_>) {
         while self.asking.now < ASKING
             && let Some(slot) = self.asking.later.pop_front()
         {
             if matches!(self.users[slot as usize].phase, UserState::In)
-                && self.send_next_friend_request(slot, turn)
+                && self.send_next_friend_request(slot, ctx)
             {
                 self.users[slot as usize].is_asking = true;
                 self.asking.now += 1;
@@ -46,25 +46,25 @@ impl UserPool {
     }
 
     /// The roster of the user has one more mutual entry, requested by either side.
-    pub(super) fn continue_friend_requests(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    pub(super) fn continue_friend_requests(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
         let is_asking = self.stage == LoadStage::Befriending && self.users[slot as usize].is_asking;
-        if is_asking && !self.send_next_friend_request(slot, turn) {
-            self.stop_friend_requests(slot, turn);
+        if is_asking && !self.send_next_friend_request(slot, ctx) {
+            self.stop_friend_requests(slot, ctx);
         }
     }
 
     /// The user has all its roster entries, got no answer, or lost its session: the next user in the queue starts.
-    pub(super) fn stop_friend_requests(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    pub(super) fn stop_friend_requests(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
         if std::mem::take(&mut self.users[slot as usize].is_asking) && self.stage == LoadStage::Befriending {
             self.asking.now -= 1;
-            self.start_friend_requests(turn);
+            self.start_friend_requests(ctx);
         }
     }
 
     /// Sends a subscription request to the next contact that is not mutual yet and has a higher number:
     /// contacts with lower numbers send theirs. The following request waits until this contact is mutual;
     /// absent contacts are not waited for. Returns false when no contact is left to wait for.
-    pub(super) fn send_next_friend_request(&mut self, slot: u32, turn: &mut PoolContext<'_>) -> bool {
+    pub(super) fn send_next_friend_request(&mut self, slot: u32, ctx: &mut PoolContext<'_>) -> bool {
         let people = &self.chat.people;
         let user = &mut self.users[slot as usize];
         let number = user.number;
@@ -76,7 +76,7 @@ impl UserPool {
             }
             if !std::mem::replace(&mut contact.is_asked, true) {
                 let to = people.address(other);
-                turn.write(slot, |out| stanzas::subscription(out, "subscribe", &to));
+                ctx.write(slot, |out| stanzas::subscription(out, "subscribe", &to));
             }
             if !self.shared.is_away(other) {
                 waits = true;
@@ -84,7 +84,7 @@ impl UserPool {
             }
         }
         if waits {
-            self.set_response_deadline(slot, turn.now + self.chat.patience);
+            self.set_response_deadline(slot, ctx.now + self.chat.patience);
         }
         waits
     }

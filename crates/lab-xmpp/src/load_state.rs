@@ -37,6 +37,7 @@ const STAGES: [LoadStage; 8] = [
 ];
 
 impl LoadStage {
+    /// The name in progress lines and reports.
     pub fn name(self) -> &'static str {
         match self {
             LoadStage::Registering => "registering",
@@ -53,6 +54,7 @@ impl LoadStage {
 
 /// The memory of a [`LoadState`]'s numbers: this process's own, or shared by several.
 pub trait SharedWords: Send + Sync {
+    /// The numbers, all zero at first.
     fn words(&self) -> &[AtomicU64];
 }
 
@@ -123,11 +125,13 @@ impl LoadState {
         self.words.words().get(THERE + user as usize)
     }
 
+    /// The present stage.
     pub fn stage(&self) -> LoadStage {
         let stage = usize::try_from(self.word(STAGE).load(Ordering::Acquire)).unwrap_or(usize::MAX);
         STAGES.get(stage).copied().unwrap_or(LoadStage::Leaving)
     }
 
+    /// The time at which the present stage began.
     pub fn began(&self) -> Instant {
         Instant::from_micros(self.word(BEGAN).load(Ordering::Acquire))
     }
@@ -140,6 +144,7 @@ impl LoadState {
         }
     }
 
+    /// The user has signed in.
     pub fn mark_present(&self, user: u32, now: Instant) {
         self.word(SIGNED_IN).fetch_add(1, Ordering::AcqRel);
         self.put_there(user, now.as_micros());
@@ -169,6 +174,7 @@ impl LoadState {
         self.put_there(user, MISSED);
     }
 
+    /// The user missed the roll-call.
     pub fn is_missed(&self, user: u32) -> bool {
         self.there(user).is_some_and(|there| there.load(Ordering::Acquire) == MISSED)
     }
@@ -179,6 +185,7 @@ impl LoadState {
         since > 0 && since.saturating_add(SETTLED) <= now.as_micros()
     }
 
+    /// The number of users that are signed in.
     pub fn signed_in(&self) -> u32 {
         u32::try_from(self.word(SIGNED_IN).load(Ordering::Acquire)).unwrap_or(u32::MAX)
     }
@@ -188,6 +195,7 @@ impl LoadState {
         self.word(MET).fetch_add(1, Ordering::AcqRel);
     }
 
+    /// The number of users that have ever been signed in.
     pub fn ever_signed_in(&self) -> u32 {
         u32::try_from(self.word(MET).load(Ordering::Acquire)).unwrap_or(u32::MAX)
     }
@@ -197,14 +205,17 @@ impl LoadState {
         self.there(user).is_some_and(|there| there.load(Ordering::Acquire) == 0)
     }
 
+    /// A registration has ended, with or without an account.
     pub fn register(&self) {
         self.word(REGISTERED).fetch_add(1, Ordering::AcqRel);
     }
 
+    /// The number of registrations that have ended.
     pub fn registered(&self) -> u32 {
         u32::try_from(self.word(REGISTERED).load(Ordering::Acquire)).unwrap_or(u32::MAX)
     }
 
+    /// A user gives up after too many failures.
     pub fn give_up(&self) {
         self.word(GIVEN_UP).fetch_add(1, Ordering::AcqRel);
     }
@@ -215,18 +226,22 @@ impl LoadState {
         self.signed_in() + u32::try_from(given_up).unwrap_or(u32::MAX / 2)
     }
 
+    /// A user has all its contacts.
     pub fn befriend(&self) {
         self.word(BEFRIENDED).fetch_add(1, Ordering::AcqRel);
     }
 
+    /// A roster entry became mutual.
     pub fn make_friend(&self) {
         self.word(FRIENDS).fetch_add(1, Ordering::AcqRel);
     }
 
+    /// The number of roster entries that became mutual.
     pub fn friends(&self) -> u64 {
         self.word(FRIENDS).load(Ordering::Acquire)
     }
 
+    /// The number of users that have all their contacts.
     pub fn befriended(&self) -> u32 {
         u32::try_from(self.word(BEFRIENDED).load(Ordering::Acquire)).unwrap_or(u32::MAX)
     }
@@ -241,6 +256,7 @@ impl LoadState {
         self.word(NODE).fetch_update(Ordering::AcqRel, Ordering::Acquire, unless_made).is_ok()
     }
 
+    /// The pubsub node of the load exists.
     pub fn has_node(&self) -> bool {
         self.word(NODE).load(Ordering::Acquire) == IS_THERE
     }

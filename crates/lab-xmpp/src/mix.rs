@@ -113,6 +113,7 @@ impl ActionMix {
         Ok(ActionMix { steps, text: text.to_owned() })
     }
 
+    /// A random action.
     pub fn draw(&self, rng: &mut Rng) -> UserAction {
         let sum = self.steps.last().map_or(1, |step| step.0);
         let at = rng.below(sum);
@@ -120,11 +121,13 @@ impl ActionMix {
         step.map_or(UserAction::Message, |step| step.1)
     }
 
+    /// The mix contains the action.
     pub fn has(&self, action: UserAction) -> bool {
         let mut before = 0;
         self.steps.iter().any(|step| std::mem::replace(&mut before, step.0) < step.0 && step.1 == action)
     }
 
+    /// The mix as written.
     pub fn as_str(&self) -> &str {
         &self.text
     }

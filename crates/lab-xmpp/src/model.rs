@@ -8,6 +8,7 @@ use xmpp::sasl::Hash;
 
 use super::{ActionMix, MaxFailures, MonitorOptions, Retry, StanzaTemplate, UserDirectory};
 
+/// The settings of a load of users.
 #[derive(Debug, Clone)]
 pub struct XmppLoad {
     pub target: SocketAddr,
@@ -66,6 +67,7 @@ impl XmppLoad {
         }
     }
 
+    /// The transport is BOSH.
     pub fn is_bosh(&self) -> bool {
         matches!(self.web, Some(HttpTransport::Bosh(_)))
     }
@@ -76,6 +78,7 @@ impl XmppLoad {
     }
 }
 
+/// The SASL mechanism of sign-ins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SaslMechanism {
     Plain,
@@ -85,6 +88,7 @@ pub enum SaslMechanism {
 }
 
 impl SaslMechanism {
+    /// The mechanism by its name on the command line.
     pub fn parse(name: &str) -> Result<SaslMechanism, String> {
         Ok(match name {
             "PLAIN" => SaslMechanism::Plain,
@@ -100,6 +104,7 @@ impl SaslMechanism {
         })
     }
 
+    /// The name of the mechanism in SASL.
     pub fn name(self) -> &'static str {
         match self {
             SaslMechanism::Plain => "PLAIN",
@@ -111,6 +116,7 @@ impl SaslMechanism {
     }
 }
 
+/// TLS on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamSecurity {
     None,
@@ -120,6 +126,7 @@ pub enum StreamSecurity {
 }
 
 impl StreamSecurity {
+    /// The security by its name on the command line.
     pub fn parse(name: &str) -> Result<StreamSecurity, String> {
         Ok(match name {
             "none" => StreamSecurity::None,
@@ -139,6 +146,7 @@ pub enum RedirectPolicy {
 }
 
 impl RedirectPolicy {
+    /// The policy by its name on the command line.
     pub fn parse(name: &str) -> Result<RedirectPolicy, String> {
         Ok(match name {
             "follow" => RedirectPolicy::Follow,
@@ -157,6 +165,7 @@ pub enum ThinkTime {
 }
 
 impl ThinkTime {
+    /// A random think time.
     pub fn draw(self, rng: &mut Rng) -> Duration {
         match self {
             ThinkTime::Fixed(time) => time,

@@ -35,7 +35,7 @@ impl MonitorStep {
     }
 }
 
-/// Two neighbours in the crowd. The first acts, the second answers.
+/// Two neighbours in the pool. The first acts, the second answers.
 #[derive(Debug)]
 pub(super) struct MonitorPair {
     /// The slot of the first of the two.
@@ -88,7 +88,7 @@ impl UserPool {
     }
 
     /// A user of the pair signed in, or its roster has the other one as mutual.
-    pub(super) fn check_pair_roster(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    pub(super) fn check_pair_roster(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
         let Some(index) = self.pair_of(slot) else { return };
         let first = self.pairs[index].slot;
         let is_ready = |slot: u32| {
@@ -102,70 +102,69 @@ impl UserPool {
         if !pair.has_begun && self.stage == LoadStage::Load {
             // Until each counts on the other.
             let due =
-                turn.now + Duration::from_micros(super::load_state::SETTLED).max(self.chat.monitors.every);
+                ctx.now + Duration::from_micros(super::load_state::SETTLED).max(self.chat.monitors.every);
             let pair = &mut self.pairs[index];
             pair.has_begun = true;
             pair.due = due;
             self.schedule_pair(index, due);
         } else if pair.is_busy && pair.step == MonitorStep::Authentication && slot == first {
-            self.complete_pair_step(index, turn);
+            self.complete_pair_step(index, ctx);
         }
     }
 
     /// The pair's next step is due.
-    pub(super) fn expire_pair(&mut self, index: usize, turn: &mut PoolContext<'_>) {
+    pub(super) fn expire_pair(&mut self, index: usize, ctx: &mut PoolContext<'_>) {
         let pair = &self.pairs[index];
         // One that is busy goes on when it is done; late timers come for nothing.
-        if pair.is_busy || pair.due > turn.now || self.stage != LoadStage::Load {
+        if pair.is_busy || pair.due > ctx.now || self.stage != LoadStage::Load {
             return;
         }
         let (slot, step, due) = (pair.slot, pair.step, pair.due);
         let partner = self.users[slot as usize + 1].number;
-        if !(matches!(self.users[slot as usize].phase, UserState::In) && self.shared.sees(partner, turn.now))
-        {
+        if !(matches!(self.users[slot as usize].phase, UserState::In) && self.shared.sees(partner, ctx.now)) {
             // One of them fell out, and comes back by himself.
-            turn.stats.count(Count::Due);
-            turn.stats.count(Count::Blocked);
-            return self.skip_pair_step(index, turn.now);
+            ctx.stats.count(Count::Due);
+            ctx.stats.count(Count::Blocked);
+            return self.skip_pair_step(index, ctx.now);
         }
         self.pairs[index].is_busy = true;
         match step {
             // It counts as a sign-in.
-            MonitorStep::Authentication => self.sign_out_and_in(slot, due, turn),
+            MonitorStep::Authentication => self.sign_out_and_in(slot, due, ctx),
             MonitorStep::Message => {
-                self.wait_for_partner(slot, due, turn);
-                self.send_message(slot, UserAction::Message, due, turn);
+                self.wait_for_partner(slot, due, ctx);
+                self.send_message(slot, UserAction::Message, due, ctx);
             }
             MonitorStep::Presence => {
-                self.wait_for_partner(slot, due, turn);
-                self.send_presence(slot, "away", due, turn);
+                self.wait_for_partner(slot, due, ctx);
+                self.send_presence(slot, "away", due, ctx);
             }
         }
     }
 
-    fn wait_for_partner(&mut self, slot: u32, due: Instant, turn: &mut PoolContext<'_>) {
-        turn.stats.count(Count::Due);
-        turn.stats.count(Count::OutgoingCall);
-        turn.stats.start_delay.record(turn.now.since(due));
-        self.set_response_deadline(slot, turn.now + self.chat.patience);
+    fn wait_for_partner(&mut self, slot: u32, due: Instant, ctx: &mut PoolContext<'_>) {
+        ctx.stats.count(Count::Due);
+        ctx.stats.count(Count::OutgoingCall);
+        ctx.stats.start_delay.record(ctx.now.since(due));
+        self.set_response_deadline(slot, ctx.now + self.chat.patience);
     }
 
-    fn sign_out_and_in(&mut self, slot: u32, due: Instant, turn: &mut PoolContext<'_>) {
-        self.write_sign_out(slot, turn);
-        self.end_session(slot, turn);
+    fn sign_out_and_in(&mut self, slot: u32, due: Instant, ctx: &mut PoolContext<'_>) {
+        self.write_sign_out(slot, ctx);
+        self.end_session(slot, ctx);
         self.users[slot as usize].due = due;
-        self.handle_due(slot, turn);
+        self.handle_due(slot, ctx);
     }
 
-    fn complete_pair_step(&mut self, index: usize, turn: &mut PoolContext<'_>) {
+    fn complete_pair_step(&mut self, index: usize, ctx: &mut PoolContext<'_>) {
         let pair = &mut self.pairs[index];
         pair.is_busy = false;
         pair.step = pair.step.next();
         let slot = pair.slot;
         self.users[slot as usize].patience = Instant::FAR_FUTURE;
         let due = self.pairs[index].due + self.chat.monitors.every;
-        if due + self.chat.patience < turn.now {
-            return self.skip_pair_step(index, turn.now);
+        if due + self.chat.patience < ctx.now {
+            return self.skip_pair_step(index, ctx.now);
         }
         // A step that took longer makes the next begin late, and its time counts from when it was due.
         self.pairs[index].due = due;
@@ -188,18 +187,18 @@ impl UserPool {
         &mut self,
         slot: u32,
         note: &MessageMark,
-        turn: &mut PoolContext<'_>,
+        ctx: &mut PoolContext<'_>,
     ) {
         let Some(index) = self.pair_of(slot) else { return };
         let pair = &self.pairs[index];
         if slot != pair.slot {
             // The reply has the first user's times: they span its due time to its receiving the answer.
-            return self.reply_to_partner(slot, note, turn);
+            return self.reply_to_partner(slot, note, ctx);
         }
         if pair.is_busy && pair.step == MonitorStep::Message && pair.due == note.due {
-            turn.time(TimerName::MonitorMessage, note.due, note.sent);
-            turn.stats.count(Count::SuccessfulCall);
-            self.complete_pair_step(index, turn);
+            ctx.time(TimerName::MonitorMessage, note.due, note.sent);
+            ctx.stats.count(Count::SuccessfulCall);
+            self.complete_pair_step(index, ctx);
         }
     }
 
@@ -208,26 +207,26 @@ impl UserPool {
         &mut self,
         slot: u32,
         note: &MessageMark,
-        turn: &mut PoolContext<'_>,
+        ctx: &mut PoolContext<'_>,
     ) {
         let Some(index) = self.pair_of(slot) else { return };
         let pair = &self.pairs[index];
         let is_awaited = pair.is_busy && pair.step == MonitorStep::Presence && pair.due == note.due;
         if slot != pair.slot && is_awaited {
-            turn.time(TimerName::MonitorPresence, note.due, note.sent);
-            turn.stats.count(Count::SuccessfulCall);
-            self.complete_pair_step(index, turn);
+            ctx.time(TimerName::MonitorPresence, note.due, note.sent);
+            ctx.stats.count(Count::SuccessfulCall);
+            self.complete_pair_step(index, ctx);
         }
     }
 
     /// The step of the pair got no answer in time.
-    pub(super) fn handle_partner_timeout(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    pub(super) fn handle_partner_timeout(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
         let Some(index) = self.pair_of(slot).filter(|index| self.pairs[*index].is_busy) else { return };
-        turn.fail(FailureCause::Timeout);
+        ctx.fail(FailureCause::Timeout);
         let pair = &mut self.pairs[index];
         pair.is_busy = false;
         pair.step = pair.step.next();
-        self.skip_pair_step(index, turn.now);
+        self.skip_pair_step(index, ctx.now);
     }
 
     /// A user whose session ends in the middle of a message or presence step has failed with the session.

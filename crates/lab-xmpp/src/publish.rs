@@ -21,15 +21,15 @@ impl UserPool {
         slot: u32,
         action: UserAction,
         id: u32,
-        turn: &mut PoolContext<'_>,
+        ctx: &mut PoolContext<'_>,
     ) -> Option<UserAction> {
         let service = &self.chat.pubsub_domain;
         if !self.shared.has_node() {
-            turn.write(slot, |out| stanzas::create_node(out, id, service));
+            ctx.write(slot, |out| stanzas::create_node(out, id, service));
             return Some(action);
         }
         let name = self.chat.people.name(self.users[slot as usize].number);
-        turn.write(slot, |out| match action {
+        ctx.write(slot, |out| match action {
             UserAction::PubsubPublish => stanzas::publish(out, id, service, &name),
             _ => stanzas::items(out, id, service),
         });
@@ -44,21 +44,21 @@ impl UserPool {
         asked: PendingRequest,
         action: UserAction,
         answer: &Element,
-        turn: &mut PoolContext<'_>,
+        ctx: &mut PoolContext<'_>,
     ) {
         let is_refused = answer.attr("type") != Some("result") && !is(answer, "conflict");
         if is_refused {
-            self.quote_refusal(slot, answer, turn);
+            self.quote_refusal(slot, answer, ctx);
         }
         if is_refused && FailureCause::of_stanza_error(answer) == FailureCause::Throttled {
             self.shared.set_node_exists(false);
-            return turn.fail(FailureCause::Throttled);
+            return ctx.fail(FailureCause::Throttled);
         }
         self.shared.set_node_exists(true);
         let id = self.users[slot as usize].next_id();
-        let then = self.write_node_request(slot, action, id, turn);
-        self.users[slot as usize].asked = Some(PendingRequest { id, sent: turn.now, then, ..asked });
-        self.set_response_deadline(slot, turn.now + self.chat.patience);
+        let then = self.write_node_request(slot, action, id, ctx);
+        self.users[slot as usize].asked = Some(PendingRequest { id, sent: ctx.now, then, ..asked });
+        self.set_response_deadline(slot, ctx.now + self.chat.patience);
     }
 
     /// The node was removed or never existed: the next user creates it.

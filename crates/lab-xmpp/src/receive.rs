@@ -17,34 +17,34 @@ use super::user_pool::{PoolContext, UserPool};
 const ABSENT: [&str; 2] = ["item-not-found", "service-unavailable"];
 
 impl UserPool {
-    pub(super) fn handle_stanza(&mut self, slot: u32, stanza: &Element, turn: &mut PoolContext<'_>) {
+    pub(super) fn handle_stanza(&mut self, slot: u32, stanza: &Element, ctx: &mut PoolContext<'_>) {
         match stanza.name() {
-            "message" => self.handle_chat_message(slot, stanza, turn),
-            "presence" => self.handle_presence(slot, stanza, turn),
-            "iq" => self.handle_iq(slot, stanza, turn),
+            "message" => self.handle_chat_message(slot, stanza, ctx),
+            "presence" => self.handle_presence(slot, stanza, ctx),
+            "iq" => self.handle_iq(slot, stanza, ctx),
             _ => {}
         }
     }
 
-    fn handle_chat_message(&mut self, slot: u32, message: &Element, turn: &mut PoolContext<'_>) {
+    fn handle_chat_message(&mut self, slot: u32, message: &Element, ctx: &mut PoolContext<'_>) {
         let id = message.attr("id").and_then(|id| id.strip_prefix('m'));
         let is_mine = id.is_some_and(|number| number.parse::<u32>().is_ok());
         match message.attr("type") {
             Some("error") if is_mine => {
-                turn.stats.count(Count::ChatRefused);
+                ctx.stats.count(Count::ChatRefused);
                 self.record_refused_message(slot, message.attr("from"));
                 self.shared.arrived();
             }
             Some("groupchat") => {
                 let number = self.slot(slot).map(|user| user.number);
                 if let Some(note) = MessageMark::of(message).filter(|note| Some(note.from) == number) {
-                    turn.time(TimerName::Room, note.due, note.sent);
+                    ctx.time(TimerName::Room, note.due, note.sent);
                 }
             }
             _ => {
                 if let Some(note) = MessageMark::of(message) {
                     let has_waited = message.get("delay", ns::DELAY).is_some();
-                    self.account_for_message(slot, &note, has_waited, turn);
+                    self.account_for_message(slot, &note, has_waited, ctx);
                 }
             }
         }
@@ -56,7 +56,7 @@ impl UserPool {
         slot: u32,
         note: &MessageMark,
         has_waited: bool,
-        turn: &mut PoolContext<'_>,
+        ctx: &mut PoolContext<'_>,
     ) {
         // The server kept it from an earlier run, which has told of it.
         if note.sent < self.began {
@@ -64,38 +64,38 @@ impl UserPool {
         }
         let me = self.users[slot as usize].number;
         let Some(place) = self.chat.people.place(me, note.from) else {
-            return turn.stats.count(Count::ChatMisdelivered);
+            return ctx.stats.count(Count::ChatMisdelivered);
         };
         let contact = &mut self.users[slot as usize].contacts[place as usize];
         match self.ledger.handle_message(me, place, contact, note.number) {
             MessageOrder::InOrder => {}
-            MessageOrder::Reordered => turn.stats.count(Count::ChatReordered),
-            MessageOrder::Duplicate => return turn.stats.count(Count::ChatDuplicated),
+            MessageOrder::Reordered => ctx.stats.count(Count::ChatReordered),
+            MessageOrder::Duplicate => return ctx.stats.count(Count::ChatDuplicated),
         }
-        turn.stats.count(Count::ChatReceived);
+        ctx.stats.count(Count::ChatReceived);
         self.shared.arrived();
         if has_waited {
-            turn.stats.count(Count::ChatStored);
+            ctx.stats.count(Count::ChatStored);
         } else if self.is_monitor(slot) {
-            self.handle_monitor_message(slot, note, turn);
+            self.handle_monitor_message(slot, note, ctx);
         } else {
-            turn.time(TimerName::Message, note.due, note.sent);
+            ctx.time(TimerName::Message, note.due, note.sent);
         }
     }
 
-    fn handle_presence(&mut self, slot: u32, presence: &Element, turn: &mut PoolContext<'_>) {
+    fn handle_presence(&mut self, slot: u32, presence: &Element, ctx: &mut PoolContext<'_>) {
         let from = presence.attr("from").unwrap_or_default();
         let Some(from) = self.chat.people.number(from) else {
-            return self.handle_room_presence(slot, from, presence, turn);
+            return self.handle_room_presence(slot, from, presence, ctx);
         };
         match presence.attr("type") {
-            Some("subscribe") => self.accept_subscription(slot, from, turn),
+            Some("subscribe") => self.accept_subscription(slot, from, ctx),
             None | Some("unavailable") => {
                 let me = self.users[slot as usize].number;
                 let Some(note) = MessageMark::of(presence).filter(|note| note.from == from) else { return };
                 if note.number == DIRECTED {
-                    turn.stats.count(Count::PresenceSeen);
-                    return turn.time(TimerName::Presence, note.due, note.sent);
+                    ctx.stats.count(Count::PresenceSeen);
+                    return ctx.time(TimerName::Presence, note.due, note.sent);
                 }
                 let Some(place) = self.chat.people.place(me, from) else { return };
                 let Some(seen) = self.users[slot as usize].seen.get_mut(place as usize) else { return };
@@ -106,11 +106,11 @@ impl UserPool {
                 *seen = note.number;
                 let mine = self.chat.people.place(from, me).filter(|place| *place < PRESENCE_PLACES);
                 if mine.is_some_and(|mine| note.seen_by >> mine & 1 == 1) {
-                    turn.stats.count(Count::PresenceSeen);
+                    ctx.stats.count(Count::PresenceSeen);
                     if self.is_monitor(slot) {
-                        self.handle_monitor_presence(slot, &note, turn);
+                        self.handle_monitor_presence(slot, &note, ctx);
                     } else {
-                        turn.time(TimerName::Presence, note.due, note.sent);
+                        ctx.time(TimerName::Presence, note.due, note.sent);
                     }
                 }
             }
@@ -119,13 +119,7 @@ impl UserPool {
     }
 
     /// The user that created a room unlocks it; users that came while it was locked join again.
-    fn handle_room_presence(
-        &mut self,
-        slot: u32,
-        from: &str,
-        presence: &Element,
-        turn: &mut PoolContext<'_>,
-    ) {
+    fn handle_room_presence(&mut self, slot: u32, from: &str, presence: &Element, ctx: &mut PoolContext<'_>) {
         let Some(room) = from.split('/').next().filter(|room| room.ends_with(&self.chat.rooms_domain)) else {
             return;
         };
@@ -135,25 +129,25 @@ impl UserPool {
         };
         // §7.6, §7.2.2: this presence is the receiver's own.
         if status("110") && presence.attr("type").is_none() {
-            self.handle_self_presence(slot, turn);
+            self.handle_self_presence(slot, ctx);
         }
         if status("201") {
-            turn.write(slot, |out| stanzas::unlock(out, room));
+            ctx.write(slot, |out| stanzas::unlock(out, room));
         }
         let is_locked =
             || presence.elements().any(|error| error.get("item-not-found", ns::STANZA_ERRORS).is_some());
         if presence.attr("type") == Some("error") && is_locked() {
-            self.join_room(slot, turn);
+            self.join_room(slot, ctx);
         } else if presence.attr("type") == Some("error") && self.take_join(slot).is_some() {
-            self.quote_refusal(slot, presence, turn);
-            turn.fail(FailureCause::of_stanza_error(presence));
+            self.quote_refusal(slot, presence, ctx);
+            ctx.fail(FailureCause::of_stanza_error(presence));
         }
     }
 
-    fn handle_self_presence(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    fn handle_self_presence(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
         if let Some(asked) = self.take_join(slot) {
-            turn.stats.count(Count::SuccessfulCall);
-            turn.time(TimerName::RoomJoin, asked.due, asked.sent);
+            ctx.stats.count(Count::SuccessfulCall);
+            ctx.time(TimerName::RoomJoin, asked.due, asked.sent);
         }
     }
 
@@ -166,20 +160,20 @@ impl UserPool {
     }
 
     /// Grants the subscription and asks for the same, unless this one is the answer to such a request.
-    fn accept_subscription(&mut self, slot: u32, from: u32, turn: &mut PoolContext<'_>) {
+    fn accept_subscription(&mut self, slot: u32, from: u32, ctx: &mut PoolContext<'_>) {
         let people = &self.chat.people;
         let me = self.users[slot as usize].number;
         let to = people.address(from);
-        turn.write(slot, |out| stanzas::subscription(out, "subscribed", &to));
+        ctx.write(slot, |out| stanzas::subscription(out, "subscribed", &to));
         if from < me {
-            turn.write(slot, |out| stanzas::subscription(out, "subscribe", &to));
+            ctx.write(slot, |out| stanzas::subscription(out, "subscribe", &to));
         }
     }
 
-    fn handle_iq(&mut self, slot: u32, iq: &Element, turn: &mut PoolContext<'_>) {
+    fn handle_iq(&mut self, slot: u32, iq: &Element, ctx: &mut PoolContext<'_>) {
         let id = iq.attr("id").unwrap_or_default();
         match iq.attr("type") {
-            Some("result" | "error") => self.handle_iq_response(slot, iq, id, turn),
+            Some("result" | "error") => self.handle_iq_response(slot, iq, id, ctx),
             Some("set") if iq.get("query", ns::ROSTER).is_some() => {
                 let items = iq.get("query", ns::ROSTER).map(|query| query.elements().cloned().collect());
                 let items: Vec<Element> = items.unwrap_or_default();
@@ -187,32 +181,32 @@ impl UserPool {
                 for item in &items {
                     self.update_contact(slot, item);
                 }
-                self.check_pair_roster(slot, turn);
+                self.check_pair_roster(slot, ctx);
                 if self.users[slot as usize].friends > friends {
-                    self.continue_friend_requests(slot, turn);
+                    self.continue_friend_requests(slot, ctx);
                 }
-                turn.write(slot, |out| stanzas::answer(out, (id, iq.attr("from")), true));
+                ctx.write(slot, |out| stanzas::answer(out, (id, iq.attr("from")), true));
             }
             _ => {
                 let known = [("ping", ns::PING), ("block", ns::BLOCKING), ("unblock", ns::BLOCKING)];
                 let is_known = known.iter().any(|(name, ns)| iq.get(name, ns).is_some());
-                turn.write(slot, |out| stanzas::answer(out, (id, iq.attr("from")), is_known));
+                ctx.write(slot, |out| stanzas::answer(out, (id, iq.attr("from")), is_known));
             }
         }
     }
 
-    fn handle_iq_response(&mut self, slot: u32, iq: &Element, id: &str, turn: &mut PoolContext<'_>) {
+    fn handle_iq_response(&mut self, slot: u32, iq: &Element, id: &str, ctx: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
         let number = id.strip_prefix('i').and_then(|id| id.parse::<u32>().ok());
         let Some(asked) = user.asked.filter(|asked| Some(asked.id) == number) else { return };
-        if self.handle_unregistered(slot, iq, turn) {
+        if self.handle_unregistered(slot, iq, ctx) {
             return;
         }
         let user = &mut self.users[slot as usize];
         user.asked = None;
         user.patience = Instant::FAR_FUTURE;
         match asked.then {
-            Some(action) => return self.handle_node_response(slot, asked, action, iq, turn),
+            Some(action) => return self.handle_node_response(slot, asked, action, iq, ctx),
             None if asked.timed == TimerName::Pubsub => self.handle_missing_node(iq),
             None => {}
         }
@@ -224,11 +218,11 @@ impl UserPool {
             is_other && iq.elements().any(|error| error.get(name, ns::STANZA_ERRORS).is_some())
         });
         if iq.attr("type") == Some("result") || (may_be_absent && is_absent) {
-            turn.stats.count(Count::SuccessfulCall);
-            turn.time(asked.timed, asked.due, asked.sent);
+            ctx.stats.count(Count::SuccessfulCall);
+            ctx.time(asked.timed, asked.due, asked.sent);
         } else {
-            self.quote_refusal(slot, iq, turn);
-            turn.fail(FailureCause::of_stanza_error(iq));
+            self.quote_refusal(slot, iq, ctx);
+            ctx.fail(FailureCause::of_stanza_error(iq));
         }
     }
 

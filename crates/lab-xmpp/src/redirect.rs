@@ -57,55 +57,55 @@ impl RedirectTarget {
 
 impl UserPool {
     /// A stream error, whatever the stream was for.
-    pub(super) fn handle_stream_error(&mut self, slot: u32, error: &Element, turn: &mut PoolContext<'_>) {
-        if self.handle_unregistered(slot, error, turn) {
+    pub(super) fn handle_stream_error(&mut self, slot: u32, error: &Element, ctx: &mut PoolContext<'_>) {
+        if self.handle_unregistered(slot, error, ctx) {
             return;
         }
         match error.get("see-other-host", ns::STREAM_ERRORS) {
-            Some(named) => self.follow_redirect(slot, RedirectTarget::parse(&named.content()), turn),
+            Some(named) => self.follow_redirect(slot, RedirectTarget::parse(&named.content()), ctx),
             None => {
-                self.quote_refusal(slot, error, turn);
-                self.fail(slot, FailureCause::of_stream_error(error), turn);
+                self.quote_refusal(slot, error, ctx);
+                self.fail(slot, FailureCause::of_stream_error(error), ctx);
             }
         }
     }
 
     /// The end of a WebSocket, which may name another.
-    pub(super) fn handle_close(&mut self, slot: u32, close: &Element, turn: &mut PoolContext<'_>) {
+    pub(super) fn handle_close(&mut self, slot: u32, close: &Element, ctx: &mut PoolContext<'_>) {
         let Some(uri) = close.attr("see-other-uri") else {
-            return self.fail(slot, FailureCause::Closed, turn);
+            return self.fail(slot, FailureCause::Closed, ctx);
         };
         let named =
             RedirectTarget::of_uri(uri, self.chat.path(), self.chat.security == super::StreamSecurity::Tls);
-        self.follow_redirect(slot, named, turn);
+        self.follow_redirect(slot, named, ctx);
     }
 
     /// `None`: what was named is no place to go to.
-    fn follow_redirect(&mut self, slot: u32, named: Option<RedirectTarget>, turn: &mut PoolContext<'_>) {
+    fn follow_redirect(&mut self, slot: u32, named: Option<RedirectTarget>, ctx: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
         let named = match (named, self.chat.redirect) {
             (None, _) => {
-                turn.stats.count(Count::Malformed);
-                return self.fail(slot, FailureCause::Nonsense, turn);
+                ctx.stats.count(Count::Malformed);
+                return self.fail(slot, FailureCause::Nonsense, ctx);
             }
-            (Some(_), RedirectPolicy::Count) => return self.fail(slot, FailureCause::SeeOtherHost, turn),
+            (Some(_), RedirectPolicy::Count) => return self.fail(slot, FailureCause::SeeOtherHost, ctx),
             (Some(_), RedirectPolicy::Follow) if user.hops >= HOPS => {
-                return self.fail(slot, FailureCause::SeeOtherHost, turn);
+                return self.fail(slot, FailureCause::SeeOtherHost, ctx);
             }
             (Some(named), RedirectPolicy::Follow) => named,
         };
         user.hops += 1;
-        turn.stats.count(Count::Redirected);
+        ctx.stats.count(Count::Redirected);
         if user.is_in() {
             // The session ended without a failure; the other redirected users come back at the same time.
             user.elsewhere = Some(Box::new(named));
-            self.end_session(slot, turn);
-            return self.schedule_retry(slot, 1, turn);
+            self.end_session(slot, ctx);
+            return self.schedule_retry(slot, 1, ctx);
         }
         user.phase = UserState::Connecting;
         user.framer = xmpp::xml::Framer::new();
-        turn.want(slot, ConnectionCommand::Close);
-        turn.want(slot, ConnectionCommand::ConnectElsewhere(named));
+        ctx.want(slot, ConnectionCommand::Close);
+        ctx.want(slot, ConnectionCommand::ConnectElsewhere(named));
     }
 }
 

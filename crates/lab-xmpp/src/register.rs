@@ -45,27 +45,27 @@ impl UserPool {
         &mut self,
         slot: u32,
         how: RegistrationResult,
-        turn: &mut PoolContext<'_>,
+        ctx: &mut PoolContext<'_>,
     ) {
         let (due, began) = self.users[slot as usize].sign_in;
         match how {
-            RegistrationResult::New => turn.stats.count(Count::Registered),
-            RegistrationResult::Existed => turn.stats.count(Count::AlreadyRegistered),
-            RegistrationResult::Refused => turn.fail(FailureCause::Refused),
+            RegistrationResult::New => ctx.stats.count(Count::Registered),
+            RegistrationResult::Existed => ctx.stats.count(Count::AlreadyRegistered),
+            RegistrationResult::Refused => ctx.fail(FailureCause::Refused),
         }
         if how != RegistrationResult::Refused {
-            turn.stats.count(Count::SuccessfulCall);
-            turn.time(TimerName::Registration, due, began);
+            ctx.stats.count(Count::SuccessfulCall);
+            ctx.time(TimerName::Registration, due, began);
         }
         self.users[slot as usize].failures = 0;
-        turn.write(slot, |out| stanzas::close(out, self.chat.web.is_some()));
-        self.end_session(slot, turn);
+        ctx.write(slot, |out| stanzas::close(out, self.chat.web.is_some()));
+        self.end_session(slot, ctx);
         self.shared.register();
         if self.stage == LoadStage::Registering {
             // Until the stage is over.
             self.users[slot as usize].due = Instant::FAR_FUTURE;
         } else {
-            self.schedule_user(slot, turn.now);
+            self.schedule_user(slot, ctx.now);
         }
     }
 
@@ -95,21 +95,21 @@ impl UserPool {
     }
 
     /// XEP-0077 §3.2.
-    pub(super) fn unregister(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    pub(super) fn unregister(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
         let id = user.next_id();
         user.asked = Some(PendingRequest {
             id,
             timed: TimerName::Registration,
             due: user.due,
-            sent: turn.now,
+            sent: ctx.now,
             then: None,
         });
-        turn.stats.count(Count::Due);
-        turn.stats.count(Count::OutgoingCall);
-        turn.stats.count(Count::MessagesSent);
-        turn.write(slot, |out| stanzas::unregister(out, id));
-        self.set_response_deadline(slot, turn.now + self.chat.patience);
+        ctx.stats.count(Count::Due);
+        ctx.stats.count(Count::OutgoingCall);
+        ctx.stats.count(Count::MessagesSent);
+        ctx.write(slot, |out| stanzas::unregister(out, id));
+        self.set_response_deadline(slot, ctx.now + self.chat.patience);
     }
 
     /// `true`: the question was about the account, and the user has left.
@@ -117,7 +117,7 @@ impl UserPool {
         &mut self,
         slot: u32,
         answer: &Element,
-        turn: &mut PoolContext<'_>,
+        ctx: &mut PoolContext<'_>,
     ) -> bool {
         let user = &mut self.users[slot as usize];
         let Some(asked) = user.asked.filter(|asked| asked.timed == TimerName::Registration) else {
@@ -128,14 +128,14 @@ impl UserPool {
             || answer.get("not-authorized", ns::STREAM_ERRORS).is_some();
         user.asked = None;
         if is_gone {
-            turn.stats.count(Count::SuccessfulCall);
-            turn.stats.count(Count::Unregistered);
-            turn.time(TimerName::Registration, asked.due, asked.sent);
+            ctx.stats.count(Count::SuccessfulCall);
+            ctx.stats.count(Count::Unregistered);
+            ctx.time(TimerName::Registration, asked.due, asked.sent);
         } else {
-            self.quote_refusal(slot, answer, turn);
-            turn.fail(FailureCause::of_stanza_error(answer));
+            self.quote_refusal(slot, answer, ctx);
+            ctx.fail(FailureCause::of_stanza_error(answer));
         }
-        self.end_session(slot, turn);
+        self.end_session(slot, ctx);
         self.users[slot as usize].phase = UserState::Gone;
         true
     }

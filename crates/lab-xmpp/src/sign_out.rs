@@ -15,27 +15,27 @@ use super::user_pool::{ConnectionCommand, PoolContext, UserPool};
 const PARTING: Duration = Duration::from_secs(5);
 
 impl UserPool {
-    pub(super) fn begin_sign_out(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    pub(super) fn begin_sign_out(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
         self.shared.mark_absent(user.number);
         user.phase = UserState::Parting;
         user.asked = None;
-        self.write_sign_out(slot, turn);
-        self.set_response_deadline(slot, turn.now + PARTING);
+        self.write_sign_out(slot, ctx);
+        self.set_response_deadline(slot, ctx.now + PARTING);
     }
 
     /// The server has closed, or takes too long to.
-    pub(super) fn finish_sign_out(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    pub(super) fn finish_sign_out(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
         user.phase = UserState::Away;
         user.patience = Instant::FAR_FUTURE;
         user.framer = Framer::new();
-        turn.want(slot, ConnectionCommand::Close);
-        turn.stats.count(Count::SuccessfulCall);
+        ctx.want(slot, ConnectionCommand::Close);
+        ctx.stats.count(Count::SuccessfulCall);
         let due = if self.stage <= LoadStage::Load {
-            turn.now + self.chat.think.draw(&mut self.rng)
+            ctx.now + self.chat.think.draw(&mut self.rng)
         } else {
-            turn.now
+            ctx.now
         };
         self.schedule_user(slot, due);
     }

@@ -168,16 +168,16 @@ fn parts(text: &str) -> Vec<TemplatePart> {
 
 impl UserPool {
     /// Sends a random template. Messages and presences among them are not accounted for.
-    pub(super) fn send_template(&mut self, slot: u32, due: Instant, turn: &mut PoolContext<'_>) {
+    pub(super) fn send_template(&mut self, slot: u32, due: Instant, ctx: &mut PoolContext<'_>) {
         let chat = std::sync::Arc::clone(&self.chat);
         let drawn = usize::try_from(self.rng.below((chat.stanzas.len() as u64).max(1))).unwrap_or_default();
-        let Some(stanza) = chat.stanzas.get(drawn) else { return turn.stats.count(Count::Blocked) };
+        let Some(stanza) = chat.stanzas.get(drawn) else { return ctx.stats.count(Count::Blocked) };
         let waits = stanza.is_question && self.users[slot as usize].asked.is_some();
         let contact = match stanza.has(Placeholder::Contact) {
-            true => self.draw_contact(slot, UserAction::MessageOnline, turn),
+            true => self.draw_contact(slot, UserAction::MessageOnline, ctx),
             false => Some(0),
         };
-        let Some(contact) = contact.filter(|_| !waits) else { return turn.stats.count(Count::Blocked) };
+        let Some(contact) = contact.filter(|_| !waits) else { return ctx.stats.count(Count::Blocked) };
         let user = &mut self.users[slot as usize];
         let (number, id) = (user.number, user.next_id());
         let people = &chat.people;
@@ -189,7 +189,7 @@ impl UserPool {
             Placeholder::Id => format!("i{id}"),
             Placeholder::Number => people.shown(number).to_string(),
         };
-        turn.write(slot, |out| {
+        ctx.write(slot, |out| {
             for part in &stanza.parts {
                 match part {
                     TemplatePart::Text(text) => out.extend_from_slice(text.as_bytes()),
@@ -197,13 +197,13 @@ impl UserPool {
                 }
             }
         });
-        turn.stats.count(Count::OutgoingCall);
-        turn.stats.count(Count::MessagesSent);
+        ctx.stats.count(Count::OutgoingCall);
+        ctx.stats.count(Count::MessagesSent);
         if stanza.is_question {
-            user.asked = Some(PendingRequest { id, timed: TimerName::Raw, due, sent: turn.now, then: None });
-            self.set_response_deadline(slot, turn.now + chat.patience);
+            user.asked = Some(PendingRequest { id, timed: TimerName::Raw, due, sent: ctx.now, then: None });
+            self.set_response_deadline(slot, ctx.now + chat.patience);
         } else {
-            turn.stats.count(Count::SuccessfulCall);
+            ctx.stats.count(Count::SuccessfulCall);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A crowd and a server on one table, in virtual time. The server loses, repeats and swaps when it is told to: the
+//! A user pool and a server in one thread, in virtual time. The server loses, repeats and swaps when it is told to: the
 //! accounts must show each.
 
 mod actions;
@@ -42,7 +42,7 @@ enum Fault {
     SeeOtherHost(&'static str),
     /// Only at the target.
     SeeOtherHostOnce,
-    /// Of those who are in.
+    /// Redirects users that are signed in.
     SendAway,
     Throttle,
     RefuseRegistration,
@@ -52,11 +52,11 @@ enum Fault {
     Gone,
     /// One user is let in once.
     LockOut,
-    /// Nobody is anybody's friend, until he is asked.
+    /// Users become contacts only when one asks the other.
     Strangers,
     /// Nor then.
     Unfriendly,
-    /// Nobody may make a node.
+    /// No user may create a node.
     RefuseNode,
     /// No fault: a message is on its way until the next one is, or until its receiver signs out.
     Slow,
@@ -71,7 +71,7 @@ struct Conn {
     is_elsewhere: bool,
 }
 
-/// Everybody is everybody's friend from the start; nobody's messages wait longer than he is away.
+/// A server on which all users are mutual contacts from the start, and a message waits no longer than its receiver is absent.
 struct Server {
     fault: Fault,
     done: u32,
@@ -80,15 +80,15 @@ struct Server {
     presences: BTreeMap<String, String>,
     stored: BTreeMap<String, Vec<String>>,
     held: Option<(u32, String)>,
-    /// Who asked whom to be a friend.
+    /// Subscription requests, as sender and receiver.
     asked: Vec<(String, String)>,
-    /// Where users went who were sent elsewhere.
+    /// Targets of the users that were redirected.
     elsewhere: Vec<RedirectTarget>,
-    /// What the users were told.
+    /// Errors that the users received.
     errors: Vec<String>,
-    /// `None`: everybody has one.
+    /// `None`: all users have an account.
     accounts: Option<BTreeSet<String>>,
-    /// Who wanted to make the node of the load.
+    /// Users that asked to create the load's node.
     creators: Vec<String>,
 }
 
@@ -311,7 +311,7 @@ impl Server {
         let text = presence.to_string();
         self.presences.insert(name.to_owned(), text.clone());
         let others: Vec<u32> = self.online.values().copied().filter(|other| *other != slot).collect();
-        // What is said while signing in is seen by whoever is there by chance.
+        // The first presence of a user is seen only by users that happen to be signed in.
         if is_first || !self.strikes(Fault::LosePresence) {
             out.extend(others.into_iter().map(|other| (other, text.clone())));
         }
@@ -327,7 +327,7 @@ impl Server {
         }
     }
 
-    /// To one user, or to a room where whoever comes is let in.
+    /// To one user, or to a room that admits all users.
     fn direct(&mut self, slot: u32, name: &str, to: &str, presence: &Element, out: &mut Vec<(u32, String)>) {
         let mut presence = presence.clone();
         if to.contains("@conference.") {
@@ -377,7 +377,7 @@ impl Server {
             return out.push((target, "</stream:stream>".to_owned()));
         }
         if self.strikes(Fault::Misdeliver) {
-            // Number 7 is nobody's friend of those that 0 to 3 write to.
+            // User 7 is no contact of the users that 0 to 3 write to.
             out.extend(self.online.values().map(|other| (*other, text.clone())));
             return;
         }
@@ -477,55 +477,55 @@ fn run_at(
     (seconds, quit): (u64, u64),
 ) -> (Stats, LoadStage, Server, Duration) {
     let shared = Arc::new(LoadState::new(chat.people.all(), START));
-    let mut crowd = UserPool::new(Arc::new(chat), Arc::clone(&shared), (0, 1), START, Rng::seeded(seed));
+    let mut pool = UserPool::new(Arc::new(chat), Arc::clone(&shared), (0, 1), START, Rng::seeded(seed));
     let mut stats = Stats::sized(0, 0, 0, TIMERS.len(), 0);
     let mut now = START;
     let mut out = Outbox::default();
-    while !crowd.is_over() && now < START + Duration::from_secs(seconds) {
-        now = crowd.deadline().max(now);
+    while !pool.is_over() && now < START + Duration::from_secs(seconds) {
+        now = pool.deadline().max(now);
         if now.since(START) >= Duration::from_secs(quit) {
-            crowd.end(now, false);
+            pool.end(now, false);
             let gone =
                 if server.fault == Fault::Gone { std::mem::take(&mut server.conns) } else { BTreeMap::new() };
             for slot in gone.into_keys() {
-                crowd.handle_closed(slot, &mut PoolContext { now, stats: &mut stats, out: &mut out });
+                pool.handle_closed(slot, &mut PoolContext { now, stats: &mut stats, out: &mut out });
             }
         }
-        crowd.expire(&mut PoolContext { now, stats: &mut stats, out: &mut out });
-        perform(&mut crowd, &mut server, now, &mut stats, &mut out);
+        pool.expire(&mut PoolContext { now, stats: &mut stats, out: &mut out });
+        perform(&mut pool, &mut server, now, &mut stats, &mut out);
     }
     (stats, shared.stage(), server, now.since(START))
 }
 
-fn crowd_ends(crowd: &UserPool) -> bool {
-    crowd.shared.stage() >= LoadStage::RollCall
+fn has_roll_call_begun(pool: &UserPool) -> bool {
+    pool.shared.stage() >= LoadStage::RollCall
 }
 
-fn perform(crowd: &mut UserPool, server: &mut Server, now: Instant, stats: &mut Stats, out: &mut Outbox) {
+fn perform(pool: &mut UserPool, server: &mut Server, now: Instant, stats: &mut Stats, out: &mut Outbox) {
     while !out.wants.is_empty() {
         let done = std::mem::take(out);
         server.errors.extend(done.errors);
         for (slot, wanted) in done.wants {
             let mut answers = Vec::new();
             match wanted {
-                ConnectionCommand::Connect if server.fault == Fault::Gone && crowd_ends(crowd) => {
-                    crowd.handle_closed(slot, &mut PoolContext { now, stats, out });
+                ConnectionCommand::Connect if server.fault == Fault::Gone && has_roll_call_begun(pool) => {
+                    pool.handle_closed(slot, &mut PoolContext { now, stats, out });
                 }
                 ConnectionCommand::Connect => {
                     server.conns.insert(slot, Conn::default());
-                    crowd.handle_connected(slot, &mut PoolContext { now, stats, out });
+                    pool.handle_connected(slot, &mut PoolContext { now, stats, out });
                 }
                 ConnectionCommand::ConnectElsewhere(named) => {
                     server.elsewhere.push(named);
                     server.conns.insert(slot, Conn { is_elsewhere: true, ..Conn::default() });
-                    crowd.handle_connected(slot, &mut PoolContext { now, stats, out });
+                    pool.handle_connected(slot, &mut PoolContext { now, stats, out });
                 }
                 ConnectionCommand::Write(range) => answers = server.read(slot, &done.bytes[range]),
                 ConnectionCommand::StartTls => panic!("nobody asked for TLS"),
                 ConnectionCommand::Close => server.gone(slot, &mut answers),
             }
             for (slot, text) in answers {
-                crowd.handle_bytes(slot, text.as_bytes(), &mut PoolContext { now, stats, out });
+                pool.handle_bytes(slot, text.as_bytes(), &mut PoolContext { now, stats, out });
             }
         }
     }

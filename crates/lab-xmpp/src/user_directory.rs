@@ -136,6 +136,7 @@ impl UserDirectory {
         self.count.saturating_add(self.pairs.saturating_mul(2))
     }
 
+    /// The user is a monitor.
     pub fn is_monitor(&self, user: u32) -> bool {
         user >= self.count
     }
@@ -196,6 +197,7 @@ impl UserDirectory {
         }
     }
 
+    /// The name of the user's account.
     pub fn name(&self, user: u32) -> String {
         match &self.accounts {
             AccountSource::Pattern { name, .. } => self.numbered(name, user),
@@ -203,6 +205,7 @@ impl UserDirectory {
         }
     }
 
+    /// The password of the user's account.
     pub fn password(&self, user: u32) -> String {
         match &self.accounts {
             AccountSource::Pattern { password, .. } => self.numbered(password, user),
@@ -232,6 +235,7 @@ impl UserDirectory {
         format!("{}@{}", self.name(user), self.domain)
     }
 
+    /// The domain of all users.
     pub fn domain(&self) -> &str {
         &self.domain
     }

@@ -39,10 +39,11 @@ pub enum ConnectionCommand {
     Close,
 }
 
+/// Outputs of the pool, in the order in which they are performed.
 #[derive(Debug, Default)]
 pub struct Outbox {
     pub bytes: Vec<u8>,
-    /// By the user's place in the crowd.
+    /// By the user's place in the pool.
     pub wants: Vec<(u32, ConnectionCommand)>,
     /// Texts of servers' refusals, for the operator.
     pub errors: Vec<String>,
@@ -118,6 +119,7 @@ pub struct UserPool {
 }
 
 impl UserPool {
+    /// The users of shard `index` of `shards`. They sign in at the load's rate from `start` on.
     pub fn new(
         chat: Arc<XmppLoad>,
         shared: Arc<LoadState>,
@@ -171,6 +173,7 @@ impl UserPool {
         self.users.len()
     }
 
+    /// The time at which [`UserPool::expire`] is to be called.
     pub fn deadline(&self) -> Instant {
         let timers = self.timers.deadline().unwrap_or(Instant::FAR_FUTURE);
         // All shards look at the stage at this pace.
@@ -206,28 +209,28 @@ impl UserPool {
     }
 
     /// Runs the timers that are due.
-    pub fn expire(&mut self, turn: &mut PoolContext<'_>) {
-        if self.look_at <= turn.now {
-            self.look_at = turn.now + LOOK;
-            let next = self.leader.as_mut().and_then(|it| it.next_stage(turn.now, &self.chat, &self.shared));
+    pub fn expire(&mut self, ctx: &mut PoolContext<'_>) {
+        if self.look_at <= ctx.now {
+            self.look_at = ctx.now + LOOK;
+            let next = self.leader.as_mut().and_then(|it| it.next_stage(ctx.now, &self.chat, &self.shared));
             if let Some(next) = next {
-                self.shared.advance(turn.now, next);
+                self.shared.advance(ctx.now, next);
             }
             let stage = self.shared.stage();
             if stage > self.stage {
                 self.stage = stage;
-                self.enter_stage(stage, turn);
+                self.enter_stage(stage, ctx);
             }
         }
-        self.timers.expire(turn.now);
+        self.timers.expire(ctx.now);
         while let Some(timer) = self.timers.next_fired() {
             match timer {
-                UserTimer::Pair(pair) => self.expire_pair(pair as usize, turn),
-                UserTimer::Due(slot) if self.users[slot as usize].due <= turn.now => {
-                    self.handle_due(slot, turn)
+                UserTimer::Pair(pair) => self.expire_pair(pair as usize, ctx),
+                UserTimer::Due(slot) if self.users[slot as usize].due <= ctx.now => {
+                    self.handle_due(slot, ctx);
                 }
-                UserTimer::Response(slot) if self.users[slot as usize].patience <= turn.now => {
-                    self.handle_response_timeout(slot, turn);
+                UserTimer::Response(slot) if self.users[slot as usize].patience <= ctx.now => {
+                    self.handle_response_timeout(slot, ctx);
                 }
                 // The time was put off, and has another timer.
                 UserTimer::Due(_) | UserTimer::Response(_) => {}
@@ -235,14 +238,14 @@ impl UserPool {
         }
     }
 
-    fn enter_stage(&mut self, stage: LoadStage, turn: &mut PoolContext<'_>) {
+    fn enter_stage(&mut self, stage: LoadStage, ctx: &mut PoolContext<'_>) {
         match stage {
             LoadStage::SigningIn => self.begin_signing_in(),
-            LoadStage::Befriending => self.begin_friend_requests(turn),
-            LoadStage::Load => self.begin_monitoring(turn.now),
+            LoadStage::Befriending => self.begin_friend_requests(ctx),
+            LoadStage::Load => self.begin_monitoring(ctx.now),
             LoadStage::Settling => self.mark_missed_users(),
             LoadStage::Unregistering => self.begin_unregistering(),
-            LoadStage::Leaving => self.count_waiting_messages(turn),
+            LoadStage::Leaving => self.count_waiting_messages(ctx),
             _ => {}
         }
         for slot in self.slots() {
@@ -255,26 +258,26 @@ impl UserPool {
                 // No faster than they came.
                 (LoadStage::RollCall, UserState::Away) => {
                     let within = u64::try_from(self.chat.return_span().as_micros()).unwrap_or_default();
-                    let due = turn.now + Duration::from_micros(self.rng.below(within));
+                    let due = ctx.now + Duration::from_micros(self.rng.below(within));
                     if user.due > due {
                         self.schedule_user(slot, due);
                     }
                 }
-                (LoadStage::Leaving, _) => self.leave_for_good(slot, turn),
+                (LoadStage::Leaving, _) => self.leave_for_good(slot, ctx),
                 _ => {}
             }
         }
     }
 
-    fn leave_for_good(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    fn leave_for_good(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
         let user = &self.users[slot as usize];
         if user.is_in() {
             self.shared.mark_absent(user.number);
-            self.write_sign_out(slot, turn);
+            self.write_sign_out(slot, ctx);
         }
         let user = &self.users[slot as usize];
         if user.has_connection() {
-            turn.want(slot, ConnectionCommand::Close);
+            ctx.want(slot, ConnectionCommand::Close);
         }
         let user = &mut self.users[slot as usize];
         user.phase = UserState::Gone;
@@ -282,16 +285,16 @@ impl UserPool {
     }
 
     /// The due time of the user came.
-    pub(super) fn handle_due(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    pub(super) fn handle_due(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
         let is_monitor = self.is_monitor(slot);
         let user = &mut self.users[slot as usize];
         match user.phase {
             UserState::Away => {
-                user.sign_in = (user.due, turn.now);
+                user.sign_in = (user.due, ctx.now);
                 user.phase = UserState::Connecting;
-                turn.stats.count(Count::Due);
-                turn.stats.count(Count::OutgoingCall);
-                turn.stats.start_delay.record(turn.now.since(user.due));
+                ctx.stats.count(Count::Due);
+                ctx.stats.count(Count::OutgoingCall);
+                ctx.stats.start_delay.record(ctx.now.since(user.due));
                 let wanted = match user.elsewhere.take() {
                     Some(named) => ConnectionCommand::ConnectElsewhere(*named),
                     None => {
@@ -299,12 +302,12 @@ impl UserPool {
                         ConnectionCommand::Connect
                     }
                 };
-                turn.want(slot, wanted);
-                self.set_response_deadline(slot, turn.now + self.chat.patience);
+                ctx.want(slot, wanted);
+                self.set_response_deadline(slot, ctx.now + self.chat.patience);
             }
-            UserState::Leaving => self.begin_sign_out(slot, turn),
-            UserState::In if self.stage == LoadStage::Load && !is_monitor => self.start_action(slot, turn),
-            UserState::In if self.stage == LoadStage::Unregistering => self.unregister(slot, turn),
+            UserState::Leaving => self.begin_sign_out(slot, ctx),
+            UserState::In if self.stage == LoadStage::Load && !is_monitor => self.start_action(slot, ctx),
+            UserState::In if self.stage == LoadStage::Unregistering => self.unregister(slot, ctx),
             UserState::In
             | UserState::Connecting
             | UserState::SigningIn(_)
@@ -313,23 +316,24 @@ impl UserPool {
         }
     }
 
-    fn handle_response_timeout(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    fn handle_response_timeout(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
         let is_monitoring = self.is_monitor(slot) && self.stage == LoadStage::Load;
         let user = &mut self.users[slot as usize];
         user.patience = Instant::FAR_FUTURE;
         match user.phase {
-            UserState::Connecting | UserState::SigningIn(_) => self.fail(slot, FailureCause::Timeout, turn),
-            UserState::Parting => self.finish_sign_out(slot, turn),
-            UserState::In if is_monitoring => self.handle_partner_timeout(slot, turn),
-            UserState::In if user.is_asking => self.stop_friend_requests(slot, turn),
+            UserState::Connecting | UserState::SigningIn(_) => self.fail(slot, FailureCause::Timeout, ctx),
+            UserState::Parting => self.finish_sign_out(slot, ctx),
+            UserState::In if is_monitoring => self.handle_partner_timeout(slot, ctx),
+            UserState::In if user.is_asking => self.stop_friend_requests(slot, ctx),
             UserState::In | UserState::Leaving if user.asked.take().is_some() => {
-                turn.fail(FailureCause::Timeout)
+                ctx.fail(FailureCause::Timeout);
             }
             _ => {}
         }
     }
 
-    pub fn handle_connected(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    /// The connection is made.
+    pub fn handle_connected(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
         if matches!(user.phase, UserState::Connecting) {
             let purpose = if self.stage == LoadStage::Registering {
@@ -338,64 +342,66 @@ impl UserPool {
                 LoginPurpose::SignIn
             };
             user.phase = UserState::SigningIn(Box::new(Login::new(&self.chat, purpose)));
-            self.open_stream(slot, turn);
+            self.open_stream(slot, ctx);
         }
     }
 
-    pub fn handle_secured(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    /// TLS is established.
+    pub fn handle_secured(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
         if let UserState::SigningIn(login) = &mut self.users[slot as usize].phase {
             login.secured();
-            self.open_stream(slot, turn);
+            self.open_stream(slot, ctx);
         }
     }
 
     /// The stream begins, anew perhaps.
-    pub(super) fn open_stream(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    pub(super) fn open_stream(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
         self.users[slot as usize].framer.restart();
         let domain = self.chat.people.domain();
-        turn.write(slot, |out| match self.chat.web {
+        ctx.write(slot, |out| match self.chat.web {
             Some(_) => stanzas::open(out, domain),
             None => stanzas::header(out, domain),
         });
     }
 
-    pub(super) fn write_sign_out(&self, slot: u32, turn: &mut PoolContext<'_>) {
-        turn.write(slot, stanzas::unavailable);
-        turn.write(slot, |out| stanzas::close(out, self.chat.web.is_some()));
+    pub(super) fn write_sign_out(&self, slot: u32, ctx: &mut PoolContext<'_>) {
+        ctx.write(slot, stanzas::unavailable);
+        ctx.write(slot, |out| stanzas::close(out, self.chat.web.is_some()));
     }
 
     /// One message of a WebSocket: an element that stands for itself (RFC 7395 §3.3).
-    pub fn handle_message(&mut self, slot: u32, message: &[u8], turn: &mut PoolContext<'_>) {
+    pub fn handle_message(&mut self, slot: u32, message: &[u8], ctx: &mut PoolContext<'_>) {
         if !self.users[slot as usize].has_connection() {
             return;
         }
         match parse(message.trim_ascii(), &Prefixes::default()) {
             Ok(element) if element.is("open", ns::FRAMING) => {}
-            Ok(element) if element.is("close", ns::FRAMING) => self.handle_close(slot, &element, turn),
-            Ok(element) => self.handle_element(slot, &element, turn),
+            Ok(element) if element.is("close", ns::FRAMING) => self.handle_close(slot, &element, ctx),
+            Ok(element) => self.handle_element(slot, &element, ctx),
             Err(_) => {
-                turn.stats.count(Count::Malformed);
-                self.fail(slot, FailureCause::Nonsense, turn);
+                ctx.stats.count(Count::Malformed);
+                self.fail(slot, FailureCause::Nonsense, ctx);
             }
         }
     }
 
     /// The connection could not be made, or is gone.
-    pub fn handle_closed(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
+    pub fn handle_closed(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
         let cause = match self.users[slot as usize].phase {
             UserState::Connecting => FailureCause::Connect,
             _ => FailureCause::Closed,
         };
         // There is nothing to close any more, which the driver knows.
-        self.fail(slot, cause, turn);
+        self.fail(slot, cause, ctx);
     }
 
     /// TLS failed: with the server's certificate, most often.
-    pub fn handle_untrusted(&mut self, slot: u32, turn: &mut PoolContext<'_>) {
-        self.fail(slot, FailureCause::Tls, turn);
+    pub fn handle_untrusted(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
+        self.fail(slot, FailureCause::Tls, ctx);
     }
 
-    pub fn handle_bytes(&mut self, slot: u32, bytes: &[u8], turn: &mut PoolContext<'_>) {
+    /// Bytes of a TCP or TLS connection.
+    pub fn handle_bytes(&mut self, slot: u32, bytes: &[u8], ctx: &mut PoolContext<'_>) {
         let user = &mut self.users[slot as usize];
         // Bytes of a session that is over belong neither to that session nor to the connection that follows it.
         if user.has_connection() && !matches!(user.phase, UserState::Connecting) {
@@ -426,13 +432,13 @@ impl UserPool {
                 Err(_) => Err(FailureCause::Nonsense),
             };
             match step {
-                Ok(Some(element)) => self.handle_element(slot, &element, turn),
+                Ok(Some(element)) => self.handle_element(slot, &element, ctx),
                 Ok(None) => {}
                 Err(cause) => {
                     if cause == FailureCause::Nonsense {
-                        turn.stats.count(Count::Malformed);
+                        ctx.stats.count(Count::Malformed);
                     }
-                    return self.fail(slot, cause, turn);
+                    return self.fail(slot, cause, ctx);
                 }
             }
         }

@@ -26,17 +26,17 @@ impl UserPool {
     }
 
     /// The end: nothing arrives any more.
-    pub(super) fn count_waiting_messages(&self, turn: &mut PoolContext<'_>) {
+    pub(super) fn count_waiting_messages(&self, ctx: &mut PoolContext<'_>) {
         let people = &self.chat.people;
         for user in &self.users {
             let is_missed = self.shared.is_missed(user.number);
             for (place, contact) in (0_u32..).zip(&user.contacts) {
                 if is_missed {
-                    turn.stats.add(Count::ChatCameToMissed, u64::from(contact.came));
+                    ctx.stats.add(Count::ChatCameToMissed, u64::from(contact.came));
                 }
                 if self.shared.is_missed(people.contact(user.number, place)) {
                     let refused = self.ledger.refused(user.number, place);
-                    turn.stats.add(Count::ChatToMissed, u64::from(contact.sent.saturating_sub(refused)));
+                    ctx.stats.add(Count::ChatToMissed, u64::from(contact.sent.saturating_sub(refused)));
                 }
             }
         }

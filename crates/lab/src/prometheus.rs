@@ -27,6 +27,7 @@ pub struct Exporter {
 }
 
 impl Exporter {
+    /// Binds the address and answers requests on a thread of its own.
     pub fn start(address: SocketAddr) -> io::Result<Exporter> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
@@ -42,6 +43,7 @@ impl Exporter {
         Ok(Exporter { page, address })
     }
 
+    /// The bound address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

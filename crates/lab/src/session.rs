@@ -4,7 +4,9 @@ use crate::engine::{Progress, Run, RunOutcome, Setup};
 
 /// Told of every interval and of the end. Screens, CSV, recorder of the report, Prometheus.
 pub trait Observer {
+    /// An interval is complete.
     fn progress(&mut self, setup: &Setup, progress: &Progress);
+    /// The run has ended.
     fn ended(&mut self, setup: &Setup, outcome: &RunOutcome);
     /// Called a few times a second: the moment to show what was asked for since the last interval.
     fn turn(&mut self, _setup: &Setup) {}

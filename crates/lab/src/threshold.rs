@@ -47,7 +47,7 @@ enum ThresholdFigure {
     Mos,
     MediaLoss,
     OneWay,
-    /// Of users: messages that did not arrive, and those that arrived in another order, twice or at the wrong user.
+    /// For users: messages that did not arrive, and those that arrived in another order, twice or at the wrong user.
     Lost,
     Unseen,
     Chat(Count),
@@ -125,6 +125,7 @@ impl Threshold {
         matches!(self.rule, ThresholdRule::Growth(_))
     }
 
+    /// The threshold as written.
     pub fn as_str(&self) -> &str {
         &self.text
     }

@@ -20,6 +20,7 @@ pub struct Incoming<'a> {
     pub body: usize,
 }
 
+/// The start line of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartLine<'a> {
     Request { method: &'a [u8], uri: &'a [u8] },
@@ -58,6 +59,7 @@ const COMPACT: [(&str, u8); 19] = [
 ];
 
 impl<'a> Incoming<'a> {
+    /// Parses the parts of a message that every call needs.
     pub fn parse(bytes: &'a [u8]) -> Result<Incoming<'a>, NotSip> {
         let first =
             bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).ok_or(NotSip::NoStartLine)?;

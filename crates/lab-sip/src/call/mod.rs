@@ -43,6 +43,7 @@ pub struct CallEnv {
     pub which: ScenarioRole,
 }
 
+/// The role of a scenario in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ScenarioRole {
     Main,
@@ -73,6 +74,7 @@ pub struct Outbox {
     pub effects: Vec<Effect>,
 }
 
+/// An effect of a call, which the engine performs.
 #[derive(Debug)]
 pub enum Effect {
     /// `outbox.bytes[start..end]` goes to the call's peer.
@@ -106,6 +108,7 @@ pub enum Effect {
     },
 }
 
+/// The destination of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendTo {
     /// The call's flow: the target of a client, where the first request came from for a server.
@@ -114,6 +117,7 @@ pub enum SendTo {
     Source(SocketAddr),
 }
 
+/// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallOutcome {
     Success,
@@ -180,10 +184,12 @@ impl Call {
         flow::is_mute(self)
     }
 
+    /// The wake-up that the call asked for is due.
     pub fn handle_wake(&mut self, ctx: &mut CallContext<'_>) {
         flow::handle_wake(self, ctx);
     }
 
+    /// The transport reports a fault.
     pub fn handle_fault(&mut self, ctx: &mut CallContext<'_>, fault: TransportFault) {
         flow::handle_fault(self, ctx, fault);
     }

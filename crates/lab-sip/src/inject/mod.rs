@@ -70,10 +70,12 @@ impl InjectionFiles {
         if errors.is_empty() { Ok(files) } else { Err(errors) }
     }
 
+    /// There are no files.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
+    /// The number of files.
     pub fn len(&self) -> usize {
         self.files.len()
     }
@@ -132,6 +134,7 @@ impl InjectionFiles {
         self.file(file)?.insert(line)
     }
 
+    /// Replaces a line.
     pub fn replace(&self, file: usize, line: u32, value: &[u8]) -> Result<(), String> {
         self.file(file)?.replace(line, value)
     }

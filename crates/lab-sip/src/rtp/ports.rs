@@ -106,7 +106,8 @@ impl MediaPorts {
         ))
     }
 
-    /// `[auto_media_port]`: by call number, from 1. The number comes round every 2,500 calls; who has it still shares it.
+    /// `[auto_media_port]`: by call number, from 1. The number comes round every 2,500 calls; a call that still
+    /// has the port shares it.
     pub(super) fn auto(&self, call: u64) -> Result<(Arc<MediaPort>, bool), String> {
         let mut table = self.table.lock();
         let wanted = auto_number(table.base.unwrap_or(self.base), call)?;

@@ -4,12 +4,14 @@ use super::model::{Distribution, VarRef};
 use super::template::Template;
 use crate::regex::Regex;
 
+/// An action of a step, with its line.
 #[derive(Debug, Clone)]
 pub struct Action {
     pub line: u32,
     pub kind: ActionKind,
 }
 
+/// The kind of an action, with its arguments.
 #[derive(Debug, Clone)]
 pub enum ActionKind {
     Ereg(Box<Ereg>),
@@ -100,12 +102,14 @@ pub enum ActionKind {
     RtpCheck(Box<RtpCheck>),
 }
 
+/// A number: a constant or a variable.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Operand {
     Value(f64),
     Variable(VarRef),
 }
 
+/// An arithmetic operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arithmetic {
     Add,
@@ -114,6 +118,7 @@ pub enum Arithmetic {
     Divide,
 }
 
+/// `<ereg>`: a search by regular expression.
 #[derive(Debug, Clone)]
 pub struct Ereg {
     pub regex: Regex,
@@ -123,6 +128,7 @@ pub struct Ereg {
     pub assign_to: Vec<VarRef>,
 }
 
+/// The text that a search looks into.
 #[derive(Debug, Clone)]
 pub enum SearchIn {
     Message,
@@ -147,6 +153,7 @@ pub enum ActionCheck {
     MustNotMatch,
 }
 
+/// `<test>`: a comparison of two numbers.
 #[derive(Debug, Clone)]
 pub struct VariableTest {
     pub variable: VarRef,
@@ -156,6 +163,7 @@ pub struct VariableTest {
     pub check: ActionCheck,
 }
 
+/// The operator of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompareOperator {
     Equal,
@@ -166,6 +174,7 @@ pub enum CompareOperator {
     LessThanEqual,
 }
 
+/// `<strcmp>`: a comparison of two texts.
 #[derive(Debug, Clone)]
 pub struct StrCmp {
     pub variable: VarRef,
@@ -175,12 +184,14 @@ pub struct StrCmp {
     pub check: ActionCheck,
 }
 
+/// A text: a constant or a variable.
 #[derive(Debug, Clone)]
 pub enum StrOperand {
     Value(Template),
     Variable(VarRef),
 }
 
+/// `int_cmd`: a command to the call or the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InternalCommand {
     StopCall,
@@ -188,6 +199,7 @@ pub enum InternalCommand {
     StopNow,
 }
 
+/// The kind of media that an action plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PlayKind {
     Audio,
@@ -224,6 +236,7 @@ pub struct EchoControl {
     pub spec: Template,
 }
 
+/// The verb of an echo action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EchoVerb {
     Start,

@@ -2,6 +2,7 @@
 
 use super::lexicon::{ACTIONS, COMMON, ELEMENTS, KEYWORDS, SCENARIO};
 
+/// The kind of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WordKind {
     Element,
@@ -10,6 +11,7 @@ pub enum WordKind {
     Keyword,
 }
 
+/// A word of the scenario language.
 #[derive(Debug, Clone, Copy)]
 pub struct LanguageWord {
     pub kind: WordKind,

@@ -49,6 +49,7 @@ pub enum ScenarioSource {
     BuiltIn(&'static str),
 }
 
+/// The role of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     Client,
@@ -79,6 +80,7 @@ pub struct Variables {
     pub global: Vec<String>,
 }
 
+/// The scope of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
     Call,
@@ -86,6 +88,7 @@ pub enum Scope {
     Global,
 }
 
+/// A variable, by scope and slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct VarRef {
     pub scope: Scope,
@@ -115,6 +118,7 @@ pub struct ScenarioStep {
     pub actions: Vec<Action>,
 }
 
+/// The kind of a step, with its arguments.
 #[derive(Debug, Clone)]
 pub enum StepKind {
     Send(SendStep),
@@ -174,6 +178,7 @@ pub struct RecvStep {
     pub ignore_sdp: bool,
 }
 
+/// The message that a step expects.
 #[derive(Debug, Clone)]
 pub enum Expect {
     Request(Box<str>),
@@ -183,6 +188,7 @@ pub enum Expect {
     ResponsePattern(crate::regex::Regex),
 }
 
+/// The `optional` attribute of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Optional {
     No,
@@ -233,6 +239,7 @@ pub struct StepFlow {
     pub lost: Option<f64>,
 }
 
+/// The sense in which a condition is tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConditionSense {
     Set,
@@ -260,6 +267,7 @@ pub struct ScreenHints {
 }
 
 impl Scenario {
+    /// The step at a label.
     pub fn label(&self, name: &str) -> Option<StepIndex> {
         self.labels.iter().find(|(label, _)| label == name).map(|(_, step)| *step)
     }

@@ -10,6 +10,7 @@ pub struct Template {
     pub has_len: bool,
 }
 
+/// A part of a template.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TemplatePart {
     Text(Box<[u8]>),
@@ -81,6 +82,7 @@ pub enum Keyword {
     Key(Box<str>),
 }
 
+/// The parameters of `[authentication]`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AuthParams {
     pub username: Option<Template>,
@@ -91,10 +93,12 @@ pub struct AuthParams {
 }
 
 impl Template {
+    /// A template of literal text.
     pub fn text(text: impl Into<Vec<u8>>) -> Self {
         Template { parts: vec![TemplatePart::Text(text.into().into_boxed_slice())], has_len: false }
     }
 
+    /// The template has no parts.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }

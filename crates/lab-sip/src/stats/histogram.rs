@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Histogram(Option<Box<hdrhistogram::Histogram<u64>>>);
 
 impl Histogram {
+    /// Counts a value.
     pub fn record(&mut self, value: u64) {
         self.record_times(value, 1);
     }
@@ -21,6 +22,7 @@ impl Histogram {
         histogram.record_n(value, times).expect("it grows to any u64");
     }
 
+    /// Adds the values of another histogram.
     pub fn merge(&mut self, other: &Histogram) {
         let Some(theirs) = &other.0 else { return };
         match &mut self.0 {
@@ -34,14 +36,17 @@ impl Histogram {
         self.0.as_ref().filter(|h| !h.is_empty()).map(|h| h.value_at_quantile(quantile))
     }
 
+    /// The greatest value.
     pub fn max(&self) -> Option<u64> {
         self.0.as_ref().filter(|h| !h.is_empty()).map(|h| h.max())
     }
 
+    /// The number of values.
     pub fn len(&self) -> u64 {
         self.0.as_ref().map_or(0, |h| h.len())
     }
 
+    /// No value was counted.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -85,6 +90,7 @@ pub struct Durations {
 }
 
 impl Durations {
+    /// Counts a duration.
     pub fn record(&mut self, duration: Duration) {
         let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         self.n += 1;
@@ -95,6 +101,7 @@ impl Durations {
         self.histogram.record(micros);
     }
 
+    /// Adds the durations of another one.
     pub fn merge(&mut self, other: &Durations) {
         self.n += other.n;
         self.sum += other.sum;
@@ -102,6 +109,7 @@ impl Durations {
         self.histogram.merge(&other.histogram);
     }
 
+    /// The mean.
     #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
     pub fn mean(&self) -> Option<Duration> {
         (self.n > 0).then(|| Duration::from_secs_f64(self.sum / self.n as f64 / 1e6))
@@ -117,6 +125,7 @@ impl Durations {
         })
     }
 
+    /// The duration below which this share (0 to 1) lies.
     pub fn quantile(&self, quantile: f64) -> Option<Duration> {
         self.histogram.value_at(quantile).map(Duration::from_micros)
     }

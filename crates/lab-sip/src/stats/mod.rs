@@ -88,7 +88,7 @@ pub enum Count {
     Unregistered,
     /// How often users went on to another host that the server named.
     Redirected,
-    /// Users who failed too often in a row and stay away.
+    /// Users that failed too often in a row and stay absent.
     GaveUp,
     /// Messages between users: sent = received + refused + waiting + lost.
     ChatSent,
@@ -109,6 +109,7 @@ pub enum Count {
 }
 
 impl Count {
+    /// The number of counters.
     pub const N: usize = Count::PresenceSeen as usize + 1;
 
     /// Why calls fail: each failed call is counted under one of these.
@@ -142,6 +143,7 @@ impl Count {
     ];
 }
 
+/// The value of each [`Count`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Counts(#[serde(serialize_with = "<[u64]>::serialize")] [u64; Count::N]);
 
@@ -268,10 +270,12 @@ impl Stats {
         }
     }
 
+    /// Adds one to a counter.
     pub fn count(&mut self, what: Count) {
         self.counts[what] += 1;
     }
 
+    /// Adds `n` to a counter.
     pub fn add(&mut self, what: Count, n: u64) {
         self.counts[what] += n;
     }
@@ -301,7 +305,7 @@ impl Stats {
         self.counts[Count::ChatSent].saturating_sub(accounted)
     }
 
-    /// Messages that the server still keeps at the end, for users who did not come back. 0 before.
+    /// Messages that the server still keeps at the end, for users that did not come back. 0 before.
     pub fn waiting(&self) -> u64 {
         self.counts[Count::ChatToMissed].saturating_sub(self.counts[Count::ChatCameToMissed])
     }

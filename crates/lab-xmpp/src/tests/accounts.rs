@@ -1,4 +1,4 @@
-//! Accounts of users who stay away, and of presences of which there are too many.
+//! Accounting for users that stay absent, and for presences when there are too many.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn everybody_back_means_that_nothing_waits() {
     let (stats, _) = run("message=80,logout=20", Fault::None, 1, 900);
     assert!(stats.counts[Count::ChatStored] > 0);
     assert_eq!((stats.waiting(), stats.lost()), (0, 0));
-    // What is lost on the way to who is there is not excused.
+    // A message lost on the way to a signed-in user is not excused.
     assert_eq!(run("message=80,logout=20", Fault::LoseMessage, 1, 900).0.lost(), 1);
 }
 
@@ -36,7 +36,7 @@ fn what_is_on_its_way_when_its_receiver_signs_out_arrives() {
     }
 }
 
-/// What they measure must not depend on how many others there are.
+/// The times of monitors must not depend on the number of other users.
 #[test]
 fn monitors_see_each_other_however_few_look() {
     let mut chat = chat("message=80,presence=20");
@@ -47,7 +47,7 @@ fn monitors_see_each_other_however_few_look() {
     assert!(stats.rtds[TimerName::MonitorPresence as usize].response.n > 30);
 }
 
-/// Of ten users with three friends each.
+/// Counters of ten users with three contacts each.
 fn presences(pairs: u64, fault: Fault, seed: u64) -> Stats {
     let mut chat = chat("message=80,presence=20");
     chat.people = chat.people.with_presences_of(pairs);

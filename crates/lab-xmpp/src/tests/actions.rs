@@ -1,4 +1,4 @@
-//! What users do besides talking.
+//! Actions of users other than messages.
 
 use super::*;
 use crate::limits::ASKING;
@@ -133,7 +133,7 @@ fn without_a_node_nothing_is_published() {
 fn only_so_many_ask_for_a_friend_at_once() {
     let people = UserDirectory::new(300, 3, 0, ("user{n}", "secret"), "d").unwrap();
     let many = || XmppLoad { befriend: true, logins: 300.0, people: people.clone(), ..chat("message=1") };
-    // Nobody is answered: after their patience of five seconds it is the next ones' turn.
+    // The server answers no request: after the response time of five seconds the next users send theirs.
     let asked = |seconds| run_load(many(), Fault::Unfriendly, 1, seconds).2.asked.len();
     assert_eq!((asked(5), asked(10)), (ASKING, 2 * ASKING));
     let (_, stage, server) = run_load(many(), Fault::Strangers, 1, 600);

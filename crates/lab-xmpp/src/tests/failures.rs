@@ -1,4 +1,4 @@
-//! Users who fail or are sent elsewhere: whereto, how often, and when they stop.
+//! Users that fail or are redirected: the targets, the number of attempts, and their end.
 
 use super::*;
 use crate::redirect::HOPS;

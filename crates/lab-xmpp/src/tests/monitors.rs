@@ -11,7 +11,7 @@ fn with_monitors(mix: &str) -> XmppLoad {
     XmppLoad { people: chat.people.clone().with_monitors(2).unwrap(), monitors, ..chat }
 }
 
-/// Ten users who say nothing, so that what is counted is of the monitors.
+/// Ten users without actions, so that only the monitors' messages are counted.
 fn only_monitors() -> XmppLoad {
     XmppLoad { think: ThinkTime::Fixed(Duration::from_secs(10_000)), ..with_monitors("message=1") }
 }

@@ -32,6 +32,7 @@ pub enum ExitCode {
 }
 
 impl ExitCode {
+    /// The code of the process.
     pub fn code(self) -> u8 {
         match self {
             ExitCode::Success => 0,
@@ -50,7 +51,7 @@ impl ExitCode {
         if code == 254 || code == -2 { ExitCode::Bind } else { ExitCode::Fatal }
     }
 
-    /// Of a run. Failed calls come before everything softer, as in SIPp; thresholds are judged by whoever holds them.
+    /// The code of a run. Failed calls come before all lesser outcomes, as in SIPp; thresholds are judged by the caller.
     pub fn of_run(outcome: &RunOutcome, timeout_is_error: bool) -> ExitCode {
         let counts = &outcome.progress.total.counts;
         let timed_out = outcome.end == RunEnd::Timeout;

@@ -59,7 +59,9 @@ pub fn integer<T: FromStr + std::fmt::Display + IntegerRange>(text: &str) -> Res
 
 /// The ends of an integer type, for messages.
 pub trait IntegerRange {
+    /// The least value.
     const LOWEST: Self;
+    /// The greatest value.
     const HIGHEST: Self;
 }
 
@@ -68,6 +70,7 @@ macro_rules! limits {
 }
 limits!(u8, u16, u32, u64, usize, i64);
 
+/// A finite decimal number.
 pub fn float(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(value),
@@ -81,6 +84,7 @@ pub fn positive(text: &str) -> Result<f64, String> {
     if value < 0.0 { Err(format!("\"{text}\" is below zero")) } else { Ok(value) }
 }
 
+/// A truth value.
 pub fn boolean(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "1" | "yes" | "on" => Ok(true),
@@ -136,6 +140,7 @@ pub fn address(text: &str, default_port: u16, like: Option<IpAddr>) -> Result<So
     preferred.or(found.first()).copied().ok_or_else(|| format!("Unknown host '{host}': it has no address"))
 }
 
+/// The address that a host name or a written address stands for.
 pub fn ip(text: &str) -> Result<IpAddr, String> {
     address(text, 0, None).map(|address| address.ip())
 }
@@ -185,6 +190,7 @@ pub fn behaviours(text: &str, mut now: DefaultBehaviours) -> Result<DefaultBehav
     Ok(now)
 }
 
+/// All default behaviours on, or all off.
 pub fn every(on: bool) -> DefaultBehaviours {
     DefaultBehaviours { bye: on, abort_unexpected: on, ping_reply: on, check_cseq: on }
 }

@@ -4,7 +4,7 @@ use super::{ExitCode, xmpp};
 use crate::engine::WorkerProcess;
 
 pub(super) fn main(program: &str) -> ExitCode {
-    let worker = match WorkerProcess::hired() {
+    let worker = match WorkerProcess::from_stdin() {
         Ok(worker) => worker,
         Err(why) => {
             eprintln!("{program}: {why}");

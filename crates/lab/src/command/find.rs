@@ -22,6 +22,7 @@ const USAGE: &str = "usage: ringer find [flags of ringer sip] TARGET
 Searches the highest rate, or number of open calls or of users, with zero failures and every threshold kept: a ramp,
 bisection with repeats, then a confirming run (RFC 7502). Every run is a line of the table; Ctrl-C ends the search.";
 
+/// Runs `ringer find`.
 pub fn find(program: &str, words: &[String]) -> ExitCode {
     if words.is_empty() || words.iter().any(|word| word == "--help" || word == "-h") {
         println!("{}", usage());

@@ -8,6 +8,7 @@ use crate::cli::flags::Outputs;
 use crate::report::{self, Report};
 use crate::whole_file;
 
+/// The files that a run's reports are written to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReportFiles {
     pub html: Option<PathBuf>,

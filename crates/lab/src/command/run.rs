@@ -22,6 +22,7 @@ const USAGE: &str =
        ringer run PLAN --show     the plan's text; copy it to make your own
 PLAN is a name of the list or a TOML file. A missed threshold is exit code 99.";
 
+/// Runs `ringer run`.
 pub fn run(program: &str, words: &[String]) -> ExitCode {
     if words.is_empty() || words.iter().any(|word| word == "--help" || word == "-h") {
         println!("{USAGE}");

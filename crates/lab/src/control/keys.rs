@@ -106,10 +106,12 @@ pub struct Keys {
 }
 
 impl Keys {
+    /// A keyboard for this run; no key has been pressed.
     pub fn new(remote: RunHandle) -> Keys {
         Keys { remote, line: None }
     }
 
+    /// Handles one key, which may send a command to `target`.
     pub fn press(&mut self, target: &dyn CommandTarget, code: KeyCode, control: bool) {
         // Raw mode gives Ctrl-C as a key; it means what SIGINT means.
         if control && code == KeyCode::Char('c') {

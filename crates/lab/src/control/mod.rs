@@ -14,6 +14,7 @@ use crate::screen::{RunHandle, ScreenPage};
 
 /// The receiver of commands: the run itself, or a list in tests.
 pub trait CommandTarget {
+    /// Performs a change of the run.
     fn change(&self, change: RunChange);
 }
 

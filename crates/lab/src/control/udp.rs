@@ -19,6 +19,7 @@ const LONGEST: usize = 2048;
 const PER_TURN: usize = 64;
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
+/// The UDP socket of control commands, as SIPp has it.
 #[derive(Debug)]
 pub struct ControlSocket {
     socket: UdpSocket,
@@ -66,6 +67,7 @@ impl ControlSocket {
         ))
     }
 
+    /// The bound address.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.socket.local_addr()
     }

@@ -17,12 +17,14 @@ pub struct Clock {
 }
 
 impl Clock {
+    /// A clock that takes the wall clock's time as its origin.
     #[expect(clippy::new_without_default, reason = "reading the clock is an act, not a default")]
     pub fn new() -> Self {
         let origin = kernel::monotonic();
         Clock { started: Clock::wall(), origin }
     }
 
+    /// The present time.
     pub fn now(&self) -> Instant {
         Instant::default() + (self.started + kernel::monotonic().saturating_sub(self.origin))
     }

@@ -145,6 +145,7 @@ pub struct RunOutcome {
     pub limited_by_ringer: Vec<String>,
 }
 
+/// The reason of a run's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunEnd {
     /// `-m` reached, soft quit, or rate at its maximum, and every call ended.
@@ -188,10 +189,10 @@ pub struct Run {
     collector: Collector,
     threads: Vec<JoinHandle<()>>,
     early: EarlyEnd,
-    /// Of a load of users.
+    /// The state of a load of users.
     users: Option<Arc<LoadState>>,
-    /// Of a load with more users than this process may have connections.
-    crew: Option<WorkerPool>,
+    /// The worker processes of a load with more users than this process may have connections.
+    workers: Option<WorkerPool>,
 }
 
 impl std::fmt::Debug for Run {
@@ -209,6 +210,7 @@ impl Run {
         }
     }
 
+    /// Makes a change of the run while it goes on.
     #[expect(clippy::needless_pass_by_value, reason = "a change is handed over")]
     pub fn change(&self, change: RunChange) {
         self.control.lock().apply(&change, self.clock.now(), &self.hub);
@@ -261,7 +263,7 @@ impl Run {
         if length.is_some_and(|length| passed >= length) {
             self.hub.advance(RunPhase::Soft);
         }
-        if let (Some(crew), Some(users)) = (&mut self.crew, &self.users) {
+        if let (Some(crew), Some(users)) = (&mut self.workers, &self.users) {
             crew.follow(self.hub.phase(), now);
             self.hub.tell_open(u64::from(users.signed_in()), now);
         }
@@ -294,7 +296,7 @@ impl Run {
             paused: control.paused,
             quitting: self.hub.phase() != RunPhase::Running,
             open_sockets: self.collector.open_sockets(),
-            threads: self.crew.as_ref().map_or(self.hub.doors.len(), WorkerPool::threads),
+            threads: self.workers.as_ref().map_or(self.hub.doors.len(), WorkerPool::threads),
             last_call_number: load(&self.hub.started),
             local: Some(self.local),
             stage: self.users.as_ref().map_or("", |users| users.stage().name()),
@@ -337,7 +339,7 @@ impl Drop for Run {
         self.hub.advance(RunPhase::Gone);
         self.collector.close();
         // Their listeners hear that they are gone.
-        self.crew = None;
+        self.workers = None;
         for thread in self.threads.drain(..) {
             // The shard has reported its end; a panic was printed by the hook.
             let _ = thread.join();
@@ -345,6 +347,7 @@ impl Drop for Run {
     }
 }
 
+/// An event of a run, for the thread that drives it.
 #[derive(Debug)]
 pub enum Event {
     Nothing,

@@ -400,7 +400,8 @@ impl Shard {
         }
     }
 
-    /// Connections whose time has come, messages that waited too long for theirs, and the end of all patience.
+    /// Wakes connections that are due, reports messages that waited too long, and ends the run when a
+    /// connection was lost too often.
     fn keep_connections(&mut self, now: Instant) {
         self.net.streams.wake(now, self.poll.registry());
         for late in std::mem::take(&mut self.net.streams.late) {

@@ -88,7 +88,7 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
         threads: Vec::new(),
         early: EarlyEnd::default(),
         users: None,
-        crew: None,
+        workers: None,
     };
     setup.tracer.begin(started);
     for shard in built {

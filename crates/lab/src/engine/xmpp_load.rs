@@ -46,7 +46,7 @@ pub(super) struct ChatShard {
     pub(super) hub: Arc<ShardHub>,
     pub(super) clock: Clock,
     pub(super) shared: Arc<LoadState>,
-    pub(super) crowd: UserPool,
+    pub(super) pool: UserPool,
     pub(super) lines: UserConnections,
     pub(super) names: NameCache,
     pub(super) stats: Stats,
@@ -131,8 +131,8 @@ impl ChatShard {
             }
             match self.hub.phase() {
                 RunPhase::Running => {}
-                RunPhase::Soft => self.crowd.end(now, false),
-                RunPhase::Hard => self.crowd.end(now, true),
+                RunPhase::Soft => self.pool.end(now, false),
+                RunPhase::Hard => self.pool.end(now, true),
                 RunPhase::Gone => break,
             }
             for event in &events {
@@ -140,7 +140,7 @@ impl ChatShard {
                     self.handle_event(event, &mut out);
                 }
             }
-            self.crowd.expire(&mut PoolContext { now, stats: &mut self.stats, out: &mut out });
+            self.pool.expire(&mut PoolContext { now, stats: &mut self.stats, out: &mut out });
             self.perform(&mut out);
             self.tell_gauges(now);
             if now >= self.reporter.next() {
@@ -150,7 +150,7 @@ impl ChatShard {
             if self.hub.phase() < RunPhase::Hard {
                 hard_since = None;
             }
-            if self.crowd.is_over() || (is_late && self.hub.phase() >= RunPhase::Hard) {
+            if self.pool.is_over() || (is_late && self.hub.phase() >= RunPhase::Hard) {
                 break;
             }
         }
@@ -162,7 +162,7 @@ impl ChatShard {
     /// Until something is due or comes; when that should have been.
     fn rest(&mut self, events: &mut Events) -> Instant {
         let now = self.clock.now();
-        let planned = self.crowd.deadline().min(self.reporter.next()).min(now + LOOK).max(now);
+        let planned = self.pool.deadline().min(self.reporter.next()).min(now + LOOK).max(now);
         if self.lines.poll.poll(events, Some(planned.since(now))).is_err() {
             // Interrupted by a signal: an empty turn.
             events.clear();
@@ -181,21 +181,21 @@ impl ChatShard {
             match heard {
                 ConnectionInput::Connected => {
                     self.lines.begin(slot);
-                    self.crowd.handle_connected(slot, &mut turn);
+                    self.pool.handle_connected(slot, &mut turn);
                 }
                 ConnectionInput::Bytes(count) => {
                     turn.stats.add(Count::BytesReceived, count as u64);
-                    self.crowd.handle_bytes(slot, &self.lines.scratch[..count], &mut turn);
+                    self.pool.handle_bytes(slot, &self.lines.scratch[..count], &mut turn);
                 }
                 ConnectionInput::Messages(messages) => {
                     for message in messages {
                         turn.stats.add(Count::BytesReceived, message.len() as u64);
-                        self.crowd.handle_message(slot, &message, &mut turn);
+                        self.pool.handle_message(slot, &message, &mut turn);
                     }
                 }
                 ConnectionInput::Said(said, count) => {
                     turn.stats.add(Count::BytesReceived, count as u64);
-                    self.crowd.handle_payload(slot, &said, &mut turn);
+                    self.pool.handle_payload(slot, &said, &mut turn);
                     self.lines.unsent.push(slot);
                 }
                 ConnectionInput::Nothing => break,
@@ -205,7 +205,7 @@ impl ChatShard {
                     return self.close(slot, out);
                 }
                 ConnectionInput::Untrusted(why) => {
-                    self.crowd.handle_untrusted(slot, &mut turn);
+                    self.pool.handle_untrusted(slot, &mut turn);
                     self.lines.drop(slot);
                     self.reporter.keep_error(format!("user {slot} of shard {}: {why}", self.index));
                     return self.perform(out);
@@ -218,7 +218,7 @@ impl ChatShard {
     fn close(&mut self, slot: u32, out: &mut Outbox) {
         self.lines.drop(slot);
         let mut turn = PoolContext { now: self.clock.now(), stats: &mut self.stats, out };
-        self.crowd.handle_closed(slot, &mut turn);
+        self.pool.handle_closed(slot, &mut turn);
     }
 
     fn perform(&mut self, out: &mut Outbox) {
@@ -252,7 +252,7 @@ impl ChatShard {
                     }
                     ConnectionCommand::StartTls => self.lines.secure(slot).map(|()| {
                         let mut turn = PoolContext { now: self.clock.now(), stats: &mut self.stats, out };
-                        self.crowd.handle_secured(slot, &mut turn);
+                        self.pool.handle_secured(slot, &mut turn);
                     }),
                     ConnectionCommand::Close => {
                         self.lines.send_last_words(slot);
@@ -311,13 +311,13 @@ fn is_connected(tcp: &TcpStream) -> io::Result<bool> {
 
 impl UserConnections {
     fn new(
-        crowd: &UserPool,
+        pool: &UserPool,
         place: (u32, u32),
         (chat, tls): (Arc<XmppLoad>, Option<Tls>),
         poll: Poll,
         rng: Rng,
     ) -> UserConnections {
-        let lines = (0..crowd.users()).map(|_| UserConnection::default()).collect();
+        let lines = (0..pool.users()).map(|_| UserConnection::default()).collect();
         let scratch = vec![0; SCRATCH].into();
         UserConnections { lines, place, chat, tls, poll, scratch, open: 0, rng, unsent: Vec::new() }
     }

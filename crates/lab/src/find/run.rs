@@ -42,6 +42,7 @@ pub struct Searcher<'a, M> {
 }
 
 impl<M: ProcessMeter + 'static> Searcher<'_, M> {
+    /// Makes runs until the search has its result.
     pub fn run(&mut self) -> Result<SearchResult, String> {
         let mut search = Search::new(self.arguments.search.clone());
         if let Some(chat) = &self.setup.chat {

@@ -22,6 +22,7 @@ pub struct SearchSettings {
     pub unit: f64,
 }
 
+/// The phase of a search that a run belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SearchPhase {
     Ramp,
@@ -46,6 +47,7 @@ pub enum TrialVerdict {
     LimitedByRinger,
 }
 
+/// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum SearchOutcome {
     /// Confirmed by a longer run.
@@ -60,6 +62,7 @@ pub enum SearchOutcome {
     NotConfirmed(f64),
 }
 
+/// A search: it chooses the load of each run from the verdicts on earlier ones.
 #[derive(Debug)]
 pub struct Search {
     settings: SearchSettings,
@@ -78,6 +81,7 @@ enum SearchState {
 }
 
 impl Search {
+    /// A search that has made no run.
     pub fn new(mut settings: SearchSettings) -> Search {
         settings.to = settings.fit(settings.to).max(settings.unit);
         settings.from = settings.fit(settings.from).max(settings.unit);
@@ -97,6 +101,7 @@ impl Search {
         }
     }
 
+    /// The result, once there is one.
     pub fn found(&self) -> Option<SearchOutcome> {
         match self.state {
             SearchState::Done(found) => Some(found),
@@ -104,6 +109,7 @@ impl Search {
         }
     }
 
+    /// Takes the verdict on the run that was made last.
     pub fn handle_verdict(&mut self, verdict: TrialVerdict) {
         self.state = match (self.state, verdict) {
             (SearchState::Done(found), _) => SearchState::Done(found),

@@ -24,6 +24,7 @@ const COLUMNS: &[(&str, usize)] = &[
 const OF_USERS: &[(&str, &str)] =
     &[("-r", "asked/s"), ("-l", "users"), ("calls", "actions"), ("calls/s", "done/s"), ("open", "at once")];
 
+/// The heading of the table of runs.
 pub fn head(vary: VariedSetting) -> String {
     let name = |name: &'static str| {
         let of_users = OF_USERS.iter().find(|(of_calls, _)| vary.is_of_users() && *of_calls == name);

@@ -41,7 +41,7 @@ pub(super) fn asked(
             (value, value / think.as_secs_f64().max(1e-3), words)
         }
         VariedSetting::Logins => {
-            // Each user makes one in twice the pause and the time it takes to sign out.
+            // Each user signs in once in twice the pause and the time it takes to sign out.
             let pause = (fixed / value - AWAY) / 2.0;
             if pause < LEAST_PAUSE {
                 let users = value * (AWAY + 2.0 * LEAST_PAUSE);

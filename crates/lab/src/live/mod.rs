@@ -33,6 +33,7 @@ pub struct LiveScreen {
 }
 
 impl LiveScreen {
+    /// Takes the terminal and starts drawing.
     pub fn start(shown: ShownPage, sipp: SippScreen) -> io::Result<LiveScreen> {
         // Also sets a panic hook that restores the terminal.
         let terminal = ManuallyDrop::new(ratatui::try_init()?);

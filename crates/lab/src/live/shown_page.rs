@@ -38,6 +38,7 @@ impl Default for ShownState {
 }
 
 impl ShownPage {
+    /// The number of the shown page.
     pub fn get(&self) -> u8 {
         self.asked().unwrap_or(0)
     }
@@ -47,6 +48,7 @@ impl ShownPage {
         Some(self.0.screen.load(Ordering::Relaxed)).filter(|screen| *screen != UNASKED)
     }
 
+    /// Shows another page.
     pub fn set(&self, screen: u8) {
         self.0.screen.store(screen, Ordering::Relaxed);
         self.touch();
@@ -57,6 +59,7 @@ impl ShownPage {
         self.0.line.lock().clone()
     }
 
+    /// Shows a line of text below the page.
     pub fn set_line(&self, line: String) {
         *self.0.line.lock() = line;
         self.touch();
@@ -67,6 +70,7 @@ impl ShownPage {
         *self.0.view.lock()
     }
 
+    /// Changes the view of SIPp's screens.
     pub fn change_view(&self, change: impl FnOnce(&mut ScreenView)) {
         change(&mut self.0.view.lock());
         self.touch();

@@ -36,6 +36,7 @@ pub struct Plan {
     pub seed: Option<PublishedTest>,
 }
 
+/// The value of a setting in TOML.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub enum SettingValue {
@@ -120,6 +121,7 @@ pub struct Find {
     pub rate: Option<f64>,
 }
 
+/// A setting that `ringer find` can vary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VariedSetting {
@@ -168,6 +170,7 @@ pub struct PublishedRow {
     pub measured: PublishedFigure,
 }
 
+/// A table of published figures.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedTable {
@@ -179,6 +182,7 @@ pub struct PublishedTable {
     pub measured: Vec<PublishedFigure>,
 }
 
+/// A figure of a report that has a published counterpart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PublishedFigure {
@@ -190,7 +194,7 @@ pub enum PublishedFigure {
     Retransmissions,
     MeanResponse,
     PeakOpenCalls,
-    /// Of the processes under `--watch`: per cent of one core, over the run and in its highest second.
+    /// For the processes under `--watch`: per cent of one core, over the run and in its highest second.
     Cpu,
     CpuPeak,
     /// The highest.
@@ -294,6 +298,7 @@ impl fmt::Display for SettingValue {
 }
 
 impl Plan {
+    /// Parses and checks a plan. `Err` has the line of the mistake.
     pub fn parse(text: &str, file: &str) -> Result<Plan, PlanError> {
         let line_at = |at: usize| 1 + text[..at.min(text.len())].matches('\n').count();
         let mut plan: Plan = toml::from_str(text).map_err(|error| {

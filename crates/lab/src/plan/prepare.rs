@@ -20,6 +20,7 @@ pub enum LoadCommand {
 /// Makes a set-up of a command's arguments. The command line's own parsers, handed in.
 pub type ParseArguments<'a> = &'a dyn Fn(LoadCommand, &[String]) -> Result<Setup, String>;
 
+/// A plan whose loads are ready to run.
 pub struct PreparedPlan {
     pub plan: Plan,
     pub loads: Vec<PreparedLoad>,
@@ -27,6 +28,7 @@ pub struct PreparedPlan {
     _folder: TempDir,
 }
 
+/// One load of a plan, ready to run.
 pub struct PreparedLoad {
     pub generator: Generator,
     pub setup: Setup,
@@ -61,7 +63,7 @@ impl PreparedPlan {
     }
 }
 
-/// Of a mistake, its line in the plan and the expected value.
+/// `Err` has the mistake's line in the plan and the expected value.
 fn compile(
     generator: &Generator,
     values: &PlanValues,

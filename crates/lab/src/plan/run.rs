@@ -153,10 +153,12 @@ impl PlanOutcome {
         self.reports.iter().all(|(_, report)| report.passed())
     }
 
+    /// Ringer itself was the limit of at least one load.
     pub fn limited_by_ringer(&self) -> bool {
         self.reports.iter().any(|(_, report)| !report.limited_by_ringer.is_empty())
     }
 
+    /// The report of the load with this name.
     pub fn report(&self, generator: &str) -> Option<&Report> {
         self.reports.iter().find(|(name, _)| name == generator).map(|(_, report)| report)
     }

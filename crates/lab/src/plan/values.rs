@@ -7,10 +7,12 @@ use std::collections::BTreeMap;
 pub struct PlanValues(BTreeMap<String, String>);
 
 impl PlanValues {
+    /// Sets the value of a name.
     pub fn set(&mut self, name: &str, value: impl Into<String>) {
         self.0.insert(name.to_owned(), value.into());
     }
 
+    /// The value of a name.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }

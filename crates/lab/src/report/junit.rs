@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::chart::escape;
 use super::model::Report;
 
+/// The JUnit document of these reports.
 pub fn document(reports: &[Report]) -> String {
     let mut out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>".to_owned();
     for report in reports {

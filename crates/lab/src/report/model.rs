@@ -52,6 +52,7 @@ pub struct Report {
     pub errors: Vec<String>,
 }
 
+/// The scenario of a run, as text.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ScenarioText {
     pub name: String,
@@ -59,6 +60,7 @@ pub struct ScenarioText {
     pub text: String,
 }
 
+/// Counters and rates of the whole run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ReportTotals {
     /// Arrivals that were due, that could not start, and calls started.
@@ -96,12 +98,14 @@ pub struct TimeSummary {
     pub max: f64,
 }
 
+/// Times under a name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedTimes {
     pub name: String,
     pub count: u64,
 }
 
+/// Sums over the received media streams.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct MediaReport {
     pub streams: u64,
@@ -125,7 +129,7 @@ pub struct MediaReport {
 pub struct XmppReport {
     pub sent: u64,
     pub received: u64,
-    /// Of the received messages, those that the server had stored.
+    /// The number of received messages that the server had stored.
     pub stored: u64,
     pub refused: u64,
     /// For users that did not come back at the end: stored by the server.
@@ -168,6 +172,7 @@ pub struct StageReading {
     pub processes: Vec<StageProcess>,
 }
 
+/// The resources of one process at a stage.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct StageProcess {
     pub name: String,
@@ -193,7 +198,7 @@ pub struct ReportSample {
     pub blocked: f64,
     pub open: u64,
     pub retransmissions: f64,
-    /// Of the first response-time counter.
+    /// Percentile of the first response-time counter, 50th.
     pub p50: Option<f64>,
     pub p90: Option<f64>,
     pub p99: Option<f64>,
@@ -218,6 +223,7 @@ pub struct WatchedProcess {
     pub peak_memory: u64,
 }
 
+/// A table of text cells.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportTable {
     pub title: String,
@@ -232,10 +238,10 @@ pub struct ReportTable {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct MemoryGrowth {
     pub name: String,
-    /// The begin of the line, from the start of the run, and its length.
+    /// The beginning of the line, from the start of the run, and its length.
     pub from: f64,
     pub seconds: f64,
-    /// The value at the begin of the line.
+    /// The value at the beginning of the line.
     pub memory: f64,
     pub per_hour: f64,
     /// The 95 % interval of `per_hour`.
@@ -282,6 +288,7 @@ impl fmt::Display for ThresholdResult {
     }
 }
 
+/// The counters of one step of the scenario.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepReport {
     pub name: String,

@@ -16,6 +16,7 @@ pub struct RunHandle {
     tracer: Tracer,
 }
 
+/// The state of a run that controllers and screens share.
 #[derive(Debug, Clone, Default)]
 pub struct RemoteState {
     pub rate: f64,
@@ -34,6 +35,7 @@ pub struct RemoteState {
 }
 
 impl RunHandle {
+    /// A handle with the rate of the set-up.
     pub fn new(setup: &Setup) -> RunHandle {
         let rate = &setup.options.rate;
         let state = RemoteState { rate: rate.calls, scale: rate.scale, ..RemoteState::default() };
@@ -44,6 +46,7 @@ impl RunHandle {
         }
     }
 
+    /// Calls `act` with the state under its lock.
     pub fn with<T>(&self, act: impl FnOnce(&mut RemoteState) -> T) -> T {
         act(&mut self.state.lock())
     }
@@ -53,6 +56,7 @@ impl RunHandle {
         &self.shown
     }
 
+    /// The tracer of the run.
     pub fn tracer(&self) -> &Tracer {
         &self.tracer
     }

@@ -15,6 +15,7 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 /// Begins the line anew.
 const LINE: &str = "\r\x1b[K";
 
+/// Prints the screens and writes them to their file.
 pub struct ScreenObserver {
     remote: RunHandle,
     file: Option<PathBuf>,
@@ -23,10 +24,12 @@ pub struct ScreenObserver {
 }
 
 impl ScreenObserver {
+    /// An observer for this set-up.
     pub fn new(setup: &Setup) -> ScreenObserver {
         ScreenObserver { remote: RunHandle::new(setup), file: None, last: None, drawn: 0 }
     }
 
+    /// The handle that controls the screens.
     pub fn remote(&self) -> RunHandle {
         self.remote.clone()
     }

@@ -10,6 +10,7 @@ pub struct TdmMap {
 }
 
 impl TdmMap {
+    /// Parses the argument of `-tdmmap`.
     pub fn parse(text: &str) -> Result<TdmMap, String> {
         let wrong =
             || format!("Parameter -tdmmap must be of form {{%d-%d}}{{%d}}{{%d-%d}}{{%d-%d}}, not \"{text}\"");

@@ -6,6 +6,7 @@ use lab_sip::call::ScenarioRole;
 
 use crate::engine::{Progress, Setup};
 
+/// The scenario that the screens show, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScreenView {
     pub which: ScenarioRole,

@@ -23,10 +23,12 @@ enum TimestampFormat {
 }
 
 impl Timestamp {
+    /// The form of the CSV files.
     pub fn csv(at: Instant, rfc3339: bool) -> Timestamp {
         Timestamp { at, form: if rfc3339 { TimestampFormat::Rfc3339 } else { TimestampFormat::Csv } }
     }
 
+    /// The form of the message traces.
     pub fn message(at: Instant, rfc3339: bool) -> Timestamp {
         Timestamp { at, form: if rfc3339 { TimestampFormat::Rfc3339 } else { TimestampFormat::Message } }
     }

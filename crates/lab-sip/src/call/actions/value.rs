@@ -93,6 +93,7 @@ pub fn with<T>(
     }
 }
 
+/// Sets a variable of the call, its user or the run.
 pub fn set(call: &mut Call, ctx: &mut CallContext<'_>, variable: VarRef, value: VariableValue) {
     let slot = usize::from(variable.slot);
     match variable.scope {
@@ -114,10 +115,12 @@ pub fn set(call: &mut Call, ctx: &mut CallContext<'_>, variable: VarRef, value: 
     }
 }
 
+/// The variable has a value.
 pub fn is_set(call: &Call, ctx: &CallContext<'_>, variable: VarRef) -> bool {
     with(call, ctx, variable, VariableValue::is_set)
 }
 
+/// The operand as a number.
 pub fn operand(call: &Call, ctx: &CallContext<'_>, operand: Operand) -> f64 {
     match operand {
         Operand::Value(number) => number,

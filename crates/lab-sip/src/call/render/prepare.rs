@@ -14,7 +14,7 @@ use crate::scenario::Scenario;
 use crate::scenario::model::{ScenarioSource, StepKind};
 use crate::scenario::template::{Keyword, Template, TemplatePart};
 
-/// Addresses that are known before the first call. `None`: it differs from call to call.
+/// Values that are known before the first call. `None`: the value differs from call to call.
 #[derive(Debug, Clone, Default)]
 pub struct Addresses {
     pub local_ip: Option<IpAddr>,

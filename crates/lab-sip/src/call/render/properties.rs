@@ -25,7 +25,7 @@ fn merged(parts: Vec<TemplatePart>) -> Vec<TemplatePart> {
         match (merged.last_mut(), part) {
             (_, TemplatePart::Text(text)) if text.is_empty() => {}
             (Some(TemplatePart::Text(before)), TemplatePart::Text(text)) => {
-                *before = [&before[..], &text].concat().into()
+                *before = [&before[..], &text].concat().into();
             }
             (_, part) => merged.push(part),
         }

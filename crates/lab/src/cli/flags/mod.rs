@@ -22,6 +22,7 @@ pub struct ParsedArguments {
     pub(super) rate_interval_given: bool,
 }
 
+/// The effect of a flag.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum FlagAction {
     #[default]
@@ -55,6 +56,7 @@ pub struct Outputs {
     pub live: LiveView,
 }
 
+/// The terminal view of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LiveView {
     Never,
@@ -100,6 +102,7 @@ pub struct Flag {
 }
 
 impl FlagGroup {
+    /// All groups, in the order of the help.
     pub const ALL: [FlagGroup; 12] = [
         FlagGroup::Scenario,
         FlagGroup::Network,
@@ -115,6 +118,7 @@ impl FlagGroup {
         FlagGroup::Ringer,
     ];
 
+    /// The heading of the group in the help.
     pub fn title(self) -> &'static str {
         match self {
             FlagGroup::Scenario => "Scenario",
@@ -140,6 +144,7 @@ impl Flag {
         format!("{dashes}{}", self.name)
     }
 
+    /// The flag with its arguments, as the help shows it.
     pub fn usage(&self) -> String {
         match self.takes {
             FlagArgument::Nothing => self.written(),
@@ -148,6 +153,7 @@ impl Flag {
         }
     }
 
+    /// The number of arguments after the flag.
     pub fn arguments(&self) -> usize {
         match self.takes {
             FlagArgument::Nothing => 0,

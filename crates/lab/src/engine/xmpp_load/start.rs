@@ -92,8 +92,8 @@ fn start_workers(setup: Setup, chat: &Arc<XmppLoad>, parts: &[WorkerShare]) -> R
     let memory = SharedMapping::create(LoadState::size(users));
     let (memory, file) =
         memory.map_err(|error| fatal(format!("no memory to share with worker processes: {error}")))?;
-    let errand = WorkerArgs { clock, memory: &file, words: &setup.options.command_line };
-    let mut crew = WorkerPool::hire(parts, &errand)?;
+    let args = WorkerArgs { clock, memory: &file, words: &setup.options.command_line };
+    let mut workers = WorkerPool::start_processes(parts, &args)?;
     // The slow steps are done: the first user is due now, and would be late before.
     let started = clock.now();
     let shared = Arc::new(LoadState::over(Box::new(memory)));
@@ -110,8 +110,8 @@ fn start_workers(setup: Setup, chat: &Arc<XmppLoad>, parts: &[WorkerShare]) -> R
         empty: LoadParts::empty(&setup),
     };
     let base = ReaderContext { hub: Arc::clone(&load.hub), shared, clock, users, empty: load.empty.clone() };
-    let threads = crew.start(started, &sender, &base)?;
-    let mut run = load.run(setup, collector, Some(crew));
+    let threads = workers.start(started, &sender, &base)?;
+    let mut run = load.run(setup, collector, Some(workers));
     run.threads = threads;
     Ok(run)
 }
@@ -147,7 +147,7 @@ impl LoadParts {
     }
 
     /// The run that its observers see.
-    fn run(&self, setup: Setup, collector: Collector, crew: Option<WorkerPool>) -> Run {
+    fn run(&self, setup: Setup, collector: Collector, workers: Option<WorkerPool>) -> Run {
         self.hub.limit.store(u64::from(self.chat.people.all()), Ordering::Relaxed);
         Run {
             hub: Arc::clone(&self.hub),
@@ -159,7 +159,7 @@ impl LoadParts {
             threads: Vec::new(),
             early: EarlyEnd::default(),
             users: Some(Arc::clone(&self.shared)),
-            crew,
+            workers,
             setup,
         }
     }
@@ -175,7 +175,7 @@ impl LoadParts {
         for (index, poll) in (self.part.first_shard..).zip(polls) {
             let place = (u32::from(index), u32::from(self.part.all_shards));
             let (chat, shared) = (Arc::clone(&self.chat), Arc::clone(&self.shared));
-            let crowd = UserPool::new(chat, shared, place, self.started, rng.fork());
+            let pool = UserPool::new(chat, shared, place, self.started, rng.fork());
             let shard = ChatShard {
                 index,
                 hub: Arc::clone(&self.hub),
@@ -183,13 +183,13 @@ impl LoadParts {
                 shared: Arc::clone(&self.shared),
                 names: NameCache::default(),
                 lines: UserConnections::new(
-                    &crowd,
+                    &pool,
                     place,
                     (Arc::clone(&self.chat), self.tls.clone()),
                     poll,
                     rng.fork(),
                 ),
-                crowd,
+                pool,
                 stats: self.empty.clone(),
                 reporter: Reporter::new(self.started, self.empty.clone()),
                 reports: reports.clone(),

@@ -27,7 +27,7 @@ use super::worker_protocol::{WorkerCommand, WorkerMessage, WorkerSetup, WorkerSh
 use crate::fd;
 
 pub(in crate::engine) struct WorkerPool {
-    hands: Vec<Worker>,
+    workers: Vec<Worker>,
     told: RunPhase,
     /// When they were told to end at once.
     hard_since: Option<Instant>,
@@ -58,7 +58,7 @@ struct WorkerReader {
     from: BufReader<UnixStream>,
     reports: SyncSender<ShardReport>,
     base: ReaderContext,
-    /// Of each of its shards, whether its final report came.
+    /// For each of its shards: its final report came.
     ended: Vec<bool>,
     /// The newest interval it told of.
     tick: u64,
@@ -77,17 +77,20 @@ pub(super) struct ReaderContext {
 
 impl WorkerPool {
     /// Starts a worker for each part; returns when all of them are ready.
-    pub(super) fn hire(parts: &[WorkerShare], errand: &WorkerArgs<'_>) -> Result<WorkerPool, StartError> {
-        let mut crew = WorkerPool { hands: Vec::new(), told: RunPhase::Running, hard_since: None };
+    pub(super) fn start_processes(
+        parts: &[WorkerShare],
+        args: &WorkerArgs<'_>,
+    ) -> Result<WorkerPool, StartError> {
+        let mut pool = WorkerPool { workers: Vec::new(), told: RunPhase::Running, hard_since: None };
         for (index, part) in parts.iter().enumerate() {
             let name = format!("worker {} of {}", index + 1, parts.len());
-            let hand = Worker::hire(&name, part, errand);
-            crew.hands.push(hand.map_err(|error| fatal(format!("{name} cannot be started: {error}")))?);
+            let worker = Worker::spawn(&name, part, args);
+            pool.workers.push(worker.map_err(|error| fatal(format!("{name} cannot be started: {error}")))?);
         }
-        for hand in &mut crew.hands {
-            hand.await_ready().map_err(fatal)?;
+        for worker in &mut pool.workers {
+            worker.await_ready().map_err(fatal)?;
         }
-        Ok(crew)
+        Ok(pool)
     }
 
     /// The load begins: each worker is told, and has a thread here that listens to it.
@@ -98,16 +101,16 @@ impl WorkerPool {
         base: &ReaderContext,
     ) -> Result<Vec<JoinHandle<()>>, StartError> {
         let mut threads = Vec::new();
-        for hand in &mut self.hands {
-            let name = &hand.name;
-            say(&mut hand.to, &WorkerCommand::Start(at.as_micros()))
+        for worker in &mut self.workers {
+            let name = &worker.name;
+            say(&mut worker.to, &WorkerCommand::Start(at.as_micros()))
                 .map_err(|error| fatal(format!("{name} is gone before the load began: {error}")))?;
             let listener = WorkerReader {
-                name: hand.name.clone(),
-                ended: vec![false; usize::from(hand.part.shards)],
-                part: hand.part.clone(),
-                child: Arc::clone(&hand.child),
-                from: hand.from.take().ok_or_else(|| fatal("a load begins once".to_owned()))?,
+                name: worker.name.clone(),
+                ended: vec![false; usize::from(worker.part.shards)],
+                part: worker.part.clone(),
+                child: Arc::clone(&worker.child),
+                from: worker.from.take().ok_or_else(|| fatal("a load begins once".to_owned()))?,
                 reports: reports.clone(),
                 base: base.clone(),
                 tick: 0,
@@ -123,27 +126,27 @@ impl WorkerPool {
     pub(in crate::engine) fn follow(&mut self, phase: RunPhase, now: Instant) {
         if phase > self.told {
             self.told = phase;
-            for hand in &mut self.hands {
+            for worker in &mut self.workers {
                 // One that is gone has been noticed by its listener.
-                let _ = say(&mut hand.to, &WorkerCommand::End(phase as u8));
+                let _ = say(&mut worker.to, &WorkerCommand::End(phase as u8));
             }
         }
         if phase >= RunPhase::Hard && now.since(*self.hard_since.get_or_insert(now)) >= WORKER_END {
-            for hand in &self.hands {
+            for worker in &self.workers {
                 // One that has ended, and was waited for, is left alone.
-                let _ = hand.child.lock().kill();
+                let _ = worker.child.lock().kill();
             }
         }
     }
 
     /// Shards of all workers.
     pub(in crate::engine) fn threads(&self) -> usize {
-        self.hands.iter().map(|hand| usize::from(hand.part.shards)).sum()
+        self.workers.iter().map(|worker| usize::from(worker.part.shards)).sum()
     }
 }
 
 impl Worker {
-    fn hire(name: &str, part: &WorkerShare, errand: &WorkerArgs<'_>) -> io::Result<Worker> {
+    fn spawn(name: &str, part: &WorkerShare, args: &WorkerArgs<'_>) -> io::Result<Worker> {
         let (mut mine, theirs) = UnixStream::pair()?;
         let child = Command::new(std::env::current_exe()?)
             // The name is for the list of processes.
@@ -154,7 +157,7 @@ impl Worker {
         let name = format!("{name} (process {})", child.id());
         let from = mine.try_clone()?;
         from.set_read_timeout(Some(WORKER_START))?;
-        let hand = Worker {
+        let worker = Worker {
             name,
             part: part.clone(),
             child: Arc::new(Mutex::new(child)),
@@ -163,13 +166,13 @@ impl Worker {
         };
         let prepare = WorkerSetup {
             part: part.clone(),
-            clock: errand.clock,
-            memory: errand.memory.as_raw_fd(),
+            clock: args.clock,
+            memory: args.memory.as_raw_fd(),
             parent: std::process::id(),
-            words: errand.words.to_vec(),
+            words: args.words.to_vec(),
         };
         say(&mut mine, &WorkerCommand::Prepare(prepare))?;
-        Ok(hand)
+        Ok(worker)
     }
 
     fn await_ready(&mut self) -> Result<(), String> {

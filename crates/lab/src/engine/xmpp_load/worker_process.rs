@@ -23,6 +23,7 @@ use super::start::{LoadParts, tls};
 use super::worker_protocol::{WorkerCommand, WorkerMessage, WorkerSetup, hear, say};
 use crate::fd;
 
+/// A worker process that a run has started.
 pub struct WorkerProcess {
     prepare: WorkerSetup,
     from: BufReader<UnixStream>,
@@ -40,11 +41,11 @@ struct WorkerLoad {
 }
 
 impl WorkerProcess {
-    /// By a run, which speaks through standard input.
+    /// Takes the setup from the run that started this process, through standard input.
     ///
     /// # Errors
-    /// Nobody speaks there, or it was somebody else.
-    pub fn hired() -> Result<WorkerProcess, String> {
+    /// Standard input is not such a run's socket.
+    pub fn from_stdin() -> Result<WorkerProcess, String> {
         let by_hand = |_| "ringer xmpp starts this itself, when it needs several processes".to_owned();
         let socket = || Ok(UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?));
         let to: UnixStream = socket().map_err(|error: io::Error| by_hand(error))?;
