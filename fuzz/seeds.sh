@@ -13,7 +13,7 @@ for vector in ../crates/sip/tests/vectors/*/*.dat; do
 done
 grep -ahoiE '(sips?|tel):[^ <>"]+' ../crates/sip/tests/vectors/*/*.dat ../crates/sip/src/wire/uri_form.rs | sort -u |
     awk '{ printf "%s\n%s", last, $0 > ("corpus/uri/" NR); close("corpus/uri/" NR); last = $0 }'
-cp ../crates/lab/src/scenario/builtin/*.xml corpus/scenario/
+cp ../crates/lab-sip/src/scenario/builtin/*.xml corpus/scenario/
 # What happens (see fuzz_targets/rcml.rs), a line end, the document: those of the plays.
 grep -ohE '"<[A-Z][a-z]+[ />][^"]*' ../crates/ivr/tests/plays/*.rs | tr -d '"' |
     awk '{ printf "\001\002\003\004\005\006\007\n<Response>%s</Response>", $0 > ("corpus/rcml/" NR); close("corpus/rcml/" NR) }'

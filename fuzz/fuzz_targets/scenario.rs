@@ -1,13 +1,13 @@
 //! Any bytes as a scenario: steps, or mistakes with lines inside the text; and any bytes as a template.
 #![no_main]
 
-use lab::scenario::model::{Source, Variables};
-use lab::scenario::{compile_template, compile_text};
+use lab_sip::scenario::model::{ScenarioSource, Variables};
+use lab_sip::scenario::{compile_template, compile_text};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let lines = data.iter().filter(|&&byte| byte == b'\n').count() + 1;
-    match compile_text(data, Source::BuiltIn("fuzz")) {
+    match compile_text(data, ScenarioSource::BuiltIn("fuzz")) {
         Ok(compiled) => {
             let scenario = compiled.scenario;
             let steps = scenario.steps.len();

@@ -12,12 +12,13 @@ use anyhow::{Context, Result};
 
 /// The targets that hold tests with real peers, sockets or time: the source that Cargo prints for the target, its
 /// name, and the modules of these tests (none: all tests of the target).
-const REAL: [(&str, &str, &[&str]); 16] = [
+const REAL: [(&str, &str, &[&str]); 17] = [
     ("tests/live/main.rs", "live", &[]),
     ("tests/net/main.rs", "net", &[]),
     ("tests/operate/main.rs", "operate", &[]),
     ("tests/cli/main.rs", "cli", &[]),
-    ("unittests src/lib.rs", "lab", &["engine::", "control::", "rtp::", "watch::", "prometheus::"]),
+    ("unittests src/lib.rs", "lab", &["engine::", "control::", "watch::", "prometheus::"]),
+    ("unittests src/lib.rs", "lab_sip", &["rtp::"]),
     ("unittests src/lib.rs", "server", &["net::", "http::", "voice::helpers::", "voice::ports::", "xmpp::"]),
     ("unittests src/lib.rs", "interop", &[]),
     ("tests/accounts.rs", "accounts", &[]),

@@ -5,26 +5,26 @@ use std::mem::MaybeUninit;
 
 /// How many files this process may have open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limit {
+pub struct OpenFileLimit {
     /// In force now.
     pub soft: u64,
-    /// What `soft` may be raised to without being root.
+    /// The limit to which `soft` may be raised without being root.
     pub hard: u64,
 }
 
 /// The limit in force.
-pub fn limit() -> Limit {
+pub fn limit() -> OpenFileLimit {
     let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
     // SAFETY: the pointer is to an rlimit's worth of memory; zeroes, which are valid for it, stay there on failure.
     let limit = unsafe {
         libc::getrlimit(libc::RLIMIT_NOFILE, limit.as_mut_ptr());
         limit.assume_init()
     };
-    Limit { soft: limit.rlim_cur, hard: limit.rlim_max }
+    OpenFileLimit { soft: limit.rlim_cur, hard: limit.rlim_max }
 }
 
 /// Raises the soft limit to the hard one; the limit then in force. With `skip` (`-skip_rlimit`) it stays as it is.
-pub fn raise(skip: bool) -> Limit {
+pub fn raise(skip: bool) -> OpenFileLimit {
     let before = limit();
     if !skip && before.soft < before.hard {
         let raised = libc::rlimit { rlim_cur: before.hard, rlim_max: before.hard };
@@ -34,7 +34,7 @@ pub fn raise(skip: bool) -> Limit {
     limit()
 }
 
-impl Limit {
+impl OpenFileLimit {
     /// Calls that may be open at once when each has its own sockets and `reserve` files are open besides.
     pub fn calls_allowed(self, sockets_per_call: u64, reserve: u64) -> u64 {
         self.soft.saturating_sub(reserve).checked_div(sockets_per_call).unwrap_or(u64::MAX)
@@ -47,7 +47,7 @@ impl Limit {
             return None;
         }
         let wanted = calls.saturating_mul(sockets_per_call).saturating_add(reserve);
-        let Limit { soft, hard } = self;
+        let OpenFileLimit { soft, hard } = self;
         let sockets = if sockets_per_call == 1 { "a socket" } else { "sockets" };
         let how = if wanted <= hard {
             format!("raise it with ulimit -n {wanted}")
@@ -61,7 +61,7 @@ impl Limit {
     }
 }
 
-/// As [`Limit::calls_allowed`], of the limit in force.
+/// As [`OpenFileLimit::calls_allowed`], of the limit in force.
 pub fn calls_allowed(sockets_per_call: u64, reserve: u64) -> u64 {
     limit().calls_allowed(sockets_per_call, reserve)
 }
@@ -76,13 +76,13 @@ mod tests {
         assert!(before.soft > 0 && before.soft <= before.hard);
         assert_eq!(raise(true).hard, before.hard);
         let after = raise(false);
-        assert_eq!(after, Limit { soft: before.hard, hard: before.hard });
+        assert_eq!(after, OpenFileLimit { soft: before.hard, hard: before.hard });
         assert_eq!(calls_allowed(1, 0), after.soft);
     }
 
     #[test]
     fn calls_share_what_is_left() {
-        let limit = Limit { soft: 1024, hard: 4096 };
+        let limit = OpenFileLimit { soft: 1024, hard: 4096 };
         assert_eq!(limit.calls_allowed(1, 24), 1000);
         assert_eq!(limit.calls_allowed(3, 24), 333);
         assert_eq!(limit.calls_allowed(1, 2000), 0);
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_objection_names_the_limit_its_value_and_the_cure() {
-        let limit = Limit { soft: 1024, hard: 4096 };
+        let limit = OpenFileLimit { soft: 1024, hard: 4096 };
         assert_eq!(limit.objection(1000, 1, 24), None);
         assert_eq!(limit.objection(u64::MAX, 0, 24), None);
         let text = limit.objection(1001, 1, 24).unwrap();

@@ -3,7 +3,7 @@
 //! Memory comes in steps, so one sample says little that the one before did not say; the error of the slope is that of
 //! independent samples, widened by how much neighbours resemble each other.
 
-use crate::report::model::Growth;
+use crate::report::model::MemoryGrowth;
 
 /// Points a series keeps; a longer one has coarser points.
 const POINTS: usize = 600;
@@ -58,14 +58,14 @@ impl Series {
     }
 
     /// `None` when there are too few samples for any line.
-    pub fn growth(&self, name: &str) -> Option<Growth> {
+    pub fn growth(&self, name: &str) -> Option<MemoryGrowth> {
         let (first, last) = (self.points.first()?.0, self.points.last()?.0);
         let warm = first + (last - first) * WARM_UP;
         let points: Vec<(f64, f64)> = self.points.iter().copied().filter(|(at, _)| *at >= warm).collect();
-        let line = Line::through(&points)?;
+        let line = FittedLine::through(&points)?;
         let from = points.first()?.0;
         let seconds = last - from;
-        Some(Growth {
+        Some(MemoryGrowth {
             name: name.to_owned(),
             from,
             seconds,
@@ -79,15 +79,15 @@ impl Series {
 }
 
 /// Least squares.
-struct Line {
+struct FittedLine {
     middle: (f64, f64),
     slope: f64,
     /// Half of the 95 % interval of the slope.
     margin: f64,
 }
 
-impl Line {
-    fn through(points: &[(f64, f64)]) -> Option<Line> {
+impl FittedLine {
+    fn through(points: &[(f64, f64)]) -> Option<FittedLine> {
         if points.len() < FEWEST {
             return None;
         }
@@ -102,7 +102,7 @@ impl Line {
             return None;
         }
         let along: f64 = points.iter().map(|point| (point.0 - middle.0) * (point.1 - middle.1)).sum();
-        let mut line = Line { middle, slope: along / spread, margin: 0.0 };
+        let mut line = FittedLine { middle, slope: along / spread, margin: 0.0 };
         let off: Vec<f64> = points.iter().map(|point| point.1 - line.at(point.0)).collect();
         let squares: f64 = off.iter().map(|off| off * off).sum();
         if squares > 0.0 {
@@ -132,8 +132,8 @@ fn student(freedom: f64) -> f64 {
 
 /// `growth < 1%/h`, `growth < 2MiB/h`: what no watched process may surely exceed.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Limit {
-    /// Of the process's memory after the warm-up, an hour.
+pub enum GrowthLimit {
+    /// Share of the process's memory after the warm-up, per hour.
     Share(f64),
     /// Bytes an hour.
     Bytes(f64),
@@ -141,9 +141,9 @@ pub enum Limit {
 
 const UNITS: [(&str, f64); 4] = [("KiB", 1024.0), ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0), ("B", 1.0)];
 
-impl Limit {
-    /// What stands right of `growth <`.
-    pub fn parse(text: &str) -> Result<Limit, String> {
+impl GrowthLimit {
+    /// The text right of `growth <`.
+    pub fn parse(text: &str) -> Result<GrowthLimit, String> {
         let expected = || format!("bound {text:?}: expected 1%/h, or a size an hour as 500KiB/h, 2MiB/h");
         let amount = text.strip_suffix("/h").ok_or_else(expected)?.trim();
         let number = |digits: &str| {
@@ -151,20 +151,20 @@ impl Limit {
             value.filter(|value| value.is_finite() && *value >= 0.0).ok_or_else(expected)
         };
         if let Some(digits) = amount.strip_suffix('%') {
-            return number(digits).map(|share| Limit::Share(share / 100.0));
+            return number(digits).map(|share| GrowthLimit::Share(share / 100.0));
         }
         let unit = UNITS.iter().find_map(|(unit, scale)| Some((amount.strip_suffix(unit)?, scale)));
         let (digits, scale) = unit.ok_or_else(expected)?;
-        number(digits).map(|size| Limit::Bytes(size * scale))
+        number(digits).map(|size| GrowthLimit::Bytes(size * scale))
     }
 
     /// The measured growth as text, and the verdict: the limit is missed only when a process surely grew by more. `None`: it
     /// cannot be judged, because the load was too short or no process was watched.
-    pub fn judge(self, growth: &[Growth]) -> (String, Option<bool>) {
-        let told: Vec<&Growth> = growth.iter().filter(|growth| !growth.is_too_short).collect();
-        let excess = |growth: &Growth| match self {
-            Limit::Share(share) => growth.low - share * growth.memory,
-            Limit::Bytes(bytes) => growth.low - bytes,
+    pub fn judge(self, growth: &[MemoryGrowth]) -> (String, Option<bool>) {
+        let told: Vec<&MemoryGrowth> = growth.iter().filter(|growth| !growth.is_too_short).collect();
+        let excess = |growth: &MemoryGrowth| match self {
+            GrowthLimit::Share(share) => growth.low - share * growth.memory,
+            GrowthLimit::Bytes(bytes) => growth.low - bytes,
         };
         let worst = told.into_iter().max_by(|a, b| excess(a).total_cmp(&excess(b)));
         match worst {
@@ -175,7 +175,7 @@ impl Limit {
     }
 }
 
-impl Growth {
+impl MemoryGrowth {
     /// `+1.20 %/h (+0.90 to +1.50), +1.0 MiB/h`
     pub fn rate(&self) -> String {
         let share = |bytes: f64| bytes / self.memory.max(1.0) * 100.0;
@@ -223,7 +223,7 @@ mod tests {
     const MIB: f64 = 1_048_576.0;
 
     /// A sample a second, in MiB.
-    fn series(seconds: u32, memory: impl Fn(f64, &mut Rng) -> f64) -> Growth {
+    fn series(seconds: u32, memory: impl Fn(f64, &mut Rng) -> f64) -> MemoryGrowth {
         let mut rng = Rng::seeded(7);
         let mut series = Series::default();
         for second in 0..seconds {
@@ -242,8 +242,8 @@ mod tests {
         share - 1.0
     }
 
-    fn keeps(limit: &str, growth: &Growth) -> bool {
-        Limit::parse(limit).expect(limit).judge(std::slice::from_ref(growth)).1.expect("long enough")
+    fn keeps(limit: &str, growth: &MemoryGrowth) -> bool {
+        GrowthLimit::parse(limit).expect(limit).judge(std::slice::from_ref(growth)).1.expect("long enough")
     }
 
     #[test]
@@ -288,10 +288,10 @@ mod tests {
     fn a_short_load_is_not_judged() {
         let growth = series(60, |at, _| 100.0 + at);
         assert!(growth.is_too_short);
-        let (measured, kept) = Limit::parse("1%/h").unwrap().judge(&[growth]);
+        let (measured, kept) = GrowthLimit::parse("1%/h").unwrap().judge(&[growth]);
         assert_eq!(kept, None);
         assert!(measured.starts_with("too short to tell: 53 s"), "{measured}");
-        let (measured, kept) = Limit::Share(0.0).judge(&[]);
+        let (measured, kept) = GrowthLimit::Share(0.0).judge(&[]);
         assert!(kept.is_none() && measured.contains("no process was watched"), "{measured}");
     }
 
@@ -305,8 +305,8 @@ mod tests {
     #[test]
     fn the_process_that_grows_most_is_named() {
         let flat = series(3_600, |_, rng| 100.0 + noise(rng));
-        let leak = Growth { name: "leak".to_owned(), ..series(3_600, |at, _| 100.0 + at / 100.0) };
-        let (measured, kept) = Limit::parse("1 %/h").unwrap().judge(&[flat.clone(), leak, flat]);
+        let leak = MemoryGrowth { name: "leak".to_owned(), ..series(3_600, |at, _| 100.0 + at / 100.0) };
+        let (measured, kept) = GrowthLimit::parse("1 %/h").unwrap().judge(&[flat.clone(), leak, flat]);
         assert!(kept == Some(false) && measured.starts_with("leak: +"), "{measured}");
         assert!(measured.ends_with("+36.00 MiB/h"), "{measured}");
     }
@@ -329,9 +329,9 @@ mod tests {
     #[test]
     fn mistakes_say_what_was_expected() {
         for text in ["1%", "1", "many%/h", "-1%/h", "1MB/h", "1%/min", "nan%/h"] {
-            assert!(Limit::parse(text).unwrap_err().contains("expected 1%/h"), "{text}");
+            assert!(GrowthLimit::parse(text).unwrap_err().contains("expected 1%/h"), "{text}");
         }
-        assert_eq!(Limit::parse("1.5 KiB/h"), Ok(Limit::Bytes(1_536.0)));
-        assert_eq!(Limit::parse("0.5%/h"), Ok(Limit::Share(0.005)));
+        assert_eq!(GrowthLimit::parse("1.5 KiB/h"), Ok(GrowthLimit::Bytes(1_536.0)));
+        assert_eq!(GrowthLimit::parse("0.5%/h"), Ok(GrowthLimit::Share(0.005)));
     }
 }

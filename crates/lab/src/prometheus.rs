@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use lab_sip::stats::{Count, Durations};
 use parking_lot::RwLock;
 
-use crate::engine::{Outcome, Progress, Setup};
+use crate::engine::{Progress, RunOutcome, Setup};
 use crate::session::Observer;
-use crate::stats::{Count, Durations};
 
-/// Of exporters of OpenTelemetry, which nothing of ours uses.
+/// The default port of OpenTelemetry's exporters, which no other part of Ringer uses.
 pub const DEFAULT_PORT: u16 = 9464;
 /// A scraper that does not send its request in this time is let go.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -27,6 +27,7 @@ pub struct Exporter {
 }
 
 impl Exporter {
+    /// Binds the address and answers requests on a thread of its own.
     pub fn start(address: SocketAddr) -> io::Result<Exporter> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
@@ -42,6 +43,7 @@ impl Exporter {
         Ok(Exporter { page, address })
     }
 
+    /// The bound address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -52,7 +54,7 @@ impl Observer for Exporter {
         *self.page.write() = page(progress, &setup.scenario.rtds);
     }
 
-    fn ended(&mut self, setup: &Setup, outcome: &Outcome) {
+    fn ended(&mut self, setup: &Setup, outcome: &RunOutcome) {
         *self.page.write() = page(&outcome.progress, &setup.scenario.rtds);
     }
 }
@@ -161,7 +163,7 @@ fn label(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::Timer;
+    use lab_sip::stats::TimerDurations;
     use std::io::Read;
 
     #[test]
@@ -169,7 +171,7 @@ mod tests {
         let mut progress = Progress::default();
         progress.total.add(Count::SuccessfulCall, 7);
         progress.total.add(Count::FailedTimeoutOnRecv, 2);
-        progress.total.rtds.push(Timer::default());
+        progress.total.rtds.push(TimerDurations::default());
         progress.total.rtds[0].service.record(Duration::from_millis(20));
         let exporter = Exporter::start("127.0.0.1:0".parse().expect("an address")).expect("a free port");
         *exporter.page.write() = page(&progress, &["set\"up".to_owned()]);

@@ -1,17 +1,19 @@
-//! A run and those who watch it: the live view, progress lines, trace files of statistics, reports.
+//! A run and its observers: the live view, progress lines, trace files of statistics, reports.
 
-use crate::engine::{Outcome, Progress, Run, Setup};
+use crate::engine::{Progress, Run, RunOutcome, Setup};
 
 /// Told of every interval and of the end. Screens, CSV, recorder of the report, Prometheus.
 pub trait Observer {
+    /// An interval is complete.
     fn progress(&mut self, setup: &Setup, progress: &Progress);
-    fn ended(&mut self, setup: &Setup, outcome: &Outcome);
+    /// The run has ended.
+    fn ended(&mut self, setup: &Setup, outcome: &RunOutcome);
     /// Called a few times a second: the moment to show what was asked for since the last interval.
     fn turn(&mut self, _setup: &Setup) {}
 }
 
 /// Changes asked for while the run goes on: keys, control port, signals, a search.
-pub trait Control {
+pub trait RunController {
     /// Called a few times a second.
     fn poll(&mut self, run: &Run);
 }
@@ -21,8 +23,8 @@ pub fn drive(
     setup: &Setup,
     run: &mut Run,
     observers: &mut [Box<dyn Observer>],
-    controls: &mut [Box<dyn Control>],
-) -> Box<Outcome> {
+    controls: &mut [Box<dyn RunController>],
+) -> Box<RunOutcome> {
     use crate::engine::Event;
     use std::time::Duration;
 

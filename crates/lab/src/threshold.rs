@@ -1,33 +1,34 @@
-//! What a run must keep: `failed == 0`, `response.p99 < 200ms`, `rate >= 781.6`, `retransmissions < 0.2%`.
+//! Thresholds of a run: `failed == 0`, `response.p99 < 200ms`, `rate >= 781.6`, `retransmissions < 0.2%`.
 
 use std::time::Duration;
 
+use lab_sip::stats::{Count, Durations};
+
 use crate::engine::Progress;
-use crate::growth::Limit;
-use crate::report::model::{Growth, Threshold as Verdict};
-use crate::stats::{Count, Durations};
+use crate::growth::GrowthLimit;
+use crate::report::model::{MemoryGrowth, ThresholdResult};
 
 /// `figure comparison bound`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Threshold {
     text: String,
-    rule: Rule,
+    rule: ThresholdRule,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Rule {
+enum ThresholdRule {
     Figure {
-        figure: Figure,
-        compare: Compare,
+        figure: ThresholdFigure,
+        compare: Comparison,
         /// Plain number; seconds for times; a fraction for `%`.
         bound: f64,
     },
     /// No watched process may surely grow by more.
-    Growth(Limit),
+    Growth(GrowthLimit),
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Figure {
+enum ThresholdFigure {
     /// Share of calls that failed of those that ended, or their number.
     Failed,
     FailedShare,
@@ -39,21 +40,21 @@ enum Figure {
     RetransmissionShare,
     /// A quantile of a response-time counter (`response`, `response.<name>`), of call length or media.
     Time {
-        of: Timed,
+        of: ThresholdTimer,
         quantile: Quantile,
     },
     /// MOS of received media at the 1st percentile, and loss of all received packets.
     Mos,
     MediaLoss,
     OneWay,
-    /// Of chat: messages that did not arrive, and what arrived otherwise than it was sent.
+    /// For users: messages that did not arrive, and those that arrived in another order, twice or at the wrong user.
     Lost,
     Unseen,
     Chat(Count),
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Timed {
+enum ThresholdTimer {
     /// The counter's name; the first one without.
     Response(Option<String>),
     /// The worst of all counters that counted.
@@ -71,7 +72,7 @@ enum Quantile {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Compare {
+enum Comparison {
     Equal,
     Below,
     AtMost,
@@ -108,54 +109,55 @@ impl Threshold {
     pub fn parse(text: &str) -> Result<Threshold, String> {
         let (left, compare, right) = split(text)?;
         let rule = if left == "growth" {
-            if !matches!(compare, Compare::Below | Compare::AtMost) {
+            if !matches!(compare, Comparison::Below | Comparison::AtMost) {
                 return Err(format!("threshold {text:?}: expected growth < BOUND"));
             }
-            Rule::Growth(Limit::parse(right)?)
+            ThresholdRule::Growth(GrowthLimit::parse(right)?)
         } else {
             let (bound, share) = bound(right)?;
-            Rule::Figure { figure: figure(left, share)?, compare, bound }
+            ThresholdRule::Figure { figure: figure(left, share)?, compare, bound }
         };
         Ok(Threshold { text: text.trim().to_owned(), rule })
     }
 
     /// Whether it needs processes that are watched.
     pub fn is_of_growth(&self) -> bool {
-        matches!(self.rule, Rule::Growth(_))
+        matches!(self.rule, ThresholdRule::Growth(_))
     }
 
+    /// The threshold as written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
     /// `rtds` are the scenario's counters by index.
-    pub fn judge(&self, progress: &Progress, rtds: &[String], growth: &[Growth]) -> Verdict {
+    pub fn judge(&self, progress: &Progress, rtds: &[String], growth: &[MemoryGrowth]) -> ThresholdResult {
         let (measured, kept) = match &self.rule {
             // A figure of which nothing was measured is missed.
-            Rule::Figure { figure, compare, bound } => {
+            ThresholdRule::Figure { figure, compare, bound } => {
                 let measured = figure.measure(progress, rtds);
                 let kept = measured.is_some_and(|value| compare.holds(value, *bound));
                 (measured.map(|value| figure.show(value)), Some(kept))
             }
-            Rule::Growth(limit) => {
+            ThresholdRule::Growth(limit) => {
                 let (measured, kept) = limit.judge(growth);
                 (Some(measured), kept)
             }
         };
         let (kept, judged) = (kept.unwrap_or(false), kept.is_some());
-        Verdict { text: self.text.clone(), measured, kept, judged }
+        ThresholdResult { text: self.text.clone(), measured, kept, judged }
     }
 }
 
-fn split(text: &str) -> Result<(&str, Compare, &str), String> {
+fn split(text: &str) -> Result<(&str, Comparison, &str), String> {
     // Two-character signs first, or `<=` would be read as `<`.
     let signs = [
-        ("==", Compare::Equal),
-        ("<=", Compare::AtMost),
-        (">=", Compare::AtLeast),
-        ("<", Compare::Below),
-        (">", Compare::Above),
-        ("=", Compare::Equal),
+        ("==", Comparison::Equal),
+        ("<=", Comparison::AtMost),
+        (">=", Comparison::AtLeast),
+        ("<", Comparison::Below),
+        (">", Comparison::Above),
+        ("=", Comparison::Equal),
     ];
     signs
         .into_iter()
@@ -182,33 +184,35 @@ fn bound(text: &str) -> Result<(f64, bool), String> {
     Ok((value * scale, share))
 }
 
-fn figure(text: &str, share: bool) -> Result<Figure, String> {
+fn figure(text: &str, share: bool) -> Result<ThresholdFigure, String> {
     let mut words = text.split('.');
     let name = words.next().unwrap_or_default();
     let rest: Vec<&str> = words.collect();
-    let timed = |of| Ok(Figure::Time { of, quantile: quantile(rest.last().copied())? });
+    let timed = |of| Ok(ThresholdFigure::Time { of, quantile: quantile(rest.last().copied())? });
     match (name, rest.as_slice()) {
-        ("failed", []) if share => Ok(Figure::FailedShare),
-        ("failed", []) => Ok(Figure::Failed),
-        ("blocked", []) => Ok(Figure::Blocked),
-        ("rate", []) => Ok(Figure::Rate),
-        ("retransmissions", []) if share => Ok(Figure::RetransmissionShare),
-        ("retransmissions", []) => Ok(Figure::Retransmissions),
-        ("mos", []) => Ok(Figure::Mos),
-        ("loss", []) => Ok(Figure::MediaLoss),
-        ("one_way", []) => Ok(Figure::OneWay),
-        ("lost", []) => Ok(Figure::Lost),
-        ("unseen", []) => Ok(Figure::Unseen),
-        ("duplicated", []) => Ok(Figure::Chat(Count::ChatDuplicated)),
-        ("reordered", []) => Ok(Figure::Chat(Count::ChatReordered)),
-        ("misdelivered", []) => Ok(Figure::Chat(Count::ChatMisdelivered)),
-        ("response", ["*", _]) => timed(Timed::EveryResponse),
-        ("response", [_]) => timed(Timed::Response(None)),
+        ("failed", []) if share => Ok(ThresholdFigure::FailedShare),
+        ("failed", []) => Ok(ThresholdFigure::Failed),
+        ("blocked", []) => Ok(ThresholdFigure::Blocked),
+        ("rate", []) => Ok(ThresholdFigure::Rate),
+        ("retransmissions", []) if share => Ok(ThresholdFigure::RetransmissionShare),
+        ("retransmissions", []) => Ok(ThresholdFigure::Retransmissions),
+        ("mos", []) => Ok(ThresholdFigure::Mos),
+        ("loss", []) => Ok(ThresholdFigure::MediaLoss),
+        ("one_way", []) => Ok(ThresholdFigure::OneWay),
+        ("lost", []) => Ok(ThresholdFigure::Lost),
+        ("unseen", []) => Ok(ThresholdFigure::Unseen),
+        ("duplicated", []) => Ok(ThresholdFigure::Chat(Count::ChatDuplicated)),
+        ("reordered", []) => Ok(ThresholdFigure::Chat(Count::ChatReordered)),
+        ("misdelivered", []) => Ok(ThresholdFigure::Chat(Count::ChatMisdelivered)),
+        ("response", ["*", _]) => timed(ThresholdTimer::EveryResponse),
+        ("response", [_]) => timed(ThresholdTimer::Response(None)),
         // A name may have points in it, as `monitor.message`.
-        ("response", [name @ .., _]) if !name.is_empty() => timed(Timed::Response(Some(name.join(".")))),
-        ("length", [_]) => timed(Timed::CallLength),
-        ("pacing", [_]) => timed(Timed::MediaDelay),
-        ("jitter", [_]) => timed(Timed::Jitter),
+        ("response", [name @ .., _]) if !name.is_empty() => {
+            timed(ThresholdTimer::Response(Some(name.join("."))))
+        }
+        ("length", [_]) => timed(ThresholdTimer::CallLength),
+        ("pacing", [_]) => timed(ThresholdTimer::MediaDelay),
+        ("jitter", [_]) => timed(ThresholdTimer::Jitter),
         _ => {
             let known: Vec<&str> = FIGURES.iter().map(|(name, _)| *name).collect();
             Err(format!(
@@ -234,15 +238,15 @@ fn quantile(word: Option<&str>) -> Result<Quantile, String> {
         .ok_or_else(|| format!("{word:?}: expected mean, max, p50, p90, p95, p99, p999"))
 }
 
-impl Compare {
+impl Comparison {
     fn holds(self, value: f64, bound: f64) -> bool {
         match self {
             #[expect(clippy::float_cmp, reason = "bounds that are compared for equality are whole counts")]
-            Compare::Equal => value == bound,
-            Compare::Below => value < bound,
-            Compare::AtMost => value <= bound,
-            Compare::Above => value > bound,
-            Compare::AtLeast => value >= bound,
+            Comparison::Equal => value == bound,
+            Comparison::Below => value < bound,
+            Comparison::AtMost => value <= bound,
+            Comparison::Above => value > bound,
+            Comparison::AtLeast => value >= bound,
         }
     }
 }
@@ -256,67 +260,71 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| number(part) / number(whole))
 }
 
-impl Figure {
+impl ThresholdFigure {
     fn measure(&self, progress: &Progress, rtds: &[String]) -> Option<f64> {
         let stats = &progress.total;
         let counts = &stats.counts;
         let ended = counts[Count::SuccessfulCall] + counts[Count::FailedCall];
         match self {
-            Figure::Failed => Some(number(counts[Count::FailedCall])),
-            Figure::FailedShare => ratio(counts[Count::FailedCall], ended),
-            Figure::Blocked => Some(number(counts[Count::Blocked])),
-            Figure::Rate => {
+            ThresholdFigure::Failed => Some(number(counts[Count::FailedCall])),
+            ThresholdFigure::FailedShare => ratio(counts[Count::FailedCall], ended),
+            ThresholdFigure::Blocked => Some(number(counts[Count::Blocked])),
+            ThresholdFigure::Rate => {
                 let placing = progress.placing.as_secs_f64();
                 (placing > 0.0).then(|| number(counts[Count::SuccessfulCall]) / placing)
             }
-            Figure::Retransmissions => Some(number(counts[Count::Retransmissions])),
-            Figure::RetransmissionShare => ratio(counts[Count::Retransmissions], counts[Count::MessagesSent]),
-            Figure::Time { of, quantile } => quantile.of(of, stats, rtds),
-            Figure::Mos => stats.media.mos.value_at(0.01).map(|mos| number(mos) / 1e3),
-            Figure::MediaLoss => ratio(stats.media.lost, stats.media.packets + stats.media.lost),
-            Figure::OneWay => Some(number(stats.media.one_way)),
-            Figure::Lost => Some(number(stats.lost())),
-            Figure::Unseen => Some(number(stats.unseen())),
-            Figure::Chat(count) => Some(number(counts[*count])),
+            ThresholdFigure::Retransmissions => Some(number(counts[Count::Retransmissions])),
+            ThresholdFigure::RetransmissionShare => {
+                ratio(counts[Count::Retransmissions], counts[Count::MessagesSent])
+            }
+            ThresholdFigure::Time { of, quantile } => quantile.of(of, stats, rtds),
+            ThresholdFigure::Mos => stats.media.mos.value_at(0.01).map(|mos| number(mos) / 1e3),
+            ThresholdFigure::MediaLoss => ratio(stats.media.lost, stats.media.packets + stats.media.lost),
+            ThresholdFigure::OneWay => Some(number(stats.media.one_way)),
+            ThresholdFigure::Lost => Some(number(stats.lost())),
+            ThresholdFigure::Unseen => Some(number(stats.unseen())),
+            ThresholdFigure::Chat(count) => Some(number(counts[*count])),
         }
     }
 
     fn show(&self, value: f64) -> String {
         match self {
-            Figure::Time { .. } => format!("{:.3} ms", value * 1e3),
-            Figure::FailedShare | Figure::RetransmissionShare | Figure::MediaLoss => {
+            ThresholdFigure::Time { .. } => format!("{:.3} ms", value * 1e3),
+            ThresholdFigure::FailedShare
+            | ThresholdFigure::RetransmissionShare
+            | ThresholdFigure::MediaLoss => {
                 format!("{:.3} %", value * 1e2)
             }
-            Figure::Rate => format!("{value:.1}/s"),
-            Figure::Mos => format!("{value:.2}"),
-            Figure::Failed
-            | Figure::Blocked
-            | Figure::Retransmissions
-            | Figure::OneWay
-            | Figure::Lost
-            | Figure::Unseen
-            | Figure::Chat(_) => format!("{value:.0}"),
+            ThresholdFigure::Rate => format!("{value:.1}/s"),
+            ThresholdFigure::Mos => format!("{value:.2}"),
+            ThresholdFigure::Failed
+            | ThresholdFigure::Blocked
+            | ThresholdFigure::Retransmissions
+            | ThresholdFigure::OneWay
+            | ThresholdFigure::Lost
+            | ThresholdFigure::Unseen
+            | ThresholdFigure::Chat(_) => format!("{value:.0}"),
         }
     }
 }
 
 impl Quantile {
-    fn of(self, of: &Timed, stats: &crate::stats::Stats, rtds: &[String]) -> Option<f64> {
+    fn of(self, of: &ThresholdTimer, stats: &lab_sip::stats::Stats, rtds: &[String]) -> Option<f64> {
         let durations = match of {
-            Timed::Response(name) => {
+            ThresholdTimer::Response(name) => {
                 let index = match name {
                     Some(name) => rtds.iter().position(|rtd| rtd == name)?,
                     None => 0,
                 };
                 &stats.rtds.get(index)?.service
             }
-            Timed::EveryResponse => {
+            ThresholdTimer::EveryResponse => {
                 let all = stats.rtds.iter().filter_map(|timer| self.of_durations(&timer.service));
                 return all.max_by(f64::total_cmp);
             }
-            Timed::CallLength => &stats.call_length,
-            Timed::MediaDelay => &stats.media_delay,
-            Timed::Jitter => return self.of_histogram(&stats.media.jitter),
+            ThresholdTimer::CallLength => &stats.call_length,
+            ThresholdTimer::MediaDelay => &stats.media_delay,
+            ThresholdTimer::Jitter => return self.of_histogram(&stats.media.jitter),
         };
         self.of_durations(durations)
     }
@@ -328,7 +336,7 @@ impl Quantile {
         }
     }
 
-    fn of_histogram(self, histogram: &crate::stats::Histogram) -> Option<f64> {
+    fn of_histogram(self, histogram: &lab_sip::stats::Histogram) -> Option<f64> {
         let micros = match self {
             Quantile::Max => histogram.max(),
             Quantile::At(quantile) => histogram.value_at(quantile),
@@ -355,14 +363,14 @@ mod tests {
         progress.total.add(Count::FailedCall, 10);
         progress.total.add(Count::MessagesSent, 3_000);
         progress.total.add(Count::Retransmissions, 3);
-        progress.total.rtds.resize(2, crate::stats::Timer::default());
+        progress.total.rtds.resize(2, lab_sip::stats::TimerDurations::default());
         for millis in 1..=100 {
             progress.total.rtds[1].service.record(Duration::from_millis(millis));
         }
         progress
     }
 
-    fn judge(text: &str) -> Verdict {
+    fn judge(text: &str) -> ThresholdResult {
         let rtds = ["1".to_owned(), "monitor.setup".to_owned()];
         Threshold::parse(text).expect(text).judge(&progress(), &rtds, &[])
     }

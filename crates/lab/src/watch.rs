@@ -5,34 +5,34 @@ use std::path::{Path, PathBuf};
 
 use stdx::time::Instant;
 
-use crate::report::Meter;
+use crate::report::ProcessMeter;
 
 /// `/proc` counts processor time in these: USER_HZ is 100 for every program on Linux.
 const MICROS_A_TICK: u64 = 10_000;
 
 /// Measures the processes that the specifications name, each given as its process id or its name.
 #[derive(Debug)]
-pub struct Watch {
+pub struct ProcessWatch {
     proc: PathBuf,
-    specs: Vec<Spec>,
+    specs: Vec<ProcessSpec>,
 }
 
 #[derive(Debug)]
-struct Spec {
+struct ProcessSpec {
     text: String,
-    /// What reports call it: `belfry (8745)` for a process id.
+    /// The name in reports: `belfry (8745)` for a process id.
     label: String,
     /// `None`: a name, which any number of processes may bear.
     pid: Option<u32>,
-    /// What each process had used at the last sample. A process id may be used again, its start tells.
-    seen: HashMap<Process, u64>,
+    /// CPU time of each process at the last sample. A process id may be reused; the start time tells such processes apart.
+    seen: HashMap<ProcessInstance, u64>,
     /// The process that a process id meant when it was first seen.
-    meant: Option<Process>,
+    meant: Option<ProcessInstance>,
     told: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Process {
+struct ProcessInstance {
     pid: u32,
     /// Ticks since the system started.
     started: u64,
@@ -40,7 +40,7 @@ struct Process {
 
 /// The fields of `/proc/PID/stat` that are of use.
 #[derive(Debug, PartialEq, Eq)]
-struct Stat<'a> {
+struct ProcStat<'a> {
     name: &'a [u8],
     ticks: u64,
     started: u64,
@@ -48,21 +48,21 @@ struct Stat<'a> {
 
 /// One reading of one process.
 #[derive(Debug, Clone, Copy)]
-struct Reading {
-    process: Process,
+struct ProcessReading {
+    process: ProcessInstance,
     micros: u64,
     resident: u64,
 }
 
-impl Watch {
-    /// A specification of digits only is a process id; anything else the name of a program: all processes
-    /// whose short name or first argument's last part is exactly that, those that start later included.
-    pub fn new(specs: &[String]) -> Watch {
-        Watch::over(Path::new("/proc"), specs)
+impl ProcessWatch {
+    /// A specification of digits only is a process id; anything else the name of a program: all processes whose
+    /// short name or first argument's last part is exactly that, those that start later included.
+    pub fn new(specs: &[String]) -> ProcessWatch {
+        ProcessWatch::over(Path::new("/proc"), specs)
     }
 
-    fn over(proc: &Path, specs: &[String]) -> Watch {
-        let specs = specs.iter().map(|text| Spec {
+    fn over(proc: &Path, specs: &[String]) -> ProcessWatch {
+        let specs = specs.iter().map(|text| ProcessSpec {
             label: label(proc, text),
             text: text.clone(),
             pid: text.parse().ok(),
@@ -70,8 +70,8 @@ impl Watch {
             meant: None,
             told: false,
         });
-        let mut watch = Watch { proc: proc.to_owned(), specs: specs.collect() };
-        // What was used before is not of this run.
+        let mut watch = ProcessWatch { proc: proc.to_owned(), specs: specs.collect() };
+        // CPU time before this moment does not belong to the run.
         watch.read();
         watch
     }
@@ -84,7 +84,7 @@ impl Watch {
     }
 }
 
-impl Meter for Watch {
+impl ProcessMeter for ProcessWatch {
     fn sample(&mut self, _at: Instant) -> Vec<(String, u64, u64)> {
         let sums = self.read();
         let specs = self.specs.iter_mut();
@@ -99,10 +99,10 @@ impl Meter for Watch {
     }
 }
 
-impl Spec {
+impl ProcessSpec {
     /// Microseconds since the last time and resident bytes, of all its processes.
     fn read(&mut self, proc: &Path, all: &[u32]) -> (u64, u64) {
-        let readings: Vec<Reading> = match self.pid {
+        let readings: Vec<ProcessReading> = match self.pid {
             Some(pid) => {
                 let reading = reading(proc, pid, None);
                 self.meant = self.meant.or(reading.map(|reading| reading.process));
@@ -110,7 +110,7 @@ impl Spec {
             }
             None => all.iter().filter_map(|pid| reading(proc, *pid, Some(self.text.as_bytes()))).collect(),
         };
-        let used = |reading: &Reading| {
+        let used = |reading: &ProcessReading| {
             // A process that was not there before has used all its time since.
             reading.micros.saturating_sub(self.seen.get(&reading.process).copied().unwrap_or(0))
         };
@@ -134,7 +134,7 @@ fn pids(proc: &Path) -> Vec<u32> {
 }
 
 /// `None` when there is no such process, it is a corpse, or it has another name.
-fn reading(proc: &Path, pid: u32, name: Option<&[u8]>) -> Option<Reading> {
+fn reading(proc: &Path, pid: u32, name: Option<&[u8]>) -> Option<ProcessReading> {
     let folder = proc.join(pid.to_string());
     let bytes = std::fs::read(folder.join("stat")).ok()?;
     let stat = parse_stat(&bytes)?;
@@ -142,8 +142,8 @@ fn reading(proc: &Path, pid: u32, name: Option<&[u8]>) -> Option<Reading> {
         return None;
     }
     let status = std::fs::read(folder.join("status")).ok()?;
-    let process = Process { pid, started: stat.started };
-    Some(Reading { process, micros: stat.ticks * MICROS_A_TICK, resident: resident(&status) })
+    let process = ProcessInstance { pid, started: stat.started };
+    Some(ProcessReading { process, micros: stat.ticks * MICROS_A_TICK, resident: resident(&status) })
 }
 
 /// Whether the last part of the first argument is `name`: short names are cut after fifteen bytes.
@@ -156,7 +156,7 @@ fn is_program(folder: &Path, name: &[u8]) -> bool {
 }
 
 /// The name stands in parentheses and may hold any byte, parentheses and blanks too.
-fn parse_stat(bytes: &[u8]) -> Option<Stat<'_>> {
+fn parse_stat(bytes: &[u8]) -> Option<ProcStat<'_>> {
     let (open, close) = (memchr::memchr(b'(', bytes)?, memchr::memrchr(b')', bytes)?);
     let name = bytes.get(open + 1..close)?;
     let rest = std::str::from_utf8(&bytes[close + 1..]).ok()?;
@@ -166,7 +166,7 @@ fn parse_stat(bytes: &[u8]) -> Option<Stat<'_>> {
     if matches!(*fields.first()?, "Z" | "X") {
         return None;
     }
-    Some(Stat { name, ticks: number(11)? + number(12)?, started: number(19)? })
+    Some(ProcStat { name, ticks: number(11)? + number(12)?, started: number(19)? })
 }
 
 /// Bytes; 0 for the kernel's own threads, which have none.
@@ -187,21 +187,21 @@ mod tests {
     const AT: Instant = Instant::from_unix_seconds(1);
 
     /// Ended when the test is over, however it ends.
-    struct Running(Child);
+    struct ChildProcess(Child);
 
-    impl Drop for Running {
+    impl Drop for ChildProcess {
         fn drop(&mut self) {
             self.0.kill().expect("it is our child");
             self.0.wait().expect("it is our child");
         }
     }
 
-    fn run(command: &mut Command) -> Running {
-        Running(command.stdin(Stdio::piped()).spawn().expect("the program exists"))
+    fn run(command: &mut Command) -> ChildProcess {
+        ChildProcess(command.stdin(Stdio::piped()).spawn().expect("the program exists"))
     }
 
-    fn watch(specs: &[&str]) -> Watch {
-        Watch::new(&specs.iter().map(|spec| (*spec).to_owned()).collect::<Vec<_>>())
+    fn watch(specs: &[&str]) -> ProcessWatch {
+        ProcessWatch::new(&specs.iter().map(|spec| (*spec).to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
@@ -263,9 +263,9 @@ mod tests {
             std::fs::write(folder.join("status"), "Name:\tx\nVmRSS:\t      12 kB\n").unwrap();
         };
         put(5, 100);
-        let mut watch = Watch::over(proc.path(), &["7".to_owned(), "x".to_owned()]);
+        let mut watch = ProcessWatch::over(proc.path(), &["7".to_owned(), "x".to_owned()]);
         put(9, 100);
-        let sample = |watch: &mut Watch| {
+        let sample = |watch: &mut ProcessWatch| {
             watch.sample(AT).into_iter().map(|(_, micros, resident)| (micros, resident)).collect::<Vec<_>>()
         };
         assert_eq!(sample(&mut watch), [(40_000, 12_288), (40_000, 12_288)]);
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn a_process_id_may_come_later() {
         let proc = tempfile::tempdir().unwrap();
-        let mut watch = Watch::over(proc.path(), &["7".to_owned()]);
+        let mut watch = ProcessWatch::over(proc.path(), &["7".to_owned()]);
         assert_eq!(watch.sample(AT), [("7".to_owned(), 0, 0)]);
         std::fs::create_dir(proc.path().join("7")).unwrap();
         std::fs::write(proc.path().join("7/stat"), "7 (x) S 1 1 1 0 -1 0 0 0 0 0 3 0 0 0 20 0 1 0 9 0 0")
@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn names_may_hold_anything_and_corpses_are_nobody() {
         let line = b"42 (a) S (b c) S 1 2 3 0 -1 4 5 6 7 8 11 22 0 0 20 0 1 0 333 0 0";
-        assert_eq!(parse_stat(line), Some(Stat { name: b"a) S (b c", ticks: 33, started: 333 }));
+        assert_eq!(parse_stat(line), Some(ProcStat { name: b"a) S (b c", ticks: 33, started: 333 }));
         assert_eq!(parse_stat(b"42 (x) Z 1 2 3 0 -1 4 5 6 7 8 11 22 0 0 20 0 1 0 333 0 0"), None);
         for broken in [&b""[..], b"42", b"42 )x(", b"42 (x)", b"42 (x) S 1 2", b"\xff (x) S \xff"] {
             assert_eq!(parse_stat(broken), None);

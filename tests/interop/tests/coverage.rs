@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use interop::compare;
-use lab::scenario::{self, Kind};
+use lab_sip::scenario::{self, WordKind};
 
 /// Attributes as `element.attribute`, keywords in brackets.
 #[rustfmt::skip]
@@ -58,20 +58,20 @@ fn texts() -> Vec<String> {
         .collect()
 }
 
-fn label(kind: Kind, of: &str, name: &str) -> String {
+fn label(kind: WordKind, of: &str, name: &str) -> String {
     match kind {
-        Kind::Element | Kind::Action => format!("<{name}>"),
-        Kind::Attribute => format!("{of}.{name}"),
-        Kind::Keyword => format!("[{name}]"),
+        WordKind::Element | WordKind::Action => format!("<{name}>"),
+        WordKind::Attribute => format!("{of}.{name}"),
+        WordKind::Keyword => format!("[{name}]"),
     }
 }
 
-fn stands_in(kind: Kind, of: &str, name: &str, text: &str) -> bool {
+fn stands_in(kind: WordKind, of: &str, name: &str, text: &str) -> bool {
     match kind {
-        Kind::Element | Kind::Action => tags(text, name).next().is_some(),
-        Kind::Attribute if of.is_empty() => text.contains(&format!(" {name}=\"")),
-        Kind::Attribute => tags(text, of).any(|tag| tag.contains(&format!(" {name}=\""))),
-        Kind::Keyword => {
+        WordKind::Element | WordKind::Action => tags(text, name).next().is_some(),
+        WordKind::Attribute if of.is_empty() => text.contains(&format!(" {name}=\"")),
+        WordKind::Attribute => tags(text, of).any(|tag| tag.contains(&format!(" {name}=\""))),
+        WordKind::Keyword => {
             let start = match name {
                 "fieldN" => "[field0",
                 "$name" => "[$",

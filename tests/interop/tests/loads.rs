@@ -5,7 +5,7 @@ use std::path::Path;
 
 use interop::{ChatServer, DOMAIN, Fault, FaultyProxy, Said, ringer};
 use lab::report::Report;
-use lab::report::model::Chat;
+use lab::report::model::XmppReport;
 use tempfile::TempDir;
 
 const USERS: usize = 40;
@@ -25,7 +25,7 @@ fn is_even(said: &Said, report: &Path, server: &ChatServer, before: &str) -> Rep
     }
     let text = std::fs::read_to_string(report).expect("it was asked for");
     let report: Report = serde_json::from_str(&text).expect("a report");
-    let chat: &Chat = report.chat.as_ref().expect("of users");
+    let chat: &XmppReport = report.chat.as_ref().expect("of users");
     assert!(chat.sent > 50 && chat.seen > 50, "{chat:?}");
     assert_eq!(chat.sent, chat.received + chat.refused, "{chat:?}");
     let stages: Vec<&str> = report.stages.iter().map(|stage| stage.name.as_str()).collect();

@@ -1,4 +1,4 @@
-//! `sipp-ringer`: `ringer sip` for those who call `sipp`.
+//! `sipp-ringer`: `ringer sip` under a name that can take the place of `sipp`.
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

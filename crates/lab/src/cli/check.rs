@@ -1,11 +1,12 @@
 //! `ringer sip --check`: everything a run would read, and every mistake in it; no call is made.
 
+use lab_sip::options::{Options, ScenarioName};
+use lab_sip::scenario::model::ScenarioSource;
+use lab_sip::scenario::{Scenario, counted, summary};
+
 use super::ExitCode;
-use super::setup::{Built, load, unknown_global};
+use super::setup::{BuiltSetup, load, unknown_global};
 use crate::engine::Setup;
-use crate::options::{Options, ScenarioName};
-use crate::scenario::model::Source;
-use crate::scenario::{Scenario, counted, summary};
 
 pub(super) fn check(options: Options) -> ExitCode {
     let name = match &options.scenario.main {
@@ -18,7 +19,7 @@ pub(super) fn check(options: Options) -> ExitCode {
         None => Ok(built),
     });
     match loaded {
-        Ok(Built { setup, warnings }) => {
+        Ok(BuiltSetup { setup, warnings }) => {
             for line in told(&setup) {
                 println!("{line}");
             }
@@ -58,7 +59,7 @@ fn told(setup: &Setup) -> Vec<String> {
 
 fn written(scenario: &Scenario) -> String {
     match &scenario.source {
-        Source::File(path) => path.display().to_string(),
-        Source::BuiltIn(name) => (*name).to_owned(),
+        ScenarioSource::File(path) => path.display().to_string(),
+        ScenarioSource::BuiltIn(name) => (*name).to_owned(),
     }
 }

@@ -1,7 +1,8 @@
-//! What the program's exit code says.
+//! The exit codes of the program.
 
-use crate::engine::{End, Outcome};
-use crate::stats::Count;
+use lab_sip::stats::Count;
+
+use crate::engine::{RunEnd, RunOutcome};
 
 /// SIPp's codes, and Ringer's two: 98, and 99 which also stands for a missed threshold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +32,7 @@ pub enum ExitCode {
 }
 
 impl ExitCode {
+    /// The code of the process.
     pub fn code(self) -> u8 {
         match self {
             ExitCode::Success => 0,
@@ -44,16 +46,16 @@ impl ExitCode {
         }
     }
 
-    /// Of a run that could not start.
+    /// The code of a run that could not start.
     pub fn of_start(code: i32) -> ExitCode {
         if code == 254 || code == -2 { ExitCode::Bind } else { ExitCode::Fatal }
     }
 
-    /// Of a run. Failed calls come before everything softer, as in SIPp; thresholds are judged by whoever holds them.
-    pub fn of_run(outcome: &Outcome, timeout_is_error: bool) -> ExitCode {
+    /// The code of a run. Failed calls come before all lesser outcomes, as in SIPp; thresholds are judged by the caller.
+    pub fn of_run(outcome: &RunOutcome, timeout_is_error: bool) -> ExitCode {
         let counts = &outcome.progress.total.counts;
-        let timed_out = outcome.end == End::Timeout;
-        if outcome.end == End::Fatal || counts[Count::FatalErrors] > 0 || (timed_out && timeout_is_error) {
+        let timed_out = outcome.end == RunEnd::Timeout;
+        if outcome.end == RunEnd::Fatal || counts[Count::FatalErrors] > 0 || (timed_out && timeout_is_error) {
             return ExitCode::Fatal;
         }
         if counts[Count::FailedRtpCheck] > 0 {
@@ -67,10 +69,10 @@ impl ExitCode {
         }
         let succeeded = counts[Count::SuccessfulCall] > 0;
         match outcome.end {
-            End::Internal => ExitCode::Internal,
-            // As with SIPp, whose calls that are open then have not failed.
-            End::Terminated => ExitCode::Success,
-            End::Timeout if !succeeded => ExitCode::Internal,
+            RunEnd::Internal => ExitCode::Internal,
+            // As with SIPp, whose open calls have not failed then.
+            RunEnd::Terminated => ExitCode::Success,
+            RunEnd::Timeout if !succeeded => ExitCode::Internal,
             _ if succeeded => ExitCode::Success,
             _ => ExitCode::NoCalls,
         }

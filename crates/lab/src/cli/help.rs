@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::flags::{self, Group};
+use super::flags::{self, FlagGroup};
 
 const WIDTH: usize = 100;
 const COLUMN: usize = 34;
 
-/// What `ringer` alone prints.
+/// The output of `ringer` without a command.
 pub(super) fn top() -> String {
     let mut text = String::from(
         "Ringer, the load lab: SIPp's scenarios on all cores, users of XMPP, honest reports.\n\n\
@@ -20,7 +20,7 @@ pub(super) fn top() -> String {
     text
 }
 
-/// What `ringer sip --help` prints.
+/// The output of `ringer sip --help`.
 pub(super) fn sip(program: &str) -> String {
     let mut text = format!(
         "Usage: {program} [HOST[:PORT]] [OPTIONS]\n\n\
@@ -29,7 +29,7 @@ pub(super) fn sip(program: &str) -> String {
          \x20 {program} -sn uac 127.0.0.1 -r 50       make 50 calls a second\n\
          \x20 {program} --check -sf scenario.xml      only say whether the scenario is right\n"
     );
-    for group in Group::ALL {
+    for group in FlagGroup::ALL {
         let _ = writeln!(text, "\n{}:", group.title());
         for flag in flags::all().filter(|flag| flag.group == group) {
             entry(&mut text, &flag.usage(), flag.help);
@@ -111,7 +111,7 @@ pub(super) fn page() -> String {
          SIPp's flags have one dash (two are taken too) and mean what they mean there; Ringer's own have two.\n\
          A time is a number with `ms`, `s`, `m` or `h` behind it, or `hh:mm:ss`; each flag says what a bare number is.\n",
     );
-    for group in Group::ALL {
+    for group in FlagGroup::ALL {
         let _ = write!(page, "\n## {}\n\n| flag | meaning |\n|---|---|\n", group.title());
         for flag in flags::all().filter(|flag| flag.group == group) {
             let _ = writeln!(

@@ -17,14 +17,14 @@ mod worker;
 mod xmpp;
 
 pub use exit::ExitCode;
-pub use parse::{Misuse, parse};
-pub use setup::{Mistake, build};
+pub use parse::{UsageError, parse};
+pub use setup::{SetupError, build};
 pub(crate) use xmpp::build as build_xmpp;
 
 use crate::command;
 
 /// One sub-command.
-pub struct Command {
+pub struct Subcommand {
     pub name: &'static str,
     pub about: &'static str,
     /// Given the name it was called by and its arguments.
@@ -32,24 +32,24 @@ pub struct Command {
 }
 
 /// Sub-commands in the order of the help.
-pub const COMMANDS: &[Command] = &[
-    Command { name: "sip", about: "run a SIPp scenario, with SIPp's flags", run: sip::main },
-    Command {
+pub const COMMANDS: &[Subcommand] = &[
+    Subcommand { name: "sip", about: "run a SIPp scenario, with SIPp's flags", run: sip::main },
+    Subcommand {
         name: "xmpp",
         about: "users of an XMPP server, who account for every message",
         run: xmpp::main,
     },
-    Command {
+    Subcommand {
         name: "find",
         about: "search the highest rate, or number of open calls or of users, without a failure",
         run: command::find,
     },
-    Command {
+    Subcommand {
         name: "run",
         about: "run a plan: several loads, thresholds, a published test's figures",
         run: command::run,
     },
-    Command {
+    Subcommand {
         name: "report",
         about: "make the page of a run, or of several, from their JSON",
         run: command::report,

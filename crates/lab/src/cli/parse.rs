@@ -1,22 +1,23 @@
-//! From `argv` to [`Asked`].
+//! From `argv` to [`ParsedArguments`].
 
-use super::flags::{self, Action, Asked};
+use lab_sip::options::{Options, Protocol, RemoteTarget, Sockets};
+
+use super::flags::{self, FlagAction, ParsedArguments};
 use super::value;
-use crate::options::{Options, Protocol, Remote, Sockets};
 
-/// What is wrong with a command line, in SIPp's words where it has any.
+/// A mistake in a command line, in SIPp's words where it has any.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Misuse(pub String);
+pub struct UsageError(pub String);
 
-impl std::fmt::Display for Misuse {
+impl std::fmt::Display for UsageError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
 /// Reads the arguments after the program's name. Actions that only print win over everything behind them.
-pub fn parse(program: &str, arguments: &[String]) -> Result<Asked, Misuse> {
-    let mut asked = Asked::default();
+pub fn parse(program: &str, arguments: &[String]) -> Result<ParsedArguments, UsageError> {
+    let mut asked = ParsedArguments::default();
     // `ringer sip` is two words.
     asked.options.command_line =
         program.split(' ').map(str::to_owned).chain(arguments.iter().cloned()).collect();
@@ -32,19 +33,19 @@ pub fn parse(program: &str, arguments: &[String]) -> Result<Asked, Misuse> {
         values.extend(inline);
         while values.len() < flag.arguments() {
             values.push(rest.next().ok_or_else(|| {
-                Misuse(format!("Missing argument for param '{word}'.\nUse '{program} -h' for details"))
+                UsageError(format!("Missing argument for param '{word}'.\nUse '{program} -h' for details"))
             })?);
         }
         if values.len() > flag.arguments() {
-            return Err(Misuse(format!("{name} takes no value")));
+            return Err(UsageError(format!("{name} takes no value")));
         }
-        (flag.apply)(&mut asked, &values).map_err(|why| Misuse(format!("{name}, {why}")))?;
+        (flag.apply)(&mut asked, &values).map_err(|why| UsageError(format!("{name}, {why}")))?;
         match asked.action {
-            Action::Help if rest.peek() == Some(&"stat") => {
-                asked.action = Action::HelpStat;
+            FlagAction::Help if rest.peek() == Some(&"stat") => {
+                asked.action = FlagAction::HelpStat;
                 return Ok(asked);
             }
-            Action::Run | Action::Check => {}
+            FlagAction::Run | FlagAction::Check => {}
             _ => return Ok(asked),
         }
     }
@@ -61,9 +62,9 @@ fn split_inline(word: &str) -> (&str, Option<&str>) {
     (word, None)
 }
 
-fn take_target(asked: &mut Asked, word: &str) -> Result<(), Misuse> {
+fn take_target(asked: &mut ParsedArguments, word: &str) -> Result<(), UsageError> {
     match &asked.remote {
-        Some(first) => Err(Misuse(format!(
+        Some(first) => Err(UsageError(format!(
             "Two targets: '{first}' and '{word}'; a flag before the second may be missing its dash"
         ))),
         None => {
@@ -73,28 +74,28 @@ fn take_target(asked: &mut Asked, word: &str) -> Result<(), Misuse> {
     }
 }
 
-fn unknown(program: &str, word: &str) -> Misuse {
+fn unknown(program: &str, word: &str) -> UsageError {
     let hint = flags::nearest(word).map_or_else(String::new, |near| format!(" Did you mean '{near}'?"));
-    Misuse(format!("Invalid argument: '{word}'.{hint}\nUse '{program} -h' for details"))
+    UsageError(format!("Invalid argument: '{word}'.{hint}\nUse '{program} -h' for details"))
 }
 
-/// What only all flags together decide.
-fn finish(mut asked: Asked) -> Result<Asked, Misuse> {
+/// Checks and defaults that depend on several flags.
+fn finish(mut asked: ParsedArguments) -> Result<ParsedArguments, UsageError> {
     let network = &mut asked.options.network;
     let like = network.local.first().copied();
     let port = default_port(network.transport.protocol);
     if let Some(text) = &asked.remote {
-        let (host, _) = value::host_port(text).map_err(Misuse)?;
-        let address = value::address(text, port, like).map_err(Misuse)?;
-        asked.options.remote = Some(Remote { host, address });
+        let (host, _) = value::host_port(text).map_err(UsageError)?;
+        let address = value::address(text, port, like).map_err(UsageError)?;
+        asked.options.remote = Some(RemoteTarget { host, address });
     }
     if let Some(text) = &asked.rsa {
-        network.remote_sending = Some(value::address(text, port, like).map_err(Misuse)?);
+        network.remote_sending = Some(value::address(text, port, like).map_err(UsageError)?);
     }
     if !asked.rate_interval_given {
         asked.options.rate.interval = asked.options.files.stat_period;
     }
-    check(&asked).map_err(Misuse)?;
+    check(&asked).map_err(UsageError)?;
     let Options { network, injection, .. } = &mut asked.options;
     if network.transport.sockets == Sockets::PerAddress && network.local.len() < 2 {
         injection.ip_field.get_or_insert(0);
@@ -112,7 +113,7 @@ fn default_port(protocol: Protocol) -> u16 {
 }
 
 /// Flags that do not go together.
-fn check(asked: &Asked) -> Result<(), String> {
+fn check(asked: &ParsedArguments) -> Result<(), String> {
     let options = &asked.options;
     if options.rate.users.is_some() && options.rate.limit.is_some() {
         return Err("Can not set open call limit (-l) when -users is specified.".to_owned());

@@ -3,11 +3,11 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
+use lab_sip::stats::Count;
 use stdx::time::Instant;
 
-use crate::engine::{Outcome, Progress, Setup};
+use crate::engine::{Progress, RunOutcome, Setup};
 use crate::session::Observer;
-use crate::stats::Count;
 
 /// Every cause a call fails by, with the word it has in a line.
 const CAUSES: &[(Count, &str)] = &[
@@ -46,7 +46,7 @@ pub(super) struct ProgressLines {
 }
 
 impl ProgressLines {
-    /// On a terminal the screens speak, in the background nobody reads.
+    /// No lines on a terminal, which shows the screens, nor in the background, whose output is not read.
     pub(super) fn new(setup: &Setup) -> ProgressLines {
         let quiet = std::io::stderr().is_terminal() || setup.options.behaviour.background;
         ProgressLines { quiet, period: setup.options.files.screen_period, next: Instant::default() }
@@ -59,14 +59,14 @@ impl Observer for ProgressLines {
             // Half a tick of slack: intervals are not to the microsecond.
             self.next = progress.now + self.period.saturating_sub(Duration::from_millis(500));
             tell(progress);
-            // Of calls the error log has them; users have none.
+            // Errors of calls go to the error log; users have none.
             if let Some(error) = progress.errors.last().filter(|_| setup.chat.is_some()) {
                 let _ = writeln!(std::io::stderr(), "        {error}");
             }
         }
     }
 
-    fn ended(&mut self, _setup: &Setup, outcome: &Outcome) {
+    fn ended(&mut self, _setup: &Setup, outcome: &RunOutcome) {
         if !self.quiet {
             tell(&outcome.progress);
         }

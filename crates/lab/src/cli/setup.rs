@@ -5,58 +5,58 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lab_sip::call::render::{Addresses, PreparedMessages};
+use lab_sip::inject::{FileError, InjectionFiles};
+use lab_sip::options::{Options, ScenarioName};
+use lab_sip::rtp;
+use lab_sip::scenario::model::ScenarioSource;
+use lab_sip::scenario::{
+    BUILT_IN_NAMES, CompileError, CompiledScenario, Scenario, built_in, compile_file, compile_text, counted,
+};
+use lab_sip::trace::Tracer;
 use stdx::rng::Rng;
 
 use super::flags::nearest_of;
-use crate::call::render::{Addresses, Prepared};
 use crate::engine::Setup;
-use crate::inject::{FileError, Files};
-use crate::options::{Options, ScenarioName};
-use crate::rtp;
-use crate::scenario::model::Source;
-use crate::scenario::{
-    BUILT_IN_NAMES, CompileError, Compiled, Scenario, built_in, compile_file, compile_text, counted,
-};
-use crate::trace::Tracer;
 
 /// A mistake in a file, or beside one: `file:line: what`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake(pub String);
+pub struct SetupError(pub String);
 
-impl fmt::Display for Mistake {
+impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl From<CompileError> for Mistake {
+impl From<CompileError> for SetupError {
     fn from(error: CompileError) -> Self {
         match error.line {
-            0 => Mistake(format!("{}: {}", error.file, error.message)),
-            _ => Mistake(error.to_string()),
+            0 => SetupError(format!("{}: {}", error.file, error.message)),
+            _ => SetupError(error.to_string()),
         }
     }
 }
 
-impl From<FileError> for Mistake {
+impl From<FileError> for SetupError {
     fn from(error: FileError) -> Self {
         let file = error.file.display();
         match error.line {
-            0 => Mistake(format!("{file}: {}", error.message)),
-            line => Mistake(format!("{file}:{line}: {}", error.message)),
+            0 => SetupError(format!("{file}: {}", error.message)),
+            line => SetupError(format!("{file}:{line}: {}", error.message)),
         }
     }
 }
 
 /// A setup, and what a careful author would want to hear of.
 #[derive(Debug)]
-pub struct Built {
+pub struct BuiltSetup {
     pub setup: Setup,
-    pub warnings: Vec<Mistake>,
+    pub warnings: Vec<SetupError>,
 }
 
 /// Compiles scenarios and loads files, for a run: it needs a target when the scenario calls someone.
-pub fn build(options: Options) -> Result<Built, Vec<Mistake>> {
+pub fn build(options: Options) -> Result<BuiltSetup, Vec<SetupError>> {
     let built = load(options)?;
     match missing_target(&built.setup) {
         Some(mistake) => Err(vec![mistake]),
@@ -65,13 +65,13 @@ pub fn build(options: Options) -> Result<Built, Vec<Mistake>> {
 }
 
 /// As [`build`], without asking for a target: for `--check`.
-pub(super) fn load(options: Options) -> Result<Built, Vec<Mistake>> {
+pub(super) fn load(options: Options) -> Result<BuiltSetup, Vec<SetupError>> {
     let mut mistakes = Vec::new();
     let mut warnings = Vec::new();
-    let mut compiled = |name: Option<&ScenarioName>, mistakes: &mut Vec<Mistake>| {
+    let mut compiled = |name: Option<&ScenarioName>, mistakes: &mut Vec<SetupError>| {
         name.and_then(|name| match compile(name) {
             Ok(compiled) => {
-                warnings.extend(compiled.warnings.into_iter().map(Mistake::from));
+                warnings.extend(compiled.warnings.into_iter().map(SetupError::from));
                 Some(Arc::new(compiled.scenario))
             }
             Err(errors) => {
@@ -93,7 +93,7 @@ pub(super) fn load(options: Options) -> Result<Built, Vec<Mistake>> {
         .map(|file| Arc::new(files_of(std::slice::from_ref(file), &mut mistakes)));
     let compiled = [scenario.as_deref(), receive.as_deref(), out_of_call.as_deref()];
     mistakes.extend(media(&options, &compiled.into_iter().flatten().collect::<Vec<_>>()));
-    // What scenarios read of files is judged only when all files are there.
+    // Fields and variables of files are judged only when all files are there.
     if mistakes.is_empty() {
         if scenario.as_ref().is_some_and(|scenario| scenario.starts_calls()) {
             mistakes.extend(users_without_line(&options, &files));
@@ -106,7 +106,7 @@ pub(super) fn load(options: Options) -> Result<Built, Vec<Mistake>> {
         }
     }
     match scenario {
-        Some(scenario) if mistakes.is_empty() => Ok(Built {
+        Some(scenario) if mistakes.is_empty() => Ok(BuiltSetup {
             setup: Setup {
                 options: Arc::new(options),
                 scenario,
@@ -124,23 +124,23 @@ pub(super) fn load(options: Options) -> Result<Built, Vec<Mistake>> {
 }
 
 /// `-set` of a variable that no scenario has for a global one, in SIPp's words.
-pub(super) fn unknown_global(setup: &Setup) -> Option<Mistake> {
+pub(super) fn unknown_global(setup: &Setup) -> Option<SetupError> {
     let scenarios = [Some(&setup.scenario), setup.receive.as_ref(), setup.out_of_call.as_ref()];
     let globals: Vec<&String> =
         scenarios.into_iter().flatten().flat_map(|scenario| &scenario.variables.global).collect();
     let unknown = setup.options.behaviour.set.iter().find(|(name, _)| !globals.contains(&name));
     unknown.map(|(name, _)| {
-        Mistake(format!("Can not set the global variable {name}, because it does not exist: add <Global variables=\"{name}\"/>"))
+        SetupError(format!("Can not set the global variable {name}, because it does not exist: add <Global variables=\"{name}\"/>"))
     })
 }
 
 /// `-users` beyond the lines of a file in USERS order, whose users have a line each.
-fn users_without_line(options: &Options, files: &Files) -> Vec<Mistake> {
+fn users_without_line(options: &Options, files: &InjectionFiles) -> Vec<SetupError> {
     let users = options.rate.users.unwrap_or(0);
     let short = |index: &usize| files.is_by_user(*index) && files.line_count(*index) < users;
     let told = |index: usize| {
         let lines = counted(files.line_count(index) as usize, "line");
-        Mistake(format!(
+        SetupError(format!(
             "{} has only {lines}, yet -users asks for {users}",
             options.injection.files[index].display()
         ))
@@ -148,30 +148,30 @@ fn users_without_line(options: &Options, files: &Files) -> Vec<Mistake> {
     (0..files.len()).filter(short).map(told).collect()
 }
 
-fn files_of(paths: &[PathBuf], mistakes: &mut Vec<Mistake>) -> Files {
+fn files_of(paths: &[PathBuf], mistakes: &mut Vec<SetupError>) -> InjectionFiles {
     files(paths, &[], mistakes)
 }
 
-fn files(paths: &[PathBuf], indexes: &[(PathBuf, u32)], mistakes: &mut Vec<Mistake>) -> Files {
+fn files(paths: &[PathBuf], indexes: &[(PathBuf, u32)], mistakes: &mut Vec<SetupError>) -> InjectionFiles {
     // A file that cannot be read is told here, whatever the loader says of it.
-    let unreadable: Vec<Mistake> = paths.iter().filter_map(|path| readable(path)).collect();
+    let unreadable: Vec<SetupError> = paths.iter().filter_map(|path| readable(path)).collect();
     if !unreadable.is_empty() {
         mistakes.extend(unreadable);
-        return Files::default();
+        return InjectionFiles::default();
     }
-    Files::load(paths, indexes).unwrap_or_else(|errors| {
-        mistakes.extend(errors.into_iter().map(Mistake::from));
-        Files::default()
+    InjectionFiles::load(paths, indexes).unwrap_or_else(|errors| {
+        mistakes.extend(errors.into_iter().map(SetupError::from));
+        InjectionFiles::default()
     })
 }
 
-fn readable(path: &Path) -> Option<Mistake> {
+fn readable(path: &Path) -> Option<SetupError> {
     std::fs::File::open(path)
         .err()
-        .map(|error| Mistake(format!("{}: cannot be read: {error}", path.display())))
+        .map(|error| SetupError(format!("{}: cannot be read: {error}", path.display())))
 }
 
-fn compile(name: &ScenarioName) -> Result<Compiled, Vec<Mistake>> {
+fn compile(name: &ScenarioName) -> Result<CompiledScenario, Vec<SetupError>> {
     let compiled = match name {
         ScenarioName::File(path) => {
             if let Some(mistake) = readable(path) {
@@ -182,39 +182,39 @@ fn compile(name: &ScenarioName) -> Result<Compiled, Vec<Mistake>> {
         ScenarioName::BuiltIn(name) => {
             let text = built_in(name).ok_or_else(|| vec![no_built_in(name)])?;
             let known = BUILT_IN_NAMES.iter().find(|known| *known == name).copied().unwrap_or("built-in");
-            compile_text(text.as_bytes(), Source::BuiltIn(known))
+            compile_text(text.as_bytes(), ScenarioSource::BuiltIn(known))
         }
     };
-    compiled.map_err(|errors| errors.into_iter().map(Mistake::from).collect())
+    compiled.map_err(|errors| errors.into_iter().map(SetupError::from).collect())
 }
 
 /// Also for `-sd`.
-pub(super) fn no_built_in(name: &str) -> Mistake {
+pub(super) fn no_built_in(name: &str) -> SetupError {
     let hint = nearest_of(name, BUILT_IN_NAMES.iter().copied()).map_or_else(
         || format!(" One of {} is expected.", BUILT_IN_NAMES.join(", ")),
         |near| format!(" Did you mean '{near}'?"),
     );
-    Mistake(format!("Invalid default scenario name '{name}'.{hint}"))
+    SetupError(format!("Invalid default scenario name '{name}'.{hint}"))
 }
 
-/// What the media files of the scenarios are wrong in. They are read once more when the run begins, with its address.
-fn media(options: &Options, scenarios: &[&Scenario]) -> Vec<Mistake> {
+/// Mistakes in the media files of the scenarios. The files are read once more when the run begins, with its address.
+fn media(options: &Options, scenarios: &[&Scenario]) -> Vec<SetupError> {
     let ip = options.network.local.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     // Nothing of this draw is kept.
     let mut rng = Rng::from_seed([0; 32]);
-    let mistakes = rtp::Shared::load(options, scenarios, ip, &mut rng).err().unwrap_or_default();
-    mistakes.into_iter().map(Mistake).collect()
+    let mistakes = rtp::RunMedia::load(options, scenarios, ip, &mut rng).err().unwrap_or_default();
+    mistakes.into_iter().map(SetupError).collect()
 }
 
 /// A keyword that no `-key` gives, a field of a file that no `-inf` gives.
-fn keywords(options: &Options, scenario: &Scenario, files: &Files) -> Option<Mistake> {
-    Prepared::new(scenario, options, &Addresses::default(), files).err().map(Mistake)
+fn keywords(options: &Options, scenario: &Scenario, files: &InjectionFiles) -> Option<SetupError> {
+    PreparedMessages::new(scenario, options, &Addresses::default(), files).err().map(SetupError)
 }
 
-/// What the scenario needs of the flags.
-fn missing_target(setup: &Setup) -> Option<Mistake> {
+/// The scenario needs a target, and the flags name none.
+fn missing_target(setup: &Setup) -> Option<SetupError> {
     let options = &setup.options;
     let by_peer = options.network.remote_sending.is_some();
     (setup.scenario.starts_calls() && options.remote.is_none() && !by_peer)
-        .then(|| Mistake("Missing remote host parameter. This scenario requires it".to_owned()))
+        .then(|| SetupError("Missing remote host parameter. This scenario requires it".to_owned()))
 }

@@ -2,21 +2,22 @@
 
 use std::io::IsTerminal as _;
 
+use lab_sip::scenario::built_in;
+
 use super::check::check;
-use super::flags::{Action, Asked, Live, Outputs};
+use super::flags::{FlagAction, LiveView, Outputs, ParsedArguments};
 use super::progress_lines::ProgressLines;
-use super::setup::{Built, build, no_built_in, unknown_global};
+use super::setup::{BuiltSetup, build, no_built_in, unknown_global};
 use super::{ExitCode, background, help, parse, version};
 use crate::command::{ReportFiles, write_reports};
-use crate::engine::{End, Outcome, Progress, Run, Setup, check_reachable};
+use crate::engine::{Progress, Run, RunEnd, RunOutcome, Setup, check_reachable};
 use crate::prometheus::{DEFAULT_PORT, Exporter};
 use crate::report::{Recorder, Report, model, summary, tables};
-use crate::scenario::built_in;
-use crate::screen::{self, Screens};
-use crate::session::{Control, Observer, drive};
+use crate::screen::{self, ScreenObserver};
+use crate::session::{Observer, RunController, drive};
 use crate::threshold::Threshold;
-use crate::trace::{self, Tracer};
-use crate::watch::Watch;
+use crate::trace;
+use crate::watch::ProcessWatch;
 use crate::{control, live};
 
 pub(super) fn main(program: &str, arguments: &[String]) -> ExitCode {
@@ -33,17 +34,17 @@ pub(super) fn main(program: &str, arguments: &[String]) -> ExitCode {
     }
 }
 
-fn act(program: &str, asked: Asked) -> ExitCode {
+fn act(program: &str, asked: ParsedArguments) -> ExitCode {
     match &asked.action {
-        Action::Help => print!("{}", help::sip(program)),
-        Action::HelpStat => print!("{}", help::stat()),
-        Action::Version => println!("{}", version()),
-        Action::OwnVersion => {
+        FlagAction::Help => print!("{}", help::sip(program)),
+        FlagAction::HelpStat => print!("{}", help::stat()),
+        FlagAction::Version => println!("{}", version()),
+        FlagAction::OwnVersion => {
             println!("{}", version());
             return ExitCode::Success;
         }
-        Action::Dump(name) => return dump(name),
-        Action::Check | Action::Run => return prepared(asked),
+        FlagAction::Dump(name) => return dump(name),
+        FlagAction::Check | FlagAction::Run => return prepared(asked),
     }
     ExitCode::Printed
 }
@@ -61,12 +62,12 @@ fn dump(name: &str) -> ExitCode {
     }
 }
 
-fn prepared(asked: Asked) -> ExitCode {
-    let Asked { options, action, outputs, .. } = asked;
-    if action == Action::Check {
+fn prepared(asked: ParsedArguments) -> ExitCode {
+    let ParsedArguments { options, action, outputs, .. } = asked;
+    if action == FlagAction::Check {
         return check(options);
     }
-    let Built { setup, warnings } = match build(options) {
+    let BuiltSetup { setup, warnings } = match build(options) {
         Ok(built) => built,
         Err(mistakes) => {
             for mistake in &mistakes {
@@ -125,7 +126,7 @@ pub(super) fn run(mut setup: Setup, outputs: &Outputs) -> ExitCode {
     };
     let unit = if setup.chat.is_some() { "sign-ins/s" } else { "calls/s" };
     let title = format!("{} at {} {unit}", setup.scenario.name, setup.options.rate.calls);
-    let recorder = Recorder::new(&title, thresholds, Watch::new(&outputs.watch));
+    let recorder = Recorder::new(&title, thresholds, ProcessWatch::new(&outputs.watch));
     let report = recorder.report();
     let mut observers = match observers(&setup, outputs, screens) {
         Ok(observers) => observers,
@@ -165,8 +166,8 @@ pub(super) fn run(mut setup: Setup, outputs: &Outputs) -> ExitCode {
     }
 }
 
-fn failed_by_time(setup: &Setup, outcome: &Outcome) -> bool {
-    outcome.end == End::Timeout && setup.options.timers.global_is_error
+fn failed_by_time(setup: &Setup, outcome: &RunOutcome) -> bool {
+    outcome.end == RunEnd::Timeout && setup.options.timers.global_is_error
 }
 
 fn thresholds(outputs: &Outputs) -> Result<Vec<Threshold>, String> {
@@ -190,25 +191,25 @@ fn conclude(files: &ReportFiles, report: &Report) -> Result<bool, String> {
     for path in write_reports(files, &report.title, std::slice::from_ref(report))? {
         eprintln!("report: {}", path.display());
     }
-    Ok(!report.thresholds.iter().any(model::Threshold::is_missed))
+    Ok(!report.thresholds.iter().any(model::ThresholdResult::is_missed))
 }
 
 fn traced(setup: &mut Setup) -> Result<(), String> {
-    setup.tracer = Tracer::start(&setup.options, &setup.scenario)?;
+    setup.tracer = trace::start(&setup.options, &setup.scenario)?;
     Ok(())
 }
 
-type Begun = (Run, Vec<Box<dyn Control>>, Screens);
+type StartedRun = (Run, Vec<Box<dyn RunController>>, ScreenObserver);
 
-fn begin(setup: &Setup) -> Result<Begun, (String, ExitCode)> {
-    let screens = Screens::new(setup);
+fn begin(setup: &Setup) -> Result<StartedRun, (String, ExitCode)> {
+    let screens = ScreenObserver::new(setup);
     let signals = control::signals::install(screens.remote())
         .map_err(|error| (format!("Cannot listen to signals: {error}"), ExitCode::Fatal))?;
-    let socket = control::udp::Socket::bind(&setup.options.network, screens.remote())
+    let socket = control::udp::ControlSocket::bind(&setup.options.network, screens.remote())
         .map_err(|why| (why, ExitCode::Bind))?;
     let run = check_reachable(setup).and_then(|()| Run::start(setup.clone()));
     let run = run.map_err(|error| (error.message, ExitCode::of_start(error.exit)))?;
-    let mut controls: Vec<Box<dyn Control>> = vec![Box::new(signals), Box::new(socket)];
+    let mut controls: Vec<Box<dyn RunController>> = vec![Box::new(signals), Box::new(socket)];
     if !setup.options.behaviour.no_stdin
         && let Some(keys) = control::keys::Terminal::open(screens.remote())
     {
@@ -217,8 +218,12 @@ fn begin(setup: &Setup) -> Result<Begun, (String, ExitCode)> {
     Ok((run, controls, screens))
 }
 
-/// Everyone who watches a run, but for the report's recorder.
-fn observers(setup: &Setup, outputs: &Outputs, screens: Screens) -> Result<Vec<Box<dyn Observer>>, String> {
+/// All observers of a run but the report's recorder.
+fn observers(
+    setup: &Setup,
+    outputs: &Outputs,
+    screens: ScreenObserver,
+) -> Result<Vec<Box<dyn Observer>>, String> {
     let mut observers = crate::trace::observers(setup);
     if let Some(address) = &outputs.prometheus {
         let address = super::value::address(address, DEFAULT_PORT, None)?;
@@ -227,8 +232,8 @@ fn observers(setup: &Setup, outputs: &Outputs, screens: Screens) -> Result<Vec<B
         observers.push(Box::new(exporter));
     }
     let background = setup.options.behaviour.background;
-    let live = outputs.live == Live::Auto && !background && std::io::stdout().is_terminal();
-    match live.then(|| live::Live::start(screens.remote().shown().clone(), sipp_screen)).transpose() {
+    let live = outputs.live == LiveView::Auto && !background && std::io::stdout().is_terminal();
+    match live.then(|| live::LiveScreen::start(screens.remote().shown().clone(), sipp_screen)).transpose() {
         Ok(Some(live)) => observers.push(Box::new(live)),
         // A terminal that cannot be drawn on still takes lines.
         Ok(None) | Err(_) => observers.push(Box::new(ProgressLines::new(setup))),
@@ -239,6 +244,6 @@ fn observers(setup: &Setup, outputs: &Outputs, screens: Screens) -> Result<Vec<B
 
 /// The screen of a key from 1 to 9.
 fn sipp_screen(setup: &Setup, progress: &Progress, key: u8) -> String {
-    let page = screen::Page::of_key(char::from(b'0' + key)).unwrap_or(screen::Page::Scenario);
-    screen::page(setup, progress, page, screen::Footer::Running)
+    let page = screen::ScreenPage::of_key(char::from(b'0' + key)).unwrap_or(screen::ScreenPage::Scenario);
+    screen::page(setup, progress, page, screen::ScreenFooter::Running)
 }

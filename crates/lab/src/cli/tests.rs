@@ -3,20 +3,21 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::flags::{self, Action, Asked, Live, Takes};
-use super::value::{self, Unit};
-use super::{ExitCode, help, parse};
-use crate::engine::{End, Outcome};
-use crate::options::{Arrivals, Protocol, ScenarioName, Sockets};
-use crate::screen::tests::progress;
-use crate::stats::Count;
+use lab_sip::options::{ArrivalPattern, Protocol, ScenarioName, Sockets};
+use lab_sip::stats::Count;
 
-fn words(line: &str) -> Result<Asked, String> {
+use super::flags::{self, FlagAction, FlagArgument, LiveView, ParsedArguments};
+use super::value::{self, DefaultUnit};
+use super::{ExitCode, help, parse};
+use crate::engine::{RunEnd, RunOutcome};
+use crate::screen::tests::progress;
+
+fn words(line: &str) -> Result<ParsedArguments, String> {
     let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     parse("ringer sip", &words).map_err(|misuse| misuse.0)
 }
 
-fn asked(line: &str) -> Asked {
+fn asked(line: &str) -> ParsedArguments {
     words(line).unwrap_or_else(|why| panic!("{line}: {why}"))
 }
 
@@ -36,7 +37,7 @@ fn the_seeds_command_runs_word_for_word() {
     assert!(options.files.screen.on && options.timers.no_retransmission);
     assert_eq!(options.timers.recv_timeout, Some(Duration::from_secs(400)));
     assert_eq!(options.network.transport.sockets, Sockets::PerCall);
-    assert_eq!(asked.action, Action::Run);
+    assert_eq!(asked.action, FlagAction::Run);
 }
 
 #[test]
@@ -70,7 +71,7 @@ fn sipps_flags_are_all_known() {
     for name in names.split_whitespace() {
         let flag = flags::find(&format!("-{name}")).unwrap_or_else(|| panic!("-{name}"));
         // And every one that takes a value says so when there is none.
-        if flag.takes != Takes::Nothing {
+        if flag.takes != FlagArgument::Nothing {
             let why = words(&format!("-{name}")).expect_err(name);
             assert!(why.contains("Missing argument"), "{why}");
         }
@@ -90,11 +91,11 @@ fn times_in_every_form() {
         ("1:00:00", 3_600_000),
         ("00:00:01.5", 1_500),
     ] {
-        assert_eq!(of(text, Unit::Milliseconds), Ok(millis), "{text}");
+        assert_eq!(of(text, DefaultUnit::Milliseconds), Ok(millis), "{text}");
     }
-    assert_eq!(of("20", Unit::Seconds), Ok(20_000));
+    assert_eq!(of("20", DefaultUnit::Seconds), Ok(20_000));
     for wrong in ["", "abc", "5x", "-3", "1:2:3:4", "1:", ":5", "1.2.3", "1e9999"] {
-        assert!(of(wrong, Unit::Seconds).is_err(), "{wrong}");
+        assert!(of(wrong, DefaultUnit::Seconds).is_err(), "{wrong}");
     }
 }
 
@@ -195,9 +196,9 @@ fn what_may_repeat_adds_up_and_two_dashes_are_taken() {
     assert_eq!(asked.outputs.watch, ["12", "belfry"]);
     assert_eq!(asked.outputs.thresholds, ["p99<5ms"]);
     assert_eq!(asked.outputs.report, Some(PathBuf::from("out.html")));
-    assert_eq!(asked.outputs.live, Live::Never);
+    assert_eq!(asked.outputs.live, LiveView::Never);
     assert_eq!(options.rate.duration, Some(Duration::from_secs(30)));
-    assert_eq!(options.rate.arrivals, Arrivals::Poisson);
+    assert_eq!(options.rate.arrivals, ArrivalPattern::Poisson);
     assert!(!options.call.defaults.bye && options.call.defaults.check_cseq);
     assert!(options.media.rewrite && options.media.measure);
     assert_eq!(options.call.base_cseq, 6, "the first request takes the next");
@@ -205,11 +206,11 @@ fn what_may_repeat_adds_up_and_two_dashes_are_taken() {
 
 #[test]
 fn what_only_prints_wins() {
-    assert_eq!(asked("-sd uas -zz").action, Action::Dump("uas".to_owned()));
-    assert_eq!(asked("-v").action, Action::Version);
-    assert_eq!(asked("-h").action, Action::Help);
-    assert_eq!(asked("-h stat").action, Action::HelpStat);
-    assert_eq!(asked("--check -sn uas").action, Action::Check);
+    assert_eq!(asked("-sd uas -zz").action, FlagAction::Dump("uas".to_owned()));
+    assert_eq!(asked("-v").action, FlagAction::Version);
+    assert_eq!(asked("-h").action, FlagAction::Help);
+    assert_eq!(asked("-h stat").action, FlagAction::HelpStat);
+    assert_eq!(asked("--check -sn uas").action, FlagAction::Check);
 }
 
 #[test]
@@ -240,12 +241,12 @@ fn missing_files_stop_before_the_run() {
     assert!(said.iter().any(|line| line.starts_with("/nowhere/in.csv: cannot be read")), "{said:?}");
 }
 
-fn outcome(failed: u64, succeeded: u64, end: End, limited: bool) -> Outcome {
+fn outcome(failed: u64, succeeded: u64, end: RunEnd, limited: bool) -> RunOutcome {
     let mut progress = progress();
     progress.total.counts[Count::FailedCall] = failed;
     progress.total.counts[Count::SuccessfulCall] = succeeded;
     let limited_by_ringer = limited.then(|| "late".to_owned()).into_iter().collect();
-    Outcome { progress, end, limited_by_ringer }
+    RunOutcome { progress, end, limited_by_ringer }
 }
 
 #[test]
@@ -273,27 +274,27 @@ fn sources_of_ui_are_in_field_0_unless_another_is_named() {
 #[test]
 fn exit_codes_are_sipps_and_our_own() {
     for (failed, succeeded, end, limited, code) in [
-        (0, 5, End::Normal, false, 0),
-        (1, 5, End::Normal, false, 1),
-        (0, 5, End::Internal, false, 97),
-        (0, 0, End::Timeout, false, 97),
-        (0, 5, End::Timeout, false, 0),
-        (0, 0, End::Normal, false, 99),
-        (0, 0, End::Terminated, false, 0),
-        (0, 5, End::Terminated, false, 0),
-        (1, 5, End::Terminated, false, 1),
-        (0, 5, End::Fatal, false, 255),
-        (0, 5, End::Normal, true, 98),
-        (2, 5, End::Normal, true, 1),
+        (0, 5, RunEnd::Normal, false, 0),
+        (1, 5, RunEnd::Normal, false, 1),
+        (0, 5, RunEnd::Internal, false, 97),
+        (0, 0, RunEnd::Timeout, false, 97),
+        (0, 5, RunEnd::Timeout, false, 0),
+        (0, 0, RunEnd::Normal, false, 99),
+        (0, 0, RunEnd::Terminated, false, 0),
+        (0, 5, RunEnd::Terminated, false, 0),
+        (1, 5, RunEnd::Terminated, false, 1),
+        (0, 5, RunEnd::Fatal, false, 255),
+        (0, 5, RunEnd::Normal, true, 98),
+        (2, 5, RunEnd::Normal, true, 1),
     ] {
         let outcome = outcome(failed, succeeded, end, limited);
         assert_eq!(ExitCode::of_run(&outcome, false).code(), code, "{end:?} {failed} {succeeded} {limited}");
     }
-    assert_eq!(ExitCode::of_run(&outcome(0, 5, End::Timeout, false), true).code(), 255);
-    let mut checked = outcome(1, 5, End::Normal, false);
+    assert_eq!(ExitCode::of_run(&outcome(0, 5, RunEnd::Timeout, false), true).code(), 255);
+    let mut checked = outcome(1, 5, RunEnd::Normal, false);
     checked.progress.total.counts[Count::FailedRtpCheck] = 1;
     assert_eq!(ExitCode::of_run(&checked, false).code(), 253);
-    let mut by_error_action = outcome(1, 5, End::Internal, false);
+    let mut by_error_action = outcome(1, 5, RunEnd::Internal, false);
     by_error_action.progress.total.counts[Count::FatalErrors] = 1;
     assert_eq!(ExitCode::of_run(&by_error_action, false).code(), 255);
     assert_eq!(ExitCode::of_start(254).code(), 254);

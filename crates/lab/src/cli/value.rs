@@ -4,17 +4,17 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::options::{DefaultBehaviours, Protocol, Sockets, Transport};
+use lab_sip::options::{DefaultBehaviours, Protocol, Sockets, Transport};
 
-/// What one unit of a bare number is.
+/// The unit of a bare number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
+pub enum DefaultUnit {
     Milliseconds,
     Seconds,
 }
 
 /// `250`, `1.5`, `250ms`, `20s`, `5m`, `2h`, `01:30`, `1:00:00`.
-pub fn time(text: &str, unit: Unit) -> Result<Duration, String> {
+pub fn time(text: &str, unit: DefaultUnit) -> Result<Duration, String> {
     let wrong = || {
         format!("\"{text}\" is not a time: a number with ms, s, m or h behind it, or hh:mm:ss, is expected")
     };
@@ -25,8 +25,8 @@ pub fn time(text: &str, unit: Unit) -> Result<Duration, String> {
     let (number, suffix) = text.split_at(digits);
     let number: f64 = number.parse().map_err(|_| wrong())?;
     let seconds = match (suffix.to_ascii_lowercase().as_str(), unit) {
-        ("ms", _) | ("", Unit::Milliseconds) => number / 1000.0,
-        ("s", _) | ("", Unit::Seconds) => number,
+        ("ms", _) | ("", DefaultUnit::Milliseconds) => number / 1000.0,
+        ("s", _) | ("", DefaultUnit::Seconds) => number,
         ("m", _) => number * 60.0,
         ("h", _) => number * 3600.0,
         _ => return Err(wrong()),
@@ -53,21 +53,24 @@ fn clock(text: &str) -> Option<Duration> {
 }
 
 /// A whole number; what is allowed follows from the type.
-pub fn integer<T: FromStr + std::fmt::Display + Limits>(text: &str) -> Result<T, String> {
+pub fn integer<T: FromStr + std::fmt::Display + IntegerRange>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("\"{text}\" is not an integer from {} to {}", T::LOWEST, T::HIGHEST))
 }
 
 /// The ends of an integer type, for messages.
-pub trait Limits {
+pub trait IntegerRange {
+    /// The least value.
     const LOWEST: Self;
+    /// The greatest value.
     const HIGHEST: Self;
 }
 
 macro_rules! limits {
-    ($($t:ty),*) => { $(impl Limits for $t { const LOWEST: $t = <$t>::MIN; const HIGHEST: $t = <$t>::MAX; })* };
+    ($($t:ty),*) => { $(impl IntegerRange for $t { const LOWEST: $t = <$t>::MIN; const HIGHEST: $t = <$t>::MAX; })* };
 }
 limits!(u8, u16, u32, u64, usize, i64);
 
+/// A finite decimal number.
 pub fn float(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(value),
@@ -81,6 +84,7 @@ pub fn positive(text: &str) -> Result<f64, String> {
     if value < 0.0 { Err(format!("\"{text}\" is below zero")) } else { Ok(value) }
 }
 
+/// A truth value.
 pub fn boolean(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "1" | "yes" | "on" => Ok(true),
@@ -136,6 +140,7 @@ pub fn address(text: &str, default_port: u16, like: Option<IpAddr>) -> Result<So
     preferred.or(found.first()).copied().ok_or_else(|| format!("Unknown host '{host}': it has no address"))
 }
 
+/// The address that a host name or a written address stands for.
 pub fn ip(text: &str) -> Result<IpAddr, String> {
     address(text, 0, None).map(|address| address.ip())
 }
@@ -185,6 +190,7 @@ pub fn behaviours(text: &str, mut now: DefaultBehaviours) -> Result<DefaultBehav
     Ok(now)
 }
 
+/// All default behaviours on, or all off.
 pub fn every(on: bool) -> DefaultBehaviours {
     DefaultBehaviours { bye: on, abort_unexpected: on, ping_reply: on, check_cseq: on }
 }

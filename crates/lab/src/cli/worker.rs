@@ -1,10 +1,10 @@
 //! `ringer worker`: started by `ringer xmpp` alone, when one process may not open as many files as there are users.
 
 use super::{ExitCode, xmpp};
-use crate::engine::Worker;
+use crate::engine::WorkerProcess;
 
 pub(super) fn main(program: &str) -> ExitCode {
-    let worker = match Worker::hired() {
+    let worker = match WorkerProcess::from_stdin() {
         Ok(worker) => worker,
         Err(why) => {
             eprintln!("{program}: {why}");
@@ -12,6 +12,6 @@ pub(super) fn main(program: &str) -> ExitCode {
         }
     };
     let setup = xmpp::build(worker.words()).map(|(setup, _)| setup);
-    // Without the run there is nobody to be told why.
+    // Without the run there is no process to report an error to.
     if worker.work(setup).is_ok() { ExitCode::Success } else { ExitCode::Fatal }
 }

@@ -2,25 +2,28 @@
 
 mod accounts;
 mod files;
-mod words;
+mod flags;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use lab_sip::options::RemoteTarget;
+use lab_sip::scenario::model::ScenarioSource;
+use lab_sip::scenario::{Scenario, compile_text};
+use lab_xmpp::{
+    ACTIONS, HttpTransport, SaslMechanism, StreamSecurity, TIMERS, UserAction, UserDirectory, XmppLoad,
+};
+
 use self::files::{listed, stanzas};
-pub(super) use self::words::FLAGS;
-use self::words::{USERS, Words};
-use super::flags::{Live, Outputs};
+pub(super) use self::flags::FLAGS;
+use self::flags::{USERS, XmppFlags};
+use super::flags::{LiveView, Outputs};
 use super::value;
 use super::{ExitCode, sip};
-use crate::chat::{ACTIONS, Action, Chat, Mechanism, People, Security, TIMERS, Web};
 use crate::engine::Setup;
-use crate::options::Remote;
-use crate::scenario::model::Source;
-use crate::scenario::{Scenario, compile_text};
 use crate::shell;
 
-/// What every run must keep: nothing lost, nothing twice.
+/// Thresholds of every run: nothing lost, nothing twice.
 const ALWAYS: [&str; 5] =
     ["lost == 0", "duplicated == 0", "reordered == 0", "misdelivered == 0", "unseen == 0"];
 
@@ -99,9 +102,9 @@ fn help(program: &str) -> String {
 /// # Errors
 /// What is wrong, and what was expected.
 pub(crate) fn build(words: &[String]) -> Result<(Setup, Outputs), String> {
-    let mut told = Words::new()?;
+    let mut told = XmppFlags::new()?;
     told.options.command_line = words.to_vec();
-    told.outputs.live = Live::Auto;
+    told.outputs.live = LiveView::Auto;
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match FLAGS.iter().find(|flag| flag.name == word) {
@@ -121,19 +124,19 @@ pub(crate) fn build(words: &[String]) -> Result<(Setup, Outputs), String> {
 }
 
 /// Also of `ringer xmpp accounts`.
-fn people(told: &Words, domain: &str) -> Result<People, String> {
+fn people(told: &XmppFlags, domain: &str) -> Result<UserDirectory, String> {
     let people = match &told.users_file {
         Some(file) => listed(told, file, domain)?,
         None => {
             let name = told.name.as_deref().unwrap_or("user{n}");
             let names = (name, told.password.as_deref().unwrap_or("secret"));
-            People::new(told.users.unwrap_or(USERS), told.contacts, told.first, names, domain)?
+            UserDirectory::new(told.users.unwrap_or(USERS), told.contacts, told.first, names, domain)?
         }
     };
     people.with_monitors(told.monitors.pairs)
 }
 
-fn check(told: &Words) -> Result<(), String> {
+fn check(told: &XmppFlags) -> Result<(), String> {
     for (name, rate) in [("--logins", told.logins), ("--registrations", told.registrations)] {
         if rate.is_nan() || rate <= 0.0 {
             return Err(format!("{name} {rate}: expected more than 0"));
@@ -142,13 +145,13 @@ fn check(told: &Words) -> Result<(), String> {
     if told.monitors.every < Duration::from_millis(10) {
         return Err("--monitor-every: expected 10ms at least".to_owned());
     }
-    // Who is given a name by the server has none that others know.
+    // The server names users that sign in anonymously, so they have no contacts.
     let known = [
         (told.contacts > 0, "--contacts 0"),
         (told.monitors.pairs > 0, "--monitors 0"),
         (told.register || told.unregister, "no registration"),
     ];
-    match known.iter().find(|(is_wrong, _)| *is_wrong && told.mechanism == Mechanism::Anonymous) {
+    match known.iter().find(|(is_wrong, _)| *is_wrong && told.mechanism == SaslMechanism::Anonymous) {
         Some((_, expected)) => {
             Err(format!("--mechanism ANONYMOUS: expected {expected}: nobody knows anybody's name"))
         }
@@ -156,24 +159,24 @@ fn check(told: &Words) -> Result<(), String> {
     }
 }
 
-/// Where servers listen unless they are told otherwise.
-fn port(told: &Words, web: Option<&Web>) -> u16 {
+/// The port of the server when the flags name none.
+fn port(told: &XmppFlags, web: Option<&HttpTransport>) -> u16 {
     match (told.security, web) {
-        (Security::Tls, Some(_)) => 5443,
+        (StreamSecurity::Tls, Some(_)) => 5443,
         (_, Some(_)) => 5280,
-        (Security::Tls, None) => 5223,
+        (StreamSecurity::Tls, None) => 5223,
         (_, None) => 5222,
     }
 }
 
-fn web(told: &Words) -> Result<Option<Web>, String> {
-    let (flag, path, web): (_, _, fn(String) -> Web) = match (&told.websocket, &told.bosh) {
+fn web(told: &XmppFlags) -> Result<Option<HttpTransport>, String> {
+    let (flag, path, web): (_, _, fn(String) -> HttpTransport) = match (&told.websocket, &told.bosh) {
         (None, None) => return Ok(None),
         (Some(_), Some(_)) => return Err("--websocket and --bosh: expected one of the two".to_owned()),
-        (Some(path), None) => ("--websocket", path, Web::WebSocket),
-        (None, Some(path)) => ("--bosh", path, Web::Bosh),
+        (Some(path), None) => ("--websocket", path, HttpTransport::WebSocket),
+        (None, Some(path)) => ("--bosh", path, HttpTransport::Bosh),
     };
-    if told.security == Security::StartTls {
+    if told.security == StreamSecurity::StartTls {
         return Err(format!("{flag} with --tls starttls: expected --tls none or --tls direct"));
     }
     if !path.starts_with('/') {
@@ -182,7 +185,7 @@ fn web(told: &Words) -> Result<Option<Web>, String> {
     Ok(Some(web(path.clone())))
 }
 
-fn setup(told: Words) -> Result<(Setup, Outputs), String> {
+fn setup(told: XmppFlags) -> Result<(Setup, Outputs), String> {
     check(&told)?;
     let target = told.target.as_deref().ok_or("no target: expected HOST or HOST:PORT")?;
     let web = web(&told)?;
@@ -194,16 +197,16 @@ fn setup(told: Words) -> Result<(Setup, Outputs), String> {
     let rooms_domain = told.rooms_domain.unwrap_or_else(|| format!("conference.{domain}"));
     let pubsub_domain = told.pubsub_domain.unwrap_or_else(|| format!("pubsub.{domain}"));
     let stanzas = stanzas(&told.stanzas)?;
-    if told.mix.has(Action::Raw) && stanzas.is_empty() {
+    if told.mix.has(UserAction::Raw) && stanzas.is_empty() {
         return Err("raw in --mix: expected --stanza FILE with what is sent".to_owned());
     }
     let mut options = told.options;
-    options.remote = Some(Remote { host, address });
+    options.remote = Some(RemoteTarget { host, address });
     options.rate.calls = told.logins;
     options.behaviour.no_stdin = true;
     let mut outputs = told.outputs;
     outputs.thresholds.extend(ALWAYS.map(str::to_owned));
-    let chat = Chat {
+    let chat = XmppLoad {
         target: address,
         people,
         mechanism: told.mechanism,
@@ -236,15 +239,16 @@ fn setup(told: Words) -> Result<(Setup, Outputs), String> {
         out_of_call: None,
         files: Arc::default(),
         receive_files: None,
-        tracer: crate::trace::Tracer::default(),
+        tracer: lab_sip::trace::Tracer::default(),
         chat: Some(Arc::new(chat)),
     };
     Ok((setup, outputs))
 }
 
-/// What stands for a scenario in screens and reports: a name, and the names of what is timed.
+/// The scenario that stands for a load in screens and reports: a name, and the names of the timers.
 fn scenario(title: &str, command_line: &[String]) -> Result<Scenario, String> {
-    let compiled = compile_text(b"<scenario><recv request=\"INVITE\"/></scenario>", Source::BuiltIn("users"));
+    let compiled =
+        compile_text(b"<scenario><recv request=\"INVITE\"/></scenario>", ScenarioSource::BuiltIn("users"));
     let scenario = compiled.map_err(|errors| format!("{errors:?}"))?.scenario;
     Ok(Scenario {
         name: title.to_owned(),
@@ -258,7 +262,7 @@ fn scenario(title: &str, command_line: &[String]) -> Result<Scenario, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chat::Think;
+    use lab_xmpp::ThinkTime;
 
     fn words(text: &str) -> Vec<String> {
         text.split_whitespace().map(str::to_owned).collect()
@@ -271,7 +275,7 @@ mod tests {
                 .unwrap();
         let chat = setup.chat.unwrap();
         assert_eq!((chat.target.port(), chat.people.count(), chat.people.domain()), (5223, 10, "127.0.0.1"));
-        assert_eq!(chat.think, Think::Exponential(Duration::from_millis(500)));
+        assert_eq!(chat.think, ThinkTime::Exponential(Duration::from_millis(500)));
         assert_eq!(setup.scenario.rtds, TIMERS);
         assert!(outputs.thresholds.iter().any(|threshold| threshold == "lost == 0"));
     }

@@ -4,17 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::output::{ReportFiles, write_reports};
-use super::{parse_load, parse_sip, run::PlanWords, stop_on_interrupt};
+use super::{parse_load, parse_sip, run::PlanArguments, stop_on_interrupt};
 use crate::cli::ExitCode;
 use crate::cli::flags::Outputs;
 use crate::engine::Setup;
-use crate::find::search::{Found, Verdict};
-use crate::find::{Arguments, OPTIONS, Searched, Searcher, USER_OPTIONS, table};
-use crate::plan::model::Vary;
-use crate::plan::{Command, Plan};
+use crate::find::search::{SearchOutcome, TrialVerdict};
+use crate::find::{FindArguments, OPTIONS, SearchResult, Searcher, USER_OPTIONS, table};
+use crate::plan::model::VariedSetting;
+use crate::plan::{LoadCommand, Plan};
 use crate::report::Report;
 use crate::threshold::Threshold;
-use crate::watch::Watch;
+use crate::watch::ProcessWatch;
 
 const USAGE: &str = "usage: ringer find [flags of ringer sip] TARGET
        ringer find xmpp TARGET [flags of ringer xmpp]
@@ -22,6 +22,7 @@ const USAGE: &str = "usage: ringer find [flags of ringer sip] TARGET
 Searches the highest rate, or number of open calls or of users, with zero failures and every threshold kept: a ramp,
 bisection with repeats, then a confirming run (RFC 7502). Every run is a line of the table; Ctrl-C ends the search.";
 
+/// Runs `ringer find`.
 pub fn find(program: &str, words: &[String]) -> ExitCode {
     if words.is_empty() || words.iter().any(|word| word == "--help" || word == "-h") {
         println!("{}", usage());
@@ -45,14 +46,14 @@ fn usage() -> String {
     out
 }
 
-/// What is searched, from flags or from a plan.
-struct Wanted {
-    arguments: Arguments,
+/// The search, from flags or from a plan.
+struct SearchRequest {
+    arguments: FindArguments,
     setup: Setup,
     outputs: Outputs,
-    seed: Option<crate::plan::model::Seed>,
+    seed: Option<crate::plan::model::PublishedTest>,
     /// The plan's files stay while it is searched.
-    _plan: Option<crate::plan::Prepared>,
+    _plan: Option<crate::plan::PreparedPlan>,
 }
 
 fn work(words: &[String]) -> Result<ExitCode, String> {
@@ -72,10 +73,10 @@ fn work(words: &[String]) -> Result<ExitCode, String> {
         seed.case.iter().for_each(|case| println!("{}", table::seed(case)));
         println!();
     }
-    let meter = || Watch::new(&wanted.outputs.watch);
+    let meter = || ProcessWatch::new(&wanted.outputs.watch);
     let mut searcher = Searcher {
         setup: &wanted.setup,
-        parse_xmpp: &|words| parse_load(Command::Xmpp, words),
+        parse_xmpp: &|words| parse_load(LoadCommand::Xmpp, words),
         arguments: &wanted.arguments,
         thresholds: &thresholds,
         meter: &meter,
@@ -93,22 +94,22 @@ fn work(words: &[String]) -> Result<ExitCode, String> {
     Ok(code)
 }
 
-fn of_flags(words: &[String]) -> Result<Wanted, String> {
-    let arguments = Arguments::split(words)?;
+fn of_flags(words: &[String]) -> Result<SearchRequest, String> {
+    let arguments = FindArguments::split(words)?;
     let (setup, outputs) = parse_sip(&arguments.rest)?;
-    Ok(Wanted { arguments, setup, outputs, seed: None, _plan: None })
+    Ok(SearchRequest { arguments, setup, outputs, seed: None, _plan: None })
 }
 
-fn of_users(words: &[String]) -> Result<Wanted, String> {
-    let arguments = Arguments::split_xmpp(words)?;
+fn of_users(words: &[String]) -> Result<SearchRequest, String> {
+    let arguments = FindArguments::split_xmpp(words)?;
     let (setup, outputs) = crate::cli::build_xmpp(&arguments.rest)?;
-    Ok(Wanted { arguments, setup, outputs, seed: None, _plan: None })
+    Ok(SearchRequest { arguments, setup, outputs, seed: None, _plan: None })
 }
 
-fn of_plan(words: &[String]) -> Result<Wanted, String> {
+fn of_plan(words: &[String]) -> Result<SearchRequest, String> {
     // The search's own options may stand among the plan's words.
-    let mut arguments = Arguments::split(words)?;
-    let words = PlanWords::parse(&arguments.rest)?;
+    let mut arguments = FindArguments::split(words)?;
+    let words = PlanArguments::parse(&arguments.rest)?;
     let plan: Plan = words.plan()?;
     let find = plan
         .find
@@ -127,9 +128,9 @@ fn of_plan(words: &[String]) -> Result<Wanted, String> {
     arguments.vary = find.vary;
     (arguments.search.from, arguments.search.to) = (find.from, find.to);
     arguments.search.unit = match find.vary {
-        Vary::Open => 1.0,
-        Vary::Users => 2.0,
-        Vary::Rate | Vary::Actions | Vary::Logins => 0.0,
+        VariedSetting::Open => 1.0,
+        VariedSetting::Users => 2.0,
+        VariedSetting::Rate | VariedSetting::Actions | VariedSetting::Logins => 0.0,
     };
     if find.vary.is_of_users() != setup.chat.is_some() {
         return Err(format!(
@@ -139,43 +140,43 @@ fn of_plan(words: &[String]) -> Result<Wanted, String> {
     }
     arguments.step = arguments.step.or(find.seconds.map(Duration::from_secs));
     let seed = prepared.plan.seed.clone();
-    Ok(Wanted { arguments, setup, outputs, seed, _plan: Some(prepared) })
+    Ok(SearchRequest { arguments, setup, outputs, seed, _plan: Some(prepared) })
 }
 
-fn conclusion(searched: &Searched, vary: Vary) -> (String, ExitCode) {
+fn conclusion(searched: &SearchResult, vary: VariedSetting) -> (String, ExitCode) {
     let unit = match vary {
-        Vary::Rate => "calls a second",
-        Vary::Open => "calls open at once",
-        Vary::Users => "users",
-        Vary::Actions => "actions of users a second",
-        Vary::Logins => "sign-ins a second",
+        VariedSetting::Rate => "calls a second",
+        VariedSetting::Open => "calls open at once",
+        VariedSetting::Users => "users",
+        VariedSetting::Actions => "actions of users a second",
+        VariedSetting::Logins => "sign-ins a second",
     };
     let what = if vary.is_of_users() { "actions" } else { "calls" };
-    let confirmed = searched.runs.iter().rev().find(|(_, verdict, _)| *verdict == Verdict::Good);
+    let confirmed = searched.runs.iter().rev().find(|(_, verdict, _)| *verdict == TrialVerdict::Good);
     let calls = confirmed.map_or(0, |(_, _, report)| report.totals.successful);
     match searched.found {
-        Some(Found::Highest(value)) => (
+        Some(SearchOutcome::Highest(value)) => (
             format!("found: {value:.1} {unit}, confirmed with {calls} {what} and no failure"),
             ExitCode::Success,
         ),
-        Some(Found::AtLeast(value)) => (
+        Some(SearchOutcome::AtLeast(value)) => (
             format!(
                 "found: at least {value:.1} {unit} (the end of the range), confirmed with {calls} {what}"
             ),
             ExitCode::Success,
         ),
-        Some(Found::RingerEndedAt(Some(value))) => (
+        Some(SearchOutcome::RingerEndedAt(Some(value))) => (
             format!("not found: Ringer was the limit; the server carried {value:.1} {unit}"),
             ExitCode::RingerWasTheLimit,
         ),
-        Some(Found::RingerEndedAt(None)) => {
+        Some(SearchOutcome::RingerEndedAt(None)) => {
             ("not found: Ringer was the limit at the lowest value".to_owned(), ExitCode::RingerWasTheLimit)
         }
-        Some(Found::Nothing) => (
+        Some(SearchOutcome::Nothing) => (
             format!("not found: the lowest value already failed; try a lower number of {unit}"),
             ExitCode::ThresholdMissed,
         ),
-        Some(Found::NotConfirmed(value)) => {
+        Some(SearchOutcome::NotConfirmed(value)) => {
             (format!("not found: {value:.1} {unit} did not survive a longer run"), ExitCode::ThresholdMissed)
         }
         None => ("stopped".to_owned(), ExitCode::Internal),
@@ -186,7 +187,7 @@ fn conclusion(searched: &Searched, vary: Vary) -> (String, ExitCode) {
 mod tests {
     use super::*;
 
-    fn plan(load: &str, vary: &str) -> Result<Wanted, String> {
+    fn plan(load: &str, vary: &str) -> Result<SearchRequest, String> {
         let text = format!(
             "about = \"x\"\n[[generator]]\nname = \"a\"\n{load}\n[find]\ngenerator = \"a\"\nvary = \"{vary}\"\nfrom = 10\nto = 100\n"
         );
@@ -221,7 +222,7 @@ mod tests {
     fn users_are_found_by_their_own_flags() {
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let wanted = of_users(&words("127.0.0.1 --search logins --from 5 --to 9 --users 50")).expect("right");
-        assert_eq!(wanted.arguments.vary, Vary::Logins);
+        assert_eq!(wanted.arguments.vary, VariedSetting::Logins);
         assert!(wanted.outputs.thresholds.iter().any(|threshold| threshold == "lost == 0"));
         for (text, says) in [("127.0.0.1 -r 1..2", "unknown flag -r"), ("--from 1", "no target")] {
             assert!(of_users(&words(text)).err().expect(text).contains(says), "{text}");

@@ -16,7 +16,7 @@ pub use run::run;
 
 use crate::cli;
 use crate::engine::Setup;
-use crate::plan::Command;
+use crate::plan::LoadCommand;
 
 /// `ringer sip`'s words to a set-up; all mistakes in one text.
 fn parse_sip(words: &[String]) -> Result<(Setup, cli::flags::Outputs), String> {
@@ -32,10 +32,10 @@ fn parse_sip(words: &[String]) -> Result<(Setup, cli::flags::Outputs), String> {
 }
 
 /// The words of a load of a plan, by its command.
-fn parse_load(command: Command, words: &[String]) -> Result<Setup, String> {
+fn parse_load(command: LoadCommand, words: &[String]) -> Result<Setup, String> {
     match command {
-        Command::Sip => parse_sip(words).map(|(setup, _)| setup),
-        Command::Xmpp => cli::build_xmpp(words).map(|(setup, _)| setup),
+        LoadCommand::Sip => parse_sip(words).map(|(setup, _)| setup),
+        LoadCommand::Xmpp => cli::build_xmpp(words).map(|(setup, _)| setup),
     }
 }
 

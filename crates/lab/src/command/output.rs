@@ -1,4 +1,4 @@
-//! Where reports go: `--report`, `--json`, `--junit`.
+//! The files of reports: `--report`, `--json`, `--junit`.
 
 use std::fs;
 use std::io::Write as _;
@@ -8,6 +8,7 @@ use crate::cli::flags::Outputs;
 use crate::report::{self, Report};
 use crate::whole_file;
 
+/// The files that a run's reports are written to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReportFiles {
     pub html: Option<PathBuf>,
@@ -37,7 +38,7 @@ impl ReportFiles {
         Ok((files, rest))
     }
 
-    /// Of `ringer sip`'s flags.
+    /// The files that the flags of `ringer sip` name.
     pub fn of(outputs: &Outputs) -> ReportFiles {
         ReportFiles { html: outputs.report.clone(), json: outputs.json.clone(), junit: outputs.junit.clone() }
     }

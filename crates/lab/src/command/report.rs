@@ -11,6 +11,7 @@ const USAGE: &str = "usage: ringer report RUN.json [MORE.json …] [--report PAG
 Makes the page (default: the first file's name with .html) from what `ringer sip --json`, `ringer find --json` or
 `ringer run --json` wrote. Several runs are compared in one table above their charts.";
 
+/// Runs `ringer report`.
 pub fn report(program: &str, words: &[String]) -> ExitCode {
     match work(words) {
         Ok(lines) => {

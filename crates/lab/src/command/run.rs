@@ -3,16 +3,17 @@
 use std::fs;
 use std::path::Path;
 
+use lab_sip::stats::Count;
+
 use super::output::{ReportFiles, write_reports};
 use super::{parse_load, stop_on_interrupt};
 use crate::cli::ExitCode;
 use crate::cli::flags::Outputs;
 use crate::engine::{Progress, Setup};
-use crate::plan::model::Seed;
-use crate::plan::{self, Finished, Plan, Prepared, SHIPPED};
+use crate::plan::model::PublishedTest;
+use crate::plan::{self, Plan, PlanOutcome, PreparedPlan, SHIPPED};
 use crate::report::{Report, summary, tables};
-use crate::stats::Count;
-use crate::watch::Watch;
+use crate::watch::ProcessWatch;
 
 const USAGE: &str =
     "usage: ringer run PLAN --target HOST:PORT [--scale X] [--set name=value …] [--watch PID|NAME …]
@@ -21,6 +22,7 @@ const USAGE: &str =
        ringer run PLAN --show     the plan's text; copy it to make your own
 PLAN is a name of the list or a TOML file. A missed threshold is exit code 99.";
 
+/// Runs `ringer run`.
 pub fn run(program: &str, words: &[String]) -> ExitCode {
     if words.is_empty() || words.iter().any(|word| word == "--help" || word == "-h") {
         println!("{USAGE}");
@@ -34,7 +36,7 @@ pub fn run(program: &str, words: &[String]) -> ExitCode {
 
 /// The words of `ringer run` and `ringer find --plan`.
 #[derive(Debug, Default)]
-pub(super) struct PlanWords {
+pub(super) struct PlanArguments {
     name: Option<String>,
     target: Option<String>,
     sets: Vec<(String, String)>,
@@ -45,10 +47,10 @@ pub(super) struct PlanWords {
     scale: Option<f64>,
 }
 
-impl PlanWords {
-    pub(super) fn parse(words: &[String]) -> Result<PlanWords, String> {
+impl PlanArguments {
+    pub(super) fn parse(words: &[String]) -> Result<PlanArguments, String> {
         let (files, words) = ReportFiles::take(words)?;
-        let mut parsed = PlanWords { files, ..PlanWords::default() };
+        let mut parsed = PlanArguments { files, ..PlanArguments::default() };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value = || words.next().cloned().ok_or_else(|| format!("{word}: expected a value"));
@@ -103,9 +105,9 @@ impl PlanWords {
         Ok(plan)
     }
 
-    pub(super) fn prepare(&self, plan: Plan) -> Result<Prepared, String> {
+    pub(super) fn prepare(&self, plan: Plan) -> Result<PreparedPlan, String> {
         let target = self.target.as_deref().ok_or_else(|| "no --target HOST:PORT given".to_owned())?;
-        Prepared::new(plan, target, &self.sets, &parse_load)
+        PreparedPlan::new(plan, target, &self.sets, &parse_load)
     }
 
     pub(super) fn outputs(&self) -> Outputs {
@@ -120,7 +122,7 @@ impl PlanWords {
 }
 
 fn work(words: &[String]) -> Result<ExitCode, String> {
-    let words = PlanWords::parse(words)?;
+    let words = PlanArguments::parse(words)?;
     if words.list {
         for (name, text) in SHIPPED {
             let plan = Plan::parse(text, name).map_err(|error| error.to_string())?;
@@ -141,7 +143,7 @@ fn work(words: &[String]) -> Result<ExitCode, String> {
         eprintln!("needs {needs}");
     }
     let stop = stop_on_interrupt()?;
-    let meter = || Watch::new(&words.watch);
+    let meter = || ProcessWatch::new(&words.watch);
     let finished =
         plan::run(&prepared, &meter, &stop, &mut |name, setup, progress| line(name, setup, progress))?;
     print_results(&finished, prepared.plan.seed.as_ref());
@@ -152,7 +154,7 @@ fn work(words: &[String]) -> Result<ExitCode, String> {
     Ok(code(&finished))
 }
 
-fn code(finished: &Finished) -> ExitCode {
+fn code(finished: &PlanOutcome) -> ExitCode {
     if finished.limited_by_ringer() {
         ExitCode::RingerWasTheLimit
     } else if finished.passed() {
@@ -181,7 +183,7 @@ fn line(name: &str, setup: &Setup, progress: &Progress) {
     }
 }
 
-fn print_results(finished: &Finished, seed: Option<&Seed>) {
+fn print_results(finished: &PlanOutcome, seed: Option<&PublishedTest>) {
     // The loads of a plan watch the same processes: once is enough.
     let shown = |name: &str| seed.is_none_or(|seed| seed.generator == name);
     for (_, report) in finished.reports.iter().filter(|(name, _)| shown(name)) {
@@ -200,9 +202,9 @@ fn print_results(finished: &Finished, seed: Option<&Seed>) {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<PlanWords, String> {
+    fn parse(text: &str) -> Result<PlanArguments, String> {
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        PlanWords::parse(&words)
+        PlanArguments::parse(&words)
     }
 
     #[test]

@@ -10,10 +10,10 @@ use mio::{Events, Interest, Poll, Token};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::terminal;
 
-use super::{Command, Target, key, obey, obey_text};
+use super::{CommandTarget, OperatorCommand, key, obey, obey_text};
 use crate::engine::Run;
-use crate::screen::Remote;
-use crate::session::Control;
+use crate::screen::RunHandle;
+use crate::session::RunController;
 
 /// Events read in one turn, so that a paste does not hold up the run.
 const PER_TURN: usize = 256;
@@ -21,16 +21,16 @@ const PER_TURN: usize = 256;
 /// The only reader of the terminal.
 pub struct Terminal {
     keys: Keys,
-    hangup: Hangup,
+    hangup: HangupDetector,
 }
 
 impl Terminal {
     /// `None` without a terminal.
-    pub fn open(remote: Remote) -> Option<Terminal> {
+    pub fn open(remote: RunHandle) -> Option<Terminal> {
         if !io::stdin().is_terminal() {
             return None;
         }
-        let hangup = Hangup::watch().ok()?;
+        let hangup = HangupDetector::watch().ok()?;
         terminal::enable_raw_mode().ok()?;
         restore_on_panic();
         remote.with(|state| state.raw_terminal = true);
@@ -46,7 +46,7 @@ impl Drop for Terminal {
     }
 }
 
-impl Control for Terminal {
+impl RunController for Terminal {
     fn poll(&mut self, run: &Run) {
         for _ in 0..PER_TURN {
             if self.hangup.happened() || !matches!(event::poll(Duration::ZERO), Ok(true)) {
@@ -65,7 +65,7 @@ impl Control for Terminal {
     }
 }
 
-/// Whoever panics, on whatever thread, does so on a terminal that shows it.
+/// A panic on any thread restores the terminal first, so that its message is visible.
 fn restore_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -78,17 +78,17 @@ fn restore_on_panic() {
 }
 
 /// Tells whether the terminal went away: reading one that did never ends.
-struct Hangup {
+struct HangupDetector {
     poll: Poll,
     events: Events,
     happened: bool,
 }
 
-impl Hangup {
-    fn watch() -> io::Result<Hangup> {
+impl HangupDetector {
+    fn watch() -> io::Result<HangupDetector> {
         let poll = Poll::new()?;
         poll.registry().register(&mut SourceFd(&io::stdin().as_raw_fd()), Token(0), Interest::READABLE)?;
-        Ok(Hangup { poll, events: Events::with_capacity(4), happened: false })
+        Ok(HangupDetector { poll, events: Events::with_capacity(4), happened: false })
     }
 
     fn happened(&mut self) -> bool {
@@ -99,23 +99,25 @@ impl Hangup {
     }
 }
 
-/// What is typed: single keys, and after `c` a line.
+/// The keyboard: single keys, and after `c` a line.
 pub struct Keys {
-    remote: Remote,
+    remote: RunHandle,
     line: Option<String>,
 }
 
 impl Keys {
-    pub fn new(remote: Remote) -> Keys {
+    /// A keyboard for this run; no key has been pressed.
+    pub fn new(remote: RunHandle) -> Keys {
         Keys { remote, line: None }
     }
 
-    pub fn press(&mut self, target: &dyn Target, code: KeyCode, control: bool) {
+    /// Handles one key, which may send a command to `target`.
+    pub fn press(&mut self, target: &dyn CommandTarget, code: KeyCode, control: bool) {
         // Raw mode gives Ctrl-C as a key; it means what SIGINT means.
         if control && code == KeyCode::Char('c') {
             self.line = None;
             self.show();
-            obey(target, &self.remote, &Command::Terminate);
+            obey(target, &self.remote, &OperatorCommand::Terminate);
             return;
         }
         let Some(line) = &mut self.line else {
@@ -142,12 +144,12 @@ impl Keys {
         self.show();
     }
 
-    fn single(&mut self, target: &dyn Target, pressed: char) {
+    fn single(&mut self, target: &dyn CommandTarget, pressed: char) {
         if pressed == 'c' {
             self.line = Some(String::new());
             self.show();
         } else if let Some(command) = key(pressed) {
-            // What was told before is read by now.
+            // The previous message has been read by now.
             self.show();
             obey(target, &self.remote, &command);
         }

@@ -1,4 +1,4 @@
-//! What an operator may do while calls run: keys, control datagrams, signals. All end in [`Command`]s.
+//! The commands of operators while calls run: keys, control datagrams, signals. All end in [`OperatorCommand`]s.
 
 pub mod keys;
 pub mod signals;
@@ -6,25 +6,27 @@ pub mod signals;
 mod tests;
 pub mod udp;
 
-use crate::call::Which;
-use crate::engine::{Change, Run};
-use crate::screen::{Page, Remote};
-use crate::trace::Trace;
+use lab_sip::call::ScenarioRole;
+use lab_sip::trace::Trace;
 
-/// Where commands go: the run itself, or a list in tests.
-pub trait Target {
-    fn change(&self, change: Change);
+use crate::engine::{Run, RunChange};
+use crate::screen::{RunHandle, ScreenPage};
+
+/// The receiver of commands: the run itself, or a list in tests.
+pub trait CommandTarget {
+    /// Performs a change of the run.
+    fn change(&self, change: RunChange);
 }
 
-impl Target for Run {
-    fn change(&self, change: Change) {
+impl CommandTarget for Run {
+    fn change(&self, change: RunChange) {
         Run::change(self, change);
     }
 }
 
 /// One thing asked for.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Command {
+pub enum OperatorCommand {
     /// Steps of the rate: `+` is 1, `/` is -10; times `-rate_scale`.
     Step(f64),
     Pause,
@@ -34,11 +36,11 @@ pub enum Command {
     /// SIGTERM, SIGINT or Ctrl-C: the end, now.
     Terminate,
     DumpScreens,
-    Show(Page),
+    Show(ScreenPage),
     /// `0`: the live view, or no screen.
     ShowLive,
     /// `set display`: which scenario the screens are about.
-    Display(Which),
+    Display(ScenarioRole),
     /// `set hide`: whether steps marked `hide` stay hidden.
     Hide(bool),
     Trace(Trace, bool),
@@ -54,32 +56,32 @@ pub enum Command {
 }
 
 /// One key, or one datagram of one byte.
-pub fn key(key: char) -> Option<Command> {
+pub fn key(key: char) -> Option<OperatorCommand> {
     Some(match key {
-        '+' => Command::Step(1.0),
-        '-' => Command::Step(-1.0),
-        '*' => Command::Step(10.0),
-        '/' => Command::Step(-10.0),
-        'p' => Command::Pause,
-        'q' => Command::Quit,
-        'Q' => Command::HardQuit,
-        's' => Command::DumpScreens,
-        '0' => Command::ShowLive,
-        '1'..='9' => Command::Show(Page::of_key(key)?),
+        '+' => OperatorCommand::Step(1.0),
+        '-' => OperatorCommand::Step(-1.0),
+        '*' => OperatorCommand::Step(10.0),
+        '/' => OperatorCommand::Step(-10.0),
+        'p' => OperatorCommand::Pause,
+        'q' => OperatorCommand::Quit,
+        'Q' => OperatorCommand::HardQuit,
+        's' => OperatorCommand::DumpScreens,
+        '0' => OperatorCommand::ShowLive,
+        '1'..='9' => OperatorCommand::Show(ScreenPage::of_key(key)?),
         _ => return None,
     })
 }
 
 /// `set rate 100` and its kin: what follows the key `c`.
-pub fn command(text: &str) -> Result<Command, String> {
+pub fn command(text: &str) -> Result<OperatorCommand, String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     match words[..] {
         ["set", what, value] => set(what, value),
         ["set", ..] => Err("set needs a name and a value".to_owned()),
-        ["reset", "stats"] => Ok(Command::ResetStats),
+        ["reset", "stats"] => Ok(OperatorCommand::ResetStats),
         ["reset", ..] => Err("stats can be reset: reset stats".to_owned()),
-        ["dump", "tasks"] => Ok(Command::DumpTasks),
-        ["dump", "variables"] => Ok(Command::DumpVariables),
+        ["dump", "tasks"] => Ok(OperatorCommand::DumpTasks),
+        ["dump", "variables"] => Ok(OperatorCommand::DumpVariables),
         ["dump", ..] => Err("tasks or variables can be dumped".to_owned()),
         ["trace", what, value] => trace(what, value),
         ["trace", ..] => Err("trace needs error, logs, messages or shortmessages, and on or off".to_owned()),
@@ -87,7 +89,7 @@ pub fn command(text: &str) -> Result<Command, String> {
     }
 }
 
-fn set(what: &str, value: &str) -> Result<Command, String> {
+fn set(what: &str, value: &str) -> Result<OperatorCommand, String> {
     let wrong = |kind: &str| format!("Invalid {what} value: \"{value}\" is not {kind}");
     let number = || {
         value
@@ -97,26 +99,26 @@ fn set(what: &str, value: &str) -> Result<Command, String> {
             .ok_or_else(|| wrong("a number of 0 or more"))
     };
     match what {
-        "rate" => number().map(Command::Rate),
-        "rate-scale" => number().map(Command::RateScale),
-        "users" => value.parse().map(Command::Users).map_err(|_| wrong("a whole number")),
-        "limit" => value.parse().map(Command::Limit).map_err(|_| wrong("a whole number")),
+        "rate" => number().map(OperatorCommand::Rate),
+        "rate-scale" => number().map(OperatorCommand::RateScale),
+        "users" => value.parse().map(OperatorCommand::Users).map_err(|_| wrong("a whole number")),
+        "limit" => value.parse().map(OperatorCommand::Limit).map_err(|_| wrong("a whole number")),
         "display" => match value {
-            "main" => Ok(Command::Display(Which::Main)),
-            "ooc" => Ok(Command::Display(Which::OutOfCall)),
-            "rx" => Ok(Command::Display(Which::Receive)),
+            "main" => Ok(OperatorCommand::Display(ScenarioRole::Main)),
+            "ooc" => Ok(OperatorCommand::Display(ScenarioRole::OutOfCall)),
+            "rx" => Ok(OperatorCommand::Display(ScenarioRole::Receive)),
             _ => Err(wrong("main, ooc or rx")),
         },
         "hide" => match value {
-            "true" => Ok(Command::Hide(true)),
-            "false" => Ok(Command::Hide(false)),
+            "true" => Ok(OperatorCommand::Hide(true)),
+            "false" => Ok(OperatorCommand::Hide(false)),
             _ => Err(wrong("true or false")),
         },
         _ => Err(format!("Unknown set command: \"{what}\"")),
     }
 }
 
-fn trace(what: &str, value: &str) -> Result<Command, String> {
+fn trace(what: &str, value: &str) -> Result<OperatorCommand, String> {
     let trace = match what {
         "error" => Trace::Errors,
         "logs" => Trace::Logs,
@@ -125,66 +127,66 @@ fn trace(what: &str, value: &str) -> Result<Command, String> {
         _ => return Err(format!("Unknown trace: \"{what}\" is not error, logs, messages or shortmessages")),
     };
     match value {
-        "on" => Ok(Command::Trace(trace, true)),
-        "off" => Ok(Command::Trace(trace, false)),
+        "on" => Ok(OperatorCommand::Trace(trace, true)),
+        "off" => Ok(OperatorCommand::Trace(trace, false)),
         _ => Err(format!("Invalid trace value: \"{value}\" is not on or off")),
     }
 }
 
 /// Carries commands out. Shared state (rate, pause, how often quit was asked) is behind the screens' handle,
 /// because keys, datagrams and signals act on the same run.
-pub fn obey(target: &dyn Target, remote: &Remote, command: &Command) {
+pub fn obey(target: &dyn CommandTarget, remote: &RunHandle, command: &OperatorCommand) {
     match command {
-        Command::Step(steps) => {
+        OperatorCommand::Step(steps) => {
             let rate = remote.with(|state| {
                 state.rate = (state.rate + steps * state.scale).max(0.0);
                 state.rate
             });
-            target.change(Change::Rate(rate));
+            target.change(RunChange::Rate(rate));
         }
-        Command::Rate(rate) => {
+        OperatorCommand::Rate(rate) => {
             remote.with(|state| state.rate = *rate);
-            target.change(Change::Rate(*rate));
+            target.change(RunChange::Rate(*rate));
         }
-        Command::RateScale(scale) => {
+        OperatorCommand::RateScale(scale) => {
             remote.with(|state| state.scale = *scale);
-            target.change(Change::RateScale(*scale));
+            target.change(RunChange::RateScale(*scale));
         }
-        Command::Limit(limit) => target.change(Change::Limit(*limit)),
-        Command::Users(users) => target.change(Change::Users(*users)),
-        Command::Pause => {
+        OperatorCommand::Limit(limit) => target.change(RunChange::Limit(*limit)),
+        OperatorCommand::Users(users) => target.change(RunChange::Users(*users)),
+        OperatorCommand::Pause => {
             let paused = remote.with(|state| {
                 state.paused = !state.paused;
                 state.paused
             });
-            target.change(Change::Pause(paused));
+            target.change(RunChange::Pause(paused));
         }
-        Command::Quit => {
+        OperatorCommand::Quit => {
             let before = remote.with(|state| std::mem::replace(&mut state.quitting, true));
-            target.change(if before { Change::HardQuit } else { Change::SoftQuit });
+            target.change(if before { RunChange::HardQuit } else { RunChange::SoftQuit });
         }
-        Command::HardQuit => {
+        OperatorCommand::HardQuit => {
             remote.with(|state| state.quitting = true);
-            target.change(Change::HardQuit);
+            target.change(RunChange::HardQuit);
         }
-        Command::Terminate => {
+        OperatorCommand::Terminate => {
             remote.with(|state| state.quitting = true);
-            target.change(Change::Terminate);
+            target.change(RunChange::Terminate);
         }
-        Command::DumpScreens => remote.with(|state| state.dump = true),
-        Command::Show(page) => remote.shown().set(page.key()),
-        Command::ShowLive => remote.shown().set(0),
-        Command::Display(which) => remote.shown().change_view(|view| view.which = *which),
-        Command::Hide(hide) => remote.shown().change_view(|view| view.unhide = !hide),
-        Command::Trace(trace, on) => remote.tracer().switch(*trace, *on),
-        Command::DumpTasks => remote.with(|state| state.tasks = true),
-        Command::DumpVariables => remote.with(|state| state.variables = true),
-        Command::ResetStats => target.change(Change::ResetStats),
+        OperatorCommand::DumpScreens => remote.with(|state| state.dump = true),
+        OperatorCommand::Show(page) => remote.shown().set(page.key()),
+        OperatorCommand::ShowLive => remote.shown().set(0),
+        OperatorCommand::Display(which) => remote.shown().change_view(|view| view.which = *which),
+        OperatorCommand::Hide(hide) => remote.shown().change_view(|view| view.unhide = !hide),
+        OperatorCommand::Trace(trace, on) => remote.tracer().switch(*trace, *on),
+        OperatorCommand::DumpTasks => remote.with(|state| state.tasks = true),
+        OperatorCommand::DumpVariables => remote.with(|state| state.variables = true),
+        OperatorCommand::ResetStats => target.change(RunChange::ResetStats),
     }
 }
 
 /// Reads a command and carries it out; a mistake is told.
-fn obey_text(target: &dyn Target, remote: &Remote, text: &str) {
+fn obey_text(target: &dyn CommandTarget, remote: &RunHandle, text: &str) {
     match command(text) {
         Ok(command) => obey(target, remote, &command),
         Err(why) => remote.say(why),

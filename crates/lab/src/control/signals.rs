@@ -3,10 +3,10 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{Command, obey};
+use super::{OperatorCommand, obey};
 use crate::engine::Run;
-use crate::screen::Remote;
-use crate::session::Control;
+use crate::screen::RunHandle;
+use crate::session::RunController;
 
 /// How often each arrived and was not yet acted on.
 static QUIT: AtomicU32 = AtomicU32::new(0);
@@ -25,11 +25,11 @@ extern "C" fn count(signal: libc::c_int) {
 
 /// Turns counted signals into commands.
 pub struct Signals {
-    remote: Remote,
+    remote: RunHandle,
 }
 
 /// Listens, and gives what acts on the signals that arrived.
-pub fn install(remote: Remote) -> std::io::Result<Signals> {
+pub fn install(remote: RunHandle) -> std::io::Result<Signals> {
     listen()?;
     Ok(Signals { remote })
 }
@@ -54,17 +54,17 @@ pub fn listen() -> std::io::Result<()> {
     Ok(())
 }
 
-impl Control for Signals {
+impl RunController for Signals {
     fn poll(&mut self, run: &Run) {
         for _ in 0..QUIT.swap(0, Ordering::Relaxed).min(2) {
-            obey(run, &self.remote, &Command::Quit);
+            obey(run, &self.remote, &OperatorCommand::Quit);
         }
         // A load of users wants two.
         for _ in 0..TERMINATE.swap(0, Ordering::Relaxed).min(2) {
-            obey(run, &self.remote, &Command::Terminate);
+            obey(run, &self.remote, &OperatorCommand::Terminate);
         }
         if DUMP.swap(0, Ordering::Relaxed) > 0 {
-            obey(run, &self.remote, &Command::DumpScreens);
+            obey(run, &self.remote, &OperatorCommand::DumpScreens);
         }
     }
 }

@@ -3,11 +3,12 @@
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
-use super::{Target, key, obey, obey_text};
+use lab_sip::options::Network;
+
+use super::{CommandTarget, key, obey, obey_text};
 use crate::engine::Run;
-use crate::options::Network;
-use crate::screen::Remote;
-use crate::session::Control;
+use crate::screen::RunHandle;
+use crate::session::RunController;
 
 /// SIPp's first port and how many it tries.
 const FIRST_PORT: u16 = 8888;
@@ -18,18 +19,19 @@ const LONGEST: usize = 2048;
 const PER_TURN: usize = 64;
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
+/// The UDP socket of control commands, as SIPp has it.
 #[derive(Debug)]
-pub struct Socket {
+pub struct ControlSocket {
     socket: UdpSocket,
     /// The same port on loopback, where `-i` names another address.
     loopback: Option<UdpSocket>,
-    remote: Remote,
+    remote: RunHandle,
 }
 
-impl Socket {
+impl ControlSocket {
     /// SIPp's socket takes datagrams to every address. This one takes those to the address of `-i`, which is where
     /// scripts send them, and those to loopback where the port is free there too; `-ci` names one address in place of both.
-    pub fn bind(network: &Network, remote: Remote) -> Result<Socket, String> {
+    pub fn bind(network: &Network, remote: RunHandle) -> Result<ControlSocket, String> {
         let own = network.control_ip.or_else(|| network.local.first().copied());
         let ip = own.unwrap_or(LOOPBACK);
         let ports = match network.control_port {
@@ -50,12 +52,12 @@ impl Socket {
             let port = socket.local_addr().map_err(|error| error.to_string())?.port();
             let loopback = if wants_loopback { bound(LOOPBACK, port).ok() } else { None };
             if loopback.is_some() || !wants_loopback {
-                return Ok(Socket { socket, loopback, remote });
+                return Ok(ControlSocket { socket, loopback, remote });
             }
             fallback.get_or_insert(socket);
         }
         if let Some(socket) = fallback {
-            return Ok(Socket { socket, loopback: None, remote });
+            return Ok(ControlSocket { socket, loopback: None, remote });
         }
         let why = last.map_or_else(String::new, |error| error.to_string());
         Err(format!(
@@ -65,30 +67,31 @@ impl Socket {
         ))
     }
 
+    /// The bound address.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
     /// Carries out what has arrived.
-    pub fn turn(&mut self, target: &dyn Target) {
+    pub fn turn(&mut self, target: &dyn CommandTarget) {
         for socket in std::iter::once(&self.socket).chain(&self.loopback) {
             self.read(socket, target);
         }
     }
 
-    fn read(&self, socket: &UdpSocket, target: &dyn Target) {
+    fn read(&self, socket: &UdpSocket, target: &dyn CommandTarget) {
         let mut buffer = [0; LONGEST];
         for _ in 0..PER_TURN {
             match socket.recv(&mut buffer) {
                 Ok(length) => self.datagram(target, &buffer[..length]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // An ICMP error of an answer nobody waits for; the next datagram is another matter.
+                // An ICMP error of an answer that its receiver did not wait for; it does not concern the next datagram.
                 Err(_) => {}
             }
         }
     }
 
-    fn datagram(&self, target: &dyn Target, bytes: &[u8]) {
+    fn datagram(&self, target: &dyn CommandTarget, bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
         let text = text.trim_end_matches(['\n', '\r', '\0']);
         if let Some(rest) = text.strip_prefix('c') {
@@ -108,7 +111,7 @@ fn bound(ip: IpAddr, port: u16) -> std::io::Result<UdpSocket> {
     Ok(socket)
 }
 
-impl Control for Socket {
+impl RunController for ControlSocket {
     fn poll(&mut self, run: &Run) {
         self.turn(run);
     }

@@ -3,32 +3,33 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 
+use lab_sip::options::{Options, Protocol, Sockets};
 use socket2::{Domain, Socket, Type};
 
 use super::StartError;
 use super::limits::{DEFAULT_PORT, PORTS_TRIED, SPARE_DESCRIPTORS};
-use super::udp::{self, Use};
+use super::udp::{self, SocketUse};
 use crate::fd;
-use crate::options::{Options, Protocol, Sockets};
 
 /// SIPp's exit codes.
 const FATAL: i32 = 255;
 const BIND: i32 = 254;
 
 /// Sockets of all shards, by shard.
-pub(super) struct Bound {
-    /// What messages name as our address, and the port.
+pub(super) struct BoundSockets {
+    /// The address and port that messages name as ours.
     pub(super) local: SocketAddr,
     pub(super) udp: Vec<Vec<UdpSocket>>,
     pub(super) listeners: Vec<Vec<TcpListener>>,
 }
 
 /// Binds every address of the run for each of `shards`.
-pub(super) fn bind(options: &Options, shards: usize) -> Result<Bound, StartError> {
+pub(super) fn bind(options: &Options, shards: usize) -> Result<BoundSockets, StartError> {
     let name = own_address(options)?;
     let addresses = addresses(options, name);
     let port = find_port(options, addresses[0])?;
-    let mut bound = Bound { local: SocketAddr::new(name, port), udp: Vec::new(), listeners: Vec::new() };
+    let mut bound =
+        BoundSockets { local: SocketAddr::new(name, port), udp: Vec::new(), listeners: Vec::new() };
     for address in &addresses {
         check_free(options, SocketAddr::new(*address, bound.local.port()))?;
     }
@@ -57,7 +58,7 @@ pub(super) fn bind(options: &Options, shards: usize) -> Result<Bound, StartError
 
 fn bind_udp(options: &Options, address: SocketAddr, beside: bool) -> io::Result<UdpSocket> {
     let device = options.network.bind_to_device.as_deref();
-    udp::bind(address, Use::Shared { beside }, options.behaviour.buffer_size, device)
+    udp::bind(address, SocketUse::Shared { beside }, options.behaviour.buffer_size, device)
 }
 
 fn listen(options: &Options, address: SocketAddr, beside: bool) -> io::Result<TcpListener> {
@@ -162,7 +163,7 @@ fn explain_bind(options: &Options, address: SocketAddr, error: &io::Error) -> St
     StartError { message, exit: BIND }
 }
 
-/// Which limit a socket that could not be had has run into.
+/// The limit that kept a socket from being opened, in words.
 pub(super) fn explain_socket(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EMFILE) => format!(
@@ -199,7 +200,7 @@ pub(super) fn check_descriptors(options: &Options, open: u64, shards: usize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Remote;
+    use lab_sip::options::RemoteTarget;
 
     fn options() -> Options {
         let mut options = Options::default();
@@ -239,7 +240,7 @@ mod tests {
     #[test]
     fn our_address_is_the_one_towards_the_target() {
         let address: SocketAddr = "127.0.0.1:5060".parse().unwrap();
-        let remote = Some(Remote { host: "localhost".to_owned(), address });
+        let remote = Some(RemoteTarget { host: "localhost".to_owned(), address });
         let options = Options { remote, ..Options::default() };
         assert_eq!(own_address(&options).ok(), Some(Ipv4Addr::LOCALHOST.into()));
         assert_eq!(addresses(&options, Ipv4Addr::LOCALHOST.into()), [IpAddr::from(Ipv4Addr::UNSPECIFIED)]);

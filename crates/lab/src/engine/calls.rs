@@ -4,28 +4,27 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use hashbrown::HashTable;
+use lab_sip::call::{Call, ScenarioRole};
 use stdx::slab::{Key, Slab};
 use stdx::time::Instant;
 
-use crate::call::{Call, Which};
-
 /// A call and what the engine knows of it.
-pub(super) struct Entry {
+pub(super) struct CallEntry {
     pub(super) call: Call,
-    pub(super) which: Which,
+    pub(super) which: ScenarioRole,
     pub(super) hash: u64,
-    /// Where its messages go.
+    /// The destination of the call's messages.
     pub(super) peer: SocketAddr,
-    pub(super) link: Link,
+    pub(super) link: CallLink,
     /// The earliest wheel entry that will look at it.
     pub(super) armed: Instant,
     /// Counted open.
     pub(super) open: bool,
 }
 
-/// What a call's messages leave by.
+/// The socket or connection of a call's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Link {
+pub(super) enum CallLink {
     Udp(Key),
     Stream(Key),
     /// A connection of another shard.
@@ -37,14 +36,14 @@ pub(super) enum Link {
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct CallPlace {
     hash: u64,
     key: Key,
 }
 
 pub(super) struct Calls {
-    slab: Slab<Entry>,
-    by_id: HashTable<Place>,
+    slab: Slab<CallEntry>,
+    by_id: HashTable<CallPlace>,
     /// Hashes of those that are over and have nothing more to say, and until when, in order.
     dead: HashTable<u64>,
     burials: VecDeque<(Instant, u64)>,
@@ -56,29 +55,29 @@ impl Calls {
     }
 
     pub(super) fn find(&self, hash: u64, call_id: &[u8]) -> Option<Key> {
-        let same = |place: &Place| {
+        let same = |place: &CallPlace| {
             place.hash == hash
                 && self.slab.get(place.key).is_some_and(|entry| &*entry.call.identity.call_id == call_id)
         };
         self.by_id.find(hash, same).map(|place| place.key)
     }
 
-    pub(super) fn insert(&mut self, entry: Entry) -> Key {
+    pub(super) fn insert(&mut self, entry: CallEntry) -> Key {
         let hash = entry.hash;
         let key = self.slab.insert(entry);
-        self.by_id.insert_unique(hash, Place { hash, key }, |place| place.hash);
+        self.by_id.insert_unique(hash, CallPlace { hash, key }, |place| place.hash);
         key
     }
 
-    pub(super) fn get(&self, key: Key) -> Option<&Entry> {
+    pub(super) fn get(&self, key: Key) -> Option<&CallEntry> {
         self.slab.get(key)
     }
 
-    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Entry> {
+    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut CallEntry> {
         self.slab.get_mut(key)
     }
 
-    pub(super) fn remove(&mut self, key: Key) -> Option<Entry> {
+    pub(super) fn remove(&mut self, key: Key) -> Option<CallEntry> {
         let entry = self.slab.remove(key)?;
         if let Ok(place) = self.by_id.find_entry(entry.hash, |place| place.key == key) {
             place.remove();
@@ -113,7 +112,7 @@ impl Calls {
         self.slab.iter().map(|(key, _)| key).collect()
     }
 
-    pub(super) fn with_link(&self, link: Link) -> Vec<Key> {
+    pub(super) fn with_link(&self, link: CallLink) -> Vec<Key> {
         self.slab.iter().filter(|(_, entry)| entry.link == link).map(|(key, _)| key).collect()
     }
 }

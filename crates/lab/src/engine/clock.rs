@@ -11,18 +11,20 @@ use super::kernel;
 /// processes too.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Clock {
-    /// Of the wall clock, since the Unix epoch, when the monotonic one stood at `origin`.
+    /// The wall clock's time, since the Unix epoch, when the monotonic clock stood at `origin`.
     started: Duration,
     origin: Duration,
 }
 
 impl Clock {
+    /// A clock that takes the wall clock's time as its origin.
     #[expect(clippy::new_without_default, reason = "reading the clock is an act, not a default")]
     pub fn new() -> Self {
         let origin = kernel::monotonic();
         Clock { started: Clock::wall(), origin }
     }
 
+    /// The present time.
     pub fn now(&self) -> Instant {
         Instant::default() + (self.started + kernel::monotonic().saturating_sub(self.origin))
     }

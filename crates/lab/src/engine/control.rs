@@ -1,25 +1,25 @@
-//! What may change while a run goes on: rate, limit, users, the end.
+//! The state of a run that may change while it goes on: rate, limit, users, the end.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use lab_sip::options::RateOptions;
+use lab_sip::scenario::Scenario;
+use lab_sip::scenario::model::{Distribution, Pause, StepKind};
 use stdx::time::Instant;
 
-use super::hub::{Command, Hub, Phase};
-use super::schedule::{Pace, Schedule};
-use super::{Change, Setup};
-use crate::options::Rate;
-use crate::scenario::Scenario;
-use crate::scenario::model::{Distribution, Pause, StepKind};
+use super::schedule::{CallRate, Schedule};
+use super::shard_hub::{RunPhase, ShardCommand, ShardHub};
+use super::{RunChange, Setup};
 
 /// The run's own copy of what its shards follow.
-pub(super) struct Control {
-    rate: Rate,
+pub(super) struct RunControl {
+    rate: RateOptions,
     /// Milliseconds that a call of the scenario lasts, by its pauses.
     call_length: u64,
     /// `-l` was given.
     limit_is_set: bool,
-    /// A load of users, who account for every message before they leave.
+    /// A load of users, which account for every message before they leave.
     has_users_of_chat: bool,
     pub(super) paused: bool,
     schedule: Schedule,
@@ -27,12 +27,12 @@ pub(super) struct Control {
     pub(super) reset: bool,
 }
 
-impl Control {
-    pub(super) fn new(setup: &Setup, start: Instant) -> Control {
+impl RunControl {
+    pub(super) fn new(setup: &Setup, start: Instant) -> RunControl {
         let rate = setup.options.rate.clone();
         let schedule = Schedule::new(start, pace(&rate));
         let next_increase = start + rate.interval;
-        Control {
+        RunControl {
             call_length: call_length(&setup.scenario, setup.options.call.pause),
             limit_is_set: rate.limit.is_some(),
             has_users_of_chat: setup.chat.is_some(),
@@ -73,56 +73,56 @@ impl Control {
         self.rate.users.unwrap_or(0)
     }
 
-    pub(super) fn apply(&mut self, change: &Change, now: Instant, hub: &Hub) {
+    pub(super) fn apply(&mut self, change: &RunChange, now: Instant, hub: &ShardHub) {
         match *change {
-            Change::Rate(calls) => {
+            RunChange::Rate(calls) => {
                 self.rate.calls = calls.max(0.0);
                 self.follow(now, hub);
             }
-            Change::RateScale(scale) => {
+            RunChange::RateScale(scale) => {
                 self.rate.scale = scale.max(0.0);
                 self.follow(now, hub);
             }
-            Change::Pause(paused) => {
+            RunChange::Pause(paused) => {
                 self.paused = paused;
                 self.follow(now, hub);
             }
-            Change::Limit(limit) => {
+            RunChange::Limit(limit) => {
                 self.rate.limit = Some(limit);
                 self.limit_is_set = true;
                 hub.limit.store(limit, Ordering::Relaxed);
             }
-            Change::Users(users) => {
+            RunChange::Users(users) => {
                 self.rate.users = Some(users);
                 hub.users.store(users, Ordering::Relaxed);
                 hub.limit.store(self.limit(), Ordering::Relaxed);
-                hub.command(Command::Users(users));
+                hub.command(ShardCommand::Users(users));
             }
-            Change::SoftQuit => hub.advance(Phase::Soft),
-            Change::HardQuit => hub.advance(Phase::Hard),
-            Change::Terminate if self.has_users_of_chat => {
-                hub.advance(if hub.phase() == Phase::Running { Phase::Soft } else { Phase::Hard });
+            RunChange::SoftQuit => hub.advance(RunPhase::Soft),
+            RunChange::HardQuit => hub.advance(RunPhase::Hard),
+            RunChange::Terminate if self.has_users_of_chat => {
+                hub.advance(if hub.phase() == RunPhase::Running { RunPhase::Soft } else { RunPhase::Hard });
             }
-            Change::Terminate => hub.terminate(),
-            Change::ResetStats => self.reset = true,
+            RunChange::Terminate => hub.terminate(),
+            RunChange::ResetStats => self.reset = true,
         }
     }
 
-    fn follow(&mut self, now: Instant, hub: &Hub) {
-        let pace = if self.paused { Pace::STOPPED } else { pace(&self.rate) };
+    fn follow(&mut self, now: Instant, hub: &ShardHub) {
+        let pace = if self.paused { CallRate::STOPPED } else { pace(&self.rate) };
         self.schedule.change(now, pace);
         hub.limit.store(self.limit(), Ordering::Relaxed);
-        hub.command(Command::Schedule(self.schedule));
+        hub.command(ShardCommand::Schedule(self.schedule));
     }
 
     /// `-rate_increase` at every `-rate_interval`, up to `-rate_max`.
-    pub(super) fn tick(&mut self, now: Instant, hub: &Hub) {
+    pub(super) fn tick(&mut self, now: Instant, hub: &ShardHub) {
         let Some(increase) = self.rate.increase else { return };
         while now >= self.next_increase {
             self.next_increase = self.next_increase + self.rate.interval.max(Duration::from_millis(1));
             let (wanted, most) = (self.rate.calls + increase, self.rate.max.unwrap_or(f64::INFINITY));
             if wanted > most && self.rate.quit_at_max {
-                return hub.advance(Phase::Soft);
+                return hub.advance(RunPhase::Soft);
             }
             self.rate.calls = wanted.min(most);
             self.follow(now, hub);
@@ -130,8 +130,8 @@ impl Control {
     }
 }
 
-fn pace(rate: &Rate) -> Pace {
-    Pace::new(rate.calls, rate.scale, rate.period)
+fn pace(rate: &RateOptions) -> CallRate {
+    CallRate::new(rate.calls, rate.scale, rate.period)
 }
 
 /// By its pauses, at least a second.

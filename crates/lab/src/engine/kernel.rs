@@ -1,4 +1,4 @@
-//! What the kernel knows and has no safe wrapper: clocks that std does not read so, and options of sockets.
+//! System calls without a safe wrapper: clocks that std does not read, and options of sockets.
 #![allow(unsafe_code, reason = "std has no wrapper that reads these clocks or sets these options")]
 
 use std::io;
@@ -60,7 +60,7 @@ pub(super) fn die_with(parent: u32) -> io::Result<()> {
     if std::os::unix::process::parent_id() == parent { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
 }
 
-/// What keys and operators send to all processes of a run is for the one that leads it.
+/// Signals from keys and operators go to all processes of a run; only the leading process handles them.
 pub(super) fn leave_signals_to_parent() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2] {
         // SAFETY: to ignore a signal runs no code of ours.

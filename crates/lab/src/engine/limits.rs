@@ -6,7 +6,7 @@ use std::time::Duration;
 /// each datagram came. A server's answers wait for half of it on average.
 pub(super) const NAP: Duration = Duration::from_millis(2);
 
-/// The same with TLS and WebSocket: nobody stamps what comes by them, so the nap is in the times that are measured.
+/// The same with TLS and WebSocket: the kernel does not stamp their bytes, so the nap is part of the measured times.
 pub(super) const UNSTAMPED_NAP: Duration = Duration::from_millis(1);
 
 /// The shortest nap, when media is due before a longer one ends: packets leave in batches of half a millisecond, well
@@ -65,9 +65,9 @@ pub(super) const PORTS_TRIED: u16 = 60;
 /// File descriptors beside sockets of calls: traces, screens, timers, the control port, listeners.
 pub(super) const SPARE_DESCRIPTORS: u64 = 64;
 
-/// Users that connect from one loopback address. The kernel gives 28,232 ports an address unless told otherwise, those of
-/// one parity first; when they are taken it looks at all of them for each connection, which takes milliseconds. Those
-/// of who signed out rest for a minute.
+/// Users that connect from one loopback address. The kernel gives 28,232 ports an address unless told otherwise,
+/// those of one parity first; when they are taken it looks at all of them for each connection, which takes
+/// milliseconds. Ports of users that signed out rest for a minute.
 pub(super) const USERS_AN_ADDRESS: u32 = 10_000;
 
 /// Worker processes of a run: five million users at 20,000 open files each.

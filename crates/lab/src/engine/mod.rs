@@ -2,32 +2,32 @@
 
 mod bind;
 mod calls;
-mod chat;
 pub mod clock;
-mod collect;
+mod collector;
 mod control;
-mod cutter;
-mod hub;
+mod datagram_groups;
+mod dispatch;
 mod kernel;
 mod limits;
-mod names;
-mod net;
+mod message_framer;
+mod name_cache;
 mod report;
-mod runs;
 mod schedule;
 mod shard;
+mod shard_hub;
+mod shard_sockets;
 mod shell;
 mod start;
 mod stream;
+mod stream_transport;
 #[cfg(test)]
 mod tests;
 mod tls;
 mod token;
 mod twin;
 mod udp;
-mod users;
-mod wire;
-mod work;
+mod user_variables;
+mod xmpp_load;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,22 +35,21 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use lab_sip::inject::InjectionFiles;
+use lab_sip::options::Options;
+use lab_sip::scenario::Scenario;
+use lab_sip::stats::{Count, Stats};
+use lab_xmpp::{LoadStage, LoadState};
 use parking_lot::Mutex;
 use stdx::time::Instant;
 
-use chat::crew::Crew;
-pub use chat::start::check_reachable;
-pub use chat::worker::Worker;
 use clock::Clock;
-use collect::Collector;
-use control::Control;
-use hub::{Hub, Phase};
-
-use crate::chat::{Shared, Stage};
-use crate::inject::Files;
-use crate::options::Options;
-use crate::scenario::Scenario;
-use crate::stats::{Count, Stats};
+use collector::Collector;
+use control::RunControl;
+use shard_hub::{RunPhase, ShardHub};
+pub use xmpp_load::start::check_reachable;
+use xmpp_load::worker_pool::WorkerPool;
+pub use xmpp_load::worker_process::WorkerProcess;
 
 /// Everything compiled and checked; nothing bound yet.
 #[derive(Debug, Clone)]
@@ -59,17 +58,17 @@ pub struct Setup {
     pub scenario: Arc<Scenario>,
     pub receive: Option<Arc<Scenario>>,
     pub out_of_call: Option<Arc<Scenario>>,
-    pub files: Arc<Files>,
-    pub receive_files: Option<Arc<Files>>,
-    /// Where shards trace to; the default one traces nothing.
-    pub tracer: crate::trace::Tracer,
+    pub files: Arc<InjectionFiles>,
+    pub receive_files: Option<Arc<InjectionFiles>>,
+    /// The tracer of all shards; the default one traces nothing.
+    pub tracer: lab_sip::trace::Tracer,
     /// Users of chat in place of calls; the scenario then has but a name and the names of what is timed.
-    pub chat: Option<Arc<crate::chat::Chat>>,
+    pub chat: Option<Arc<lab_xmpp::XmppLoad>>,
 }
 
-/// What an operator, the control port, a plan or a search may change while calls run.
+/// A change that an operator, the control port, a plan or a search may make while calls run.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Change {
+pub enum RunChange {
     /// Calls per `-rp`.
     Rate(f64),
     RateScale(f64),
@@ -86,7 +85,7 @@ pub enum Change {
     ResetStats,
 }
 
-/// Where the run is now.
+/// The present state of the run.
 #[derive(Debug, Clone, Default)]
 pub struct Gauges {
     pub open_calls: u64,
@@ -105,9 +104,9 @@ pub struct Gauges {
     pub last_call_number: u64,
     /// Local port the run listens on.
     pub local: Option<std::net::SocketAddr>,
-    /// Of users of chat: how far the load is; empty for calls.
+    /// The stage of a load of users; empty for calls.
     pub stage: &'static str,
-    /// Of users who make friends now: how many were made, and of how many.
+    /// In the stage of friend requests: the number of contacts made, and the number to make.
     pub friends: Option<(u64, u64)>,
 }
 
@@ -137,17 +136,18 @@ pub struct Progress {
     pub errors: Vec<String>,
 }
 
-/// How a run ended.
+/// The end of a run and all that it counted.
 #[derive(Debug, Clone)]
-pub struct Outcome {
+pub struct RunOutcome {
     pub progress: Progress,
-    pub end: End,
+    pub end: RunEnd,
     /// Reasons the figures of this run are Ringer's own limit and not the server's; empty when it kept up.
     pub limited_by_ringer: Vec<String>,
 }
 
+/// The reason of a run's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum RunEnd {
     /// `-m` reached, soft quit, or rate at its maximum, and every call ended.
     Normal,
     /// `stop_now`, hard quit.
@@ -171,28 +171,28 @@ pub struct StartError {
 
 /// An end of a run before its time.
 #[derive(Debug, Default)]
-struct Early {
+struct EarlyEnd {
     /// Why: `-timeout`, `--max-failures`.
-    end: Option<End>,
+    end: Option<RunEnd>,
     /// `-timeout` has passed.
     timed_out: bool,
 }
 
 /// A running load.
 pub struct Run {
-    hub: Arc<Hub>,
+    hub: Arc<ShardHub>,
     clock: Clock,
     setup: Setup,
     started: Instant,
     local: SocketAddr,
-    control: Mutex<Control>,
+    control: Mutex<RunControl>,
     collector: Collector,
     threads: Vec<JoinHandle<()>>,
-    early: Early,
-    /// Of chat.
-    users: Option<Arc<Shared>>,
-    /// Of chat with more users than this process may have connections.
-    crew: Option<Crew>,
+    early: EarlyEnd,
+    /// The state of a load of users.
+    users: Option<Arc<LoadState>>,
+    /// The worker processes of a load with more users than this process may have connections.
+    workers: Option<WorkerPool>,
 }
 
 impl std::fmt::Debug for Run {
@@ -205,13 +205,14 @@ impl Run {
     /// Binds everything before the first call is placed.
     pub fn start(setup: Setup) -> Result<Run, StartError> {
         match setup.chat.clone() {
-            Some(chat) => chat::start::start(setup, &chat),
+            Some(chat) => xmpp_load::start::start(setup, &chat),
             None => start::start(setup),
         }
     }
 
+    /// Makes a change of the run while it goes on.
     #[expect(clippy::needless_pass_by_value, reason = "a change is handed over")]
-    pub fn change(&self, change: Change) {
+    pub fn change(&self, change: RunChange) {
         self.control.lock().apply(&change, self.clock.now(), &self.hub);
     }
 
@@ -251,18 +252,18 @@ impl Run {
             // As in SIPp: open calls are let come to their end, unless the time-out is an error. It counts from the
             // start of the run, whether calls are still being started or the last of `-m` is open.
             if options.timers.global_is_error {
-                self.early.end = Some(End::Timeout);
-                self.hub.advance(Phase::Hard);
+                self.early.end = Some(RunEnd::Timeout);
+                self.hub.advance(RunPhase::Hard);
             } else {
-                self.early.end.get_or_insert(End::Timeout);
-                self.hub.advance(Phase::Soft);
+                self.early.end.get_or_insert(RunEnd::Timeout);
+                self.hub.advance(RunPhase::Soft);
             }
         }
         let length = options.rate.duration.map(|length| length + options.behaviour.start_after);
         if length.is_some_and(|length| passed >= length) {
-            self.hub.advance(Phase::Soft);
+            self.hub.advance(RunPhase::Soft);
         }
-        if let (Some(crew), Some(users)) = (&mut self.crew, &self.users) {
+        if let (Some(crew), Some(users)) = (&mut self.workers, &self.users) {
             crew.follow(self.hub.phase(), now);
             self.hub.tell_open(u64::from(users.signed_in()), now);
         }
@@ -276,10 +277,10 @@ impl Run {
         else {
             return;
         };
-        self.early.end = Some(End::Failures);
+        self.early.end = Some(RunEnd::Failures);
         let failed = progress.total.counts[Count::FailedCall];
         progress.errors.push(format!("the run ends early: {failed} failures, --max-failures {most}"));
-        self.hub.advance(Phase::Soft);
+        self.hub.advance(RunPhase::Soft);
     }
 
     fn gauges(&self) -> Gauges {
@@ -293,9 +294,9 @@ impl Run {
             limit: load(&self.hub.limit),
             users: control.users(),
             paused: control.paused,
-            quitting: self.hub.phase() != Phase::Running,
+            quitting: self.hub.phase() != RunPhase::Running,
             open_sockets: self.collector.open_sockets(),
-            threads: self.crew.as_ref().map_or(self.hub.doors.len(), Crew::threads),
+            threads: self.workers.as_ref().map_or(self.hub.doors.len(), WorkerPool::threads),
             last_call_number: load(&self.hub.started),
             local: Some(self.local),
             stage: self.users.as_ref().map_or("", |users| users.stage().name()),
@@ -303,10 +304,10 @@ impl Run {
         }
     }
 
-    fn friends(&self, users: &Shared) -> Option<(u64, u64)> {
+    fn friends(&self, users: &LoadState) -> Option<(u64, u64)> {
         let people = &self.setup.chat.as_ref()?.people;
         let all = u64::from(people.count()) * u64::from(people.contacts());
-        (users.stage() == Stage::Befriending).then(|| (users.friends(), all))
+        (users.stage() == LoadStage::Befriending).then(|| (users.friends(), all))
     }
 
     fn end(&mut self, now: Instant) -> Event {
@@ -318,37 +319,38 @@ impl Run {
         let gauges = self.gauges();
         let progress = self.collector.last_progress(gauges, self.started, now);
         let end = if fatal {
-            End::Fatal
+            RunEnd::Fatal
         } else if self.hub.is_terminated() {
-            End::Terminated
+            RunEnd::Terminated
         } else if let Some(early) = self.early.end {
             early
-        } else if self.hub.phase() >= Phase::Hard {
-            End::Internal
+        } else if self.hub.phase() >= RunPhase::Hard {
+            RunEnd::Internal
         } else {
-            End::Normal
+            RunEnd::Normal
         };
         let limited_by_ringer = self.collector.limits(&progress);
-        Event::Ended(Box::new(Outcome { progress, end, limited_by_ringer }))
+        Event::Ended(Box::new(RunOutcome { progress, end, limited_by_ringer }))
     }
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        self.hub.advance(Phase::Gone);
+        self.hub.advance(RunPhase::Gone);
         self.collector.close();
         // Their listeners hear that they are gone.
-        self.crew = None;
+        self.workers = None;
         for thread in self.threads.drain(..) {
-            // It has told its end to nobody; a panic was shown by its hook.
+            // The shard has reported its end; a panic was printed by the hook.
             let _ = thread.join();
         }
     }
 }
 
+/// An event of a run, for the thread that drives it.
 #[derive(Debug)]
 pub enum Event {
     Nothing,
     Progress(Box<Progress>),
-    Ended(Box<Outcome>),
+    Ended(Box<RunOutcome>),
 }

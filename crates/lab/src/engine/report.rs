@@ -1,22 +1,22 @@
-//! What a shard tells the collector: at each full second since the start, all of them the same ones.
+//! The reports of shards to the collector: at each full second since the start, at the same times in all shards.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
 
+use lab_sip::stats::{Count, Stats};
 use serde::{Deserialize, Serialize};
 use stdx::time::Instant;
 
 use super::kernel;
 use super::limits::ERRORS_KEPT;
 use super::shard::Shard;
-use crate::stats::{Count, Stats};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// One interval of one shard.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Report {
+pub(super) struct ShardReport {
     pub(super) shard: u16,
     /// Intervals since the start.
     pub(super) tick: u64,
@@ -58,17 +58,17 @@ impl Reporter {
     }
 }
 
-/// What a shard has counted and who it is.
-pub(super) struct Counted<'a> {
+/// The counters of a shard, and its number.
+pub(super) struct ShardCounts<'a> {
     pub(super) shard: u16,
     pub(super) stats: &'a mut Stats,
     pub(super) open_sockets: u64,
-    pub(super) reports: &'a SyncSender<Report>,
+    pub(super) reports: &'a SyncSender<ShardReport>,
 }
 
 impl Reporter {
     /// Hands over what was counted since the last time. A collector that is behind gets it with the next.
-    pub(super) fn hand_over(&mut self, counted: &mut Counted<'_>, now: Instant, last: bool) {
+    pub(super) fn hand_over(&mut self, counted: &mut ShardCounts<'_>, now: Instant, last: bool) {
         while self.next <= now {
             self.next = self.next + INTERVAL;
             self.tick += 1;
@@ -76,7 +76,7 @@ impl Reporter {
         let cpu = kernel::thread_cpu();
         let used = cpu.saturating_sub(std::mem::replace(&mut self.cpu, cpu));
         counted.stats.add(Count::CpuMicros, u64::try_from(used.as_micros()).unwrap_or(u64::MAX));
-        let report = Report {
+        let report = ShardReport {
             shard: counted.shard,
             tick: self.tick,
             stats: std::mem::replace(counted.stats, self.empty.clone()),
@@ -86,7 +86,7 @@ impl Reporter {
             limit: self.limit.clone(),
         };
         if last {
-            // The run was dropped: nobody wants it.
+            // The run was dropped: no collector reads the report.
             let _ = counted.reports.send(report);
             return;
         }
@@ -99,7 +99,7 @@ impl Reporter {
 
 impl Shard {
     pub(super) fn report(&mut self, now: Instant, last: bool) {
-        let mut counted = Counted {
+        let mut counted = ShardCounts {
             shard: self.index,
             stats: &mut self.stats,
             open_sockets: self.net.len() as u64,

@@ -12,17 +12,17 @@ const PARTS: u128 = 1_000_000;
 
 /// Calls per period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Pace {
+pub(super) struct CallRate {
     /// Millionths of a call.
     parts: u64,
     /// Nanoseconds.
     period: u64,
 }
 
-impl Pace {
-    pub(super) const STOPPED: Pace = Pace { parts: 0, period: 1 };
+impl CallRate {
+    pub(super) const STOPPED: CallRate = CallRate { parts: 0, period: 1 };
 
-    pub(super) fn new(calls: f64, scale: f64, period: Duration) -> Pace {
+    pub(super) fn new(calls: f64, scale: f64, period: Duration) -> CallRate {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -30,7 +30,7 @@ impl Pace {
         )]
         let parts = (calls * scale * PARTS as f64).round() as u64;
         let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX).max(1);
-        Pace { parts, period }
+        CallRate { parts, period }
     }
 
     #[expect(clippy::cast_precision_loss, reason = "shown to people")]
@@ -54,7 +54,7 @@ impl Pace {
 /// Evenly spaced arrivals, from one of them on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Schedule {
-    pace: Pace,
+    pace: CallRate,
     /// This call is due at `anchor`, nanoseconds since the Unix epoch.
     first: u64,
     anchor: u128,
@@ -63,11 +63,11 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    pub(super) fn new(start: Instant, pace: Pace) -> Schedule {
+    pub(super) fn new(start: Instant, pace: CallRate) -> Schedule {
         Schedule { pace, first: 0, anchor: nanos(start), last: None }
     }
 
-    pub(super) fn pace(&self) -> Pace {
+    pub(super) fn pace(&self) -> CallRate {
         self.pace
     }
 
@@ -81,7 +81,7 @@ impl Schedule {
 
     /// Another rate from `now` on: calls that are due by then stay where they were; the next follows the last
     /// by the new distance, or at once when that has passed.
-    pub(super) fn change(&mut self, now: Instant, pace: Pace) {
+    pub(super) fn change(&mut self, now: Instant, pace: CallRate) {
         let at = nanos(now);
         let next = self.next_after(at);
         let last = match next.checked_sub(self.first + 1).and_then(|steps| self.pace.span(steps)) {
@@ -113,9 +113,9 @@ impl Schedule {
     }
 }
 
-/// What one of several shards has to start: every `of`-th call, or its share of a Poisson process.
+/// The arrivals of one of several shards: every `of`-th call, or its share of a Poisson process.
 #[derive(Debug)]
-pub(super) enum Arrivals {
+pub(super) enum ShardArrivals {
     Even {
         schedule: Schedule,
         next: u64,
@@ -130,37 +130,37 @@ pub(super) enum Arrivals {
     },
 }
 
-impl Arrivals {
+impl ShardArrivals {
     pub(super) fn even(schedule: Schedule, shard: usize, of: usize) -> Self {
-        Arrivals::Even { schedule, next: shard as u64, of: of as u64 }
+        ShardArrivals::Even { schedule, next: shard as u64, of: of as u64 }
     }
 
     pub(super) fn poisson(schedule: Schedule, of: usize, mut rng: Rng, start: Instant) -> Self {
         let next = start + gap(&schedule, of as u64, &mut rng);
-        Arrivals::Poisson { schedule, next, of: of as u64, rng }
+        ShardArrivals::Poisson { schedule, next, of: of as u64, rng }
     }
 
     /// When the next call is due.
     pub(super) fn due(&self) -> Instant {
         match self {
-            Arrivals::Even { schedule, next, .. } => schedule.due(*next),
-            Arrivals::Poisson { schedule, next, .. } if schedule.pace.parts > 0 => *next,
-            Arrivals::Poisson { .. } => Instant::FAR_FUTURE,
+            ShardArrivals::Even { schedule, next, .. } => schedule.due(*next),
+            ShardArrivals::Poisson { schedule, next, .. } if schedule.pace.parts > 0 => *next,
+            ShardArrivals::Poisson { .. } => Instant::FAR_FUTURE,
         }
     }
 
     /// The next call was started, or could not be.
     pub(super) fn pass(&mut self) {
         match self {
-            Arrivals::Even { next, of, .. } => *next += *of,
-            Arrivals::Poisson { schedule, next, of, rng } => *next = *next + gap(schedule, *of, rng),
+            ShardArrivals::Even { next, of, .. } => *next += *of,
+            ShardArrivals::Poisson { schedule, next, of, rng } => *next = *next + gap(schedule, *of, rng),
         }
     }
 
     pub(super) fn change(&mut self, now: Instant, changed: Schedule) {
         match self {
-            Arrivals::Even { schedule, .. } => *schedule = changed,
-            Arrivals::Poisson { schedule, next, of, rng } => {
+            ShardArrivals::Even { schedule, .. } => *schedule = changed,
+            ShardArrivals::Poisson { schedule, next, of, rng } => {
                 *schedule = changed;
                 // The process has no memory: a fresh gap from now on is as good as any.
                 *next = now + gap(schedule, *of, rng);
@@ -199,32 +199,33 @@ mod tests {
 
     #[test]
     fn a_rate_is_kept() {
-        let schedule = Schedule::new(START, Pace::new(50.0, 1.0, Duration::from_secs(1)));
+        let schedule = Schedule::new(START, CallRate::new(50.0, 1.0, Duration::from_secs(1)));
         assert_eq!(schedule.due(0), START);
         assert_eq!(schedule.due(1), START + Duration::from_millis(20));
         assert_eq!(schedule.due(50), START + Duration::from_secs(1));
-        let slow = Schedule::new(START, Pace::new(1.0, 0.5, Duration::from_secs(7)));
+        let slow = Schedule::new(START, CallRate::new(1.0, 0.5, Duration::from_secs(7)));
         assert_eq!(slow.due(1), START + Duration::from_secs(14));
-        assert_eq!(Schedule::new(START, Pace::STOPPED).due(3), Instant::FAR_FUTURE);
+        assert_eq!(Schedule::new(START, CallRate::STOPPED).due(3), Instant::FAR_FUTURE);
     }
 
     #[test]
     fn a_new_rate_begins_after_the_last_call() {
-        let mut schedule = Schedule::new(START, Pace::new(10.0, 1.0, Duration::from_secs(1)));
+        let mut schedule = Schedule::new(START, CallRate::new(10.0, 1.0, Duration::from_secs(1)));
         // Due so far: 0, 100, 200 ms.
-        schedule.change(START + Duration::from_millis(250), Pace::new(2.0, 1.0, Duration::from_secs(1)));
+        schedule.change(START + Duration::from_millis(250), CallRate::new(2.0, 1.0, Duration::from_secs(1)));
         assert_eq!(schedule.due(3), START + Duration::from_millis(700));
         // 200 ms have passed since the last: at 100 a second the next is due at once.
-        schedule.change(START + Duration::from_millis(400), Pace::new(100.0, 1.0, Duration::from_secs(1)));
+        schedule
+            .change(START + Duration::from_millis(400), CallRate::new(100.0, 1.0, Duration::from_secs(1)));
         assert_eq!(schedule.due(3), START + Duration::from_millis(400));
         assert_eq!(schedule.due(4), START + Duration::from_millis(410));
     }
 
     #[test]
     fn a_pause_delays_and_loses_nothing() {
-        let pace = Pace::new(10.0, 1.0, Duration::from_secs(1));
+        let pace = CallRate::new(10.0, 1.0, Duration::from_secs(1));
         let mut schedule = Schedule::new(START, pace);
-        schedule.change(START + Duration::from_millis(250), Pace::STOPPED);
+        schedule.change(START + Duration::from_millis(250), CallRate::STOPPED);
         assert_eq!(schedule.due(3), Instant::FAR_FUTURE);
         schedule.change(START + Duration::from_secs(60), pace);
         assert_eq!(schedule.due(3), START + Duration::from_secs(60));
@@ -233,10 +234,10 @@ mod tests {
 
     #[test]
     fn poisson_keeps_its_mean_over_shards() {
-        let schedule = Schedule::new(START, Pace::new(1_000.0, 1.0, Duration::from_secs(1)));
+        let schedule = Schedule::new(START, CallRate::new(1_000.0, 1.0, Duration::from_secs(1)));
         let mut due = 0;
         for shard in 0..3 {
-            let mut arrivals = Arrivals::poisson(schedule, 3, Rng::seeded(shard), START);
+            let mut arrivals = ShardArrivals::poisson(schedule, 3, Rng::seeded(shard), START);
             while arrivals.due() < START + Duration::from_secs(100) {
                 arrivals.pass();
                 due += 1;
@@ -250,7 +251,7 @@ mod tests {
         #[test]
         fn ten_days_at_odd_rates_end_on_the_microsecond(calls in 1u64..1_000_000, period in 1u64..100_000, days in 1u64..11) {
             // `calls` an odd number of milliseconds long: whole periods end exactly.
-            let pace = Pace::new(calls as f64, 1.0, Duration::from_millis(period));
+            let pace = CallRate::new(calls as f64, 1.0, Duration::from_millis(period));
             let schedule = Schedule::new(START, pace);
             let periods = days * 86_400_000 / period;
             let length = Duration::from_millis(periods * period);
@@ -259,11 +260,11 @@ mod tests {
 
         #[test]
         fn shards_share_the_calls_and_time_goes_on(rate in 0.001f64..100_000.0, shards in 1usize..9, n in 0u64..1_000_000) {
-            let schedule = Schedule::new(START, Pace::new(rate, 1.0, Duration::from_secs(1)));
+            let schedule = Schedule::new(START, CallRate::new(rate, 1.0, Duration::from_secs(1)));
             prop_assert!(schedule.due(n) <= schedule.due(n + 1));
             let mut seen: Vec<Instant> = Vec::new();
             for shard in 0..shards {
-                let mut arrivals = Arrivals::even(schedule, shard, shards);
+                let mut arrivals = ShardArrivals::even(schedule, shard, shards);
                 for _ in 0..4 {
                     seen.push(arrivals.due());
                     arrivals.pass();
@@ -276,7 +277,7 @@ mod tests {
 
         #[test]
         fn changes_never_lose_or_double_a_call(changes in prop::collection::vec((1u64..5_000_000, 0.0f64..2_000.0), 1..20)) {
-            let mut schedule = Schedule::new(START, Pace::new(100.0, 1.0, Duration::from_secs(1)));
+            let mut schedule = Schedule::new(START, CallRate::new(100.0, 1.0, Duration::from_secs(1)));
             let (mut now, mut next) = (START, 0u64);
             for (after, rate) in changes {
                 now = now + Duration::from_micros(after);
@@ -284,9 +285,9 @@ mod tests {
                     next += 1;
                 }
                 let before = schedule.first;
-                schedule.change(now, Pace::new(rate, 1.0, Duration::from_secs(1)));
+                schedule.change(now, CallRate::new(rate, 1.0, Duration::from_secs(1)));
                 prop_assert!(schedule.first >= before);
-                // What was due by now is behind the new anchor or, rounded to microseconds, at most at it.
+                // Calls due by now are behind the new anchor or, rounded to microseconds, at most at it.
                 prop_assert!(next.abs_diff(schedule.first) <= 1 || schedule.due(next) >= now);
                 prop_assert!(schedule.due(schedule.first) >= now);
             }

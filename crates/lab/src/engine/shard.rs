@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
+use lab_sip::call::{Call, CallContext, CallEnv, Outbox, ScenarioRole, TransportFault};
+use lab_sip::rtp::MediaStreams;
+use lab_sip::stats::{Count, Stats};
 use mio::{Events, Poll};
 use mmsg::Receiver;
 use stdx::rng::Rng;
@@ -12,35 +15,32 @@ use stdx::slab::Key;
 use stdx::time::Instant;
 use stdx::wheel::Wheel;
 
-use super::calls::{Calls, Link};
+use super::calls::{CallLink, Calls};
 use super::clock::Clock;
-use super::hub::{Command, Far, Hub, Inbox, Phase};
+use super::dispatch::MessageOrigin;
 use super::limits::{BUSY, LATE, MEDIA_NAP, NAP, STARTS_A_TURN, TICK_MICROS, UNSTAMPED_NAP, WINDOW};
-use super::net::Net;
-use super::report::{Report, Reporter};
-use super::schedule::Arrivals;
+use super::report::{Reporter, ShardReport};
+use super::schedule::ShardArrivals;
+use super::shard_hub::{ForwardedConnection, InboxContent, RunPhase, ShardCommand, ShardHub};
+use super::shard_sockets::ShardSockets;
 use super::stream::Sender;
-use super::token::{self, Kind};
+use super::token::{self, TokenKind};
 use super::twin::Twins;
-use super::users::Users;
-use super::work::Origin;
-use crate::call::{Call, Ctx, Env, Outbox, TransportFault, Which};
-use crate::rtp::Streams;
-use crate::stats::{Count, Stats};
+use super::user_variables::UserVariables;
 
 /// Scenarios of a run.
-pub(super) struct Envs {
-    pub(super) main: Env,
-    pub(super) receive: Option<Env>,
-    pub(super) out_of_call: Option<Env>,
+pub(super) struct CallEnvs {
+    pub(super) main: CallEnv,
+    pub(super) receive: Option<CallEnv>,
+    pub(super) out_of_call: Option<CallEnv>,
 }
 
-impl Envs {
-    pub(super) fn get(&self, which: Which) -> &Env {
+impl CallEnvs {
+    pub(super) fn get(&self, which: ScenarioRole) -> &CallEnv {
         let wanted = match which {
-            Which::Main => None,
-            Which::Receive => self.receive.as_ref(),
-            Which::OutOfCall => self.out_of_call.as_ref(),
+            ScenarioRole::Main => None,
+            ScenarioRole::Receive => self.receive.as_ref(),
+            ScenarioRole::OutOfCall => self.out_of_call.as_ref(),
         };
         wanted.unwrap_or(&self.main)
     }
@@ -48,41 +48,41 @@ impl Envs {
 
 pub(super) struct Shard {
     pub(super) index: u16,
-    pub(super) hub: Arc<Hub>,
+    pub(super) hub: Arc<ShardHub>,
     pub(super) clock: Clock,
     pub(super) poll: Poll,
-    pub(super) envs: Envs,
+    pub(super) envs: CallEnvs,
     pub(super) calls: Calls,
     pub(super) timers: Wheel<Key, TICK_MICROS>,
     pub(super) out: Outbox,
     pub(super) rng: Rng,
     pub(super) stats: Stats,
-    pub(super) media: Streams,
-    pub(super) net: Net,
+    pub(super) media: MediaStreams,
+    pub(super) net: ShardSockets,
     pub(super) twins: Twins,
     /// Open arrivals; `None` for a server and in users mode.
-    pub(super) arrivals: Option<Arrivals>,
+    pub(super) arrivals: Option<ShardArrivals>,
     /// No arrivals from here on (`--for`).
     pub(super) arrivals_end: Instant,
-    pub(super) users: Users,
+    pub(super) users: UserVariables,
     /// When the turn in hand began.
     pub(super) turn: Instant,
     /// The out-of-call scenario was asked for (`-oocsf`): it takes every request, not only what `-aa` answers.
     pub(super) answers_all: bool,
     /// Messages for other shards, by shard.
-    pub(super) outgoing: Vec<Inbox>,
-    pub(super) inbox: Inbox,
+    pub(super) outgoing: Vec<InboxContent>,
+    pub(super) inbox: InboxContent,
     /// Messages just cut from a connection.
-    pub(super) frames: Inbox,
+    pub(super) frames: InboxContent,
     pub(super) faults: Vec<(Key, TransportFault)>,
     pub(super) reporter: Reporter,
-    pub(super) rhythm: Rhythm,
-    pub(super) reports: SyncSender<Report>,
+    pub(super) rhythm: LoopPacing,
+    pub(super) reports: SyncSender<ShardReport>,
 }
 
 /// When to look again.
 #[derive(Debug, Default)]
-pub(super) struct Rhythm {
+pub(super) struct LoopPacing {
     window_began: Instant,
     in_window: u64,
     busy: bool,
@@ -94,7 +94,7 @@ pub(super) struct Rhythm {
     planned: Instant,
 }
 
-impl Rhythm {
+impl LoopPacing {
     fn end_turn(&mut self, now: Instant) {
         self.in_window += self.messages;
         if now.since(self.window_began) >= WINDOW {
@@ -181,7 +181,7 @@ impl Shard {
         if let Some(timer) = self.timers.deadline() {
             deadline = deadline.min(timer);
         }
-        if let Some(arrivals) = self.arrivals.as_ref().filter(|_| self.hub.phase() == Phase::Running) {
+        if let Some(arrivals) = self.arrivals.as_ref().filter(|_| self.hub.phase() == RunPhase::Running) {
             deadline = deadline.min(arrivals.due());
         }
         if let Some(media) = self.media.deadline() {
@@ -194,11 +194,11 @@ impl Shard {
     fn take_events(&mut self, events: &Events, now: Instant) {
         for event in events {
             match token::read(event.token()) {
-                (Kind::Waker | Kind::Media, _) => {}
-                (Kind::Udp, key) => self.net.unread.push(key),
-                (Kind::Listener, key) => self.accept(key, now),
-                (Kind::Stream, key) => self.stream_event(key, event, now),
-                (Kind::Twin, key) => self.twin_event(key, event, now),
+                (TokenKind::Waker | TokenKind::Media, _) => {}
+                (TokenKind::Udp, key) => self.net.unread.push(key),
+                (TokenKind::Listener, key) => self.accept(key, now),
+                (TokenKind::Stream, key) => self.stream_event(key, event, now),
+                (TokenKind::Twin, key) => self.twin_event(key, event, now),
             }
         }
     }
@@ -208,12 +208,12 @@ impl Shard {
         self.hub.doors[usize::from(self.index)].take(&mut inbox);
         for command in inbox.commands.drain(..) {
             match command {
-                Command::Schedule(schedule) => {
+                ShardCommand::Schedule(schedule) => {
                     if let Some(arrivals) = &mut self.arrivals {
                         arrivals.change(now, schedule);
                     }
                 }
-                Command::Users(users) => self.users.resize(users),
+                ShardCommand::Users(users) => self.users.resize(users),
             }
         }
         for parcel in &inbox.parcels {
@@ -225,13 +225,13 @@ impl Shard {
         self.inbox = inbox;
     }
 
-    /// What other shards want of our connections, or tell of theirs.
-    fn take_far(&mut self, inbox: &Inbox) {
+    /// Writes of other shards to our connections, and news of theirs.
+    fn take_far(&mut self, inbox: &InboxContent) {
         for write in &inbox.writes {
             let bytes = &inbox.bytes[write.start..write.end];
             let connection = match write.to {
-                Far::Connection(key) => Ok(key),
-                Far::Target(target) => self.net.shared_stream(target, &self.poll),
+                ForwardedConnection::Connection(key) => Ok(key),
+                ForwardedConnection::Target(target) => self.net.shared_stream(target, &self.poll),
             };
             let written =
                 connection.and_then(|key| self.net.streams.write_from_afar(key, bytes, write.sender));
@@ -275,7 +275,8 @@ impl Shard {
 
     fn turn_media(&mut self, events: &Events, receiver: &mut Receiver, now: Instant) {
         for event in events.iter().filter(|event| token::is_media(event.token())) {
-            // Stamped as messages are: who sends to a shard that naps need not wake it for each packet.
+            // The kernel stamps packets as it does messages: a peer that sends to a napping shard need
+            // not wake it for each packet.
             self.rhythm.messages += 1;
             self.media.handle_ready(event.token(), receiver, now, &mut self.stats);
         }
@@ -287,7 +288,7 @@ impl Shard {
     fn start_due(&mut self, now: Instant) {
         for _ in 0..STARTS_A_TURN {
             // The last of `-m` may just have begun.
-            if self.hub.phase() != Phase::Running {
+            if self.hub.phase() != RunPhase::Running {
                 return;
             }
             let Some(arrivals) = &mut self.arrivals else { return self.start_users(now) };
@@ -362,7 +363,7 @@ impl Shard {
         });
         for frame in &read.parcels {
             let bytes = &read.bytes[frame.start..frame.end];
-            self.handle(bytes, address, frame.received, Origin::Link(Link::Stream(key)));
+            self.handle(bytes, address, frame.received, MessageOrigin::Link(CallLink::Stream(key)));
         }
         read.clear();
         self.frames = read;
@@ -373,12 +374,12 @@ impl Shard {
     fn tell_ended_connections(&mut self) {
         for ended in std::mem::take(&mut self.net.streams.ended) {
             if ended.calls > 0 {
-                self.tell_calls_of(Link::Stream(ended.key), ended.fault);
+                self.tell_calls_of(CallLink::Stream(ended.key), ended.fault);
             }
             if !ended.far {
                 continue;
             }
-            let link = if ended.shared { Link::Shared } else { Link::Far(self.index, ended.key) };
+            let link = if ended.shared { CallLink::Shared } else { CallLink::Far(self.index, ended.key) };
             for (index, out) in self.outgoing.iter_mut().enumerate() {
                 if index != usize::from(self.index) {
                     out.gone.push((link, ended.fault));
@@ -387,11 +388,11 @@ impl Shard {
         }
     }
 
-    fn tell_calls_of(&mut self, link: Link, fault: TransportFault) {
+    fn tell_calls_of(&mut self, link: CallLink, fault: TransportFault) {
         let tell = fault != TransportFault::Closed || self.envs.main.options.network.reconnect_close;
         for key in self.calls.with_link(link) {
             if let Some(entry) = self.calls.get_mut(key) {
-                entry.link = Link::None;
+                entry.link = CallLink::None;
             }
             if tell {
                 self.faults.push((key, fault));
@@ -399,7 +400,8 @@ impl Shard {
         }
     }
 
-    /// Connections whose time has come, messages that waited too long for theirs, and the end of all patience.
+    /// Wakes connections that are due, reports messages that waited too long, and ends the run when a
+    /// connection was lost too often.
     fn keep_connections(&mut self, now: Instant) {
         self.net.streams.wake(now, self.poll.registry());
         for late in std::mem::take(&mut self.net.streams.late) {
@@ -418,17 +420,17 @@ impl Shard {
                     "the connection was lost more often than -max_reconnect allows ({most}): the run ends"
                 ),
             );
-            self.hub.advance(Phase::Hard);
+            self.hub.advance(RunPhase::Hard);
         }
     }
 
     /// Soft end: when no call is open anywhere. Hard end: own calls are ended first.
     fn is_over(&mut self, now: Instant) -> bool {
         match self.hub.phase() {
-            Phase::Running => false,
-            Phase::Soft => self.nothing_open(),
-            Phase::Hard => {
-                // A scenario's own `stop_now` ends the run where it stands, as SIPp's: nobody is told.
+            RunPhase::Running => false,
+            RunPhase::Soft => self.nothing_open(),
+            RunPhase::Hard => {
+                // A scenario's own `stop_now` ends the run at once and without a message, as in SIPp.
                 let silent = self.hub.stopped_by_scenario.load(std::sync::atomic::Ordering::Acquire);
                 let terminated = self.hub.is_terminated();
                 for key in self.calls.keys() {
@@ -444,7 +446,7 @@ impl Shard {
                 self.flush(now);
                 true
             }
-            Phase::Gone => true,
+            RunPhase::Gone => true,
         }
     }
 
@@ -454,12 +456,17 @@ impl Shard {
 
     /// Runs one entry point of a call and does what comes of it. `received` is when its cause came; what the call
     /// does happens in this turn.
-    pub(super) fn enter(&mut self, key: Key, received: Instant, step: impl FnOnce(&mut Call, &mut Ctx<'_>)) {
+    pub(super) fn enter(
+        &mut self,
+        key: Key,
+        received: Instant,
+        step: impl FnOnce(&mut Call, &mut CallContext<'_>),
+    ) {
         let Some(entry) = self.calls.get_mut(key) else { return };
         let user = entry.call.identity.user;
         let users = self.users.asked();
         let now = received.max(self.turn);
-        let mut ctx = Ctx {
+        let mut ctx = CallContext {
             now,
             received,
             env: self.envs.get(entry.which),
@@ -477,7 +484,7 @@ impl Shard {
     /// `<init>`, before any shard runs.
     pub(super) fn initialise(&mut self) -> Result<(), String> {
         let now = self.clock.now();
-        let mut ctx = Ctx {
+        let mut ctx = CallContext {
             now,
             received: now,
             env: &self.envs.main,
@@ -488,7 +495,7 @@ impl Shard {
             user: None,
             users: self.users.asked(),
         };
-        crate::call::run_init(&mut ctx)
+        lab_sip::call::run_init(&mut ctx)
     }
 
     /// Makes sure that some wheel entry is early enough.

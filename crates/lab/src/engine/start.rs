@@ -5,6 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::sync_channel;
 
+use lab_sip::call::render::{Addresses, PreparedMessages};
+use lab_sip::call::{CallEnv, Outbox, ScenarioRole, VariableValue};
+use lab_sip::inject::InjectionFiles;
+use lab_sip::options::{self, Options};
+use lab_sip::rtp;
+use lab_sip::scenario::model::ScenarioSource;
+use lab_sip::scenario::{Scenario, built_in, compile_text};
+use lab_sip::stats::Stats;
 use mio::{Poll, Waker};
 use parking_lot::{Mutex, RwLock};
 use stdx::hash::Keyed;
@@ -12,31 +20,23 @@ use stdx::rng::Rng;
 use stdx::time::Instant;
 use stdx::wheel::Wheel;
 
-use super::bind::{self, Bound};
+use super::bind::{self, BoundSockets};
 use super::calls::Calls;
 use super::clock::Clock;
-use super::collect::Collector;
-use super::control::Control;
-use super::hub::{Door, Hub, Inbox};
+use super::collector::Collector;
+use super::control::RunControl;
 use super::limits::REPORTS_A_SHARD;
-use super::net::Net;
 use super::report::Reporter;
-use super::schedule::Arrivals;
-use super::shard::{Envs, Rhythm, Shard};
-use super::stream::Streams;
+use super::schedule::ShardArrivals;
+use super::shard::{CallEnvs, LoopPacing, Shard};
+use super::shard_hub::{InboxContent, ShardHub, ShardInbox};
+use super::shard_sockets::ShardSockets;
+use super::stream::StreamConnections;
 use super::tls::Tls;
 use super::token::{MEDIA, WAKER};
 use super::twin::Twins;
-use super::users::Users;
-use super::{Early, Run, Setup, StartError};
-use crate::call::render::{Addresses, Prepared};
-use crate::call::{Env, Outbox, Value, Which};
-use crate::inject::Files;
-use crate::options::{self, Options};
-use crate::rtp;
-use crate::scenario::model::Source;
-use crate::scenario::{Scenario, built_in, compile_text};
-use crate::stats::Stats;
+use super::user_variables::UserVariables;
+use super::{EarlyEnd, Run, Setup, StartError};
 
 pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
     name_sources(&mut setup)?;
@@ -45,21 +45,21 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
     check_target(&setup)?;
     let shards = threads(&options);
     let clock = Clock::new();
-    bind::check_descriptors(&options, Control::new(&setup, clock.now()).limit(), shards)?;
+    bind::check_descriptors(&options, RunControl::new(&setup, clock.now()).limit(), shards)?;
     let tls = tls(&setup)?;
     let mut bound = bind::bind(&options, shards)?;
     let (polls, doors) = polls(shards).map_err(|error| fatal(bind::explain_socket(&error)))?;
     let mut rng = Rng::from_seed(seed());
     let globals = globals(&setup);
     let media = media(&setup, bound.local, &mut rng)?;
-    // What takes long is done: the first call is due now, and would be late before.
+    // The slow steps are done: the first call is due now, and would be late before.
     let started = clock.now();
-    let control = Control::new(&setup, started + options.behaviour.start_after);
-    let hub = Arc::new(Hub::new(Keyed::new(key(&mut rng)), options.rate.total, doors));
+    let control = RunControl::new(&setup, started + options.behaviour.start_after);
+    let hub = Arc::new(ShardHub::new(Keyed::new(key(&mut rng)), options.rate.total, doors));
     hub.limit.store(control.limit(), Ordering::Relaxed);
     hub.users.store(control.users(), Ordering::Relaxed);
     let (sender, receiver) = sync_channel(REPORTS_A_SHARD * shards);
-    let common = Common {
+    let common = ShardParts {
         setup: &setup,
         hub: &hub,
         clock,
@@ -86,9 +86,9 @@ pub(super) fn start(mut setup: Setup) -> Result<Run, StartError> {
         control: Mutex::new(control),
         collector,
         threads: Vec::new(),
-        early: Early::default(),
+        early: EarlyEnd::default(),
         users: None,
-        crew: None,
+        workers: None,
     };
     setup.tracer.begin(started);
     for shard in built {
@@ -123,7 +123,7 @@ fn answer_outside_calls(setup: &mut Setup) {
         return;
     }
     let text = built_in("ooc_default").expect("it comes with the program");
-    let compiled = compile_text(text.as_bytes(), Source::BuiltIn("ooc_default"));
+    let compiled = compile_text(text.as_bytes(), ScenarioSource::BuiltIn("ooc_default"));
     setup.out_of_call = compiled.ok().map(|compiled| Arc::new(compiled.scenario));
 }
 
@@ -137,13 +137,13 @@ fn tls(setup: &Setup) -> Result<Option<Tls>, StartError> {
 }
 
 /// Files and ports of media, for all shards.
-fn media(setup: &Setup, local: SocketAddr, rng: &mut Rng) -> Result<Arc<rtp::Shared>, StartError> {
+fn media(setup: &Setup, local: SocketAddr, rng: &mut Rng) -> Result<Arc<rtp::RunMedia>, StartError> {
     let scenarios = [Some(&setup.scenario), setup.receive.as_ref(), setup.out_of_call.as_ref()];
     let scenarios: Vec<&Scenario> = scenarios.into_iter().flatten().map(|scenario| &**scenario).collect();
-    rtp::Shared::load(&setup.options, &scenarios, local.ip(), rng).map_err(|all| fatal(all.join("\n")))
+    rtp::RunMedia::load(&setup.options, &scenarios, local.ip(), rng).map_err(|all| fatal(all.join("\n")))
 }
 
-/// What is the same in every call.
+/// The addresses that are the same in every call.
 fn addresses(setup: &Setup, local: SocketAddr) -> Addresses {
     let options = &setup.options;
     let one_socket = options.network.transport.sockets == options::Sockets::Shared;
@@ -161,7 +161,7 @@ fn addresses(setup: &Setup, local: SocketAddr) -> Addresses {
     }
 }
 
-/// What `[pid]` stands for: it sets the Call-IDs and branches of one run apart from those of every other. SIPp has one
+/// The value of `[pid]`: it sets the Call-IDs and branches of one run apart from those of every other. SIPp has one
 /// run a process; a plan and a search have several, and a server remembers calls for half a minute. The first run
 /// has the process's id, the others numbers that no process has (Linux ends at 2^22).
 fn run_id() -> u32 {
@@ -184,12 +184,12 @@ pub(super) fn threads(options: &Options) -> usize {
     options.threads.unwrap_or_else(cores).clamp(1, usize::from(u8::MAX))
 }
 
-pub(super) fn polls(shards: usize) -> std::io::Result<(Vec<Poll>, Vec<Door>)> {
+pub(super) fn polls(shards: usize) -> std::io::Result<(Vec<Poll>, Vec<ShardInbox>)> {
     let mut polls = Vec::new();
     let mut doors = Vec::new();
     for _ in 0..shards {
         let poll = Poll::new()?;
-        doors.push(Door::new(Waker::new(poll.registry(), WAKER)?));
+        doors.push(ShardInbox::new(Waker::new(poll.registry(), WAKER)?));
         polls.push(poll);
     }
     Ok((polls, doors))
@@ -212,45 +212,45 @@ pub(super) fn key(rng: &mut Rng) -> [u8; 16] {
 }
 
 /// `-set` gives global variables their first values.
-fn globals(setup: &Setup) -> Arc<RwLock<Vec<Value>>> {
+fn globals(setup: &Setup) -> Arc<RwLock<Vec<VariableValue>>> {
     let names = &setup.scenario.variables.global;
     let set = &setup.options.behaviour.set;
     let first = |name: &String| {
         let given = set.iter().rfind(|(known, _)| known == name);
-        given.map_or(Value::Unset, |(_, value)| Value::Text(value.as_bytes().into()))
+        given.map_or(VariableValue::Unset, |(_, value)| VariableValue::Text(value.as_bytes().into()))
     };
     Arc::new(RwLock::new(names.iter().map(first).collect()))
 }
 
-/// What the shards of a run are made of.
-struct Common<'a> {
+/// The parts of a run that its shards are made of.
+struct ShardParts<'a> {
     setup: &'a Setup,
-    hub: &'a Arc<Hub>,
+    hub: &'a Arc<ShardHub>,
     clock: Clock,
     started: Instant,
-    control: &'a Control,
-    globals: Arc<RwLock<Vec<Value>>>,
+    control: &'a RunControl,
+    globals: Arc<RwLock<Vec<VariableValue>>>,
     tls: Option<Tls>,
-    media: Arc<rtp::Shared>,
+    media: Arc<rtp::RunMedia>,
     addresses: Addresses,
     shared_local: Arc<Mutex<Option<SocketAddr>>>,
 }
 
-impl Common<'_> {
+impl ShardParts<'_> {
     fn shard(
         &self,
         index: usize,
         poll: Poll,
-        bound: &mut Bound,
+        bound: &mut BoundSockets,
         mut rng: Rng,
-        reports: std::sync::mpsc::SyncSender<super::report::Report>,
+        reports: std::sync::mpsc::SyncSender<super::report::ShardReport>,
     ) -> Result<Shard, StartError> {
         let options = &self.setup.options;
         let system = |error: std::io::Error| fatal(bind::explain_socket(&error));
         let number = u16::try_from(index).expect("threads are at most 255");
-        let streams = Streams::new(Arc::clone(options), self.tls.clone());
+        let streams = StreamConnections::new(Arc::clone(options), self.tls.clone());
         let shared_local = Arc::clone(&self.shared_local);
-        let mut net = Net::new(Arc::clone(options), bound.local, streams, number, shared_local);
+        let mut net = ShardSockets::new(Arc::clone(options), bound.local, streams, number, shared_local);
         for listener in std::mem::take(&mut bound.listeners[index]) {
             net.streams.listen(listener, poll.registry()).map_err(system)?;
         }
@@ -259,7 +259,7 @@ impl Common<'_> {
         }
         self.connect_first(&mut net, &poll);
         let registry = poll.registry().try_clone().map_err(system)?;
-        let media = rtp::Streams::new(&self.media, index, registry, MEDIA, self.started, rng.fork())
+        let media = rtp::MediaStreams::new(&self.media, index, registry, MEDIA, self.started, rng.fork())
             .map_err(fatal)?;
         let twins = Twins::open(&options.three_pcc, self.setup.scenario.role, poll.registry())
             .map_err(|error| fatal(format!("the other instance (3PCC) cannot be reached: {error}")))?;
@@ -277,25 +277,25 @@ impl Common<'_> {
             arrivals_end: self.arrivals_end(),
             turn: self.started,
             answers_all: self.setup.options.scenario.out_of_call.is_some(),
-            users: Users::new(index, shards, self.users(), user_slots),
+            users: UserVariables::new(index, shards, self.users(), user_slots),
             rng,
             stats: self.empty_stats(),
             media,
             net,
             twins,
             poll,
-            outgoing: (0..shards).map(|_| Inbox::default()).collect(),
-            inbox: Inbox::default(),
-            frames: Inbox::default(),
+            outgoing: (0..shards).map(|_| InboxContent::default()).collect(),
+            inbox: InboxContent::default(),
+            frames: InboxContent::default(),
             faults: Vec::new(),
             reporter: Reporter::new(self.started, self.empty_stats()),
-            rhythm: Rhythm::default(),
+            rhythm: LoopPacing::default(),
             reports,
         })
     }
 
     /// The connection that all calls share is there before the first of them, so that all shards know our end.
-    fn connect_first(&self, net: &mut Net, poll: &Poll) {
+    fn connect_first(&self, net: &mut ShardSockets, poll: &Poll) {
         let transport = self.setup.options.network.transport;
         let shared = transport.sockets != options::Sockets::PerCall;
         if shared && transport.is_reliable() && self.setup.scenario.starts_calls() {
@@ -306,26 +306,31 @@ impl Common<'_> {
         }
     }
 
-    fn envs(&self) -> Result<Envs, StartError> {
+    fn envs(&self) -> Result<CallEnvs, StartError> {
         let setup = self.setup;
         setup.tracer.begin(self.started);
-        let optional = |scenario: &Option<Arc<Scenario>>, files: &Arc<Files>, which| {
+        let optional = |scenario: &Option<Arc<Scenario>>, files: &Arc<InjectionFiles>, which| {
             scenario.as_ref().map(|scenario| self.env(scenario, files, which)).transpose()
         };
         let receive_files = setup.receive_files.as_ref().unwrap_or(&setup.files);
-        Ok(Envs {
-            main: self.env(&setup.scenario, &setup.files, Which::Main)?,
-            receive: optional(&setup.receive, receive_files, Which::Receive)?,
-            out_of_call: optional(&setup.out_of_call, &setup.files, Which::OutOfCall)?,
+        Ok(CallEnvs {
+            main: self.env(&setup.scenario, &setup.files, ScenarioRole::Main)?,
+            receive: optional(&setup.receive, receive_files, ScenarioRole::Receive)?,
+            out_of_call: optional(&setup.out_of_call, &setup.files, ScenarioRole::OutOfCall)?,
         })
     }
 
-    fn env(&self, scenario: &Arc<Scenario>, files: &Arc<Files>, which: Which) -> Result<Env, StartError> {
+    fn env(
+        &self,
+        scenario: &Arc<Scenario>,
+        files: &Arc<InjectionFiles>,
+        which: ScenarioRole,
+    ) -> Result<CallEnv, StartError> {
         let options = &self.setup.options;
-        Ok(Env {
+        Ok(CallEnv {
             options: Arc::clone(options),
             scenario: Arc::clone(scenario),
-            prepared: Prepared::new(scenario, options, &self.addresses, files).map_err(fatal)?,
+            prepared: PreparedMessages::new(scenario, options, &self.addresses, files).map_err(fatal)?,
             files: Arc::clone(files),
             globals: Arc::clone(&self.globals),
             tracer: self.setup.tracer.clone(),
@@ -339,14 +344,16 @@ impl Common<'_> {
         if self.setup.scenario.starts_calls() { self.control.users() } else { 0 }
     }
 
-    fn arrivals(&self, index: usize, rng: Rng) -> Option<Arrivals> {
+    fn arrivals(&self, index: usize, rng: Rng) -> Option<ShardArrivals> {
         if !self.setup.scenario.starts_calls() || self.control.users() > 0 {
             return None;
         }
         let (schedule, shards) = (self.control.schedule(), self.hub.doors.len());
         Some(match self.setup.options.rate.arrivals {
-            options::Arrivals::Even => Arrivals::even(schedule, index, shards),
-            options::Arrivals::Poisson => Arrivals::poisson(schedule, shards, rng, schedule.due(0)),
+            options::ArrivalPattern::Even => ShardArrivals::even(schedule, index, shards),
+            options::ArrivalPattern::Poisson => {
+                ShardArrivals::poisson(schedule, shards, rng, schedule.due(0))
+            }
         })
     }
 

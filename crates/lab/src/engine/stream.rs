@@ -7,6 +7,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lab_sip::call::TransportFault;
+use lab_sip::options::{Options, Protocol, Sockets};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry};
 use socket2::{Domain, Socket, Type};
@@ -14,14 +16,12 @@ use stdx::slab::{Key, Slab};
 use stdx::time::Instant;
 
 use super::limits::STREAM_BACKLOG;
+use super::stream_transport::{ConnectOptions, StreamTransport};
 use super::tls::Tls;
-use super::token::{self, Kind};
-use super::wire::{Opening, Wire};
-use crate::call::TransportFault;
-use crate::options::{Options, Protocol, Sockets};
+use super::token::{self, TokenKind};
 
 struct Connection {
-    wire: State,
+    wire: ConnectionState,
     remote: SocketAddr,
     local: SocketAddr,
     protocol: Protocol,
@@ -31,7 +31,7 @@ struct Connection {
     /// Messages there ever were: the number of the last one.
     queued: u64,
     /// Those that may not wait for ever, by number.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<DelayedMessage>,
     calls: u32,
     /// Calls of other shards use it too.
     far: bool,
@@ -40,7 +40,7 @@ struct Connection {
 }
 
 /// A message that may wait until a time.
-struct Waiting {
+struct DelayedMessage {
     sender: Sender,
     number: u64,
     until: Instant,
@@ -48,21 +48,21 @@ struct Waiting {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if let State::Up(wire) = &mut self.wire {
+        if let ConnectionState::Up(wire) = &mut self.wire {
             wire.close();
         }
     }
 }
 
-enum State {
+enum ConnectionState {
     /// A lost one that is made again, but not before this time (`-reconnect_sleep`).
     Waiting(Socket, Instant),
     Connecting(TcpStream),
-    Up(Box<Wire>),
+    Up(Box<StreamTransport>),
     Down,
 }
 
-pub(super) struct Streams {
+pub(super) struct StreamConnections {
     options: Arc<Options>,
     tls: Option<Tls>,
     connections: Slab<Connection>,
@@ -78,12 +78,12 @@ pub(super) struct Streams {
     pub(super) now: Instant,
     /// When the last shared connection was lost.
     lost: Option<Instant>,
-    /// Those in [`State::Waiting`].
+    /// Those in [`ConnectionState::Waiting`].
     sleeping: Vec<Key>,
     /// `-max_reconnect` is used up and one more was needed.
     pub(super) exhausted: bool,
     /// Connections that ended, to be told to their calls.
-    pub(super) ended: Vec<Ended>,
+    pub(super) ended: Vec<ClosedConnection>,
     /// No message's time to wait is over before this; what left meanwhile makes it too early, never too late.
     impatient: Instant,
     /// Calls whose message waited too long.
@@ -100,7 +100,7 @@ pub(super) struct Sender {
 
 /// A connection that is no more.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct ClosedConnection {
     pub(super) key: Key,
     pub(super) fault: TransportFault,
     /// Calls of this shard that used it.
@@ -114,10 +114,10 @@ pub(super) struct Ended {
 /// Read from a connection in one go.
 const SCRATCH: usize = 64 << 10;
 
-impl Streams {
-    pub(super) fn new(options: Arc<Options>, tls: Option<Tls>) -> Streams {
+impl StreamConnections {
+    pub(super) fn new(options: Arc<Options>, tls: Option<Tls>) -> StreamConnections {
         let reconnects = options.network.max_reconnect;
-        Streams {
+        StreamConnections {
             options,
             tls,
             connections: Slab::new(),
@@ -141,7 +141,7 @@ impl Streams {
     pub(super) fn listen(&mut self, listener: std::net::TcpListener, registry: &Registry) -> io::Result<()> {
         let key = self.listeners.insert(TcpListener::from_std(listener));
         let listener = self.listeners.get_mut(key).expect("it was just put there");
-        registry.register(listener, token::token(Kind::Listener, key), Interest::READABLE)
+        registry.register(listener, token::token(TokenKind::Listener, key), Interest::READABLE)
     }
 
     /// Whether the kernel says when what comes by connections came.
@@ -163,7 +163,7 @@ impl Streams {
             };
             let local = tcp.local_addr()?;
             let protocol = self.options.network.transport.protocol;
-            let key = self.insert(State::Connecting(tcp), remote, local, protocol, false);
+            let key = self.insert(ConnectionState::Connecting(tcp), remote, local, protocol, false);
             self.watch(key, registry)?;
             let host = remote.ip().to_string();
             self.open(key, &host, false);
@@ -211,7 +211,8 @@ impl Streams {
                 let socket = self.prepare(remote)?;
                 let local = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
                 let begin = lost + self.options.network.reconnect_sleep;
-                let key = self.insert(State::Waiting(socket, begin), remote, local, protocol, false);
+                let key =
+                    self.insert(ConnectionState::Waiting(socket, begin), remote, local, protocol, false);
                 self.sleeping.push(key);
                 key
             }
@@ -234,10 +235,10 @@ impl Streams {
         Ok(())
     }
 
-    /// When [`Streams::wake`] has something to do.
+    /// When [`StreamConnections::wake`] has something to do.
     pub(super) fn deadline(&self) -> Instant {
         let begins = self.sleeping.iter().filter_map(|key| match &self.connections.get(*key)?.wire {
-            State::Waiting(_, begin) => Some(*begin),
+            ConnectionState::Waiting(_, begin) => Some(*begin),
             _ => None,
         });
         begins.fold(self.impatient, Instant::min)
@@ -248,8 +249,8 @@ impl Streams {
         self.now = now;
         for key in std::mem::take(&mut self.sleeping) {
             let Some(connection) = self.connections.get_mut(key) else { continue };
-            match std::mem::replace(&mut connection.wire, State::Down) {
-                State::Waiting(socket, begin) if begin <= now => {
+            match std::mem::replace(&mut connection.wire, ConnectionState::Down) {
+                ConnectionState::Waiting(socket, begin) if begin <= now => {
                     let remote = connection.remote;
                     if self.begin(key, socket, remote, registry).is_err() {
                         self.fail(key, TransportFault::ConnectFailed);
@@ -286,7 +287,7 @@ impl Streams {
         let tcp = start_connecting(socket, remote)?;
         if let Some(connection) = self.connections.get_mut(key) {
             connection.local = tcp.local_addr()?;
-            connection.wire = State::Connecting(tcp);
+            connection.wire = ConnectionState::Connecting(tcp);
         }
         self.watch(key, registry)
     }
@@ -311,7 +312,7 @@ impl Streams {
     ) -> io::Result<Key> {
         let tcp = start_connecting(self.prepare(remote)?, remote)?;
         let local = tcp.local_addr()?;
-        let key = self.insert(State::Connecting(tcp), remote, local, protocol, own);
+        let key = self.insert(ConnectionState::Connecting(tcp), remote, local, protocol, own);
         self.watch(key, registry)?;
         Ok(key)
     }
@@ -335,7 +336,7 @@ impl Streams {
 
     fn insert(
         &mut self,
-        wire: State,
+        wire: ConnectionState,
         remote: SocketAddr,
         local: SocketAddr,
         protocol: Protocol,
@@ -359,11 +360,12 @@ impl Streams {
     }
 
     fn watch(&mut self, key: Key, registry: &Registry) -> io::Result<()> {
-        let Some(Connection { wire: State::Connecting(tcp), .. }) = self.connections.get_mut(key) else {
+        let Some(Connection { wire: ConnectionState::Connecting(tcp), .. }) = self.connections.get_mut(key)
+        else {
             return Ok(());
         };
         let interest = Interest::READABLE | Interest::WRITABLE;
-        let watched = registry.register(tcp, token::token(Kind::Stream, key), interest);
+        let watched = registry.register(tcp, token::token(TokenKind::Stream, key), interest);
         if watched.is_err() {
             self.connections.remove(key);
         }
@@ -408,13 +410,13 @@ impl Streams {
         connection.queued += 1;
         if let Some(patience) = sender.patience {
             let until = self.now + patience;
-            connection.waiting.push_back(Waiting { sender, number: connection.queued, until });
+            connection.waiting.push_back(DelayedMessage { sender, number: connection.queued, until });
             self.impatient = self.impatient.min(until);
         }
         Ok(())
     }
 
-    /// As [`Streams::write`], for a call of another shard.
+    /// As [`StreamConnections::write`], for a call of another shard.
     pub(super) fn write_from_afar(
         &mut self,
         key: Key,
@@ -441,7 +443,7 @@ impl Streams {
 
     fn flush_one(&mut self, key: Key) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let State::Up(wire) = &mut connection.wire else { return };
+        let ConnectionState::Up(wire) = &mut connection.wire else { return };
         match wire.write(&connection.out, &connection.ends) {
             Ok(done) => {
                 connection.out.drain(..done);
@@ -470,7 +472,7 @@ impl Streams {
         each: impl FnMut(&[u8], Option<Duration>),
     ) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        if let State::Connecting(tcp) = &connection.wire {
+        if let ConnectionState::Connecting(tcp) = &connection.wire {
             if matches!(tcp.take_error(), Ok(Some(_)) | Err(_)) || event.is_error() {
                 return self.fail(key, TransportFault::ConnectFailed);
             }
@@ -497,10 +499,13 @@ impl Streams {
     fn open(&mut self, key: Key, host: &str, ours: bool) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let protocol = connection.protocol;
-        let State::Connecting(tcp) = std::mem::replace(&mut connection.wire, State::Down) else { return };
+        let ConnectionState::Connecting(tcp) = std::mem::replace(&mut connection.wire, ConnectionState::Down)
+        else {
+            return;
+        };
         let is_tls = matches!(protocol, Protocol::Tls | Protocol::Wss);
         let is_web = matches!(protocol, Protocol::Ws | Protocol::Wss);
-        let opening = Opening {
+        let opening = ConnectOptions {
             tls: self.tls.as_ref().filter(|_| is_tls),
             web: is_web.then_some((self.options.network.ws_path.as_str(), "sip")),
             host,
@@ -509,9 +514,13 @@ impl Streams {
         let _ = tcp.set_nodelay(true);
         // Best effort: without it a message came when it was read.
         let _ = mmsg::want_timestamps(tcp.as_fd());
-        let wire = if ours { Wire::connected(tcp, &opening) } else { Wire::accepted(tcp, &opening) };
+        let wire = if ours {
+            StreamTransport::connected(tcp, &opening)
+        } else {
+            StreamTransport::accepted(tcp, &opening)
+        };
         match wire {
-            Ok(wire) => connection.wire = State::Up(Box::new(wire)),
+            Ok(wire) => connection.wire = ConnectionState::Up(Box::new(wire)),
             Err(_) => self.fail(key, TransportFault::ConnectFailed),
         }
     }
@@ -519,7 +528,7 @@ impl Streams {
     fn read(&mut self, key: Key, each: impl FnMut(&[u8], Option<Duration>)) {
         self.scratch.resize(SCRATCH, 0);
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let State::Up(wire) = &mut connection.wire else { return };
+        let ConnectionState::Up(wire) = &mut connection.wire else { return };
         match wire.read(&mut self.scratch, each) {
             Ok(false) => {}
             Ok(true) | Err(_) => self.fail(key, TransportFault::Closed),
@@ -529,7 +538,7 @@ impl Streams {
     fn fail(&mut self, key: Key, fault: TransportFault) {
         let Some(gone) = self.connections.get(key) else { return };
         let shared = self.shared.iter().any(|shared| shared.2 == key);
-        self.ended.push(Ended { key, fault, calls: gone.calls, far: gone.far, shared });
+        self.ended.push(ClosedConnection { key, fault, calls: gone.calls, far: gone.far, shared });
         self.remove(key);
     }
 

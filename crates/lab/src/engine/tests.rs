@@ -1,33 +1,34 @@
 //! Whole runs on loopback: both ends in one process, over every transport.
 
-mod chat;
 mod ends;
 mod outside;
 mod streams;
 mod twins;
+mod xmpp_load;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Change, End, Event, Outcome, Run, Setup};
-use crate::inject::Files;
-use crate::options::{Arrivals, Options, Protocol, Remote, Sockets, Transport};
-use crate::scenario::model::Source;
-use crate::scenario::{built_in, compile_text};
-use crate::stats::Count;
+use lab_sip::inject::InjectionFiles;
+use lab_sip::options::{ArrivalPattern, Options, Protocol, RemoteTarget, Sockets, Transport};
+use lab_sip::scenario::model::ScenarioSource;
+use lab_sip::scenario::{built_in, compile_text};
+use lab_sip::stats::Count;
+
+use super::{Event, Run, RunChange, RunEnd, RunOutcome, Setup};
 
 fn setup(name: &'static str, options: Options) -> Setup {
     let text = built_in(name).expect("it comes with the program");
-    let compiled = compile_text(text.as_bytes(), Source::BuiltIn(name)).expect("it compiles");
+    let compiled = compile_text(text.as_bytes(), ScenarioSource::BuiltIn(name)).expect("it compiles");
     Setup {
         options: Arc::new(options),
         scenario: Arc::new(compiled.scenario),
         receive: None,
         out_of_call: None,
-        files: Arc::new(Files::load(&[], &[]).expect("no files")),
+        files: Arc::new(InjectionFiles::load(&[], &[]).expect("no files")),
         receive_files: None,
-        tracer: crate::trace::Tracer::default(),
+        tracer: lab_sip::trace::Tracer::default(),
         chat: None,
     }
 }
@@ -43,14 +44,14 @@ fn options(ip: &str, protocol: Protocol, sockets: Sockets, threads: usize) -> Op
 
 /// Calls `remote`, 200 calls at 500 a second.
 fn caller(mut options: Options, remote: SocketAddr) -> Options {
-    options.remote = Some(Remote { host: remote.ip().to_string(), address: remote });
+    options.remote = Some(RemoteTarget { host: remote.ip().to_string(), address: remote });
     options.rate.calls = 500.0;
     options.rate.total = Some(200);
     options.timers.global = Some(Duration::from_secs(30));
     options
 }
 
-fn end(run: &mut Run) -> Box<Outcome> {
+fn end(run: &mut Run) -> Box<RunOutcome> {
     for _ in 0..600 {
         if let Event::Ended(outcome) = run.next(Duration::from_millis(100)) {
             return outcome;
@@ -70,7 +71,12 @@ fn certified(mut options: Options, directory: &std::path::Path) -> Options {
 }
 
 /// Both ends of 200 calls; every one succeeds on both sides.
-fn both(ip: &str, protocol: Protocol, sockets: Sockets, threads: usize) -> (Box<Outcome>, Box<Outcome>) {
+fn both(
+    ip: &str,
+    protocol: Protocol,
+    sockets: Sockets,
+    threads: usize,
+) -> (Box<RunOutcome>, Box<RunOutcome>) {
     let directory = tempfile::tempdir().expect("a directory");
     let server = certified(options(ip, protocol, Sockets::Shared, threads), directory.path());
     let mut server = Run::start(setup("uas", server)).expect("a server");
@@ -78,10 +84,10 @@ fn both(ip: &str, protocol: Protocol, sockets: Sockets, threads: usize) -> (Box<
     let client = caller(options(ip, protocol, sockets, threads), remote);
     let mut client = Run::start(setup("uac", client)).expect("a client");
     let called = end(&mut client);
-    server.change(Change::SoftQuit);
+    server.change(RunChange::SoftQuit);
     let answered = end(&mut server);
     let what = format!("{protocol:?} {sockets:?} {threads}: {:?}", called.progress.total.counts);
-    assert_eq!(called.end, End::Normal, "{what}");
+    assert_eq!(called.end, RunEnd::Normal, "{what}");
     assert_eq!(called.progress.total.counts[Count::SuccessfulCall], 200, "{what}");
     assert_eq!(called.progress.total.counts[Count::OutgoingCall], 200, "{what}");
     let total = &answered.progress.total;
@@ -106,7 +112,7 @@ fn udp_with_three_threads_at_one_port() {
 #[test]
 fn udp_with_a_socket_a_call() {
     let (called, _) = both("127.0.0.1", Protocol::Udp, Sockets::PerCall, 2);
-    // What calls had of their own is closed again.
+    // Sockets of single calls are closed again.
     assert!(called.progress.gauges.open_sockets <= 2, "{}", called.progress.gauges.open_sockets);
 }
 
@@ -140,15 +146,15 @@ fn several_source_addresses() {
     let remote = server.gauges().local.unwrap();
     let mut client = caller(options("127.0.0.1", Protocol::Udp, Sockets::PerAddress, 1), remote);
     client.network.local.push(IpAddr::from([127, 0, 0, 2]));
-    client.rate.arrivals = Arrivals::Poisson;
+    client.rate.arrivals = ArrivalPattern::Poisson;
     let called = end(&mut Run::start(setup("uac", client)).unwrap());
-    server.change(Change::HardQuit);
+    server.change(RunChange::HardQuit);
     assert_eq!(called.progress.total.counts[Count::SuccessfulCall], 200);
     assert_eq!(called.progress.gauges.open_sockets, 2);
-    assert_eq!(end(&mut server).end, End::Internal);
+    assert_eq!(end(&mut server).end, RunEnd::Internal);
 }
 
-/// Nobody answers: calls stay open.
+/// A peer that never answers: calls stay open.
 fn silent() -> (std::net::UdpSocket, SocketAddr) {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
@@ -172,9 +178,9 @@ fn arrivals_beyond_the_limit_are_counted() {
     assert_eq!(counts[Count::Due], counts[Count::Blocked] + 5);
     assert!((450..=510).contains(&counts[Count::Due]), "{}", counts[Count::Due]);
     assert_eq!((progress.gauges.open_calls, progress.gauges.peak_open_calls), (5, 5));
-    run.change(Change::HardQuit);
+    run.change(RunChange::HardQuit);
     let outcome = end(&mut run);
-    assert_eq!((outcome.end, outcome.progress.gauges.open_calls), (End::Internal, 0));
+    assert_eq!((outcome.end, outcome.progress.gauges.open_calls), (RunEnd::Internal, 0));
     assert_eq!(outcome.progress.total.counts[Count::FailedStopped], 5);
 }
 
@@ -184,7 +190,7 @@ fn the_time_out_ends_a_run() {
     let mut client = caller(options("127.0.0.1", Protocol::Udp, Sockets::Shared, 1), remote);
     client.timers.global = Some(Duration::from_millis(300));
     client.timers.global_is_error = true;
-    assert_eq!(end(&mut Run::start(setup("uac", client)).unwrap()).end, End::Timeout);
+    assert_eq!(end(&mut Run::start(setup("uac", client)).unwrap()).end, RunEnd::Timeout);
 }
 
 #[test]
@@ -210,8 +216,8 @@ fn users_call_again_and_again() {
     let outcome = end(&mut Run::start(setup("uac", client)).unwrap());
     assert_eq!(outcome.progress.total.counts[Count::SuccessfulCall], 30);
     assert!(outcome.progress.gauges.peak_open_calls <= 3);
-    server.change(Change::SoftQuit);
-    assert_eq!(end(&mut server).end, End::Normal);
+    server.change(RunChange::SoftQuit);
+    assert_eq!(end(&mut server).end, RunEnd::Normal);
 }
 
 #[test]

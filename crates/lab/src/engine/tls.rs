@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lab_sip::options::TlsOptions;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -11,8 +12,6 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerCo
 use rustls::{SupportedProtocolVersion, version};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime};
-
-use crate::options::TlsOptions;
 
 /// SIPp's defaults.
 const CERTIFICATE: &str = "cacert.pem";
@@ -23,7 +22,7 @@ const AUTHORITY: &str = "name the authority of the server's certificate with --t
 #[derive(Clone)]
 pub(super) struct Tls {
     pub(super) client: Arc<ClientConfig>,
-    /// `None`: no certificate, nobody can connect to us.
+    /// `None`: without a certificate no TLS connection is accepted.
     pub(super) server: Option<Arc<ServerConfig>>,
 }
 
@@ -51,13 +50,13 @@ impl Tls {
     }
 }
 
-type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+type CertifiedIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 fn certificate(options: &TlsOptions) -> PathBuf {
     options.cert.clone().unwrap_or_else(|| CERTIFICATE.into())
 }
 
-fn identity(options: &TlsOptions) -> Result<Identity, String> {
+fn identity(options: &TlsOptions) -> Result<CertifiedIdentity, String> {
     let chain = certificates(&certificate(options), "set the certificate with -tls_cert")?;
     let file = options.key.clone().unwrap_or_else(|| KEY.into());
     let key = PrivateKeyDer::from_pem_file(&file)
@@ -78,14 +77,16 @@ fn client(
     options: &TlsOptions,
     provider: &Arc<CryptoProvider>,
     versions: &[&'static SupportedProtocolVersion],
-    identity: Option<&Identity>,
+    identity: Option<&CertifiedIdentity>,
 ) -> Result<ClientConfig, String> {
     let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
         .with_protocol_versions(versions)
         .map_err(|error| error.to_string())?;
     let builder = match &options.ca {
         Some(file) => builder.with_webpki_verifier(verifier(options, file, provider)?),
-        None => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone(Arc::clone(provider)))),
+        None => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(Arc::clone(provider)))),
     };
     match identity {
         Some((chain, key)) => builder
@@ -114,7 +115,7 @@ fn verifier(
     builder.build().map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// What a failure of TLS means for who runs the load, and what to do; `None`: it has nothing to do with TLS.
+/// The meaning of a TLS failure for the operator, and the remedy; `None`: the error does not concern TLS.
 pub(super) fn explain(error: &io::Error) -> Option<String> {
     let mut at: Option<&(dyn std::error::Error + 'static)> = error.get_ref().map(|inner| inner as _);
     while let Some(inner) = at {
@@ -145,9 +146,9 @@ fn certificates(file: &Path, advice: &str) -> Result<Vec<CertificateDer<'static>
 
 /// Takes any certificate: a load test's server often has one of its own making.
 #[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

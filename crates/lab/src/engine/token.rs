@@ -1,10 +1,10 @@
-//! What an event of the poll is about: a kind in the upper bits, a slab key below.
+//! Tokens of poll events: a kind in the upper bits, a slab key below.
 
 use mio::Token;
 use stdx::slab::Key;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     Waker,
     Udp,
     Listener,
@@ -21,25 +21,25 @@ pub(super) const MEDIA: usize = 4 << SHIFT;
 
 pub(super) const WAKER: Token = Token(0);
 
-/// Of a key's generation 28 bits are told; more calls never used one place.
-pub(super) fn token(kind: Kind, key: Key) -> Token {
+/// A token holds 28 bits of a key's generation; one slot is never reused by more calls.
+pub(super) fn token(kind: TokenKind, key: Key) -> Token {
     Token(((kind as u64) << SHIFT | key.to_u64() & KEY) as usize)
 }
 
-pub(super) fn read(token: Token) -> (Kind, Key) {
+pub(super) fn read(token: Token) -> (TokenKind, Key) {
     let kind = match token.0 as u64 >> SHIFT {
-        1 => Kind::Udp,
-        2 => Kind::Listener,
-        3 => Kind::Stream,
-        4 => Kind::Media,
-        5 => Kind::Twin,
-        _ => Kind::Waker,
+        1 => TokenKind::Udp,
+        2 => TokenKind::Listener,
+        3 => TokenKind::Stream,
+        4 => TokenKind::Media,
+        5 => TokenKind::Twin,
+        _ => TokenKind::Waker,
     };
     (kind, Key::from_u64(token.0 as u64 & KEY))
 }
 
 pub(super) fn is_media(token: Token) -> bool {
-    read(token).0 == Kind::Media
+    read(token).0 == TokenKind::Media
 }
 
 #[cfg(test)]
@@ -49,10 +49,10 @@ mod tests {
     #[test]
     fn tokens_keep_kind_and_key() {
         let key = Key::from_u64(3 << 32 | 7);
-        for kind in [Kind::Udp, Kind::Listener, Kind::Stream, Kind::Twin] {
+        for kind in [TokenKind::Udp, TokenKind::Listener, TokenKind::Stream, TokenKind::Twin] {
             assert_eq!(read(token(kind, key)), (kind, key));
         }
-        assert_eq!(read(WAKER).0, Kind::Waker);
-        assert!((token(Kind::Stream, key).0) < MEDIA);
+        assert_eq!(read(WAKER).0, TokenKind::Waker);
+        assert!((token(TokenKind::Stream, key).0) < MEDIA);
     }
 }

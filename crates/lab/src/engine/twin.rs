@@ -1,10 +1,13 @@
-//! 3PCC: commands between instances over TCP, each ended by an ESC, found by their Call-ID (SIPp's way).
-//! The classic pair has one connection: controller B listens, A connects. In the extended form every instance
-//! listens at its own address of `-slave_cfg` and connects to whom it commands.
+//! 3PCC: commands between instances over TCP, each ended by an ESC, found by their Call-ID (SIPp's way). The
+//! classic pair has one connection: controller B listens, A connects. In the extended form every instance listens
+//! at its own address of `-slave_cfg` and connects to each peer that it commands.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener as Listening};
 
+use lab_sip::call::TransportFault;
+use lab_sip::options::ThreePcc;
+use lab_sip::scenario::model::Role;
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry};
@@ -13,10 +16,7 @@ use stdx::time::Instant;
 
 use super::limits::{STREAM_BACKLOG, STREAM_MESSAGE};
 use super::shard::Shard;
-use super::token::{self, Kind};
-use crate::call::TransportFault;
-use crate::options::ThreePcc;
-use crate::scenario::model::Role;
+use super::token::{self, TokenKind};
 
 const ESC: u8 = 27;
 
@@ -25,7 +25,7 @@ const ESC: u8 = 27;
 pub(super) struct Twins {
     listener: Option<TcpListener>,
     links: Slab<Twin>,
-    /// Whom the classic pair talks to.
+    /// The other instance of the classic pair.
     partner: Option<Key>,
     /// Connections we made, by the peer's name.
     named: Vec<(String, Key)>,
@@ -57,7 +57,11 @@ impl Twins {
         let listener = Listening::bind(address)?;
         listener.set_nonblocking(true)?;
         let mut listener = TcpListener::from_std(listener);
-        registry.register(&mut listener, token::token(Kind::Twin, Key::from_u64(0)), Interest::READABLE)?;
+        registry.register(
+            &mut listener,
+            token::token(TokenKind::Twin, Key::from_u64(0)),
+            Interest::READABLE,
+        )?;
         self.listener = Some(listener);
         Ok(())
     }
@@ -74,7 +78,7 @@ impl Twins {
         let key = self.links.insert(Twin { stream, read: Vec::new(), out: Vec::new() });
         let twin = self.links.get_mut(key).expect("it was just put there");
         let interest = Interest::READABLE | Interest::WRITABLE;
-        registry.register(&mut twin.stream, token::token(Kind::Twin, key), interest)?;
+        registry.register(&mut twin.stream, token::token(TokenKind::Twin, key), interest)?;
         Ok(key)
     }
 
@@ -175,7 +179,7 @@ impl Shard {
             self.twins.links.remove(key);
             self.twins.named.retain(|named| named.1 != key);
             // As SIPp: without its twin an instance starts no more calls.
-            self.hub.advance(super::hub::Phase::Soft);
+            self.hub.advance(super::shard_hub::RunPhase::Soft);
         }
     }
 

@@ -11,28 +11,28 @@ use mmsg::{Message, Sender};
 use socket2::{Domain, Protocol, Socket, Type};
 use stdx::slab::{Key, Slab};
 
+use super::datagram_groups::DatagramGroups;
 use super::limits::RECEIVE_BUFFER;
-use super::runs::Groups;
 
 /// One socket.
 pub(super) struct Udp {
     socket: Arc<UdpSocket>,
     pub(super) local: SocketAddr,
     /// Ranges of the turn's bytes and where they go, in order.
-    queue: Vec<Queued>,
+    queue: Vec<QueuedDatagram>,
     /// The kernel takes runs of datagrams here.
     runs: bool,
     drops: u32,
     /// To be closed once its queue is empty.
     closing: bool,
-    /// Where it stands among the sockets of one call each.
+    /// The socket's place among those of single calls.
     pub(super) place: usize,
     /// Calls that use it.
     pub(super) users: u32,
 }
 
 #[derive(Clone, Copy)]
-struct Queued {
+struct QueuedDatagram {
     start: usize,
     end: usize,
     to: SocketAddr,
@@ -49,9 +49,9 @@ pub(super) struct UdpSockets {
     dirty: Vec<Key>,
 }
 
-/// What a socket is for.
+/// The use of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Use {
+pub(super) enum SocketUse {
     /// For many calls, beside those of other shards at the same port.
     Shared { beside: bool },
     /// For one call: nothing is asked of the kernel that costs a system call.
@@ -60,13 +60,13 @@ pub(super) enum Use {
 
 pub(super) fn bind(
     address: SocketAddr,
-    usage: Use,
+    usage: SocketUse,
     buffer: usize,
     device: Option<&str>,
 ) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
-    if let Use::Shared { beside } = usage {
+    if let SocketUse::Shared { beside } = usage {
         socket.set_reuse_port(beside)?;
         if mmsg::force_receive_buffer(socket.as_fd(), RECEIVE_BUFFER).is_err() {
             socket.set_recv_buffer_size(RECEIVE_BUFFER.max(buffer))?;
@@ -146,7 +146,7 @@ impl UdpSockets {
         self.sockets.get(key).map(|socket| Arc::clone(&socket.socket))
     }
 
-    /// What the kernel says it dropped so far (wraps around); how many are new.
+    /// The kernel's count of dropped datagrams (it wraps around); returns how many are new.
     pub(super) fn note_drops(&mut self, key: Key, total: u32) -> u64 {
         let Some(socket) = self.sockets.get_mut(key) else { return 0 };
         u64::from(total.wrapping_sub(std::mem::replace(&mut socket.drops, total)))
@@ -158,7 +158,7 @@ impl UdpSockets {
         if socket.queue.is_empty() {
             self.dirty.push(key);
         }
-        socket.queue.push(Queued { start, end, to, call, order: 0 });
+        socket.queue.push(QueuedDatagram { start, end, to, call, order: 0 });
         true
     }
 
@@ -223,7 +223,7 @@ impl Udp {
 
     /// Puts messages of one length to one place behind each other, as the kernel takes those as one.
     fn arrange(&mut self) {
-        let mut groups = Groups::new();
+        let mut groups = DatagramGroups::new();
         for (index, queued) in self.queue.iter_mut().enumerate() {
             let group = groups.place(queued.end - queued.start, queued.to, queued.call);
             queued.order = (group as u64) << 32 | index as u64;
@@ -240,7 +240,7 @@ mod tests {
 
     fn socket() -> UdpSocket {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        bind(address, Use::Shared { beside: false }, 0, None).unwrap()
+        bind(address, SocketUse::Shared { beside: false }, 0, None).unwrap()
     }
 
     /// Datagrams as plain `recv` sees them.

@@ -1,15 +1,15 @@
-//! What `ringer find` takes beside `ringer sip`'s flags and the ranges of `-r` and `-l`, or beside `ringer xmpp`'s.
+//! The arguments of `ringer find` beside `ringer sip`'s flags and the ranges of `-r` and `-l`, or beside `ringer xmpp`'s.
 
 use std::time::Duration;
 
-use super::search::Settings;
-use crate::plan::model::Vary;
+use super::search::SearchSettings;
+use crate::plan::model::VariedSetting;
 
 /// Parsed, with the rest for `ringer sip`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Arguments {
-    pub vary: Vary,
-    pub search: Settings,
+pub struct FindArguments {
+    pub vary: VariedSetting,
+    pub search: SearchSettings,
     /// How long calls are placed in one run; `None`: the plan's, else [`STEP`].
     pub step: Option<Duration>,
     /// Calls of the confirming run (RFC 7502 §6.1 takes 50,000), and the most time it may take.
@@ -26,8 +26,11 @@ pub(super) const STEP: Duration = Duration::from_secs(10);
 const USERS_UNIT: f64 = 2.0;
 
 /// By their names in `--search`, and what their values are multiples of.
-const SEARCHES: [(&str, Vary, f64); 3] =
-    [("users", Vary::Users, USERS_UNIT), ("actions", Vary::Actions, 0.0), ("logins", Vary::Logins, 0.0)];
+const SEARCHES: [(&str, VariedSetting, f64); 3] = [
+    ("users", VariedSetting::Users, USERS_UNIT),
+    ("actions", VariedSetting::Actions, 0.0),
+    ("logins", VariedSetting::Logins, 0.0),
+];
 
 /// `NAME VALUE` pairs of `ringer find` itself, for its help.
 pub const OPTIONS: &[(&str, &str)] = &[
@@ -49,10 +52,10 @@ pub const USER_OPTIONS: &[(&str, &str)] = &[
     ("--confirm ACTIONS", "actions of the confirming run (50000)"),
 ];
 
-impl Arguments {
-    /// Of `ringer find` without `xmpp`.
-    pub fn split(words: &[String]) -> Result<Arguments, String> {
-        let mut arguments = Arguments::new();
+impl FindArguments {
+    /// The arguments of `ringer find` without `xmpp`.
+    pub fn split(words: &[String]) -> Result<FindArguments, String> {
+        let mut arguments = FindArguments::new();
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value =
@@ -69,10 +72,10 @@ impl Arguments {
         Ok(arguments)
     }
 
-    /// Of `ringer find xmpp`, without that word.
-    pub fn split_xmpp(words: &[String]) -> Result<Arguments, String> {
-        let mut arguments = Arguments::new();
-        (arguments.vary, arguments.search.unit) = (Vary::Users, USERS_UNIT);
+    /// The arguments of `ringer find xmpp`, without that word.
+    pub fn split_xmpp(words: &[String]) -> Result<FindArguments, String> {
+        let mut arguments = FindArguments::new();
+        (arguments.vary, arguments.search.unit) = (VariedSetting::Users, USERS_UNIT);
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value =
@@ -91,17 +94,17 @@ impl Arguments {
                 _ => arguments.rest.push(word.clone()),
             }
         }
-        let Settings { from, to, .. } = arguments.search;
+        let SearchSettings { from, to, .. } = arguments.search;
         if from >= to {
             return Err(format!("--from {from} --to {to}: expected --from below --to"));
         }
         Ok(arguments)
     }
 
-    fn new() -> Arguments {
-        Arguments {
-            vary: Vary::Rate,
-            search: Settings {
+    fn new() -> FindArguments {
+        FindArguments {
+            vary: VariedSetting::Rate,
+            search: SearchSettings {
                 from: 100.0,
                 to: 100_000.0,
                 factor: 2.0,
@@ -117,7 +120,7 @@ impl Arguments {
         }
     }
 
-    /// What every search takes.
+    /// The word is a flag of every search.
     fn is_ours(&self, word: &str) -> bool {
         matches!(
             word,
@@ -147,9 +150,9 @@ impl Arguments {
             return Err(format!("{flag} {value}: expected FROM..TO with FROM below TO"));
         }
         if flag == "-l" {
-            self.vary = Vary::Open;
+            self.vary = VariedSetting::Open;
             self.search.unit = 1.0;
-        } else if self.vary == Vary::Open {
+        } else if self.vary == VariedSetting::Open {
             return Err("-r and -l are both ranges: expected one; the other is held".to_owned());
         }
         (self.search.from, self.search.to) = (from, to);
@@ -178,9 +181,9 @@ fn seconds(flag: &str, text: &str) -> Result<Duration, String> {
 mod tests {
     use super::*;
 
-    fn split(text: &str) -> Result<Arguments, String> {
+    fn split(text: &str) -> Result<FindArguments, String> {
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        Arguments::split(&words)
+        FindArguments::split(&words)
     }
 
     #[test]
@@ -190,14 +193,17 @@ mod tests {
         assert_eq!(arguments.rest.join(" "), "-sn uac 127.0.0.1:5060 -l 5000 -d 100");
         assert_eq!(
             (arguments.vary, arguments.step.map(|step| step.as_secs()), arguments.confirm_calls),
-            (Vary::Rate, Some(2), 1_000)
+            (VariedSetting::Rate, Some(2), 1_000)
         );
     }
 
     #[test]
     fn a_range_says_what_is_searched() {
         let arguments = split("-l 50..4000 -r 1000 -sn uac").expect("right");
-        assert_eq!((arguments.vary, arguments.search.from, arguments.search.to), (Vary::Open, 50.0, 4_000.0));
+        assert_eq!(
+            (arguments.vary, arguments.search.from, arguments.search.to),
+            (VariedSetting::Open, 50.0, 4_000.0)
+        );
         assert_eq!(arguments.search.unit, 1.0);
         assert_eq!(arguments.rest.join(" "), "-r 1000 -sn uac");
         assert_eq!(split("-r 10..20").expect("right").search.to, 20.0);
@@ -206,18 +212,18 @@ mod tests {
     #[test]
     fn users_are_searched_unless_something_else_is_named() {
         let split = |text: &str| {
-            Arguments::split_xmpp(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+            FindArguments::split_xmpp(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
         };
         let arguments = split("127.0.0.1 --from 50 --to 4_000 --contacts 3 --step 5").expect("right");
         assert_eq!(
             (arguments.vary, arguments.search.from, arguments.search.to),
-            (Vary::Users, 50.0, 4_000.0)
+            (VariedSetting::Users, 50.0, 4_000.0)
         );
         assert_eq!(
             (arguments.search.unit, arguments.rest.join(" ").as_str()),
             (2.0, "127.0.0.1 --contacts 3")
         );
-        assert_eq!(split("127.0.0.1 --search actions").expect("right").vary, Vary::Actions);
+        assert_eq!(split("127.0.0.1 --search actions").expect("right").vary, VariedSetting::Actions);
         for (text, says) in [
             ("--search calls", "expected users, actions or logins"),
             ("--from 9 --to 9", "--from below --to"),

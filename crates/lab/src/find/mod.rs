@@ -6,5 +6,5 @@ pub mod search;
 pub mod table;
 mod users;
 
-pub use args::{Arguments, OPTIONS, USER_OPTIONS};
-pub use run::{Searched, Searcher};
+pub use args::{FindArguments, OPTIONS, USER_OPTIONS};
+pub use run::{SearchResult, Searcher};

@@ -3,33 +3,34 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::args::{Arguments, STEP};
-use super::search::{Found, Phase, Search, Trial, Verdict};
+use lab_xmpp::XmppLoad;
+
+use super::args::{FindArguments, STEP};
+use super::search::{Search, SearchOutcome, SearchPhase, TrialRun, TrialVerdict};
 use super::table;
-use super::users::{Asked, asked};
-use crate::chat::Chat;
-use crate::engine::{Change, Run, Setup};
-use crate::plan::model::Vary;
-use crate::report::{Meter, Recorder, Report, model};
-use crate::session::{self, Control, Observer};
+use super::users::{UserSearch, asked};
+use crate::engine::{Run, RunChange, Setup};
+use crate::plan::model::VariedSetting;
+use crate::report::{ProcessMeter, Recorder, Report, model};
+use crate::session::{self, Observer, RunController};
 use crate::threshold::Threshold;
 
 /// Open calls are no bound of a search for the rate unless `-l` says so.
 const NO_LIMIT: u64 = 10_000_000;
 
-/// How a search ended, with every run's report.
-pub struct Searched {
+/// The outcome of a search, with every run's report.
+pub struct SearchResult {
     /// `None` when it was stopped.
-    pub found: Option<Found>,
-    pub runs: Vec<(Trial, Verdict, Report)>,
+    pub found: Option<SearchOutcome>,
+    pub runs: Vec<(TrialRun, TrialVerdict, Report)>,
 }
 
-/// What a search needs beside its numbers.
+/// The parts of a search beside its numbers.
 pub struct Searcher<'a, M> {
     pub setup: &'a Setup,
     /// `ringer xmpp`'s parser: worker processes are told a load by its words, so a run of users is made of them.
     pub parse_xmpp: &'a dyn Fn(&[String]) -> Result<Setup, String>,
-    pub arguments: &'a Arguments,
+    pub arguments: &'a FindArguments,
     pub thresholds: &'a [Threshold],
     pub meter: &'a dyn Fn() -> M,
     /// Set by Ctrl-C.
@@ -40,12 +41,17 @@ pub struct Searcher<'a, M> {
     pub observers: &'a dyn Fn() -> Vec<Box<dyn Observer>>,
 }
 
-impl<M: Meter + 'static> Searcher<'_, M> {
-    pub fn run(&mut self) -> Result<Searched, String> {
+impl<M: ProcessMeter + 'static> Searcher<'_, M> {
+    /// Makes runs until the search has its result.
+    pub fn run(&mut self) -> Result<SearchResult, String> {
         let mut search = Search::new(self.arguments.search.clone());
         if let Some(chat) = &self.setup.chat {
             // Said before the first run rather than before the last.
-            asked(self.arguments, chat, Trial { value: self.arguments.search.to, phase: Phase::Ramp })?;
+            asked(
+                self.arguments,
+                chat,
+                TrialRun { value: self.arguments.search.to, phase: SearchPhase::Ramp },
+            )?;
         }
         let mut runs = Vec::new();
         (self.print)(&table::head(self.arguments.vary));
@@ -56,22 +62,22 @@ impl<M: Meter + 'static> Searcher<'_, M> {
             };
             let report = self.trial(&setup, trial)?;
             if self.stop.load(Ordering::Relaxed) {
-                return Ok(Searched { found: None, runs });
+                return Ok(SearchResult { found: None, runs });
             }
             let verdict = verdict(&report);
             (self.print)(&table::case(runs.len() + 1, trial.phase, rate, limit, &report, verdict));
             search.handle_verdict(verdict);
             runs.push((trial, verdict, report));
         }
-        Ok(Searched { found: search.found(), runs })
+        Ok(SearchResult { found: search.found(), runs })
     }
 
     /// The run's options, its rate per second and its limit of open calls.
-    fn setup_of(&self, trial: Trial) -> (Setup, f64, u64) {
+    fn setup_of(&self, trial: TrialRun) -> (Setup, f64, u64) {
         let mut options = (*self.setup.options).clone();
         let rate = &mut options.rate;
         match self.arguments.vary {
-            Vary::Rate => {
+            VariedSetting::Rate => {
                 rate.calls = trial.value * rate.period.as_secs_f64();
                 rate.limit = Some(rate.limit.unwrap_or(NO_LIMIT));
             }
@@ -79,7 +85,7 @@ impl<M: Meter + 'static> Searcher<'_, M> {
             _ => rate.limit = Some(trial.value as u64),
         }
         let per_second = rate.calls / rate.period.as_secs_f64().max(1e-9);
-        if trial.phase == Phase::Confirm {
+        if trial.phase == SearchPhase::Confirm {
             rate.total = Some(self.arguments.confirm_calls);
             rate.duration = Some(self.arguments.confirm_at_most);
         } else {
@@ -91,23 +97,23 @@ impl<M: Meter + 'static> Searcher<'_, M> {
     }
 
     /// The same of users; the limit is how many they are.
-    fn users_of(&self, chat: &Chat, trial: Trial) -> Result<(Setup, f64, u64), String> {
-        let Asked { words, rate, users } = asked(self.arguments, chat, trial)?;
+    fn users_of(&self, chat: &XmppLoad, trial: TrialRun) -> Result<(Setup, f64, u64), String> {
+        let UserSearch { words, rate, users } = asked(self.arguments, chat, trial)?;
         let words: Vec<String> = self.setup.options.command_line.iter().cloned().chain(words).collect();
         Ok(((self.parse_xmpp)(&words)?, rate, users))
     }
 
-    fn trial(&self, setup: &Setup, trial: Trial) -> Result<Report, String> {
+    fn trial(&self, setup: &Setup, trial: TrialRun) -> Result<Report, String> {
         let title = format!("{:?} at {:.1}", trial.phase, trial.value);
         let recorder = Recorder::new(&title, self.thresholds.to_vec(), (self.meter)());
         let report = recorder.report();
         let mut run = Run::start(setup.clone()).map_err(|error| error.message)?;
         let mut observers = (self.observers)();
         observers.push(Box::new(recorder));
-        let controls: &mut [Box<dyn Control>] = &mut [Box::new(HardStop(Arc::clone(self.stop)))];
+        let controls: &mut [Box<dyn RunController>] = &mut [Box::new(HardStop(Arc::clone(self.stop)))];
         session::drive(setup, &mut run, &mut observers, controls);
         let mut report = report.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-        if self.arguments.vary == Vary::Open {
+        if self.arguments.vary == VariedSetting::Open {
             report.limited_by_ringer.extend(never_open(&report, trial.value));
         }
         Ok(report)
@@ -123,25 +129,25 @@ fn never_open(report: &Report, wanted: f64) -> Option<String> {
 }
 
 /// A run is good when no session failed (RFC 7502 §6.1) and no threshold was missed.
-fn verdict(report: &Report) -> Verdict {
+fn verdict(report: &Report) -> TrialVerdict {
     if !report.limited_by_ringer.is_empty() {
-        return Verdict::LimitedByRinger;
+        return TrialVerdict::LimitedByRinger;
     }
-    let missed = report.thresholds.iter().any(model::Threshold::is_missed);
+    let missed = report.thresholds.iter().any(model::ThresholdResult::is_missed);
     if !missed && report.totals.failed == 0 && report.totals.successful > 0 {
-        Verdict::Good
+        TrialVerdict::Good
     } else {
-        Verdict::Bad
+        TrialVerdict::Bad
     }
 }
 
 /// Ctrl-C ends the run at once: its figures are of no use to the search.
 struct HardStop(Arc<AtomicBool>);
 
-impl Control for HardStop {
+impl RunController for HardStop {
     fn poll(&mut self, run: &Run) {
         if self.0.load(Ordering::Relaxed) {
-            run.change(Change::HardQuit);
+            run.change(RunChange::HardQuit);
         }
     }
 }

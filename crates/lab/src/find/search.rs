@@ -4,9 +4,9 @@
 //! longer run. Between ramp and confirmation we bisect instead of stepping by tenths, and try each value more than
 //! once, because software fails by chance near its limit (a single bisection would then end anywhere below it).
 
-/// How to search.
+/// The method of a search.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
+pub struct SearchSettings {
     pub from: f64,
     /// Never beyond this.
     pub to: f64,
@@ -22,8 +22,9 @@ pub struct Settings {
     pub unit: f64,
 }
 
+/// The phase of a search that a run belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
+pub enum SearchPhase {
     Ramp,
     Bisect,
     Repeat,
@@ -32,22 +33,23 @@ pub enum Phase {
 
 /// One run to make.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Trial {
+pub struct TrialRun {
     pub value: f64,
-    pub phase: Phase,
+    pub phase: SearchPhase,
 }
 
-/// How it went.
+/// The result of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum TrialVerdict {
     Good,
     Bad,
     /// Ringer, not the server, was the limit: the true value is at least the last good one, and is not found.
     LimitedByRinger,
 }
 
+/// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Found {
+pub enum SearchOutcome {
     /// Confirmed by a longer run.
     Highest(f64),
     /// Good up to the end of the range.
@@ -60,10 +62,11 @@ pub enum Found {
     NotConfirmed(f64),
 }
 
+/// A search: it chooses the load of each run from the verdicts on earlier ones.
 #[derive(Debug)]
 pub struct Search {
-    settings: Settings,
-    state: State,
+    settings: SearchSettings,
+    state: SearchState,
     good: Option<f64>,
     bad: Option<f64>,
     goods_in_a_row: u32,
@@ -71,101 +74,109 @@ pub struct Search {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum State {
-    Trying { value: f64, phase: Phase },
+enum SearchState {
+    Trying { value: f64, phase: SearchPhase },
     Confirming { value: f64 },
-    Done(Found),
+    Done(SearchOutcome),
 }
 
 impl Search {
-    pub fn new(mut settings: Settings) -> Search {
+    /// A search that has made no run.
+    pub fn new(mut settings: SearchSettings) -> Search {
         settings.to = settings.fit(settings.to).max(settings.unit);
         settings.from = settings.fit(settings.from).max(settings.unit);
-        let state = State::Trying { value: settings.from, phase: Phase::Ramp };
+        let state = SearchState::Trying { value: settings.from, phase: SearchPhase::Ramp };
         Search { settings, state, good: None, bad: None, goods_in_a_row: 0, confirmations: 0 }
     }
 
     /// The run to make now; `None` when the search is over.
-    pub fn next(&self) -> Option<Trial> {
+    pub fn next(&self) -> Option<TrialRun> {
         match self.state {
-            State::Trying { value, phase } if self.goods_in_a_row == 0 => Some(Trial { value, phase }),
-            State::Trying { value, .. } => Some(Trial { value, phase: Phase::Repeat }),
-            State::Confirming { value } => Some(Trial { value, phase: Phase::Confirm }),
-            State::Done(_) => None,
-        }
-    }
-
-    pub fn found(&self) -> Option<Found> {
-        match self.state {
-            State::Done(found) => Some(found),
-            State::Trying { .. } | State::Confirming { .. } => None,
-        }
-    }
-
-    pub fn handle_verdict(&mut self, verdict: Verdict) {
-        self.state = match (self.state, verdict) {
-            (State::Done(found), _) => State::Done(found),
-            (_, Verdict::LimitedByRinger) => State::Done(Found::RingerEndedAt(self.good)),
-            (State::Trying { value, phase }, Verdict::Good) => self.good_try(value, phase),
-            (State::Trying { value, .. }, Verdict::Bad) => self.bad_try(value),
-            (State::Confirming { value }, Verdict::Good) if value >= self.settings.to => {
-                State::Done(Found::AtLeast(value))
+            SearchState::Trying { value, phase } if self.goods_in_a_row == 0 => {
+                Some(TrialRun { value, phase })
             }
-            (State::Confirming { value }, Verdict::Good) => State::Done(Found::Highest(value)),
-            (State::Confirming { value }, Verdict::Bad) => self.bad_confirmation(value),
+            SearchState::Trying { value, .. } => Some(TrialRun { value, phase: SearchPhase::Repeat }),
+            SearchState::Confirming { value } => Some(TrialRun { value, phase: SearchPhase::Confirm }),
+            SearchState::Done(_) => None,
+        }
+    }
+
+    /// The result, once there is one.
+    pub fn found(&self) -> Option<SearchOutcome> {
+        match self.state {
+            SearchState::Done(found) => Some(found),
+            SearchState::Trying { .. } | SearchState::Confirming { .. } => None,
+        }
+    }
+
+    /// Takes the verdict on the run that was made last.
+    pub fn handle_verdict(&mut self, verdict: TrialVerdict) {
+        self.state = match (self.state, verdict) {
+            (SearchState::Done(found), _) => SearchState::Done(found),
+            (_, TrialVerdict::LimitedByRinger) => SearchState::Done(SearchOutcome::RingerEndedAt(self.good)),
+            (SearchState::Trying { value, phase }, TrialVerdict::Good) => self.good_try(value, phase),
+            (SearchState::Trying { value, .. }, TrialVerdict::Bad) => self.bad_try(value),
+            (SearchState::Confirming { value }, TrialVerdict::Good) if value >= self.settings.to => {
+                SearchState::Done(SearchOutcome::AtLeast(value))
+            }
+            (SearchState::Confirming { value }, TrialVerdict::Good) => {
+                SearchState::Done(SearchOutcome::Highest(value))
+            }
+            (SearchState::Confirming { value }, TrialVerdict::Bad) => self.bad_confirmation(value),
         };
     }
 
-    fn good_try(&mut self, value: f64, phase: Phase) -> State {
+    fn good_try(&mut self, value: f64, phase: SearchPhase) -> SearchState {
         self.goods_in_a_row += 1;
         // On the way up one good run is enough: the bisection comes back to the edge.
-        let wanted = if phase == Phase::Ramp { 1 } else { self.settings.repeats.max(1) };
+        let wanted = if phase == SearchPhase::Ramp { 1 } else { self.settings.repeats.max(1) };
         if self.goods_in_a_row < wanted {
-            return State::Trying { value, phase };
+            return SearchState::Trying { value, phase };
         }
         self.good = Some(value);
         self.after()
     }
 
-    fn bad_try(&mut self, value: f64) -> State {
+    fn bad_try(&mut self, value: f64) -> SearchState {
         self.bad = Some(value);
         self.after()
     }
 
     /// RFC 7502 §6.1 lowers by a tenth when the long run fails.
-    fn bad_confirmation(&mut self, value: f64) -> State {
+    fn bad_confirmation(&mut self, value: f64) -> SearchState {
         self.confirmations += 1;
         let lower = self.settings.fit(value * 0.9);
         if self.confirmations > self.settings.confirmations || lower >= value {
-            return State::Done(Found::NotConfirmed(value));
+            return SearchState::Done(SearchOutcome::NotConfirmed(value));
         }
-        State::Confirming { value: lower }
+        SearchState::Confirming { value: lower }
     }
 
-    fn after(&mut self) -> State {
+    fn after(&mut self) -> SearchState {
         self.goods_in_a_row = 0;
         match (self.good, self.bad) {
-            (None, Some(_)) => State::Done(Found::Nothing),
-            (Some(good), None) if good >= self.settings.to => State::Confirming { value: good },
-            (Some(good), None) => {
-                State::Trying { value: self.settings.above(good, self.settings.factor), phase: Phase::Ramp }
-            }
+            (None, Some(_)) => SearchState::Done(SearchOutcome::Nothing),
+            (Some(good), None) if good >= self.settings.to => SearchState::Confirming { value: good },
+            (Some(good), None) => SearchState::Trying {
+                value: self.settings.above(good, self.settings.factor),
+                phase: SearchPhase::Ramp,
+            },
             (Some(good), Some(bad)) => self.between(good, bad),
-            (None, None) => State::Trying { value: self.settings.from, phase: Phase::Ramp },
+            (None, None) => SearchState::Trying { value: self.settings.from, phase: SearchPhase::Ramp },
         }
     }
 
-    fn between(&self, good: f64, bad: f64) -> State {
+    fn between(&self, good: f64, bad: f64) -> SearchState {
         let middle = self.settings.fit(f64::midpoint(good, bad));
         if bad - good <= good * self.settings.precision || middle <= good || middle >= bad {
-            State::Confirming { value: good }
+            SearchState::Confirming { value: good }
         } else {
-            State::Trying { value: middle, phase: Phase::Bisect }
+            SearchState::Trying { value: middle, phase: SearchPhase::Bisect }
         }
     }
 }
 
-impl Settings {
+impl SearchSettings {
     fn fit(&self, value: f64) -> f64 {
         let value = value.min(self.to);
         if self.unit > 0.0 { (value / self.unit).floor() * self.unit } else { value }
@@ -182,8 +193,8 @@ mod tests {
     use super::*;
     use stdx::rng::Rng;
 
-    fn settings() -> Settings {
-        Settings {
+    fn settings() -> SearchSettings {
+        SearchSettings {
             from: 100.0,
             to: 100_000.0,
             factor: 2.0,
@@ -194,7 +205,10 @@ mod tests {
         }
     }
 
-    fn run(settings: Settings, mut server: impl FnMut(Trial) -> Verdict) -> (Found, Vec<Trial>) {
+    fn run(
+        settings: SearchSettings,
+        mut server: impl FnMut(TrialRun) -> TrialVerdict,
+    ) -> (SearchOutcome, Vec<TrialRun>) {
         let mut search = Search::new(settings);
         let mut trials = Vec::new();
         while let Some(trial) = search.next() {
@@ -205,60 +219,52 @@ mod tests {
         (search.found().expect("no next trial means an end"), trials)
     }
 
-    fn limit(at: f64) -> impl FnMut(Trial) -> Verdict {
-        move |trial| if trial.value <= at { Verdict::Good } else { Verdict::Bad }
+    fn limit(at: f64) -> impl FnMut(TrialRun) -> TrialVerdict {
+        move |trial| if trial.value <= at { TrialVerdict::Good } else { TrialVerdict::Bad }
     }
 
     #[test]
     fn a_sharp_limit_is_found_to_the_precision_and_confirmed() {
         for at in [101.0, 781.6, 6_568.4, 99_000.0] {
             let (found, trials) = run(settings(), limit(at));
-            let Found::Highest(value) = found else { panic!("{at}: {found:?}") };
+            let SearchOutcome::Highest(value) = found else { panic!("{at}: {found:?}") };
             assert!(value <= at && value >= at * 0.97, "{at}: {value}");
-            assert_eq!(trials.last().map(|trial| trial.phase), Some(Phase::Confirm));
+            assert_eq!(trials.last().map(|trial| trial.phase), Some(SearchPhase::Confirm));
             assert!(trials.len() < 40, "{at}: {} runs", trials.len());
         }
     }
 
     #[test]
     fn the_ends_of_the_range_are_said() {
-        assert_eq!(run(settings(), limit(99.0)).0, Found::Nothing);
-        assert_eq!(run(settings(), limit(1e9)).0, Found::AtLeast(100_000.0));
+        assert_eq!(run(settings(), limit(99.0)).0, SearchOutcome::Nothing);
+        assert_eq!(run(settings(), limit(1e9)).0, SearchOutcome::AtLeast(100_000.0));
     }
 
     #[test]
     fn ringer_at_its_limit_ends_the_search() {
-        let (found, _) =
-            run(
-                settings(),
-                |trial| {
-                    if trial.value > 3_000.0 { Verdict::LimitedByRinger } else { Verdict::Good }
-                },
-            );
-        assert_eq!(found, Found::RingerEndedAt(Some(1_600.0)));
+        let (found, _) = run(settings(), |trial| {
+            if trial.value > 3_000.0 { TrialVerdict::LimitedByRinger } else { TrialVerdict::Good }
+        });
+        assert_eq!(found, SearchOutcome::RingerEndedAt(Some(1_600.0)));
     }
 
     #[test]
     fn a_failed_confirmation_lowers_by_a_tenth() {
         let mut confirmations = 0;
         let (found, _) = run(settings(), |trial| {
-            if trial.phase == Phase::Confirm {
+            if trial.phase == SearchPhase::Confirm {
                 confirmations += 1;
-                return if trial.value <= 900.0 { Verdict::Good } else { Verdict::Bad };
+                return if trial.value <= 900.0 { TrialVerdict::Good } else { TrialVerdict::Bad };
             }
             limit(1_000.0)(trial)
         });
-        let Found::Highest(value) = found else { panic!("{found:?}") };
+        let SearchOutcome::Highest(value) = found else { panic!("{found:?}") };
         assert!(value <= 900.0 && value > 800.0, "{value}");
         assert!(confirmations >= 2);
-        let (found, _) =
-            run(
-                settings(),
-                |trial| {
-                    if trial.phase == Phase::Confirm { Verdict::Bad } else { limit(1_000.0)(trial) }
-                },
-            );
-        assert!(matches!(found, Found::NotConfirmed(_)), "{found:?}");
+        let (found, _) = run(settings(), |trial| {
+            if trial.phase == SearchPhase::Confirm { TrialVerdict::Bad } else { limit(1_000.0)(trial) }
+        });
+        assert!(matches!(found, SearchOutcome::NotConfirmed(_)), "{found:?}");
     }
 
     /// A server that fails by chance, the more the closer it is to its limit.
@@ -272,9 +278,9 @@ mod tests {
                     v if v < 5_000.0 => 500,
                     _ => 1_000,
                 };
-                if rng.chance(per_mille) { Verdict::Bad } else { Verdict::Good }
+                if rng.chance(per_mille) { TrialVerdict::Bad } else { TrialVerdict::Good }
             });
-            let (Found::Highest(value) | Found::NotConfirmed(value)) = found else {
+            let (SearchOutcome::Highest(value) | SearchOutcome::NotConfirmed(value)) = found else {
                 panic!("{seed}: {found:?}")
             };
             assert!((1_500.0..5_000.0).contains(&value), "{seed}: {value}");
@@ -284,14 +290,14 @@ mod tests {
     #[test]
     fn whole_numbers_stay_whole() {
         for (from, unit) in [(1.0, 1.0), (2.0, 2.0)] {
-            let whole = Settings { from, to: 500.0, unit, ..settings() };
+            let whole = SearchSettings { from, to: 500.0, unit, ..settings() };
             let (found, trials) = run(whole, limit(150.0));
             assert!(trials.iter().all(|trial| trial.value % unit == 0.0), "{trials:?}");
-            let Found::Highest(value) = found else { panic!("{found:?}") };
+            let SearchOutcome::Highest(value) = found else { panic!("{found:?}") };
             assert!((146.0..=150.0).contains(&value), "{value}");
             // The ends of the range are brought to such numbers too.
-            let odd = Settings { from: 0.7, to: 501.5, unit, ..settings() };
-            assert_eq!(run(odd, limit(1e9)).0, Found::AtLeast((501.5 / unit).floor() * unit));
+            let odd = SearchSettings { from: 0.7, to: 501.5, unit, ..settings() };
+            assert_eq!(run(odd, limit(1e9)).0, SearchOutcome::AtLeast((501.5 / unit).floor() * unit));
         }
     }
 }

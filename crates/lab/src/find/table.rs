@@ -1,7 +1,7 @@
 //! The tutorial's table of cases, a line a run, printed as the search goes.
 
-use super::search::{Phase, Verdict};
-use crate::plan::model::{SeedCase, Vary};
+use super::search::{SearchPhase, TrialVerdict};
+use crate::plan::model::{PublishedCase, VariedSetting};
 use crate::report::Report;
 
 /// Column headings and widths.
@@ -20,11 +20,12 @@ const COLUMNS: &[(&str, usize)] = &[
     ("", 0),
 ];
 
-/// Of users what calls have other names for.
+/// Names of columns for users where they differ from those for calls.
 const OF_USERS: &[(&str, &str)] =
     &[("-r", "asked/s"), ("-l", "users"), ("calls", "actions"), ("calls/s", "done/s"), ("open", "at once")];
 
-pub fn head(vary: Vary) -> String {
+/// The heading of the table of runs.
+pub fn head(vary: VariedSetting) -> String {
     let name = |name: &'static str| {
         let of_users = OF_USERS.iter().find(|(of_calls, _)| vary.is_of_users() && *of_calls == name);
         of_users.map_or(name, |(_, of_users)| of_users).to_owned()
@@ -33,7 +34,7 @@ pub fn head(vary: Vary) -> String {
 }
 
 /// A published case; what it does not say is a dash.
-pub fn seed(case: &SeedCase) -> String {
+pub fn seed(case: &PublishedCase) -> String {
     let dash = || "–".to_owned();
     line([
         format!("seed {}", case.name),
@@ -52,14 +53,21 @@ pub fn seed(case: &SeedCase) -> String {
 }
 
 /// One run of the search.
-pub fn case(number: usize, phase: Phase, rate: f64, limit: u64, report: &Report, verdict: Verdict) -> String {
+pub fn case(
+    number: usize,
+    phase: SearchPhase,
+    rate: f64,
+    limit: u64,
+    report: &Report,
+    verdict: TrialVerdict,
+) -> String {
     let totals = &report.totals;
     let first = report.response_times.first().cloned().unwrap_or_default();
     let word = match phase {
-        Phase::Ramp => "ramp",
-        Phase::Bisect => "bisect",
-        Phase::Repeat => "repeat",
-        Phase::Confirm => "confirm",
+        SearchPhase::Ramp => "ramp",
+        SearchPhase::Bisect => "bisect",
+        SearchPhase::Repeat => "repeat",
+        SearchPhase::Confirm => "confirm",
     };
     line([
         format!("{number} {word}"),
@@ -74,9 +82,9 @@ pub fn case(number: usize, phase: Phase, rate: f64, limit: u64, report: &Report,
         format!("{:.2}", first.p50),
         format!("{:.2}", first.p99),
         match verdict {
-            Verdict::Good => "good".to_owned(),
-            Verdict::Bad => format!("bad: {}", why(report)),
-            Verdict::LimitedByRinger => {
+            TrialVerdict::Good => "good".to_owned(),
+            TrialVerdict::Bad => format!("bad: {}", why(report)),
+            TrialVerdict::LimitedByRinger => {
                 format!("Ringer was the limit: {}", report.limited_by_ringer.join("; "))
             }
         },

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
+use lab_sip::stats::{Count, Durations};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Gauge, Paragraph, Row, Sparkline, Table};
 
-use super::history::{History, Point};
+use super::history::{History, HistoryPoint};
 use crate::engine::{Progress, Setup};
-use crate::stats::{Count, Durations};
 
-/// What of the set-up the screen names.
-pub(super) struct Names<'a> {
+/// The values of the set-up that the screen shows.
+pub(super) struct SetupNames<'a> {
     pub(super) scenario: &'a str,
     pub(super) remote: &'a str,
     pub(super) rtd: &'a str,
@@ -21,8 +21,8 @@ pub(super) struct Names<'a> {
     pub(super) is_of_users: bool,
 }
 
-/// Which of a point's figures a sparkline shows.
-type Pick = fn(&Point) -> u64;
+/// The figure of a point that a sparkline shows.
+type PointFigure = fn(&HistoryPoint) -> u64;
 
 const KEYS: &str = " + - * / rate   p pause   q stop   1-9 SIPp's screens   0 this   s dump   c command ";
 
@@ -35,7 +35,7 @@ pub(super) fn overview(
 ) {
     let remote =
         setup.options.remote.as_ref().map_or_else(|| "–".to_owned(), |remote| remote.address.to_string());
-    let names = Names {
+    let names = SetupNames {
         scenario: &setup.scenario.name,
         remote: &remote,
         rtd: setup.scenario.rtds.first().map_or("", String::as_str),
@@ -55,7 +55,7 @@ pub(super) fn text(frame: &mut Frame<'_>, text: &str, line: &str) {
 
 pub(super) fn panels(
     frame: &mut Frame<'_>,
-    names: &Names<'_>,
+    names: &SetupNames<'_>,
     progress: &Progress,
     history: &History,
     line: &str,
@@ -86,7 +86,7 @@ pub(super) fn panels(
     frame.render_widget(line, foot);
 }
 
-fn head(frame: &mut Frame<'_>, area: Rect, names: &Names<'_>, progress: &Progress) {
+fn head(frame: &mut Frame<'_>, area: Rect, names: &SetupNames<'_>, progress: &Progress) {
     let gauges = &progress.gauges;
     let state = match (gauges.quitting, gauges.paused) {
         (true, _) => Span::styled(" ending ", Style::new().black().on_yellow()),
@@ -103,7 +103,7 @@ fn head(frame: &mut Frame<'_>, area: Rect, names: &Names<'_>, progress: &Progres
     frame.render_widget(Paragraph::new(line).block(Block::bordered().title("ringer")), area);
 }
 
-fn calls(frame: &mut Frame<'_>, area: Rect, names: &Names<'_>, progress: &Progress) {
+fn calls(frame: &mut Frame<'_>, area: Rect, names: &SetupNames<'_>, progress: &Progress) {
     let title = if names.is_of_users { "sign-ins and actions" } else { "calls" };
     let block = Block::bordered().title(title);
     let inner = block.inner(area);
@@ -150,7 +150,7 @@ fn causes(frame: &mut Frame<'_>, area: Rect, progress: &Progress) {
 
 fn times(frame: &mut Frame<'_>, area: Rect, rtd: &str, progress: &Progress) {
     let none = Durations::default();
-    let of = |stats: &crate::stats::Stats, due: bool| {
+    let of = |stats: &lab_sip::stats::Stats, due: bool| {
         let timer = stats.rtds.first();
         timer.map_or_else(
             || none.clone(),
@@ -172,9 +172,9 @@ fn times(frame: &mut Frame<'_>, area: Rect, rtd: &str, progress: &Progress) {
     frame.render_widget(table, area);
 }
 
-fn sparks(frame: &mut Frame<'_>, area: Rect, names: &Names<'_>, history: &History) {
+fn sparks(frame: &mut Frame<'_>, area: Rect, names: &SetupNames<'_>, history: &History) {
     let open = if names.is_of_users { "signed in" } else { "open calls" };
-    let panels: [(&str, Pick, Color); 4] = [
+    let panels: [(&str, PointFigure, Color); 4] = [
         ("completed/s", |point| point.completed, Color::Green),
         ("failed/s", |point| point.failed, Color::Red),
         (open, |point| point.open, Color::Blue),

@@ -2,19 +2,20 @@
 
 use std::collections::VecDeque;
 
+use lab_sip::stats::Count;
+
 use crate::engine::Progress;
-use crate::stats::Count;
 
 /// Seconds kept: more than any terminal is wide.
 pub(super) const KEPT: usize = 600;
 
 #[derive(Debug, Default)]
 pub(super) struct History {
-    points: VecDeque<Point>,
+    points: VecDeque<HistoryPoint>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Point {
+pub(super) struct HistoryPoint {
     pub(super) completed: u64,
     pub(super) failed: u64,
     pub(super) open: u64,
@@ -29,7 +30,7 @@ impl History {
         }
         let stats = &progress.interval;
         let p99 = stats.rtds.first().and_then(|timer| timer.service.histogram.value_at(0.99));
-        self.points.push_back(Point {
+        self.points.push_back(HistoryPoint {
             completed: stats.counts[Count::SuccessfulCall],
             failed: stats.counts[Count::FailedCall],
             open: progress.gauges.open_calls,
@@ -43,7 +44,7 @@ impl History {
     }
 
     /// The newest `width` values, oldest first.
-    pub(super) fn last(&self, width: usize, get: fn(&Point) -> u64) -> Vec<u64> {
+    pub(super) fn last(&self, width: usize, get: fn(&HistoryPoint) -> u64) -> Vec<u64> {
         let skip = self.points.len().saturating_sub(width);
         self.points.iter().skip(skip).map(get).collect()
     }

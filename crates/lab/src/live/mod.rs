@@ -2,42 +2,43 @@
 
 mod draw;
 mod history;
-mod shown;
+mod shown_page;
 
 use std::io;
 use std::mem::ManuallyDrop;
 
 use ratatui::DefaultTerminal;
 
-use crate::engine::{Outcome, Progress, Setup};
+use crate::engine::{Progress, RunOutcome, Setup};
 use crate::session::Observer;
 
 use history::History;
-pub use shown::Shown;
+pub use shown_page::ShownPage;
 
 /// Text of one of SIPp's screens.
 pub type SippScreen = fn(&Setup, &Progress, u8) -> String;
 
-/// Draws on the terminal while the run goes on and gives it back at the end, whatever the end is. What is typed is
-/// read by `control::keys` alone, which tells [`Shown`].
-pub struct Live {
+/// Draws on the terminal while the run goes on and restores it at any end. Keys are read by `control::keys` alone,
+/// which informs [`ShownPage`].
+pub struct LiveScreen {
     /// Never dropped: its own way of giving the cursor back panics when the terminal is gone.
     terminal: ManuallyDrop<DefaultTerminal>,
     history: History,
-    shown: Shown,
+    shown: ShownPage,
     sipp: SippScreen,
     last: Progress,
-    /// What of [`Shown`] is on the screen.
+    /// The version of [`ShownPage`] that is on the screen.
     drawn: u64,
     given_back: bool,
 }
 
-impl Live {
-    pub fn start(shown: Shown, sipp: SippScreen) -> io::Result<Live> {
+impl LiveScreen {
+    /// Takes the terminal and starts drawing.
+    pub fn start(shown: ShownPage, sipp: SippScreen) -> io::Result<LiveScreen> {
         // Also sets a panic hook that restores the terminal.
         let terminal = ManuallyDrop::new(ratatui::try_init()?);
         shown.attach(true);
-        Ok(Live {
+        Ok(LiveScreen {
             given_back: false,
             terminal,
             history: History::default(),
@@ -74,7 +75,7 @@ impl Live {
     }
 }
 
-impl Observer for Live {
+impl Observer for LiveScreen {
     fn progress(&mut self, setup: &Setup, progress: &Progress) {
         self.history.push(progress);
         self.last = progress.clone();
@@ -87,14 +88,14 @@ impl Observer for Live {
         }
     }
 
-    fn ended(&mut self, setup: &Setup, outcome: &Outcome) {
+    fn ended(&mut self, setup: &Setup, outcome: &RunOutcome) {
         self.last = outcome.progress.clone();
         self.draw(setup);
         self.give_back();
     }
 }
 
-impl Drop for Live {
+impl Drop for LiveScreen {
     fn drop(&mut self) {
         self.give_back();
     }
@@ -106,12 +107,12 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
-    use crate::stats::{Count, Stats, Timer};
+    use lab_sip::stats::{Count, Stats, TimerDurations};
     use std::time::Duration;
     use stdx::time::Instant;
 
     fn progress(second: u64) -> Progress {
-        let mut stats = Stats { rtds: vec![Timer::default()], ..Stats::default() };
+        let mut stats = Stats { rtds: vec![TimerDurations::default()], ..Stats::default() };
         stats.add(Count::Due, 100);
         stats.add(Count::OutgoingCall, 98);
         stats.add(Count::Blocked, 2);
@@ -144,7 +145,7 @@ mod tests {
         for second in 1..=20 {
             history.push(&progress(second));
         }
-        let names = draw::Names {
+        let names = draw::SetupNames {
             scenario: "UAC with media",
             remote: "127.0.0.1:5060",
             rtd: "setup",

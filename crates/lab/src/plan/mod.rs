@@ -1,15 +1,15 @@
 //! Plans: several loads against one server, with thresholds and the figures of the test they repeat.
 
-mod beside;
 pub mod model;
 mod prepare;
+mod published;
 mod run;
 mod values;
 
 pub use model::{Plan, PlanError};
-pub use prepare::{Command, Load, Parse, Prepared};
-pub use run::{Finished, Watcher, run};
-pub use values::Values;
+pub use prepare::{LoadCommand, ParseArguments, PreparedLoad, PreparedPlan};
+pub use run::{PlanOutcome, ProgressCallback, run};
+pub use values::PlanValues;
 
 /// The plans that come with the program: name and text.
 pub const SHIPPED: &[(&str, &str)] = &[

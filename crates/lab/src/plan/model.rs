@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use super::Command;
+use super::LoadCommand;
 
 /// `ringer run PLAN`, `ringer find --plan PLAN`.
 #[derive(Debug, Clone, Deserialize)]
@@ -16,29 +16,30 @@ pub struct Plan {
     pub file: String,
     /// One line for `ringer run --list`.
     pub about: String,
-    /// What the server must have or do before the plan is run, for people.
+    /// The state of the server that the plan needs, for people.
     #[serde(default)]
     pub needs: String,
     /// Values of `{name}` in the rest of the plan; `--set name=value` overrides them.
     #[serde(default)]
-    pub set: BTreeMap<String, Setting>,
+    pub set: BTreeMap<String, SettingValue>,
     /// Names of `set` that `--scale` multiplies: whole numbers, which stay even.
     #[serde(default)]
     pub scaled: Vec<String>,
     /// Files written before the run, by name; `{dir}/NAME` in arguments.
     #[serde(default)]
-    pub data: BTreeMap<String, Data>,
+    pub data: BTreeMap<String, InjectionData>,
     #[serde(rename = "generator")]
     pub generators: Vec<Generator>,
     #[serde(default)]
     pub find: Option<Find>,
     #[serde(default)]
-    pub seed: Option<Seed>,
+    pub seed: Option<PublishedTest>,
 }
 
+/// The value of a setting in TOML.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
-pub enum Setting {
+pub enum SettingValue {
     Whole(i64),
     Number(f64),
     Text(String),
@@ -47,7 +48,7 @@ pub enum Setting {
 /// An injection file made of one line repeated.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Data {
+pub struct InjectionData {
     /// `SEQUENTIAL`, `RANDOM` or `USER`.
     #[serde(default = "sequential")]
     pub mode: String,
@@ -86,11 +87,11 @@ pub struct Generator {
 }
 
 impl Generator {
-    pub(super) fn words(&self) -> (Command, &[String]) {
-        if self.xmpp.is_empty() { (Command::Sip, &self.sip) } else { (Command::Xmpp, &self.xmpp) }
+    pub(super) fn words(&self) -> (LoadCommand, &[String]) {
+        if self.xmpp.is_empty() { (LoadCommand::Sip, &self.sip) } else { (LoadCommand::Xmpp, &self.xmpp) }
     }
 
-    /// Where a mistake is: the line of the longest argument that the message has in it, which is a flag mostly.
+    /// The line of a mistake: that of the longest argument that the message contains, which is a flag mostly.
     pub(super) fn line_of(&self, message: &str) -> usize {
         let (_, words) = self.words();
         let named =
@@ -104,12 +105,12 @@ fn first_stage() -> u32 {
     1
 }
 
-/// What `ringer find` varies.
+/// The setting that `ringer find` varies.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Find {
     pub generator: String,
-    pub vary: Vary,
+    pub vary: VariedSetting,
     pub from: f64,
     pub to: f64,
     /// Seconds calls are placed in each try.
@@ -120,68 +121,71 @@ pub struct Find {
     pub rate: Option<f64>,
 }
 
+/// A setting that `ringer find` can vary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Vary {
+pub enum VariedSetting {
     /// `-r`.
     Rate,
     /// `-l`.
     Open,
     /// `--users` of `ringer xmpp`.
     Users,
-    /// What they do in a second: `--think`.
+    /// Actions of all users per second: `--think`.
     Actions,
-    /// How many of them sign in in a second.
+    /// Sign-ins per second.
     Logins,
 }
 
-impl Vary {
-    /// Of `ringer xmpp`.
+impl VariedSetting {
+    /// The setting is one of `ringer xmpp`.
     pub fn is_of_users(self) -> bool {
-        matches!(self, Vary::Users | Vary::Actions | Vary::Logins)
+        matches!(self, VariedSetting::Users | VariedSetting::Actions | VariedSetting::Logins)
     }
 }
 
 /// The published test the plan repeats.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Seed {
+pub struct PublishedTest {
     pub title: String,
-    /// Which load is measured.
+    /// The load that is measured.
     pub generator: String,
     #[serde(default)]
-    pub row: Vec<SeedRow>,
+    pub row: Vec<PublishedRow>,
     /// Tables as they were published, each with a row of ours for each watched process.
     #[serde(default)]
-    pub table: Vec<SeedTable>,
+    pub table: Vec<PublishedTable>,
     /// The tutorial's cases, printed above the search's own.
     #[serde(default)]
-    pub case: Vec<SeedCase>,
+    pub case: Vec<PublishedCase>,
 }
 
 /// A published figure and which of ours stands beside it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SeedRow {
+pub struct PublishedRow {
     pub label: String,
     pub value: String,
-    pub measured: Measured,
+    pub measured: PublishedFigure,
 }
 
+/// A table of published figures.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SeedTable {
+pub struct PublishedTable {
     pub title: String,
     pub head: Vec<String>,
     /// Published, a cell a word of the head.
     pub rows: Vec<Vec<String>>,
-    /// What of ours stands in each column.
-    pub measured: Vec<Measured>,
+    /// The figure of our own report in each column.
+    pub measured: Vec<PublishedFigure>,
 }
 
+/// A figure of a report that has a published counterpart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Measured {
+pub enum PublishedFigure {
     TotalTime,
     TotalCalls,
     CallsPerSecond,
@@ -190,7 +194,7 @@ pub enum Measured {
     Retransmissions,
     MeanResponse,
     PeakOpenCalls,
-    /// Of the processes under `--watch`: per cent of one core, over the run and in its highest second.
+    /// For the processes under `--watch`: per cent of one core, over the run and in its highest second.
     Cpu,
     CpuPeak,
     /// The highest.
@@ -215,21 +219,21 @@ pub enum Measured {
     Nothing,
 }
 
-impl Measured {
+impl PublishedFigure {
     /// Without `--watch` there is nothing.
     pub(super) fn is_of_processes(self) -> bool {
         matches!(
             self,
-            Measured::Cpu
-                | Measured::CpuPeak
-                | Measured::Memory
-                | Measured::MemoryInitial
-                | Measured::MemoryLogin
-                | Measured::MemoryFinal
-                | Measured::CpuInitial
-                | Measured::CpuLogin
-                | Measured::CpuFinal
-                | Measured::Footprint
+            PublishedFigure::Cpu
+                | PublishedFigure::CpuPeak
+                | PublishedFigure::Memory
+                | PublishedFigure::MemoryInitial
+                | PublishedFigure::MemoryLogin
+                | PublishedFigure::MemoryFinal
+                | PublishedFigure::CpuInitial
+                | PublishedFigure::CpuLogin
+                | PublishedFigure::CpuFinal
+                | PublishedFigure::Footprint
         )
     }
 }
@@ -237,7 +241,7 @@ impl Measured {
 /// One line of the RestComm tutorial's table.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SeedCase {
+pub struct PublishedCase {
     pub name: String,
     pub rate: f64,
     pub open: u64,
@@ -250,19 +254,19 @@ pub struct SeedCase {
 
 /// A plan's arguments with their places.
 #[derive(Deserialize)]
-struct Spanned {
-    generator: Vec<Places>,
+struct SpannedArguments {
+    generator: Vec<ArgumentPlaces>,
 }
 
 #[derive(Deserialize)]
-struct Places {
+struct ArgumentPlaces {
     #[serde(default)]
     sip: Vec<toml::Spanned<String>>,
     #[serde(default)]
     xmpp: Vec<toml::Spanned<String>>,
 }
 
-/// Where a plan is wrong.
+/// The place and text of a mistake in a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanError {
     pub file: String,
@@ -283,17 +287,18 @@ impl fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
-impl fmt::Display for Setting {
+impl fmt::Display for SettingValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Setting::Whole(value) => value.fmt(f),
-            Setting::Number(value) => value.fmt(f),
-            Setting::Text(value) => value.fmt(f),
+            SettingValue::Whole(value) => value.fmt(f),
+            SettingValue::Number(value) => value.fmt(f),
+            SettingValue::Text(value) => value.fmt(f),
         }
     }
 }
 
 impl Plan {
+    /// Parses and checks a plan. `Err` has the line of the mistake.
     pub fn parse(text: &str, file: &str) -> Result<Plan, PlanError> {
         let line_at = |at: usize| 1 + text[..at.min(text.len())].matches('\n').count();
         let mut plan: Plan = toml::from_str(text).map_err(|error| {
@@ -303,7 +308,7 @@ impl Plan {
         plan.check(text, file)?;
         file.clone_into(&mut plan.file);
         // The same text once more, for the places of the arguments.
-        if let Ok(spanned) = toml::from_str::<Spanned>(text) {
+        if let Ok(spanned) = toml::from_str::<SpannedArguments>(text) {
             for (generator, places) in plan.generators.iter_mut().zip(spanned.generator) {
                 let words = places.sip.iter().chain(&places.xmpp);
                 generator.lines = words.map(|word| line_at(word.span().start)).collect();
@@ -321,7 +326,7 @@ impl Plan {
             return Err(format!("--scale {scale}: expected more than 0 and at most 1000"));
         }
         for name in &self.scaled {
-            if let Some(Setting::Whole(value)) = self.set.get_mut(name) {
+            if let Some(SettingValue::Whole(value)) = self.set.get_mut(name) {
                 #[expect(clippy::cast_precision_loss, reason = "numbers of users and rates")]
                 let scaled = *value as f64 * scale / 2.0;
                 #[expect(clippy::cast_possible_truncation, reason = "at most a thousand times what it was")]
@@ -332,7 +337,7 @@ impl Plan {
         Ok(())
     }
 
-    /// What TOML's types cannot say.
+    /// Checks that TOML's types cannot express.
     fn check(&self, text: &str, file: &str) -> Result<(), PlanError> {
         let fault = |needle: &str, message: String| {
             let line = text.lines().position(|line| line.contains(needle)).map_or(0, |index| index + 1);

@@ -7,27 +7,29 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use super::model::{Generator, Plan, PlanError};
-use super::{FILES, Values};
+use super::{FILES, PlanValues};
 use crate::engine::Setup;
 
-/// Which of Ringer's commands a load is of.
+/// The command of Ringer that makes the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Command {
+pub enum LoadCommand {
     Sip,
     Xmpp,
 }
 
 /// Makes a set-up of a command's arguments. The command line's own parsers, handed in.
-pub type Parse<'a> = &'a dyn Fn(Command, &[String]) -> Result<Setup, String>;
+pub type ParseArguments<'a> = &'a dyn Fn(LoadCommand, &[String]) -> Result<Setup, String>;
 
-pub struct Prepared {
+/// A plan whose loads are ready to run.
+pub struct PreparedPlan {
     pub plan: Plan,
-    pub loads: Vec<Load>,
+    pub loads: Vec<PreparedLoad>,
     /// The plan's files; gone with this value.
     _folder: TempDir,
 }
 
-pub struct Load {
+/// One load of a plan, ready to run.
+pub struct PreparedLoad {
     pub generator: Generator,
     pub setup: Setup,
 }
@@ -35,14 +37,14 @@ pub struct Load {
 /// More lines than any server under test here has accounts.
 const MAX_ROWS: u64 = 50_000_000;
 
-impl Prepared {
+impl PreparedPlan {
     /// `sets` are `--set name=value`, which must be names the plan has.
     pub fn new(
         plan: Plan,
         target: &str,
         sets: &[(String, String)],
-        parse: Parse<'_>,
-    ) -> Result<Prepared, String> {
+        parse: ParseArguments<'_>,
+    ) -> Result<PreparedPlan, String> {
         let folder = tempfile::Builder::new()
             .prefix("ringer-plan-")
             .tempdir()
@@ -54,15 +56,19 @@ impl Prepared {
                 let message = format!("generator {:?}: {message}", generator.name);
                 PlanError { file: plan.file.clone(), line, message }.to_string()
             })?;
-            Ok(Load { generator: generator.clone(), setup })
+            Ok(PreparedLoad { generator: generator.clone(), setup })
         });
         let loads = loads.collect::<Result<Vec<_>, String>>()?;
-        Ok(Prepared { plan, loads, _folder: folder })
+        Ok(PreparedPlan { plan, loads, _folder: folder })
     }
 }
 
-/// Of a mistake, its line in the plan and what was expected.
-fn compile(generator: &Generator, values: &Values, parse: Parse<'_>) -> Result<Setup, (usize, String)> {
+/// `Err` has the mistake's line in the plan and the expected value.
+fn compile(
+    generator: &Generator,
+    values: &PlanValues,
+    parse: ParseArguments<'_>,
+) -> Result<Setup, (usize, String)> {
     let (command, words) = generator.words();
     let line = |index: usize| generator.lines.get(index).copied().unwrap_or_default();
     let words = words.iter().enumerate();
@@ -71,8 +77,8 @@ fn compile(generator: &Generator, values: &Values, parse: Parse<'_>) -> Result<S
     parse(command, &words).map_err(|message| (generator.line_of(&message), message))
 }
 
-fn values(plan: &Plan, target: &str, sets: &[(String, String)], folder: &Path) -> Result<Values, String> {
-    let mut values = Values::default();
+fn values(plan: &Plan, target: &str, sets: &[(String, String)], folder: &Path) -> Result<PlanValues, String> {
+    let mut values = PlanValues::default();
     for (name, setting) in &plan.set {
         values.set(name, setting.to_string());
     }
@@ -87,13 +93,13 @@ fn values(plan: &Plan, target: &str, sets: &[(String, String)], folder: &Path) -
         values.set(name, value.as_str());
     }
     values.set("target", target);
-    // Of the users' own patterns.
+    // The placeholder of the users' own patterns.
     values.set("n", "{n}");
     values.set("dir", folder.display().to_string());
     Ok(values)
 }
 
-fn write_files(plan: &Plan, values: &Values, folder: &Path) -> Result<(), String> {
+fn write_files(plan: &Plan, values: &PlanValues, folder: &Path) -> Result<(), String> {
     let write = |name: &str, text: &[u8]| {
         if name.contains('/') || name.starts_with('.') {
             return Err(format!("data {name:?}: expected a plain file name"));
@@ -129,9 +135,9 @@ mod tests {
     fn prepare(
         plan: &str,
         sets: &[(&str, &str)],
-    ) -> (Result<Prepared, String>, Vec<Vec<String>>, Vec<String>) {
+    ) -> (Result<PreparedPlan, String>, Vec<Vec<String>>, Vec<String>) {
         let seen = RefCell::new((Vec::new(), Vec::new()));
-        let parse = |_: Command, words: &[String]| -> Result<Setup, String> {
+        let parse = |_: LoadCommand, words: &[String]| -> Result<Setup, String> {
             let mut seen = seen.borrow_mut();
             seen.0.push(words.to_vec());
             if let Some(path) = words.iter().find(|word| word.ends_with(".csv")) {
@@ -142,7 +148,7 @@ mod tests {
         let plan = Plan::parse(plan, "p").expect("a right plan");
         let sets: Vec<(String, String)> =
             sets.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let prepared = Prepared::new(plan, "127.0.0.1:5060", &sets, &parse);
+        let prepared = PreparedPlan::new(plan, "127.0.0.1:5060", &sets, &parse);
         let (words, files) = seen.into_inner();
         (prepared, words, files)
     }
@@ -163,7 +169,7 @@ mod tests {
         let plan = "about = \"x\"\n[[generator]]\nname = \"users\"\nxmpp = [\"{target}\",\n  \"--users\", \"many\",\n  \"--user\", \"{x}\"]\n";
         let refuse = |plan: &str, message: &'static str| {
             let plan = Plan::parse(plan, "p.toml").expect("a right plan");
-            let prepared = Prepared::new(plan, "127.0.0.1", &[], &|_, _| Err(message.to_owned()));
+            let prepared = PreparedPlan::new(plan, "127.0.0.1", &[], &|_, _| Err(message.to_owned()));
             prepared.err().expect("refused")
         };
         let filled = plan.replace("{x}", "x");

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::beside;
 use super::model::Generator;
-use super::prepare::{Load, Prepared};
-use crate::engine::{Change, Event, Outcome, Progress, Run, Setup, check_reachable};
-use crate::report::{Meter, Recorder, Report};
+use super::prepare::{PreparedLoad, PreparedPlan};
+use super::published;
+use crate::engine::{Event, Progress, Run, RunChange, RunOutcome, Setup, check_reachable};
+use crate::report::{ProcessMeter, Recorder, Report};
 use crate::session::Observer;
 use crate::threshold::Threshold;
 
@@ -17,15 +17,15 @@ const GRACE: u32 = 100;
 /// How often each load is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What a plan gave: a report a load, in the order of the plan.
-pub struct Finished {
+/// The outcome of a plan: a report for each load, in the order of the plan.
+pub struct PlanOutcome {
     pub reports: Vec<(String, Report)>,
 }
 
 /// Told of every interval of every load, with its name.
-pub type Watcher<'a> = &'a mut dyn FnMut(&str, &Setup, &Progress);
+pub type ProgressCallback<'a> = &'a mut dyn FnMut(&str, &Setup, &Progress);
 
-struct Running {
+struct RunningPlan {
     name: String,
     background: bool,
     setup: Setup,
@@ -37,22 +37,22 @@ struct Running {
 
 /// `stop` ends the plan early (Ctrl-C): loads are told to stop and their figures are kept.
 /// `meter` makes what watches the processes under test, for each load its own.
-pub fn run<M: Meter + 'static>(
-    prepared: &Prepared,
+pub fn run<M: ProcessMeter + 'static>(
+    prepared: &PreparedPlan,
     meter: &dyn Fn() -> M,
     stop: &AtomicBool,
-    watcher: Watcher<'_>,
-) -> Result<Finished, String> {
+    watcher: ProgressCallback<'_>,
+) -> Result<PlanOutcome, String> {
     let mut stages: Vec<u32> = prepared.loads.iter().map(|load| load.generator.stage).collect();
     stages.sort_unstable();
     stages.dedup();
-    let mut running: Vec<Running> = Vec::new();
+    let mut running: Vec<RunningPlan> = Vec::new();
     for stage in stages {
         if stop.load(Ordering::Relaxed) {
             break;
         }
         // A server scenario listens before anything calls it.
-        let mut loads: Vec<&Load> =
+        let mut loads: Vec<&PreparedLoad> =
             prepared.loads.iter().filter(|load| load.generator.stage == stage).collect();
         loads.sort_by_key(|load| !load.generator.background);
         for load in loads {
@@ -67,16 +67,16 @@ pub fn run<M: Meter + 'static>(
         .map(|load| {
             let mut report = load.report.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
             if let Some(seed) = prepared.plan.seed.as_ref().filter(|seed| seed.generator == load.name) {
-                report.tables = beside::tables(seed, &report);
+                report.tables = published::tables(seed, &report);
             }
             (load.name, report)
         })
         .collect();
     reports.sort_by_key(|(name, _)| order(name));
-    Ok(Finished { reports })
+    Ok(PlanOutcome { reports })
 }
 
-fn start<M: Meter + 'static>(load: &Load, meter: M) -> Result<Running, String> {
+fn start<M: ProcessMeter + 'static>(load: &PreparedLoad, meter: M) -> Result<RunningPlan, String> {
     let Generator { name, background, thresholds, .. } = &load.generator;
     let parsed: Result<Vec<Threshold>, String> =
         thresholds.iter().map(|text| Threshold::parse(text)).collect();
@@ -84,7 +84,7 @@ fn start<M: Meter + 'static>(load: &Load, meter: M) -> Result<Running, String> {
     let report = recorder.report();
     let run = check_reachable(&load.setup).and_then(|()| Run::start(load.setup.clone()));
     let run = run.map_err(|error| format!("generator {name:?}: {}", error.message))?;
-    Ok(Running {
+    Ok(RunningPlan {
         name: name.clone(),
         background: *background,
         setup: load.setup.clone(),
@@ -96,36 +96,39 @@ fn start<M: Meter + 'static>(load: &Load, meter: M) -> Result<Running, String> {
 }
 
 fn turn_until(
-    running: &mut [Running],
+    running: &mut [RunningPlan],
     stop: &AtomicBool,
-    watcher: Watcher<'_>,
-    is_done: impl Fn(&Running) -> bool,
+    watcher: ProgressCallback<'_>,
+    is_done: impl Fn(&RunningPlan) -> bool,
 ) {
     let mut told = false;
     while !running.iter().all(&is_done) {
         if stop.load(Ordering::Relaxed) && !told {
             told = true;
-            running.iter().filter(|load| !load.background).for_each(|load| load.run.change(Change::SoftQuit));
+            running
+                .iter()
+                .filter(|load| !load.background)
+                .for_each(|load| load.run.change(RunChange::SoftQuit));
         }
         running.iter_mut().for_each(|load| load.turn(watcher));
     }
 }
 
 /// Ends the loads that ran in the background: first their open calls may end, then they must.
-fn end(running: &mut [Running], watcher: Watcher<'_>) {
-    running.iter().for_each(|load| load.run.change(Change::SoftQuit));
+fn end(running: &mut [RunningPlan], watcher: ProgressCallback<'_>) {
+    running.iter().for_each(|load| load.run.change(RunChange::SoftQuit));
     let mut turns = 0;
     while !running.iter().all(|load| load.ended) {
         turns += 1;
         if turns == GRACE {
-            running.iter().for_each(|load| load.run.change(Change::HardQuit));
+            running.iter().for_each(|load| load.run.change(RunChange::HardQuit));
         }
         running.iter_mut().for_each(|load| load.turn(watcher));
     }
 }
 
-impl Running {
-    fn turn(&mut self, watcher: Watcher<'_>) {
+impl RunningPlan {
+    fn turn(&mut self, watcher: ProgressCallback<'_>) {
         if self.ended {
             return;
         }
@@ -136,7 +139,7 @@ impl Running {
                 watcher(&self.name, &self.setup, &progress);
             }
             Event::Ended(outcome) => {
-                let outcome: &Outcome = &outcome;
+                let outcome: &RunOutcome = &outcome;
                 self.recorder.ended(&self.setup, outcome);
                 self.ended = true;
             }
@@ -144,16 +147,18 @@ impl Running {
     }
 }
 
-impl Finished {
+impl PlanOutcome {
     /// Every threshold kept and Ringer never the limit; loads without thresholds must not have failed a call.
     pub fn passed(&self) -> bool {
         self.reports.iter().all(|(_, report)| report.passed())
     }
 
+    /// Ringer itself was the limit of at least one load.
     pub fn limited_by_ringer(&self) -> bool {
         self.reports.iter().any(|(_, report)| !report.limited_by_ringer.is_empty())
     }
 
+    /// The report of the load with this name.
     pub fn report(&self, generator: &str) -> Option<&Report> {
         self.reports.iter().find(|(name, _)| name == generator).map(|(_, report)| report)
     }

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 /// Names and their values.
 #[derive(Debug, Clone, Default)]
-pub struct Values(BTreeMap<String, String>);
+pub struct PlanValues(BTreeMap<String, String>);
 
-impl Values {
+impl PlanValues {
+    /// Sets the value of a name.
     pub fn set(&mut self, name: &str, value: impl Into<String>) {
         self.0.insert(name.to_owned(), value.into());
     }
 
+    /// The value of a name.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
@@ -54,7 +56,7 @@ mod tests {
 
     #[test]
     fn names_are_filled_and_other_braces_stay() {
-        let mut values = Values::default();
+        let mut values = PlanValues::default();
         values.set("accounts", "1000");
         values.set("n", "7");
         assert_eq!(values.fill("user{n} of {accounts}").as_deref(), Ok("user7 of 1000"));

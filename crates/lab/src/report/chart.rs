@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// One line.
-pub(super) struct Line<'a> {
+pub(super) struct ChartLine<'a> {
     pub(super) name: &'a str,
     /// A class of the page's style sheet: `a` to `f`.
     pub(super) class: &'a str,
@@ -16,7 +16,7 @@ pub(super) struct Chart<'a> {
     pub(super) unit: &'a str,
     /// Seconds, by sample.
     pub(super) at: &'a [f64],
-    pub(super) lines: Vec<Line<'a>>,
+    pub(super) lines: Vec<ChartLine<'a>>,
 }
 
 const WIDTH: f64 = 760.0;
@@ -54,7 +54,7 @@ impl Chart<'_> {
         out
     }
 
-    fn path(&self, out: &mut String, line: &Line<'_>, top: f64, end: f64) {
+    fn path(&self, out: &mut String, line: &ChartLine<'_>, top: f64, end: f64) {
         let mut data = String::new();
         let mut drawing = false;
         for (at, value) in self.at.iter().zip(&line.values) {
@@ -117,7 +117,7 @@ fn ticks(end: f64) -> Vec<f64> {
     let fits = STEPS.into_iter().find(|step| end / step <= SPACES);
     let step = fits.unwrap_or_else(|| (end / SPACES / DAY).ceil() * DAY);
     let ticks = (0..=SPACES as u32).map(|index| f64::from(index) * step);
-    // What a run of 60.0 s lasts is a little less in binary.
+    // A run of 60.0 s lasts a little less in binary.
     ticks.take_while(|at| *at <= end * (1.0 + 1e-9)).collect()
 }
 
@@ -227,7 +227,7 @@ mod tests {
             title: "a<b",
             unit: "ms",
             at: &[1.0, 2.0, 3.0, 4.0],
-            lines: vec![Line {
+            lines: vec![ChartLine {
                 name: "p99",
                 class: "a",
                 values: vec![Some(1.0), None, Some(2.0), Some(1.0)],

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::chart::{Chart, Line, escape, number};
-use super::model::{Growth, Report, Sample, Times};
+use super::chart::{Chart, ChartLine, escape, number};
+use super::model::{MemoryGrowth, Report, ReportSample, TimeSummary};
 use super::tables;
 use crate::shell;
 
@@ -35,7 +35,7 @@ pub fn page(title: &str, reports: &[Report]) -> String {
 }
 
 /// The names of what a load is made of: sign-ins and actions of users are counted as calls are.
-struct Words {
+struct LoadNouns {
     completed: &'static str,
     peak: &'static str,
     /// Titles of charts.
@@ -48,7 +48,7 @@ struct Words {
     start: &'static str,
 }
 
-const OF_CALLS: Words = Words {
+const OF_CALLS: LoadNouns = LoadNouns {
     completed: "calls completed a second",
     peak: "peak open",
     rates: "Calls",
@@ -58,7 +58,7 @@ const OF_CALLS: Words = Words {
     start: "start after due",
 };
 
-const OF_USERS: Words = Words {
+const OF_USERS: LoadNouns = LoadNouns {
     completed: "sign-ins and actions completed a second",
     peak: "users at once",
     rates: "Sign-ins and actions",
@@ -68,8 +68,8 @@ const OF_USERS: Words = Words {
     start: "action after due",
 };
 
-impl Words {
-    fn of(report: &Report) -> &'static Words {
+impl LoadNouns {
+    fn of(report: &Report) -> &'static LoadNouns {
         if report.is_of_users() { &OF_USERS } else { &OF_CALLS }
     }
 }
@@ -102,7 +102,7 @@ fn head(out: &mut String, report: &Report) {
     );
     list(out, "Why Ringer was the limit", &report.limited_by_ringer);
     out.push_str("<div class=\"tiles\">");
-    let words = Words::of(report);
+    let words = LoadNouns::of(report);
     // TCP retransmits below a stream of XMPP, unseen.
     let retransmissions =
         (!report.is_of_users()).then_some(("retransmissions", totals.retransmissions.to_string()));
@@ -159,12 +159,12 @@ fn charts(out: &mut String, report: &Report) {
     if at.is_empty() {
         return;
     }
-    let line = |name, class, get: fn(&Sample) -> Option<f64>| Line {
+    let line = |name, class, get: fn(&ReportSample) -> Option<f64>| ChartLine {
         name,
         class,
         values: report.samples.iter().map(get).collect(),
     };
-    let words = Words::of(report);
+    let words = LoadNouns::of(report);
     #[expect(clippy::cast_precision_loss, reason = "open calls")]
     let groups = [
         (
@@ -205,25 +205,26 @@ fn charts(out: &mut String, report: &Report) {
 fn watched(out: &mut String, report: &Report, at: &[f64]) {
     for process in &report.watched {
         let title = format!("CPU of {}", process.name);
-        let cpu = Line { name: "CPU", class: "a", values: process.cpu.iter().copied().map(Some).collect() };
+        let cpu =
+            ChartLine { name: "CPU", class: "a", values: process.cpu.iter().copied().map(Some).collect() };
         out.push_str(&Chart { title: &title, unit: "share of one core", at, lines: vec![cpu] }.render());
         let title = format!("Memory of {}", process.name);
         let memory = process.memory.iter().map(|bytes| Some(*bytes as f64 / 1_048_576.0)).collect();
-        let mut lines = vec![Line { name: "resident", class: "b", values: memory }];
+        let mut lines = vec![ChartLine { name: "resident", class: "b", values: memory }];
         let growth = report.growth.iter().find(|growth| growth.name == process.name);
         lines.extend(growth.map(|growth| trend(growth, at)));
         out.push_str(&Chart { title: &title, unit: "MiB", at, lines }.render());
     }
 }
 
-/// The line whose slope is the growth, where it was looked for.
-fn trend<'a>(growth: &Growth, at: &[f64]) -> Line<'a> {
+/// The fitted line whose slope is the growth, over the time of the fit.
+fn trend<'a>(growth: &MemoryGrowth, at: &[f64]) -> ChartLine<'a> {
     let value = |at: &f64| {
         let since = at - growth.from;
         let is_within = (0.0..=growth.seconds).contains(&since);
         is_within.then(|| (growth.memory + growth.per_hour * since / 3_600.0) / 1_048_576.0)
     };
-    Line { name: "trend", class: "d", values: at.iter().map(value).collect() }
+    ChartLine { name: "trend", class: "d", values: at.iter().map(value).collect() }
 }
 
 fn times(out: &mut String, report: &Report) {
@@ -237,14 +238,14 @@ fn times(out: &mut String, report: &Report) {
     for times in &report.response_from_due {
         row(out, &format!("response {}, from the due time", times.name), times);
     }
-    let words = Words::of(report);
+    let words = LoadNouns::of(report);
     row(out, words.length, &report.call_length);
     row(out, words.start, &report.start_delay);
     row(out, "media after due", &report.pacing);
     out.push_str("</table>\n");
 }
 
-fn row(out: &mut String, name: &str, times: &Times) {
+fn row(out: &mut String, name: &str, times: &TimeSummary) {
     if times.n == 0 {
         return;
     }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::chart::escape;
 use super::model::Report;
 
+/// The JUnit document of these reports.
 pub fn document(reports: &[Report]) -> String {
     let mut out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>".to_owned();
     for report in reports {
@@ -14,39 +15,40 @@ pub fn document(reports: &[Report]) -> String {
     out
 }
 
-/// What became of one test case, with the reason in words.
-enum Outcome {
+/// The outcome of one test case, with the reason in words.
+enum CaseOutcome {
     Passed,
     Failed(String),
     /// The run allowed no conclusion.
     Skipped(String),
 }
 
-impl Outcome {
-    fn failed_if(failed: bool, why: impl FnOnce() -> String) -> Outcome {
-        if failed { Outcome::Failed(why()) } else { Outcome::Passed }
+impl CaseOutcome {
+    fn failed_if(failed: bool, why: impl FnOnce() -> String) -> CaseOutcome {
+        if failed { CaseOutcome::Failed(why()) } else { CaseOutcome::Passed }
     }
 }
 
-type Case = (String, Outcome);
+type TestCase = (String, CaseOutcome);
 
-fn cases(report: &Report) -> Vec<Case> {
+fn cases(report: &Report) -> Vec<TestCase> {
     let limits = &report.limited_by_ringer;
     let mut cases =
-        vec![("ringer kept up".to_owned(), Outcome::failed_if(!limits.is_empty(), || limits.join("; ")))];
+        vec![("ringer kept up".to_owned(), CaseOutcome::failed_if(!limits.is_empty(), || limits.join("; ")))];
     if report.thresholds.is_empty() {
         let failed = report.totals.failed;
         let causes: Vec<String> =
             report.failures.iter().map(|named| format!("{}: {}", named.name, named.count)).collect();
         let name = if report.is_of_users() { "no action failed" } else { "no call failed" };
-        let outcome = Outcome::failed_if(failed > 0, || format!("{failed} failed ({})", causes.join(", ")));
+        let outcome =
+            CaseOutcome::failed_if(failed > 0, || format!("{failed} failed ({})", causes.join(", ")));
         cases.push((name.to_owned(), outcome));
     }
     for threshold in &report.thresholds {
         let measured = threshold.measured.as_deref().unwrap_or("nothing");
         let outcome = match threshold.judged {
-            true => Outcome::failed_if(!threshold.kept, || format!("measured {measured}")),
-            false => Outcome::Skipped(format!("not judged: {measured}")),
+            true => CaseOutcome::failed_if(!threshold.kept, || format!("measured {measured}")),
+            false => CaseOutcome::Skipped(format!("not judged: {measured}")),
         };
         cases.push((threshold.text.clone(), outcome));
     }
@@ -55,9 +57,9 @@ fn cases(report: &Report) -> Vec<Case> {
 
 fn suite(out: &mut String, report: &Report) {
     let cases = cases(report);
-    let count = |of: fn(&Outcome) -> bool| cases.iter().filter(|(_, outcome)| of(outcome)).count();
-    let failures = count(|outcome| matches!(outcome, Outcome::Failed(_)));
-    let skipped = count(|outcome| matches!(outcome, Outcome::Skipped(_)));
+    let count = |of: fn(&CaseOutcome) -> bool| cases.iter().filter(|(_, outcome)| of(outcome)).count();
+    let failures = count(|outcome| matches!(outcome, CaseOutcome::Failed(_)));
+    let skipped = count(|outcome| matches!(outcome, CaseOutcome::Skipped(_)));
     let _ = writeln!(
         out,
         "<testsuite name=\"{}\" tests=\"{}\" failures=\"{failures}\" errors=\"0\" skipped=\"{skipped}\" time=\"{:.3}\" timestamp=\"{}\">",
@@ -74,12 +76,12 @@ fn suite(out: &mut String, report: &Report) {
             report.seconds
         );
         let (element, message) = match outcome {
-            Outcome::Passed => {
+            CaseOutcome::Passed => {
                 out.push_str("/>\n");
                 continue;
             }
-            Outcome::Failed(message) => ("failure", message),
-            Outcome::Skipped(message) => ("skipped", message),
+            CaseOutcome::Failed(message) => ("failure", message),
+            CaseOutcome::Skipped(message) => ("skipped", message),
         };
         let _ = writeln!(out, "><{element} message=\"{}\"/></testcase>", escape(&message));
     }

@@ -14,4 +14,4 @@ mod tests;
 pub use html::page;
 pub use junit::document as junit;
 pub use model::Report;
-pub use record::{Meter, Recorder};
+pub use record::{ProcessMeter, Recorder};

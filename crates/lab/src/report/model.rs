@@ -1,4 +1,4 @@
-//! What a report holds. The JSON file is exactly this; the HTML page and JUnit are made from it.
+//! The data of a report. The JSON file is exactly this; the HTML page and JUnit are made from it.
 
 use std::fmt;
 
@@ -20,38 +20,39 @@ pub struct Report {
     pub end: String,
     /// Why the figures are Ringer's own limit and not the server's; empty when it kept up.
     pub limited_by_ringer: Vec<String>,
-    pub totals: Totals,
-    pub response_times: Vec<Times>,
+    pub totals: ReportTotals,
+    pub response_times: Vec<TimeSummary>,
     /// From the moment a call was due, for counters that a call's first message starts.
-    pub response_from_due: Vec<Times>,
-    pub call_length: Times,
-    pub start_delay: Times,
-    pub pacing: Times,
+    pub response_from_due: Vec<TimeSummary>,
+    pub call_length: TimeSummary,
+    pub start_delay: TimeSummary,
+    pub pacing: TimeSummary,
     /// Calls by why they failed, largest first; names are those of SIPp's CSV.
-    pub failures: Vec<Named>,
+    pub failures: Vec<NamedTimes>,
     /// Final answers that were not expected, by code.
-    pub error_codes: Vec<Named>,
-    pub media: Option<Media>,
-    /// Of users of chat.
+    pub error_codes: Vec<NamedTimes>,
+    pub media: Option<MediaReport>,
+    /// Messages and presences of a load of users.
     #[serde(default)]
-    pub chat: Option<Chat>,
-    /// What the watched processes used when users had not begun to sign in, when all were in, and at the end.
+    pub chat: Option<XmppReport>,
+    /// Resources of the watched processes before the first sign-in, when all users were signed in, and at the end.
     #[serde(default)]
-    pub stages: Vec<Stage>,
-    pub samples: Vec<Sample>,
-    pub watched: Vec<Watched>,
-    /// Of the memory of each watched process, over the load.
+    pub stages: Vec<StageReading>,
+    pub samples: Vec<ReportSample>,
+    pub watched: Vec<WatchedProcess>,
+    /// Growth of the memory of each watched process, over the load.
     #[serde(default)]
-    pub growth: Vec<Growth>,
+    pub growth: Vec<MemoryGrowth>,
     /// Published figures beside those of the run, stages, growth: the same as above, for people.
     #[serde(default)]
-    pub tables: Vec<Table>,
-    pub thresholds: Vec<Threshold>,
+    pub tables: Vec<ReportTable>,
+    pub thresholds: Vec<ThresholdResult>,
     /// Messages of the scenario, as the scenario screen shows them.
-    pub steps: Vec<Step>,
+    pub steps: Vec<StepReport>,
     pub errors: Vec<String>,
 }
 
+/// The scenario of a run, as text.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ScenarioText {
     pub name: String,
@@ -59,8 +60,9 @@ pub struct ScenarioText {
     pub text: String,
 }
 
+/// Counters and rates of the whole run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Totals {
+pub struct ReportTotals {
     /// Arrivals that were due, that could not start, and calls started.
     pub due: u64,
     pub blocked: u64,
@@ -83,7 +85,7 @@ pub struct Totals {
 
 /// Milliseconds.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Times {
+pub struct TimeSummary {
     pub name: String,
     pub n: u64,
     pub mean: f64,
@@ -96,14 +98,16 @@ pub struct Times {
     pub max: f64,
 }
 
+/// Times under a name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Named {
+pub struct NamedTimes {
     pub name: String,
     pub count: u64,
 }
 
+/// Sums over the received media streams.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Media {
+pub struct MediaReport {
     pub streams: u64,
     pub packets_sent: u64,
     pub packets_received: u64,
@@ -122,13 +126,13 @@ pub struct Media {
 
 /// Messages: sent = received + refused + waiting + lost. Presences: expected = seen + unseen.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Chat {
+pub struct XmppReport {
     pub sent: u64,
     pub received: u64,
-    /// Of those received.
+    /// The number of received messages that the server had stored.
     pub stored: u64,
     pub refused: u64,
-    /// For users who did not come back at the end: stored by the server.
+    /// For users that did not come back at the end: stored by the server.
     #[serde(default)]
     pub waiting: u64,
     pub lost: u64,
@@ -138,10 +142,10 @@ pub struct Chat {
     pub expected: u64,
     pub seen: u64,
     pub unseen: u64,
-    /// Of all presences to contacts, how many these are of: less than 1.0 when there are so many that they are sampled.
+    /// The share of presences to contacts that is accounted for: less than 1.0 when there are so many that they are sampled.
     #[serde(default)]
     pub presence_share: f64,
-    /// Times that users went on to another host, and users who failed too often and stayed away.
+    /// Redirects to other hosts, and users that gave up after too many failures.
     #[serde(default)]
     pub redirected: u64,
     #[serde(default)]
@@ -153,23 +157,24 @@ pub struct Chat {
     pub already_registered: u64,
     #[serde(default)]
     pub unregistered: u64,
-    /// Whether the server had to prove who it is, and how.
+    /// The authentication of the server, if any.
     #[serde(default)]
     pub certificate: String,
 }
 
 /// One of the published tests' readings.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Stage {
+pub struct StageReading {
     /// `initial`, `login`, `final`.
     pub name: String,
     pub at: f64,
     pub users: u64,
-    pub processes: Vec<Reading>,
+    pub processes: Vec<StageProcess>,
 }
 
+/// The resources of one process at a stage.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Reading {
+pub struct StageProcess {
     pub name: String,
     /// Bytes resident.
     pub memory: u64,
@@ -182,7 +187,7 @@ pub struct Reading {
 
 /// One interval. Rates are per second, times milliseconds, CPU a share of one core.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Sample {
+pub struct ReportSample {
     /// Seconds from the start to the end of the interval.
     pub at: f64,
     pub span: f64,
@@ -193,7 +198,7 @@ pub struct Sample {
     pub blocked: f64,
     pub open: u64,
     pub retransmissions: f64,
-    /// Of the first response-time counter.
+    /// Percentile of the first response-time counter, 50th.
     pub p50: Option<f64>,
     pub p90: Option<f64>,
     pub p99: Option<f64>,
@@ -201,13 +206,13 @@ pub struct Sample {
     /// The same from the due time, 99th percentile.
     pub due_p99: Option<f64>,
     pub ringer_cpu: f64,
-    /// How late calls started, 99th percentile.
+    /// Delay of calls' starts, 99th percentile.
     pub late_p99: Option<f64>,
 }
 
 /// A process under `--watch`, sampled with [`Report::samples`].
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Watched {
+pub struct WatchedProcess {
     pub name: String,
     /// Share of one core, by sample.
     pub cpu: Vec<f64>,
@@ -218,24 +223,25 @@ pub struct Watched {
     pub peak_memory: u64,
 }
 
+/// A table of text cells.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Table {
+pub struct ReportTable {
     pub title: String,
     pub head: Vec<String>,
     /// As published; or label, published, measured.
     pub rows: Vec<Vec<String>>,
-    /// Of this run.
+    /// The figures of this run.
     pub measured: Vec<Vec<String>>,
 }
 
 /// Least squares through the memory of a watched process, without the first tenth of the load. Bytes and seconds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Growth {
+pub struct MemoryGrowth {
     pub name: String,
-    /// Where the line begins, from the start of the run, and how long it is.
+    /// The beginning of the line, from the start of the run, and its length.
     pub from: f64,
     pub seconds: f64,
-    /// Where the line begins.
+    /// The value at the beginning of the line.
     pub memory: f64,
     pub per_hour: f64,
     /// The 95 % interval of `per_hour`.
@@ -247,7 +253,7 @@ pub struct Growth {
 
 /// A threshold, and what was measured of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Threshold {
+pub struct ThresholdResult {
     pub text: String,
     /// With its unit; `None` when nothing was measured.
     pub measured: Option<String>,
@@ -263,7 +269,7 @@ fn was_judged() -> bool {
     true
 }
 
-impl Threshold {
+impl ThresholdResult {
     /// Against the server under test.
     pub fn is_missed(&self) -> bool {
         self.judged && !self.kept
@@ -271,7 +277,7 @@ impl Threshold {
 }
 
 /// `kept: failed == 0 (measured 0)`
-impl fmt::Display for Threshold {
+impl fmt::Display for ThresholdResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let measured = self.measured.as_deref().unwrap_or("nothing");
         match (self.judged, self.kept) {
@@ -282,8 +288,9 @@ impl fmt::Display for Threshold {
     }
 }
 
+/// The counters of one step of the scenario.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct StepReport {
     pub name: String,
     pub messages: u64,
     pub retransmissions: u64,
@@ -294,7 +301,7 @@ pub struct Step {
 impl Report {
     /// No threshold missed, no call failed where none is named, and Ringer was not the limit.
     pub fn passed(&self) -> bool {
-        let missed = self.thresholds.iter().any(Threshold::is_missed);
+        let missed = self.thresholds.iter().any(ThresholdResult::is_missed);
         let calls = !self.thresholds.is_empty() || self.totals.failed == 0;
         !missed && calls && self.limited_by_ringer.is_empty()
     }
@@ -304,7 +311,7 @@ impl Report {
         self.thresholds.iter().filter(|threshold| !threshold.judged).count()
     }
 
-    /// The load was users of chat, whose sign-ins and actions are counted as calls are.
+    /// The load consists of users, whose sign-ins and actions are counted as calls are.
     pub fn is_of_users(&self) -> bool {
         self.chat.is_some()
     }
@@ -324,17 +331,17 @@ impl Report {
     }
 }
 
-fn join(pair: &[Sample]) -> Sample {
+fn join(pair: &[ReportSample]) -> ReportSample {
     let [first, second] = pair else { return pair.first().cloned().unwrap_or_default() };
     let span = first.span + second.span;
-    let rate = |get: fn(&Sample) -> f64| {
+    let rate = |get: fn(&ReportSample) -> f64| {
         if span > 0.0 { (get(first) * first.span + get(second) * second.span) / span } else { 0.0 }
     };
-    let worst = |get: fn(&Sample) -> Option<f64>| match (get(first), get(second)) {
+    let worst = |get: fn(&ReportSample) -> Option<f64>| match (get(first), get(second)) {
         (Some(a), Some(b)) => Some(a.max(b)),
         (a, b) => a.or(b),
     };
-    Sample {
+    ReportSample {
         at: second.at,
         span,
         due: rate(|sample| sample.due),

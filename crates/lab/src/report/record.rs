@@ -3,30 +3,30 @@
 use std::sync::{Arc, Mutex};
 
 use stdx::calendar::Date;
+use lab_sip::scenario::model::{Expect, Scenario, ScenarioSource, SentKind, StepKind};
+use lab_sip::stats::{Count, Durations, Stats, TimerDurations};
 use stdx::time::Instant;
 
-use crate::engine::{End, Outcome, Progress, Setup};
+use crate::engine::{Progress, RunEnd, RunOutcome, Setup};
 use crate::growth::Series;
-use crate::scenario::model::{Expect, Scenario, SentKind, Source, StepKind};
 use crate::session::Observer;
-use crate::stats::{Count, Durations, Stats, Timer};
 use crate::threshold::Threshold;
 
-use super::model::{self, Named, Report, Sample, Times, Totals};
-use super::stages::Stages;
+use super::model::{self, NamedTimes, Report, ReportSample, ReportTotals, TimeSummary};
+use super::stages::StageReader;
 use super::tables;
 
 /// A page stays a page: a run of days is thinned to this many samples.
 const MAX_SAMPLES: usize = 1_200;
 
-/// What the processes under test used, one entry a process name, in an order that stays.
-pub trait Meter {
+/// Resources of the processes under test, one entry per process name, in a stable order.
+pub trait ProcessMeter {
     /// Name, microseconds of processor time since the last call, resident bytes now.
     fn sample(&mut self, at: Instant) -> Vec<(String, u64, u64)>;
 }
 
 /// Nothing is watched.
-impl Meter for () {
+impl ProcessMeter for () {
     fn sample(&mut self, _at: Instant) -> Vec<(String, u64, u64)> {
         Vec::new()
     }
@@ -37,15 +37,15 @@ pub struct Recorder<M> {
     report: Arc<Mutex<Report>>,
     meter: M,
     thresholds: Vec<Threshold>,
-    stages: Stages,
-    /// Of each watched process, while there is load.
+    stages: StageReader,
+    /// Memory of each watched process, while there is load.
     memory: Vec<(String, Series)>,
 }
 
-impl<M: Meter> Recorder<M> {
+impl<M: ProcessMeter> Recorder<M> {
     /// Before the run begins: what the processes have then is not of it.
     pub fn new(title: &str, thresholds: Vec<Threshold>, mut meter: M) -> Self {
-        let stages = Stages::new(&meter.sample(Instant::default()));
+        let stages = StageReader::new(&meter.sample(Instant::default()));
         let report = Report {
             tool: format!("ringer {}", env!("CARGO_PKG_VERSION")),
             title: title.to_owned(),
@@ -73,7 +73,7 @@ impl<M: Meter> Recorder<M> {
             report.samples.push(sample(progress));
             for (index, (name, cpu_micros, memory)) in watched.into_iter().enumerate() {
                 if report.watched.len() <= index {
-                    report.watched.push(model::Watched { name, ..model::Watched::default() });
+                    report.watched.push(model::WatchedProcess { name, ..model::WatchedProcess::default() });
                 }
                 let entry = &mut report.watched[index];
                 // A process that came late has no past: zeros keep its samples beside the others.
@@ -108,19 +108,19 @@ impl<M: Meter> Recorder<M> {
     }
 }
 
-impl<M: Meter> Observer for Recorder<M> {
+impl<M: ProcessMeter> Observer for Recorder<M> {
     fn progress(&mut self, _setup: &Setup, progress: &Progress) {
         self.record(progress);
     }
 
-    fn ended(&mut self, setup: &Setup, outcome: &Outcome) {
+    fn ended(&mut self, setup: &Setup, outcome: &RunOutcome) {
         if !outcome.progress.span.is_zero() {
             self.record(&outcome.progress);
         }
-        let growth: Vec<model::Growth> =
+        let growth: Vec<model::MemoryGrowth> =
             self.memory.iter().filter_map(|(name, series)| series.growth(name)).collect();
         let judge = |threshold: &Threshold| threshold.judge(&outcome.progress, &setup.scenario.rtds, &growth);
-        let verdicts: Vec<model::Threshold> = self.thresholds.iter().map(judge).collect();
+        let verdicts: Vec<model::ThresholdResult> = self.thresholds.iter().map(judge).collect();
         self.with(|report| {
             report.thresholds = verdicts;
             report.growth = growth;
@@ -132,14 +132,14 @@ impl<M: Meter> Observer for Recorder<M> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of one interval")]
-pub(super) fn sample(progress: &Progress) -> Sample {
+pub(super) fn sample(progress: &Progress) -> ReportSample {
     let stats = &progress.interval;
     let span = progress.span.as_secs_f64();
     let rate = |count: u64| if span > 0.0 { count as f64 / span } else { 0.0 };
     let first = stats.rtds.first().cloned().unwrap_or_default();
     let at =
         |durations: &Durations, quantile| durations.quantile(quantile).map(|time| time.as_secs_f64() * 1e3);
-    Sample {
+    ReportSample {
         at: progress.now.since(progress.started).as_secs_f64(),
         span,
         due: rate(stats.counts[Count::Due]),
@@ -159,7 +159,7 @@ pub(super) fn sample(progress: &Progress) -> Sample {
     }
 }
 
-fn finish(report: &mut Report, setup: &Setup, outcome: &Outcome) {
+fn finish(report: &mut Report, setup: &Setup, outcome: &RunOutcome) {
     let progress = &outcome.progress;
     let stats = &progress.total;
     // Worker processes of users are given the words alone.
@@ -171,17 +171,17 @@ fn finish(report: &mut Report, setup: &Setup, outcome: &Outcome) {
     report.seconds = progress.now.since(progress.started).as_secs_f64();
     report.threads = progress.gauges.threads;
     report.end = match outcome.end {
-        End::Normal => "normal",
-        End::Internal => "internal",
-        End::Timeout => "timeout",
-        End::Terminated => "terminated",
-        End::Failures => "failures",
-        End::Fatal => "fatal",
+        RunEnd::Normal => "normal",
+        RunEnd::Internal => "internal",
+        RunEnd::Timeout => "timeout",
+        RunEnd::Terminated => "terminated",
+        RunEnd::Failures => "failures",
+        RunEnd::Fatal => "fatal",
     }
     .to_owned();
     report.limited_by_ringer.clone_from(&outcome.limited_by_ringer);
     report.totals = totals(progress);
-    let timers = |get: fn(&Timer) -> &Durations| -> Vec<Times> {
+    let timers = |get: fn(&TimerDurations) -> &Durations| -> Vec<TimeSummary> {
         let named = setup.scenario.rtds.iter().zip(&stats.rtds);
         named.map(|(name, timer)| times(name, get(timer))).filter(|times| times.n > 0).collect()
     };
@@ -192,7 +192,8 @@ fn finish(report: &mut Report, setup: &Setup, outcome: &Outcome) {
     report.pacing = times("media", &stats.media_delay);
     report.failures = failures(stats);
     let codes = stats.error_codes.iter();
-    report.error_codes = codes.map(|(code, count)| Named { name: code.to_string(), count: *count }).collect();
+    report.error_codes =
+        codes.map(|(code, count)| NamedTimes { name: code.to_string(), count: *count }).collect();
     report.media = media(stats);
     report.chat =
         setup.chat.as_ref().map(|load| chat(stats, load.people.presence_share(), certificate(setup, load)));
@@ -202,17 +203,17 @@ fn finish(report: &mut Report, setup: &Setup, outcome: &Outcome) {
 
 fn scenario_text(scenario: &Scenario) -> model::ScenarioText {
     let source = match &scenario.source {
-        Source::File(path) => path.display().to_string(),
-        Source::BuiltIn(name) => format!("built in: {name}"),
+        ScenarioSource::File(path) => path.display().to_string(),
+        ScenarioSource::BuiltIn(name) => format!("built in: {name}"),
     };
     model::ScenarioText { name: scenario.name.clone(), source, text: scenario.text.clone() }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
-pub(super) fn totals(progress: &Progress) -> Totals {
+pub(super) fn totals(progress: &Progress) -> ReportTotals {
     let placing = progress.placing.as_secs_f64();
     let counts = &progress.total.counts;
-    Totals {
+    ReportTotals {
         due: counts[Count::Due],
         blocked: counts[Count::Blocked],
         started: counts[Count::OutgoingCall],
@@ -231,9 +232,9 @@ pub(super) fn totals(progress: &Progress) -> Totals {
     }
 }
 
-fn times(name: &str, durations: &Durations) -> Times {
+fn times(name: &str, durations: &Durations) -> TimeSummary {
     let millis = |time: Option<std::time::Duration>| time.map_or(0.0, |time| time.as_secs_f64() * 1e3);
-    Times {
+    TimeSummary {
         name: name.to_owned(),
         n: durations.n,
         mean: millis(durations.mean()),
@@ -247,19 +248,19 @@ fn times(name: &str, durations: &Durations) -> Times {
     }
 }
 
-pub(super) fn failures(stats: &Stats) -> Vec<Named> {
-    let mut failures: Vec<Named> = Count::FAILURES
+pub(super) fn failures(stats: &Stats) -> Vec<NamedTimes> {
+    let mut failures: Vec<NamedTimes> = Count::FAILURES
         .iter()
-        .map(|count| Named { name: format!("{count:?}"), count: stats.counts[*count] })
+        .map(|count| NamedTimes { name: format!("{count:?}"), count: stats.counts[*count] })
         .filter(|named| named.count > 0)
         .collect();
     failures.sort_by_key(|named| std::cmp::Reverse(named.count));
     failures
 }
 
-fn chat(stats: &Stats, presence_share: f64, certificate: String) -> model::Chat {
+fn chat(stats: &Stats, presence_share: f64, certificate: String) -> model::XmppReport {
     let counts = &stats.counts;
-    model::Chat {
+    model::XmppReport {
         sent: counts[Count::ChatSent],
         received: counts[Count::ChatReceived],
         stored: counts[Count::ChatStored],
@@ -282,20 +283,20 @@ fn chat(stats: &Stats, presence_share: f64, certificate: String) -> model::Chat 
     }
 }
 
-fn certificate(setup: &Setup, load: &crate::chat::Chat) -> String {
+fn certificate(setup: &Setup, load: &lab_xmpp::XmppLoad) -> String {
     match &setup.options.network.tls.ca {
-        _ if load.security == crate::chat::Security::None => "not asked for: no TLS".to_owned(),
+        _ if load.security == lab_xmpp::StreamSecurity::None => "not asked for: no TLS".to_owned(),
         Some(file) => format!("verified by {}", file.display()),
         None => "not verified: any will do without --tls-ca".to_owned(),
     }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "microseconds and thousandths")]
-fn media(stats: &Stats) -> Option<model::Media> {
+fn media(stats: &Stats) -> Option<model::MediaReport> {
     let media = &stats.media;
     let sent = stats.counts[Count::RtpSent];
     let scaled = |value: Option<u64>| value.map_or(0.0, |value| value as f64 / 1e3);
-    (sent > 0 || stats.counts[Count::RtpReceived] > 0).then(|| model::Media {
+    (sent > 0 || stats.counts[Count::RtpReceived] > 0).then(|| model::MediaReport {
         streams: media.streams,
         packets_sent: sent,
         packets_received: stats.counts[Count::RtpReceived],
@@ -311,10 +312,10 @@ fn media(stats: &Stats) -> Option<model::Media> {
     })
 }
 
-fn steps(scenario: &Scenario, stats: &Stats) -> Vec<model::Step> {
+fn steps(scenario: &Scenario, stats: &Stats) -> Vec<model::StepReport> {
     let steps = scenario.steps.iter().zip(&stats.steps).filter(|(step, _)| !step.screen.hide);
     steps
-        .map(|(step, counts)| model::Step {
+        .map(|(step, counts)| model::StepReport {
             name: step_name(&step.kind),
             messages: counts.messages,
             retransmissions: counts.retransmissions,

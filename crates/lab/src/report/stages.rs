@@ -1,15 +1,15 @@
-//! The readings of the published tests of chat: before anybody signs in, when all are in, at the end.
+//! The readings of the published tests of chat: before the first sign-in, when all users are signed in, at the end.
 
 use std::collections::HashMap;
 
 use stdx::time::Instant;
 
-use super::model::{Reading, Stage};
+use super::model::{StageProcess, StageReading};
 use crate::engine::Progress;
 
 /// Takes a reading when a stage has passed.
 #[derive(Debug, Default)]
-pub(super) struct Stages {
+pub(super) struct StageReader {
     /// Resident bytes before anything began.
     before: Vec<(String, u64)>,
     /// Readings there are.
@@ -19,15 +19,15 @@ pub(super) struct Stages {
     used: HashMap<String, u64>,
 }
 
-impl Stages {
-    pub(super) fn new(watched: &[(String, u64, u64)]) -> Stages {
+impl StageReader {
+    pub(super) fn new(watched: &[(String, u64, u64)]) -> StageReader {
         let before = watched.iter().map(|(name, _, memory)| (name.clone(), *memory)).collect();
-        Stages { before, ..Stages::default() }
+        StageReader { before, ..StageReader::default() }
     }
 
     /// `watched`: name, microseconds of processor time since the last call, resident bytes. Two readings may be due at once: of
     /// before the first sign-in is known only now that it is a load of users.
-    pub(super) fn read(&mut self, progress: &Progress, watched: &[(String, u64, u64)]) -> Vec<Stage> {
+    pub(super) fn read(&mut self, progress: &Progress, watched: &[(String, u64, u64)]) -> Vec<StageReading> {
         let mut stages = Vec::new();
         if progress.gauges.stage.is_empty() {
             return stages;
@@ -51,16 +51,16 @@ impl Stages {
         stages
     }
 
-    fn initial(&self) -> Stage {
-        let processes = self.before.iter().map(|(name, memory)| Reading {
+    fn initial(&self) -> StageReading {
+        let processes = self.before.iter().map(|(name, memory)| StageProcess {
             name: name.clone(),
             memory: *memory,
-            ..Reading::default()
+            ..StageProcess::default()
         });
-        Stage { name: "initial".to_owned(), processes: processes.collect(), ..Stage::default() }
+        StageReading { name: "initial".to_owned(), processes: processes.collect(), ..StageReading::default() }
     }
 
-    fn reading(&mut self, name: &str, progress: &Progress, watched: &[(String, u64, u64)]) -> Stage {
+    fn reading(&mut self, name: &str, progress: &Progress, watched: &[(String, u64, u64)]) -> StageReading {
         let since = self.last.replace(progress.now).unwrap_or(progress.started);
         let seconds = progress.now.since(since).as_secs_f64().max(1e-3);
         let users = progress.gauges.peak_open_calls;
@@ -71,9 +71,9 @@ impl Stages {
             #[expect(clippy::cast_precision_loss, reason = "microseconds and bytes of a run")]
             let (cpu, a_user) = (micros as f64 / 1e6 / seconds, came as f64 / users.max(1) as f64);
             let a_user = (name == "final" && users > 0).then_some(a_user);
-            Reading { name: process.clone(), memory: *memory, cpu, a_user }
+            StageProcess { name: process.clone(), memory: *memory, cpu, a_user }
         });
-        Stage {
+        StageReading {
             name: name.to_owned(),
             at: progress.now.since(progress.started).as_secs_f64(),
             users: progress.gauges.open_calls,
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn there_is_a_reading_before_and_at_each_turn_of_the_load() {
         let start = Instant::from_unix_seconds(1);
-        let mut stages = Stages::new(&[("belfry".to_owned(), 0, 500)]);
+        let mut stages = StageReader::new(&[("belfry".to_owned(), 0, 500)]);
         let mut readings = Vec::new();
         let told = ["signing in", "signing in", "making friends", "load", "load", "roll-call", "leaving"];
         for (second, stage) in (1..).zip(told) {
@@ -116,6 +116,6 @@ mod tests {
                 ("final", 6.0, 6, 6_000, 0.5, Some(550.0))
             ]
         );
-        assert!(Stages::default().read(&Progress::default(), &[]).is_empty(), "calls have no stages");
+        assert!(StageReader::default().read(&Progress::default(), &[]).is_empty(), "calls have no stages");
     }
 }

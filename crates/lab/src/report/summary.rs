@@ -1,6 +1,6 @@
 //! The last lines on the terminal: how long it took, what failed and why, before the verdicts on thresholds.
 
-use super::model::{Named, Report, Table, Times};
+use super::model::{NamedTimes, Report, ReportTable, TimeSummary};
 use super::tables;
 
 /// Errors shown, and how much of each fits a line or two.
@@ -26,23 +26,23 @@ pub fn of(report: &Report) -> Vec<String> {
     lines
 }
 
-fn times(report: &Report) -> Option<Table> {
+fn times(report: &Report) -> Option<ReportTable> {
     let response = report.response_times.iter().map(|times| (format!("response {}", times.name), times));
     let all = response.chain([("call length".to_owned(), &report.call_length)]);
-    let row = |(name, times): (String, &Times)| {
+    let row = |(name, times): (String, &TimeSummary)| {
         let figures = [times.mean, times.p50, times.p90, times.p99, times.max];
         let figures = figures.into_iter().map(|figure| format!("{figure:.3}"));
         [name, times.n.to_string()].into_iter().chain(figures).collect()
     };
     let rows: Vec<Vec<String>> = all.filter(|(_, times)| times.n > 0).map(row).collect();
-    (!rows.is_empty()).then(|| Table {
+    (!rows.is_empty()).then(|| ReportTable {
         head: ["milliseconds", "number", "mean", "p50", "p90", "p99", "max"].map(str::to_owned).to_vec(),
         measured: rows,
-        ..Table::default()
+        ..ReportTable::default()
     })
 }
 
-fn listed(named: &[Named], show: fn(&str) -> &str) -> String {
+fn listed(named: &[NamedTimes], show: fn(&str) -> &str) -> String {
     let each: Vec<String> =
         named.iter().map(|named| format!("{} {}", show(&named.name), named.count)).collect();
     each.join(", ")
@@ -60,8 +60,8 @@ fn first_line(error: &str) -> String {
 mod tests {
     use super::*;
 
-    fn times(name: &str, p99: f64) -> Times {
-        Times {
+    fn times(name: &str, p99: f64) -> TimeSummary {
+        TimeSummary {
             name: name.to_owned(),
             n: 10,
             mean: 2.0,
@@ -69,7 +69,7 @@ mod tests {
             p90: 3.0,
             p99,
             max: 9.0,
-            ..Times::default()
+            ..TimeSummary::default()
         }
     }
 
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn failures_have_their_causes() {
-        let named = |name: &str, count| Named { name: name.to_owned(), count };
+        let named = |name: &str, count| NamedTimes { name: name.to_owned(), count };
         let mut report = Report {
             failures: vec![named("FailedUnexpectedMessage", 48), named("FailedTimeoutOnRecv", 2)],
             error_codes: vec![named("404", 48)],

@@ -3,21 +3,21 @@
 use std::fmt::Write as _;
 
 use super::chart::escape;
-use super::model::{Reading, Report, Table};
+use super::model::{Report, ReportTable, StageProcess};
 
 /// The stages of the published tests of chat.
 const STAGES: [&str; 3] = ["initial", "login", "final"];
 
-/// Of every report, whatever was loaded.
-pub(super) fn of(report: &Report) -> Vec<Table> {
+/// The tables of every report, for any kind of load.
+pub(super) fn of(report: &Report) -> Vec<ReportTable> {
     let mut tables = stages(report);
     tables.extend(growth(report));
     tables.extend(accounts(report));
     tables
 }
 
-/// Of users of chat: what became of messages and presences.
-pub(crate) fn accounts(report: &Report) -> Option<Table> {
+/// The accounting of a load of users: messages and presences.
+pub(crate) fn accounts(report: &Report) -> Option<ReportTable> {
     let chat = report.chat.as_ref()?;
     let share = match chat.presence_share {
         share if share < 1.0 => format!(" (a sample: {:.1} % of all)", share * 100.0),
@@ -37,7 +37,7 @@ pub(crate) fn accounts(report: &Report) -> Option<Table> {
         ("seen".to_owned(), chat.seen),
         ("not seen".to_owned(), chat.unseen),
     ];
-    // What most runs have nothing of.
+    // Counters that are zero in most runs.
     let others = [
         ("times that users were sent to another host", chat.redirected),
         ("users who gave up", chat.gave_up),
@@ -49,16 +49,16 @@ pub(crate) fn accounts(report: &Report) -> Option<Table> {
     let others = others.map(|(name, count)| vec![name.to_owned(), count.to_string()]);
     let rows = rows.into_iter().map(|(name, count)| vec![name, count.to_string()]);
     let certificate = vec!["certificate".to_owned(), chat.certificate.clone()];
-    Some(Table {
+    Some(ReportTable {
         title: "Messages and presence".to_owned(),
         head: ["", "number"].map(str::to_owned).to_vec(),
         measured: rows.chain(others).chain([certificate]).collect(),
-        ..Table::default()
+        ..ReportTable::default()
     })
 }
 
 /// Memory and processor time, a row a process; nothing when no process was watched.
-fn stages(report: &Report) -> Vec<Table> {
+fn stages(report: &Report) -> Vec<ReportTable> {
     let processes: Vec<&str> = report.watched.iter().map(|watched| watched.name.as_str()).collect();
     if processes.is_empty() || report.stages.is_empty() {
         return Vec::new();
@@ -67,7 +67,7 @@ fn stages(report: &Report) -> Vec<Table> {
         let words = ["process", "initial", "login", "final"].iter().chain(last);
         words.map(|word| (*word).to_owned()).collect()
     };
-    let rows = |cell: fn(&Reading) -> String, last: Option<fn(&Report, &str) -> String>| {
+    let rows = |cell: fn(&StageProcess) -> String, last: Option<fn(&Report, &str) -> String>| {
         let row = |name: &&str| {
             let cells = STAGES.iter().map(|stage| reading(report, stage, name).map_or_else(dash, cell));
             let own = std::iter::once((*name).to_owned());
@@ -76,48 +76,48 @@ fn stages(report: &Report) -> Vec<Table> {
         processes.iter().map(row).collect()
     };
     vec![
-        Table {
+        ReportTable {
             title: "Memory usage".to_owned(),
             head: head(&["a user"]),
             measured: rows(memory, Some(footprint)),
-            ..Table::default()
+            ..ReportTable::default()
         },
-        Table {
+        ReportTable {
             title: "CPU usage".to_owned(),
             head: head(&[]),
             measured: rows(cpu, None),
-            ..Table::default()
+            ..ReportTable::default()
         },
     ]
 }
 
-pub(crate) fn growth(report: &Report) -> Option<Table> {
-    let row = |growth: &super::model::Growth| {
+pub(crate) fn growth(report: &Report) -> Option<ReportTable> {
+    let row = |growth: &super::model::MemoryGrowth| {
         let over = format!("{:.0} s", growth.seconds);
         let rate = if growth.is_too_short { dash() } else { growth.rate() };
         vec![growth.name.clone(), over, rate, growth.finding()]
     };
     let words = ["process", "over", "an hour, with 95 % certainty", "finding"];
-    (!report.growth.is_empty()).then(|| Table {
+    (!report.growth.is_empty()).then(|| ReportTable {
         title: "Growth of memory after the warm-up".to_owned(),
         head: words.map(str::to_owned).to_vec(),
         measured: report.growth.iter().map(row).collect(),
-        ..Table::default()
+        ..ReportTable::default()
     })
 }
 
-/// What one process used at a stage.
-pub(crate) fn reading<'a>(report: &'a Report, stage: &str, process: &str) -> Option<&'a Reading> {
+/// The resources of one process at a stage.
+pub(crate) fn reading<'a>(report: &'a Report, stage: &str, process: &str) -> Option<&'a StageProcess> {
     let stage = report.stages.iter().find(|known| known.name == stage)?;
     stage.processes.iter().find(|reading| reading.name == process)
 }
 
 /// In the unit of the published tests.
-pub(crate) fn memory(reading: &Reading) -> String {
+pub(crate) fn memory(reading: &StageProcess) -> String {
     format!("{} KB", reading.memory / 1024)
 }
 
-pub(crate) fn cpu(reading: &Reading) -> String {
+pub(crate) fn cpu(reading: &StageProcess) -> String {
     format!("{:.1} %", reading.cpu * 100.0)
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn dash() -> String {
 }
 
 /// After an empty line and its title, if it has one; columns as wide as their widest cell, the first to the left.
-pub fn text(table: &Table) -> String {
+pub fn text(table: &ReportTable) -> String {
     let rows = || std::iter::once(&table.head).chain(&table.rows).chain(&table.measured);
     let widths: Vec<usize> = (0..table.head.len())
         .map(|column| rows().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max())
@@ -157,7 +157,7 @@ pub fn text(table: &Table) -> String {
 }
 
 /// Rows of this run stand out.
-pub(super) fn html(out: &mut String, table: &Table) {
+pub(super) fn html(out: &mut String, table: &ReportTable) {
     // The first of a plan's tables has its title in its head.
     if !table.title.is_empty() {
         let _ = write!(out, "<h2>{}</h2>", escape(&table.title));
@@ -182,30 +182,30 @@ pub(super) fn html(out: &mut String, table: &Table) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::model::{Growth, Stage, Watched};
+    use crate::report::model::{MemoryGrowth, StageReading, WatchedProcess};
 
     fn report() -> Report {
-        let stage = |name: &str, memory: u64, a_user| Stage {
+        let stage = |name: &str, memory: u64, a_user| StageReading {
             name: name.to_owned(),
             users: 100,
-            processes: vec![Reading { name: "belfry (7)".to_owned(), memory, cpu: 0.25, a_user }],
-            ..Stage::default()
+            processes: vec![StageProcess { name: "belfry (7)".to_owned(), memory, cpu: 0.25, a_user }],
+            ..StageReading::default()
         };
         Report {
-            watched: vec![Watched { name: "belfry (7)".to_owned(), ..Watched::default() }],
+            watched: vec![WatchedProcess { name: "belfry (7)".to_owned(), ..WatchedProcess::default() }],
             stages: vec![
                 stage("initial", 10 << 20, None),
                 stage("login", 12 << 20, None),
                 stage("final", 13 << 20, Some(8_760.5)),
             ],
-            growth: vec![Growth {
+            growth: vec![MemoryGrowth {
                 name: "belfry (7)".to_owned(),
                 seconds: 2_000.0,
                 memory: 13e6,
                 per_hour: 130_000.0,
                 low: -10_000.0,
                 high: 270_000.0,
-                ..Growth::default()
+                ..MemoryGrowth::default()
             }],
             ..Report::default()
         }
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn measured_rows_stand_out_beside_published_ones() {
         let row = |text: &str| vec![text.to_owned()];
-        let table = Table {
+        let table = ReportTable {
             title: "a & b".to_owned(),
             head: row("component"),
             rows: vec![row("theirs <1>")],
@@ -242,7 +242,7 @@ mod tests {
         html(&mut page, &table);
         assert!(page.contains("a &amp; b") && page.contains("theirs &lt;1&gt;"), "{page}");
         assert_eq!(page.matches("class=\"measured\"").count(), 1, "{page}");
-        html(&mut page, &Table { title: String::new(), ..table });
+        html(&mut page, &ReportTable { title: String::new(), ..table });
         assert_eq!(page.matches("<h2>").count(), 1, "no title, no heading: {page}");
     }
 }

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
+use lab_sip::stats::{Count, Stats, TimerDurations};
 use stdx::time::Instant;
 
 use super::record::rfc3339;
 use super::*;
-use crate::engine::{End, Gauges, Outcome, Progress};
+use crate::engine::{Gauges, Progress, RunEnd, RunOutcome};
 use crate::session::Observer as _;
-use crate::stats::{Count, Stats, Timer};
 
 fn interval(second: u64, calls: u64) -> Progress {
-    let mut stats = Stats { rtds: vec![Timer::default()], ..Stats::default() };
+    let mut stats = Stats { rtds: vec![TimerDurations::default()], ..Stats::default() };
     stats.add(Count::Due, calls);
     stats.add(Count::OutgoingCall, calls);
     stats.add(Count::SuccessfulCall, calls - 1);
@@ -81,19 +81,19 @@ fn the_page_stands_alone_and_escapes() {
 fn junit_counts_what_failed() {
     let mut report = report(1);
     report.thresholds = vec![
-        model::Threshold {
+        model::ThresholdResult {
             text: "failed == 0".into(),
             measured: Some("3".into()),
             kept: false,
             judged: true,
         },
-        model::Threshold {
+        model::ThresholdResult {
             text: "response.p99 < 1s".into(),
             measured: Some("2 ms".into()),
             kept: true,
             judged: true,
         },
-        model::Threshold {
+        model::ThresholdResult {
             text: "growth < 1%/h".into(),
             measured: Some("too short".into()),
             ..Default::default()
@@ -128,7 +128,8 @@ fn dates_are_civil() {
 
 #[test]
 fn an_ended_run_has_its_totals() {
-    let outcome = Outcome { progress: interval(10, 100), end: End::Normal, limited_by_ringer: Vec::new() };
+    let outcome =
+        RunOutcome { progress: interval(10, 100), end: RunEnd::Normal, limited_by_ringer: Vec::new() };
     let totals = super::record::totals(&outcome.progress);
     assert_eq!(totals.rate, 0.0, "nothing is in the total yet");
     let mut progress = outcome.progress;
@@ -141,24 +142,24 @@ fn an_ended_run_has_its_totals() {
 }
 
 /// A process of 100 MiB that takes so many bytes more each second.
-struct Leaking {
+struct LeakingProcess {
     bytes: u64,
     a_second: u64,
 }
 
-impl Meter for Leaking {
+impl ProcessMeter for LeakingProcess {
     fn sample(&mut self, _at: Instant) -> Vec<(String, u64, u64)> {
         self.bytes += self.a_second;
         vec![("server".to_owned(), 1_000, (100 << 20) + self.bytes)]
     }
 }
 
-/// Of users, who load for so many seconds.
+/// A load of users that lasts so many seconds.
 fn watched(a_second: u64, seconds: u64) -> Report {
     let words = ["127.0.0.1".to_owned()];
     let (setup, _) = crate::cli::build_xmpp(&words).expect("right");
     let threshold = crate::threshold::Threshold::parse("growth < 1%/h").expect("right");
-    let mut recorder = Recorder::new("soak", vec![threshold], Leaking { bytes: 0, a_second });
+    let mut recorder = Recorder::new("soak", vec![threshold], LeakingProcess { bytes: 0, a_second });
     let report = recorder.report();
     let mut progress = interval(1, 10);
     for second in 1..=seconds + 20 {
@@ -171,7 +172,7 @@ fn watched(a_second: u64, seconds: u64) -> Report {
         recorder.progress(&setup, &progress);
     }
     progress.span = Duration::ZERO;
-    recorder.ended(&setup, &Outcome { progress, end: End::Normal, limited_by_ringer: Vec::new() });
+    recorder.ended(&setup, &RunOutcome { progress, end: RunEnd::Normal, limited_by_ringer: Vec::new() });
     report.lock().expect("nobody panicked").clone()
 }
 

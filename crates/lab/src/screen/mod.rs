@@ -1,4 +1,4 @@
-//! SIPp's text screens: pure functions from a run's figures to text, and (in `show`) who prints and files them.
+//! SIPp's text screens: pure functions from a run's figures to text, and (in `show`) their output to terminal and files.
 
 mod remote;
 mod repartition;
@@ -12,18 +12,18 @@ mod users;
 mod variables;
 mod view;
 
-pub use remote::{Remote, State};
+pub use remote::{RemoteState, RunHandle};
 pub(crate) use repartition::buckets;
 pub(crate) use scenario::expected;
-pub use show::Screens;
+pub use show::ScreenObserver;
 pub(crate) use statistics::per_second;
-pub use view::View;
+pub use view::ScreenView;
 
 use crate::engine::{Progress, Setup};
 
-/// What a key from 1 to 9 shows.
+/// The page that a key from 1 to 9 selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Page {
+pub enum ScreenPage {
     Scenario,
     Statistics,
     /// Buckets of the counter of this index; the first has call lengths beneath it.
@@ -32,19 +32,19 @@ pub enum Page {
     Tdm,
 }
 
-impl Page {
+impl ScreenPage {
     /// SIPp's keys: 6 to 9 are the second to fifth counter.
-    pub fn of_key(key: char) -> Option<Page> {
+    pub fn of_key(key: char) -> Option<ScreenPage> {
         Some(match key {
-            '1' => Page::Scenario,
-            '2' => Page::Statistics,
-            '3' => Page::Repartition(0),
-            '4' => Page::Variables,
-            '5' => Page::Tdm,
-            '6' => Page::Repartition(1),
-            '7' => Page::Repartition(2),
-            '8' => Page::Repartition(3),
-            '9' => Page::Repartition(4),
+            '1' => ScreenPage::Scenario,
+            '2' => ScreenPage::Statistics,
+            '3' => ScreenPage::Repartition(0),
+            '4' => ScreenPage::Variables,
+            '5' => ScreenPage::Tdm,
+            '6' => ScreenPage::Repartition(1),
+            '7' => ScreenPage::Repartition(2),
+            '8' => ScreenPage::Repartition(3),
+            '9' => ScreenPage::Repartition(4),
             _ => return None,
         })
     }
@@ -52,19 +52,19 @@ impl Page {
     /// The key's number.
     pub fn key(self) -> u8 {
         match self {
-            Page::Scenario => 1,
-            Page::Statistics => 2,
-            Page::Repartition(0) => 3,
-            Page::Variables => 4,
-            Page::Tdm => 5,
-            Page::Repartition(index) => u8::try_from(index).map_or(9, |index| (5 + index).min(9)),
+            ScreenPage::Scenario => 1,
+            ScreenPage::Statistics => 2,
+            ScreenPage::Repartition(0) => 3,
+            ScreenPage::Variables => 4,
+            ScreenPage::Tdm => 5,
+            ScreenPage::Repartition(index) => u8::try_from(index).map_or(9, |index| (5 + index).min(9)),
         }
     }
 }
 
 /// The last line of a screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Footer {
+pub enum ScreenFooter {
     Running,
     Paused,
     Quitting,
@@ -72,14 +72,14 @@ pub enum Footer {
 }
 
 /// One screen, its header and footer included.
-pub fn page(setup: &Setup, progress: &Progress, page: Page, footer: Footer) -> String {
+pub fn page(setup: &Setup, progress: &Progress, page: ScreenPage, footer: ScreenFooter) -> String {
     let mut text = match page {
         _ if setup.chat.is_some() => users::screen(setup, progress),
-        Page::Scenario => scenario::screen(setup, progress),
-        Page::Statistics => statistics::screen(setup, progress),
-        Page::Repartition(index) => repartition::screen(setup, progress, index),
-        Page::Variables => variables::screen(setup),
-        Page::Tdm => variables::circuits(setup, progress),
+        ScreenPage::Scenario => scenario::screen(setup, progress),
+        ScreenPage::Statistics => statistics::screen(setup, progress),
+        ScreenPage::Repartition(index) => repartition::screen(setup, progress, index),
+        ScreenPage::Variables => variables::screen(setup),
+        ScreenPage::Tdm => variables::circuits(setup, progress),
     };
     if let Some(error) = progress.errors.last() {
         text.push_str(&last_error(error));
@@ -90,15 +90,15 @@ pub fn page(setup: &Setup, progress: &Progress, page: Page, footer: Footer) -> S
 }
 
 /// All that SIPp files at the end or on USR2: scenario, statistics, and buckets of every counter.
-pub fn dump(setup: &Setup, progress: &Progress, footer: Footer) -> String {
-    let mut text = page(setup, progress, Page::Scenario, footer);
+pub fn dump(setup: &Setup, progress: &Progress, footer: ScreenFooter) -> String {
+    let mut text = page(setup, progress, ScreenPage::Scenario, footer);
     if setup.chat.is_some() {
         return text;
     }
-    text.push_str(&page(setup, progress, Page::Statistics, footer));
+    text.push_str(&page(setup, progress, ScreenPage::Statistics, footer));
     let counters = u16::try_from(setup.scenario.rtds.len().clamp(1, 5)).unwrap_or(1);
     for index in 0..counters {
-        text.push_str(&page(setup, progress, Page::Repartition(index), footer));
+        text.push_str(&page(setup, progress, ScreenPage::Repartition(index), footer));
     }
     text
 }
@@ -115,15 +115,21 @@ fn last_error(error: &str) -> String {
     format!("Last Error: {first}\n")
 }
 
-fn footer_line(setup: &Setup, footer: Footer) -> &'static str {
+fn footer_line(setup: &Setup, footer: ScreenFooter) -> &'static str {
     match footer {
-        Footer::Running if setup.scenario.starts_calls() => {
+        ScreenFooter::Running if setup.scenario.starts_calls() => {
             "------ [+|-|*|/]: Adjust rate ---- [q]: Soft exit ---- [p]: Pause traffic -----"
         }
-        Footer::Running => "------------------------------ Sipp Server Mode -------------------------------",
-        Footer::Paused => "----------------- Traffic Paused - Press [p] again to resume ------------------",
-        Footer::Quitting => "------- Waiting for active calls to end. Press [q] again to force exit. -------",
-        Footer::Terminated => {
+        ScreenFooter::Running => {
+            "------------------------------ Sipp Server Mode -------------------------------"
+        }
+        ScreenFooter::Paused => {
+            "----------------- Traffic Paused - Press [p] again to resume ------------------"
+        }
+        ScreenFooter::Quitting => {
+            "------- Waiting for active calls to end. Press [q] again to force exit. -------"
+        }
+        ScreenFooter::Terminated => {
             "------------------------------ Test Terminated --------------------------------"
         }
     }

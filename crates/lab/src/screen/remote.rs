@@ -1,23 +1,24 @@
-//! What those who control a run and those who show it share.
+//! State that controllers and observers of a run share.
 
 use std::sync::Arc;
 
+use lab_sip::trace::Tracer;
 use parking_lot::Mutex;
 
 use crate::engine::Setup;
-use crate::live::Shown;
-use crate::trace::Tracer;
+use crate::live::ShownPage;
 
 /// A handle; cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Remote {
-    state: Arc<Mutex<State>>,
-    shown: Shown,
+pub struct RunHandle {
+    state: Arc<Mutex<RemoteState>>,
+    shown: ShownPage,
     tracer: Tracer,
 }
 
+/// The state of a run that controllers and screens share.
 #[derive(Debug, Clone, Default)]
-pub struct State {
+pub struct RemoteState {
     pub rate: f64,
     pub scale: f64,
     pub paused: bool,
@@ -29,31 +30,38 @@ pub struct State {
     pub variables: bool,
     /// The terminal is raw: lines need a carriage return.
     pub raw_terminal: bool,
-    /// The last thing to tell who controls.
+    /// The last message to the operator.
     pub said: Option<String>,
 }
 
-impl Remote {
-    pub fn new(setup: &Setup) -> Remote {
+impl RunHandle {
+    /// A handle with the rate of the set-up.
+    pub fn new(setup: &Setup) -> RunHandle {
         let rate = &setup.options.rate;
-        let state = State { rate: rate.calls, scale: rate.scale, ..State::default() };
-        Remote { state: Arc::new(Mutex::new(state)), shown: Shown::default(), tracer: setup.tracer.clone() }
+        let state = RemoteState { rate: rate.calls, scale: rate.scale, ..RemoteState::default() };
+        RunHandle {
+            state: Arc::new(Mutex::new(state)),
+            shown: ShownPage::default(),
+            tracer: setup.tracer.clone(),
+        }
     }
 
-    pub fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+    /// Calls `act` with the state under its lock.
+    pub fn with<T>(&self, act: impl FnOnce(&mut RemoteState) -> T) -> T {
         act(&mut self.state.lock())
     }
 
-    /// What the terminal shows; the live view draws it.
-    pub fn shown(&self) -> &Shown {
+    /// The page on the terminal; the live view draws it.
+    pub fn shown(&self) -> &ShownPage {
         &self.shown
     }
 
+    /// The tracer of the run.
     pub fn tracer(&self) -> &Tracer {
         &self.tracer
     }
 
-    /// Tells who controls: in the live view's lowest line, or on standard error with the next interval.
+    /// A message to the operator: in the live view's lowest line, or on standard error with the next interval.
     pub fn say(&self, text: String) {
         if self.shown.is_attached() {
             self.shown.set_line(text);

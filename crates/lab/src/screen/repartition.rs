@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
+use lab_sip::stats::Histogram;
+
 use crate::engine::{Progress, Setup};
-use crate::stats::Histogram;
 
 /// `index` counts the scenario's response-time counters from 0.
 pub(super) fn screen(setup: &Setup, progress: &Progress, index: u16) -> String {

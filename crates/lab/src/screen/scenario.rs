@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
+use lab_sip::scenario::Scenario;
+use lab_sip::scenario::model::{Distribution, Expect, Pause, ScenarioStep, SentKind, StepKind};
+use lab_sip::stats::{Count, StepCounts};
+
 use crate::engine::{Progress, Setup};
-use crate::scenario::Scenario;
-use crate::scenario::model::{Distribution, Expect, Pause, SentKind, Step, StepKind};
-use crate::stats::{Count, StepCounts};
 
 pub(super) fn screen(setup: &Setup, progress: &Progress) -> String {
     let mut text =
@@ -81,7 +82,7 @@ fn head(text: &mut String, setup: &Setup, progress: &Progress) {
 }
 
 /// One step.
-fn line(setup: &Setup, step: &Step, counts: StepCounts, client: bool) -> String {
+fn line(setup: &Setup, step: &ScenarioStep, counts: StepCounts, client: bool) -> String {
     let shown = |name: &str| step.screen.display.clone().unwrap_or_else(|| name.to_owned());
     match &step.kind {
         StepKind::Send(send) => {
@@ -134,7 +135,7 @@ fn side(name: &str, arrow: &str, client: bool) -> String {
 
 fn columns(
     left: &str,
-    step: &Step,
+    step: &ScenarioStep,
     counts: StepCounts,
     timeout: Option<u64>,
     unexpected: Option<u64>,
@@ -151,7 +152,7 @@ fn columns(
     format!("{line:<79}")
 }
 
-fn rtd(step: &Step) -> String {
+fn rtd(step: &ScenarioStep) -> String {
     if let Some(index) = step.timing.start.first() {
         return format!("B-RTD{}", index + 1);
     }
@@ -179,8 +180,8 @@ fn pause_text(setup: &Setup, pause: &Pause) -> String {
     }
 }
 
-fn variable_name(scenario: &Scenario, variable: crate::scenario::model::VarRef) -> &str {
-    use crate::scenario::model::Scope;
+fn variable_name(scenario: &Scenario, variable: lab_sip::scenario::model::VarRef) -> &str {
+    use lab_sip::scenario::model::Scope;
 
     let names = match variable.scope {
         Scope::Call => &scenario.variables.call,

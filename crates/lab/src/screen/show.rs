@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use ratatui::crossterm::terminal;
 
-use super::{Footer, Page, Remote, State, dump, page, variables};
-use crate::engine::{Outcome, Progress, Setup};
+use super::{RemoteState, RunHandle, ScreenFooter, ScreenPage, dump, page, variables};
+use crate::engine::{Progress, RunOutcome, Setup};
 use crate::session::Observer;
 use crate::trace::file_name;
 
@@ -15,19 +15,22 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 /// Begins the line anew.
 const LINE: &str = "\r\x1b[K";
 
-pub struct Screens {
-    remote: Remote,
+/// Prints the screens and writes them to their file.
+pub struct ScreenObserver {
+    remote: RunHandle,
     file: Option<PathBuf>,
     last: Option<Progress>,
     drawn: u64,
 }
 
-impl Screens {
-    pub fn new(setup: &Setup) -> Screens {
-        Screens { remote: Remote::new(setup), file: None, last: None, drawn: 0 }
+impl ScreenObserver {
+    /// An observer for this set-up.
+    pub fn new(setup: &Setup) -> ScreenObserver {
+        ScreenObserver { remote: RunHandle::new(setup), file: None, last: None, drawn: 0 }
     }
 
-    pub fn remote(&self) -> Remote {
+    /// The handle that controls the screens.
+    pub fn remote(&self) -> RunHandle {
         self.remote.clone()
     }
 
@@ -58,8 +61,8 @@ impl Screens {
         let (raw, footer) = self.remote.with(|state| (state.raw_terminal, footer(state)));
         let line = shown.line();
         // As SIPp begins; `0` stops it.
-        let key = shown.asked().unwrap_or(Page::Scenario.key());
-        let wanted = Page::of_key(char::from(b'0' + key));
+        let key = shown.asked().unwrap_or(ScreenPage::Scenario.key());
+        let wanted = ScreenPage::of_key(char::from(b'0' + key));
         if let (Some(wanted), Some(progress)) = (wanted, &self.last) {
             let text = match shown.view().seen(setup, progress) {
                 Some((setup, progress)) => page(&setup, &progress, wanted, footer),
@@ -72,7 +75,7 @@ impl Screens {
     }
 
     /// `dump tasks`, `dump variables`: told, and in the error log, where a run in the background can be read.
-    fn answer(&self, setup: &Setup, progress: &Progress, state: &State) {
+    fn answer(&self, setup: &Setup, progress: &Progress, state: &RemoteState) {
         if state.tasks {
             let gauges = &progress.gauges;
             let text = format!(
@@ -86,7 +89,7 @@ impl Screens {
             let text = variables::screen(setup);
             setup.tracer.error(progress.now, &text);
             if self.remote.shown().is_attached() {
-                self.remote.shown().set(Page::Variables.key());
+                self.remote.shown().set(ScreenPage::Variables.key());
             } else {
                 self.remote.say(text);
             }
@@ -94,11 +97,11 @@ impl Screens {
     }
 }
 
-fn footer(state: &State) -> Footer {
+fn footer(state: &RemoteState) -> ScreenFooter {
     match state {
-        State { quitting: true, .. } => Footer::Quitting,
-        State { paused: true, .. } => Footer::Paused,
-        _ => Footer::Running,
+        RemoteState { quitting: true, .. } => ScreenFooter::Quitting,
+        RemoteState { paused: true, .. } => ScreenFooter::Paused,
+        _ => ScreenFooter::Running,
     }
 }
 
@@ -109,7 +112,7 @@ fn show(text: &str, raw: bool) {
     let _ = std::io::stdout().flush();
 }
 
-impl Observer for Screens {
+impl Observer for ScreenObserver {
     fn progress(&mut self, setup: &Setup, progress: &Progress) {
         let state = self.remote.with(|state| {
             state.quitting |= progress.gauges.quitting;
@@ -138,16 +141,16 @@ impl Observer for Screens {
         }
     }
 
-    fn ended(&mut self, setup: &Setup, outcome: &Outcome) {
+    fn ended(&mut self, setup: &Setup, outcome: &RunOutcome) {
         // A live view has given the terminal back already.
         let raw = terminal::is_raw_mode_enabled().unwrap_or(false);
         let progress = &outcome.progress;
         if setup.options.files.screen.on {
-            self.file(setup, &dump(setup, progress, Footer::Terminated));
+            self.file(setup, &dump(setup, progress, ScreenFooter::Terminated));
         }
-        show(&page(setup, progress, Page::Scenario, Footer::Terminated), raw);
+        show(&page(setup, progress, ScreenPage::Scenario, ScreenFooter::Terminated), raw);
         if setup.chat.is_none() {
-            show(&page(setup, progress, Page::Statistics, Footer::Terminated), raw);
+            show(&page(setup, progress, ScreenPage::Statistics, ScreenFooter::Terminated), raw);
         }
     }
 }

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use lab_sip::stats::{Count, Durations};
+
 use crate::engine::{Progress, Setup};
-use crate::stats::{Count, Durations};
-use crate::trace::time::{Stamp, clock_micros};
+use crate::trace::time::{Timestamp, clock_micros};
 
 const RULE: &str = "-------------------------+---------------------------+--------------------------\n";
 
@@ -17,7 +18,7 @@ pub(super) fn screen(setup: &Setup, progress: &Progress) -> String {
     for (name, at) in
         [("Start Time", progress.started), ("Last Reset Time", reset), ("Current Time", progress.now)]
     {
-        let _ = writeln!(text, "  {name:<22} | {}", Stamp::csv(at, rfc3339));
+        let _ = writeln!(text, "  {name:<22} | {}", Timestamp::csv(at, rfc3339));
     }
     text.push_str(RULE);
     text.push_str("  Counter Name           | Periodic value            | Cumulative value\n");
@@ -25,7 +26,7 @@ pub(super) fn screen(setup: &Setup, progress: &Progress) -> String {
     let elapsed = progress.now.since(progress.started);
     row(&mut text, "Elapsed Time", &clock_micros(progress.span), &clock_micros(elapsed));
     let (now, all) = (&progress.interval.counts, &progress.total.counts);
-    let created = |counts: &crate::stats::Counts| counts[Count::IncomingCall] + counts[Count::OutgoingCall];
+    let created = |counts: &lab_sip::stats::Counts| counts[Count::IncomingCall] + counts[Count::OutgoingCall];
     let rate = |count: u64, span: Duration| format!("{:>8.3} cps", per_second(count, span));
     row(&mut text, "Call Rate", &rate(created(now), progress.span), &rate(created(all), elapsed));
     text.push_str(RULE);
@@ -56,7 +57,7 @@ fn times(text: &mut String, setup: &Setup, progress: &Progress) {
     let mean =
         |durations: Option<&Durations>| clock_micros(durations.and_then(Durations::mean).unwrap_or_default());
     for (index, name) in setup.scenario.rtds.iter().enumerate() {
-        let of = |stats: &crate::stats::Stats| mean(stats.rtds.get(index).map(|timer| &timer.service));
+        let of = |stats: &lab_sip::stats::Stats| mean(stats.rtds.get(index).map(|timer| &timer.service));
         row(text, &format!("Response Time {name}"), &of(&progress.interval), &of(&progress.total));
     }
     let (now, all) = (&progress.interval.call_length, &progress.total.call_length);

@@ -2,15 +2,16 @@
 
 /// The four parts of a circuit's name, ranges inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Map {
+pub struct TdmMap {
     pub slots: (u32, u32),
     pub fixed: u32,
     pub trunks: (u32, u32),
     pub channels: (u32, u32),
 }
 
-impl Map {
-    pub fn parse(text: &str) -> Result<Map, String> {
+impl TdmMap {
+    /// Parses the argument of `-tdmmap`.
+    pub fn parse(text: &str) -> Result<TdmMap, String> {
         let wrong =
             || format!("Parameter -tdmmap must be of form {{%d-%d}}{{%d}}{{%d-%d}}{{%d-%d}}, not \"{text}\"");
         let inner = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).ok_or_else(wrong)?;
@@ -21,7 +22,7 @@ impl Map {
             let range: (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
             (range.0 <= range.1).then_some(range)
         };
-        Ok(Map {
+        Ok(TdmMap {
             slots: range(slots).ok_or_else(wrong)?,
             fixed: fixed.parse().map_err(|_| wrong())?,
             trunks: range(trunks).ok_or_else(wrong)?,

@@ -3,34 +3,34 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lab_sip::inject::InjectionFiles;
+use lab_sip::options::{Options, RemoteTarget, ScenarioName};
+use lab_sip::scenario::Scenario;
+use lab_sip::scenario::model::{
+    DefaultMessages, Expect, Needs, Optional, Pause, RecvStep, Role, ScenarioSource, ScenarioStep,
+    ScreenHints, SendStep, SentKind, StepFlow, StepKind, Timing, Variables,
+};
+use lab_sip::scenario::template::Template;
+use lab_sip::stats::{Count, Stats};
+use lab_sip::trace::Tracer;
 use stdx::time::Instant;
 
-use super::{Footer, Page, dump, page};
+use super::{ScreenFooter, ScreenPage, dump, page};
 use crate::engine::{Gauges, Progress, Setup};
-use crate::inject::Files;
-use crate::options::{Options, Remote, ScenarioName};
-use crate::scenario::Scenario;
-use crate::scenario::model::{
-    DefaultMessages, Expect, Flow, Needs, Optional, Pause, Recv, Role, ScreenHints, Send, SentKind, Source,
-    Step, StepKind, Timing, Variables,
-};
-use crate::scenario::template::Template;
-use crate::stats::{Count, Stats};
-use crate::trace::Tracer;
 
-fn step(kind: StepKind) -> Step {
-    Step {
+fn step(kind: StepKind) -> ScenarioStep {
+    ScenarioStep {
         line: 1,
         kind,
-        flow: Flow::default(),
+        flow: StepFlow::default(),
         timing: Timing::default(),
         screen: ScreenHints::default(),
         actions: Vec::new(),
     }
 }
 
-fn send(method: &str, retrans: bool) -> Step {
-    step(StepKind::Send(Send {
+fn send(method: &str, retrans: bool) -> ScenarioStep {
+    step(StepKind::Send(SendStep {
         message: Template::text(method),
         what: SentKind::Request(method.into()),
         retrans: retrans.then_some(Duration::from_millis(500)),
@@ -40,8 +40,8 @@ fn send(method: &str, retrans: bool) -> Step {
     }))
 }
 
-fn recv(code: u16, optional: Optional) -> Step {
-    step(StepKind::Recv(Recv {
+fn recv(code: u16, optional: Optional) -> ScenarioStep {
+    step(StepKind::Recv(RecvStep {
         expect: Expect::Response(code),
         optional,
         timeout: None,
@@ -70,7 +70,7 @@ pub(crate) fn uac() -> Scenario {
     steps[8].screen.crlf = true;
     Scenario {
         name: "Basic Sipstone UAC".to_owned(),
-        source: Source::BuiltIn("uac"),
+        source: ScenarioSource::BuiltIn("uac"),
         role: Role::Client,
         steps,
         init: Vec::new(),
@@ -93,7 +93,7 @@ pub(crate) fn setup(options: Options, scenario: Scenario) -> Setup {
         scenario: Arc::new(scenario),
         receive: None,
         out_of_call: None,
-        files: Arc::new(Files::default()),
+        files: Arc::new(InjectionFiles::default()),
         receive_files: None,
         tracer: Tracer::default(),
         chat: None,
@@ -104,7 +104,7 @@ pub(crate) fn options() -> Options {
     let mut options = Options::default();
     options.scenario.main = Some(ScenarioName::BuiltIn("uac".to_owned()));
     let address = "127.0.9.1:5061".parse().expect("an address");
-    options.remote = Some(Remote { host: "127.0.9.1".to_owned(), address });
+    options.remote = Some(RemoteTarget { host: "127.0.9.1".to_owned(), address });
     options.call.pause = Duration::from_millis(200);
     options.rate.total = Some(20);
     options
@@ -147,15 +147,21 @@ pub(crate) fn progress() -> Progress {
 fn scenario_and_repartition_look_like_sipps() {
     let setup = setup(options(), uac());
     let mut progress = progress();
-    insta::assert_snapshot!("scenario", page(&setup, &progress, Page::Scenario, Footer::Quitting));
+    insta::assert_snapshot!(
+        "scenario",
+        page(&setup, &progress, ScreenPage::Scenario, ScreenFooter::Quitting)
+    );
     progress.errors.push("x".repeat(80));
-    insta::assert_snapshot!("repartition", page(&setup, &progress, Page::Repartition(0), Footer::Terminated));
+    insta::assert_snapshot!(
+        "repartition",
+        page(&setup, &progress, ScreenPage::Repartition(0), ScreenFooter::Terminated)
+    );
 }
 
 #[test]
 fn statistics_show_interval_and_run() {
     let setup = setup(options(), uac());
-    let text = page(&setup, &progress(), Page::Statistics, Footer::Running);
+    let text = page(&setup, &progress(), ScreenPage::Statistics, ScreenFooter::Running);
     // Dates depend on where the test runs.
     let text: Vec<&str> = text.lines().filter(|line| !line.contains('\t')).collect();
     insta::assert_snapshot!("statistics", text.join("\n"));
@@ -163,7 +169,7 @@ fn statistics_show_interval_and_run() {
 
 #[test]
 fn a_dump_has_every_screen_once() {
-    let text = dump(&setup(options(), uac()), &progress(), Footer::Terminated);
+    let text = dump(&setup(options(), uac()), &progress(), ScreenFooter::Terminated);
     for title in ["Scenario Screen", "Statistics Screen", "Repartition Screen"] {
         assert_eq!(text.matches(title).count(), 1, "{title}");
     }
@@ -174,16 +180,16 @@ fn a_dump_has_every_screen_once() {
 fn a_server_says_so() {
     let mut scenario = uac();
     scenario.role = Role::Server;
-    let text = page(&setup(options(), scenario), &progress(), Page::Scenario, Footer::Running);
+    let text = page(&setup(options(), scenario), &progress(), ScreenPage::Scenario, ScreenFooter::Running);
     assert!(text.contains("Sipp Server Mode"));
     assert!(text.contains("  ----------> 200"), "{text}");
 }
 
 #[test]
 fn circuits_are_counted() {
-    let map = super::tdm::Map::parse("{0-3}{99}{5-8}{1-31}").expect("SIPp's own example");
+    let map = super::tdm::TdmMap::parse("{0-3}{99}{5-8}{1-31}").expect("SIPp's own example");
     assert_eq!(map.circuits(), 4 * 4 * 31);
     for wrong in ["", "{0-3}", "{3-0}{99}{5-8}{1-31}", "{0-3}{a}{5-8}{1-31}", "0-3}{99}{5-8}{1-31"] {
-        assert!(super::tdm::Map::parse(wrong).is_err(), "{wrong}");
+        assert!(super::tdm::TdmMap::parse(wrong).is_err(), "{wrong}");
     }
 }

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
+use lab_sip::stats::{Count, Durations};
+
 use crate::engine::{Progress, Setup};
-use crate::stats::{Count, Durations};
 
 /// Writing to a string cannot fail.
 pub(super) fn screen(setup: &Setup, progress: &Progress) -> String {
@@ -87,7 +88,7 @@ fn accounts(text: &mut String, progress: &Progress) {
     }
 }
 
-/// From the due time: what a user who acts on time waits.
+/// From the due time: the waiting time of a user that acts on time.
 fn times(text: &mut String, name: &str, durations: &Durations) {
     let _ = write!(text, "  {name:<22}{:>10}", durations.n);
     for quantile in [0.5, 0.99, 0.999, 1.0] {

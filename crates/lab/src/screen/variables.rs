@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::tdm::Map;
+use super::tdm::TdmMap;
 use crate::engine::{Progress, Setup};
 
 /// Names by scope, and how many actions each step has.
@@ -23,11 +23,11 @@ pub(super) fn screen(setup: &Setup) -> String {
     text
 }
 
-/// Which circuits there are. Calls take them in turn, so only their number is known here.
+/// The range of circuits. Calls take them in turn, so only their number is known here.
 pub(super) fn circuits(setup: &Setup, progress: &Progress) -> String {
     let mut text =
         String::from("------------------------------ TDM map Screen --------- [1-9]: Change Screen --\n");
-    match setup.options.behaviour.tdmmap.as_deref().map(Map::parse) {
+    match setup.options.behaviour.tdmmap.as_deref().map(TdmMap::parse) {
         Some(Ok(map)) => {
             let used = progress.gauges.open_calls.min(map.circuits());
             let _ = writeln!(text, "  TDM Circuits in use:  {used}/{}", map.circuits());

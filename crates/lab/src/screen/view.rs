@@ -1,35 +1,40 @@
-//! Which of a run's scenarios the screens are about: `set display` and `set hide`.
+//! The scenario of a run that the screens show: `set display` and `set hide`.
 
 use std::sync::Arc;
 
-use crate::call::Which;
+use lab_sip::call::ScenarioRole;
+
 use crate::engine::{Progress, Setup};
 
+/// The scenario that the screens show, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct View {
-    pub which: Which,
+pub struct ScreenView {
+    pub which: ScenarioRole,
     /// Steps marked `hide` are shown.
     pub unhide: bool,
 }
 
-impl Default for View {
+impl Default for ScreenView {
     fn default() -> Self {
-        View { which: Which::Main, unhide: false }
+        ScreenView { which: ScenarioRole::Main, unhide: false }
     }
 }
 
-impl View {
-    /// What to draw instead; `None`: the run as it is. A scenario that the run does not have is shown as the main one.
+impl ScreenView {
+    /// The set-up and figures to draw instead; `None`: the run as it is. A scenario that the run does not have
+    /// is shown as the main one.
     pub fn seen(self, setup: &Setup, progress: &Progress) -> Option<(Setup, Progress)> {
-        if self == View::default() {
+        if self == ScreenView::default() {
             return None;
         }
         let (mut setup, mut progress) = (setup.clone(), progress.clone());
         let total = &mut progress.total;
         let other = match self.which {
-            Which::Main => None,
-            Which::Receive => setup.receive.clone().map(|other| (other, &total.receive_steps)),
-            Which::OutOfCall => setup.out_of_call.clone().map(|other| (other, &total.out_of_call_steps)),
+            ScenarioRole::Main => None,
+            ScenarioRole::Receive => setup.receive.clone().map(|other| (other, &total.receive_steps)),
+            ScenarioRole::OutOfCall => {
+                setup.out_of_call.clone().map(|other| (other, &total.out_of_call_steps))
+            }
         };
         if let Some((scenario, steps)) = other {
             setup.scenario = scenario;

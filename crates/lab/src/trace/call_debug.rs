@@ -9,12 +9,12 @@ const ALL: usize = 256 * 1024 * 1024;
 
 #[derive(Default)]
 pub(super) struct CallDebug {
-    calls: HashMap<Box<[u8]>, Collected>,
+    calls: HashMap<Box<[u8]>, CallDebugText>,
     size: usize,
 }
 
 #[derive(Default)]
-struct Collected {
+struct CallDebugText {
     text: Vec<u8>,
     full: bool,
 }
@@ -36,7 +36,7 @@ impl CallDebug {
 
     /// Everything about a call, as a block of the file; the call is forgotten.
     pub(super) fn end(&mut self, call_id: &[u8]) -> Option<Vec<u8>> {
-        let Collected { text, .. } = self.calls.remove(call_id)?;
+        let CallDebugText { text, .. } = self.calls.remove(call_id)?;
         self.size -= text.len();
         let id = String::from_utf8_lossy(call_id);
         let mut block =

@@ -2,60 +2,60 @@
 
 use std::fmt::Write as _;
 
+use lab_sip::options::Options;
+use lab_sip::scenario::Scenario;
+use lab_sip::scenario::model::{SentKind, StepKind};
+use lab_sip::stats::Stats;
 use stdx::time::Instant;
 
 use super::file_name;
-use super::log::{Limits, Log};
+use super::log::{LogFile, LogLimits};
 use super::stat;
-use super::time::{Stamp, clock_micros};
-use crate::engine::{Outcome, Progress, Setup};
-use crate::options::Options;
-use crate::scenario::Scenario;
-use crate::scenario::model::{SentKind, StepKind};
+use super::time::{Timestamp, clock_micros};
+use crate::engine::{Progress, RunOutcome, Setup};
 use crate::screen::expected;
 use crate::session::Observer;
-use crate::stats::Stats;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TableKind {
     Stat,
     Counts,
     ErrorCodes,
 }
 
-pub(super) struct Table {
-    kind: Kind,
-    log: Log,
-    /// What was counted since the last line, which began at `since`.
+pub(super) struct StatisticsFile {
+    kind: TableKind,
+    log: LogFile,
+    /// The counters since the last line, which began at `since`.
     period: Stats,
     since: Option<Instant>,
     told: bool,
 }
 
-impl Table {
-    pub(super) fn new(setup: &Setup, kind: Kind) -> Table {
+impl StatisticsFile {
+    pub(super) fn new(setup: &Setup, kind: TableKind) -> StatisticsFile {
         let files = &setup.options.files;
         let (file, suffix) = match kind {
-            Kind::Stat => (&files.stat, ".csv"),
-            Kind::Counts => (&files.counts, "counts.csv"),
-            Kind::ErrorCodes => (&files.error_codes, "error_codes.csv"),
+            TableKind::Stat => (&files.stat, ".csv"),
+            TableKind::Counts => (&files.counts, "counts.csv"),
+            TableKind::ErrorCodes => (&files.error_codes, "error_codes.csv"),
         };
-        let mut log = Log::new(file_name(setup, file, suffix), file.append, Limits::default());
+        let mut log = LogFile::new(file_name(setup, file, suffix), file.append, LogLimits::default());
         match kind {
-            Kind::Stat => log.write(stat::header(&setup.options, &setup.scenario).as_bytes()),
-            Kind::Counts => log.write(counts_header(&setup.options, &setup.scenario).as_bytes()),
-            Kind::ErrorCodes => {}
+            TableKind::Stat => log.write(stat::header(&setup.options, &setup.scenario).as_bytes()),
+            TableKind::Counts => log.write(counts_header(&setup.options, &setup.scenario).as_bytes()),
+            TableKind::ErrorCodes => {}
         }
         log.flush();
-        Table { kind, log, period: Stats::default(), since: None, told: false }
+        StatisticsFile { kind, log, period: Stats::default(), since: None, told: false }
     }
 
     fn line(&mut self, setup: &Setup, progress: &Progress) {
         let since = self.since.unwrap_or(progress.started);
         let line = match self.kind {
-            Kind::Stat => stat::line(setup, progress, &self.period, since),
-            Kind::Counts => counts_line(setup, progress),
-            Kind::ErrorCodes => codes_line(setup, progress),
+            TableKind::Stat => stat::line(setup, progress, &self.period, since),
+            TableKind::Counts => counts_line(setup, progress),
+            TableKind::ErrorCodes => codes_line(setup, progress),
         };
         self.log.write(line.as_bytes());
         self.log.flush();
@@ -65,7 +65,7 @@ impl Table {
     }
 }
 
-impl Observer for Table {
+impl Observer for StatisticsFile {
     fn progress(&mut self, setup: &Setup, progress: &Progress) {
         self.period.merge(&progress.interval);
         let since = self.since.unwrap_or(progress.started);
@@ -76,7 +76,7 @@ impl Observer for Table {
         }
     }
 
-    fn ended(&mut self, setup: &Setup, outcome: &Outcome) {
+    fn ended(&mut self, setup: &Setup, outcome: &RunOutcome) {
         self.period.merge(&outcome.progress.interval);
         self.line(setup, &outcome.progress);
     }
@@ -84,7 +84,7 @@ impl Observer for Table {
 
 fn head(options: &Options, progress: &Progress) -> String {
     let between = &options.files.stat_delimiter;
-    let at = Stamp::csv(progress.now, options.files.rfc3339);
+    let at = Timestamp::csv(progress.now, options.files.rfc3339);
     format!("{at}{between}{}{between}", clock_micros(progress.now.since(progress.started)))
 }
 

@@ -18,17 +18,17 @@ pub(crate) fn is_incomplete() -> bool {
 
 /// Limits of a file and of its older siblings.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Limits {
+pub(super) struct LogLimits {
     pub(super) ring_files: Option<u32>,
     pub(super) ring_size: Option<u64>,
     pub(super) max_size: Option<u64>,
 }
 
 #[derive(Debug)]
-pub(super) struct Log {
+pub(super) struct LogFile {
     path: PathBuf,
     append: bool,
-    limits: Limits,
+    limits: LogLimits,
     file: Option<BufWriter<File>>,
     size: u64,
     /// Older siblings, oldest first.
@@ -41,9 +41,9 @@ pub(super) struct Log {
     stopped: bool,
 }
 
-impl Log {
-    pub(super) fn new(path: PathBuf, append: bool, limits: Limits) -> Log {
-        Log {
+impl LogFile {
+    pub(super) fn new(path: PathBuf, append: bool, limits: LogLimits) -> LogFile {
+        LogFile {
             path,
             append,
             limits,
@@ -112,7 +112,7 @@ impl Log {
         eprintln!("{why}; it is not written on, and the run will end with 255");
         INCOMPLETE.store(true, Ordering::Relaxed);
         self.stopped = true;
-        // What is in its buffer has no room either.
+        // The content of its buffer does not fit on the disk either.
         if let Some(file) = self.file.take() {
             drop(file.into_parts());
         }

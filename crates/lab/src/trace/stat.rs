@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use lab_sip::options::Options;
+use lab_sip::scenario::Scenario;
+use lab_sip::stats::{Count, Durations, Histogram, Stats};
 use stdx::time::Instant;
 
-use super::time::{Stamp, clock_micros, clock_seconds};
+use super::time::{Timestamp, clock_micros, clock_seconds};
 use crate::engine::{Progress, Setup};
-use crate::options::Options;
-use crate::scenario::Scenario;
 use crate::screen::{buckets, per_second};
-use crate::stats::{Count, Durations, Histogram, Stats};
 
 /// Columns that come twice, of the interval (P) and of the run (C), after `FailedCall`.
 const PAIRS: &[(&str, Count)] = &[
@@ -121,7 +121,7 @@ pub(super) fn line(setup: &Setup, progress: &Progress, period: &Stats, since: In
 
 fn first_columns(options: &Options, progress: &Progress, period: &Stats, since: Instant) -> Vec<String> {
     let created = |stats: &Stats| stats.counts[Count::IncomingCall] + stats.counts[Count::OutgoingCall];
-    let stamp = |at: Instant| Stamp::csv(at, options.files.rfc3339).to_string();
+    let stamp = |at: Instant| Timestamp::csv(at, options.files.rfc3339).to_string();
     let (span, elapsed) = (progress.now.since(since), progress.now.since(progress.started));
     let total = &progress.total;
     let gauges = &progress.gauges;

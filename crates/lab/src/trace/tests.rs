@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
+use lab_sip::options::{Options, Protocol, Sockets, Transport};
+use lab_sip::stats::Stats;
+use lab_sip::trace::{Direction, Trace, Tracer};
 use stdx::time::Instant;
 
 use super::counts::counts_header;
-use super::log::{Limits, Log};
+use super::log::{LogFile, LogLimits};
 use super::time::{clock_micros, clock_seconds};
-use super::{Direction, Trace, Tracer, stat, writer};
-use crate::options::{Options, Protocol, Sockets, Transport};
+use super::{stat, writer};
 use crate::screen::tests::{options, progress, setup, uac};
-use crate::stats::Stats;
 
 const UDP: Transport = Transport { protocol: Protocol::Udp, sockets: Sockets::Shared };
 
@@ -86,7 +87,7 @@ fn everything_handed_over_is_on_disk_when_finished() {
         file.on = true;
         file.file = Some(directory.path().join(name));
     }
-    let tracer = Tracer::start(&options, &uac()).expect("files can be made");
+    let tracer = super::start(&options, &uac()).expect("files can be made");
     let at = Instant::from_unix_seconds(1_795_261_308);
     assert!(!directory.path().join("errors").exists(), "SIPp's error log begins with the first error");
     tracer.begin(at);
@@ -108,11 +109,24 @@ fn everything_handed_over_is_on_disk_when_finished() {
 }
 
 #[test]
+fn log_goes_to_its_file() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let file = folder.path().join("log");
+    let mut options = Options::default();
+    options.files.logs.on = true;
+    options.files.logs.file = Some(file.clone());
+    let tracer = super::start(&options, &uac()).expect("the file can be made");
+    tracer.log(Instant::default(), b"five");
+    tracer.finish();
+    assert_eq!(std::fs::read_to_string(file).expect("read"), "five\n");
+}
+
+#[test]
 fn a_file_that_cannot_be_made_is_named() {
     let mut options = Options::default();
     options.files.logs.on = true;
     options.files.logs.file = Some("/nowhere/at/all.log".into());
-    let why = Tracer::start(&options, &uac()).expect_err("no such directory");
+    let why = super::start(&options, &uac()).expect_err("no such directory");
     assert!(why.contains("/nowhere/at/all.log"), "{why}");
 }
 
@@ -127,8 +141,8 @@ fn what_is_off_costs_nothing_and_writes_nothing() {
 #[test]
 fn a_ring_keeps_the_newest() {
     let directory = tempfile::tempdir().expect("a directory");
-    let limits = Limits { ring_files: Some(2), ring_size: Some(10), max_size: None };
-    let mut log = Log::new(directory.path().join("a.log"), false, limits);
+    let limits = LogLimits { ring_files: Some(2), ring_size: Some(10), max_size: None };
+    let mut log = LogFile::new(directory.path().join("a.log"), false, limits);
     for n in 0..5 {
         log.write(format!("line number {n}\n").as_bytes());
     }
@@ -157,7 +171,7 @@ fn a_ring_keeps_the_newest() {
 fn the_largest_size_ends_a_log() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("a.log");
-    let mut log = Log::new(path.clone(), false, Limits { max_size: Some(10), ..Limits::default() });
+    let mut log = LogFile::new(path.clone(), false, LogLimits { max_size: Some(10), ..LogLimits::default() });
     for _ in 0..5 {
         log.write(b"eight by\n");
     }
@@ -170,7 +184,7 @@ fn a_trace_is_switched_while_the_run_goes_on() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut options = Options::default();
     options.files.logs.file = Some(directory.path().join("logs"));
-    let tracer = Tracer::start(&options, &uac()).expect("files can be made");
+    let tracer = super::start(&options, &uac()).expect("files can be made");
     let at = Instant::from_unix_seconds(1_795_261_308);
     tracer.log(at, b"before");
     tracer.switch(Trace::Logs, true);
@@ -187,7 +201,7 @@ fn only_calls_that_failed_are_debugged() {
     let mut options = Options::default();
     options.files.call_debug.on = true;
     options.files.call_debug.file = Some(directory.path().join("debug"));
-    let tracer = Tracer::start(&options, &uac()).expect("files can be made");
+    let tracer = super::start(&options, &uac()).expect("files can be made");
     let at = Instant::from_unix_seconds(1_795_261_308);
     for (id, failed) in [(b"good", false), (b"evil", true)] {
         tracer.call_debug(at, id, "step 0: the call starts");
@@ -203,7 +217,7 @@ fn only_calls_that_failed_are_debugged() {
 fn error_codes_are_kept_in_their_order() {
     let mut options = Options::default();
     options.files.error_codes.on = true;
-    let tracer = Tracer::start(&options, &uac()).expect("files can be made");
+    let tracer = super::start(&options, &uac()).expect("files can be made");
     for code in [486, 503, 486] {
         tracer.error_code(Instant::default(), code);
     }

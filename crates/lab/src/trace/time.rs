@@ -3,19 +3,18 @@
 use std::fmt;
 use std::time::Duration;
 
+use lab_sip::local_time::{LocalDateTime, local};
 use stdx::time::Instant;
-
-use crate::local_time::{Broken, local};
 
 /// A moment, and how it is written.
 #[derive(Debug, Clone, Copy)]
-pub struct Stamp {
+pub struct Timestamp {
     at: Instant,
-    form: Form,
+    form: TimestampFormat,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Form {
+enum TimestampFormat {
     /// Date, time and seconds since 1970, by tabs.
     Csv,
     /// Date and time, by a blank.
@@ -23,28 +22,30 @@ enum Form {
     Rfc3339,
 }
 
-impl Stamp {
-    pub fn csv(at: Instant, rfc3339: bool) -> Stamp {
-        Stamp { at, form: if rfc3339 { Form::Rfc3339 } else { Form::Csv } }
+impl Timestamp {
+    /// The form of the CSV files.
+    pub fn csv(at: Instant, rfc3339: bool) -> Timestamp {
+        Timestamp { at, form: if rfc3339 { TimestampFormat::Rfc3339 } else { TimestampFormat::Csv } }
     }
 
-    pub fn message(at: Instant, rfc3339: bool) -> Stamp {
-        Stamp { at, form: if rfc3339 { Form::Rfc3339 } else { Form::Message } }
+    /// The form of the message traces.
+    pub fn message(at: Instant, rfc3339: bool) -> Timestamp {
+        Timestamp { at, form: if rfc3339 { TimestampFormat::Rfc3339 } else { TimestampFormat::Message } }
     }
 }
 
-impl fmt::Display for Stamp {
+impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let micros = self.at.as_micros() % 1_000_000;
         let seconds = self.at.unix_seconds();
-        let Broken { year, month, day, hour, minute, second, offset } = local(seconds);
+        let LocalDateTime { year, month, day, hour, minute, second, offset } = local(seconds);
         let date = format_args!("{year:04}-{month:02}-{day:02}");
         let time = format_args!("{hour:02}:{minute:02}:{second:02}.{micros:06}");
         match self.form {
-            Form::Csv => write!(f, "{date}\t{time}\t{seconds}.{micros:06}"),
-            Form::Message => write!(f, "{date} {time}"),
-            Form::Rfc3339 if offset == 0 => write!(f, "{date}T{time}Z"),
-            Form::Rfc3339 => {
+            TimestampFormat::Csv => write!(f, "{date}\t{time}\t{seconds}.{micros:06}"),
+            TimestampFormat::Message => write!(f, "{date} {time}"),
+            TimestampFormat::Rfc3339 if offset == 0 => write!(f, "{date}T{time}Z"),
+            TimestampFormat::Rfc3339 => {
                 let (sign, minutes) = (if offset < 0 { '-' } else { '+' }, offset.abs() / 60);
                 write!(f, "{date}T{time}{sign}{:02}:{:02}", minutes / 60, minutes % 60)
             }

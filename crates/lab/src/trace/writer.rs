@@ -4,57 +4,62 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
+use lab_sip::options::{Options, Transport};
+use lab_sip::trace::{Direction, Trace, TraceLine, TraceSwitches};
 use memchr::memmem;
 use stdx::time::Instant;
 
 use super::call_debug::CallDebug;
-use super::log::{Limits, Log};
-use super::time::Stamp;
-use super::{Direction, Line, Trace, Wants, name};
+use super::log::{LogFile, LogLimits};
+use super::name;
+use super::time::Timestamp;
 use crate::engine::clock::Clock;
-use crate::options::{Options, Transport};
 
 /// How long a line may sit in a buffer before it is on disk.
 const FLUSH: Duration = Duration::from_millis(200);
 
-pub(super) struct Writer {
+pub(super) struct TraceWriter {
     rfc3339: bool,
     /// `-trace_rtt` counts from here.
     started: Option<Instant>,
-    wants: Arc<Wants>,
-    messages: Log,
-    short: Log,
-    errors: Log,
-    logs: Log,
-    call_debug: Log,
+    switches: Arc<TraceSwitches>,
+    messages: LogFile,
+    short: LogFile,
+    errors: LogFile,
+    logs: LogFile,
+    call_debug: LogFile,
     calls: CallDebug,
-    rtt: Option<Log>,
+    rtt: Option<LogFile>,
     /// Response times come in lots of `-rtt_freq`.
     rtt_lot: Vec<u8>,
     rtt_count: u64,
     rtt_frequency: u64,
 }
 
-impl Writer {
+impl TraceWriter {
     /// Opens what is on; the error log comes into being with the first error, as SIPp's does.
-    pub(super) fn open(options: &Options, stem: &str, wants: Arc<Wants>) -> Result<Writer, String> {
+    pub(super) fn open(
+        options: &Options,
+        stem: &str,
+        switches: Arc<TraceSwitches>,
+    ) -> Result<TraceWriter, String> {
         let files = &options.files;
         let ring =
-            Limits { ring_files: files.ring_files, ring_size: files.ring_size, max_size: files.max_size };
-        let log = |file: &crate::options::TraceFile, suffix: &str, limits: Limits| {
-            Log::new(name(stem, file, suffix), file.append, limits)
+            LogLimits { ring_files: files.ring_files, ring_size: files.ring_size, max_size: files.max_size };
+        let log = |file: &lab_sip::options::TraceFile, suffix: &str, limits: LogLimits| {
+            LogFile::new(name(stem, file, suffix), file.append, limits)
         };
-        let mut writer = Writer {
+        let mut writer = TraceWriter {
             rfc3339: files.rfc3339,
             started: None,
-            wants,
+            switches,
             calls: CallDebug::default(),
             messages: log(&files.messages, "messages.log", ring),
             short: log(&files.short_messages, "shortmessages.log", ring),
             errors: log(&files.errors, "errors.log", ring),
             logs: log(&files.logs, "logs.log", ring),
             call_debug: log(&files.call_debug, "calldebug.log", ring),
-            rtt: files.rtt.on.then(|| log(&files.rtt, "rtt.csv", Limits::default())),
+            rtt: files.rtt.on.then(|| log(&files.rtt, "rtt.csv", LogLimits::default())),
             rtt_lot: Vec::new(),
             rtt_count: 0,
             rtt_frequency: files.rtt_frequency.max(1),
@@ -65,7 +70,7 @@ impl Writer {
             (Trace::Logs, &mut writer.logs),
             (Trace::CallDebug, &mut writer.call_debug),
         ] {
-            if writer.wants.any(trace as u8) {
+            if writer.switches.is_on(trace) {
                 log.open()?;
             }
         }
@@ -77,7 +82,7 @@ impl Writer {
         Ok(writer)
     }
 
-    pub(super) fn run(mut self, lines: &Receiver<Line>) {
+    pub(super) fn run(mut self, lines: &Receiver<TraceLine>) {
         let mut clean = true;
         let clock = Clock::new();
         let mut flush_at = clock.now();
@@ -91,7 +96,7 @@ impl Writer {
                 (clean, flush_at) = (true, now + FLUSH);
             }
             match lines.recv_timeout(flush_at.since(now)) {
-                Ok(Line::End) | Err(RecvTimeoutError::Disconnected) => break,
+                Ok(TraceLine::End) | Err(RecvTimeoutError::Disconnected) => break,
                 Ok(line) => {
                     self.write(line);
                     clean = false;
@@ -114,39 +119,39 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, line: Line) {
+    fn write(&mut self, line: TraceLine) {
         match line {
-            Line::Message { at, direction, transport, call_id, bytes } => {
-                if self.wants.any(Trace::Messages as u8) {
+            TraceLine::Message { at, direction, transport, call_id, bytes } => {
+                if self.switches.is_on(Trace::Messages) {
                     self.messages.write(&message(at, self.rfc3339, direction, transport, &bytes));
                 }
-                if self.wants.any(Trace::ShortMessages as u8) {
+                if self.switches.is_on(Trace::ShortMessages) {
                     self.short.write(&short_message(at, self.rfc3339, direction, &call_id, &bytes));
                 }
             }
-            Line::Error { at, text } => {
+            TraceLine::Error { at, text } => {
                 if self.errors.is_new() {
                     self.errors.write(b"The following events occurred:\n");
                 }
-                let line = format!("{}: {}\n", Stamp::csv(at, self.rfc3339), text.trim_end());
+                let line = format!("{}: {}\n", Timestamp::csv(at, self.rfc3339), text.trim_end());
                 self.errors.write(line.as_bytes());
             }
-            Line::Log(text) => {
+            TraceLine::Log(text) => {
                 self.logs.write(&text);
                 self.logs.write(b"\n");
             }
-            Line::CallDebug { at, call_id, text } => {
-                let line = format!("{} {text}\n", Stamp::csv(at, self.rfc3339));
+            TraceLine::CallDebug { at, call_id, text } => {
+                let line = format!("{} {text}\n", Timestamp::csv(at, self.rfc3339));
                 self.calls.add(call_id, &line);
             }
-            Line::EndCallDebug { call_id, failed } => {
+            TraceLine::EndCallDebug { call_id, failed } => {
                 if let Some(text) = self.calls.end(&call_id).filter(|_| failed) {
                     self.call_debug.write(&text);
                 }
             }
-            Line::ResponseTime { at, micros, rtd } => self.response_time(at, micros, rtd),
-            Line::Begin(at) => self.started = Some(at),
-            Line::End => {}
+            TraceLine::ResponseTime { at, micros, rtd } => self.response_time(at, micros, rtd),
+            TraceLine::Begin(at) => self.started = Some(at),
+            TraceLine::End => {}
         }
     }
 
@@ -182,7 +187,7 @@ pub(super) fn message(
         Direction::Sent => format!("sent ({n} bytes):"),
         Direction::Received => format!("received [{n}] bytes :"),
     };
-    let at = Stamp::message(at, rfc3339);
+    let at = Timestamp::message(at, rfc3339);
     let rule = "-".repeat(47);
     let mut entry = format!("{rule} {at}\n{word} message {what}\n\n").into_bytes();
     entry.extend_from_slice(bytes);
@@ -199,7 +204,7 @@ pub(super) fn short_message(
     bytes: &[u8],
 ) -> Vec<u8> {
     let mark = if direction == Direction::Sent { 'S' } else { 'R' };
-    let mut line = format!("{}\t{mark}\t", Stamp::csv(at, rfc3339)).into_bytes();
+    let mut line = format!("{}\t{mark}\t", Timestamp::csv(at, rfc3339)).into_bytes();
     line.extend_from_slice(call_id);
     line.extend_from_slice(b"\tCSeq:");
     line.extend_from_slice(cseq(bytes));

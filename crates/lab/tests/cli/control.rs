@@ -1,4 +1,4 @@
-//! What may be done to a run from outside: signals, the control port, `-bg`; and its trace files while it runs.
+//! Control of a run from outside: signals, the control port, `-bg`; and its trace files while it runs.
 
 use std::net::UdpSocket;
 

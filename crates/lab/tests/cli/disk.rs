@@ -55,7 +55,7 @@ fn an_account_file_is_whole_or_not_there() {
     let place = Place::new();
     let words = "xmpp accounts --users 2000 --domain example.test --format csv --out users.csv";
     let mut shell = Command::new("sh");
-    // No file may grow beyond 4 KiB: like a disk without room, but for anyone who runs this.
+    // No file may grow beyond 4 KiB: this acts like a full disk, and needs no privileges.
     shell.args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\"", RINGER]);
     let output = shell.args(words.split(' ')).current_dir(place.path()).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,4 @@
-//! A server for users, as small as one can be: everybody is everybody's friend, a message to who is away waits.
+//! A minimal server for users: all users are mutual contacts, and a message to an absent user waits.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -87,7 +87,7 @@ impl Visit {
             }
         }
         let mut house = self.house.lock().expect("no visit panicked");
-        // Somebody of this name may have come again already.
+        // A newer session may have this name already.
         let peer = self.stream.peer_addr().ok();
         let name = self
             .name
@@ -101,7 +101,7 @@ impl Visit {
     }
 
     fn say(&mut self, text: &str) {
-        // Who left hears nothing.
+        // A session that has left receives nothing.
         let _ = self.stream.write_all(text.as_bytes());
     }
 
@@ -178,7 +178,7 @@ impl Visit {
 impl House {
     fn tell(&mut self, name: &str, text: &str) {
         if let Some(stream) = self.online.get_mut(name) {
-            // Who left hears nothing.
+            // A session that has left receives nothing.
             let _ = stream.write_all(text.as_bytes());
         }
     }

@@ -11,7 +11,7 @@ mod workers;
 
 use program::{Place, RINGER, SIPP_RINGER, address};
 
-/// What the load-test article of 2014 types, but for the address.
+/// The command line of the load-test article of 2014, but for the address.
 const SEED: &str = "-sf ./uac_pcap.xml -s 1234 127.0.0.1:5080 -mi 127.0.0.1 -l 200 -m 6000 -r 50 -trace_screen \
                     -recv_timeout 400000 -t un -nr";
 

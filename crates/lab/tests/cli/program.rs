@@ -23,7 +23,7 @@ pub(crate) fn address() -> String {
     format!("127.{}.{}.{}", 40 + process / 200, 1 + process % 200, n)
 }
 
-/// What a program said and how it ended.
+/// The output of a program and its exit status.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
@@ -47,7 +47,7 @@ impl Place {
         std::fs::write(self.path().join(name), text).expect("written");
     }
 
-    /// The one file whose name ends so, once there is one with something in it.
+    /// The one file with this ending, once it exists and is not empty.
     pub(crate) fn file(&self, ending: &str) -> PathBuf {
         let mut found = None;
         until(&format!("a file …{ending}"), || {

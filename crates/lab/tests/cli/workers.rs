@@ -64,7 +64,7 @@ fn a_worker_that_dies_ends_the_run_and_is_named() {
     ringer.heard("12 open");
     let workers = children(ringer.id());
     assert_eq!(workers.len(), 2);
-    // What a keyboard sends to all of them is for the first alone.
+    // A keyboard signal reaches all processes; only the first handles it.
     signal(workers[0], "INT");
     signal(workers[0], "TERM");
     signal(workers[1], "KILL");

@@ -7,13 +7,13 @@ mod sipp_traces;
 
 use std::path::PathBuf;
 
-use crate::options::Options;
+use lab_sip::options::Options;
 
 /// A command line, understood.
 #[derive(Debug, Clone, Default)]
-pub struct Asked {
+pub struct ParsedArguments {
     pub options: Options,
-    pub action: Action,
+    pub action: FlagAction,
     pub outputs: Outputs,
     /// The target as written; resolved when all flags are known.
     pub(super) remote: Option<String>,
@@ -22,8 +22,9 @@ pub struct Asked {
     pub(super) rate_interval_given: bool,
 }
 
+/// The effect of a flag.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Action {
+pub enum FlagAction {
     #[default]
     Run,
     /// `--check`: compile everything and say so.
@@ -40,7 +41,7 @@ pub enum Action {
     HelpStat,
 }
 
-/// What is wanted of a run beside SIPp's files. Made into observers by `cli::sip`.
+/// The outputs of a run beside SIPp's files. Made into observers by `cli::sip`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outputs {
     pub report: Option<PathBuf>,
@@ -52,19 +53,20 @@ pub struct Outputs {
     pub plan: Option<PathBuf>,
     /// `--threshold EXPR`, as written.
     pub thresholds: Vec<String>,
-    pub live: Live,
+    pub live: LiveView,
 }
 
+/// The terminal view of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Live {
+pub enum LiveView {
     Never,
     #[default]
     Auto,
 }
 
-/// Where a flag stands in the help.
+/// The section of the help that has a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Group {
+pub enum FlagGroup {
     Scenario,
     Network,
     Behaviour,
@@ -79,56 +81,58 @@ pub enum Group {
     Ringer,
 }
 
-/// What follows a flag.
+/// The argument that follows a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Takes {
+pub enum FlagArgument {
     Nothing,
     One(&'static str),
     Two(&'static str, &'static str),
 }
 
-type Apply = fn(&mut Asked, &[&str]) -> Result<(), String>;
+type ApplyFlag = fn(&mut ParsedArguments, &[&str]) -> Result<(), String>;
 
 /// One flag.
 pub struct Flag {
     /// Without dashes.
     pub name: &'static str,
-    pub group: Group,
-    pub takes: Takes,
+    pub group: FlagGroup,
+    pub takes: FlagArgument,
     pub help: &'static str,
-    pub(super) apply: Apply,
+    pub(super) apply: ApplyFlag,
 }
 
-impl Group {
-    pub const ALL: [Group; 12] = [
-        Group::Scenario,
-        Group::Network,
-        Group::Behaviour,
-        Group::Call,
-        Group::Injection,
-        Group::Media,
-        Group::Rate,
-        Group::Timers,
-        Group::ThreePcc,
-        Group::Performance,
-        Group::Traces,
-        Group::Ringer,
+impl FlagGroup {
+    /// All groups, in the order of the help.
+    pub const ALL: [FlagGroup; 12] = [
+        FlagGroup::Scenario,
+        FlagGroup::Network,
+        FlagGroup::Behaviour,
+        FlagGroup::Call,
+        FlagGroup::Injection,
+        FlagGroup::Media,
+        FlagGroup::Rate,
+        FlagGroup::Timers,
+        FlagGroup::ThreePcc,
+        FlagGroup::Performance,
+        FlagGroup::Traces,
+        FlagGroup::Ringer,
     ];
 
+    /// The heading of the group in the help.
     pub fn title(self) -> &'static str {
         match self {
-            Group::Scenario => "Scenario",
-            Group::Network => "Addresses, ports and transport",
-            Group::Behaviour => "Overall behaviour",
-            Group::Call => "Calls",
-            Group::Injection => "Injection files",
-            Group::Media => "Media",
-            Group::Rate => "Rate",
-            Group::Timers => "Retransmissions and time-outs",
-            Group::ThreePcc => "Third-party call control",
-            Group::Performance => "Performance and watchdog",
-            Group::Traces => "Traces and statistics",
-            Group::Ringer => "Ringer's own",
+            FlagGroup::Scenario => "Scenario",
+            FlagGroup::Network => "Addresses, ports and transport",
+            FlagGroup::Behaviour => "Overall behaviour",
+            FlagGroup::Call => "Calls",
+            FlagGroup::Injection => "Injection files",
+            FlagGroup::Media => "Media",
+            FlagGroup::Rate => "Rate",
+            FlagGroup::Timers => "Retransmissions and time-outs",
+            FlagGroup::ThreePcc => "Third-party call control",
+            FlagGroup::Performance => "Performance and watchdog",
+            FlagGroup::Traces => "Traces and statistics",
+            FlagGroup::Ringer => "Ringer's own",
         }
     }
 }
@@ -136,23 +140,25 @@ impl Group {
 impl Flag {
     /// `-r` or `--report`: SIPp's with one dash, Ringer's with two.
     pub fn written(&self) -> String {
-        let dashes = if self.group == Group::Ringer { "--" } else { "-" };
+        let dashes = if self.group == FlagGroup::Ringer { "--" } else { "-" };
         format!("{dashes}{}", self.name)
     }
 
+    /// The flag with its arguments, as the help shows it.
     pub fn usage(&self) -> String {
         match self.takes {
-            Takes::Nothing => self.written(),
-            Takes::One(a) => format!("{} {a}", self.written()),
-            Takes::Two(a, b) => format!("{} {a} {b}", self.written()),
+            FlagArgument::Nothing => self.written(),
+            FlagArgument::One(a) => format!("{} {a}", self.written()),
+            FlagArgument::Two(a, b) => format!("{} {a} {b}", self.written()),
         }
     }
 
+    /// The number of arguments after the flag.
     pub fn arguments(&self) -> usize {
         match self.takes {
-            Takes::Nothing => 0,
-            Takes::One(_) => 1,
-            Takes::Two(..) => 2,
+            FlagArgument::Nothing => 0,
+            FlagArgument::One(_) => 1,
+            FlagArgument::Two(..) => 2,
         }
     }
 }
@@ -201,7 +207,13 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-const fn flag(name: &'static str, group: Group, takes: Takes, help: &'static str, apply: Apply) -> Flag {
+const fn flag(
+    name: &'static str,
+    group: FlagGroup,
+    takes: FlagArgument,
+    help: &'static str,
+    apply: ApplyFlag,
+) -> Flag {
     Flag { name, group, takes, help, apply }
 }
 
@@ -224,4 +236,4 @@ fn done<T>(slot: &mut T, value: T) -> Result<(), String> {
 }
 
 /// Accepted so that SIPp's command lines run; nothing depends on it.
-const IGNORED: Apply = |_, _| Ok(());
+const IGNORED: ApplyFlag = |_, _| Ok(());

@@ -1,14 +1,15 @@
 //! Long options: what SIPp has no flag for.
 
-use super::Group::Ringer;
-use super::Takes::{Nothing, One};
-use super::{Action, Flag, Live, done, flag, put, some};
-use crate::cli::value::{Unit, address, integer, ip, time};
-use crate::options::Arrivals;
+use lab_sip::options::ArrivalPattern;
+
+use super::FlagArgument::{Nothing, One};
+use super::FlagGroup::Ringer;
+use super::{Flag, FlagAction, LiveView, done, flag, put, some};
+use crate::cli::value::{DefaultUnit, address, integer, ip, time};
 
 #[rustfmt::skip]
 pub(super) const FLAGS: &[Flag] = &[
-    flag("check", Ringer, Nothing, "Compile the scenario, injection and media files, say what is wrong, and make no call.", |a, _| done(&mut a.action, Action::Check)),
+    flag("check", Ringer, Nothing, "Compile the scenario, injection and media files, say what is wrong, and make no call.", |a, _| done(&mut a.action, FlagAction::Check)),
     flag("threads", Ringer, One("N"), "Shards, each on a thread of its own. Default: one a core.", |a, v| {
         let threads = integer::<usize>(v[0])?;
         if threads == 0 { return Err("at least one thread is needed".to_owned()); }
@@ -26,21 +27,21 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("source", Ringer, One("IP"), "A source address beside -i; calls use them in turn, one a socket. May be repeated.", |a, v| { a.options.network.local.push(ip(v[0])?); Ok(()) }),
     flag("arrivals", Ringer, One("even|poisson"), "Space new calls evenly (default) or as a Poisson process of the same rate.", |a, v| {
         put(&mut a.options.rate.arrivals, match v[0] {
-            "even" => Ok(Arrivals::Even),
-            "poisson" => Ok(Arrivals::Poisson),
+            "even" => Ok(ArrivalPattern::Even),
+            "poisson" => Ok(ArrivalPattern::Poisson),
             other => Err(format!("\"{other}\" is not even or poisson")),
         })
     }),
-    flag("for", Ringer, One("TIME"), "Start calls for this long, then end when the open ones are done. Bare numbers are seconds.", |a, v| some(&mut a.options.rate.duration, time(v[0], Unit::Seconds))),
+    flag("for", Ringer, One("TIME"), "Start calls for this long, then end when the open ones are done. Bare numbers are seconds.", |a, v| some(&mut a.options.rate.duration, time(v[0], DefaultUnit::Seconds))),
     flag("measure", Ringer, Nothing, "Receive and measure media even where the scenario asks nothing of it.", |a, _| done(&mut a.options.media.measure, true)),
     flag("rewrite-rtp", Ringer, Nothing, "Give a replayed capture a fresh SSRC, sequence and timestamp at each play, so that the same digit is heard again.", |a, _| done(&mut a.options.media.rewrite, true)),
     flag("threshold", Ringer, One("EXPR"), "What the run must keep; a missed one is exit code 99. May be repeated.", |a, v| { a.outputs.thresholds.push(v[0].to_owned()); Ok(()) }),
     flag("live", Ringer, One("never|auto"), "The live view: only on a terminal (auto, default) or never.", |a, v| {
         put(&mut a.outputs.live, match v[0] {
-            "never" => Ok(Live::Never),
-            "auto" => Ok(Live::Auto),
+            "never" => Ok(LiveView::Never),
+            "auto" => Ok(LiveView::Auto),
             other => Err(format!("\"{other}\" is not never or auto")),
         })
     }),
-    flag("version", Ringer, Nothing, "Print the version.", |a, _| done(&mut a.action, Action::OwnVersion)),
+    flag("version", Ringer, Nothing, "Print the version.", |a, _| done(&mut a.action, FlagAction::OwnVersion)),
 ];

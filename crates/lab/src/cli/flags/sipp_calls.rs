@@ -1,10 +1,11 @@
 //! SIPp's flags of calls, injection, media, rate, time-outs and 3PCC.
 
-use super::Group::{Call, Injection, Media, Performance, Rate, ThreePcc, Timers};
-use super::Takes::{Nothing, One, Two};
+use lab_sip::options::{MediaOptions, RetransmissionCheck};
+
+use super::FlagArgument::{Nothing, One, Two};
+use super::FlagGroup::{Call, Injection, Media, Performance, Rate, ThreePcc, Timers};
 use super::{Flag, IGNORED, done, flag, put, some};
-use crate::cli::value::{Unit, address, behaviours, every, float, integer, ip, peers, positive, time};
-use crate::options::{MediaOptions, RetransmissionCheck};
+use crate::cli::value::{DefaultUnit, address, behaviours, every, float, integer, ip, peers, positive, time};
 
 #[rustfmt::skip]
 pub(super) const FLAGS: &[Flag] = &[
@@ -12,8 +13,8 @@ pub(super) const FLAGS: &[Flag] = &[
     // As SIPp has it: the first request takes the number after.
     flag("base_cseq", Call, One("N"), "First value of [cseq]. Default: 1.", |a, v| put(&mut a.options.call.base_cseq, integer::<u32>(v[0]).map(|n| n.saturating_sub(1)))),
     flag("cid_str", Call, One("FORMAT"), "Form of Call-ID: %u call number, %s address, %p process id, %% a per cent sign. Default: %u-%p@%s.", |a, v| done(&mut a.options.call.call_id_format, v[0].to_owned())),
-    flag("d", Call, One("TIME"), "Length of pauses that name none. Bare numbers are milliseconds. Default: 0.", |a, v| put(&mut a.options.call.pause, time(v[0], Unit::Milliseconds))),
-    flag("deadcall_wait", Call, One("TIME"), "How long a Call-ID is remembered after its call. Bare numbers are milliseconds. Default: 33s.", |a, v| put(&mut a.options.call.dead_call_wait, time(v[0], Unit::Milliseconds))),
+    flag("d", Call, One("TIME"), "Length of pauses that name none. Bare numbers are milliseconds. Default: 0.", |a, v| put(&mut a.options.call.pause, time(v[0], DefaultUnit::Milliseconds))),
+    flag("deadcall_wait", Call, One("TIME"), "How long a Call-ID is remembered after its call. Bare numbers are milliseconds. Default: 33s.", |a, v| put(&mut a.options.call.dead_call_wait, time(v[0], DefaultUnit::Milliseconds))),
     flag("auth_uri", Call, One("URI"), "URI to authenticate for. Default: the target.", |a, v| done(&mut a.options.call.auth_uri, Some(v[0].to_owned()))),
     flag("au", Call, One("NAME"), "User name to authenticate with. Default: that of -s.", |a, v| done(&mut a.options.call.username, Some(v[0].to_owned()))),
     flag("ap", Call, One("PASSWORD"), "Password to authenticate with. Default: password.", |a, v| done(&mut a.options.call.password, v[0].to_owned())),
@@ -70,7 +71,7 @@ pub(super) const FLAGS: &[Flag] = &[
 
     flag("r", Rate, One("CALLS"), "Calls per -rp. Default: 10.", |a, v| put(&mut a.options.rate.calls, positive(v[0]))),
     flag("rp", Rate, One("TIME"), "The period -r counts in. Bare numbers are milliseconds. Default: 1s.", |a, v| {
-        let period = time(v[0], Unit::Milliseconds)?;
+        let period = time(v[0], DefaultUnit::Milliseconds)?;
         if period.is_zero() { return Err("a period of nothing".to_owned()); }
         done(&mut a.options.rate.period, period)
     }),
@@ -78,7 +79,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("rate_increase", Rate, One("N"), "Raise the rate by this every -rate_interval.", |a, v| some(&mut a.options.rate.increase, float(v[0]))),
     flag("rate_interval", Rate, One("TIME"), "How often the rate is raised. Bare numbers are seconds. Default: that of -fd.", |a, v| {
         a.rate_interval_given = true;
-        put(&mut a.options.rate.interval, time(v[0], Unit::Seconds))
+        put(&mut a.options.rate.interval, time(v[0], DefaultUnit::Seconds))
     }),
     flag("rate_max", Rate, One("N"), "Quit when the rate has risen to this.", |a, v| some(&mut a.options.rate.max, positive(v[0]))),
     flag("no_rate_quit", Rate, Nothing, "Stay at -rate_max instead of quitting.", |a, _| done(&mut a.options.rate.quit_at_max, false)),
@@ -89,9 +90,9 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("m", Rate, One("N"), "End after this many calls.", |a, v| some(&mut a.options.rate.total, integer(v[0]))),
     flag("users", Rate, One("N"), "Keep this many calls open, a user each, instead of a rate.", |a, v| some(&mut a.options.rate.users, integer(v[0]))),
 
-    flag("recv_timeout", Timers, One("TIME"), "How long a message is waited for. Bare numbers are milliseconds.", |a, v| some(&mut a.options.timers.recv_timeout, time(v[0], Unit::Milliseconds))),
-    flag("send_timeout", Timers, One("TIME"), "How long a message may wait to be sent. Bare numbers are milliseconds.", |a, v| some(&mut a.options.timers.send_timeout, time(v[0], Unit::Milliseconds))),
-    flag("timeout", Timers, One("TIME"), "End the run after this. Bare numbers are seconds.", |a, v| some(&mut a.options.timers.global, time(v[0], Unit::Seconds))),
+    flag("recv_timeout", Timers, One("TIME"), "How long a message is waited for. Bare numbers are milliseconds.", |a, v| some(&mut a.options.timers.recv_timeout, time(v[0], DefaultUnit::Milliseconds))),
+    flag("send_timeout", Timers, One("TIME"), "How long a message may wait to be sent. Bare numbers are milliseconds.", |a, v| some(&mut a.options.timers.send_timeout, time(v[0], DefaultUnit::Milliseconds))),
+    flag("timeout", Timers, One("TIME"), "End the run after this. Bare numbers are seconds.", |a, v| some(&mut a.options.timers.global, time(v[0], DefaultUnit::Seconds))),
     flag("timeout_error", Timers, Nothing, "Reaching -timeout is a failure.", |a, _| done(&mut a.options.timers.global_is_error, true)),
     flag("max_retrans", Timers, One("N"), "Retransmissions over UDP before a call fails. Default: 5 for INVITE, 9 for others.", |a, v| some(&mut a.options.timers.max_retrans, integer(v[0]))),
     flag("max_invite_retrans", Timers, One("N"), "The same, INVITE only.", |a, v| put(&mut a.options.timers.max_invite_retrans, integer(v[0]))),
@@ -104,7 +105,7 @@ pub(super) const FLAGS: &[Flag] = &[
             other => Err(format!("Unknown retransmission detection method: {other}")),
         })
     }),
-    flag("T2", Timers, One("TIME"), "Longest gap between retransmissions. Bare numbers are milliseconds. Default: 4s.", |a, v| put(&mut a.options.timers.t2, time(v[0], Unit::Milliseconds))),
+    flag("T2", Timers, One("TIME"), "Longest gap between retransmissions. Bare numbers are milliseconds. Default: 4s.", |a, v| put(&mut a.options.timers.t2, time(v[0], DefaultUnit::Milliseconds))),
 
     flag("3pcc", ThreePcc, One("HOST:PORT"), "The twin: connected to when the scenario sends the first command, listened on when it receives it.", |a, v| some(&mut a.options.three_pcc.twin, address(v[0], 0, None))),
     flag("master", ThreePcc, One("NAME"), "Extended 3PCC: we are the master, of this name.", |a, v| {
@@ -117,7 +118,7 @@ pub(super) const FLAGS: &[Flag] = &[
     }),
     flag("slave_cfg", ThreePcc, One("FILE"), "Extended 3PCC: names and addresses of all, a line each: name;host:port.", |a, v| put(&mut a.options.three_pcc.peers, peers(v[0]))),
 
-    flag("timer_resol", Performance, One("TIME"), "Accepted; time is kept to the microsecond.", |a, v| put(&mut a.options.behaviour.timer_resolution, time(v[0], Unit::Milliseconds))),
+    flag("timer_resol", Performance, One("TIME"), "Accepted; time is kept to the microsecond.", |a, v| put(&mut a.options.behaviour.timer_resolution, time(v[0], DefaultUnit::Milliseconds))),
     flag("max_recv_loops", Performance, One("N"), "Accepted; the engine bounds its own turns.", IGNORED),
     flag("max_sched_loops", Performance, One("N"), "Accepted; the engine bounds its own turns.", IGNORED),
     flag("watchdog_interval", Performance, One("TIME"), "Accepted; there is no watchdog that ends a run. Lateness is counted and reported.", IGNORED),

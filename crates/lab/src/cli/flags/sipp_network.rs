@@ -1,18 +1,20 @@
 //! SIPp's flags of scenario, network and overall behaviour.
 
-use super::Group::{Behaviour, Network, Scenario};
-use super::Takes::{Nothing, One, Two};
-use super::{Action, Apply, Flag, done, flag, put, some};
-use crate::cli::value::{Unit, boolean, integer, ip, positive, time, transport};
-use crate::options::ScenarioName::{BuiltIn, File};
+use lab_sip::options::ScenarioName::{BuiltIn, File};
 
-const NO_SCTP: Apply = |_, _| Err("SCTP support is required for it, and is not built into Ringer".to_owned());
+use super::FlagArgument::{Nothing, One, Two};
+use super::FlagGroup::{Behaviour, Network, Scenario};
+use super::{ApplyFlag, Flag, FlagAction, done, flag, put, some};
+use crate::cli::value::{DefaultUnit, boolean, integer, ip, positive, time, transport};
+
+const NO_SCTP: ApplyFlag =
+    |_, _| Err("SCTP support is required for it, and is not built into Ringer".to_owned());
 
 #[rustfmt::skip]
 pub(super) const FLAGS: &[Flag] = &[
-    flag("h", Scenario, Nothing, "This help; `-h stat` explains the columns of the statistics file.", |a, _| done(&mut a.action, Action::Help)),
-    flag("help", Scenario, Nothing, "The same.", |a, _| done(&mut a.action, Action::Help)),
-    flag("sd", Scenario, One("NAME"), "Print a built-in scenario.", |a, v| done(&mut a.action, Action::Dump(v[0].to_owned()))),
+    flag("h", Scenario, Nothing, "This help; `-h stat` explains the columns of the statistics file.", |a, _| done(&mut a.action, FlagAction::Help)),
+    flag("help", Scenario, Nothing, "The same.", |a, _| done(&mut a.action, FlagAction::Help)),
+    flag("sd", Scenario, One("NAME"), "Print a built-in scenario.", |a, v| done(&mut a.action, FlagAction::Dump(v[0].to_owned()))),
     flag("sf", Scenario, One("FILE"), "Run this scenario file.", |a, v| done(&mut a.options.scenario.main, Some(File(v[0].into())))),
     flag("sn", Scenario, One("NAME"), "Run a built-in scenario: uac (default), uas, regexp, branchc, branchs, uac_pcap, 3pcc-C-A, 3pcc-C-B, 3pcc-A, 3pcc-B.", |a, v| done(&mut a.options.scenario.main, Some(BuiltIn(v[0].to_owned())))),
     flag("oocsf", Scenario, One("FILE"), "Scenario for messages that belong to no call.", |a, v| done(&mut a.options.scenario.out_of_call, Some(File(v[0].into())))),
@@ -38,7 +40,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("max_socket", Network, One("N"), "Sockets open at once with one a call; beyond that they are shared. Default: 50000.", |a, v| put(&mut a.options.network.max_sockets, integer(v[0]))),
     flag("max_reconnect", Network, One("N"), "How often a lost connection is made again. Default: 3.", |a, v| put(&mut a.options.network.max_reconnect, integer(v[0]))),
     flag("reconnect_close", Network, One("BOOL"), "Whether calls end when their connection is made again. Default: true.", |a, v| put(&mut a.options.network.reconnect_close, boolean(v[0]))),
-    flag("reconnect_sleep", Network, One("TIME"), "Pause before a connection is made again. Bare numbers are milliseconds. Default: 1s.", |a, v| put(&mut a.options.network.reconnect_sleep, time(v[0], Unit::Milliseconds))),
+    flag("reconnect_sleep", Network, One("TIME"), "Pause before a connection is made again. Bare numbers are milliseconds. Default: 1s.", |a, v| put(&mut a.options.network.reconnect_sleep, time(v[0], DefaultUnit::Milliseconds))),
     flag("rsa", Network, One("HOST[:PORT]"), "Send here, whatever the target is called (an outbound proxy).", |a, v| done(&mut a.rsa, Some(v[0].to_owned()))),
     flag("tls_cert", Network, One("FILE"), "Certificate, PEM.", |a, v| done(&mut a.options.network.tls.cert, Some(v[0].into()))),
     flag("tls_key", Network, One("FILE"), "Private key, PEM.", |a, v| done(&mut a.options.network.tls.key, Some(v[0].into()))),
@@ -52,11 +54,11 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("pmtu", Network, One("N"), "SCTP; not built.", NO_SCTP),
     flag("gracefulclose", Network, One("BOOL"), "SCTP; not built.", NO_SCTP),
 
-    flag("v", Behaviour, Nothing, "Print the version.", |a, _| done(&mut a.action, Action::Version)),
+    flag("v", Behaviour, Nothing, "Print the version.", |a, _| done(&mut a.action, FlagAction::Version)),
     flag("bg", Behaviour, Nothing, "Run in the background; prints the process id.", |a, _| done(&mut a.options.behaviour.background, true)),
     flag("nostdin", Behaviour, Nothing, "Do not read keys.", |a, _| done(&mut a.options.behaviour.no_stdin, true)),
     flag("plugin", Behaviour, One("FILE"), "Not possible here; an error.", |_, _| Err("plug-ins of SIPp cannot be loaded by Ringer".to_owned())),
-    flag("sleep", Behaviour, One("TIME"), "Wait before the first call. Bare numbers are seconds.", |a, v| put(&mut a.options.behaviour.start_after, time(v[0], Unit::Seconds))),
+    flag("sleep", Behaviour, One("TIME"), "Wait before the first call. Bare numbers are seconds.", |a, v| put(&mut a.options.behaviour.start_after, time(v[0], DefaultUnit::Seconds))),
     flag("skip_rlimit", Behaviour, Nothing, "Do not raise the limit on open files.", |a, _| done(&mut a.options.behaviour.skip_rlimit, true)),
     flag("buff_size", Behaviour, One("BYTES"), "Send and receive buffers of sockets. Default: 65535.", |a, v| put(&mut a.options.behaviour.buffer_size, integer(v[0]))),
     flag("sendbuffer_warn", Behaviour, One("BOOL"), "Accepted; a send that fails is always a counted failure here, never the end of the run.", |_, v| boolean(v[0]).map(|_| ())),
@@ -68,7 +70,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag("key", Behaviour, Two("NAME", "VALUE"), "Value of the keyword [NAME]. May be repeated.", |a, v| { a.options.behaviour.keys.push((v[0].to_owned(), v[1].to_owned())); Ok(()) }),
     flag("set", Behaviour, Two("NAME", "VALUE"), "Value of the global variable NAME. May be repeated.", |a, v| { a.options.behaviour.set.push((v[0].to_owned(), v[1].to_owned())); Ok(()) }),
     flag("tdmmap", Behaviour, One("MAP"), "Circuits for [tdmmap], one a call: {0-3}{99}{5-8}{1-31}.", |a, v| {
-        crate::screen::tdm::Map::parse(v[0])?;
+        crate::screen::tdm::TdmMap::parse(v[0])?;
         done(&mut a.options.behaviour.tdmmap, Some(v[0].to_owned()))
     }),
     flag("dynamicStart", Behaviour, One("N"), "First [dynamic_id]. Default: 10000.", |a, v| put(&mut a.options.behaviour.dynamic.0, integer(v[0]))),

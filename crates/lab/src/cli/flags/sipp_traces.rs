@@ -1,14 +1,14 @@
 //! SIPp's flags of traces and statistics.
 
-use super::Group::Traces;
-use super::Takes::{Nothing, One};
+use super::FlagArgument::{Nothing, One};
+use super::FlagGroup::Traces;
 use super::{Flag, done, flag, put, some};
-use crate::cli::value::{Unit, boolean, integer, time};
+use crate::cli::value::{DefaultUnit, boolean, integer, time};
 
 #[rustfmt::skip]
 pub(super) const FLAGS: &[Flag] = &[
-    flag("f", Traces, One("TIME"), "How often progress is shown. Bare numbers are seconds. Default: 1.", |a, v| put(&mut a.options.files.screen_period, time(v[0], Unit::Seconds))),
-    flag("fd", Traces, One("TIME"), "How often statistics are written. Bare numbers are seconds. Default: 60.", |a, v| put(&mut a.options.files.stat_period, time(v[0], Unit::Seconds))),
+    flag("f", Traces, One("TIME"), "How often progress is shown. Bare numbers are seconds. Default: 1.", |a, v| put(&mut a.options.files.screen_period, time(v[0], DefaultUnit::Seconds))),
+    flag("fd", Traces, One("TIME"), "How often statistics are written. Bare numbers are seconds. Default: 60.", |a, v| put(&mut a.options.files.stat_period, time(v[0], DefaultUnit::Seconds))),
     flag("trace_stat", Traces, Nothing, "Write statistics to <scenario>_<pid>_.csv.", |a, _| done(&mut a.options.files.stat.on, true)),
     flag("stat_delimiter", Traces, One("TEXT"), "What stands between columns. Default: a semicolon.", |a, v| done(&mut a.options.files.stat_delimiter, v[0].to_owned())),
     flag("stf", Traces, One("FILE"), "Name of the statistics file.", |a, v| done(&mut a.options.files.stat.file, Some(v[0].into()))),

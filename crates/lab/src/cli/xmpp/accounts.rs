@@ -4,12 +4,13 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
+use lab_xmpp::{ImportFormat, UserDirectory};
+
+use super::flags::{FLAGS, XmppFlags};
 use super::people;
-use super::words::{FLAGS, Words};
-use crate::chat::{Format, People};
 use crate::whole_file;
 
-/// Flags of the load that say who its users are.
+/// Flags of the load that describe its users.
 const OF_PEOPLE: [&str; 8] =
     ["--users", "--domain", "--name", "--password", "--users-file", "--first", "--contacts", "--monitors"];
 
@@ -32,13 +33,13 @@ pub(super) fn help(program: &str) -> String {
 /// # Errors
 /// What is wrong, and what was expected.
 pub(super) fn write(words: &[String]) -> Result<String, String> {
-    let mut told = Words::new()?;
+    let mut told = XmppFlags::new()?;
     let (mut format, mut place) = (None, None);
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut value = |what: &str| words.next().cloned().ok_or_else(|| format!("{word}: expected {what}"));
         match word.as_str() {
-            "--format" => format = Some(Format::parse(&value("belfry, ejabberd, prosody or csv")?)?),
+            "--format" => format = Some(ImportFormat::parse(&value("belfry, ejabberd, prosody or csv")?)?),
             "--out" => place = Some(PathBuf::from(value("a file, or a folder for prosody")?)),
             _ => {
                 let known = FLAGS.iter().find(|flag| flag.name == word && OF_PEOPLE.contains(&flag.name));
@@ -57,27 +58,29 @@ pub(super) fn write(words: &[String]) -> Result<String, String> {
     write_files(&people, format, &place)
         .map_err(|error| format!("{shown}: {error}; mend that and give the same command again"))?;
     let next = match format {
-        Format::Belfry => {
+        ImportFormat::Belfry => {
             format!("belfry account import {shown} --scram, while no node runs; then belfry serve")
         }
-        Format::Csv => {
+        ImportFormat::Csv => {
             format!("belfry account import {shown} --scram; then --befriend yes makes the rosters")
         }
-        Format::Ejabberd => format!("ejabberdctl import_piefxis {shown}"),
-        Format::Prosody => format!("with storage = \"xep0227\" copy {shown}/*.xml to the data folder"),
+        ImportFormat::Ejabberd => format!("ejabberdctl import_piefxis {shown}"),
+        ImportFormat::Prosody => format!("with storage = \"xep0227\" copy {shown}/*.xml to the data folder"),
     };
     Ok(format!("{} accounts of {domain} in {shown}\nnext: {next}", people.all()))
 }
 
-fn write_files(people: &People, format: Format, place: &Path) -> io::Result<()> {
+fn write_files(people: &UserDirectory, format: ImportFormat, place: &Path) -> io::Result<()> {
     let whole = |path: &Path, write: &dyn Fn(&mut BufWriter<File>) -> io::Result<()>| {
         // Passwords stand in it.
         whole_file::write(path, 0o600, write)
     };
     match format {
-        Format::Csv => whole(place, &|out| people.write_csv(out)),
-        Format::Belfry | Format::Ejabberd => whole(place, &|out| people.write_pie(0..people.all(), out)),
-        Format::Prosody => {
+        ImportFormat::Csv => whole(place, &|out| people.write_csv(out)),
+        ImportFormat::Belfry | ImportFormat::Ejabberd => {
+            whole(place, &|out| people.write_pie(0..people.all(), out))
+        }
+        ImportFormat::Prosody => {
             fs::create_dir_all(place)?;
             for user in 0..people.all() {
                 let path = place.join(format!("{}.xml", people.address(user)));

@@ -1,13 +1,14 @@
-//! What files say of a load: who its users are, and what they send.
+//! The files of a load: accounts of its users, and stanzas to send.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::words::Words;
-use crate::chat::{People, Roll, Stanza};
+use lab_xmpp::{AccountFile, StanzaTemplate, UserDirectory};
 
-/// All of the file are users, those who are monitors left out, unless a number was said.
-pub(super) fn listed(told: &Words, file: &Path, domain: &str) -> Result<People, String> {
+use super::flags::XmppFlags;
+
+/// All accounts of the file are users, except the monitors, unless a number was given.
+pub(super) fn listed(told: &XmppFlags, file: &Path, domain: &str) -> Result<UserDirectory, String> {
     if told.name.is_some() || told.password.is_some() {
         return Err(
             "--users-file says names and passwords: expected neither --name nor --password".to_owned()
@@ -15,21 +16,21 @@ pub(super) fn listed(told: &Words, file: &Path, domain: &str) -> Result<People, 
     }
     let shown = file.display().to_string();
     let text = std::fs::read_to_string(file).map_err(|error| format!("--users-file {shown}: {error}"))?;
-    let roll = Roll::parse(&text, &shown, domain)?;
+    let roll = AccountFile::parse(&text, &shown, domain)?;
     let monitors = told.monitors.pairs.saturating_mul(2);
     let rest = roll.len().saturating_sub(told.first).saturating_sub(monitors);
     let people =
-        People::listed(told.users.unwrap_or(rest), told.contacts, told.first, Arc::new(roll), domain);
+        UserDirectory::listed(told.users.unwrap_or(rest), told.contacts, told.first, Arc::new(roll), domain);
     people.map_err(|error| format!("{shown}: {error}"))
 }
 
-/// Of all files, one after another.
-pub(super) fn stanzas(files: &[PathBuf]) -> Result<Vec<Stanza>, String> {
+/// The stanzas of all files, in order.
+pub(super) fn stanzas(files: &[PathBuf]) -> Result<Vec<StanzaTemplate>, String> {
     let mut all = Vec::new();
     for file in files {
         let shown = file.display().to_string();
         let text = std::fs::read_to_string(file).map_err(|error| format!("--stanza {shown}: {error}"))?;
-        all.extend(Stanza::parse_all(&text, &shown)?);
+        all.extend(StanzaTemplate::parse_all(&text, &shown)?);
     }
     Ok(all)
 }

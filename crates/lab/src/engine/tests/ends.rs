@@ -1,11 +1,11 @@
-//! How runs end, and what changes while they go on.
+//! The ends of runs, and changes while they go on.
 
 use super::outside::{peer, scenario};
 use super::*;
 use crate::engine::clock::Clock;
 
 /// Calls that send one message, then stay for as long as `rest` says.
-fn lasting(rest: &str) -> Arc<crate::scenario::Scenario> {
+fn lasting(rest: &str) -> Arc<lab_sip::scenario::Scenario> {
     scenario(&format!(
         r#"<scenario name="lasting"><send><![CDATA[
           OPTIONS sip:a SIP/2.0
@@ -50,7 +50,7 @@ fn the_time_out_lets_open_calls_end() {
     });
     let outcome = end(&mut run);
     let counts = &outcome.progress.total.counts;
-    assert_eq!((outcome.end, counts[Count::FailedCall]), (End::Timeout, 0));
+    assert_eq!((outcome.end, counts[Count::FailedCall]), (RunEnd::Timeout, 0));
     assert!((7..=10).contains(&counts[Count::SuccessfulCall]), "{counts:?}");
 }
 
@@ -61,18 +61,18 @@ fn a_soft_end_waits_for_calls_in_timewait_and_a_hard_one_does_not() {
     super::outside::next(&socket);
     let clock = Clock::new();
     let began = clock.now();
-    run.change(Change::SoftQuit);
+    run.change(RunChange::SoftQuit);
     let outcome = end(&mut run);
     let took = clock.now().since(began);
     assert!(took >= Duration::from_millis(1_300), "{took:?}");
-    assert_eq!((outcome.end, outcome.progress.total.counts[Count::FailedCall]), (End::Normal, 0));
+    assert_eq!((outcome.end, outcome.progress.total.counts[Count::FailedCall]), (RunEnd::Normal, 0));
 
     let (mut run, socket) = started(rest, |_| {});
     for _ in 0..4 {
         super::outside::next(&socket);
     }
     let began = clock.now();
-    run.change(Change::HardQuit);
+    run.change(RunChange::HardQuit);
     let outcome = end(&mut run);
     let took = clock.now().since(began);
     assert!(took < Duration::from_millis(1_300), "{took:?}");
@@ -80,7 +80,7 @@ fn a_soft_end_waits_for_calls_in_timewait_and_a_hard_one_does_not() {
     // Their scenario was through: they succeeded.
     assert_eq!(
         (outcome.end, counts[Count::SuccessfulCall], counts[Count::FailedCall]),
-        (End::Internal, 4, 0)
+        (RunEnd::Internal, 4, 0)
     );
 }
 
@@ -92,14 +92,14 @@ fn users_come_and_go_while_calls_run() {
     });
     let progress = until(&mut run, |_| true);
     assert_eq!((progress.gauges.peak_open_calls, progress.gauges.users), (2, 2));
-    run.change(Change::Users(7));
+    run.change(RunChange::Users(7));
     let progress = until(&mut run, |progress| progress.gauges.peak_open_calls == 7);
     assert_eq!(progress.gauges.users, 7);
-    run.change(Change::Users(1));
+    run.change(RunChange::Users(1));
     until(&mut run, |progress| progress.gauges.open_calls <= 1);
-    run.change(Change::SoftQuit);
+    run.change(RunChange::SoftQuit);
     let outcome = end(&mut run);
-    assert_eq!((outcome.end, outcome.progress.total.counts[Count::FailedCall]), (End::Normal, 0));
+    assert_eq!((outcome.end, outcome.progress.total.counts[Count::FailedCall]), (RunEnd::Normal, 0));
 }
 
 #[test]
@@ -109,12 +109,12 @@ fn counters_begin_anew_and_the_run_goes_on() {
         options.rate.calls = 100.0;
     });
     let before = until(&mut run, |progress| progress.total.counts[Count::SuccessfulCall] >= 150);
-    run.change(Change::ResetStats);
+    run.change(RunChange::ResetStats);
     let after = until(&mut run, |_| true);
     let (before, after) = (&before.total.counts, &after.total.counts);
     assert!(after[Count::SuccessfulCall] < before[Count::SuccessfulCall], "{after:?}");
-    run.change(Change::SoftQuit);
-    assert_eq!(end(&mut run).end, End::Normal);
+    run.change(RunChange::SoftQuit);
+    assert_eq!(end(&mut run).end, RunEnd::Normal);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn the_last_interval_is_as_long_as_it_was() {
     assert_eq!(last.gauges.threads, 2);
 }
 
-/// What no parser should take, among it pieces of real messages.
+/// Bytes that no parser should take, among them pieces of real messages.
 const RUBBISH: [&[u8]; 7] = [
     b"rubbish",
     b"INVITE",
@@ -168,7 +168,7 @@ fn rubbish_is_counted_and_shown_and_harms_no_call() {
     assert_eq!(called.progress.total.counts[Count::SuccessfulCall], 200);
     let progress = until(&mut server, |progress| progress.total.counts[Count::Malformed] > 0);
     assert!(progress.errors.iter().any(|error| error.contains("rubbish")), "{:?}", progress.errors);
-    server.change(Change::SoftQuit);
+    server.change(RunChange::SoftQuit);
     let answered = end(&mut server);
     for outcome in [&called, &answered] {
         let counts = &outcome.progress.total.counts;
@@ -194,8 +194,8 @@ fn rubbish_on_a_connection_is_counted_and_what_follows_is_read() {
     // Longer than any message: the connection is of no use, the run is.
     let mut endless = std::net::TcpStream::connect(server.gauges().local.unwrap()).unwrap();
     let _ = endless.write_all(&vec![b'x'; 2 << 20]);
-    server.change(Change::HardQuit);
+    server.change(RunChange::HardQuit);
     let outcome = end(&mut server);
     assert_eq!(outcome.progress.total.counts[Count::Malformed], 1);
-    assert_eq!(outcome.end, End::Internal);
+    assert_eq!(outcome.end, RunEnd::Internal);
 }

@@ -1,12 +1,13 @@
-//! What belongs to no call: arrivals beyond `-m`, messages of strangers, addresses taken from a file.
+//! Messages that belong to no call: arrivals beyond `-m`, messages of strangers, addresses taken from a file.
 
 use std::net::UdpSocket;
 
+use lab_sip::scenario::Scenario;
+
 use super::*;
-use crate::scenario::Scenario;
 
 pub(super) fn scenario(text: &str) -> Arc<Scenario> {
-    Arc::new(compile_text(text.as_bytes(), Source::BuiltIn("test")).expect("it compiles").scenario)
+    Arc::new(compile_text(text.as_bytes(), ScenarioSource::BuiltIn("test")).expect("it compiles").scenario)
 }
 
 fn udp(threads: usize) -> Options {
@@ -41,7 +42,7 @@ fn beyond_the_last_call_nothing_is_due_or_blocked() {
     client.rate.total = Some(300);
     client.rate.limit = Some(100_000);
     let outcome = end(&mut Run::start(setup("uac", client)).unwrap());
-    server.change(Change::HardQuit);
+    server.change(RunChange::HardQuit);
     let counts = &outcome.progress.total.counts;
     assert_eq!((counts[Count::OutgoingCall], counts[Count::Due], counts[Count::Blocked]), (300, 300, 0));
 }
@@ -61,7 +62,7 @@ fn auto_answer_reaches_strangers() {
         assert!(answer.starts_with("SIP/2.0 200") && answer.contains(&format!("1 {method}")), "{answer}");
     }
     // The answers' wait for retransmissions does not hold up the end.
-    run.change(Change::SoftQuit);
+    run.change(RunChange::SoftQuit);
     let counts = end(&mut run).progress.total.counts;
     assert_eq!((counts[Count::AutoAnswered], counts[Count::OutOfCallMsgs]), (4, 1));
     assert_eq!((counts[Count::IncomingCall], counts[Count::SuccessfulCall]), (0, 0));
@@ -72,7 +73,7 @@ fn the_out_of_call_scenario_takes_every_request_and_keeps_its_own_books() {
     let (socket, remote) = peer();
     let mut client = caller(udp(2), remote);
     client.rate.calls = 0.0;
-    client.scenario.out_of_call = Some(crate::options::ScenarioName::BuiltIn("test".to_owned()));
+    client.scenario.out_of_call = Some(lab_sip::options::ScenarioName::BuiltIn("test".to_owned()));
     let mut setup = setup("uac", client);
     setup.out_of_call = Some(scenario(
         r#"<scenario name="strangers"><recv request="MESSAGE" start_rtd="w" counter="c"/>
@@ -99,7 +100,7 @@ fn the_out_of_call_scenario_takes_every_request_and_keeps_its_own_books() {
         .unwrap();
     socket.send_to(stranger("MESSAGE", "3").as_bytes(), local).unwrap();
     assert!(next(&socket).0.contains("Call-ID: 3"));
-    run.change(Change::SoftQuit);
+    run.change(RunChange::SoftQuit);
     let total = end(&mut run).progress.total;
     assert_eq!(total.out_of_call_steps[0].messages, 2);
     assert_eq!((total.out_of_call.rtds[0].service.n, &total.out_of_call.counters[..]), (2, &[2][..]));
@@ -146,7 +147,7 @@ fn a_call_leaves_from_the_address_of_its_line() {
     client.injection.ip_field = Some(1);
     client.rate.total = Some(3);
     let mut setup = setup("uac", client);
-    setup.files = Arc::new(Files::load(&[file], &[]).unwrap());
+    setup.files = Arc::new(InjectionFiles::load(&[file], &[]).unwrap());
     setup.scenario = scenario(
         r#"<scenario name="sources"><send><![CDATA[
           OPTIONS sip:[field0]@[local_ip] SIP/2.0

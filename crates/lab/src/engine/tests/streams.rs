@@ -8,7 +8,7 @@ use stdx::time::Instant;
 
 use super::*;
 use crate::engine::clock::Clock;
-use crate::engine::stream::{Sender, Streams};
+use crate::engine::stream::{Sender, StreamConnections};
 use crate::engine::tls::Tls;
 
 fn tcp(threads: usize) -> Options {
@@ -61,7 +61,7 @@ fn a_server_answers_where_it_was_asked() {
         let answer = head(&mut other);
         assert!(answer.starts_with("SIP/2.0 200") && answer.contains("CSeq: 1 BYE"), "{answer}");
     }
-    server.change(Change::SoftQuit);
+    server.change(RunChange::SoftQuit);
     assert_eq!(end(&mut server).progress.total.counts[Count::SuccessfulCall], 6);
 }
 
@@ -89,14 +89,14 @@ fn a_connection_is_made_again_after_a_while_and_not_for_ever() {
     errors.extend(outcome.1);
     let times = accepted.join().unwrap();
     assert!(times.windows(2).all(|pair| pair[1].since(pair[0]) >= Duration::from_millis(140)), "{times:?}");
-    assert_eq!(outcome.0.end, End::Fatal);
+    assert_eq!(outcome.0.end, RunEnd::Fatal);
     assert!(errors.iter().any(|error| error.contains("-max_reconnect allows (2)")), "{errors:?}");
     let counts = &outcome.0.progress.total.counts;
     assert!(counts[Count::FailedTcpClosed] >= 3, "{counts:?}");
 }
 
 /// The end, and all errors told on the way.
-fn loop_to_end(run: &mut Run) -> (Box<Outcome>, Vec<String>) {
+fn loop_to_end(run: &mut Run) -> (Box<RunOutcome>, Vec<String>) {
     let mut errors = Vec::new();
     for _ in 0..600 {
         match run.next(Duration::from_millis(100)) {
@@ -146,10 +146,10 @@ fn without_reconnect_close_calls_outlive_their_connection() {
     let (stream, _) = listener.accept().unwrap();
     assert!(head(&mut BufReader::new(stream)).starts_with("OPTIONS sip:b"));
     let outcome = end(&mut run);
-    assert_eq!((outcome.end, outcome.progress.total.counts[Count::FailedCall]), (End::Normal, 0));
+    assert_eq!((outcome.end, outcome.progress.total.counts[Count::FailedCall]), (RunEnd::Normal, 0));
 }
 
-/// A listener that takes no more connections: whoever connects waits.
+/// A listener that takes no more connections: each new one waits.
 struct Full {
     address: SocketAddr,
     _listener: socket2::Socket,
@@ -206,7 +206,7 @@ fn a_message_may_wait_as_long_as_its_step_says_instead() {
 fn who_waits_too_long_is_told_in_whatever_order_and_who_left_is_not() {
     let mut poll = mio::Poll::new().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut streams = Streams::new(Arc::new(tcp(1)), None);
+    let mut streams = StreamConnections::new(Arc::new(tcp(1)), None);
     let key = streams.for_call(listener.local_addr().unwrap(), Sockets::Shared, poll.registry()).unwrap();
     let by = |call, patience: Option<u64>| Sender {
         shard: 0,
@@ -214,7 +214,7 @@ fn who_waits_too_long_is_told_in_whatever_order_and_who_left_is_not() {
         patience: patience.map(Duration::from_millis),
     };
     let at = |millis| Instant::default() + Duration::from_millis(millis);
-    let told = |streams: &mut Streams| -> Vec<u64> {
+    let told = |streams: &mut StreamConnections| -> Vec<u64> {
         std::mem::take(&mut streams.late).iter().map(|sender| sender.call.to_u64()).collect()
     };
     for sender in [by(1, None), by(2, Some(300)), by(3, Some(100)), by(4, Some(500))] {
@@ -243,7 +243,7 @@ fn tls_ends_with_a_word() {
     let directory = tempfile::tempdir().unwrap();
     let server = certified(options("127.0.0.1", Protocol::Tls, Sockets::Shared, 1), directory.path());
     let mut server = Run::start(setup("uas", server)).unwrap();
-    let config = Tls::load(&crate::options::TlsOptions::default(), false).unwrap().client;
+    let config = Tls::load(&lab_sip::options::TlsOptions::default(), false).unwrap().client;
     let name = rustls_pki_types::ServerName::try_from("localhost").unwrap();
     let mut tls = rustls::ClientConnection::new(config, name).unwrap();
     let mut stream = TcpStream::connect(server.gauges().local.unwrap()).unwrap();
@@ -252,7 +252,7 @@ fn tls_ends_with_a_word() {
     both.write_all(request("INVITE", 1).as_bytes()).unwrap();
     let mut bytes = [0; 8_192];
     assert!(both.read(&mut bytes).unwrap() > 0);
-    server.change(Change::HardQuit);
+    server.change(RunChange::HardQuit);
     end(&mut server);
     // Without the farewell this is an error of an unexpected end.
     while both.read(&mut bytes).unwrap() > 0 {}

@@ -19,7 +19,7 @@ const SLAVE: &str = r#"<scenario name="slave">
     ]]></sendCmd>
 </scenario>"#;
 
-/// Where nobody listens yet.
+/// An address at which no socket listens yet.
 fn free() -> SocketAddr {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
@@ -50,7 +50,7 @@ fn a_master_commands_a_slave_by_name() {
     assert_eq!((counts[Count::OutgoingCall], counts[Count::SuccessfulCall]), (3, 3), "{counts:?}");
     // Without its master a slave ends too.
     let done = end(&mut slave);
-    assert_eq!((done.end, done.progress.total.counts[Count::SuccessfulCall]), (End::Normal, 3));
+    assert_eq!((done.end, done.progress.total.counts[Count::SuccessfulCall]), (RunEnd::Normal, 3));
 }
 
 #[test]

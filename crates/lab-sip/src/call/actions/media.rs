@@ -1,0 +1,70 @@
+//! Actions that speak to the call's media.
+
+use super::{ActionError, rendered, value};
+use crate::call::{Call, CallContext, VariableValue};
+use crate::rtp::{MediaCommand, Requirement};
+use crate::scenario::action::{ActionKind, EchoVerb, RtpCheck, RtpStream};
+use crate::scenario::template::Template;
+use crate::stats::Count;
+
+/// Does nothing for an action of another kind.
+pub(super) fn perform(
+    call: &mut Call,
+    ctx: &mut CallContext<'_>,
+    kind: &ActionKind,
+) -> Result<(), ActionError> {
+    let command = match kind {
+        ActionKind::Play { kind, file } => MediaCommand::Play { kind: *kind, file: text(call, ctx, file)? },
+        ActionKind::PlayDtmf(digits) => MediaCommand::PlayDtmf(text(call, ctx, digits)?),
+        ActionKind::RtpEcho(on) => MediaCommand::EchoCall(value::operand(call, ctx, *on) != 0.0),
+        ActionKind::RtpStream(stream) => match stream {
+            RtpStream::File(spec) => MediaCommand::Stream(text(call, ctx, spec)?),
+            RtpStream::Pause => MediaCommand::PauseStream,
+            RtpStream::Resume => MediaCommand::ResumeStream,
+            RtpStream::Pattern { video, spec } => {
+                MediaCommand::Pattern { video: *video, spec: text(call, ctx, spec)? }
+            }
+            RtpStream::PausePattern { video } => MediaCommand::PausePattern { video: *video },
+            RtpStream::ResumePattern { video } => MediaCommand::ResumePattern { video: *video },
+        },
+        ActionKind::EchoControl(control) => {
+            let video = control.video;
+            match control.verb {
+                EchoVerb::Start => MediaCommand::EchoStart { video, spec: text(call, ctx, &control.spec)? },
+                EchoVerb::Update => MediaCommand::EchoUpdate { video, spec: text(call, ctx, &control.spec)? },
+                EchoVerb::Stop => MediaCommand::EchoStop { video },
+            }
+        }
+        _ => return Ok(()),
+    };
+    ctx.media.command(ctx.now, call.identity.number, &command)?;
+    Ok(())
+}
+
+/// The verdict is assigned, or fails the call with what was missed.
+pub(super) fn check(call: &mut Call, ctx: &mut CallContext<'_>, check: &RtpCheck) -> Result<(), ActionError> {
+    let dtmf = check.dtmf.as_ref().map(|digits| text(call, ctx, digits)).transpose()?;
+    let wanted = Requirement {
+        video: check.video,
+        min_packets: check.min_packets,
+        max_packets: check.max_packets,
+        max_loss: check.max_loss,
+        max_jitter: check.max_jitter,
+        max_reordered: check.max_reordered,
+        min_mos: check.min_mos,
+        dtmf,
+        min_speech: check.min_speech,
+        max_silence: check.max_silence,
+        two_way: check.two_way,
+    };
+    let verdict = ctx.media.check(ctx.now, call.identity.number, &wanted);
+    if let Some(to) = check.assign_to {
+        value::set(call, ctx, to, VariableValue::Number(f64::from(u8::from(verdict.is_ok()))));
+        return Ok(());
+    }
+    verdict.map_err(|reason| ActionError::Failed(Count::FailedRtpCheck, format!("rtpcheck: {reason}")))
+}
+
+fn text(call: &mut Call, ctx: &mut CallContext<'_>, template: &Template) -> Result<String, ActionError> {
+    Ok(String::from_utf8_lossy(&rendered(call, ctx, template)?).into_owned())
+}

@@ -1,0 +1,110 @@
+//! `<ereg>`: what is searched, and where the matches go.
+
+use super::{ActionError, checked, value};
+use crate::call::message::Incoming;
+use crate::call::{Call, CallContext, VariableValue};
+use crate::scenario::action::{ActionCheck, Ereg, SearchIn};
+use crate::stats::Count;
+
+pub(super) fn ereg(
+    call: &mut Call,
+    ctx: &mut CallContext<'_>,
+    ereg: &Ereg,
+    message: Option<&Incoming<'_>>,
+) -> Result<(), ActionError> {
+    let kept;
+    let subject: Option<&[u8]> = match &ereg.search_in {
+        SearchIn::Variable(variable) => {
+            kept = value::with(call, ctx, *variable, |value| value.as_text().to_vec());
+            Some(&kept)
+        }
+        SearchIn::Message => message.map(|message| message.bytes),
+        SearchIn::Body => message.map(Incoming::body),
+        SearchIn::Header { name, occurrence, case_independent, start_line } => message
+            .and_then(|message| {
+                header(message.bytes, name.as_bytes(), *occurrence, *case_independent, *start_line)
+            })
+            .filter(|content| !content.is_empty()),
+    };
+    let subject = match (subject, ereg.check, &ereg.search_in) {
+        (Some(subject), ..) => subject,
+        // An empty header counts as none.
+        (None, ActionCheck::MustMatch, SearchIn::Header { name, .. }) => {
+            return Err(ActionError::Failed(
+                Count::FailedRegexpHdrNotFound,
+                format!("ereg: no header {name}"),
+            ));
+        }
+        // A missing part is searched as empty text, which an expression may match.
+        (None, ..) => &[],
+    };
+    let groups = ereg.regex.captures(subject);
+    if let Some(groups) = &groups {
+        for (to, group) in ereg.assign_to.iter().zip(groups) {
+            // A sub-expression that took no part leaves its variable alone.
+            if let Some((start, end)) = *group {
+                value::set(call, ctx, *to, VariableValue::Text(subject[start..end].into()));
+            }
+        }
+    }
+    let (missed, unwanted) = (Count::FailedRegexpDoesntMatch, Count::FailedRegexpShouldntMatch);
+    checked(ereg.check, groups.is_some(), missed, unwanted, || {
+        let (found, regex) = (String::from_utf8_lossy(subject), ereg.regex.as_str());
+        let verb = if groups.is_some() { "matches" } else { "does not match" };
+        format!("ereg: '{regex}' {verb} '{found}'")
+    })
+}
+
+/// The text that follows `name` up to the end of its line, blanks included. `name` is as the scenario has it, colon
+/// included. With `start_line` it must begin a line; without, it may stand anywhere, the body included.
+fn header<'a>(
+    bytes: &'a [u8],
+    name: &[u8],
+    occurrence: u32,
+    case_independent: bool,
+    start_line: bool,
+) -> Option<&'a [u8]> {
+    let first = *name.first()?;
+    let other = if case_independent { swap_case(first) } else { first };
+    let mut candidates = memchr::memchr2_iter(first, other, bytes).filter(|&at| {
+        let same = bytes.get(at..at + name.len()).is_some_and(|candidate| {
+            if case_independent { candidate.eq_ignore_ascii_case(name) } else { candidate == name }
+        });
+        same && (!start_line || at == 0 || bytes[at - 1] == b'\n')
+    });
+    let at = candidates.nth(occurrence.max(1) as usize - 1)?;
+    let content = &bytes[at + name.len()..];
+    let end = memchr::memchr2(b'\r', b'\n', content).unwrap_or(content.len());
+    Some(&content[..end])
+}
+
+fn swap_case(letter: u8) -> u8 {
+    if letter.is_ascii_alphabetic() { letter ^ 0x20 } else { letter }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MESSAGE: &[u8] = b"SIP/2.0 200 OK\r\nVia: a\r\nvia: b\r\nX-Via: c\r\nVia: d\r\n\r\n";
+
+    #[test]
+    fn occurrences_are_counted_from_one() {
+        assert_eq!(header(MESSAGE, b"Via:", 1, false, true), Some(&b" a"[..]));
+        assert_eq!(header(MESSAGE, b"Via:", 2, false, true), Some(&b" d"[..]));
+        assert_eq!(header(MESSAGE, b"Via:", 3, false, true), None);
+    }
+
+    #[test]
+    fn case_and_the_start_of_the_line_are_asked_for() {
+        assert_eq!(header(MESSAGE, b"Via:", 2, true, true), Some(&b" b"[..]));
+        assert_eq!(header(MESSAGE, b"Via:", 2, false, false), Some(&b" c"[..]));
+    }
+
+    #[test]
+    fn short_messages_have_no_header() {
+        assert_eq!(header(b"Vi", b"Via:", 1, true, false), None);
+        assert_eq!(header(b"", b"Via:", 1, true, false), None);
+        assert_eq!(header(b"x", b"", 1, true, false), None);
+    }
+}

@@ -1,0 +1,124 @@
+//! 3PCC: commands to and from the twin, or from named peers.
+
+use stdx::time::Instant;
+
+use super::step::{StepProgress, act, advance, expected, go, keep_books, run};
+use super::{Call, CallContext, CallOutcome, Count, Effect, complain, count_step, end, fail};
+use crate::call::message::{Incoming, StartLine};
+use crate::call::render;
+use crate::scenario::model::{Optional, ScenarioStep, StepIndex, StepKind};
+
+pub(super) fn send(
+    call: &mut Call,
+    ctx: &mut CallContext<'_>,
+    step: &ScenarioStep,
+    dest: Option<&str>,
+) -> StepProgress {
+    // As with messages: what is unanswered comes first.
+    if call.flow.unanswered.is_some() {
+        return StepProgress::Waits;
+    }
+    let mut bytes = std::mem::take(&mut ctx.out.bytes);
+    let start = bytes.len();
+    let at = call.position;
+    let made = render::message(call, ctx, at, &mut bytes);
+    let length = bytes.len();
+    ctx.out.bytes = bytes;
+    if let Err(why) = made {
+        ctx.out.bytes.truncate(start);
+        complain(call, ctx, &why);
+        end(call, ctx, CallOutcome::Failure(Count::FailedCmdNotSent));
+        return StepProgress::Waits;
+    }
+    ctx.out.effects.push(Effect::Command { start, end: length, peer: dest.map(str::to_owned) });
+    count_step(ctx, call.position, |counts| counts.messages += 1);
+    keep_books(call, ctx, step);
+    act(call, ctx, step, None)
+}
+
+pub(super) fn received(call: &mut Call, ctx: &mut CallContext<'_>, bytes: &[u8], peer: Option<&str>) {
+    let env = ctx.env;
+    if value(bytes, b"internal-cmd") == Some(b"abort_call") {
+        complain(call, ctx, "the other side of the 3PCC call gave up");
+        fail(call, ctx, Count::FailedCall);
+        return;
+    }
+    let Some((at, src)) = place(call, ctx) else {
+        let wanted = env.scenario.steps.get(call.position).map_or_else(|| "nothing".to_owned(), expected);
+        reject(call, ctx, &format!("expected {wanted}, got a command"));
+        return;
+    };
+    // Extended 3PCC: the sender names itself in the command.
+    let sender = value(bytes, b"From").and_then(|name| std::str::from_utf8(name).ok()).or(peer);
+    if let Some(src) = src
+        && sender != Some(src)
+    {
+        reject(call, ctx, &format!("expected a command of {src}, got one of {}", sender.unwrap_or("nobody")));
+        return;
+    }
+    let step = &env.scenario.steps[at];
+    count_step(ctx, at, |counts| counts.messages += 1);
+    keep_books(call, ctx, step);
+    // Line ends at the end of a command belong to the transport.
+    let text = bytes.trim_ascii_end();
+    let call_id = call.identity.call_id.clone();
+    // Actions look into a command as they look into a message.
+    let message = Incoming {
+        bytes: text,
+        start: StartLine::Request { method: b"", uri: b"" },
+        call_id: &call_id,
+        cseq_number: 0,
+        cseq_method: b"",
+        branch: b"",
+        via: None,
+        from: None,
+        to: None,
+        body: memchr::memmem::find(text, b"\r\n\r\n").map_or(text.len(), |at| at + 4),
+    };
+    if env.scenario.needs.last_message {
+        call.last_received = Some(text.into());
+    }
+    match act(call, ctx, step, Some(&message)) {
+        StepProgress::Waits => {}
+        StepProgress::Moved => run(call, ctx),
+        StepProgress::Done => {
+            call.flow.paused_until = Instant::FAR_FUTURE;
+            if call.position != at {
+                go(call, ctx, at);
+            }
+            advance(call, ctx);
+            run(call, ctx);
+        }
+    }
+}
+
+/// The first `recvCmd` from here, past what is optional and past `nop`.
+fn place<'a>(call: &Call, ctx: &CallContext<'a>) -> Option<(StepIndex, Option<&'a str>)> {
+    let steps: &'a [ScenarioStep] = &ctx.env.scenario.steps;
+    for (at, step) in steps.iter().enumerate().skip(call.position) {
+        match &step.kind {
+            StepKind::RecvCmd { src, .. } => return Some((at, src.as_deref())),
+            StepKind::Nop => {}
+            StepKind::Recv(recv) if recv.optional != Optional::No => {}
+            _ => return None,
+        }
+    }
+    None
+}
+
+fn reject(call: &mut Call, ctx: &mut CallContext<'_>, what: &str) {
+    count_step(ctx, call.position, |counts| counts.unexpected += 1);
+    complain(call, ctx, what);
+    end(call, ctx, CallOutcome::Failure(Count::FailedCallRejected));
+}
+
+/// The first word after `name:` at the start of a line.
+fn value<'a>(bytes: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    bytes.split(|byte| *byte == b'\n').find_map(|line| {
+        let colon = memchr::memchr(b':', line)?;
+        if !line[..colon].trim_ascii().eq_ignore_ascii_case(name) {
+            return None;
+        }
+        line[colon + 1..].trim_ascii().split(u8::is_ascii_whitespace).next()
+    })
+}

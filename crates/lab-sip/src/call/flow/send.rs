@@ -1,0 +1,179 @@
+//! Sent messages: those of the scenario, and their retransmissions until an answer comes.
+
+use super::step::{StepProgress, act, go, keep_books, loses, note};
+use super::{
+    Call, CallContext, CallOutcome, Count, Effect, NONE, PendingRetransmission, complain, count_step, debug,
+    end, fail,
+};
+use crate::call::message::{Incoming, top_branch};
+use crate::call::{SendTo, render};
+use crate::scenario::model::{ScenarioStep, SendStep, SentKind, StepIndex};
+
+/// RFC 3261 §17.1.1.2: the interval doubles.
+const BACKOFF: u32 = 2;
+
+pub(super) fn scenario_message(
+    call: &mut Call,
+    ctx: &mut CallContext<'_>,
+    step: &ScenarioStep,
+    message: &SendStep,
+) -> StepProgress {
+    // The next message waits until the one before it was answered.
+    if call.flow.unanswered.is_some() {
+        return StepProgress::Waits;
+    }
+    let at = call.position;
+    keep_books(call, ctx, step);
+    let method = match &message.what {
+        SentKind::Request(method) => &**method,
+        SentKind::Response(_) => "",
+    };
+    if !matches!(method, "" | "ACK" | "CANCEL") {
+        call.cseq = call.cseq.wrapping_add(1);
+    }
+    let Some((start, end)) = rendered(call, ctx, at) else {
+        return StepProgress::Waits;
+    };
+    if method == "ACK" {
+        call.flow.flags.established = true;
+        call.flow.flags.ack_pending = false;
+    }
+    after_sending(call, ctx, message, (start, end));
+    // Its actions look into what was sent.
+    let sent = (!step.actions.is_empty()).then(|| ctx.out.bytes[start..end].to_vec());
+    if loses(ctx, at) {
+        ctx.out.bytes.truncate(start);
+    } else {
+        let patience = message.timeout.or(ctx.env.options.timers.send_timeout);
+        ctx.out.effects.push(Effect::Send { start, end, to: SendTo::Flow, patience });
+    }
+    count_step(ctx, at, |counts| counts.messages += 1);
+    let sent = sent.as_deref().and_then(|bytes| Incoming::parse(bytes).ok());
+    act(call, ctx, step, sent.as_ref())
+}
+
+/// Retransmission, transactions, and what a repeated question is answered with.
+fn after_sending(
+    call: &mut Call,
+    ctx: &mut CallContext<'_>,
+    message: &SendStep,
+    (start, end): (usize, usize),
+) {
+    let at = call.position;
+    let bytes = &ctx.out.bytes[start..end];
+    let is_invite = matches!(&message.what, SentKind::Request(method) if &**method == "INVITE");
+    if let Some(transaction) = message.start_txn.and_then(|name| call.transactions.get_mut(usize::from(name)))
+    {
+        *transaction = super::Transaction {
+            branch: top_branch(bytes).into(),
+            is_invite,
+            ..super::Transaction::default()
+        };
+    }
+    if let Some(transaction) = message.ack_txn.and_then(|name| call.transactions.get_mut(usize::from(name))) {
+        transaction.ack_step = Some(at);
+    }
+    let flow = &mut call.flow;
+    flow.sent_step = note(at);
+    // A request is answered by the last response to it, a response by what followed it at once (its ACK).
+    if flow.consumed != 0 && (flow.answer_step == NONE || matches!(message.what, SentKind::Response(_))) {
+        flow.answer_step = note(at);
+    }
+    let timers = &ctx.env.options.timers;
+    if let Some(delay) = message.retrans
+        && !ctx.env.options.network.transport.is_reliable()
+        && !timers.no_retransmission
+    {
+        flow.retransmit_at = ctx.now + delay;
+        flow.unanswered =
+            Some(Box::new(PendingRetransmission { bytes: bytes.into(), delay, count: 0, is_invite }));
+    }
+}
+
+/// Appends a step's message to the outbox. `None`: it cannot be made, and the call is over.
+fn rendered(call: &mut Call, ctx: &mut CallContext<'_>, at: StepIndex) -> Option<(usize, usize)> {
+    let mut bytes = std::mem::take(&mut ctx.out.bytes);
+    let start = bytes.len();
+    let made = render::message(call, ctx, at, &mut bytes);
+    let length = bytes.len();
+    ctx.out.bytes = bytes;
+    match made {
+        Ok(()) => {
+            debug(call, ctx, "sends", &ctx.out.bytes[start..length]);
+            Some((start, length))
+        }
+        Err(why) => {
+            ctx.out.bytes.truncate(start);
+            complain(call, ctx, &why);
+            end(call, ctx, CallOutcome::Failure(Count::FailedCannotSendMessage));
+            None
+        }
+    }
+}
+
+/// Sends a step's message once more, made anew from what the call remembers.
+pub(super) fn again(call: &mut Call, ctx: &mut CallContext<'_>, at: StepIndex) {
+    if let Some((start, end)) = rendered(call, ctx, at) {
+        let patience = ctx.env.options.timers.send_timeout;
+        ctx.out.effects.push(Effect::Send { start, end, to: SendTo::Flow, patience });
+    }
+}
+
+/// The time for an answer is over: once more, or the end.
+pub(super) fn retransmit(call: &mut Call, ctx: &mut CallContext<'_>) {
+    let timers = &ctx.env.options.timers;
+    let Some(unanswered) = call.flow.unanswered.as_mut() else {
+        call.flow.answered();
+        return;
+    };
+    unanswered.count += 1;
+    let allowed =
+        if unanswered.is_invite { timers.max_invite_retrans } else { timers.max_non_invite_retrans };
+    if unanswered.count > allowed.min(timers.max_retrans.unwrap_or(u32::MAX)) {
+        give_up(call, ctx);
+        return;
+    }
+    unanswered.delay = unanswered.delay.saturating_mul(BACKOFF);
+    if !unanswered.is_invite {
+        unanswered.delay = unanswered.delay.min(timers.t2);
+    }
+    call.flow.retransmit_at = ctx.now + unanswered.delay;
+    let at = call.flow.sent_step as usize;
+    if !loses(ctx, at) {
+        let start = ctx.out.bytes.len();
+        ctx.out.bytes.extend_from_slice(&unanswered.bytes);
+        let end = ctx.out.bytes.len();
+        ctx.out.effects.push(Effect::Send { start, end, to: SendTo::Flow, patience: timers.send_timeout });
+        debug(call, ctx, "sends again, for want of an answer", b"");
+    }
+    count_step(ctx, at, |counts| counts.retransmissions += 1);
+    ctx.stats.count(Count::Retransmissions);
+}
+
+fn give_up(call: &mut Call, ctx: &mut CallContext<'_>) {
+    let env = ctx.env;
+    let at = call.flow.sent_step as usize;
+    call.flow.answered();
+    count_step(ctx, at, |counts| counts.timeouts += 1);
+    let label = env.scenario.steps.get(at).and_then(|step| step.flow.on_timeout);
+    match label {
+        Some(to) if to < env.scenario.steps.len() => {
+            complain(call, ctx, "no answer to the last message, going to its ontimeout label");
+            call.flow.paused_until = stdx::time::Instant::FAR_FUTURE;
+            go(call, ctx, to);
+        }
+        _ => {
+            complain(call, ctx, &format!("no answer to the message of step {at}, however often it was sent"));
+            fail(call, ctx, Count::FailedMaxUdpRetrans);
+        }
+    }
+}
+
+/// Whether the call's last message was an INVITE.
+pub(super) fn last_was_invite(call: &Call, ctx: &CallContext<'_>) -> bool {
+    call.flow.sent_step != NONE
+        && ctx.env.scenario.steps.get(call.flow.sent_step as usize).is_some_and(|step| {
+            matches!(&step.kind, crate::scenario::model::StepKind::Send(send)
+                if matches!(&send.what, SentKind::Request(method) if &**method == "INVITE"))
+        })
+}

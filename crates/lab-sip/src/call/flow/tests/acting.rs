@@ -1,0 +1,90 @@
+//! Effects of actions on the flow of a call.
+
+use std::time::Duration;
+
+use super::world::{Endpoint, START, code, pause, request, scenario, step};
+use crate::call::VariableValue;
+use crate::options::Options;
+use crate::regex::Regex;
+use crate::scenario::Scenario;
+use crate::scenario::action::{Action, ActionCheck, ActionKind, Ereg, Operand, SearchIn};
+use crate::scenario::model::{ConditionSense, Role, ScenarioStep, Scope, StepKind, VarRef};
+
+const ID: &str = "1@host";
+const SEEN: VarRef = VarRef { scope: Scope::Call, slot: 0 };
+
+fn acting(mut step: ScenarioStep, actions: Vec<ActionKind>) -> ScenarioStep {
+    step.actions = actions.into_iter().map(|kind| Action { line: 1, kind }).collect();
+    step
+}
+
+fn assign(value: f64) -> ActionKind {
+    ActionKind::Assign { to: SEEN, value: Operand::Value(value) }
+}
+
+fn jump(to: usize) -> ActionKind {
+    ActionKind::Jump(Operand::Value(to as f64))
+}
+
+fn client(steps: Vec<ScenarioStep>) -> Scenario {
+    let mut scenario = scenario(Role::Client, steps);
+    scenario.variables.call = vec!["seen".to_owned()];
+    scenario
+}
+
+fn started(steps: Vec<ScenarioStep>) -> Endpoint {
+    let mut end = Endpoint::new(client(steps), Options::default());
+    end.start(ID);
+    end
+}
+
+#[test]
+fn what_follows_a_jump_is_still_run() {
+    let nop = || step(StepKind::Nop);
+    let end = started(vec![
+        acting(nop(), vec![jump(2), assign(3.0)]),
+        acting(nop(), vec![assign(9.0)]),
+        request("INVITE", None),
+        code(200),
+    ]);
+    let call = &end.calls[ID.as_bytes()];
+    assert_eq!((call.position, &call.variables[0]), (3, &VariableValue::Number(3.0)));
+    assert_eq!(end.sent.len(), 1);
+}
+
+/// The usual end of a handler for what is not expected: the pause it broke into goes on where it was.
+#[test]
+fn a_pause_is_restored_with_what_is_left_of_it() {
+    let restore = ActionKind::PauseRestore(Operand::Value(5000.0));
+    let nop = acting(step(StepKind::Nop), vec![restore, jump(2)]);
+    let mut end =
+        started(vec![pause(1000.0), nop, pause(60_000.0), request("INVITE", None), code(200), code(200)]);
+    end.wait(4999);
+    assert_eq!((end.sent.len(), end.calls[ID.as_bytes()].position), (0, 2));
+    assert_eq!(end.calls[ID.as_bytes()].deadline, START + Duration::from_secs(5));
+    end.wait(1);
+    assert_eq!((end.sent.len(), end.calls[ID.as_bytes()].position), (1, 4));
+}
+
+#[test]
+fn actions_of_a_send_look_into_what_was_sent() {
+    let ereg = ActionKind::Ereg(Box::new(Ereg {
+        regex: Regex::new("CSeq: .*").unwrap(),
+        search_in: SearchIn::Message,
+        check: ActionCheck::MustMatch,
+        assign_to: vec![SEEN],
+    }));
+    let end = started(vec![acting(request("INVITE", None), vec![ereg]), code(200)]);
+    let VariableValue::Text(found) = &end.calls[ID.as_bytes()].variables[0] else { panic!("nothing found") };
+    assert!(found.starts_with(b"CSeq: 1 INVITE"), "{}", String::from_utf8_lossy(found));
+}
+
+#[test]
+fn zero_does_not_count_as_set() {
+    for (value, sent) in [(0.0, 0), (2.0, 1)] {
+        let mut conditional = request("INVITE", None);
+        conditional.flow.condition = Some((SEEN, ConditionSense::Set));
+        let end = started(vec![acting(step(StepKind::Nop), vec![assign(value)]), conditional, code(200)]);
+        assert_eq!(end.sent.len(), sent);
+    }
+}

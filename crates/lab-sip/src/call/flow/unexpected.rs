@@ -1,0 +1,229 @@
+//! Messages the scenario has no step for, and the end of a call before its time.
+
+use stdx::time::Instant;
+
+use super::defaults::{DefaultAnswer, template};
+use super::step::{expected, go, run};
+use super::{
+    Call, CallContext, CallOutcome, Count, Effect, complain, count_step, debug, dialog, end, fail, receive,
+    send,
+};
+use crate::call::message::{Incoming, StartLine};
+use crate::call::{SendTo, VariableValue, render};
+use crate::scenario::model::{Scope, StepKind, VarRef};
+
+/// The label that receives unexpected messages in a scenario, and the variables that hold their origin.
+const LABEL: &str = "_unexp.main";
+const RETURN: &str = "_unexp.retaddr";
+const PAUSED: &str = "_unexp.pausedaddr";
+
+/// Rule 4.
+pub(super) fn handle(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, may_jump: bool) {
+    if let Some(label) = ctx.env.scenario.label(LABEL) {
+        if may_jump && jump(call, ctx, message, label) {
+            return;
+        }
+        spoil(call, ctx, message);
+        return;
+    }
+    let auto_answer = ctx.env.options.call.auto_answer;
+    match message.method() {
+        b"BYE" | b"CANCEL" => hung_up(call, ctx, message),
+        b"PING" => ping(call, ctx, message),
+        b"INFO" | b"NOTIFY" | b"OPTIONS" | b"UPDATE" if auto_answer => {
+            let before = call.last_received.take();
+            answer(call, ctx, message);
+            call.last_received = before;
+            ctx.stats.count(Count::AutoAnswered);
+        }
+        _ => spoil(call, ctx, message),
+    }
+}
+
+/// To `_unexp.main`; `false` when the call is there already.
+fn jump(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, label: usize) -> bool {
+    if let Some(variable) = variable(ctx, RETURN) {
+        if super::number_of(call, ctx, variable) != 0.0 {
+            return false;
+        }
+        set(call, variable, call.position as f64);
+    }
+    if let Some(variable) = variable(ctx, PAUSED) {
+        let paused_until = call.flow.paused_until;
+        let milliseconds = if paused_until == Instant::FAR_FUTURE {
+            0.0
+        } else {
+            paused_until.since(ctx.env.started).as_secs_f64() * 1e3
+        };
+        set(call, variable, milliseconds);
+    }
+    call.flow.paused_until = Instant::FAR_FUTURE;
+    go(call, ctx, label);
+    run(call, ctx);
+    let waits =
+        ctx.env.scenario.steps.get(call.position).is_some_and(|step| matches!(step.kind, StepKind::Recv(_)));
+    if call.over {
+    } else if waits {
+        receive::queued(call, ctx, message);
+    } else {
+        call.flow.queued = Some(message.bytes.into());
+    }
+    true
+}
+
+/// A variable of the call by its name.
+fn variable(ctx: &CallContext<'_>, name: &str) -> Option<VarRef> {
+    let slot = ctx.env.scenario.variables.call.iter().position(|known| known == name)?;
+    Some(VarRef { scope: Scope::Call, slot: u16::try_from(slot).ok()? })
+}
+
+fn set(call: &mut Call, variable: VarRef, number: f64) {
+    if let Some(value) = call.variables.get_mut(usize::from(variable.slot)) {
+        *value = VariableValue::Number(number);
+    }
+}
+
+/// The peer ends the call before the scenario does.
+fn hung_up(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
+    let defaults = ctx.env.options.call.defaults;
+    note_unexpected(call, ctx, message);
+    if !defaults.abort_unexpected {
+        return;
+    }
+    if defaults.bye {
+        answer(call, ctx, message);
+    }
+    tell_twin(call, ctx);
+    end(call, ctx, CallOutcome::Failure(Count::FailedUnexpectedMessage));
+}
+
+/// A PING ends its call, well.
+fn ping(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
+    if !ctx.env.options.call.defaults.ping_reply {
+        return;
+    }
+    answer(call, ctx, message);
+    tell_twin(call, ctx);
+    ctx.stats.count(Count::AutoAnswered);
+    end(call, ctx, CallOutcome::Success);
+}
+
+fn spoil(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
+    note_unexpected(call, ctx, message);
+    if !ctx.env.options.call.defaults.abort_unexpected {
+        return;
+    }
+    tell_twin(call, ctx);
+    dialog::keep_whole(call, message);
+    fail(call, ctx, Count::FailedUnexpectedMessage);
+}
+
+fn note_unexpected(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
+    count_step(ctx, call.position, |counts| counts.unexpected += 1);
+    let wanted = ctx.env.scenario.steps.get(call.position).map_or_else(|| "nothing".to_owned(), expected);
+    let start = String::from_utf8_lossy(message.start_text());
+    let got = match message.start {
+        StartLine::Response { code } => {
+            *ctx.stats.error_codes.entry(code).or_default() += 1;
+            ctx.env.tracer.error_code(ctx.now, code);
+            start.strip_prefix("SIP/2.0 ").unwrap_or(&start).to_owned()
+        }
+        StartLine::Request { method, .. } => String::from_utf8_lossy(method).into_owned(),
+    };
+    complain(call, ctx, &format!("expected {wanted}, got {got}"));
+}
+
+/// A 200 to this message.
+fn answer(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
+    dialog::keep_whole(call, message);
+    own_message(call, ctx, DefaultAnswer::Ok);
+}
+
+/// Ends the dialog towards the peer as far as it got: an ACK to a refusal, ACK and BYE to an answer, CANCEL, or BYE.
+/// As in SIPp only for calls that we placed.
+pub(super) fn tell_peer(call: &mut Call, ctx: &mut CallContext<'_>) {
+    if call.identity.incoming || call.position == 0 || !call.flow.flags.heard || call.last_received.is_none()
+    {
+        return;
+    }
+    if call.flow.flags.established || !send::last_was_invite(call, ctx) {
+        own_message(call, ctx, DefaultAnswer::Bye);
+    } else if call.flow.last_code >= 400 {
+        own_message(call, ctx, DefaultAnswer::Ack);
+    } else if call.flow.flags.ack_pending {
+        call.flow.flags.ack_pending = false;
+        own_message(call, ctx, DefaultAnswer::Ack);
+        own_message(call, ctx, DefaultAnswer::Bye);
+    } else {
+        own_message(call, ctx, DefaultAnswer::Cancel);
+    }
+}
+
+/// 3PCC: the other leg ends too.
+fn tell_twin(call: &mut Call, ctx: &mut CallContext<'_>) {
+    if call.position == 0 {
+        return;
+    }
+    let options = &ctx.env.options.three_pcc;
+    let mut peers = Vec::new();
+    if options.master.is_some() || options.slave.is_some() {
+        // Extended: all that this call has commanded.
+        for step in ctx.env.scenario.steps.iter().take(call.position) {
+            if let StepKind::SendCmd { dest: Some(dest), .. } = &step.kind
+                && !peers.contains(&Some(dest))
+            {
+                peers.push(Some(dest));
+            }
+        }
+    } else if options.twin.is_some() {
+        peers.push(None);
+    }
+    if peers.is_empty() {
+        return;
+    }
+    if let Some((start, end)) = made(call, ctx, DefaultAnswer::ThreePccAbort, false) {
+        let to = |peer: Option<&String>| Effect::Command { start, end, peer: peer.cloned() };
+        ctx.out.effects.extend(peers.into_iter().map(to));
+    }
+}
+
+fn own_message(call: &mut Call, ctx: &mut CallContext<'_>, which: DefaultAnswer) {
+    if let Some((start, end)) = made(call, ctx, which, true) {
+        debug(call, ctx, "sends on its own", &ctx.out.bytes[start..end]);
+        let patience = ctx.env.options.timers.send_timeout;
+        ctx.out.effects.push(Effect::Send { start, end, to: SendTo::Flow, patience });
+    }
+}
+
+fn made(
+    call: &mut Call,
+    ctx: &mut CallContext<'_>,
+    which: DefaultAnswer,
+    crlf: bool,
+) -> Option<(usize, usize)> {
+    let env = ctx.env;
+    let in_dialog = if which == DefaultAnswer::Bye { dialog::bye(call) } else { None };
+    let template = template(which, &env.scenario.defaults, in_dialog);
+    let mut text = Vec::with_capacity(512);
+    let rendered = render::message_text(call, ctx, &template, render::NO_STEP, &mut text);
+    if let Err(why) = rendered {
+        complain(call, ctx, &why);
+        return None;
+    }
+    let start = ctx.out.bytes.len();
+    if crlf {
+        append_with_crlf(&text, &mut ctx.out.bytes);
+    } else {
+        ctx.out.bytes.extend_from_slice(&text);
+    }
+    Some((start, ctx.out.bytes.len()))
+}
+
+/// Lines end as SIP wants it, however the template ends them; the empty line is there.
+fn append_with_crlf(text: &[u8], out: &mut Vec<u8>) {
+    for line in text.trim_ascii().split(|byte| *byte == b'\n') {
+        out.extend_from_slice(line.strip_suffix(b"\r").unwrap_or(line));
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+}

@@ -1,0 +1,36 @@
+//! The C library's calendar: which local date and time a second is.
+#![allow(
+    unsafe_code,
+    reason = "localtime_r(3) has no wrapper in std, and the zone files are the C library's to read"
+)]
+
+/// A local date and time; `offset` is seconds east of UTC.
+pub struct LocalDateTime {
+    pub year: i32,
+    pub month: i32,
+    pub day: i32,
+    pub hour: i32,
+    pub minute: i32,
+    pub second: i32,
+    pub offset: i64,
+}
+
+/// The local date and time of a second since the Unix epoch.
+pub fn local(unix_seconds: u64) -> LocalDateTime {
+    let seconds = libc::time_t::try_from(unix_seconds).unwrap_or(libc::time_t::MAX);
+    // SAFETY: a zeroed tm is a valid one; both pointers are to live locals. It stays zero on an error.
+    let tm = unsafe {
+        let mut tm: libc::tm = std::mem::zeroed();
+        libc::localtime_r(&raw const seconds, &raw mut tm);
+        tm
+    };
+    LocalDateTime {
+        year: tm.tm_year + 1900,
+        month: tm.tm_mon + 1,
+        day: tm.tm_mday,
+        hour: tm.tm_hour,
+        minute: tm.tm_min,
+        second: tm.tm_sec,
+        offset: tm.tm_gmtoff,
+    }
+}

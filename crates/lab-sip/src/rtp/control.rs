@@ -1,0 +1,302 @@
+//! The media commands of calls: [`CallMediaControl`], implemented by the shard's [`MediaStreams`].
+
+use std::sync::Arc;
+
+use stdx::time::Instant;
+
+use super::crypto::CryptoKeyword;
+use super::play::{CapturePlayback, Player, PlayerSlot, PlayerSource, SoundPlayback, digits};
+use super::ports::{MediaPort, offset_port};
+use super::receiver::EchoedPattern;
+use super::sound::Encoded;
+use super::spec::{DtmfSpec, PatternSpec, StreamSpec};
+use super::streams::MediaStreams;
+use super::{MediaCommand, PortKind, RemoteMedia, Requirement, check};
+use crate::call::CallMediaControl;
+use crate::scenario::action::PlayKind;
+use crate::stats::Stats;
+
+/// The payload type of digits when the other side's SDP has none: everyone's, in absence of a negotiation.
+const EVENT_TYPE: u8 = 101;
+
+impl CallMediaControl for MediaStreams {
+    fn port(&mut self, call: u64, which: PortKind, offset: i32) -> Result<u16, String> {
+        if !self.shared.active {
+            return self.mention(call, which, offset);
+        }
+        // The second of a pair is RTCP's: named, not bound.
+        let even = offset & !1;
+        let base = if matches!(which, PortKind::Fixed | PortKind::Auto) { even } else { 0 };
+        let port = self.open(call, which, base)?;
+        offset_port(port.number, offset - base)
+    }
+
+    fn listens(&self) -> bool {
+        self.shared.active
+    }
+
+    fn remote(&mut self, call: u64, description: &RemoteMedia) {
+        if !self.shared.active {
+            return;
+        }
+        let media = self.calls.entry(call).or_default();
+        media.hear_of(call, description);
+        for key in media.players.into_iter().flatten() {
+            if let Some(player) = self.players.get_mut(key) {
+                player.to = media.destination(player.slot);
+            }
+        }
+    }
+
+    fn command(&mut self, now: Instant, call: u64, command: &MediaCommand) -> Result<(), String> {
+        match command {
+            MediaCommand::Play { kind, file } => self.play_file(now, call, *kind, file),
+            MediaCommand::PlayDtmf(spec) => self.play_digits(now, call, spec),
+            MediaCommand::Stream(spec) => self.stream(now, call, spec),
+            MediaCommand::PauseStream => self.pause(call, PlayerSlot::StreamAudio),
+            MediaCommand::ResumeStream => self.resume(now, call, PlayerSlot::StreamAudio),
+            MediaCommand::Pattern { video, spec } => self.pattern(now, call, *video, spec),
+            MediaCommand::PausePattern { video } => self.pause(call, stream_slot(*video)),
+            MediaCommand::ResumePattern { video } => self.resume(now, call, stream_slot(*video)),
+            MediaCommand::EchoStart { video, .. } | MediaCommand::EchoUpdate { video, .. } => {
+                self.echo(call, *video, true)
+            }
+            MediaCommand::EchoStop { video } => self.echo(call, *video, false),
+            MediaCommand::EchoCall(on) => {
+                let media = self.calls.entry(call).or_default();
+                for medium in [&media.audio, &media.video] {
+                    medium.sink.with(|heard| heard.echo = Some(*on));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn check(&mut self, _now: Instant, call: u64, wanted: &Requirement) -> Result<(), String> {
+        let playing = self.playing(call, wanted.video);
+        let medium = self.calls.entry(call).or_default().medium(wanted.video);
+        check::check(&medium.facts(playing, wanted.dtmf.is_some()), wanted)
+    }
+
+    fn verdict(&mut self, call: u64, report: &mut Vec<String>) -> Result<(), String> {
+        let playing = [self.playing(call, false), self.playing(call, true)];
+        let Some(media) = self.calls.get(&call) else { return Ok(()) };
+        let options = &self.shared.options;
+        let audio = media.audio.judge("audio", playing[0], options.audio_tolerance, report);
+        audio.and(media.video.judge("video", playing[1], options.video_tolerance, report))
+    }
+
+    fn crypto(&mut self, call: u64, keyword: &str) -> Result<String, String> {
+        let keyword =
+            CryptoKeyword::parse(keyword).ok_or_else(|| format!("[{keyword}] is no keyword of SRTP"))?;
+        let media = self.calls.entry(call).or_default();
+        let medium = media.medium(keyword.video);
+        let text = medium.offer.render(keyword, &mut self.rng);
+        medium.agree();
+        Ok(text)
+    }
+
+    fn close(&mut self, _now: Instant, call: u64, stats: &mut Stats) {
+        let Some(media) = self.calls.get(&call) else { return };
+        for key in media.players.into_iter().flatten() {
+            self.stop(key);
+        }
+        if let Some(media) = self.calls.remove(&call) {
+            media.close(call, stats);
+        }
+    }
+}
+
+impl MediaStreams {
+    /// Ports of a scenario that does nothing with media are numbers; only the fixed ones are bound, once, so that two
+    /// programs on one address name different ones.
+    fn mention(&mut self, call: u64, which: PortKind, offset: i32) -> Result<u16, String> {
+        let base = match which {
+            PortKind::Fixed => 0,
+            PortKind::Auto => return offset_port(self.shared.ports.auto_number(call)?, offset),
+            PortKind::StreamAudio | PortKind::StreamVideo => {
+                let port = self.open(call, which, 0)?;
+                return offset_port(port.number, offset);
+            }
+        };
+        if let Some((_, number)) = self.mentioned.iter().find(|(known, _)| *known == offset) {
+            return Ok(*number);
+        }
+        let (port, _) = self.shared.ports.fixed(base)?;
+        let number = offset_port(port.number, offset)?;
+        self.mentioned.push((offset, number));
+        Ok(number)
+    }
+
+    /// The call's port of this kind, bound at first use and listened to.
+    fn open(&mut self, call: u64, which: PortKind, offset: i32) -> Result<Arc<MediaPort>, String> {
+        let media = self.calls.entry(call).or_default();
+        let place = media.place(which, offset);
+        if let Some(port) = place {
+            return Ok(Arc::clone(port));
+        }
+        let ports = &self.shared.ports;
+        let taken = match which {
+            PortKind::Fixed => ports.fixed(offset)?,
+            PortKind::Auto if offset == 0 => ports.auto(call)?,
+            PortKind::Auto => {
+                let base = ports.auto(call)?.0;
+                ports.beside(&base, offset)?
+            }
+            PortKind::StreamAudio | PortKind::StreamVideo => ports.own()?,
+        };
+        let port = self.watch_new(taken)?;
+        let media = self.calls.entry(call).or_default();
+        *media.place(which, offset) = Some(Arc::clone(&port));
+        let is_video = matches!(which, PortKind::StreamVideo) || offset != 0;
+        let medium = media.medium(is_video);
+        medium.listen(call, &port);
+        if self.shared.wants_tones {
+            medium.sink.with(|heard| heard.wants_tones = true);
+        }
+        Ok(port)
+    }
+
+    /// The port a play leaves from; a call that named none gets one.
+    fn source(&mut self, call: u64, slot: PlayerSlot) -> Result<Arc<MediaPort>, String> {
+        if let Some(port) = self.calls.entry(call).or_default().source(slot) {
+            return Ok(port);
+        }
+        let which = match slot {
+            PlayerSlot::StreamAudio => PortKind::StreamAudio,
+            PlayerSlot::StreamVideo => PortKind::StreamVideo,
+            _ => PortKind::Fixed,
+        };
+        self.open(call, which, 0)
+    }
+
+    fn start(
+        &mut self,
+        call: u64,
+        slot: PlayerSlot,
+        source: PlayerSource,
+        distances: &[u16],
+    ) -> Result<(), String> {
+        let port = self.source(call, slot)?;
+        let mut beside = Vec::with_capacity(distances.len());
+        for distance in distances {
+            // Taken by another program: the packets leave by the port itself, as those of rtcp-mux do.
+            let Ok(taken) = self.shared.ports.beside(&port, i32::from(*distance)) else { continue };
+            beside.push((*distance, self.watch_new(taken)?));
+        }
+        let media = self.calls.entry(call).or_default();
+        let (before, to) = (media.players[slot as usize], media.destination(slot));
+        if let Some(before) = before {
+            self.stop(before);
+        }
+        let Some(due) = source.due() else { return Ok(()) };
+        let sink = Arc::clone(&self.calls.entry(call).or_default().medium(slot.is_video()).sink);
+        let key =
+            self.players.insert(Player { call, slot, port, beside, to, sink, sent: 0, armed: true, source });
+        self.calls.entry(call).or_default().players[slot as usize] = Some(key);
+        self.schedule.insert(due, key);
+        Ok(())
+    }
+
+    fn play_file(&mut self, now: Instant, call: u64, kind: PlayKind, file: &str) -> Result<(), String> {
+        let recording = self.shared.files.recording(file)?;
+        let slot = match kind {
+            PlayKind::Audio => PlayerSlot::PlayAudio,
+            PlayKind::Video => PlayerSlot::PlayVideo,
+            PlayKind::Image => PlayerSlot::PlayImage,
+        };
+        let fresh = self.shared.options.rewrite.then_some(&mut self.rng);
+        let source = PlayerSource::Recorded(CapturePlayback::new(Arc::clone(&recording), now, fresh));
+        self.start(call, slot, source, &recording.distances)
+    }
+
+    fn play_digits(&mut self, now: Instant, call: u64, spec: &str) -> Result<(), String> {
+        let spec = DtmfSpec::parse(spec)?;
+        let media = self.calls.entry(call).or_default();
+        let theirs = media.audio.sink.with(|heard| heard.event_type);
+        let payload_type = spec.payload_type.or(theirs).unwrap_or(EVENT_TYPE);
+        let recording = Arc::new(digits(&spec, payload_type, &mut self.rng));
+        self.start(
+            call,
+            PlayerSlot::Digits,
+            PlayerSource::Recorded(CapturePlayback::new(recording, now, None)),
+            &[],
+        )
+    }
+
+    fn stream(&mut self, now: Instant, call: u64, spec: &str) -> Result<(), String> {
+        let spec = StreamSpec::parse(spec, self.shared.options.payload_type)?;
+        let sound = self.shared.files.sound(&spec)?;
+        let slot = stream_slot(spec.coding.video);
+        if let Some(codec) = spec.coding.codec {
+            // A peer that is sent a payload type of ours answers with it.
+            let medium = self.calls.entry(call).or_default().medium(spec.coding.video);
+            medium.sink.with(|heard| heard.agreed = Some((spec.coding.payload_type, codec)));
+        }
+        let paced = SoundPlayback::new(sound, spec.loops, now, self.shared.next_ssrc());
+        self.start(call, slot, PlayerSource::Paced(paced), &[])
+    }
+
+    fn pattern(&mut self, now: Instant, call: u64, video: bool, spec: &str) -> Result<(), String> {
+        let spec = PatternSpec::parse(spec, self.shared.options.payload_type)?;
+        let sound = Arc::new(Encoded::pattern(spec.fill, &spec.coding));
+        let paced = SoundPlayback::new(sound, None, now, self.shared.next_ssrc());
+        self.start(call, stream_slot(video), PlayerSource::Paced(paced), &[])?;
+        let medium = self.calls.entry(call).or_default().medium(video);
+        medium.sink.with(|heard| {
+            heard.pattern = Some(EchoedPattern { fill: spec.fill, matched: 0, mismatched: 0 });
+        });
+        Ok(())
+    }
+
+    fn pause(&mut self, call: u64, slot: PlayerSlot) -> Result<(), String> {
+        if let Some(player) = self.player(call, slot)
+            && let PlayerSource::Paced(paced) = &mut player.source
+        {
+            paced.pause();
+        }
+        Ok(())
+    }
+
+    fn resume(&mut self, now: Instant, call: u64, slot: PlayerSlot) -> Result<(), String> {
+        let Some(player) = self.player(call, slot) else { return Ok(()) };
+        if let PlayerSource::Paced(paced) = &mut player.source {
+            paced.resume(now);
+        }
+        // One that is still in the schedule finds its new time when it fires.
+        if !player.armed
+            && let Some(due) = player.source.due()
+        {
+            player.armed = true;
+            if let Some(key) = self.calls.get(&call).and_then(|media| media.players[slot as usize]) {
+                self.schedule.insert(due, key);
+            }
+        }
+        Ok(())
+    }
+
+    fn player(&mut self, call: u64, slot: PlayerSlot) -> Option<&mut Player> {
+        let key = self.calls.get(&call)?.players[slot as usize]?;
+        self.players.get_mut(key)
+    }
+
+    fn echo(&mut self, call: u64, video: bool, on: bool) -> Result<(), String> {
+        if on {
+            self.source(call, stream_slot(video))?;
+        }
+        let medium = self.calls.entry(call).or_default().medium(video);
+        medium.sink.with(|heard| heard.echo = Some(on));
+        Ok(())
+    }
+
+    /// Packets sent so far by players that go on.
+    fn playing(&self, call: u64, video: bool) -> u64 {
+        let Some(media) = self.calls.get(&call) else { return 0 };
+        let players = media.players.iter().flatten().filter_map(|key| self.players.get(*key));
+        players.filter(|player| player.slot.is_video() == video).map(|player| player.sent).sum()
+    }
+}
+
+fn stream_slot(video: bool) -> PlayerSlot {
+    if video { PlayerSlot::StreamVideo } else { PlayerSlot::StreamAudio }
+}

@@ -1,0 +1,227 @@
+//! Received packets of one medium of a call: measured, decoded, compared with a pattern, sent back. The shard that
+//! reads the socket calls this under the lock; the call's own shard queries it under the same lock.
+
+use media::codec::{Codec, Decoder, PayloadType};
+use media::events::{Digit, EventReceiver};
+use media::quality::{Receiver, Summary};
+use media::rtp::{Packet, is_rtcp};
+use media::tone::DtmfDetector;
+use parking_lot::Mutex;
+use stdx::time::Instant;
+
+use super::crypto::CryptoSession;
+
+/// Digits kept between two checks; a peer that sends more is not listened to further.
+const DIGITS: usize = 256;
+
+/// Received media of one call.
+#[derive(Default)]
+pub(super) struct MediaReceiver {
+    state: Mutex<ReceivedStream>,
+}
+
+#[derive(Default)]
+pub(super) struct ReceivedStream {
+    /// From the first packet on.
+    receiver: Option<Box<Receiver>>,
+    /// A payload type that a stream of this call gave a meaning.
+    pub(super) agreed: Option<(u8, Codec)>,
+    /// From the other side's SDP: dynamic payload types.
+    pub(super) mapped: Vec<(u8, Codec)>,
+    /// From the other side's SDP.
+    pub(super) event_type: Option<u8>,
+    events: EventReceiver,
+    events_heard: bool,
+    /// Since the last check.
+    pub(super) digits: String,
+    pub(super) digits_total: u64,
+    /// Digits as sound are listened for; it costs more than all else, so only where a scenario asks for digits.
+    pub(super) wants_tones: bool,
+    tones: Option<Box<Tones>>,
+    /// `None`: as the port does (`-rtp_echo`).
+    pub(super) echo: Option<bool>,
+    pub(super) echoed: u64,
+    pub(super) pattern: Option<EchoedPattern>,
+    /// SRTP, once both sides named their keys.
+    pub(super) session: Option<Box<CryptoSession>>,
+    /// Packets that SRTP refused.
+    pub(super) refused: u64,
+    scratch: Vec<u8>,
+}
+
+/// Listens for digits in sound.
+struct Tones {
+    decoder: Decoder,
+    detector: DtmfDetector,
+    samples: Vec<i16>,
+}
+
+/// The pattern this call sends and expects back.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EchoedPattern {
+    pub(super) fill: u8,
+    pub(super) matched: u64,
+    pub(super) mismatched: u64,
+}
+
+/// The action of the socket's reader for a received datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReceiveAction {
+    Nothing,
+    SendBack,
+}
+
+impl MediaReceiver {
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut ReceivedStream) -> T) -> T {
+        act(&mut self.state.lock())
+    }
+}
+
+impl ReceivedStream {
+    /// `bytes` is the whole datagram; `at` its time of arrival; `echo` the port's own action. Bytes to send
+    /// back are appended to `out`.
+    pub(super) fn handle(
+        &mut self,
+        at: Instant,
+        bytes: &[u8],
+        echo: bool,
+        out: &mut Vec<u8>,
+    ) -> ReceiveAction {
+        let echo = self.echo.unwrap_or(echo);
+        let Some(mut session) = self.session.take() else {
+            self.measure(at, bytes);
+            return self.send_back(echo, bytes, out);
+        };
+        let mut plain = std::mem::take(&mut self.scratch);
+        plain.clear();
+        plain.extend_from_slice(bytes);
+        let mut then = ReceiveAction::Nothing;
+        if session.unprotect(&mut plain).is_ok() {
+            self.measure(at, &plain);
+            if echo && session.protect(&mut plain).is_ok() {
+                then = self.send_back(true, &plain, out);
+            }
+        } else {
+            self.refused += 1;
+        }
+        self.scratch = plain;
+        self.session = Some(session);
+        then
+    }
+
+    fn send_back(&mut self, echo: bool, bytes: &[u8], out: &mut Vec<u8>) -> ReceiveAction {
+        if !echo {
+            return ReceiveAction::Nothing;
+        }
+        out.extend_from_slice(bytes);
+        self.echoed += u64::from(!is_rtcp(bytes));
+        ReceiveAction::SendBack
+    }
+
+    fn measure(&mut self, at: Instant, bytes: &[u8]) {
+        if is_rtcp(bytes) {
+            return;
+        }
+        // A datagram that is no RTP is not measured: a requirement of packets misses it.
+        let Ok(packet) = Packet::parse(bytes) else { return };
+        let is_event = self.is_event(&packet);
+        if is_event {
+            self.hear(&packet);
+        } else {
+            self.compare(&packet);
+        }
+        if self.wants_tones && !is_event {
+            self.listen(&packet);
+        }
+        let codec = self.codec_of(&packet);
+        let receiver = self.receiver.get_or_insert_with(|| Box::new(Receiver::new(codec)));
+        receiver.handle(at, &packet, !is_event);
+    }
+
+    /// By number; without one in the SDP, 96 (SIPp's) and 101 (everyone's) with the four bytes of an event.
+    fn is_event(&self, packet: &Packet<'_>) -> bool {
+        match self.event_type {
+            Some(number) => packet.payload_type() == number,
+            None => matches!(packet.payload_type(), 96 | 101) && packet.payload().len() == 4,
+        }
+    }
+
+    fn hear(&mut self, packet: &Packet<'_>) {
+        if let Some(digit) = self.events.handle(packet) {
+            self.events_heard = true;
+            self.note(digit);
+        }
+    }
+
+    /// Sound that does not decode has no digits. A sender of events has its digits there, and hears its own tones here.
+    fn listen(&mut self, packet: &Packet<'_>) {
+        if self.events_heard {
+            return;
+        }
+        if self.tones.is_none() {
+            self.tones = Tones::new(self.codec_of(packet)).map(Box::new);
+        }
+        let Some(mut tones) = self.tones.take() else { return };
+        tones.samples.clear();
+        if tones.decoder.decode(packet.payload(), &mut tones.samples).is_ok() {
+            tones.detector.handle(&tones.samples, |digit| self.note(digit));
+        }
+        self.tones = Some(tones);
+    }
+
+    fn note(&mut self, digit: Digit) {
+        self.digits_total += 1;
+        if self.digits.len() < DIGITS {
+            self.digits.push(digit.to_char());
+        }
+    }
+
+    fn compare(&mut self, packet: &Packet<'_>) {
+        let Some(pattern) = &mut self.pattern else { return };
+        if packet.payload().iter().all(|byte| *byte == pattern.fill) {
+            pattern.matched += 1;
+        } else {
+            pattern.mismatched += 1;
+        }
+    }
+
+    fn codec_of(&self, packet: &Packet<'_>) -> Codec {
+        let number = packet.payload_type();
+        let agreed = self.agreed.filter(|(known, _)| *known == number).map(|(_, codec)| codec);
+        let mapped = || self.mapped.iter().find(|(known, _)| *known == number).map(|(_, codec)| *codec);
+        agreed
+            .or_else(mapped)
+            .or_else(|| PayloadType::fixed(number).map(|known| known.codec))
+            .unwrap_or(Codec::Other)
+    }
+
+    /// All zero when nothing was received.
+    pub(super) fn summary(&self) -> Summary {
+        self.receiver.as_ref().map(|receiver| receiver.summary()).unwrap_or_default()
+    }
+}
+
+impl Tones {
+    fn new(codec: Codec) -> Option<Tones> {
+        let decoder = Decoder::new(codec).ok()?;
+        Some(Tones { decoder, detector: DtmfDetector::new(codec.sample_rate()), samples: Vec::new() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dynamic_type_is_what_the_other_side_called_it() {
+        let bytes = [0x80, 97, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0xff];
+        let packet = Packet::parse(&bytes).expect("a packet");
+        let mut heard = ReceivedStream::default();
+        assert_eq!(heard.codec_of(&packet), Codec::Other);
+        heard.mapped = vec![(96, Codec::G722), (97, Codec::Opus)];
+        assert_eq!(heard.codec_of(&packet), Codec::Opus);
+        // The scenario's own setting comes first.
+        heard.agreed = Some((97, Codec::Pcma));
+        assert_eq!(heard.codec_of(&packet), Codec::Pcma);
+    }
+}

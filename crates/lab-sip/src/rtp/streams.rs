@@ -1,0 +1,252 @@
+//! The media of one shard's calls: turned by the shard's loop, it sends what is due and reads what came.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use mmsg::{Datagram, Receiver};
+use stdx::rng::Rng;
+use stdx::slab::{Key, Slab};
+use stdx::time::Instant;
+use stdx::wheel::Wheel;
+
+use super::batch::PacketBatch;
+use super::call::CallMedia;
+use super::play::Player;
+use super::ports::MediaPort;
+use super::receiver::ReceiveAction;
+use super::run_media::RunMedia;
+use crate::stats::{Count, Stats};
+
+/// How far the kernel's time of arrival may be from ours before it is not believed: the wall clock was set meanwhile.
+const CLOCK_TRUST: Duration = Duration::from_secs(1);
+
+/// Microseconds between two looks at due players: packets of one stream are 20 ms apart, and their jitter is measured.
+const TICK_MICROS: u64 = 500;
+
+/// Batches read from one socket before others have their turn. The rest waits for the next turn.
+const READ_ROUNDS: usize = 16;
+
+/// All media of a shard.
+pub struct MediaStreams {
+    pub(super) shared: Arc<RunMedia>,
+    registry: Registry,
+    token_base: usize,
+    /// Sockets this shard reads, by token. Calls own them; one that is gone leaves its place.
+    watched: Vec<Weak<MediaPort>>,
+    free: Vec<usize>,
+    /// Sockets whose reading was cut short.
+    unread: Vec<usize>,
+    pub(super) calls: HashMap<u64, Box<CallMedia>>,
+    pub(super) players: Slab<Player>,
+    pub(super) schedule: Wheel<Key, TICK_MICROS>,
+    due: Vec<Key>,
+    batch: PacketBatch,
+    pub(super) rng: Rng,
+    /// Ports that are only mentioned, by offset.
+    pub(super) mentioned: Vec<(i32, u16)>,
+    /// The ports of `-rtp_echo`, held for the run by the first shard.
+    echo_ports: Vec<Arc<MediaPort>>,
+}
+
+impl MediaStreams {
+    /// `registry` is the shard's; tokens from `token_base` on are for [`MediaStreams::handle_ready`]. The first shard binds the
+    /// ports of `-rtp_echo`.
+    pub fn new(
+        shared: &Arc<RunMedia>,
+        shard: usize,
+        registry: Registry,
+        token_base: usize,
+        now: Instant,
+        rng: Rng,
+    ) -> Result<MediaStreams, String> {
+        let mut streams = MediaStreams {
+            shared: Arc::clone(shared),
+            registry,
+            token_base,
+            watched: Vec::new(),
+            free: Vec::new(),
+            unread: Vec::new(),
+            calls: HashMap::new(),
+            players: Slab::new(),
+            schedule: Wheel::new(now),
+            due: Vec::new(),
+            batch: PacketBatch::new(),
+            rng,
+            mentioned: Vec::new(),
+            echo_ports: Vec::new(),
+        };
+        if shared.options.echo && shard == 0 {
+            for offset in [0, 2] {
+                let port = shared.ports.fixed(offset)?;
+                let port = streams.watch_new(port)?;
+                streams.echo_ports.push(port);
+            }
+        }
+        Ok(streams)
+    }
+
+    /// When [`MediaStreams::turn`] next has something to do.
+    pub fn deadline(&self) -> Option<Instant> {
+        if self.unread.is_empty() { self.schedule.deadline() } else { Some(Instant::default()) }
+    }
+
+    /// Sends what is due, all of it in as few system calls as its sockets allow, and reads what was left unread.
+    pub fn turn(&mut self, receiver: &mut Receiver, now: Instant, stats: &mut Stats) {
+        for index in std::mem::take(&mut self.unread) {
+            self.read(index, receiver, now, stats);
+        }
+        let mut due = std::mem::take(&mut self.due);
+        self.schedule.expire(now, &mut due);
+        for key in due.drain(..) {
+            self.play(key, now);
+        }
+        self.due = due;
+        self.batch.flush(now, stats);
+    }
+
+    /// A socket of ours is readable. `receiver` is the shard's memory for what it reads.
+    pub fn handle_ready(&mut self, token: Token, receiver: &mut Receiver, now: Instant, stats: &mut Stats) {
+        if let Some(index) = token.0.checked_sub(self.token_base) {
+            self.read(index, receiver, now, stats);
+            self.batch.flush(now, stats);
+        }
+    }
+
+    /// Calls that have media now.
+    pub fn open_calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Sockets open in the whole run.
+    pub fn open_sockets(&self) -> usize {
+        self.shared.ports.open()
+    }
+
+    /// Everything of this player that is due by now.
+    fn play(&mut self, key: Key, now: Instant) {
+        let Some(player) = self.players.get_mut(key) else { return };
+        player.armed = false;
+        let next = loop {
+            match player.source.due() {
+                Some(due) if due <= now => {
+                    player.emit(due, &mut self.batch);
+                }
+                next => break next,
+            }
+        };
+        match next {
+            Some(next) => {
+                player.armed = true;
+                self.schedule.insert(next, key);
+            }
+            None if player.source.is_over() => self.stop(key),
+            // Paused: resuming puts it back.
+            None => {}
+        }
+    }
+
+    /// Forgets a player and adds up what it sent.
+    pub(super) fn stop(&mut self, key: Key) {
+        let Some(player) = self.players.remove(key) else { return };
+        if let Some(call) = self.calls.get_mut(&player.call) {
+            call.ended(&player, key);
+        }
+    }
+
+    /// Reads the socket of a port that was just bound; other sockets are read by the shard that bound them.
+    pub(super) fn watch_new(
+        &mut self,
+        (port, is_new): (Arc<MediaPort>, bool),
+    ) -> Result<Arc<MediaPort>, String> {
+        if !is_new {
+            return Ok(port);
+        }
+        // Best effort: without it arrival is when we looked.
+        let _ = mmsg::want_timestamps(port.socket.as_fd());
+        self.sweep();
+        let index = self.free.pop().unwrap_or(self.watched.len());
+        let token = Token(self.token_base + index);
+        let fd = port.socket.as_raw_fd();
+        self.registry
+            .register(&mut SourceFd(&fd), token, Interest::READABLE)
+            .map_err(|error| format!("media port {} cannot be watched: {error}", port.number))?;
+        let entry = Arc::downgrade(&port);
+        match self.watched.get_mut(index) {
+            Some(place) => *place = entry,
+            None => self.watched.push(entry),
+        }
+        Ok(port)
+    }
+
+    /// Finds the places of closed sockets again, once as many were opened as there were places.
+    fn sweep(&mut self) {
+        if self.free.is_empty() && self.watched.len() == self.watched.capacity() {
+            let gone = |(index, port): (usize, &Weak<MediaPort>)| (port.strong_count() == 0).then_some(index);
+            self.free.extend(self.watched.iter().enumerate().filter_map(gone));
+        }
+    }
+
+    fn read(&mut self, index: usize, receiver: &mut Receiver, now: Instant, stats: &mut Stats) {
+        // An event of a socket that was closed since.
+        let Some(port) = self.watched.get(index).and_then(Weak::upgrade) else { return };
+        for _ in 0..READ_ROUNDS {
+            let batch = &mut self.batch;
+            let count = receiver.receive(port.socket.as_fd(), |datagram| {
+                arrive(&port, &datagram, now, batch, stats);
+            });
+            match count {
+                Ok(mmsg::BATCH) => {}
+                // Fewer than asked for: the socket is empty, and readiness is told again with the next packet.
+                Ok(_) => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+        }
+        self.unread.push(index);
+    }
+}
+
+/// One datagram at one of our ports.
+fn arrive(
+    port: &Arc<MediaPort>,
+    datagram: &Datagram<'_>,
+    now: Instant,
+    batch: &mut PacketBatch,
+    stats: &mut Stats,
+) {
+    let bytes = datagram.bytes;
+    if !media::rtp::is_rtcp(bytes) {
+        stats.count(Count::RtpReceived);
+    }
+    let sink = port.routes.lock().find(datagram.remote, ssrc(bytes));
+    let at = arrival(datagram.received, now);
+    let start = batch.bytes().len();
+    let then = match sink {
+        Some(sink) => sink.with(|heard| heard.handle(at, bytes, port.echo, batch.bytes())),
+        None if port.echo => {
+            batch.bytes().extend_from_slice(bytes);
+            ReceiveAction::SendBack
+        }
+        None => ReceiveAction::Nothing,
+    };
+    match then {
+        ReceiveAction::SendBack => batch.push(Arc::clone(port), datagram.remote, start, None),
+        ReceiveAction::Nothing => batch.bytes().truncate(start),
+    }
+}
+
+fn ssrc(bytes: &[u8]) -> u32 {
+    bytes.get(8..12).and_then(|field| field.try_into().ok()).map_or(0, u32::from_be_bytes)
+}
+
+/// The kernel's time, when it is near ours.
+fn arrival(received: Option<Duration>, now: Instant) -> Instant {
+    let Some(received) = received else { return now };
+    let at = Instant::default() + received;
+    if now.since(at) < CLOCK_TRUST && at.since(now) < CLOCK_TRUST { at } else { now }
+}

@@ -1,0 +1,73 @@
+//! `ringer sip --check -sf FILE`: what a person wants to know of a scenario before a call is made.
+
+use std::fmt;
+use std::path::Path;
+
+use super::compile::{CompileError, CompiledScenario, compile_file};
+use super::model::{Role, Scenario};
+
+/// Prints as one line for a good scenario, then its warnings; or as one line a mistake.
+#[derive(Debug)]
+pub struct CheckReport {
+    file: String,
+    outcome: Result<CompiledScenario, Vec<CompileError>>,
+}
+
+/// Compiles and makes no call.
+pub fn check(path: &Path) -> CheckReport {
+    CheckReport { file: path.display().to_string(), outcome: compile_file(path) }
+}
+
+impl CheckReport {
+    /// Whether the scenario would run. Warnings do not count.
+    pub fn is_ok(&self) -> bool {
+        self.outcome.is_ok()
+    }
+}
+
+impl fmt::Display for CheckReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.outcome {
+            Ok(CompiledScenario { scenario, warnings }) => {
+                writeln!(f, "{}: {}", self.file, summary(scenario))?;
+                warnings.iter().try_for_each(|warning| writeln!(f, "{warning} (warning)"))
+            }
+            Err(errors) => {
+                errors.iter().try_for_each(|error| writeln!(f, "{error}"))?;
+                writeln!(f, "{}: {}", self.file, counted(errors.len(), "mistake"))
+            }
+        }
+    }
+}
+
+/// `client, 9 steps, 2 variables`: what a scenario that is right consists of.
+pub fn summary(scenario: &Scenario) -> String {
+    let role = match scenario.role {
+        Role::Client => "client",
+        Role::Server => "server",
+        Role::ControllerA => "3PCC controller A",
+        Role::ControllerB => "3PCC controller B",
+    };
+    let variables = &scenario.variables;
+    let variables = variables.call.len() + variables.user.len() + variables.global.len();
+    let mut text = format!("{role}, {}", counted(scenario.steps.len(), "step"));
+    for (count, what) in [
+        (scenario.labels.len(), "label"),
+        (variables, "variable"),
+        (scenario.transactions.len(), "transaction"),
+        (scenario.rtds.len(), "response-time counter"),
+    ] {
+        if count > 0 {
+            text = format!("{text}, {}", counted(count, what));
+        }
+    }
+    if scenario.needs.media {
+        text.push_str(", with media");
+    }
+    text
+}
+
+/// `1 mistake`, `2 mistakes`.
+pub fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}

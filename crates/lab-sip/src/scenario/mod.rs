@@ -1,0 +1,25 @@
+//! SIPp's scenario language: read, compiled, explained.
+
+pub mod action;
+mod builtin;
+mod check;
+mod compile;
+mod language_words;
+mod lexicon;
+mod lexicon_actions;
+mod lexicon_keywords;
+pub mod model;
+mod reference;
+pub mod template;
+mod template_parser;
+#[cfg(test)]
+mod tests;
+mod xml;
+
+pub use builtin::{BUILT_IN_NAMES, built_in};
+pub use check::counted;
+pub use check::{CheckReport, check, summary};
+pub use compile::{CompileError, CompiledScenario, compile_file, compile_template, compile_text};
+pub use language_words::{LanguageWord, WordKind, words};
+pub use model::Scenario;
+pub use reference::reference_page;

@@ -1,0 +1,173 @@
+//! The probabilities of the users' actions.
+
+use stdx::rng::Rng;
+
+/// One thing a user does at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UserAction {
+    Message,
+    MessageOnline,
+    MessageOffline,
+    Presence,
+    PresenceDirected,
+    Logout,
+    RosterGet,
+    RosterAdd,
+    RosterRename,
+    RosterRemove,
+    VcardGet,
+    VcardLookup,
+    VcardSet,
+    Room,
+    RoomNick,
+    RoomRejoin,
+    Archive,
+    Ping,
+    Disco,
+    DiscoItems,
+    PepPublish,
+    PepGet,
+    Block,
+    Unblock,
+    PubsubPublish,
+    PubsubGet,
+    Raw,
+}
+
+/// Their names in `--mix`, and what is done.
+pub const ACTIONS: &[(&str, UserAction, &str)] = &[
+    ("message", UserAction::Message, "to a contact, who may be there or not"),
+    ("message-online", UserAction::MessageOnline, "to a contact who is there"),
+    (
+        "message-offline",
+        UserAction::MessageOffline,
+        "to a contact who has signed out: it must wait for him, and come",
+    ),
+    ("presence", UserAction::Presence, "another show and status, to all contacts"),
+    ("presence-directed", UserAction::PresenceDirected, "to one user who is there, contact or stranger"),
+    ("logout", UserAction::Logout, "signs out, and in again after a while"),
+    ("roster-get", UserAction::RosterGet, "reads the whole roster"),
+    ("roster-add", UserAction::RosterAdd, "adds an entry"),
+    ("roster-rename", UserAction::RosterRename, "gives it another name"),
+    ("roster-remove", UserAction::RosterRemove, "removes it"),
+    ("vcard-get", UserAction::VcardGet, "reads his own vCard"),
+    ("vcard-lookup", UserAction::VcardLookup, "reads that of another user, contact or stranger"),
+    ("vcard-set", UserAction::VcardSet, "changes his own vCard"),
+    ("room", UserAction::Room, "says something in the room he is in"),
+    ("room-nick", UserAction::RoomNick, "takes another nick there"),
+    ("room-rejoin", UserAction::RoomRejoin, "leaves the room and comes again"),
+    ("archive", UserAction::Archive, "reads the newest page of his archive"),
+    ("ping", UserAction::Ping, "pings the server (XEP-0199)"),
+    ("disco", UserAction::Disco, "asks what the server can do (XEP-0030)"),
+    ("disco-items", UserAction::DiscoItems, "asks what services the server has"),
+    ("pep-publish", UserAction::PepPublish, "publishes the tune he hears (XEP-0163)"),
+    ("pep-get", UserAction::PepGet, "reads what he published"),
+    ("block", UserAction::Block, "blocks somebody who is no user of the load (XEP-0191)"),
+    ("unblock", UserAction::Unblock, "lets him again"),
+    (
+        "pubsub-publish",
+        UserAction::PubsubPublish,
+        "publishes at a node of the service that all users share (XEP-0060)",
+    ),
+    ("pubsub-get", UserAction::PubsubGet, "reads the newest that is published there"),
+    ("raw", UserAction::Raw, "sends one of the stanzas of --stanza; an iq has an answer, which is awaited"),
+];
+
+/// Shares of a hundred, or any other weights.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ActionMix {
+    /// With the sum of all weights up to it, in millionths.
+    steps: Vec<(u64, UserAction)>,
+    text: String,
+}
+
+const PARTS: f64 = 1e6;
+
+impl ActionMix {
+    /// `message=83.5,presence=13.5,…`.
+    pub fn parse(text: &str) -> Result<ActionMix, String> {
+        let mut steps = Vec::new();
+        let mut sum = 0;
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let (name, weight) =
+                part.split_once('=').ok_or_else(|| format!("{part:?}: expected ACTION=SHARE"))?;
+            let known = ACTIONS.iter().find(|(known, ..)| *known == name.trim());
+            let (_, action, _) = known.ok_or_else(|| {
+                let names: Vec<&str> = ACTIONS.iter().map(|(name, ..)| *name).collect();
+                format!("{name:?}: expected one of {}", names.join(", "))
+            })?;
+            let weight: f64 = weight
+                .trim()
+                .parse()
+                .ok()
+                .filter(|weight| (0.0..=1e6).contains(weight))
+                .ok_or_else(|| format!("{part:?}: expected a share from 0 to 1000000"))?;
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within bounds")]
+            let weight = (weight * PARTS) as u64;
+            sum += weight;
+            steps.push((sum, *action));
+        }
+        if sum == 0 {
+            return Err(format!("{text:?}: expected a share above 0"));
+        }
+        Ok(ActionMix { steps, text: text.to_owned() })
+    }
+
+    /// A random action.
+    pub fn draw(&self, rng: &mut Rng) -> UserAction {
+        let sum = self.steps.last().map_or(1, |step| step.0);
+        let at = rng.below(sum);
+        let step = self.steps.iter().find(|step| at < step.0);
+        step.map_or(UserAction::Message, |step| step.1)
+    }
+
+    /// The mix contains the action.
+    pub fn has(&self, action: UserAction) -> bool {
+        let mut before = 0;
+        self.steps.iter().any(|step| std::mem::replace(&mut before, step.0) < step.0 && step.1 == action)
+    }
+
+    /// The mix as written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_kept() {
+        let mix = ActionMix::parse("message=83.5, presence=13.5,logout=2.5,roster-add=0.5,room=0").unwrap();
+        let mut rng = Rng::seeded(1);
+        let mut counts = [0u32; 4];
+        for _ in 0..100_000 {
+            let at = match mix.draw(&mut rng) {
+                UserAction::Message => 0,
+                UserAction::Presence => 1,
+                UserAction::Logout => 2,
+                UserAction::RosterAdd => 3,
+                other => panic!("{other:?}"),
+            };
+            counts[at] += 1;
+        }
+        for (count, share) in counts.into_iter().zip([83_500u32, 13_500, 2_500, 500]) {
+            assert!(count.abs_diff(share) < 600, "{counts:?}");
+        }
+        assert!(mix.has(UserAction::Logout) && !mix.has(UserAction::Room) && !mix.has(UserAction::Archive));
+    }
+
+    #[test]
+    fn mistakes_say_what_was_expected() {
+        for (text, says) in [
+            ("message", "ACTION=SHARE"),
+            ("mesage=1", "expected one of message, message-online"),
+            ("message=-1", "from 0"),
+            ("message=0", "above 0"),
+            ("", "above 0"),
+        ] {
+            assert!(ActionMix::parse(text).unwrap_err().contains(says), "{text}");
+        }
+    }
+}

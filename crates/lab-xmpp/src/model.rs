@@ -1,0 +1,262 @@
+//! One load of users, checked.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use stdx::rng::Rng;
+use xmpp::sasl::Hash;
+
+use super::{ActionMix, MaxFailures, MonitorOptions, Retry, StanzaTemplate, UserDirectory};
+
+/// The settings of a load of users.
+#[derive(Debug, Clone)]
+pub struct XmppLoad {
+    pub target: SocketAddr,
+    pub people: UserDirectory,
+    pub mechanism: SaslMechanism,
+    pub security: StreamSecurity,
+    /// In place of a TCP stream.
+    pub web: Option<HttpTransport>,
+    /// Sign-ins a second.
+    pub logins: f64,
+    pub mix: ActionMix,
+    pub think: ThinkTime,
+    /// Bytes of a message's body.
+    pub body: usize,
+    /// Users make the rosters themselves, before the load.
+    pub befriend: bool,
+    /// Rooms of the load, each user in one; only when the mix has rooms.
+    pub rooms: u32,
+    pub rooms_domain: String,
+    /// The service with the node of the load; only when the mix publishes there.
+    pub pubsub_domain: String,
+    /// The stanzas of the action `raw`.
+    pub stanzas: Vec<StanzaTemplate>,
+    /// The duration of the stage of actions, which begins when all users are signed in.
+    pub length: Duration,
+    /// Time that everything has to arrive in at the end; what has not by then is lost.
+    pub settle: Duration,
+    /// For an answer, or for signing in.
+    pub patience: Duration,
+    /// Accounts are made before the load, and removed after it (XEP-0077), so many a second.
+    pub register: bool,
+    pub unregister: bool,
+    pub registrations: f64,
+    pub monitors: MonitorOptions,
+    pub redirect: RedirectPolicy,
+    pub retry: Retry,
+    /// With more failures than these the run ends early.
+    pub max_failures: Option<MaxFailures>,
+}
+
+/// The kind of HTTP connection, and the path of its URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HttpTransport {
+    /// RFC 7395.
+    WebSocket(String),
+    /// XEP-0206.
+    Bosh(String),
+}
+
+impl XmppLoad {
+    /// Over HTTP; empty without.
+    pub fn path(&self) -> &str {
+        match &self.web {
+            Some(HttpTransport::WebSocket(path) | HttpTransport::Bosh(path)) => path,
+            None => "",
+        }
+    }
+
+    /// The transport is BOSH.
+    pub fn is_bosh(&self) -> bool {
+        matches!(self.web, Some(HttpTransport::Bosh(_)))
+    }
+
+    /// Sockets of each user.
+    pub fn sockets(&self) -> u32 {
+        if self.is_bosh() { 2 } else { 1 }
+    }
+}
+
+/// The SASL mechanism of sign-ins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SaslMechanism {
+    Plain,
+    Scram(Hash),
+    /// RFC 4505: the server makes up the address, so users have no contacts.
+    Anonymous,
+}
+
+impl SaslMechanism {
+    /// The mechanism by its name on the command line.
+    pub fn parse(name: &str) -> Result<SaslMechanism, String> {
+        Ok(match name {
+            "PLAIN" => SaslMechanism::Plain,
+            "ANONYMOUS" => SaslMechanism::Anonymous,
+            "SCRAM-SHA-1" => SaslMechanism::Scram(Hash::Sha1),
+            "SCRAM-SHA-256" => SaslMechanism::Scram(Hash::Sha256),
+            "SCRAM-SHA-512" => SaslMechanism::Scram(Hash::Sha512),
+            _ => {
+                return Err(format!(
+                    "mechanism {name:?}: expected PLAIN, SCRAM-SHA-1, SCRAM-SHA-256, SCRAM-SHA-512 or ANONYMOUS"
+                ));
+            }
+        })
+    }
+
+    /// The name of the mechanism in SASL.
+    pub fn name(self) -> &'static str {
+        match self {
+            SaslMechanism::Plain => "PLAIN",
+            SaslMechanism::Anonymous => "ANONYMOUS",
+            SaslMechanism::Scram(Hash::Sha1) => "SCRAM-SHA-1",
+            SaslMechanism::Scram(Hash::Sha256) => "SCRAM-SHA-256",
+            SaslMechanism::Scram(Hash::Sha512) => "SCRAM-SHA-512",
+        }
+    }
+}
+
+/// TLS on a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamSecurity {
+    None,
+    StartTls,
+    /// From the first byte.
+    Tls,
+}
+
+impl StreamSecurity {
+    /// The security by its name on the command line.
+    pub fn parse(name: &str) -> Result<StreamSecurity, String> {
+        Ok(match name {
+            "none" => StreamSecurity::None,
+            "starttls" => StreamSecurity::StartTls,
+            "direct" => StreamSecurity::Tls,
+            _ => return Err(format!("tls {name:?}: expected none, starttls or direct")),
+        })
+    }
+}
+
+/// The reaction to a host that the server names instead of itself (RFC 6120 §4.9.3.19).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RedirectPolicy {
+    Follow,
+    /// It is a failure, counted as such.
+    Count,
+}
+
+impl RedirectPolicy {
+    /// The policy by its name on the command line.
+    pub fn parse(name: &str) -> Result<RedirectPolicy, String> {
+        Ok(match name {
+            "follow" => RedirectPolicy::Follow,
+            "count" => RedirectPolicy::Count,
+            _ => return Err(format!("{name:?}: expected follow or count")),
+        })
+    }
+}
+
+/// Time from one action of a user to the next.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ThinkTime {
+    Fixed(Duration),
+    /// With this mean.
+    Exponential(Duration),
+}
+
+impl ThinkTime {
+    /// A random think time.
+    pub fn draw(self, rng: &mut Rng) -> Duration {
+        match self {
+            ThinkTime::Fixed(time) => time,
+            ThinkTime::Exponential(mean) => {
+                #[expect(clippy::cast_precision_loss, reason = "32 bits")]
+                let share = (rng.below(1 << 32) + 1) as f64 / (1_u64 << 32) as f64;
+                // Beyond twenty means there is one in 500 million.
+                mean.mul_f64(-share.ln()).min(mean * 20)
+            }
+        }
+    }
+}
+
+/// A timer of the report, in its order; each is measured from the due time and from the sending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum TimerName {
+    /// To the contact.
+    Message,
+    /// To each contact that is signed in.
+    Presence,
+    /// From the connection to `<success/>`.
+    Authentication,
+    /// From the connection to the roster.
+    SignIn,
+    Roster,
+    Vcard,
+    Archive,
+    /// To the room and back.
+    Room,
+    /// From the wish to enter, or for another nick, to the room's word that it is so.
+    RoomJoin,
+    Ping,
+    Disco,
+    Pep,
+    Block,
+    Pubsub,
+    Raw,
+    /// An account made or removed, from the connection or the question.
+    Registration,
+    /// To the partner and back.
+    MonitorMessage,
+    /// To the partner.
+    MonitorPresence,
+    /// As `Authentication`.
+    MonitorAuthentication,
+}
+
+/// Their names in reports and thresholds (`response.presence.p99`).
+pub const TIMERS: [&str; 19] = [
+    "message",
+    "presence",
+    "authentication",
+    "sign-in",
+    "roster",
+    "vcard",
+    "archive",
+    "room",
+    "room-join",
+    "ping",
+    "disco",
+    "pep",
+    "block",
+    "pubsub",
+    "raw",
+    "registration",
+    "monitor.message",
+    "monitor.presence",
+    "monitor.authentication",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thinking_takes_its_mean() {
+        let mut rng = Rng::seeded(2);
+        let mean = Duration::from_secs(75);
+        let sum: Duration = (0..20_000).map(|_| ThinkTime::Exponential(mean).draw(&mut rng)).sum();
+        let got = sum / 20_000;
+        assert!(got.abs_diff(mean) < Duration::from_secs(3), "{got:?}");
+        assert_eq!(ThinkTime::Fixed(mean).draw(&mut rng), mean);
+    }
+
+    #[test]
+    fn words_are_understood() {
+        for name in ["PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512", "ANONYMOUS"] {
+            assert_eq!(SaslMechanism::parse(name).unwrap().name(), name);
+        }
+        assert!(SaslMechanism::parse("GSSAPI").unwrap_err().contains("expected PLAIN"));
+        assert!(StreamSecurity::parse("yes").unwrap_err().contains("starttls"));
+    }
+}

@@ -1,0 +1,107 @@
+//! From the first element of a stream to a signed-in user.
+
+use std::sync::Arc;
+
+use lab_sip::stats::Count;
+use stdx::time::Instant;
+use xmpp::{Element, ns};
+
+use super::failure::FailureCause;
+use super::load_state::LoadStage;
+use super::login::{LoginIdentity, LoginProgress};
+use super::model::TimerName;
+use super::register::RegistrationResult;
+use super::user::UserState;
+use super::user_pool::{ConnectionCommand, PoolContext, UserPool};
+
+impl UserPool {
+    pub(super) fn handle_element(&mut self, slot: u32, element: &Element, ctx: &mut PoolContext<'_>) {
+        ctx.stats.count(Count::MessagesReceived);
+        if element.is("error", ns::STREAM) {
+            return self.handle_stream_error(slot, element, ctx);
+        }
+        let (chat, nonce) = (Arc::clone(&self.chat), self.rng.token(20));
+        let user = &mut self.users[slot as usize];
+        // Nothing can be answered any more.
+        if matches!(user.phase, UserState::Parting) && element.name() != "message" {
+            return;
+        }
+        let UserState::SigningIn(login) = &mut user.phase else {
+            return self.handle_stanza(slot, element, ctx);
+        };
+        let mut kept = user.kept.take().map(|kept| *kept);
+        let (name, password) = (chat.people.name(user.number), chat.people.password(user.number));
+        let who = LoginIdentity { name: &name, password: &password, nonce, kept: &mut kept };
+        let mut written = Vec::new();
+        let progress = login.handle(&chat, who, element, &mut written);
+        user.kept = kept.map(Box::new);
+        let sign_in = user.sign_in;
+        ctx.write(slot, |out| out.append(&mut written));
+        match progress {
+            LoginProgress::Nothing => {}
+            LoginProgress::StartTls => ctx.want(slot, ConnectionCommand::StartTls),
+            LoginProgress::Authenticated => {
+                let timed = if self.is_monitor(slot) {
+                    TimerName::MonitorAuthentication
+                } else {
+                    TimerName::Authentication
+                };
+                ctx.time(timed, sign_in.0, sign_in.1);
+                self.open_stream(slot, ctx);
+            }
+            LoginProgress::SignedIn(roster) => self.signed_in(slot, &roster, ctx),
+            LoginProgress::Registered(how) => {
+                if how == RegistrationResult::Refused {
+                    self.quote_refusal(slot, element, ctx);
+                }
+                self.handle_registered(slot, how, ctx);
+            }
+            LoginProgress::Failed(cause) => {
+                if matches!(
+                    cause,
+                    FailureCause::NotAuthorized | FailureCause::Refused | FailureCause::Throttled
+                ) {
+                    self.quote_refusal(slot, element, ctx);
+                }
+                self.fail(slot, cause, ctx);
+            }
+        }
+    }
+
+    fn signed_in(&mut self, slot: u32, roster: &Element, ctx: &mut PoolContext<'_>) {
+        let user = &mut self.users[slot as usize];
+        user.phase = UserState::In;
+        user.patience = Instant::FAR_FUTURE;
+        user.failures = 0;
+        let (due, began) = user.sign_in;
+        let number = user.number;
+        ctx.stats.count(Count::SuccessfulCall);
+        let is_monitor = self.is_monitor(slot);
+        if !is_monitor {
+            ctx.time(TimerName::SignIn, due, began);
+        }
+        if !std::mem::replace(&mut self.users[slot as usize].has_been_in, true) {
+            self.shared.count_first_sign_in();
+        }
+        self.shared.mark_present(number, ctx.now);
+        for item in roster.elements() {
+            self.update_contact(slot, item);
+        }
+        self.send_presence(slot, "", ctx.now, ctx);
+        if is_monitor {
+            self.send_next_friend_request(slot, ctx);
+            self.check_pair_roster(slot, ctx);
+        } else {
+            self.join_room(slot, ctx);
+        }
+        match self.stage {
+            LoadStage::Befriending => self.queue_friend_requests(slot, ctx),
+            LoadStage::Load if !is_monitor => {
+                let due = ctx.now + self.chat.think.draw(&mut self.rng);
+                self.schedule_user(slot, due);
+            }
+            LoadStage::Unregistering => self.schedule_user(slot, ctx.now),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! The users of one shard: their timers, their connections, the stages of the load.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lab_sip::stats::{Count, Stats};
+use stdx::rng::Rng;
+use stdx::time::Instant;
+use xmpp::limits::STANZA;
+use xmpp::ns;
+use xmpp::xml::{Frame, Framer, Prefixes, parse, parse_header};
+
+use super::failure::FailureCause;
+use super::friend_requests::FriendRequestQueue;
+use super::load_state::{LoadStage, LoadState};
+use super::login::{Login, LoginPurpose};
+use super::message_ledger::MessageLedger;
+use super::model::{TimerName, XmppLoad};
+use super::monitor::MonitorPair;
+use super::redirect::RedirectTarget;
+use super::stage_changes::{LOOK, StageLeader};
+use super::stanzas;
+use super::user::{User, UserState};
+use super::user_timers::{UserTimer, UserTimers};
+
+/// A command to the driver for a user's connection; commands are performed in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConnectionCommand {
+    /// Answered by `handle_connected` or `handle_closed`.
+    Connect,
+    /// The same, to where the server sent the user.
+    ConnectElsewhere(RedirectTarget),
+    /// Bytes of `Outbox::bytes`.
+    Write(Range<usize>),
+    /// Answered by `handle_secured` or `handle_closed`.
+    StartTls,
+    /// After what was written. Nothing of the connection is told any more.
+    Close,
+}
+
+/// Outputs of the pool, in the order in which they are performed.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    pub bytes: Vec<u8>,
+    /// By the user's place in the pool.
+    pub wants: Vec<(u32, ConnectionCommand)>,
+    /// Texts of servers' refusals, for the operator.
+    pub errors: Vec<String>,
+    /// Each write is one document, and says its namespace itself (RFC 7395 §3.3.3).
+    pub is_documents: bool,
+}
+
+impl Outbox {
+    /// Stanzas lean on the stream around them; here there is none.
+    fn qualify(&mut self, start: usize) {
+        let written = &self.bytes[start..];
+        let is_stanza = [&b"<iq"[..], b"<message", b"<presence"].iter().any(|name| written.starts_with(name));
+        let end = written.iter().position(|byte| matches!(byte, b' ' | b'/' | b'>'));
+        if let Some(end) = end.filter(|_| is_stanza) {
+            let at = start + end;
+            self.bytes.splice(at..at, format!(" xmlns='{}'", ns::CLIENT).into_bytes());
+        }
+    }
+}
+
+/// Time, counters and outputs of one input.
+pub struct PoolContext<'a> {
+    pub now: Instant,
+    pub stats: &'a mut Stats,
+    pub out: &'a mut Outbox,
+}
+
+impl PoolContext<'_> {
+    pub(super) fn want(&mut self, slot: u32, wanted: ConnectionCommand) {
+        self.out.wants.push((slot, wanted));
+    }
+
+    pub(super) fn write(&mut self, slot: u32, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.out.bytes.len();
+        write(&mut self.out.bytes);
+        if self.out.is_documents {
+            self.out.qualify(start);
+        }
+        let end = self.out.bytes.len();
+        if end > start {
+            self.want(slot, ConnectionCommand::Write(start..end));
+        }
+    }
+
+    /// From the due time and from the sending, as for calls.
+    pub(super) fn time(&mut self, timed: TimerName, due: Instant, sent: Instant) {
+        if let Some(timer) = self.stats.rtds.get_mut(timed as usize) {
+            timer.service.record(self.now.since(sent));
+            timer.response.record(self.now.since(due));
+        }
+    }
+}
+
+/// The users of one shard: those whose number, modulo the number of shards, is the shard's.
+pub struct UserPool {
+    pub(super) chat: Arc<XmppLoad>,
+    pub(super) shared: Arc<LoadState>,
+    pub(super) users: Vec<User>,
+    /// Pairs of monitors, whose users follow the others.
+    pub(super) pairs: Vec<MonitorPair>,
+    timers: UserTimers,
+    pub(super) rng: Rng,
+    pub(super) ledger: MessageLedger,
+    /// Stanzas sent before this time belong to another run.
+    pub(super) began: Instant,
+    pub(super) stage: LoadStage,
+    /// Of the first shard only: the decision about the next stage.
+    leader: Option<StageLeader>,
+    /// The time of the next look at the stage of the load.
+    look_at: Instant,
+    pub(super) asking: FriendRequestQueue,
+    prefixes: Option<Arc<Prefixes>>,
+}
+
+impl UserPool {
+    /// The users of shard `index` of `shards`. They sign in at the load's rate from `start` on.
+    pub fn new(
+        chat: Arc<XmppLoad>,
+        shared: Arc<LoadState>,
+        (index, shards): (u32, u32),
+        start: Instant,
+        rng: Rng,
+    ) -> UserPool {
+        // First accounts are made, if they are; monitors sign in after the others.
+        let rate = if chat.register { chat.registrations } else { chat.logins };
+        let gap = Duration::from_secs(1).div_f64(rate.max(1e-6));
+        let people = &chat.people;
+        let made = |number: u32| {
+            let is_first = chat.register || !people.is_monitor(number);
+            let due = if is_first { start + gap.mul_f64(f64::from(number)) } else { Instant::FAR_FUTURE };
+            User::new(number, people, due)
+        };
+        let mut users: Vec<User> =
+            (0..people.count()).filter(|number| number % shards == index).map(made).collect();
+        let mut pairs = Vec::new();
+        for pair in (0..chat.monitors.pairs).filter(|pair| pair % shards == index) {
+            pairs.push(MonitorPair::new(u32::try_from(users.len()).unwrap_or(u32::MAX)));
+            let first = people.count() + 2 * pair;
+            users.extend([made(first), made(first + 1)]);
+        }
+        let mut timers = UserTimers::new(start);
+        for (slot, user) in (0_u32..).zip(&users).filter(|(_, user)| user.due < Instant::FAR_FUTURE) {
+            timers.insert(user.due, UserTimer::Due(slot));
+        }
+        if !chat.register {
+            shared.advance(start, LoadStage::SigningIn);
+        }
+        UserPool {
+            users,
+            pairs,
+            timers,
+            rng,
+            ledger: MessageLedger::default(),
+            began: start,
+            stage: if chat.register { LoadStage::Registering } else { LoadStage::SigningIn },
+            leader: (index == 0).then(|| StageLeader::new(start)),
+            look_at: start,
+            asking: FriendRequestQueue::default(),
+            prefixes: None,
+            chat,
+            shared,
+        }
+    }
+
+    /// The number of users of this shard.
+    pub fn users(&self) -> usize {
+        self.users.len()
+    }
+
+    /// The time at which [`UserPool::expire`] is to be called.
+    pub fn deadline(&self) -> Instant {
+        let timers = self.timers.deadline().unwrap_or(Instant::FAR_FUTURE);
+        // All shards look at the stage at this pace.
+        timers.min(self.look_at)
+    }
+
+    /// Everybody has left.
+    pub fn is_over(&self) -> bool {
+        self.stage == LoadStage::Leaving
+            && self.users.iter().all(|user| matches!(user.phase, UserState::Gone))
+    }
+
+    pub(super) fn slot(&self, slot: u32) -> Option<&User> {
+        self.users.get(slot as usize)
+    }
+
+    pub(super) fn schedule_user(&mut self, slot: u32, due: Instant) {
+        self.users[slot as usize].due = due;
+        self.timers.insert(due, UserTimer::Due(slot));
+    }
+
+    pub(super) fn set_response_deadline(&mut self, slot: u32, patience: Instant) {
+        self.users[slot as usize].patience = patience;
+        self.timers.insert(patience, UserTimer::Response(slot));
+    }
+
+    pub(super) fn schedule_pair(&mut self, pair: usize, due: Instant) {
+        self.timers.insert(due, UserTimer::Pair(u32::try_from(pair).unwrap_or(u32::MAX)));
+    }
+
+    pub(super) fn slots(&self) -> Range<u32> {
+        0..u32::try_from(self.users.len()).unwrap_or_default()
+    }
+
+    /// Runs the timers that are due.
+    pub fn expire(&mut self, ctx: &mut PoolContext<'_>) {
+        if self.look_at <= ctx.now {
+            self.look_at = ctx.now + LOOK;
+            let next = self.leader.as_mut().and_then(|it| it.next_stage(ctx.now, &self.chat, &self.shared));
+            if let Some(next) = next {
+                self.shared.advance(ctx.now, next);
+            }
+            let stage = self.shared.stage();
+            if stage > self.stage {
+                self.stage = stage;
+                self.enter_stage(stage, ctx);
+            }
+        }
+        self.timers.expire(ctx.now);
+        while let Some(timer) = self.timers.next_fired() {
+            match timer {
+                UserTimer::Pair(pair) => self.expire_pair(pair as usize, ctx),
+                UserTimer::Due(slot) if self.users[slot as usize].due <= ctx.now => {
+                    self.handle_due(slot, ctx);
+                }
+                UserTimer::Response(slot) if self.users[slot as usize].patience <= ctx.now => {
+                    self.handle_response_timeout(slot, ctx);
+                }
+                // The time was put off, and has another timer.
+                UserTimer::Due(_) | UserTimer::Response(_) => {}
+            }
+        }
+    }
+
+    fn enter_stage(&mut self, stage: LoadStage, ctx: &mut PoolContext<'_>) {
+        match stage {
+            LoadStage::SigningIn => self.begin_signing_in(),
+            LoadStage::Befriending => self.begin_friend_requests(ctx),
+            LoadStage::Load => self.begin_monitoring(ctx.now),
+            LoadStage::Settling => self.mark_missed_users(),
+            LoadStage::Unregistering => self.begin_unregistering(),
+            LoadStage::Leaving => self.count_waiting_messages(ctx),
+            _ => {}
+        }
+        for slot in self.slots() {
+            let user = &self.users[slot as usize];
+            match (stage, &user.phase) {
+                (LoadStage::Load, UserState::In) => {
+                    let due = self.shared.began() + self.chat.think.draw(&mut self.rng);
+                    self.schedule_user(slot, due);
+                }
+                // No faster than they came.
+                (LoadStage::RollCall, UserState::Away) => {
+                    let within = u64::try_from(self.chat.return_span().as_micros()).unwrap_or_default();
+                    let due = ctx.now + Duration::from_micros(self.rng.below(within));
+                    if user.due > due {
+                        self.schedule_user(slot, due);
+                    }
+                }
+                (LoadStage::Leaving, _) => self.leave_for_good(slot, ctx),
+                _ => {}
+            }
+        }
+    }
+
+    fn leave_for_good(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
+        let user = &self.users[slot as usize];
+        if user.is_in() {
+            self.shared.mark_absent(user.number);
+            self.write_sign_out(slot, ctx);
+        }
+        let user = &self.users[slot as usize];
+        if user.has_connection() {
+            ctx.want(slot, ConnectionCommand::Close);
+        }
+        let user = &mut self.users[slot as usize];
+        user.phase = UserState::Gone;
+        user.framer = Framer::new();
+    }
+
+    /// The due time of the user came.
+    pub(super) fn handle_due(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
+        let is_monitor = self.is_monitor(slot);
+        let user = &mut self.users[slot as usize];
+        match user.phase {
+            UserState::Away => {
+                user.sign_in = (user.due, ctx.now);
+                user.phase = UserState::Connecting;
+                ctx.stats.count(Count::Due);
+                ctx.stats.count(Count::OutgoingCall);
+                ctx.stats.start_delay.record(ctx.now.since(user.due));
+                let wanted = match user.elsewhere.take() {
+                    Some(named) => ConnectionCommand::ConnectElsewhere(*named),
+                    None => {
+                        user.hops = 0;
+                        ConnectionCommand::Connect
+                    }
+                };
+                ctx.want(slot, wanted);
+                self.set_response_deadline(slot, ctx.now + self.chat.patience);
+            }
+            UserState::Leaving => self.begin_sign_out(slot, ctx),
+            UserState::In if self.stage == LoadStage::Load && !is_monitor => self.start_action(slot, ctx),
+            UserState::In if self.stage == LoadStage::Unregistering => self.unregister(slot, ctx),
+            UserState::In
+            | UserState::Connecting
+            | UserState::SigningIn(_)
+            | UserState::Parting
+            | UserState::Gone => {}
+        }
+    }
+
+    fn handle_response_timeout(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
+        let is_monitoring = self.is_monitor(slot) && self.stage == LoadStage::Load;
+        let user = &mut self.users[slot as usize];
+        user.patience = Instant::FAR_FUTURE;
+        match user.phase {
+            UserState::Connecting | UserState::SigningIn(_) => self.fail(slot, FailureCause::Timeout, ctx),
+            UserState::Parting => self.finish_sign_out(slot, ctx),
+            UserState::In if is_monitoring => self.handle_partner_timeout(slot, ctx),
+            UserState::In if user.is_asking => self.stop_friend_requests(slot, ctx),
+            UserState::In | UserState::Leaving if user.asked.take().is_some() => {
+                ctx.fail(FailureCause::Timeout);
+            }
+            _ => {}
+        }
+    }
+
+    /// The connection is made.
+    pub fn handle_connected(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
+        let user = &mut self.users[slot as usize];
+        if matches!(user.phase, UserState::Connecting) {
+            let purpose = if self.stage == LoadStage::Registering {
+                LoginPurpose::Register
+            } else {
+                LoginPurpose::SignIn
+            };
+            user.phase = UserState::SigningIn(Box::new(Login::new(&self.chat, purpose)));
+            self.open_stream(slot, ctx);
+        }
+    }
+
+    /// TLS is established.
+    pub fn handle_secured(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
+        if let UserState::SigningIn(login) = &mut self.users[slot as usize].phase {
+            login.secured();
+            self.open_stream(slot, ctx);
+        }
+    }
+
+    /// The stream begins, anew perhaps.
+    pub(super) fn open_stream(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
+        self.users[slot as usize].framer.restart();
+        let domain = self.chat.people.domain();
+        ctx.write(slot, |out| match self.chat.web {
+            Some(_) => stanzas::open(out, domain),
+            None => stanzas::header(out, domain),
+        });
+    }
+
+    pub(super) fn write_sign_out(&self, slot: u32, ctx: &mut PoolContext<'_>) {
+        ctx.write(slot, stanzas::unavailable);
+        ctx.write(slot, |out| stanzas::close(out, self.chat.web.is_some()));
+    }
+
+    /// One message of a WebSocket: an element that stands for itself (RFC 7395 §3.3).
+    pub fn handle_message(&mut self, slot: u32, message: &[u8], ctx: &mut PoolContext<'_>) {
+        if !self.users[slot as usize].has_connection() {
+            return;
+        }
+        match parse(message.trim_ascii(), &Prefixes::default()) {
+            Ok(element) if element.is("open", ns::FRAMING) => {}
+            Ok(element) if element.is("close", ns::FRAMING) => self.handle_close(slot, &element, ctx),
+            Ok(element) => self.handle_element(slot, &element, ctx),
+            Err(_) => {
+                ctx.stats.count(Count::Malformed);
+                self.fail(slot, FailureCause::Nonsense, ctx);
+            }
+        }
+    }
+
+    /// The connection could not be made, or is gone.
+    pub fn handle_closed(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
+        let cause = match self.users[slot as usize].phase {
+            UserState::Connecting => FailureCause::Connect,
+            _ => FailureCause::Closed,
+        };
+        // There is nothing to close any more, which the driver knows.
+        self.fail(slot, cause, ctx);
+    }
+
+    /// TLS failed: with the server's certificate, most often.
+    pub fn handle_untrusted(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
+        self.fail(slot, FailureCause::Tls, ctx);
+    }
+
+    /// Bytes of a TCP or TLS connection.
+    pub fn handle_bytes(&mut self, slot: u32, bytes: &[u8], ctx: &mut PoolContext<'_>) {
+        let user = &mut self.users[slot as usize];
+        // Bytes of a session that is over belong neither to that session nor to the connection that follows it.
+        if user.has_connection() && !matches!(user.phase, UserState::Connecting) {
+            user.framer.put(bytes);
+        }
+        loop {
+            let user = &mut self.users[slot as usize];
+            if !user.has_connection() {
+                return;
+            }
+            let step = match user.framer.next(STANZA) {
+                Ok(None) => return,
+                Ok(Some(Frame::Whitespace)) => continue,
+                Ok(Some(Frame::Close)) => Err(FailureCause::Closed),
+                Ok(Some(Frame::Header(range))) => match parse_header(user.framer.bytes(range)) {
+                    Ok((header, prefixes)) if header.is("stream", ns::STREAM) => {
+                        self.keep_prefixes(slot, prefixes);
+                        Ok(None)
+                    }
+                    _ => Err(FailureCause::Nonsense),
+                },
+                Ok(Some(Frame::Stanza(range))) => match &user.prefixes {
+                    Some(prefixes) => parse(user.framer.bytes(range), prefixes)
+                        .map(Some)
+                        .map_err(|_| FailureCause::Nonsense),
+                    None => Err(FailureCause::Nonsense),
+                },
+                Err(_) => Err(FailureCause::Nonsense),
+            };
+            match step {
+                Ok(Some(element)) => self.handle_element(slot, &element, ctx),
+                Ok(None) => {}
+                Err(cause) => {
+                    if cause == FailureCause::Nonsense {
+                        ctx.stats.count(Count::Malformed);
+                    }
+                    return self.fail(slot, cause, ctx);
+                }
+            }
+        }
+    }
+
+    fn keep_prefixes(&mut self, slot: u32, prefixes: Prefixes) {
+        let shared = match &self.prefixes {
+            Some(known) if **known == prefixes => Arc::clone(known),
+            _ => Arc::clone(self.prefixes.insert(Arc::new(prefixes))),
+        };
+        self.users[slot as usize].prefixes = Some(shared);
+    }
+}
