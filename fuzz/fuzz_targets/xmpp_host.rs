@@ -9,10 +9,9 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use stdx::Instant;
 use xmpp::c2s::BindRequest;
-use xmpp::host::effect::{Page, UserRecord};
-use xmpp::host::{
-    Edge, Effect, Host, ItemPage, Load, Loaded, Outbox, RecordError, RoomCreation, Settings, StanzaPage,
-};
+use chat::effect::{Page, UserRecord};
+use chat::{Effect, Host, ItemPage, Load, Loaded, Outbox, RecordError, RoomCreation, Settings, StanzaPage};
+use xmpp::Edge;
 use xmpp::{Element, Jid, ns, stanza, xml};
 
 const CLIENTS: [&str; 3] = ["alice@example.org/desk", "alice@example.org/phone", "bob@example.org/desk"];

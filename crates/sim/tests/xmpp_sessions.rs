@@ -5,12 +5,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use chat::effect::UserRecord;
+use chat::phones::Phone;
+use chat::{Effect, Host, ItemPage, Load, Loaded, RowPage};
 use sim::Counting;
 use stdx::Instant;
+use xmpp::Edge;
 use xmpp::c2s::{self, C2s, Framing, Security};
-use xmpp::host::effect::UserRecord;
-use xmpp::host::phones::Phone;
-use xmpp::host::{self, Edge, Effect, Host, ItemPage, Load, Loaded, RowPage};
 use xmpp::sasl::Known;
 
 #[global_allocator]
@@ -35,14 +36,14 @@ fn stream_settings() -> Arc<c2s::Settings> {
     Arc::new(c2s::Settings { domains, max_stanza: 65_536, secret: [7; 32], ..c2s::Settings::default() })
 }
 
-fn host_settings() -> Arc<host::Settings> {
-    Arc::new(host::Settings {
+fn host_settings() -> Arc<chat::Settings> {
+    Arc::new(chat::Settings {
         domains: vec!["example.org".into()],
         rooms: "conference".into(),
         pubsub: "pubsub".into(),
-        sessions: host::SessionLimit { most: 100, ends_oldest: false },
+        sessions: chat::SessionLimit { most: 100, ends_oldest: false },
         started: START,
-        ..host::Settings::default()
+        ..chat::Settings::default()
     })
 }
 
@@ -99,7 +100,7 @@ impl Shard {
         }
     }
 
-    fn tell_host(&mut self, act: Act<'_, Host, host::Outbox>) {
+    fn tell_host(&mut self, act: Act<'_, Host, chat::Outbox>) {
         let mut out = Vec::new();
         act(&mut self.host, &mut out);
         let mut todo = VecDeque::from(out);

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use sha1::{Digest, Sha1};
 
-use crate::host::{Level, Specification, forget_mark};
+use crate::internal::forget_mark;
 use crate::sasl::Secret;
 use crate::stanza::{self, Condition, StanzaError};
 use crate::xml::{Budget, Frame, Framer, Measured, Prefixes, XmlError, parse_header, parse_within};
-use crate::{Element, Jid, limits, ns};
+use crate::{Element, Jid, Level, Specification, limits, ns};
 
 pub const SPECIFICATIONS: &[Specification] = &[Specification {
     name: "XEP-0114",

@@ -5,10 +5,10 @@ use std::io::{self, BufWriter, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use chat::pie::{Credentials, Kept};
 use clap::Args;
 use store::xmpp::{XmppLoaded, XmppRead};
 use store::{Account, AccountFilter, Admin, Loaded, Read};
-use xmpp::pie::{Credentials, Kept};
 use xmpp::xml::escape;
 use xmpp::{Bare, ns};
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use chat::extdisco::Service;
 use toml::de::{DeTable, DeValue};
-use xmpp::host::extdisco::Service;
 
 use super::reader::{Reader, Section};
 use super::value::{Value, parse_duration};

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use chat::RosterMemory;
+use chat::archive::Archived;
+use chat::extdisco::Service;
 use sip::transport::Transport;
 use toml::de::DeValue;
-use xmpp::host::RosterMemory;
-use xmpp::host::archive::Archived;
-use xmpp::host::extdisco::Service;
 
 use super::components::Components;
 use super::operating::Operating;
@@ -42,7 +42,7 @@ pub struct Xmpp {
     /// Empty: any.
     pub websocket_origins: Vec<Box<str>>,
     pub components: Components,
-    pub texts_to_phones: xmpp::host::phones::TextsToPhones,
+    pub texts_to_phones: chat::phones::TextsToPhones,
     /// By kind (XEP-0157).
     pub contacts: Vec<(Box<str>, Box<str>)>,
     /// XEP-0215.
@@ -170,7 +170,7 @@ fn read_max_stanza(section: &mut Section<'_, '_>) -> usize {
 fn read_rosters(section: &mut Section<'_, '_>) -> RosterMemory {
     let size = section.key_in(
         "rosters",
-        Size(xmpp::limits::ROSTERS),
+        Size(chat::limits::ROSTERS),
         Size(1 << 20)..=Size(1 << 40),
         "Memory of one shard for the contacts of users who are signed in, some 200 bytes each. Beyond it, those that were not needed lately are read again from the record when they are.",
     );

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ::xmpp::host::Ending;
+use ::chat::Ending;
 use admin::Repository;
 use cluster::Outlet;
 use store::rest::{Kind, RestWrite};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::xmpp::host::Ending;
+use ::chat::Ending;
 use call::{DownTargets, Plan};
 use router::{Answer, AskId, Edge, Push, Query};
 use sip::transport::{Packet, Transmit, TransmitId};

@@ -8,11 +8,12 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use chat::effect::{Act, Acted};
+use chat::{Loaded, RecordError, Ticket};
 use sip::transport::Transport;
 use stdx::Instant;
 use tokio::sync::oneshot;
-use xmpp::host::effect::{Act, Acted};
-use xmpp::host::{Edge, Loaded, RecordError, Ticket};
+use xmpp::Edge;
 use xmpp::{Element, Jid};
 
 use super::{Wish, Xmpp, XmppLetter};

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use chat::effect::Act;
+use chat::phones::Words;
+use chat::{Loaded, RecordError};
 use tokio::sync::oneshot;
+use xmpp::Edge;
 use xmpp::c2s::{BindRequest, Bound};
-use xmpp::host::effect::Act;
-use xmpp::host::phones::Words;
-use xmpp::host::{Edge, Loaded, RecordError};
 use xmpp::{Bare, Element, Jid};
 
 use super::ask::ActAnswer;

@@ -27,14 +27,14 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use chat::Host;
+use chat::effect::Accounts;
 use stdx::Instant;
 use store::access::AccessRead;
 use store::xmpp::XmppRead;
 use store::{Account, Address, Loaded, StoreError, Write, WriteDone};
 use xmpp::Bare;
 use xmpp::c2s::{NewToken, Registration, TokenWork};
-use xmpp::host::effect::Accounts;
-use xmpp::host::{self, Host};
 use xmpp::sasl::{Find, Known, Secret};
 
 use access::{Access, TokenKey};
@@ -55,7 +55,7 @@ pub(crate) struct Settings {
     /// `None`: other servers are not spoken with.
     pub(crate) servers: Option<servers::Settings>,
     pub(crate) components: components::Settings,
-    pub(crate) host: Arc<host::Settings>,
+    pub(crate) host: Arc<chat::Settings>,
     pub(crate) seed: [u8; 32],
     pub(crate) access: Arc<Access>,
 }
@@ -65,7 +65,7 @@ pub(crate) struct Settings {
 pub(crate) struct Reload {
     pub(crate) servers: Option<servers::Reload>,
     pub(crate) stream: Arc<::xmpp::c2s::Settings>,
-    pub(crate) host: Arc<host::Settings>,
+    pub(crate) host: Arc<chat::Settings>,
 }
 
 /// What the shard does for it.
@@ -146,11 +146,11 @@ enum Asked {
     },
     /// Whether there is such an account, for a `Load::User`.
     User {
-        ticket: host::Ticket,
+        ticket: chat::Ticket,
         user: Bare,
     },
     Record {
-        ticket: host::Ticket,
+        ticket: chat::Ticket,
     },
     Keys {
         address: Box<str>,
@@ -194,7 +194,7 @@ enum Asked {
     },
     /// By its user.
     AccountChanged {
-        ticket: host::Ticket,
+        ticket: chat::Ticket,
         address: Address,
     },
     /// Whose caches are void.
@@ -219,10 +219,10 @@ pub(crate) struct Xmpp {
     last_ask: u64,
     phones: phones::Phones,
     /// What the host asks, in order.
-    todo: VecDeque<host::Effect>,
+    todo: VecDeque<chat::Effect>,
     /// Somebody is doing it.
     is_working: bool,
-    effects: Vec<host::Effect>,
+    effects: Vec<chat::Effect>,
     events: Vec<Event>,
     /// For other shards, by number.
     post: Vec<Vec<XmppLetter>>,
@@ -382,8 +382,8 @@ impl Xmpp {
                         let read = record::read_of_user(&user);
                         return wishes.push(Wish::Read { id, read });
                     }
-                    Ok(_) => Ok(host::Loaded::User(None)),
-                    Err(Unavailable) => Err(host::RecordError::Unavailable),
+                    Ok(_) => Ok(chat::Loaded::User(None)),
+                    Err(Unavailable) => Err(chat::RecordError::Unavailable),
                 };
                 self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, loaded, out));
             }
@@ -448,7 +448,7 @@ impl Xmpp {
                 let loaded = match result {
                     Ok(Loaded::Xmpp(loaded)) => record::loaded_of(loaded).map(|loaded| self.own_of(loaded)),
                     Ok(Loaded::Access(loaded)) => Ok(access::loaded_of(loaded)),
-                    Ok(_) => Err(host::RecordError::Unavailable),
+                    Ok(_) => Err(chat::RecordError::Unavailable),
                     Err(error) => Err(record::error_of(&error)),
                 };
                 self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, loaded, out));
@@ -490,11 +490,11 @@ impl Xmpp {
     }
 
     /// Of all accounts, those of this shard.
-    fn own_of(&self, loaded: host::Loaded) -> host::Loaded {
+    fn own_of(&self, loaded: chat::Loaded) -> chat::Loaded {
         match loaded {
-            host::Loaded::Users(mut users) => {
+            chat::Loaded::Users(mut users) => {
                 users.retain(|user| self.owner(user.as_str()) == self.shard);
-                host::Loaded::Users(users)
+                chat::Loaded::Users(users)
             }
             other => other,
         }
@@ -526,7 +526,7 @@ impl Xmpp {
         &mut self,
         now: Instant,
         id: u64,
-        result: Result<host::Loaded, host::RecordError>,
+        result: Result<chat::Loaded, chat::RecordError>,
         wishes: &mut Vec<Wish>,
     ) {
         if let Some(Asked::Record { ticket }) = self.asked.remove(&id) {
@@ -538,7 +538,7 @@ impl Xmpp {
     pub(crate) fn refused(&mut self, now: Instant, id: u64, wishes: &mut Vec<Wish>) {
         match self.asked.remove(&id) {
             Some(Asked::Record { ticket }) => {
-                let refused = Err(host::RecordError::Unavailable);
+                let refused = Err(chat::RecordError::Unavailable);
                 self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, refused, out));
             }
             Some(asked @ (Asked::Tokens { .. } | Asked::Invited { .. } | Asked::Registering { .. })) => {

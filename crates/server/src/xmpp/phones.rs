@@ -3,11 +3,11 @@
 
 use std::collections::HashMap;
 
+use chat::phones::{Heard, Outcome, Phone, Show, Shown, Speaker, Words, read_words, uri_of_stranger};
+use chat::{Effect, Loaded, RecordError, Ticket};
 use router::{AskId, KeepRefused, KeptMessage, Offer, Offered};
 use sip::events::Texted;
 use stdx::Instant;
-use xmpp::host::phones::{Heard, Outcome, Phone, Show, Shown, Speaker, Words, read_words, uri_of_stranger};
-use xmpp::host::{Effect, Loaded, RecordError, Ticket};
 use xmpp::{Bare, Jid};
 
 use super::{Wish, Xmpp, XmppLetter};

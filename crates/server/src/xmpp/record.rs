@@ -1,13 +1,13 @@
 //! The host's words and the record's: the record keeps elements as text and looks into none.
 
+use chat::effect::{Page, Query, RecordError, RosterItem, Subscription, UserRecord};
+use chat::{Change, ItemPage, ItemQuery, Load, Loaded, RowPage, StanzaPage};
 use stdx::Instant;
 use store::xmpp::{
     self as stored, ArchivePage, ArchiveQuery, ArchiveRow, RosterRow, UserRow, XmppLoaded, XmppRead,
     XmppWrite,
 };
 use store::{StoreError, WriteDone};
-use xmpp::host::effect::{Page, Query, RecordError, RosterItem, Subscription, UserRecord};
-use xmpp::host::{Change, ItemPage, ItemQuery, Load, Loaded, RowPage, StanzaPage};
 use xmpp::ns;
 use xmpp::xml::parse_stored;
 use xmpp::{Bare, Element, Jid};
@@ -20,7 +20,7 @@ fn text(element: &Element) -> Box<str> {
 /// For the store, which looks into no XML, when an account is removed.
 pub(crate) fn without_user(config: &str, user: &str) -> Option<String> {
     let (config, user) = (element(config)?, Bare::parse(user).ok()?);
-    Some(text(&xmpp::host::without_user(&config, &user)?).into())
+    Some(text(&chat::without_user(&config, &user)?).into())
 }
 
 /// `None`: it was not written by this server, or was damaged. Whatever it was of is there and cannot be read now, which is
@@ -55,7 +55,7 @@ pub(super) fn read_of(load: Load) -> Option<XmppRead> {
 
 /// The account and what a host wants to know of it besides.
 pub(super) fn read_of_user(user: &Bare) -> XmppRead {
-    XmppRead::User { user: name(user), nodes: xmpp::host::user::NODES }
+    XmppRead::User { user: name(user), nodes: chat::user::NODES }
 }
 
 fn items_of(query: ItemQuery) -> stored::ItemQuery {

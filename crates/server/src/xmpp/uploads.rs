@@ -22,10 +22,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
+use chat::effect::Slot;
 use stdx::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use xmpp::Bare;
-use xmpp::host::effect::Slot;
 
 use crate::clock::Clock;
 use crate::limits;

@@ -1,9 +1,10 @@
 //! Who gets what: from clients to hosts, from hosts to clients, other hosts and the record.
 
+use chat::{Effect, Host, Load, Loaded, RecordError};
 use cluster::Bucket;
 use stdx::Instant;
 use store::Write;
-use xmpp::host::{self, Edge, Effect, Host, Load, Loaded, RecordError};
+use xmpp::Edge;
 use xmpp::s2s::{Letter, Recipient};
 use xmpp::sasl::{Find, Known};
 use xmpp::stanza::{self, Condition};
@@ -205,7 +206,7 @@ impl Xmpp {
         &mut self,
         now: Instant,
         wishes: &mut Vec<Wish>,
-        act: impl FnOnce(&mut Host, &mut host::Outbox),
+        act: impl FnOnce(&mut Host, &mut chat::Outbox),
     ) {
         let mut effects = std::mem::take(&mut self.effects);
         let host = &mut self.host;

@@ -3,9 +3,8 @@
 use stdx::Instant;
 
 use super::{Binding, C2s, Effect, Outbox, State, features, sasl2};
-use crate::host::{Level, Specification};
 use crate::sasl::{Failure, Secret, TokenBinding, TokenState};
-use crate::{Element, Jid, ns, time};
+use crate::{Element, Jid, Level, Specification, ns, time};
 
 pub(super) const SPECIFICATION: Specification = Specification {
     name: "XEP-0484",

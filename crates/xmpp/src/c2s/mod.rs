@@ -28,12 +28,12 @@ pub use bind::{BindRequest, Bound, UserAgent};
 pub use failed::FailedAttempt;
 pub use fast::{NewToken, TokenWork};
 pub use register::{Invited, Registration};
-pub(crate) use register::{form_value, register_value};
+pub use register::{form_value, register_value};
 
-use crate::host::{Level, Specification, forget_mark, mark_too_large};
+use crate::internal::{forget_mark, mark_too_large};
 use crate::sasl::{self, Exchange};
 use crate::xml::{Frame, Framer, Measured, Prefixes, XmlError, parse_header, parse_within};
-use crate::{Element, Jid, limits, ns, stanza};
+use crate::{Element, Jid, Level, Specification, limits, ns, stanza};
 pub use trace::Direction;
 
 /// What is built here, besides what all streams are.
@@ -71,7 +71,7 @@ pub struct Settings {
     pub secret: [u8; 32],
     /// How the accounts of each domain look to who has not signed in.
     pub looks: sasl::Looks,
-    /// What the server can do (XEP-0115 §6.3), as `host::caps::of_server` makes it.
+    /// What the server can do (XEP-0115 §6.3), as `chat::caps::of_server` makes it.
     pub caps: Option<Element>,
 }
 

@@ -3,10 +3,9 @@
 use stdx::attempts::Cause;
 
 use super::{C2s, Effect, Outbox, State, features};
-use crate::host::{Level, Specification};
 use crate::sasl::Secret;
 use crate::stanza::{self, Condition, Kind, StanzaError};
-use crate::{Element, Jid, ns};
+use crate::{Element, Jid, Level, Specification, ns};
 
 pub(super) const SPECIFICATION: Specification = Specification {
     name: "XEP-0445",
@@ -212,13 +211,13 @@ impl C2s {
 }
 
 /// Of a submitted form, else of the old fields.
-pub(crate) fn register_value(query: &Element, name: &str) -> Option<Box<str>> {
+pub fn register_value(query: &Element, name: &str) -> Option<Box<str>> {
     let form = query.get("x", ns::DATA).filter(|form| form.attr("type") == Some("submit"));
     let old = || query.content_of(name, ns::REGISTER).filter(|text| !text.is_empty()).map(Box::from);
     form.and_then(|form| form_value(form, name)).or_else(old)
 }
 
-pub(crate) fn form_value(form: &Element, var: &str) -> Option<Box<str>> {
+pub fn form_value(form: &Element, var: &str) -> Option<Box<str>> {
     let mut fields = form.elements().filter(|field| field.is("field", ns::DATA));
     let value = fields.find(|field| field.attr("var") == Some(var))?.content_of("value", ns::DATA)?;
     (!value.is_empty()).then(|| value.into())

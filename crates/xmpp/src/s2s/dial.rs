@@ -4,7 +4,7 @@ use stdx::Instant;
 
 use super::outgoing::Outgoing;
 use super::{Pair, Question, Settings};
-use crate::host::Edge;
+use crate::Edge;
 
 /// Why a connection is made, and how.
 #[derive(Debug)]

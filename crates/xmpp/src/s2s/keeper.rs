@@ -16,9 +16,8 @@ use super::outgoing::{Out, Outgoing, Said};
 use super::{
     Connect, Counts, Effect, Event, Failure, Letter, Note, Pair, Question, Security, Settings, Verdict,
 };
-use crate::host::Edge;
 use crate::stanza::{self, Condition, StanzaError};
-use crate::{Element, limits, ns};
+use crate::{Edge, Element, limits, ns};
 
 /// How stanzas of a pair get there.
 #[derive(Debug)]

@@ -28,9 +28,8 @@ pub use dialback::Verdict;
 pub use policy::{Admission, Demands, Domains, Policy};
 pub use servers::Servers;
 
-use crate::host::{Edge, Level, Specification};
 use crate::stanza::{self, Condition, StanzaError};
-use crate::{Element, limits, ns};
+use crate::{Edge, Element, Level, Specification, limits, ns};
 
 /// The same for all shards of a server.
 #[derive(Clone, Debug)]

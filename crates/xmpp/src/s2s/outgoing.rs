@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::dialback::{self, Dialback, Verdict};
 use super::stream::{Fault, Heard, Line, fault_of};
 use super::{Demands, Failure, Pair, Proof, Question, Security, Settings};
-use crate::host::forget_mark;
+use crate::internal::forget_mark;
 use crate::stanza::{self, Condition};
 use crate::xml::{Budget, Measured};
 use crate::{Element, limits, ns, sasl};

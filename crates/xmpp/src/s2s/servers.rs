@@ -11,9 +11,8 @@ use super::alarms::Alarms;
 use super::incoming::{Incoming, Out, Said};
 use super::keeper::Keeper;
 use super::{Counts, Effect, Event, Failure, Letter, Note, Pair, Recipient, Security, Settings};
-use crate::host::Edge;
 use crate::stanza::{self, Condition, StanzaError};
-use crate::{Element, limits};
+use crate::{Edge, Element, limits};
 
 #[derive(Debug)]
 struct Caller {

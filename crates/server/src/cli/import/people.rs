@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use chat::pie::{Credentials, Fault, Passed, Piece, User, read_user};
 use store::{Address, ImportOptions, NewAccount, NewUser, StoreError, Users, Verifiers};
-use xmpp::pie::{Credentials, Fault, Passed, Piece, User, read_user};
 
 use super::files::Files;
 use crate::cli::error::CliError;

@@ -17,10 +17,10 @@ use stdx::rate::{Policy, Rate};
 pub(crate) use registration::{NewAccount, hash_of};
 pub(super) use tokens::TokenKey;
 
+use chat::Loaded;
+use chat::effect::Invitation;
 use store::access::{AccessLoaded, AccessRead, AccessWrite};
 use store::{StoreError, Write, WriteDone};
-use xmpp::host::effect::Invitation;
-use xmpp::host::{self, Loaded};
 use xmpp::sasl::Known;
 use xmpp::{Bare, Jid};
 
@@ -173,21 +173,21 @@ impl Xmpp {
     pub(super) fn host_access(
         &mut self,
         now: Instant,
-        ticket: host::Ticket,
-        access: host::Access,
+        ticket: chat::Ticket,
+        access: chat::Access,
         wishes: &mut Vec<Wish>,
     ) {
         let write = match access {
-            host::Access::Password { user, password } => {
+            chat::Access::Password { user, password } => {
                 return self.change_account(now, ticket, &user, Some(password), wishes);
             }
-            host::Access::Remove { user } => return self.change_account(now, ticket, &user, None, wishes),
-            host::Access::Invitation { token } => {
+            chat::Access::Remove { user } => return self.change_account(now, ticket, &user, None, wishes),
+            chat::Access::Invitation { token } => {
                 let id = self.ask(Asked::Record { ticket });
                 let read = AccessRead::Invitation { hash: hash_of(&token) };
                 return wishes.push(Wish::Access { id, read });
             }
-            host::Access::Invite { token, invitation } => {
+            chat::Access::Invite { token, invitation } => {
                 let Invitation { domain, name, inviter, registers, expires_at } = *invitation;
                 AccessWrite::Invite(Box::new(store::access::Invitation {
                     hash: hash_of(&token),
@@ -198,7 +198,7 @@ impl Xmpp {
                     expires_at,
                 }))
             }
-            host::Access::UseInvitation { token, inviter } => {
+            chat::Access::UseInvitation { token, inviter } => {
                 AccessWrite::UseInvitation { hash: hash_of(&token), inviter: inviter.as_str().into(), now }
             }
         };

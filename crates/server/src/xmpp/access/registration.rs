@@ -8,7 +8,6 @@ use store::access::{AccessLoaded, AccessRead, Invitation};
 use store::{Account, Address, StoreError, Write, WriteDone};
 use xmpp::Bare;
 use xmpp::c2s::{Invited, Registration};
-use xmpp::host;
 use xmpp::sasl::Secret;
 use xmpp::stanza::{Condition, StanzaError};
 
@@ -211,14 +210,14 @@ impl Xmpp {
     pub(crate) fn change_account(
         &mut self,
         now: Instant,
-        ticket: host::Ticket,
+        ticket: chat::Ticket,
         user: &Bare,
         password: Option<Secret>,
         wishes: &mut Vec<Wish>,
     ) {
         let address = user.local().and_then(|local| Address::new(local, user.domain()).ok());
         let Some(address) = address else {
-            let missing = Err(host::RecordError::NotFound);
+            let missing = Err(chat::RecordError::NotFound);
             return self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, missing, out));
         };
         let id = self.ask(Asked::AccountChanged { ticket, address: address.clone() });
@@ -231,7 +230,7 @@ impl Xmpp {
     pub(crate) fn account_changed(
         &mut self,
         now: Instant,
-        (ticket, address): (host::Ticket, Address),
+        (ticket, address): (chat::Ticket, Address),
         result: Result<WriteDone, StoreError>,
         wishes: &mut Vec<Wish>,
     ) {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use stdx::hash::Keyed;
-use xmpp::host::Edge;
+use xmpp::Edge;
 use xmpp::limits;
 
 /// All shards choose alike, and who chooses addresses gains nothing: components are the operator's own.

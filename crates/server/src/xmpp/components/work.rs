@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use stdx::Instant;
 use stdx::attempts::Cause;
+use xmpp::Edge;
 use xmpp::component::Attached;
-use xmpp::host::Edge;
 use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Element, Jid};
 

@@ -2,9 +2,9 @@
 
 use admin::ControlError;
 use admin::chat::{Answer, Contact, User};
+use chat::effect::Act;
 use store::xmpp::{ArchiveQuery, UserRow, XmppLoaded, XmppRead};
 use store::{Loaded, Read};
-use xmpp::host::effect::Act;
 use xmpp::{Bare, Element, ns};
 
 use super::{Operator, invalid};

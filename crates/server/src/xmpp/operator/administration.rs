@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use chat::RecordError;
+use chat::effect::{Accounts, Listed, NotDone};
 use store::{Account, AccountFilter, Address, Loaded, Read, StoreError};
 use xmpp::Bare;
-use xmpp::host::effect::{Accounts, Listed, NotDone};
-use xmpp::host::{self, RecordError};
 
 use super::Operator;
 use crate::control::{Change, FailureKind, Secret};
@@ -15,7 +15,7 @@ use crate::shard::{Command, Letter};
 use stdx::Instant;
 
 impl Operator {
-    pub(crate) async fn administer(&self, now: Instant, ask: Accounts) -> Result<host::Loaded, RecordError> {
+    pub(crate) async fn administer(&self, now: Instant, ask: Accounts) -> Result<chat::Loaded, RecordError> {
         let done = match ask {
             Accounts::List { domain, is_disabled, max } => {
                 return self.accounts(domain, is_disabled, max as usize).await;
@@ -43,7 +43,7 @@ impl Operator {
                 self.change_account(now, account, change).await
             }
         };
-        done.map(|done| host::Loaded::Accounts(done.map(|()| Listed::default())))
+        done.map(|done| chat::Loaded::Accounts(done.map(|()| Listed::default())))
     }
 
     async fn change_account(
@@ -100,7 +100,7 @@ impl Operator {
         domain: Box<str>,
         is_disabled: bool,
         max: usize,
-    ) -> Result<host::Loaded, RecordError> {
+    ) -> Result<chat::Loaded, RecordError> {
         let mut listed = Listed::default();
         if !is_disabled {
             listed.total = self.count_accounts(&domain).await?;
@@ -122,7 +122,7 @@ impl Operator {
                 break;
             }
         }
-        Ok(host::Loaded::Accounts(Ok(listed)))
+        Ok(chat::Loaded::Accounts(Ok(listed)))
     }
 
     async fn count_accounts(&self, domain: &str) -> Result<u64, RecordError> {

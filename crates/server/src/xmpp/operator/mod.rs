@@ -12,14 +12,14 @@ use std::sync::Arc;
 
 use admin::ControlError;
 use admin::chat::{Answer, Ask, Session, Text};
+use chat::effect::{Act, SessionState};
 use cluster::{Bucket, Outlet};
 use sip::transport::Transport;
 use stdx::Instant;
 use store::xmpp::{ItemQuery, XmppLoaded, XmppRead, XmppWrite};
 use store::{Loaded, Read, Service, Write};
 use tokio::sync::oneshot;
-use xmpp::host::Edge;
-use xmpp::host::effect::{Act, SessionState};
+use xmpp::Edge;
 use xmpp::stanza::Condition;
 use xmpp::xml::parse_stored;
 use xmpp::{Bare, Element, Jid, ns};
@@ -202,7 +202,7 @@ impl Operator {
         let owner = Bare::parse(domain).map_err(|_| invalid("a domain", domain))?;
         let item = message.clone();
         let change =
-            xmpp::host::Change::Item { owner, node: MOTD.into(), id: CURRENT.into(), item, at: now, keep: 1 };
+            chat::Change::Item { owner, node: MOTD.into(), id: CURRENT.into(), item, at: now, keep: 1 };
         match self.write(record::write_of(now, change)).await {
             // To clear what is not there is no fault.
             Ok(()) | Err(ControlError::NotFound) => {}

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use admin::ControlError;
 use admin::chat::{Affiliated, Answer, Occupant, Room, RoomDetails};
+use chat::effect::Act;
+use chat::stored_room;
 use store::xmpp::{XmppLoaded, XmppRead};
-use xmpp::host::effect::Act;
-use xmpp::host::stored_room;
 use xmpp::xml::parse_stored;
 use xmpp::{Bare, Element, ns};
 

@@ -1,7 +1,7 @@
 //! What is written comes back as it was, at its largest; and what cannot be read back never looks as if it were not there.
 
+use chat::limits;
 use store::{Read, Sqlite, Store, Write};
-use xmpp::limits;
 
 use super::*;
 
@@ -82,7 +82,7 @@ fn what_an_account_has_comes_back_as_it_was() {
     world.change(Change::Blocked { user: user.clone(), blocked: blocked.clone() });
     world.change(Change::LastSeen { user: user.clone(), at: NOW, status: "gone".into() });
     world.change(Change::Offline { user: user.clone(), at: NOW, stanza: Box::new(message()) });
-    let node = Box::<str>::from(::xmpp::host::user::NODES[0]);
+    let node = Box::<str>::from(::chat::user::NODES[0]);
     let published = Some(Box::new(message()));
     let (owner, id) = (user.clone(), "current".into());
     world.change(Change::Item { owner, node: node.clone(), id, item: published, at: NOW, keep: 1 });
@@ -191,10 +191,10 @@ fn largest(bytes: usize) -> Element {
         deep = Element::new("d", "urn:x").child(deep);
     }
     let mut wide = Element::new("w", "urn:x");
-    for number in 0..limits::ATTRIBUTES {
+    for number in 0..::xmpp::limits::ATTRIBUTES {
         wide.set(Box::leak(format!("a{number}").into_boxed_str()) as &'static str, "'\"<&>\r\n\t\u{1f600}");
     }
-    let many = (0..limits::ELEMENTS - limits::DEPTH - 3).map(|_| Element::new("e", "urn:x"));
+    let many = (0..::xmpp::limits::ELEMENTS - limits::DEPTH - 3).map(|_| Element::new("e", "urn:x"));
     let mut element = Element::new("message", ns::CLIENT).child(deep).child(wide).children(many);
     let left = bytes.saturating_sub(element.to_bytes(ns::CLIENT).len() + "<body></body>".len());
     element.push(Element::new("body", ns::CLIENT).text("x".repeat(left)));

@@ -1,6 +1,6 @@
 //! RFC 6120 requirement by requirement, at the stream of a client: a row has the section, what it demands, how far the
 //! stream has come, what is sent, and everything that comes back. Stanzas between servers are in `s2s/tests/table.rs`, the
-//! rules of §8 that the host keeps in `host/tests/table/rfc_6120.rs`. Requirements that have no row are in
+//! rules of §8 that the host keeps in `chat/src/tests/table/rfc_6120.rs`. Requirements that have no row are in
 //! `compliance::UNTESTED`.
 
 mod bind;

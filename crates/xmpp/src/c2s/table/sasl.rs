@@ -71,7 +71,7 @@ fn exchanging() {
             .when(Step::Found(Known::Password(true)))
             .told(&["<success"]),
         row("6.4.5", "two to five times, then the stream ends")
-            .test("c2s/tests.rs::a_guesser_has_five_tries"),
+            .test("xmpp/src/c2s/tests.rs::a_guesser_has_five_tries"),
         row("6.4.6", "success, without features before the client's new header")
             .at(Stage::Open)
             .after(Step::Bytes(plain()))
