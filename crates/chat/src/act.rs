@@ -7,13 +7,13 @@ use stdx::Instant;
 use stdx::slab::Key;
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::effect::{Act, Acted, Online, SessionState};
+use super::effect::{Act, HostActionResult, OnlineFilter, SessionState};
 use super::session::Session;
 use super::{Host, Outbox};
 
-impl Acted {
+impl HostActionResult {
     /// What several hosts did.
-    pub fn merge(&mut self, other: Acted) {
+    pub fn merge(&mut self, other: HostActionResult) {
         self.users.extend(other.users);
         self.count += other.count;
         self.described.extend(other.described);
@@ -24,12 +24,12 @@ impl Acted {
 
 impl Host {
     /// This host's part: run by the driver on all.
-    pub fn act(&mut self, now: Instant, act: &Act, out: &mut Outbox) -> Acted {
+    pub fn act(&mut self, now: Instant, act: &Act, out: &mut Outbox) -> HostActionResult {
         match act {
             Act::Online { domain, who, max } => {
                 let users = self.users_online(domain, *who);
                 let count = users.len();
-                Acted { users: users.into_iter().take(*max as usize).collect(), ..counted(count) }
+                HostActionResult { users: users.into_iter().take(*max as usize).collect(), ..counted(count) }
             }
             Act::Announce { domain, message } => {
                 let keys = self.online(domain);
@@ -49,40 +49,41 @@ impl Host {
             }
             Act::Motd { domain, message } => {
                 self.set_motd(domain.clone(), message.as_deref().cloned());
-                Acted::default()
+                HostActionResult::default()
             }
             Act::Sessions { who, max } => self.describe_sessions(who.as_ref(), *max as usize),
             Act::Rooms { domain } => self.rooms_here(domain),
-            Act::DescribeRooms { domain } => {
-                Acted { described_rooms: self.describe_rooms(domain), ..Acted::default() }
-            }
+            Act::DescribeRooms { domain } => HostActionResult {
+                described_rooms: self.describe_rooms(domain),
+                ..HostActionResult::default()
+            },
             Act::Departed { user } => self.departed(now, user, out),
             Act::CloseRooms => {
                 self.close_rooms(out);
-                Acted::default()
+                HostActionResult::default()
             }
         }
     }
 
     /// An account's sessions are all of one host, so no two hosts count the same user.
-    fn users_online(&self, domain: &str, who: Online) -> Vec<Bare> {
+    fn users_online(&self, domain: &str, who: OnlineFilter) -> Vec<Bare> {
         let mut is_active: BTreeMap<Bare, bool> = BTreeMap::new();
         for session in self.online(domain).into_iter().filter_map(|key| self.sessions.get(key)) {
             let is_away = matches!(&*show_of(session.presence().as_ref()), "away" | "xa");
             *is_active.entry(session.jid.bare()).or_default() |= !is_away;
         }
         let is_meant = |active: bool| match who {
-            Online::All => true,
-            Online::Active => active,
-            Online::Idle => !active,
+            OnlineFilter::All => true,
+            OnlineFilter::Active => active,
+            OnlineFilter::Idle => !active,
         };
         is_active.into_iter().filter(|(_, active)| is_meant(*active)).map(|(user, _)| user).collect()
     }
 
-    fn describe_sessions(&self, who: Option<&Jid>, max: usize) -> Acted {
+    fn describe_sessions(&self, who: Option<&Jid>, max: usize) -> HostActionResult {
         let is_meant = |session: &Session| who.is_none_or(|who| is_of(who, &session.jid));
         let those = || self.sessions.iter().map(|(_, session)| session).filter(|session| is_meant(session));
-        Acted { described: those().take(max).map(state_of).collect(), ..counted(those().count()) }
+        HostActionResult { described: those().take(max).map(state_of).collect(), ..counted(those().count()) }
     }
 }
 
@@ -95,8 +96,8 @@ fn is_of(who: &Jid, jid: &Jid) -> bool {
     who == jid || (who.is_bare() && who.as_str() == jid.bare_str())
 }
 
-fn counted(count: usize) -> Acted {
-    Acted { count: count as u64, ..Acted::default() }
+fn counted(count: usize) -> HostActionResult {
+    HostActionResult { count: count as u64, ..HostActionResult::default() }
 }
 
 fn state_of(session: &Session) -> SessionState {

@@ -8,7 +8,8 @@ use xmpp::{Bare, Element, Jid, ns, time};
 
 use super::commands::{Command, Field, Form, MAX, field, form, value};
 use super::effect::{
-    Accounts, Act, Listed, Load, Loaded, NotDone, Online, RecordError, SessionState, UserRecord,
+    AccountData, AccountList, AccountRefusal, Accounts, Act, Load, OnlineFilter, SessionState, StoreFailure,
+    StoreReply,
 };
 use super::{Host, Outbox};
 use crate::limits;
@@ -162,26 +163,26 @@ fn list_disabled(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) 
 }
 
 fn count_active(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.count_users(form, out, (Online::Active, "activeusersnum"));
+    host.count_users(form, out, (OnlineFilter::Active, "activeusersnum"));
 }
 
 fn list_active(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.list_users(form, out, (Online::Active, "activeuserjids"));
+    host.list_users(form, out, (OnlineFilter::Active, "activeuserjids"));
 }
 
 fn count_idle(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.count_users(form, out, (Online::Idle, "idleusersnum"));
+    host.count_users(form, out, (OnlineFilter::Idle, "idleusersnum"));
 }
 
 /// §4.22 names the field as that of active users, and there is no other in the registry (§8.2).
 fn list_idle(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.list_users(form, out, (Online::Idle, "activeuserjids"));
+    host.list_users(form, out, (OnlineFilter::Idle, "activeuserjids"));
 }
 
 /// §4.9. Somebody who is here was here now.
 fn last_here(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.look_at_account(form, out, |now, record, sessions| {
-        let last = match (record.last_seen.as_ref(), sessions.is_empty()) {
+    host.look_at_account(form, out, |now, data, sessions| {
+        let last = match (data.last_seen.as_ref(), sessions.is_empty()) {
             (_, false) => time::stamp(now),
             (Some((at, _)), true) => time::stamp(*at),
             (None, true) => String::new(),
@@ -192,8 +193,8 @@ fn last_here(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
 
 /// §4.8.
 fn roster(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.look_at_account(form, out, |_, record, _| {
-        let listed = record.roster.iter().filter(|(_, item)| item.is_listed);
+    host.look_at_account(form, out, |_, data, _| {
+        let listed = data.roster.iter().filter(|(_, item)| item.is_listed);
         let items = listed.map(|(contact, item)| item.element(contact));
         form_of(Element::new("query", ns::ROSTER).children(items))
     });
@@ -201,15 +202,15 @@ fn roster(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
 
 /// §4.10.
 fn figures(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.look_at_account(form, out, |_, record, sessions| {
-        let listed = record.roster.iter().filter(|(_, item)| item.is_listed).count();
+    host.look_at_account(form, out, |_, data, sessions| {
+        let listed = data.roster.iter().filter(|(_, item)| item.is_listed).count();
         let resources = sessions.iter().filter_map(|session| session.jid.resource()).map(value);
         // §4.10 has several resources in a field that is `text-single` in the registry: of a result, types may be left out
         // (XEP-0004 §3.2).
         let resources = Element::new("field", ns::DATA).with("var", "onlineresources").children(resources);
         form_of(field("rostersize", "text-single").child(value(&listed.to_string())))
             .child(resources)
-            .child(field(WAITING, "text-single").child(value(&record.offline.to_string())))
+            .child(field(WAITING, "text-single").child(value(&data.offline.to_string())))
     });
 }
 
@@ -220,19 +221,19 @@ fn form_of(first: Element) -> Element {
     form("result").child(first)
 }
 
-fn error_of(not_done: &NotDone) -> StanzaError {
+fn error_of(not_done: &AccountRefusal) -> StanzaError {
     match not_done {
-        NotDone::Exists => {
+        AccountRefusal::Exists => {
             StanzaError::new(Condition::Conflict, "there is such an account, or another name like it")
         }
-        NotDone::Invalid(why) => StanzaError::new(Condition::NotAcceptable, why),
+        AccountRefusal::Invalid(why) => StanzaError::new(Condition::NotAcceptable, why),
     }
 }
 
-fn record_error(error: RecordError) -> StanzaError {
+fn store_failure(error: StoreFailure) -> StanzaError {
     match error {
-        RecordError::NotFound => Condition::ItemNotFound.into(),
-        RecordError::Unavailable | RecordError::Beyond => {
+        StoreFailure::NotFound => Condition::ItemNotFound.into(),
+        StoreFailure::Unavailable | StoreFailure::Beyond => {
             StanzaError::new(Condition::ResourceConstraint, "not now: try again later")
         }
     }
@@ -245,14 +246,14 @@ impl Host {
         ask: Accounts,
         form: &Form,
         out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Listed, &Form, &mut Outbox) + 'static,
+        then: impl FnOnce(&mut Host, AccountList, &Form, &mut Outbox) + 'static,
     ) {
         let form = form.clone();
         self.load(Load::Accounts(Box::new(ask)), out, move |host, _, result, out| match result {
-            Ok(Loaded::Accounts(Ok(listed))) => then(host, listed, &form, out),
-            Ok(Loaded::Accounts(Err(not_done))) => host.refuse(&form.iq, &error_of(&not_done), out),
+            Ok(StoreReply::Accounts(Ok(listed))) => then(host, listed, &form, out),
+            Ok(StoreReply::Accounts(Err(not_done))) => host.refuse(&form.iq, &error_of(&not_done), out),
             Ok(_) => host.refuse(&form.iq, &Condition::InternalServerError.into(), out),
-            Err(error) => host.refuse(&form.iq, &record_error(error), out),
+            Err(error) => host.refuse(&form.iq, &store_failure(error), out),
         });
     }
 
@@ -310,7 +311,7 @@ impl Host {
         &mut self,
         form: &Form,
         out: &mut Outbox,
-        tell: fn(Instant, &UserRecord, &[SessionState]) -> Element,
+        tell: fn(Instant, &AccountData, &[SessionState]) -> Element,
     ) {
         let (user, var, kind) = match looked_at(form) {
             Ok(user) => user,
@@ -318,16 +319,16 @@ impl Host {
         };
         let form = form.clone();
         self.load(Load::User { user: user.clone() }, out, move |host, now, result, out| {
-            let record = match result {
-                Ok(Loaded::User(Some(record))) => record,
+            let data = match result {
+                Ok(StoreReply::User(Some(data))) => data,
                 Ok(_) => return host.refuse(&form.iq, &Condition::ItemNotFound.into(), out),
-                Err(error) => return host.refuse(&form.iq, &record_error(error), out),
+                Err(error) => return host.refuse(&form.iq, &store_failure(error), out),
             };
             let who = Some(user.clone().into_jid());
             let act = Act::Sessions { who, max: limits::ONLINE_LIST };
             host.act_everywhere(act, &form, out, move |form, acted| {
                 let account = field(var, kind).child(value(user.as_str()));
-                let mut told = tell(now, &record, &acted.described);
+                let mut told = tell(now, &data, &acted.described);
                 told.push(account);
                 Ok(form.done().child(told))
             });

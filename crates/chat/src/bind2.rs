@@ -80,8 +80,8 @@ impl Host {
     /// §4.2: what waited is in the archive, which a client of Bind 2 reads. Where it is not, it goes on waiting.
     fn clear_offline(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
         let owner = user.clone();
-        self.with_record(now, user, out, move |host, _, out| {
-            let waits = host.record_of(&owner).is_some_and(|record| record.offline > 0);
+        self.with_account_data(now, user, out, move |host, _, out| {
+            let waits = host.account_data(&owner).is_some_and(|data| data.offline > 0);
             if waits && host.archives_all(&owner) {
                 host.offline_clear(&owner, out);
             }

@@ -7,10 +7,10 @@ use stdx::slab::Key;
 use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
+use super::change_queue::{not_written, too_many};
 use super::effect::Change;
-use super::feature::{Answer, At, Feature, Handle, Iq};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::session::Session;
-use super::turn::{not_written, too_many};
 use super::{Host, Outbox};
 use crate::limits;
 
@@ -26,9 +26,9 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::BLOCKING],
     server: &[ns::BLOCKING],
     handles: &[
-        Handle { at: At::Own, name: "blocklist", ns: ns::BLOCKING, run: blocklist },
-        Handle { at: At::Own, name: "block", ns: ns::BLOCKING, run: block },
-        Handle { at: At::Own, name: "unblock", ns: ns::BLOCKING, run: unblock },
+        IqHandler { at: IqTarget::Own, name: "blocklist", ns: ns::BLOCKING, run: blocklist },
+        IqHandler { at: IqTarget::Own, name: "block", ns: ns::BLOCKING, run: block },
+        IqHandler { at: IqTarget::Own, name: "unblock", ns: ns::BLOCKING, run: unblock },
     ],
 };
 
@@ -60,42 +60,42 @@ fn list(name: &'static str, blocked: &[Jid]) -> Element {
 }
 
 /// XEP-0191 §3.2. Who asks is told of changes.
-fn blocklist(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+fn blocklist(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     if iq.is_set {
-        return Answer::Error(Condition::BadRequest.into());
+        return IqReply::Error(Condition::BadRequest.into());
     }
-    let Some(record) = host.record_of(&iq.from.bare()) else {
-        return Answer::Error(Condition::InternalServerError.into());
+    let Some(data) = host.account_data(&iq.from.bare()) else {
+        return IqReply::Error(Condition::InternalServerError.into());
     };
-    let list = list("blocklist", &record.blocked);
-    let Some(key) = iq.session else { return Answer::Result(Some(list)) };
+    let list = list("blocklist", &data.blocked);
+    let Some(key) = iq.session else { return IqReply::Result(Some(list)) };
     if let Some(session) = host.sessions.get_mut(key) {
         session.wants_blocklist = true;
     }
     // Past the router, as pushes are: else one could overtake it.
     host.deliver(now, key, stanza::result(iq.iq, Some(list)), out);
-    Answer::Later
+    IqReply::Later
 }
 
-fn block(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+fn block(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     match read(iq) {
         Ok(jids) if jids.is_empty() => {
-            Answer::Error(StanzaError::new(Condition::BadRequest, "whom to block: at least one item"))
+            IqReply::Error(StanzaError::new(Condition::BadRequest, "whom to block: at least one item"))
         }
         Ok(jids) => host.change_blocked(now, iq, "block", jids, out),
-        Err(error) => Answer::Error(error),
+        Err(error) => IqReply::Error(error),
     }
 }
 
 /// Nobody named: all of them (XEP-0191 §3.5).
-fn unblock(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+fn unblock(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     match read(iq) {
         Ok(jids) => host.change_blocked(now, iq, "unblock", jids, out),
-        Err(error) => Answer::Error(error),
+        Err(error) => IqReply::Error(error),
     }
 }
 
-fn read(iq: &Iq<'_>) -> Result<Vec<Jid>, StanzaError> {
+fn read(iq: &IqRequest<'_>) -> Result<Vec<Jid>, StanzaError> {
     if !iq.is_set {
         return Err(Condition::BadRequest.into());
     }
@@ -118,7 +118,7 @@ impl Host {
     pub(super) fn blocks_outgoing(&self, key: Key, stanza: &Element) -> Option<StanzaError> {
         let user = self.sessions.get(key)?.jid.bare();
         // Nearly everybody.
-        if self.record_of(&user)?.blocked.is_empty() {
+        if self.account_data(&user)?.blocked.is_empty() {
             return None;
         }
         let to = stanza::to(stanza).ok()??;
@@ -144,24 +144,24 @@ impl Host {
 
     /// Neither oneself nor one's server can be blocked, whatever the list says: they are how it is changed.
     pub(super) fn blocks_incoming(&self, user: &Bare, from: &Jid) -> bool {
-        let Some(record) = self.record_of(user) else { return false };
+        let Some(data) = self.account_data(user) else { return false };
         let is_own = from.bare_str() == user.as_str() || from.as_str() == user.domain();
-        !is_own && record.blocked.iter().any(|blocked| matches(blocked, from))
+        !is_own && data.blocked.iter().any(|blocked| matches(blocked, from))
     }
 
     fn change_blocked(
         &mut self,
         now: Instant,
-        iq: &Iq<'_>,
+        iq: &IqRequest<'_>,
         name: &'static str,
         jids: Vec<Jid>,
         out: &mut Outbox,
-    ) -> Answer {
+    ) -> IqReply {
         let (user, iq) = (iq.from.bare(), iq.iq.clone());
-        let has_turn = self.in_turn(now, &user.clone(), out, move |host, now, out| {
+        let has_turn = self.queue_change(now, &user.clone(), out, move |host, now, out| {
             host.write_blocked(now, user, iq, (name, jids), out);
         });
-        if has_turn.is_ok() { Answer::Later } else { Answer::Error(too_many()) }
+        if has_turn.is_ok() { IqReply::Later } else { IqReply::Error(too_many()) }
     }
 
     fn write_blocked(
@@ -172,8 +172,8 @@ impl Host {
         (name, jids): (&'static str, Vec<Jid>),
         out: &mut Outbox,
     ) {
-        let Some(record) = self.record_of(&user) else { return };
-        let before = record.blocked.clone();
+        let Some(data) = self.account_data(&user) else { return };
+        let before = data.blocked.clone();
         let named: HashSet<&Jid> = jids.iter().collect();
         let mut after: Vec<Jid> = before.clone();
         match name {
@@ -188,12 +188,12 @@ impl Host {
             return self.refuse(&iq, &error, out);
         }
         let change = Change::Blocked { user: user.clone(), blocked: after.clone() };
-        self.change_in_turn(now, (&user.clone(), change), out, move |host, now, result, out| {
+        self.write_queued_change(now, (&user.clone(), change), out, move |host, now, result, out| {
             if let Err(error) = result {
                 return host.refuse(&iq, &not_written(error), out);
             }
-            if let Some(record) = host.record_mut(&user) {
-                record.blocked.clone_from(&after);
+            if let Some(data) = host.account_data_mut(&user) {
+                data.blocked.clone_from(&after);
                 host.weigh(&user);
             }
             host.answer(&iq, Ok(None), out);
@@ -209,8 +209,8 @@ impl Host {
     /// XEP-0191 §3.3: who is blocked now sees the user go.
     fn hide(&mut self, user: &Bare, before: &Blocklist<'_>, after: &Blocklist<'_>, out: &mut Outbox) {
         let is_hidden = |jid: &Jid| after.has(jid) && !before.has(jid);
-        let Some(record) = self.record_of(user) else { return };
-        for (contact, item) in &record.roster {
+        let Some(data) = self.account_data(user) else { return };
+        for (contact, item) in &data.roster {
             if item.subscription.has_from() && is_hidden(contact.as_jid()) {
                 self.send_unavailable(user, contact.as_str(), out);
             }
@@ -227,8 +227,8 @@ impl Host {
 
     /// XEP-0191 §3.4: who is not blocked any more sees the user, and the user him.
     fn show(&self, user: &Bare, before: &Blocklist<'_>, after: &Blocklist<'_>, out: &mut Outbox) {
-        let Some(record) = self.record_of(user) else { return };
-        for (contact, item) in &record.roster {
+        let Some(data) = self.account_data(user) else { return };
+        for (contact, item) in &data.roster {
             if !before.has(contact.as_jid()) || after.has(contact.as_jid()) {
                 continue;
             }

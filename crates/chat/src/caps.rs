@@ -39,19 +39,19 @@ const PATIENCE: Duration = Duration::from_secs(60);
 type Ver = Rc<str>;
 
 /// What a kind of client can do.
-pub(super) type Abilities = Rc<HashSet<Box<str>>>;
+pub(super) type ClientFeatures = Rc<HashSet<Box<str>>>;
 
 pub(super) struct Caps {
     /// Checked ones.
-    known: Cache<Ver, Abilities>,
+    known: Cache<Ver, ClientFeatures>,
     /// Clients that are here, by account: ours and contacts'.
     clients: Cache<Bare, Vec<(Jid, Ver)>>,
-    asked: HashMap<Ver, Question>,
+    asked: HashMap<Ver, CapsQuery>,
     /// By the id of the question.
     ids: HashMap<Box<str>, Ver>,
 }
 
-struct Question {
+struct CapsQuery {
     id: Box<str>,
     of: Jid,
     /// For whom we ask, and who is asked when the answer is wrong.
@@ -88,7 +88,7 @@ impl Caps {
         self.clients.get(account).cloned().unwrap_or_default()
     }
 
-    pub(super) fn abilities_of(&self, ver: &str) -> Option<Abilities> {
+    pub(super) fn abilities_of(&self, ver: &str) -> Option<ClientFeatures> {
         self.known.get(ver).cloned()
     }
 
@@ -180,8 +180,8 @@ impl Host {
         let contact = from.bare();
         contact == *user
             || self
-                .record_of(user)
-                .and_then(|record| record.contact(&contact))
+                .account_data(user)
+                .and_then(|data| data.contact(&contact))
                 .is_some_and(|item| item.subscription != super::effect::Subscription::None)
     }
 
@@ -207,12 +207,12 @@ impl Host {
             return;
         }
         let node = format!("{node}#{ver}").into();
-        let question = Question { id: "".into(), of, asker, others: Vec::new(), node, until: now };
+        let question = CapsQuery { id: "".into(), of, asker, others: Vec::new(), node, until: now };
         self.put_question(now, ver, question, out);
     }
 
     /// From the account itself, so that the answer comes to the host that asked.
-    fn put_question(&mut self, now: Instant, ver: Ver, mut question: Question, out: &mut Outbox) {
+    fn put_question(&mut self, now: Instant, ver: Ver, mut question: CapsQuery, out: &mut Outbox) {
         question.id = self.token()[..16].into();
         question.until = now + PATIENCE;
         let iq = Element::new("iq", ns::CLIENT)

@@ -5,7 +5,7 @@ use stdx::slab::Key;
 use xmpp::stanza::{self, Condition};
 use xmpp::{Bare, Element, Level, Specification, ns};
 
-use super::feature::{Answer, At, Feature, Handle, Iq};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::{Host, Outbox, archive, hints};
 
 pub(super) const FEATURE: Feature = Feature {
@@ -20,21 +20,21 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::CARBONS, ns::CARBON_RULES],
     server: &[ns::CARBONS, ns::CARBON_RULES],
     handles: &[
-        Handle { at: At::Own, name: "enable", ns: ns::CARBONS, run: switch },
-        Handle { at: At::Own, name: "disable", ns: ns::CARBONS, run: switch },
+        IqHandler { at: IqTarget::Own, name: "enable", ns: ns::CARBONS, run: switch },
+        IqHandler { at: IqTarget::Own, name: "disable", ns: ns::CARBONS, run: switch },
     ],
 };
 
-fn switch(host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> Answer {
+fn switch(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
     if !iq.is_set {
-        return Answer::Error(Condition::BadRequest.into());
+        return IqReply::Error(Condition::BadRequest.into());
     }
     match iq.session.and_then(|key| host.sessions.get_mut(key)) {
         Some(session) => {
             session.has_carbons = iq.payload.name() == "enable";
-            Answer::Result(None)
+            IqReply::Result(None)
         }
-        None => Answer::Error(Condition::NotAllowed.into()),
+        None => IqReply::Error(Condition::NotAllowed.into()),
     }
 }
 

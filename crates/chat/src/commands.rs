@@ -10,10 +10,10 @@ use stdx::slab::Key;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
-use super::effect::{Act, Acted, Change, Load, Loaded, Online, RecordError};
-use super::feature::{Answer, At, Feature, Handle, Iq};
+use super::change_queue::not_written;
+use super::effect::{Act, Change, HostActionResult, Load, OnlineFilter, StoreFailure, StoreReply};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::pubsub::items_of;
-use super::turn::not_written;
 use super::{Host, ItemQuery, Outbox};
 use crate::limits;
 
@@ -41,7 +41,7 @@ pub(super) const FEATURE: Feature = Feature {
     ],
     account: &[],
     server: &[ns::COMMANDS],
-    handles: &[Handle { at: At::Server, name: "command", ns: ns::COMMANDS, run: command }],
+    handles: &[IqHandler { at: IqTarget::Server, name: "command", ns: ns::COMMANDS, run: command }],
 };
 
 /// How long a form may lie on somebody's desk.
@@ -123,14 +123,14 @@ fn fault(condition: Condition, detail: &'static str) -> StanzaError {
     StanzaError::from(condition).with(Element::new(detail, ns::COMMANDS))
 }
 
-fn command(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+fn command(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     if let Some(answer) = super::invite::command(host, now, iq, out) {
         return answer;
     }
     match begin(host, now, iq, out) {
-        Ok(Some(payload)) => Answer::Result(Some(payload)),
-        Ok(None) => Answer::Later,
-        Err(error) => Answer::Error(error),
+        Ok(Some(payload)) => IqReply::Result(Some(payload)),
+        Ok(None) => IqReply::Later,
+        Err(error) => IqReply::Error(error),
     }
 }
 
@@ -138,7 +138,7 @@ fn command(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answ
 fn begin(
     host: &mut Host,
     now: Instant,
-    iq: &Iq<'_>,
+    iq: &IqRequest<'_>,
     out: &mut Outbox,
 ) -> Result<Option<Element>, StanzaError> {
     if !host.is_admin(iq.from) {
@@ -255,7 +255,7 @@ impl Command {
 }
 
 impl Form {
-    fn new(iq: &Iq<'_>, node: &str, session: &str, values: Values) -> Form {
+    fn new(iq: &IqRequest<'_>, node: &str, session: &str, values: Values) -> Form {
         Form { iq: iq.iq.clone(), domain: iq.to.bare(), node: node.into(), session: session.into(), values }
     }
 
@@ -299,11 +299,11 @@ impl Form {
 }
 
 fn count_online(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.count_users(form, out, (Online::All, "onlineusersnum"));
+    host.count_users(form, out, (OnlineFilter::All, "onlineusersnum"));
 }
 
 fn list_online(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    host.list_users(form, out, (Online::All, "onlineuserjids"));
+    host.list_users(form, out, (OnlineFilter::All, "onlineuserjids"));
 }
 
 fn announce(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
@@ -364,7 +364,12 @@ impl Host {
     }
 
     /// §4.20 to §4.22: users, whatever the number of their sessions.
-    pub(super) fn list_users(&mut self, form: &Form, out: &mut Outbox, (who, var): (Online, &'static str)) {
+    pub(super) fn list_users(
+        &mut self,
+        form: &Form,
+        out: &mut Outbox,
+        (who, var): (OnlineFilter, &'static str),
+    ) {
         let max = match form.max_items() {
             Ok(max) => max,
             Err(error) => return self.refuse(&form.iq, &error, out),
@@ -380,7 +385,12 @@ impl Host {
     }
 
     /// §4.15 to §4.17.
-    pub(super) fn count_users(&mut self, form: &Form, out: &mut Outbox, (who, var): (Online, &'static str)) {
+    pub(super) fn count_users(
+        &mut self,
+        form: &Form,
+        out: &mut Outbox,
+        (who, var): (OnlineFilter, &'static str),
+    ) {
         let act = Act::Online { domain: form.domain.domain().into(), who, max: 0 };
         self.act_everywhere(act, form, out, move |form, acted| {
             let count = field(var, "text-single").child(value(&acted.count.to_string()));
@@ -394,12 +404,12 @@ impl Host {
         act: Act,
         form: &Form,
         out: &mut Outbox,
-        then: impl FnOnce(&Form, Acted) -> Result<Element, StanzaError> + 'static,
+        then: impl FnOnce(&Form, HostActionResult) -> Result<Element, StanzaError> + 'static,
     ) {
         let form = form.clone();
         self.load(Load::Act(Box::new(act)), out, move |host, _, result, out| {
             let answer = match result {
-                Ok(Loaded::Acted(acted)) => then(&form, acted),
+                Ok(StoreReply::HostActionResult(acted)) => then(&form, acted),
                 _ => Err(StanzaError::new(Condition::ResourceConstraint, "not now: try again later")),
             };
             host.answer(&form.iq, answer.map(Some), out);
@@ -440,7 +450,7 @@ impl Host {
         self.change(change, out, move |host, _, result, out| {
             match result {
                 // To delete what is not there is no fault.
-                Ok(()) | Err(RecordError::NotFound) => {}
+                Ok(()) | Err(StoreFailure::NotFound) => {}
                 Err(error) => return host.refuse(&form.iq, &not_written(error), out),
             }
             let message = message.map(Box::new);

@@ -154,8 +154,8 @@ const INVITATIONS: &str = "crates/server/tests/live/xmpp/invitations.rs";
 const TESTS: &[(&str, &[&str])] = &[
     ("RFC 3428", &["phones.rs", PHONES, INTEROP]),
     ("RFC 3856", &["phones.rs", PHONES]),
-    ("RFC 3862", &["crates/chat/src/phones/words.rs", PHONES]),
-    ("RFC 3994", &["crates/chat/src/phones/words.rs", PHONES]),
+    ("RFC 3862", &["crates/chat/src/phones/body.rs", PHONES]),
+    ("RFC 3994", &["crates/chat/src/phones/body.rs", PHONES]),
     ("RFC 4505", &["crates/xmpp/src/c2s/tests.rs", SIGN_IN]),
     ("RFC 4616", &["crates/xmpp/src/sasl/tests.rs"]),
     ("RFC 5802", &["crates/xmpp/src/sasl/tests.rs", SIGN_IN]),

@@ -7,7 +7,7 @@
 use stdx::Instant;
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::effect::{Act, Acted, Load};
+use super::effect::{Act, HostActionResult, Load};
 use super::{Host, Outbox};
 
 /// A room's or node's configuration without what this account is in it. `None`: it is nothing there. Whoever is banned stays
@@ -39,9 +39,9 @@ impl Host {
     }
 
     /// On every host.
-    pub(super) fn departed(&mut self, now: Instant, user: &Bare, out: &mut Outbox) -> Acted {
+    pub(super) fn departed(&mut self, now: Instant, user: &Bare, out: &mut Outbox) -> HostActionResult {
         self.leave_rooms(now, user, out);
         self.leave_nodes(now, user, out);
-        Acted::default()
+        HostActionResult::default()
     }
 }

@@ -4,7 +4,7 @@ use stdx::Instant;
 use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
-use super::feature::{Answer, At, FEATURES, Feature, Handle, Iq};
+use super::feature::{FEATURES, Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::{Host, Outbox, Settings, caps};
 
 const FILE: &str = "crates/chat/src/disco.rs";
@@ -31,10 +31,10 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::DISCO_INFO, ns::DISCO_ITEMS],
     server: &[ns::DISCO_INFO, ns::DISCO_ITEMS],
     handles: &[
-        Handle { at: At::Server, name: "query", ns: ns::DISCO_INFO, run: of_server },
-        Handle { at: At::Server, name: "query", ns: ns::DISCO_ITEMS, run: items_of_server },
-        Handle { at: At::Account, name: "query", ns: ns::DISCO_INFO, run: of_account },
-        Handle { at: At::Account, name: "query", ns: ns::DISCO_ITEMS, run: items_of_account },
+        IqHandler { at: IqTarget::Server, name: "query", ns: ns::DISCO_INFO, run: of_server },
+        IqHandler { at: IqTarget::Server, name: "query", ns: ns::DISCO_ITEMS, run: items_of_server },
+        IqHandler { at: IqTarget::Account, name: "query", ns: ns::DISCO_INFO, run: of_account },
+        IqHandler { at: IqTarget::Account, name: "query", ns: ns::DISCO_ITEMS, run: items_of_account },
     ],
 };
 
@@ -85,43 +85,43 @@ fn feature(var: &str) -> Element {
     Element::new("feature", ns::DISCO_INFO).with("var", var)
 }
 
-fn of_server(host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> Answer {
+fn of_server(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
     if iq.is_set {
-        return Answer::Error(Condition::BadRequest.into());
+        return IqReply::Error(Condition::BadRequest.into());
     }
     let describe =
         |node| host.describe_command(iq.from, node).or_else(|| host.describe_invitation(iq.from, node));
     if let Some(command) = iq.payload.attr("node").and_then(describe) {
-        return Answer::Result(Some(command));
+        return IqReply::Result(Some(command));
     }
     let mut info = server_info(&host.settings);
     if let Some(node) = iq.payload.attr("node") {
         // XEP-0115 §6.2: the hash that we announce is a node of ours.
         if !caps::is_of(node, &info) {
-            return Answer::Error(Condition::ItemNotFound.into());
+            return IqReply::Error(Condition::ItemNotFound.into());
         }
         info.set("node", node);
     }
-    Answer::Result(Some(info))
+    IqReply::Result(Some(info))
 }
 
 /// The services of a domain.
-fn items_of_server(host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> Answer {
+fn items_of_server(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
     if iq.is_set {
-        return Answer::Error(Condition::BadRequest.into());
+        return IqReply::Error(Condition::BadRequest.into());
     }
     if let Some(node) = iq.payload.attr("node") {
         let own = host.list_commands(iq.from).into_iter().flatten();
         let mut commands = own.chain(host.list_invitations(iq.from)).peekable();
         if node != ns::COMMANDS || commands.peek().is_none() {
-            return Answer::Error(Condition::ItemNotFound.into());
+            return IqReply::Error(Condition::ItemNotFound.into());
         }
         let item = |(node, name): (String, &'static str)| {
             let item = Element::new("item", ns::DISCO_ITEMS).with("jid", iq.to.as_str());
             item.with("node", node).with("name", name)
         };
         let query = Element::new("query", ns::DISCO_ITEMS).with("node", node);
-        return Answer::Result(Some(query.children(commands.map(item))));
+        return IqReply::Result(Some(query.children(commands.map(item))));
     }
     let rooms = format!("{}.{}", host.settings.rooms, iq.to.domain());
     let item =
@@ -132,7 +132,7 @@ fn items_of_server(host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbo
     let nodes = format!("{}.{}", host.settings.pubsub, iq.to.domain());
     let query = Element::new("query", ns::DISCO_ITEMS).child(item(&rooms, "Rooms"));
     let query = query.child(item(&nodes, "Publish-subscribe")).children(components);
-    Answer::Result(Some(query))
+    IqReply::Result(Some(query))
 }
 
 /// Components are named at the domain that they are below of; those below of none at each.
@@ -150,30 +150,30 @@ impl Host {
     /// An account says what it is to itself and to who may see it; to others it is nobody's (XEP-0030 §8).
     pub(super) fn is_seen_by(&self, user: &Bare, from: &Jid) -> bool {
         let contact = from.bare();
-        let is_subscribed = |record: &super::effect::UserRecord| {
-            record.contact(&contact).is_some_and(|item| item.subscription.has_from())
+        let is_subscribed = |data: &super::effect::AccountData| {
+            data.contact(&contact).is_some_and(|item| item.subscription.has_from())
         };
-        contact == *user || self.record_of(user).is_some_and(is_subscribed)
+        contact == *user || self.account_data(user).is_some_and(is_subscribed)
     }
 }
 
-fn of_account(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+fn of_account(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let user = iq.to.bare();
     if iq.payload.attr("node") == Some(ns::OFFLINE) && iq.from.bare() == user {
         return host.offline_disco(iq, out);
     }
     if !host.is_seen_by(&user, iq.from) {
-        return Answer::Error(Condition::ServiceUnavailable.into());
+        return IqReply::Error(Condition::ServiceUnavailable.into());
     }
     if iq.is_set {
-        return Answer::Error(Condition::BadRequest.into());
+        return IqReply::Error(Condition::BadRequest.into());
     }
     if let Some(node) = iq.payload.attr("node") {
         let question = iq.iq.clone();
         host.describe_node(now, &user, (iq.from, node), out, move |host, info, out| {
             host.answer(&question, info.map(Some), out);
         });
-        return Answer::Later;
+        return IqReply::Later;
     }
     let kind = if host.is_anonymous(&user) { "anonymous" } else { "registered" };
     // XEP-0163 §6.
@@ -183,7 +183,7 @@ fn of_account(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> A
         .child(identity("account", kind))
         .children(pep)
         .children(features.map(|var| feature(var)));
-    Answer::Result(Some(query))
+    IqReply::Result(Some(query))
 }
 
 /// Whether a stanza is a question for the items of its addressee.
@@ -197,7 +197,7 @@ pub(super) fn no_items(query: &Element) -> Element {
 }
 
 /// The nodes of an account (XEP-0060 §5.2).
-fn items_of_account(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+fn items_of_account(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let user = iq.to.bare();
     if iq.payload.attr("node") == Some(ns::OFFLINE) && iq.from.bare() == user {
         return host.offline_disco(iq, out);
@@ -205,13 +205,13 @@ fn items_of_account(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox
     let is_seen = host.is_seen_by(&user, iq.from);
     if iq.is_set {
         let condition = if is_seen { Condition::BadRequest } else { Condition::ServiceUnavailable };
-        return Answer::Error(condition.into());
+        return IqReply::Error(condition.into());
     }
     if !is_seen {
-        return Answer::Result(Some(no_items(iq.payload)));
+        return IqReply::Result(Some(no_items(iq.payload)));
     }
     if let Some(node) = iq.payload.attr("node") {
-        return Answer::Result(Some(Element::new("query", ns::DISCO_ITEMS).with("node", node)));
+        return IqReply::Result(Some(Element::new("query", ns::DISCO_ITEMS).with("node", node)));
     }
     let (question, jid) = (iq.iq.clone(), user.clone());
     host.list_nodes(now, &user, iq.from, out, move |host, nodes, out| {
@@ -224,5 +224,5 @@ fn items_of_account(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox
             nodes.map(|nodes| Element::new("query", ns::DISCO_ITEMS).children(nodes.into_iter().map(item)));
         host.answer(&question, query.map(Some), out);
     });
-    Answer::Later
+    IqReply::Later
 }

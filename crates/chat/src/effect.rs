@@ -6,7 +6,7 @@ use xmpp::sasl::Secret;
 use xmpp::{Bare, Edge, Element, Jid};
 
 use super::page::{ItemPage, ItemQuery, RowPage, StanzaPage};
-use super::phones::Outcome;
+use super::phones::PhoneMessageOutcome;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
@@ -34,7 +34,7 @@ pub enum Effect {
     },
     /// Into `handle_routed` of the host that owns `to`, this one perhaps, or to another server.
     Route(Box<Element>),
-    /// Answered by `handle_record`.
+    /// Answered by `handle_store_reply`.
     Load {
         ticket: Ticket,
         load: Load,
@@ -48,12 +48,12 @@ pub enum Effect {
         user: Bare,
         contact: Bare,
     },
-    /// Of accounts and invitations. Answered by `handle_record`.
+    /// Of accounts and invitations. Answered by `handle_store_reply`.
     Access {
         ticket: Ticket,
         access: Access,
     },
-    /// Words for all phones of an account, said at `at`. Answered by `handle_record`: `Done` when one has taken them,
+    /// MessageBody for all phones of an account, said at `at`. Answered by `handle_store_reply`: `Done` when one has taken them,
     /// `NotFound` when none is there or takes such, `Unavailable` when none answered.
     Text {
         ticket: Ticket,
@@ -75,40 +75,40 @@ pub enum Effect {
         id: u64,
         is_given: bool,
     },
-    /// The answer to `handle_heard`.
-    Heard {
+    /// The answer to `handle_phone_message`.
+    PhoneMessageOutcome {
         id: u64,
-        outcome: Outcome,
+        outcome: PhoneMessageOutcome,
     },
 }
 
 /// What can be read. All of one account, room or service.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Load {
-    /// `Loaded::User`; nobody: `None`.
+    /// `StoreReply::User`; nobody: `None`.
     User { user: Bare },
-    /// A page of a node: `Loaded::Items`.
+    /// A page of a node: `StoreReply::Items`.
     Items { owner: Bare, node: Box<str>, query: Box<ItemQuery> },
-    /// The names of an owner's nodes with their configuration, of those after that name: a page, `Loaded::Rows`.
+    /// The names of an owner's nodes with their configuration, of those after that name: a page, `StoreReply::Rows`.
     Nodes { owner: Bare, after: Option<Box<str>> },
-    /// A page of those after that id, or these: `Loaded::Stanzas`, the oldest first.
+    /// A page of those after that id, or these: `StoreReply::Stanzas`, the oldest first.
     Offline { user: Bare, after: u64, ids: Vec<u64> },
-    /// `Loaded::Page`.
+    /// `StoreReply::Page`.
     Archive { owner: Bare, query: Box<Query> },
-    /// `Loaded::Room`; `None` where there is none.
+    /// `StoreReply::Room`; `None` where there is none.
     Room { room: Bare },
-    /// A place for a file that a user may upload, once: `Loaded::Slot`. Names and types are checked; the name is for the
+    /// A place for a file that a user may upload, once: `StoreReply::Slot`. Names and types are checked; the name is for the
     /// address, and where the file is kept has nothing of it.
     Slot { user: Bare, name: Box<str>, size: u64, kind: Box<str> },
-    /// What administrators do to accounts, as the operator's commands would: `Loaded::Accounts`.
+    /// What administrators do to accounts, as the operator's commands would: `StoreReply::Accounts`.
     Accounts(Box<Accounts>),
-    /// For all hosts of the server: each performs it (`Host::act`), and `Loaded::Acted` has the sum (`Acted::merge`).
+    /// For all hosts of the server: each performs it (`Host::act`), and `StoreReply::HostActionResult` has the sum (`HostActionResult::merge`).
     Act(Box<Act>),
-    /// Accounts of this host whose messages wait: `Loaded::Users`.
+    /// Accounts of this host whose messages wait: `StoreReply::Users`.
     Waiting,
-    /// Rooms of a service, listed or not, of those after that address: a page, `Loaded::Rows`.
+    /// Rooms of a service, listed or not, of those after that address: a page, `StoreReply::Rows`.
     Rooms { domain: Box<str>, after: Option<Box<str>> },
-    /// Nothing: one address has too many reads under way. Answered with `RecordError::Unavailable`.
+    /// Nothing: one address has too many reads under way. Answered with `StoreFailure::Unavailable`.
     TooMany,
 }
 
@@ -219,22 +219,22 @@ pub enum Change {
     /// A node with its configuration; `None` removes it with its items.
     Node { owner: Bare, node: Box<str>, config: Option<Box<Element>> },
     /// `None` removes it with its history. A new one counts as one of those that `charged` has made: an account of ours, or
-    /// a foreign domain. `RecordError::Beyond`: there are too many.
+    /// a foreign domain. `StoreFailure::Beyond`: there are too many.
     Room { room: Bare, config: Option<Box<Element>>, charged: Option<Box<str>> },
 }
 
 /// Who may sign in: what users change of it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Access {
-    /// `Loaded::Done`.
+    /// `StoreReply::Done`.
     Password { user: Bare, password: Secret },
-    /// The account and all that is its. `Loaded::Done`.
+    /// The account and all that is its. `StoreReply::Done`.
     Remove { user: Bare },
-    /// Who has the token may use it once. `Loaded::Done`; `Unavailable` when there are too many of one user.
+    /// Who has the token may use it once. `StoreReply::Done`; `Unavailable` when there are too many of one user.
     Invite { token: Box<str>, invitation: Box<Invitation> },
-    /// `Loaded::Invitation`.
+    /// `StoreReply::Invitation`.
     Invitation { token: Box<str> },
-    /// `Loaded::Done`, or `NotFound` when it is used already.
+    /// `StoreReply::Done`, or `NotFound` when it is used already.
     UseInvitation { token: Box<str>, inviter: Bare },
 }
 
@@ -311,7 +311,7 @@ impl Subscription {
 
 /// All that a host needs of an account while somebody is signed in.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct UserRecord {
+pub struct AccountData {
     pub roster: Vec<(Bare, RosterItem)>,
     pub roster_version: u64,
     pub blocked: Vec<Jid>,
@@ -323,24 +323,24 @@ pub struct UserRecord {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Loaded {
+pub enum StoreReply {
     /// Of a change.
     Done,
-    User(Option<Box<UserRecord>>),
+    User(Option<Box<AccountData>>),
     Items(ItemPage),
     Rows(RowPage),
     Stanzas(StanzaPage),
     Page(Page),
     Room(Option<Box<Element>>),
     Slot(Box<Slot>),
-    Acted(Acted),
+    HostActionResult(HostActionResult),
     Users(Vec<Bare>),
-    Accounts(Result<Listed, NotDone>),
+    Accounts(Result<AccountList, AccountRefusal>),
     /// `None`: there is none, or it is used.
     Invitation(Option<Box<Invitation>>),
 }
 
-/// What administrators do to accounts. One that is not there is `RecordError::NotFound`.
+/// What administrators do to accounts. One that is not there is `StoreFailure::NotFound`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Accounts {
     Add {
@@ -368,14 +368,14 @@ pub enum Accounts {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listed {
+pub struct AccountList {
     pub total: u64,
     pub accounts: Vec<Bare>,
 }
 
 /// Why an account was not changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotDone {
+pub enum AccountRefusal {
     Exists,
     /// A name or password that breaks a rule, in words.
     Invalid(Box<str>),
@@ -385,7 +385,7 @@ pub enum NotDone {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
     /// Counts users of a domain that have an available session, and names so many of them.
-    Online { domain: Box<str>, who: Online, max: u32 },
+    Online { domain: Box<str>, who: OnlineFilter, max: u32 },
     /// To each of them.
     Announce { domain: Box<str>, message: Box<Element> },
     /// Ends sessions of these accounts, or these sessions.
@@ -406,26 +406,26 @@ pub enum Act {
 
 /// XEP-0133 §4.16: a user that is online is active or idle: idle, when all of its sessions say that they are away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Online {
+pub enum OnlineFilter {
     All,
     Active,
     Idle,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Acted {
+pub struct HostActionResult {
     pub users: Vec<Bare>,
     /// Users or sessions that it is about.
     pub count: u64,
     /// By address; `None`: nobody is to know of it.
-    pub rooms: Vec<(Box<str>, Option<Listing>)>,
+    pub rooms: Vec<(Box<str>, Option<RoomListing>)>,
     pub described: Vec<SessionState>,
     pub described_rooms: Vec<RoomState>,
 }
 
 /// A room as a directory has it (XEP-0433 §6.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listing {
+pub struct RoomListing {
     pub name: Box<str>,
     pub description: Box<str>,
     pub lang: Box<str>,
@@ -486,7 +486,7 @@ pub struct Page {
 
 /// The record could not be read or written, or the change is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordError {
+pub enum StoreFailure {
     /// Full, busy, broken: try later.
     Unavailable,
     NotFound,

@@ -11,7 +11,7 @@ use stdx::Instant;
 use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, Level, Specification, ns};
 
-use super::feature::{Answer, At, Feature, Handle, Iq};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::{Host, Outbox};
 
 pub(super) const FEATURE: Feature = Feature {
@@ -26,8 +26,8 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[],
     server: &[ns::EXTDISCO],
     handles: &[
-        Handle { at: At::Server, name: "services", ns: ns::EXTDISCO, run: services },
-        Handle { at: At::Server, name: "credentials", ns: ns::EXTDISCO, run: credentials },
+        IqHandler { at: IqTarget::Server, name: "services", ns: ns::EXTDISCO, run: services },
+        IqHandler { at: IqTarget::Server, name: "credentials", ns: ns::EXTDISCO, run: credentials },
     ],
 };
 
@@ -73,19 +73,19 @@ impl Service {
 }
 
 /// Relays cost money: for our own users.
-fn may_ask(host: &Host, iq: &Iq<'_>) -> Result<Bare, Answer> {
+fn may_ask(host: &Host, iq: &IqRequest<'_>) -> Result<Bare, IqReply> {
     if host.settings.services.is_empty() {
-        return Err(Answer::Error(Condition::ServiceUnavailable.into()));
+        return Err(IqReply::Error(Condition::ServiceUnavailable.into()));
     }
     let user = iq.from.bare();
     if user.local().is_none() || !host.settings.is_local(user.domain()) {
-        return Err(Answer::Error(Condition::Forbidden.into()));
+        return Err(IqReply::Error(Condition::Forbidden.into()));
     }
-    if iq.is_set { Err(Answer::Error(Condition::BadRequest.into())) } else { Ok(user) }
+    if iq.is_set { Err(IqReply::Error(Condition::BadRequest.into())) } else { Ok(user) }
 }
 
 /// §3.1 and §3.2.
-fn services(host: &mut Host, now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> Answer {
+fn services(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
     let user = match may_ask(host, iq) {
         Ok(user) => user,
         Err(answer) => return answer,
@@ -94,20 +94,20 @@ fn services(host: &mut Host, now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> An
     let fitting =
         host.settings.services.iter().filter(|service| kind.is_none_or(|kind| kind == &*service.kind));
     let list = Element::new("services", ns::EXTDISCO).with_opt("type", kind);
-    Answer::Result(Some(list.children(fitting.map(|service| service.element(now, &user)))))
+    IqReply::Result(Some(list.children(fitting.map(|service| service.element(now, &user)))))
 }
 
 /// §3.3.
-fn credentials(host: &mut Host, now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> Answer {
+fn credentials(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
     let user = match may_ask(host, iq) {
         Ok(user) => user,
         Err(answer) => return answer,
     };
     let Some(asked) = iq.payload.get("service", ns::EXTDISCO) else {
-        return Answer::Error(Condition::BadRequest.into());
+        return IqReply::Error(Condition::BadRequest.into());
     };
     let (Some(name), Some(kind)) = (asked.attr("host"), asked.attr("type")) else {
-        return Answer::Error(Condition::BadRequest.into());
+        return IqReply::Error(Condition::BadRequest.into());
     };
     let port = asked.attr("port");
     let fitting = host.settings.services.iter().filter(|service| {
@@ -116,7 +116,7 @@ fn credentials(host: &mut Host, now: Instant, iq: &Iq<'_>, _out: &mut Outbox) ->
     });
     let found: Vec<Element> = fitting.map(|service| service.element(now, &user)).collect();
     if found.is_empty() {
-        return Answer::Error(Condition::ItemNotFound.into());
+        return IqReply::Error(Condition::ItemNotFound.into());
     }
-    Answer::Result(Some(Element::new("credentials", ns::EXTDISCO).children(found)))
+    IqReply::Result(Some(Element::new("credentials", ns::EXTDISCO).children(found)))
 }

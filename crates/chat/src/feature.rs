@@ -7,9 +7,9 @@ use xmpp::{Element, Jid, Specification};
 
 use super::{Host, Outbox};
 
-/// At which of our addresses a question is answered.
+/// IqTarget which of our addresses a question is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum At {
+pub(super) enum IqTarget {
     /// An account's bare address: its own, from one of its sessions.
     Own,
     /// An account's bare address, whoever asks.
@@ -19,7 +19,7 @@ pub(super) enum At {
 }
 
 /// A question.
-pub(super) struct Iq<'a> {
+pub(super) struct IqRequest<'a> {
     pub(super) iq: &'a Element,
     pub(super) payload: &'a Element,
     pub(super) from: &'a Jid,
@@ -30,21 +30,21 @@ pub(super) struct Iq<'a> {
     pub(super) is_set: bool,
 }
 
-pub(super) enum Answer {
+pub(super) enum IqReply {
     Result(Option<Element>),
     Error(StanzaError),
     /// It follows; whoever promises it answers with `Host::answer`.
     Later,
 }
 
-pub(super) type Handler = fn(&mut Host, Instant, &Iq<'_>, &mut Outbox) -> Answer;
+pub(super) type IqHandlerFn = fn(&mut Host, Instant, &IqRequest<'_>, &mut Outbox) -> IqReply;
 
 /// Answers a question with this payload.
-pub(super) struct Handle {
-    pub(super) at: At,
+pub(super) struct IqHandler {
+    pub(super) at: IqTarget,
     pub(super) name: &'static str,
     pub(super) ns: &'static str,
-    pub(super) run: Handler,
+    pub(super) run: IqHandlerFn,
 }
 
 pub(super) struct Feature {
@@ -52,7 +52,7 @@ pub(super) struct Feature {
     /// Announced by accounts and by the server (XEP-0030).
     pub(super) account: &'static [&'static str],
     pub(super) server: &'static [&'static str],
-    pub(super) handles: &'static [Handle],
+    pub(super) handles: &'static [IqHandler],
 }
 
 /// All, in the order of their names.
@@ -85,7 +85,7 @@ pub(super) const FEATURES: &[&Feature] = &[
     &super::vcard::FEATURE,
 ];
 
-pub(super) fn find(at: At, payload: &Element) -> Option<Handler> {
+pub(super) fn find(at: IqTarget, payload: &Element) -> Option<IqHandlerFn> {
     let handles = FEATURES.iter().flat_map(|feature| feature.handles);
     let mut fitting = handles.filter(|handle| handle.at == at && payload.is(handle.name, handle.ns));
     fitting.next().map(|handle| handle.run)

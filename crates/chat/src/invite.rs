@@ -1,4 +1,4 @@
-//! Invitations (XEP-0401): a user or an administrator gets a link, and who follows it becomes a contact (XEP-0379), by an
+//! InvitationSettings (XEP-0401): a user or an administrator gets a link, and who follows it becomes a contact (XEP-0379), by an
 //! account made for it when there is none (XEP-0445, `c2s::register`).
 
 use std::time::Duration;
@@ -8,9 +8,9 @@ use xmpp::c2s::form_value;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns, time};
 
-use super::effect::{Access, Invitation, Load, Loaded, RecordError, Subscription};
-use super::feature::{Answer, Feature, Iq};
-use super::presence::subscription::Act;
+use super::effect::{Access, Invitation, Load, StoreFailure, StoreReply, Subscription};
+use super::feature::{Feature, IqReply, IqRequest};
+use super::presence::subscription::SubscriptionAction;
 use super::{Effect, Host, Outbox};
 
 const FILE: &str = "crates/chat/src/invite.rs";
@@ -42,7 +42,7 @@ pub(super) const FEATURE: Feature = Feature {
 
 /// Who may invite whom to what.
 #[derive(Clone, Debug, Default)]
-pub struct Invitations {
+pub struct InvitationSettings {
     /// Users' invitations are good for an account.
     pub by_users: bool,
     pub by_admins: bool,
@@ -73,23 +73,28 @@ pub(super) fn is_command(iq: &Element) -> bool {
 }
 
 /// `None`: it is another command.
-pub(super) fn command(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Option<Answer> {
+pub(super) fn command(
+    host: &mut Host,
+    now: Instant,
+    iq: &IqRequest<'_>,
+    out: &mut Outbox,
+) -> Option<IqReply> {
     let node = iq.payload.attr("node")?;
     let is_account = match node {
         ns::INVITE => false,
         ns::INVITE_ACCOUNT => true,
         _ => return None,
     };
-    Some(run(host, now, iq, is_account, out).unwrap_or_else(Answer::Error))
+    Some(run(host, now, iq, is_account, out).unwrap_or_else(IqReply::Error))
 }
 
 fn run(
     host: &mut Host,
     now: Instant,
-    iq: &Iq<'_>,
+    iq: &IqRequest<'_>,
     is_account: bool,
     out: &mut Outbox,
-) -> Result<Answer, StanzaError> {
+) -> Result<IqReply, StanzaError> {
     let user = iq.from.bare();
     let is_ours = iq.session.is_some() && user.domain() == iq.to.domain() && !host.is_anonymous(&user);
     if !is_ours || (is_account && !host.may_invite(iq.from)) {
@@ -100,7 +105,7 @@ fn run(
     }
     match iq.payload.attr("action").unwrap_or("execute") {
         "execute" | "complete" => {}
-        "cancel" => return Ok(Answer::Result(Some(reply(iq, "canceled")))),
+        "cancel" => return Ok(IqReply::Result(Some(reply(iq, "canceled")))),
         _ => return Err(Condition::BadRequest.into()),
     }
     let form = iq.payload.get("x", ns::DATA);
@@ -113,15 +118,15 @@ fn run(
     };
     if !is_account {
         host.invite(iq, invitation, out);
-        return Ok(Answer::Later);
+        return Ok(IqReply::Later);
     }
-    let Some(form) = form else { return Ok(Answer::Result(Some(ask(iq)))) };
+    let Some(form) = form else { return Ok(IqReply::Result(Some(ask(iq)))) };
     if !matches!(form_value(form, "roster-subscription").as_deref(), Some("1" | "true")) {
         invitation.inviter = None;
     }
     let Some(name) = form_value(form, "username") else {
         host.invite(iq, invitation, out);
-        return Ok(Answer::Later);
+        return Ok(IqReply::Later);
     };
     let jid = Jid::new(Some(&name), iq.to.domain(), None).ok();
     let Some(wanted) = jid.filter(|jid| jid.local() == Some(&*name)) else {
@@ -129,10 +134,10 @@ fn run(
     };
     invitation.name = Some(name);
     host.invite_by_name(iq, wanted.bare(), invitation, out);
-    Ok(Answer::Later)
+    Ok(IqReply::Later)
 }
 
-fn reply(iq: &Iq<'_>, status: &'static str) -> Element {
+fn reply(iq: &IqRequest<'_>, status: &'static str) -> Element {
     let payload = iq.payload;
     Element::new("command", ns::COMMANDS)
         .with_opt("node", payload.attr("node"))
@@ -144,7 +149,7 @@ fn field(var: &'static str, kind: &'static str) -> Element {
     Element::new("field", ns::DATA).with("var", var).with("type", kind)
 }
 
-fn ask(iq: &Iq<'_>) -> Element {
+fn ask(iq: &IqRequest<'_>) -> Element {
     let complete = Element::new("complete", ns::COMMANDS);
     let form = Element::new("x", ns::DATA)
         .with("type", "form")
@@ -195,16 +200,16 @@ impl Host {
         Some(query.child(feature(ns::COMMANDS)).child(feature(ns::DATA)))
     }
 
-    fn invite_by_name(&mut self, iq: &Iq<'_>, wanted: Bare, invitation: Invitation, out: &mut Outbox) {
+    fn invite_by_name(&mut self, iq: &IqRequest<'_>, wanted: Bare, invitation: Invitation, out: &mut Outbox) {
         let (iq, command) = (iq.iq.clone(), reply(iq, "completed"));
         self.load(Load::User { user: wanted }, out, move |host, _, result, out| match result {
-            Ok(Loaded::User(None)) => host.write_invitation(iq, command, invitation, out),
+            Ok(StoreReply::User(None)) => host.write_invitation(iq, command, invitation, out),
             Ok(_) => host.refuse(&iq, &StanzaError::new(Condition::Conflict, "this name is taken"), out),
             Err(_) => host.refuse(&iq, &Condition::ResourceConstraint.into(), out),
         });
     }
 
-    fn invite(&mut self, iq: &Iq<'_>, invitation: Invitation, out: &mut Outbox) {
+    fn invite(&mut self, iq: &IqRequest<'_>, invitation: Invitation, out: &mut Outbox) {
         self.write_invitation(iq.iq.clone(), reply(iq, "completed"), invitation, out);
     }
 
@@ -235,14 +240,14 @@ impl Host {
         self.access(access, out, move |host, now, result, out| {
             let is_good =
                 |found: &Invitation| found.inviter.as_ref() == Some(&user) && found.expires_at > now;
-            let is_good = matches!(&result, Ok(Loaded::Invitation(Some(found))) if is_good(found));
+            let is_good = matches!(&result, Ok(StoreReply::Invitation(Some(found))) if is_good(found));
             if !is_good {
                 // §4.1: the user is asked, as by any other. His client may know more of the token than we.
                 return host.ask_user(now, user, contact, presence, out);
             }
             let access = Access::UseInvitation { token, inviter: user.clone() };
             host.access(access, out, move |host, now, result, out| {
-                if result == Err(RecordError::NotFound) {
+                if result == Err(StoreFailure::NotFound) {
                     // Somebody else was first.
                     return host.ask_user(now, user, contact, presence, out);
                 }
@@ -254,26 +259,26 @@ impl Host {
 
     /// While the token was looked into, the account may have been let go of.
     fn ask_user(&mut self, now: Instant, user: Bare, contact: Bare, presence: Element, out: &mut Outbox) {
-        self.with_record(now, &user.clone(), out, move |host, now, out| {
-            host.subscription_in(now, &user, contact, Act::Subscribe, presence, out);
+        self.with_account_data(now, &user.clone(), out, move |host, now, out| {
+            host.subscription_in(now, &user, contact, SubscriptionAction::Subscribe, presence, out);
         });
     }
 
     /// §3.5: the request is granted for the user, and answered by one of his own.
     fn let_in(&mut self, now: Instant, user: Bare, contact: Bare, presence: Element, out: &mut Outbox) {
         let owner = user.clone();
-        self.with_record(now, &owner, out, move |host, now, out| {
-            if host.record_of(&user).is_none() {
+        self.with_account_data(now, &owner, out, move |host, now, out| {
+            if host.account_data(&user).is_none() {
                 return;
             }
             let (of, whom) = (user.clone(), contact.clone());
-            let approved = host.in_turn(now, &user, out, move |host, now, out| {
-                let Some(record) = host.record_of(&of) else { return };
-                let mut item = record.contact(&whom).cloned().unwrap_or_default();
+            let approved = host.queue_change(now, &user, out, move |host, now, out| {
+                let Some(data) = host.account_data(&of) else { return };
+                let mut item = data.contact(&whom).cloned().unwrap_or_default();
                 (item.approved, item.is_listed) = (true, true);
                 host.write_contact(now, &of, (whom, Some(item)), false, out, |_, _, _, _| {});
             });
-            host.subscription_in(now, &user, contact.clone(), Act::Subscribe, presence, out);
+            host.subscription_in(now, &user, contact.clone(), SubscriptionAction::Subscribe, presence, out);
             if approved.is_ok() {
                 host.subscribe_for(now, &user, &contact, out);
             }
@@ -302,15 +307,15 @@ impl Host {
     ) {
         let (user, contact) = (user.clone(), contact.clone());
         let owner = user.clone();
-        self.with_record(now, &owner, out, move |host, now, out| {
-            if host.record_of(&user).is_none() {
+        self.with_account_data(now, &owner, out, move |host, now, out| {
+            if host.account_data(&user).is_none() {
                 return;
             }
             let owner = user.clone();
             // With so much on its way that this does not fit, they ask each other as all do.
-            let _ = host.in_turn(now, &owner, out, move |host, now, out| {
-                let Some(record) = host.record_of(&user) else { return };
-                let mut item = record.contact(&contact).cloned().unwrap_or_default();
+            let _ = host.queue_change(now, &owner, out, move |host, now, out| {
+                let Some(data) = host.account_data(&user) else { return };
+                let mut item = data.contact(&contact).cloned().unwrap_or_default();
                 (item.subscription, item.is_listed) = (Subscription::Both, true);
                 (item.ask, item.asked) = (false, None);
                 let next = (contact.clone(), Some(item));

@@ -4,7 +4,7 @@ use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Element, Jid, Level, Specification, ns};
 
-use super::feature::{Answer, At, Feature, Handle, Iq};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::{Host, Outbox};
 
 pub(super) const FEATURE: Feature = Feature {
@@ -19,8 +19,8 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::LAST],
     server: &[ns::LAST],
     handles: &[
-        Handle { at: At::Server, name: "query", ns: ns::LAST, run: uptime },
-        Handle { at: At::Account, name: "query", ns: ns::LAST, run: last },
+        IqHandler { at: IqTarget::Server, name: "query", ns: ns::LAST, run: uptime },
+        IqHandler { at: IqTarget::Account, name: "query", ns: ns::LAST, run: last },
     ],
 };
 
@@ -28,28 +28,28 @@ fn seconds(from: Instant, to: Instant) -> Element {
     Element::new("query", ns::LAST).with("seconds", to.since(from).as_secs().to_string())
 }
 
-fn uptime(host: &mut Host, now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> Answer {
+fn uptime(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
     if iq.is_set {
-        return Answer::Error(Condition::BadRequest.into());
+        return IqReply::Error(Condition::BadRequest.into());
     }
-    Answer::Result(Some(seconds(host.settings.started, now)))
+    IqReply::Result(Some(seconds(host.settings.started, now)))
 }
 
 /// XEP-0012 §3: zero while somebody is here.
-fn last(host: &mut Host, now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> Answer {
+fn last(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
     let user = iq.to.bare();
     if !host.is_seen_by(&user, iq.from) {
-        return Answer::Error(Condition::Forbidden.into());
+        return IqReply::Error(Condition::Forbidden.into());
     }
     if iq.is_set {
-        return Answer::Error(Condition::BadRequest.into());
+        return IqReply::Error(Condition::BadRequest.into());
     }
     if host.available(&user).next().is_some() {
-        return Answer::Result(Some(seconds(now, now)));
+        return IqReply::Result(Some(seconds(now, now)));
     }
-    match host.record_of(&user).and_then(|record| record.last_seen.as_ref()) {
-        Some((at, status)) => Answer::Result(Some(seconds(*at, now).text(status.clone()))),
-        None => Answer::Error(StanzaError::new(Condition::ItemNotFound, "was never here")),
+    match host.account_data(&user).and_then(|data| data.last_seen.as_ref()) {
+        Some((at, status)) => IqReply::Result(Some(seconds(*at, now).text(status.clone()))),
+        None => IqReply::Error(StanzaError::new(Condition::ItemNotFound, "was never here")),
     }
 }
 

@@ -5,7 +5,7 @@ use stdx::Instant;
 use xmpp::ns;
 use xmpp::stanza::Condition;
 
-use super::feature::{Answer, At, Feature, Handle, Iq};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::{Host, Outbox};
 
 pub(super) const FEATURE: Feature = Feature {
@@ -13,16 +13,16 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[],
     server: &[],
     handles: &[
-        Handle { at: At::Own, name: "session", ns: ns::SESSION, run: begin },
-        Handle { at: At::Server, name: "session", ns: ns::SESSION, run: begin },
+        IqHandler { at: IqTarget::Own, name: "session", ns: ns::SESSION, run: begin },
+        IqHandler { at: IqTarget::Server, name: "session", ns: ns::SESSION, run: begin },
     ],
 };
 
 /// There is nothing to be done: who is bound has a session.
-fn begin(_host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> Answer {
+fn begin(_host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
     match iq.from.domain() == iq.to.domain() {
-        true if iq.is_set => Answer::Result(None),
-        true => Answer::Error(Condition::BadRequest.into()),
-        false => Answer::Error(Condition::ServiceUnavailable.into()),
+        true if iq.is_set => IqReply::Result(None),
+        true => IqReply::Error(Condition::BadRequest.into()),
+        false => IqReply::Error(Condition::ServiceUnavailable.into()),
     }
 }

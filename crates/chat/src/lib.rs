@@ -29,20 +29,21 @@ mod tests;
 mod tests_without_rosters;
 pub mod user;
 
+mod ack;
 pub mod archive;
 mod bind2;
 pub mod blocking;
 pub mod caps;
 mod carbons;
+mod change_queue;
 mod commands;
-mod countdown;
 mod csi;
 mod departed;
 mod disco;
 pub mod extdisco;
 mod flow;
-mod handled;
 mod hints;
+mod idle_accounts;
 pub(crate) mod imported;
 pub mod invite;
 mod last;
@@ -50,7 +51,6 @@ mod legacy_session;
 mod muc;
 mod no_account;
 mod offline;
-mod order;
 pub mod page;
 pub mod phones;
 mod ping;
@@ -58,17 +58,17 @@ mod presence;
 mod private;
 mod pubsub;
 mod push;
-mod reads;
+mod read_queues;
 pub mod register;
-mod resting;
 mod retract;
 mod roster;
 mod rosters;
 mod sm;
 mod subaddress;
-mod turn;
 pub mod upload;
 mod vcard;
+mod write_group;
+mod write_order;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -79,7 +79,7 @@ use stdx::slab::{Key, Slab};
 use xmpp::{Bare, Edge, Element, Jid};
 
 pub use departed::without_user;
-pub use effect::{Access, Change, Effect, Load, Loaded, RecordError, Ticket};
+pub use effect::{Access, Change, Effect, Load, StoreFailure, StoreReply, Ticket};
 pub use feature::specifications;
 pub use muc::{RoomCreation, stored_room};
 pub use page::{ItemPage, ItemQuery, ItemRow, RowPage, StanzaPage};
@@ -106,7 +106,7 @@ pub struct Settings {
     pub contacts: Vec<(Box<str>, Box<str>)>,
     pub room_creation: RoomCreation,
     /// `None`: nobody uploads (XEP-0363).
-    pub uploads: Option<upload::Uploads>,
+    pub uploads: Option<upload::UploadSettings>,
     /// XEP-0215.
     pub services: Vec<extdisco::Service>,
     /// Who may run administrators' commands (XEP-0133).
@@ -115,12 +115,12 @@ pub struct Settings {
     pub components: Vec<Box<str>>,
     pub texts_to_phones: phones::TextsToPhones,
     /// What the archives keep of accounts that never said what they prefer.
-    pub archive: archive::Archived,
+    pub archive: archive::ArchiveDefault,
     pub sessions: SessionLimit,
     pub rosters: RosterMemory,
     /// What users may change of their accounts.
-    pub accounts: register::Accounts,
-    pub invitations: invite::Invitations,
+    pub accounts: register::AccountSettings,
+    pub invitations: invite::InvitationSettings,
     /// When the server began, for its uptime (XEP-0012).
     pub started: Instant,
 }
@@ -169,20 +169,20 @@ pub struct SessionLimit {
 pub type Outbox = Vec<Effect>;
 
 /// An answer of the store that is awaited.
-struct Awaited {
+struct PendingReply {
     /// The account whose memory it holds.
     about: Option<Bare>,
     /// The address that its read is of.
-    asker: Option<reads::Asker>,
+    requester: Option<read_queues::Requester>,
     /// It counts as one of the reads of that address.
     is_large: bool,
     /// It is a write of that place.
-    writes: Option<order::Place>,
-    then: Pending,
+    writes: Option<write_order::WriteTarget>,
+    then: Continuation,
 }
 
 /// What goes on with an answer of the store.
-type Pending = Box<dyn FnOnce(&mut Host, Instant, Result<Loaded, RecordError>, &mut Outbox)>;
+type Continuation = Box<dyn FnOnce(&mut Host, Instant, Result<StoreReply, StoreFailure>, &mut Outbox)>;
 
 pub struct Host {
     settings: Arc<Settings>,
@@ -191,19 +191,19 @@ pub struct Host {
     by_edge: HashMap<Edge, Key>,
     users: HashMap<Bare, User>,
     /// Whose record is here just now, with what waited for it: at most one inside another.
-    settling: Vec<Bare>,
-    resting: resting::Resting,
+    being_loaded: Vec<Bare>,
+    idle_accounts: idle_accounts::IdleAccountCache,
     rosters: rosters::Rosters,
-    pending: HashMap<Ticket, Awaited>,
-    reads: reads::Reads,
-    order: order::Order,
+    pending: HashMap<Ticket, PendingReply>,
+    read_queues: read_queues::ReadQueues,
+    write_order: write_order::WriteOrder,
     last_ticket: u64,
     /// Sessions that wait to be resumed, the earliest deadline first.
     sleeping: VecDeque<(Instant, Key)>,
-    turns: turn::Turns,
-    handling: handled::Handling,
-    remembered: sm::Remembered,
-    offline: offline::Offline,
+    change_queues: change_queue::ChangeQueues,
+    pending_acks: ack::PendingAcks,
+    remembered: sm::EndedSessions,
+    offline: offline::OfflineMessages,
     archive: archive::Archive,
     caps: caps::Caps,
     rooms: muc::Rooms,
@@ -223,18 +223,18 @@ impl Host {
             sessions: Slab::new(),
             by_edge: HashMap::new(),
             users: HashMap::new(),
-            settling: Vec::new(),
-            resting: resting::Resting::default(),
+            being_loaded: Vec::new(),
+            idle_accounts: idle_accounts::IdleAccountCache::default(),
             rosters: rosters::Rosters::default(),
             pending: HashMap::new(),
-            reads: reads::Reads::default(),
-            order: order::Order::default(),
+            read_queues: read_queues::ReadQueues::default(),
+            write_order: write_order::WriteOrder::default(),
             last_ticket: 0,
             sleeping: VecDeque::new(),
-            turns: turn::Turns::default(),
-            handling: handled::Handling::default(),
-            remembered: sm::Remembered::default(),
-            offline: offline::Offline::default(),
+            change_queues: change_queue::ChangeQueues::default(),
+            pending_acks: ack::PendingAcks::default(),
+            remembered: sm::EndedSessions::default(),
+            offline: offline::OfflineMessages::default(),
             archive: archive::Archive::default(),
             caps: caps::Caps::default(),
             rooms: muc::Rooms::default(),
@@ -266,11 +266,11 @@ impl Host {
         &mut self,
         load: Load,
         out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<Loaded, RecordError>, &mut Outbox) + 'static,
+        then: impl FnOnce(&mut Host, Instant, Result<StoreReply, StoreFailure>, &mut Outbox) + 'static,
     ) {
         let is_large = load.is_large();
         let ticket = self.await_answer(load.account(), is_large, None, Box::new(then));
-        if let Some(read) = self.reads.begin(ticket, load) {
+        if let Some(read) = self.read_queues.begin(ticket, load) {
             self.begin_read(read, out);
         }
     }
@@ -280,15 +280,15 @@ impl Host {
         &mut self,
         change: Change,
         out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<(), RecordError>, &mut Outbox) + 'static,
+        then: impl FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox) + 'static,
     ) {
-        let then = move |host: &mut Host, now, result: Result<Loaded, _>, out: &mut Outbox| {
+        let then = move |host: &mut Host, now, result: Result<StoreReply, _>, out: &mut Outbox| {
             then(host, now, result.map(drop), out);
         };
-        let place = order::Place::of_change(&change);
+        let place = write_order::WriteTarget::of_change(&change);
         let ticket = self.await_answer(change.account(), false, place.clone(), Box::new(then));
         if let Some(place) = place {
-            self.order.begin_write(ticket, place);
+            self.write_order.begin_write(ticket, place);
         }
         out.push(Effect::Change { ticket, change });
     }
@@ -298,7 +298,7 @@ impl Host {
         &mut self,
         access: Access,
         out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<Loaded, RecordError>, &mut Outbox) + 'static,
+        then: impl FnOnce(&mut Host, Instant, Result<StoreReply, StoreFailure>, &mut Outbox) + 'static,
     ) {
         let ticket = self.await_answer(access.account(), false, None, Box::new(then));
         out.push(Effect::Access { ticket, access });
@@ -308,30 +308,32 @@ impl Host {
         &mut self,
         about: Option<&Bare>,
         is_large: bool,
-        writes: Option<order::Place>,
-        then: Pending,
+        writes: Option<write_order::WriteTarget>,
+        then: Continuation,
     ) -> Ticket {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
-        self.await_record(about);
-        let asker = self.reads.asker();
-        self.pending.insert(ticket, Awaited { about: about.cloned(), asker, is_large, writes, then });
+        self.pin_account(about);
+        let requester = self.read_queues.requester();
+        self.pending
+            .insert(ticket, PendingReply { about: about.cloned(), requester, is_large, writes, then });
         ticket
     }
 
     /// The answer to `Load`, `Change` or `Access`.
-    pub fn handle_record(
+    pub fn handle_store_reply(
         &mut self,
         now: Instant,
         ticket: Ticket,
-        result: Result<Loaded, RecordError>,
+        result: Result<StoreReply, StoreFailure>,
         out: &mut Outbox,
     ) {
-        if let Some(Awaited { about, asker, is_large, writes, then }) = self.pending.remove(&ticket) {
-            self.record_answered(about.as_ref());
-            self.asking_again(asker, |host| then(host, now, result, out));
+        if let Some(PendingReply { about, requester, is_large, writes, then }) = self.pending.remove(&ticket)
+        {
+            self.unpin_account(about.as_ref());
+            self.with_requester(requester, |host| then(host, now, result, out));
             self.write_answered(ticket, writes, out);
-            self.read_answered(asker.filter(|_| is_large), out);
+            self.read_answered(requester.filter(|_| is_large), out);
             self.drop_rosters();
         }
     }
@@ -361,7 +363,7 @@ impl Host {
 
     /// To whoever has that address: a session here, another host, another server. Its `to` says where.
     fn route(&mut self, mut stanza: Element, out: &mut Outbox) {
-        self.unmark_abroad(&mut stanza, out);
+        self.take_foreign_ack_token(&mut stanza, out);
         out.push(Effect::Route(Box::new(stanza)));
     }
 

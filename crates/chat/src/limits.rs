@@ -85,9 +85,9 @@ pub const USER_WAITING: usize = 1_000;
 
 /// Accounts without a session whose records stay in memory, the contacts of all of them (some 200 bytes each), and how
 /// long. Beyond: the one used least recently is read again when it is needed.
-pub const RESTING: usize = 4_096;
-pub const RESTING_CONTACTS: usize = 100_000;
-pub const RESTING_FOR: std::time::Duration = std::time::Duration::from_secs(600);
+pub const IDLE_ACCOUNTS: usize = 4_096;
+pub const IDLE_ACCOUNT_CONTACTS: usize = 100_000;
+pub const IDLE_ACCOUNT_FOR: std::time::Duration = std::time::Duration::from_secs(600);
 
 /// Bytes of the rosters of who is signed in, in one host, estimated: some 600,000 contacts. Beyond: rosters that nobody needed
 /// lately are let go of, and read again for who needs them.
@@ -106,7 +106,7 @@ pub const DIRECTED: usize = 1_000;
 /// Kinds of clients whose abilities are remembered (XEP-0115). Beyond: the one that was used least recently is forgotten.
 pub const CAPS: usize = 5_000;
 
-/// Abilities of one kind of client. Beyond: they are not remembered, as if forged.
+/// ClientFeatures of one kind of client. Beyond: they are not remembered, as if forged.
 pub const CAPS_FEATURES: usize = 500;
 
 /// Accounts of whose clients is known what kind they are. Beyond: the least recently heard of is forgotten.

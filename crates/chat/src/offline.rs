@@ -7,9 +7,9 @@ use stdx::slab::Key;
 use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
-use super::effect::{Change, Load, Loaded, RecordError};
-use super::feature::{Answer, At, Feature, Handle, Iq};
-use super::{Host, Outbox, StanzaPage, hints, sm, turn};
+use super::effect::{Change, Load, StoreFailure, StoreReply};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::{Host, Outbox, StanzaPage, change_queue, hints, sm};
 use crate::limits;
 
 const FILE: &str = "crates/chat/src/offline.rs";
@@ -18,7 +18,7 @@ pub(super) const FEATURE: Feature = Feature {
     specifications: &[
         Specification {
             name: "XEP-0160",
-            title: "Best Practices for Handling Offline Messages",
+            title: "Best Practices for PendingAcks OfflineMessages Messages",
             version: "1.0.1",
             level: Level::Complete,
             file: FILE,
@@ -26,7 +26,7 @@ pub(super) const FEATURE: Feature = Feature {
         },
         Specification {
             name: "XEP-0013",
-            title: "Flexible Offline Message Retrieval",
+            title: "Flexible OfflineMessages Message Retrieval",
             version: "1.2",
             level: Level::Complete,
             file: FILE,
@@ -43,18 +43,18 @@ pub(super) const FEATURE: Feature = Feature {
     ],
     account: &[ns::OFFLINE],
     server: &["msgoffline", ns::OFFLINE],
-    handles: &[Handle { at: At::Own, name: "offline", ns: ns::OFFLINE, run: flexible }],
+    handles: &[IqHandler { at: IqTarget::Own, name: "offline", ns: ns::OFFLINE, run: flexible }],
 };
 
 /// Accounts whose messages are on their way to the record or from it.
 #[derive(Default)]
-pub(super) struct Offline {
+pub(super) struct OfflineMessages {
     writing: HashMap<Bare, u32>,
     reading: HashSet<Bare>,
 }
 
 #[cfg(test)]
-impl Offline {
+impl OfflineMessages {
     pub(super) fn len(&self) -> usize {
         self.writing.len() + self.reading.len()
     }
@@ -144,13 +144,13 @@ impl Host {
         out: &mut Outbox,
         then: impl FnOnce(&mut Host, Result<(), StanzaError>, &mut Outbox) + 'static,
     ) {
-        let waiting = self.record_of(user).map(|record| record.offline);
+        let waiting = self.account_data(user).map(|data| data.offline);
         if self.is_anonymous(user) || waiting.is_none_or(|waiting| waiting >= limits::OFFLINE) {
             // XEP-0160 §2.
             return then(self, Err(Condition::ServiceUnavailable.into()), out);
         }
         *self.offline.writing.entry(user.clone()).or_default() += 1;
-        let hold = self.hold();
+        let hold = self.ack_guard();
         let change = Change::Offline { user: user.clone(), at, stanza: Box::new(message) };
         let user = user.clone();
         self.change(change, out, move |host, now, result, out| {
@@ -163,16 +163,16 @@ impl Host {
             if result.is_ok() {
                 host.offline_kept(now, &user, out);
             }
-            then(host, result.map_err(turn::not_written), out);
-            host.release(hold, out);
+            then(host, result.map_err(change_queue::not_written), out);
+            host.release_ack_guard(hold, out);
             host.forget_user(now, &user);
         });
     }
 
     /// Somebody may have come while it was written.
     fn offline_kept(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
-        if let Some(record) = self.record_mut(user) {
-            record.offline += 1;
+        if let Some(data) = self.account_data_mut(user) {
+            data.offline += 1;
         }
         let able = self.able(user);
         match able.iter().find(|key| !self.is_congested(**key)) {
@@ -196,7 +196,7 @@ impl Host {
             return;
         }
         let user = session.jid.bare();
-        if self.record_of(&user).is_none_or(|record| record.offline == 0)
+        if self.account_data(&user).is_none_or(|data| data.offline == 0)
             || !self.offline.reading.insert(user.clone())
         {
             return;
@@ -205,7 +205,8 @@ impl Host {
             // It may have gone, and another may have come.
             let key = Some(key).filter(|key| host.sessions.contains(*key));
             let key = key.or_else(|| host.able(&user).first().copied());
-            let (Some(key), Ok(Loaded::Stanzas(StanzaPage { stanzas: messages, .. }))) = (key, loaded) else {
+            let (Some(key), Ok(StoreReply::Stanzas(StanzaPage { stanzas: messages, .. }))) = (key, loaded)
+            else {
                 host.offline.reading.remove(&user);
                 return host.forget_user(now, &user);
             };
@@ -242,7 +243,7 @@ impl Host {
         user: &Bare,
         ids: Vec<u64>,
         out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<(), RecordError>, &mut Outbox) + 'static,
+        then: impl FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox) + 'static,
     ) {
         self.offline.reading.insert(user.clone());
         let (user, count) = (user.clone(), ids.len() as u32);
@@ -251,9 +252,9 @@ impl Host {
             host.offline.reading.remove(&user);
             // When it failed they come once more: better twice than never.
             if done.is_ok()
-                && let Some(record) = host.record_mut(&user)
+                && let Some(data) = host.account_data_mut(&user)
             {
-                record.offline = if is_all { 0 } else { record.offline.saturating_sub(count) };
+                data.offline = if is_all { 0 } else { data.offline.saturating_sub(count) };
             }
             then(host, now, done, out);
             host.forget_user(now, &user);
@@ -266,10 +267,10 @@ impl Host {
     }
 
     /// XEP-0013 §2.1 and §2.2: the client asks what waits before it is available, and so wants to choose.
-    pub(super) fn offline_disco(&mut self, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+    pub(super) fn offline_disco(&mut self, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
         let user = iq.to.bare();
         if iq.is_set || iq.from.bare() != user {
-            return Answer::Error(Condition::BadRequest.into());
+            return IqReply::Error(Condition::BadRequest.into());
         }
         if let Some(session) = iq.session.and_then(|key| self.sessions.get_mut(key)) {
             session.takes_offline = true;
@@ -279,11 +280,11 @@ impl Host {
             let answer = match senders {
                 Ok(senders) if wants_items => Ok(Some(headers(&user, &senders))),
                 Ok(senders) => Ok(Some(count(senders.len()))),
-                Err(error) => Err(turn::not_written(error)),
+                Err(error) => Err(change_queue::not_written(error)),
             };
             host.answer(&iq, answer, out);
         });
-        Answer::Later
+        IqReply::Later
     }
 }
 
@@ -294,7 +295,7 @@ fn node_of(id: u64) -> String {
 /// The id of a message that waits, and the address of its sender.
 type Sender = (u64, Option<Box<str>>);
 
-type ThenSenders = Box<dyn FnOnce(&mut Host, Result<Vec<Sender>, RecordError>, &mut Outbox)>;
+type SendersContinuation = Box<dyn FnOnce(&mut Host, Result<Vec<Sender>, StoreFailure>, &mut Outbox)>;
 
 fn first_page(user: &Bare) -> Load {
     Load::Offline { user: user.clone(), after: 0, ids: Vec::new() }
@@ -330,7 +331,7 @@ fn count(messages: usize) -> Element {
 }
 
 /// XEP-0013 §2.3 to §2.7.
-fn flexible(host: &mut Host, _now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+fn flexible(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let has = |name: &str| iq.payload.get(name, ns::OFFLINE).is_some();
     let is_wanted = |action: &'static str| {
         let items = iq.payload.elements().filter(move |item| item.attr("action") == Some(action));
@@ -340,12 +341,12 @@ fn flexible(host: &mut Host, _now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> An
     match (iq.is_set, iq.session) {
         (true, _) if has("purge") => host.offline_remove(iq, Vec::new(), out),
         (true, _) if !remove.is_empty() => host.offline_remove(iq, remove, out),
-        (_, None) => return Answer::Error(Condition::NotAllowed.into()),
+        (_, None) => return IqReply::Error(Condition::NotAllowed.into()),
         (false, Some(key)) if has("fetch") => host.offline_view(key, iq, None, out),
         (false, Some(key)) if !view.is_empty() => host.offline_view(key, iq, Some(view), out),
-        _ => return Answer::Error(Condition::BadRequest.into()),
+        _ => return IqReply::Error(Condition::BadRequest.into()),
     }
-    Answer::Later
+    IqReply::Later
 }
 
 impl Host {
@@ -355,14 +356,14 @@ impl Host {
         user: Bare,
         mut known: Vec<Sender>,
         out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Result<Vec<Sender>, RecordError>, &mut Outbox) + 'static,
+        then: impl FnOnce(&mut Host, Result<Vec<Sender>, StoreFailure>, &mut Outbox) + 'static,
     ) {
         let after = known.last().map_or(0, |(id, _)| *id);
-        let then: ThenSenders = Box::new(then);
+        let then: SendersContinuation = Box::new(then);
         let load = Load::Offline { user: user.clone(), after, ids: Vec::new() };
         self.load(load, out, move |host, _, loaded, out| {
-            let Ok(Loaded::Stanzas(page)) = loaded else {
-                return then(host, Err(RecordError::Unavailable), out);
+            let Ok(StoreReply::Stanzas(page)) = loaded else {
+                return then(host, Err(StoreFailure::Unavailable), out);
             };
             let is_last = page.is_complete || page.stanzas.is_empty();
             known.extend(
@@ -373,12 +374,12 @@ impl Host {
     }
 
     /// These, or all of them, as many as are sent at once.
-    fn offline_view(&mut self, key: Key, iq: &Iq<'_>, wanted: Option<Vec<u64>>, out: &mut Outbox) {
+    fn offline_view(&mut self, key: Key, iq: &IqRequest<'_>, wanted: Option<Vec<u64>>, out: &mut Outbox) {
         let (user, iq) = (iq.to.bare(), iq.iq.clone());
         let load = Load::Offline { user: user.clone(), after: 0, ids: wanted.clone().unwrap_or_default() };
         self.load(load, out, move |host, now, loaded, out| {
-            let Ok(Loaded::Stanzas(page)) = loaded else {
-                return host.refuse(&iq, &turn::not_written(RecordError::Unavailable), out);
+            let Ok(StoreReply::Stanzas(page)) = loaded else {
+                return host.refuse(&iq, &change_queue::not_written(StoreFailure::Unavailable), out);
             };
             if !page.is_complete {
                 let text = "more than is sent at once: view some of the messages by their nodes";
@@ -398,7 +399,7 @@ impl Host {
     }
 
     /// All, when none is named.
-    fn offline_remove(&mut self, iq: &Iq<'_>, ids: Vec<u64>, out: &mut Outbox) {
+    fn offline_remove(&mut self, iq: &IqRequest<'_>, ids: Vec<u64>, out: &mut Outbox) {
         let (user, iq) = (iq.to.bare(), iq.iq.clone());
         if ids.len() > limits::OFFLINE as usize {
             let error = StanzaError::new(Condition::PolicyViolation, "more messages than can be there");
@@ -409,7 +410,7 @@ impl Host {
         }
         self.offline_senders(user.clone(), Vec::new(), out, move |host, senders, out| {
             let Ok(messages) = senders else {
-                return host.refuse(&iq, &turn::not_written(RecordError::Unavailable), out);
+                return host.refuse(&iq, &change_queue::not_written(StoreFailure::Unavailable), out);
             };
             if !ids.iter().all(|id| messages.iter().any(|(known, _)| known == id)) {
                 return host.refuse(&iq, &Condition::ItemNotFound.into(), out);
@@ -420,7 +421,7 @@ impl Host {
 
     fn offline_removed(&mut self, user: &Bare, iq: Element, ids: Vec<u64>, out: &mut Outbox) {
         self.offline_forget(user, ids, out, move |host, _, done, out| {
-            host.answer(&iq, done.map(|()| None).map_err(turn::not_written), out);
+            host.answer(&iq, done.map(|()| None).map_err(change_queue::not_written), out);
         });
     }
 }

@@ -4,7 +4,7 @@ use stdx::Instant;
 use xmpp::stanza::Condition;
 use xmpp::{Element, Level, Specification, ns};
 
-use super::feature::{Answer, At, Feature, Handle, Iq};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::{Host, Outbox};
 
 const FILE: &str = "crates/chat/src/ping.rs";
@@ -39,40 +39,40 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::PING],
     server: &[ns::PING, ns::VERSION, ns::TIME],
     handles: &[
-        Handle { at: At::Server, name: "ping", ns: ns::PING, run: ping },
-        Handle { at: At::Account, name: "ping", ns: ns::PING, run: ping },
-        Handle { at: At::Server, name: "query", ns: ns::VERSION, run: version },
-        Handle { at: At::Server, name: "time", ns: ns::TIME, run: time },
+        IqHandler { at: IqTarget::Server, name: "ping", ns: ns::PING, run: ping },
+        IqHandler { at: IqTarget::Account, name: "ping", ns: ns::PING, run: ping },
+        IqHandler { at: IqTarget::Server, name: "query", ns: ns::VERSION, run: version },
+        IqHandler { at: IqTarget::Server, name: "time", ns: ns::TIME, run: time },
     ],
 };
 
 /// An account answers itself; to others it would tell that it exists.
-fn ping(_host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> Answer {
+fn ping(_host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
     if iq.to.local().is_some() && iq.from.bare() != iq.to.bare() {
-        return Answer::Error(Condition::ServiceUnavailable.into());
+        return IqReply::Error(Condition::ServiceUnavailable.into());
     }
-    if iq.is_set { Answer::Error(Condition::BadRequest.into()) } else { Answer::Result(None) }
+    if iq.is_set { IqReply::Error(Condition::BadRequest.into()) } else { IqReply::Result(None) }
 }
 
-fn version(host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> Answer {
+fn version(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
     if iq.is_set {
-        return Answer::Error(Condition::BadRequest.into());
+        return IqReply::Error(Condition::BadRequest.into());
     }
     let text = |name: &'static str, text: &str| Element::new(name, ns::VERSION).text(text);
     let settings = host.settings();
     let query = Element::new("query", ns::VERSION)
         .child(text("name", &settings.software))
         .child(text("version", &settings.version));
-    Answer::Result(Some(query))
+    IqReply::Result(Some(query))
 }
 
-fn time(_host: &mut Host, now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> Answer {
+fn time(_host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
     if iq.is_set {
-        return Answer::Error(Condition::BadRequest.into());
+        return IqReply::Error(Condition::BadRequest.into());
     }
     let text = |name: &'static str, text: String| Element::new(name, ns::TIME).text(text);
     let time = Element::new("time", ns::TIME)
         .child(text("tzo", "+00:00".to_owned()))
         .child(text("utc", xmpp::time::stamp(now)));
-    Answer::Result(Some(time))
+    IqReply::Result(Some(time))
 }

@@ -6,11 +6,11 @@ use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
-use super::countdown::{Countdown, Then};
+use super::change_queue::not_written;
 use super::effect::{Change, Load};
-use super::feature::{Answer, At, Feature, Handle, Iq};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::pubsub::{Publication, items_of, whole};
-use super::turn::not_written;
+use super::write_group::{WriteContinuation, WriteGroup};
 use super::{Host, ItemQuery, Outbox, imported};
 use crate::limits;
 
@@ -45,7 +45,7 @@ pub(super) const FEATURE: Feature = Feature {
     ],
     account: &[ns::PRIVATE, ns::BOOKMARKS_COMPAT, ns::BOOKMARKS_COMPAT_PEP],
     server: &[ns::PRIVATE],
-    handles: &[Handle { at: At::Own, name: "query", ns: ns::PRIVATE, run: private }],
+    handles: &[IqHandler { at: IqTarget::Own, name: "query", ns: ns::PRIVATE, run: private }],
 };
 
 /// XEP-0402 §3: as clients make the node.
@@ -63,9 +63,9 @@ const OLD_NODE: &[(&str, &str)] = &[("pubsub#persist_items", "true"), ("pubsub#a
 type KnownRoom = (Box<str>, Instant, Element);
 
 /// By their addresses.
-type OldRooms = BTreeMap<Box<str>, Element>;
+type LegacyBookmarks = BTreeMap<Box<str>, Element>;
 
-fn old_rooms(storage: &Element) -> Result<OldRooms, StanzaError> {
+fn old_rooms(storage: &Element) -> Result<LegacyBookmarks, StanzaError> {
     let rooms = storage.elements().filter(|child| child.is("conference", ns::OLD_BOOKMARKS));
     let with_address = rooms.map(|room| {
         let jid = room.attr("jid").and_then(|jid| Bare::parse(jid).ok());
@@ -79,22 +79,22 @@ fn old_item(storage: Element) -> Publication {
     Publication { node: ns::OLD_BOOKMARKS, id: "current".into(), payload: storage, options: OLD_NODE }
 }
 
-fn private(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+fn private(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let user = iq.from.bare();
     let (Some(data), 1) = (iq.payload.first(), iq.payload.elements().count()) else {
-        return Answer::Error(Condition::BadRequest.into());
+        return IqReply::Error(Condition::BadRequest.into());
     };
     if !is_possible(data) {
         let text = "private data of that namespace is not possible";
-        return Answer::Error(StanzaError::new(Condition::NotAcceptable, text));
+        return IqReply::Error(StanzaError::new(Condition::NotAcceptable, text));
     }
     if host.is_anonymous(&user) {
-        return Answer::Error(StanzaError::new(Condition::NotAllowed, "anonymous accounts store nothing"));
+        return IqReply::Error(StanzaError::new(Condition::NotAllowed, "anonymous accounts store nothing"));
     }
     if !iq.is_set {
         host.private_asked(&user, iq.iq, data, out);
     } else if data.to_bytes(ns::CLIENT).len() > limits::ITEM {
-        return Answer::Error(StanzaError::new(Condition::NotAcceptable, "that is too much data"));
+        return IqReply::Error(StanzaError::new(Condition::NotAcceptable, "that is too much data"));
     } else if data.is("storage", ns::OLD_BOOKMARKS) {
         host.set_bookmarks(now, &user, iq.iq, data, out);
     } else {
@@ -103,7 +103,7 @@ fn private(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answ
             host.answer(&question, done.map(|()| None), out);
         });
     }
-    Answer::Later
+    IqReply::Later
 }
 
 /// XEP-0049 §3: in a namespace that is no stanza's.
@@ -223,7 +223,8 @@ impl Host {
                 Ok(known) => known,
                 Err(error) => return host.refuse(&iq, &error, out),
             };
-            let answer: Then = Box::new(move |host, _, done, out| host.answer(&iq, done.map(|()| None), out));
+            let answer: WriteContinuation =
+                Box::new(move |host, _, done, out| host.answer(&iq, done.map(|()| None), out));
             let user = owner.clone();
             let copy = data.clone();
             host.set_private(now, &owner, &data, out, move |host, now, stored, out| {
@@ -234,7 +235,7 @@ impl Host {
                 let owner = user.clone();
                 host.publish_for(now, &user, old_item(copy), out, move |host, now, published, out| {
                     // Items are what clients read: they are written even where the old node is not.
-                    let both: Then = Box::new(move |host, now, done, out| {
+                    let both: WriteContinuation = Box::new(move |host, now, done, out| {
                         answer(host, now, published.and(done), out);
                     });
                     host.sync_bookmarks(now, &owner, (wanted, &known), out, both);
@@ -248,9 +249,9 @@ impl Host {
         &mut self,
         now: Instant,
         user: &Bare,
-        (wanted, known): (OldRooms, &[KnownRoom]),
+        (wanted, known): (LegacyBookmarks, &[KnownRoom]),
         out: &mut Outbox,
-        then: Then,
+        then: WriteContinuation,
     ) {
         let gone = known.iter().map(|(room, _, _)| room).filter(|room| !wanted.contains_key(*room));
         let gone: Vec<Box<str>> = gone.cloned().collect();
@@ -262,7 +263,7 @@ impl Host {
             is_new.then_some(Publication { node: ns::BOOKMARKS, id: room, payload, options: BOOKMARKS_NODE })
         });
         let mut changed: Vec<Publication> = changed.collect();
-        let all = Countdown::new(then);
+        let all = WriteGroup::new(then);
         if let Some(first) = changed.pop() {
             let (owner, all) = (user.clone(), all.clone());
             // The first makes the node, for which all others would have to wait.
@@ -296,7 +297,7 @@ impl Host {
         then: impl FnOnce(&mut Host, &mut Outbox) + 'static,
     ) {
         // A copy that cannot be written now follows with the next change: the item itself is on disk.
-        let done: Then = Box::new(move |host, _, _, out| then(host, out));
+        let done: WriteContinuation = Box::new(move |host, _, _, out| then(host, out));
         match payload {
             _ if node == ns::BOOKMARKS => self.mirror_bookmarks(user, out, done),
             Some(storage) if node == ns::OLD_BOOKMARKS && storage.is("storage", ns::OLD_BOOKMARKS) => {
@@ -307,7 +308,7 @@ impl Host {
     }
 
     /// From items to the one of the old node, which keeps what is no room.
-    fn mirror_bookmarks(&mut self, user: &Bare, out: &mut Outbox, then: Then) {
+    fn mirror_bookmarks(&mut self, user: &Bare, out: &mut Outbox, then: WriteContinuation) {
         let items = |node: &str| all_items(user, node);
         let (rooms, old, user) = (items(ns::BOOKMARKS), items(ns::OLD_BOOKMARKS), user.clone());
         self.load(rooms, out, move |host, _, rooms, out| {
@@ -332,7 +333,7 @@ impl Host {
         user: &Bare,
         (storage, is_new): (Element, bool),
         out: &mut Outbox,
-        then: Then,
+        then: WriteContinuation,
     ) {
         let mut wanted = match old_rooms(&storage) {
             Ok(wanted) => wanted,
@@ -345,7 +346,7 @@ impl Host {
                 Ok(known) => known,
                 Err(error) => return then(host, now, Err(error), out),
             };
-            let all = Countdown::new(then);
+            let all = WriteGroup::new(then);
             if is_new {
                 let before = wanted.len();
                 for (room, _, item) in &known {

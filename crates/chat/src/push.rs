@@ -7,9 +7,9 @@ use stdx::slab::Key;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
-use super::effect::{Change, Load, Loaded, RecordError};
-use super::feature::{Answer, At, Feature, Handle, Iq};
-use super::{Host, ItemQuery, Outbox, hints, offline, turn};
+use super::effect::{Change, Load, StoreFailure, StoreReply};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::{Host, ItemQuery, Outbox, change_queue, hints, offline};
 use crate::limits;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -24,19 +24,19 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::PUSH],
     server: &[],
     handles: &[
-        Handle { at: At::Own, name: "enable", ns: ns::PUSH, run: enable },
-        Handle { at: At::Own, name: "disable", ns: ns::PUSH, run: disable },
+        IqHandler { at: IqTarget::Own, name: "enable", ns: ns::PUSH, run: enable },
+        IqHandler { at: IqTarget::Own, name: "disable", ns: ns::PUSH, run: disable },
     ],
 };
 
 /// The node that keeps an account's clients. Nobody but the account reads nodes of that prefix.
 const NODE: &str = "private:urn:xmpp:push:0";
 
-type Then = Box<dyn FnOnce(&mut Host, Instant, Result<(), RecordError>, &mut Outbox)>;
+type PushContinuation = Box<dyn FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox)>;
 
 /// A client that wants to be told.
 #[derive(Clone)]
-struct Client {
+struct PushClient {
     /// In the record.
     id: Box<str>,
     service: Jid,
@@ -45,16 +45,16 @@ struct Client {
     options: Option<Element>,
 }
 
-impl Client {
+impl PushClient {
     /// From `<enable/>`, as it came or as it is kept.
-    fn parse(enable: &Element) -> Result<Client, StanzaError> {
+    fn parse(enable: &Element) -> Result<PushClient, StanzaError> {
         let service = enable.attr("jid").ok_or(Condition::BadRequest)?;
         let service = Jid::parse(service).map_err(|_| Condition::JidMalformed)?;
         let node = enable.attr("node").map(Box::<str>::from);
         let options = enable.get("x", ns::DATA).cloned();
         // No address has a line feed in it.
         let id = format!("{service}\n{}", node.as_deref().unwrap_or_default()).into();
-        Ok(Client { id, service, node, options })
+        Ok(PushClient { id, service, node, options })
     }
 
     fn element(&self) -> Element {
@@ -90,9 +90,9 @@ impl Client {
 #[derive(Default)]
 pub(super) struct Push {
     /// Of accounts in memory, once somebody asked.
-    known: HashMap<Bare, Vec<Client>>,
+    known: HashMap<Bare, Vec<PushClient>>,
     /// Notifications whose answer is awaited, and their ids in the order they went out.
-    asked: HashMap<Box<str>, (Bare, Client)>,
+    asked: HashMap<Box<str>, (Bare, PushClient)>,
     order: VecDeque<Box<str>>,
 }
 
@@ -101,7 +101,7 @@ impl Push {
         self.known.remove(user);
     }
 
-    fn remember(&mut self, id: &str, user: &Bare, client: &Client) {
+    fn remember(&mut self, id: &str, user: &Bare, client: &PushClient) {
         if self.order.len() >= limits::PUSH_ASKED
             && let Some(oldest) = self.order.pop_front()
         {
@@ -113,21 +113,24 @@ impl Push {
 }
 
 /// XEP-0357 §5.
-fn enable(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+fn enable(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let user = iq.to.bare();
     if !iq.is_set {
-        return Answer::Error(Condition::BadRequest.into());
+        return IqReply::Error(Condition::BadRequest.into());
     }
     if host.is_anonymous(&user) {
-        return Answer::Error(Condition::NotAllowed.into());
+        return IqReply::Error(Condition::NotAllowed.into());
     }
-    let client = match Client::parse(iq.payload) {
+    let client = match PushClient::parse(iq.payload) {
         Ok(client) => client,
-        Err(error) => return Answer::Error(error),
+        Err(error) => return IqReply::Error(error),
     };
     let element = client.element();
     if element.to_bytes("").len() > limits::PUSH_OPTIONS {
-        return Answer::Error(StanzaError::new(Condition::PolicyViolation, "more than a notification needs"));
+        return IqReply::Error(StanzaError::new(
+            Condition::PolicyViolation,
+            "more than a notification needs",
+        ));
     }
     let change = Change::Item {
         owner: user.clone(),
@@ -146,36 +149,36 @@ fn enable(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answe
             // Read again when it is needed.
             host.push.forget(&user);
         }
-        host.answer(&iq, done.map(|()| None).map_err(turn::not_written), out);
+        host.answer(&iq, done.map(|()| None).map_err(change_queue::not_written), out);
     });
-    Answer::Later
+    IqReply::Later
 }
 
 /// XEP-0357 §6.
-fn disable(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+fn disable(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     if !iq.is_set {
-        return Answer::Error(Condition::BadRequest.into());
+        return IqReply::Error(Condition::BadRequest.into());
     }
-    let wanted = match Client::parse(iq.payload) {
+    let wanted = match PushClient::parse(iq.payload) {
         Ok(wanted) => wanted,
-        Err(error) => return Answer::Error(error),
+        Err(error) => return IqReply::Error(error),
     };
     let (user, iq) = (iq.to.bare(), iq.iq.clone());
     let named = user.clone();
     host.push_clients(now, &user, out, move |host, now, clients, out| {
         let Ok(clients) = clients else {
-            return host.refuse(&iq, &turn::not_written(RecordError::Unavailable), out);
+            return host.refuse(&iq, &change_queue::not_written(StoreFailure::Unavailable), out);
         };
-        let is_wanted = |client: &Client| {
+        let is_wanted = |client: &PushClient| {
             client.service == wanted.service && (wanted.node.is_none() || client.node == wanted.node)
         };
         let ids = clients.into_iter().filter(is_wanted).map(|client| client.id).collect();
-        let answer: Then = Box::new(move |host, _, done, out| {
-            host.answer(&iq, done.map(|()| None).map_err(turn::not_written), out);
+        let answer: PushContinuation = Box::new(move |host, _, done, out| {
+            host.answer(&iq, done.map(|()| None).map_err(change_queue::not_written), out);
         });
         host.push_remove(now, &named, ids, out, answer);
     });
-    Answer::Later
+    IqReply::Later
 }
 
 impl Host {
@@ -185,7 +188,7 @@ impl Host {
         now: Instant,
         user: &Bare,
         out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<Vec<Client>, RecordError>, &mut Outbox) + 'static,
+        then: impl FnOnce(&mut Host, Instant, Result<Vec<PushClient>, StoreFailure>, &mut Outbox) + 'static,
     ) {
         if let Some(known) = self.push.known.get(user) {
             let known = known.clone();
@@ -196,12 +199,12 @@ impl Host {
         let load = Load::Items { owner: user.clone(), node: NODE.into(), query };
         self.load(load, out, move |host, now, loaded, out| {
             let clients = match loaded {
-                Ok(Loaded::Items(page)) => page.items,
-                Ok(_) => return then(host, now, Err(RecordError::Unavailable), out),
+                Ok(StoreReply::Items(page)) => page.items,
+                Ok(_) => return then(host, now, Err(StoreFailure::Unavailable), out),
                 Err(error) => return then(host, now, Err(error), out),
             };
-            let clients: Vec<Client> =
-                clients.iter().rev().filter_map(|(_, _, item)| Client::parse(item).ok()).collect();
+            let clients: Vec<PushClient> =
+                clients.iter().rev().filter_map(|(_, _, item)| PushClient::parse(item).ok()).collect();
             if host.is_in_memory(&user) {
                 host.push.known.insert(user, clients.clone());
             }
@@ -215,7 +218,7 @@ impl Host {
         user: &Bare,
         mut ids: Vec<Box<str>>,
         out: &mut Outbox,
-        then: Then,
+        then: PushContinuation,
     ) {
         let Some(id) = ids.pop() else { return then(self, now, Ok(()), out) };
         let (user, node) = (user.clone(), NODE.into());
@@ -225,7 +228,7 @@ impl Host {
             host.push.forget(&user);
             match done {
                 // Somebody else was faster.
-                Ok(()) | Err(RecordError::NotFound) => host.push_remove(now, &user, ids, out, then),
+                Ok(()) | Err(StoreFailure::NotFound) => host.push_remove(now, &user, ids, out, then),
                 Err(error) => then(host, now, Err(error), out),
             }
         });
@@ -239,7 +242,7 @@ impl Host {
 
     /// That message is where it belongs. `kept`: with those that wait.
     pub(super) fn push_message(&mut self, now: Instant, user: &Bare, kept: bool, out: &mut Outbox) {
-        let waiting = self.record_of(user).map_or(0, |record| record.offline as usize);
+        let waiting = self.account_data(user).map_or(0, |data| data.offline as usize);
         let waiting = (waiting + usize::from(kept)).max(1);
         let named = user.clone();
         self.push_clients(now, user, out, move |host, _, clients, out| {
@@ -282,7 +285,7 @@ impl Host {
         keys.iter().filter(is_of).find(|key| !self.is_asleep(**key)).or(asleep).copied()
     }
 
-    fn push_notify(&mut self, user: &Bare, client: &Client, messages: usize, out: &mut Outbox) {
+    fn push_notify(&mut self, user: &Bare, client: &PushClient, messages: usize, out: &mut Outbox) {
         let id = self.token();
         self.push.remember(&id, user, client);
         let notification = client.notification(user, &id, messages);

@@ -8,10 +8,10 @@ use xmpp::sasl::Secret;
 use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, Level, Specification, ns};
 
+use super::change_queue::not_written;
 use super::effect::{Access, RosterItem};
-use super::feature::{Answer, At, Feature, Handle, Iq};
-use super::turn::not_written;
-use super::user::Record;
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::user::AccountState;
 use super::{Host, Outbox};
 
 pub(super) const FEATURE: Feature = Feature {
@@ -26,14 +26,14 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[],
     server: &[ns::REGISTER],
     handles: &[
-        Handle { at: At::Own, name: "query", ns: ns::REGISTER, run: register },
-        Handle { at: At::Server, name: "query", ns: ns::REGISTER, run: register },
+        IqHandler { at: IqTarget::Own, name: "query", ns: ns::REGISTER, run: register },
+        IqHandler { at: IqTarget::Server, name: "query", ns: ns::REGISTER, run: register },
     ],
 };
 
 /// What users may do.
 #[derive(Clone, Debug, Default)]
-pub struct Accounts {
+pub struct AccountSettings {
     pub may_change_password: bool,
     pub may_remove: bool,
     /// Bytes.
@@ -59,14 +59,19 @@ impl Ending {
     }
 }
 
-fn register(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+fn register(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     match asked(host, now, iq, out) {
         Ok(answer) => answer,
-        Err(error) => Answer::Error(error),
+        Err(error) => IqReply::Error(error),
     }
 }
 
-fn asked(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Result<Answer, StanzaError> {
+fn asked(
+    host: &mut Host,
+    now: Instant,
+    iq: &IqRequest<'_>,
+    out: &mut Outbox,
+) -> Result<IqReply, StanzaError> {
     let refused = |condition, text| Err(StanzaError::new(condition, text));
     let user = iq.from.bare();
     let is_ours = iq.session.is_some() && iq.to.domain() == user.domain() && !host.is_anonymous(&user);
@@ -76,7 +81,7 @@ fn asked(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Result
     let child = |name: &'static str| Element::new(name, ns::REGISTER);
     if !iq.is_set {
         let query = child("query").child(child("registered")).child(child("username").text(local));
-        return Ok(Answer::Result(Some(query.child(child("password")))));
+        return Ok(IqReply::Result(Some(query.child(child("password")))));
     }
     if iq.payload.get("remove", ns::REGISTER).is_some() {
         // §3.2: it stands alone, so that nobody removes an account by mistake.
@@ -87,7 +92,7 @@ fn asked(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Result
             return refused(Condition::NotAllowed, "accounts are removed by the operator");
         }
         host.remove_account(key, iq.iq.clone(), user, out);
-        return Ok(Answer::Later);
+        return Ok(IqReply::Later);
     }
     if !host.settings.accounts.may_change_password {
         return refused(Condition::NotAllowed, "passwords are changed by the operator");
@@ -103,7 +108,7 @@ fn asked(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Result
         return refused(Condition::NotAcceptable, "the password is too short");
     }
     host.set_password(now, key, iq.iq.clone(), (user, Secret(password)), out);
-    Ok(Answer::Later)
+    Ok(IqReply::Later)
 }
 
 impl Host {
@@ -159,12 +164,12 @@ impl Host {
 
     fn unfriend_all(&mut self, user: &Bare, kept: &[(Bare, RosterItem)], out: &mut Outbox) {
         self.tell_departed(user, out);
-        let known = self.users.get_mut(user).filter(|known| matches!(known.record, Record::Ready(_)));
+        let known = self.users.get_mut(user).filter(|known| matches!(known.state, AccountState::Ready(_)));
         // What is written of it from now on would be of the next of that name.
-        let here = known.map(|known| std::mem::replace(&mut known.record, Record::Nobody));
+        let here = known.map(|known| std::mem::replace(&mut known.state, AccountState::Absent));
         self.weigh(user);
         let roster = match &here {
-            Some(Record::Ready(record)) => &record.roster[..],
+            Some(AccountState::Ready(data)) => &data.roster[..],
             _ => kept,
         };
         for (contact, item) in roster {

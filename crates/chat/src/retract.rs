@@ -3,7 +3,7 @@
 use stdx::Instant;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
-use super::effect::{Change, Load, Loaded, Query};
+use super::effect::{Change, Load, Query, StoreReply};
 use super::feature::Feature;
 use super::{Host, Outbox, offline};
 use crate::limits;
@@ -71,7 +71,7 @@ impl Host {
         let (owner, with) = (user.clone(), with.clone());
         let load = Load::Archive { owner: owner.clone(), query: Box::new(query) };
         self.load(load, out, move |host, now, loaded, out| {
-            let Ok(Loaded::Page(page)) = loaded else { return };
+            let Ok(StoreReply::Page(page)) = loaded else { return };
             // §5: only the one who said it takes it back.
             let is_it = |old: &Element| {
                 let is_his = offline::sender(old).is_some_and(|from| from.bare() == sender);

@@ -7,9 +7,9 @@ use stdx::slab::Key;
 use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
-use super::effect::{Change, RosterItem, UserRecord};
-use super::feature::{Answer, At, Feature, Handle, Iq};
-use super::turn::{not_written, too_many};
+use super::change_queue::{not_written, too_many};
+use super::effect::{AccountData, Change, RosterItem};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::{Host, Outbox};
 use crate::limits;
 
@@ -25,12 +25,12 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[],
     server: &[],
     handles: &[
-        Handle { at: At::Own, name: "query", ns: ns::ROSTER, run: roster },
-        Handle { at: At::Account, name: "query", ns: ns::ROSTER, run: of_another },
+        IqHandler { at: IqTarget::Own, name: "query", ns: ns::ROSTER, run: roster },
+        IqHandler { at: IqTarget::Account, name: "query", ns: ns::ROSTER, run: of_another },
     ],
 };
 
-impl UserRecord {
+impl AccountData {
     pub(super) fn contact(&self, contact: &Bare) -> Option<&RosterItem> {
         self.roster.iter().find(|(known, _)| known == contact).map(|(_, item)| item)
     }
@@ -63,9 +63,9 @@ impl RosterItem {
 
 /// RFC 6121 §2.3.3: `forbidden`, when "the sender of the roster set is not authorized to update the roster". A roster get is
 /// answered as any question that nothing here answers.
-fn of_another(_host: &mut Host, _now: Instant, iq: &Iq<'_>, _out: &mut Outbox) -> Answer {
+fn of_another(_host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
     let condition = if iq.is_set { Condition::Forbidden } else { Condition::ServiceUnavailable };
-    Answer::Error(condition.into())
+    IqReply::Error(condition.into())
 }
 
 /// Whether a stanza for an account is a roster set.
@@ -73,60 +73,61 @@ pub(super) fn sets_roster(iq: &Element) -> bool {
     iq.attr("type") == Some("set") && iq.get("query", ns::ROSTER).is_some()
 }
 
-fn roster(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+fn roster(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     if iq.is_set { set(host, now, iq, out) } else { get(host, now, iq, out) }
 }
 
 /// RFC 6121 §2.1.3 and §2.1.4. Past the router, as pushes are: else one could overtake it.
-fn get(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+fn get(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let user = iq.from.bare();
-    let Some(record) = host.record_of(&user) else {
-        return Answer::Error(Condition::InternalServerError.into());
+    let Some(data) = host.account_data(&user) else {
+        return IqReply::Error(Condition::InternalServerError.into());
     };
-    let version = record.roster_version.to_string();
+    let version = data.roster_version.to_string();
     // §2.6.3: nothing to tell, and what comes later is pushed.
     let is_known = iq.payload.attr("ver") == Some(&*version);
     let query = (!is_known).then(|| {
-        let listed = record.roster.iter().filter(|(_, item)| item.is_listed);
+        let listed = data.roster.iter().filter(|(_, item)| item.is_listed);
         let items = listed.map(|(contact, item)| item.element(contact));
         Element::new("query", ns::ROSTER)
             .with_opt("ver", iq.payload.attr("ver").map(|_| version))
             .children(items)
     });
-    let Some(key) = iq.session else { return Answer::Result(query) };
+    let Some(key) = iq.session else { return IqReply::Result(query) };
     if let Some(session) = host.sessions.get_mut(key) {
         session.is_interested = true;
     }
     host.deliver(now, key, stanza::result(iq.iq, query), out);
-    Answer::Later
+    IqReply::Later
 }
 
 /// What a client wants of a contact.
-enum Wish {
+enum RosterSet {
     Have { name: Option<Box<str>>, groups: Vec<Box<str>> },
     Remove,
 }
 
-fn set(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+fn set(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let (contact, wish) = match read(iq) {
         Ok(wish) => wish,
-        Err(error) => return Answer::Error(error),
+        Err(error) => return IqReply::Error(error),
     };
     let user = iq.from.bare();
     if host.is_anonymous(&user) {
         let error = StanzaError::new(Condition::NotAllowed, "anonymous accounts have no contacts");
-        return Answer::Error(error);
+        return IqReply::Error(error);
     }
-    let asked = Asked { iq: Element::clone(iq.iq), from: Jid::clone(iq.from), session: iq.session };
-    let has_turn = host.in_turn(now, &user, out, move |host, now, out| match wish {
-        Wish::Have { name, groups } => host.set_contact(now, asked, contact, (name, groups), out),
-        Wish::Remove => host.remove_contact(now, asked, contact, out),
+    let asked =
+        PendingRosterSet { iq: Element::clone(iq.iq), from: Jid::clone(iq.from), session: iq.session };
+    let has_turn = host.queue_change(now, &user, out, move |host, now, out| match wish {
+        RosterSet::Have { name, groups } => host.set_contact(now, asked, contact, (name, groups), out),
+        RosterSet::Remove => host.remove_contact(now, asked, contact, out),
     });
-    if has_turn.is_ok() { Answer::Later } else { Answer::Error(too_many()) }
+    if has_turn.is_ok() { IqReply::Later } else { IqReply::Error(too_many()) }
 }
 
 /// RFC 6121 §2.3.3: what an item may be.
-fn read(iq: &Iq<'_>) -> Result<(Bare, Wish), StanzaError> {
+fn read(iq: &IqRequest<'_>) -> Result<(Bare, RosterSet), StanzaError> {
     let bad = |text: &str| StanzaError::new(Condition::BadRequest, text);
     let mut items = iq.payload.elements();
     let (Some(item), None) = (items.next(), items.next()) else {
@@ -141,7 +142,7 @@ fn read(iq: &Iq<'_>) -> Result<(Bare, Wish), StanzaError> {
     }
     // All other values of `subscription` are the server's to set.
     if item.attr("subscription") == Some("remove") {
-        return Ok((contact, Wish::Remove));
+        return Ok((contact, RosterSet::Remove));
     }
     let too_long = |text: &str| text.len() > limits::CONTACT_NAME;
     let name = item.attr("name").filter(|name| !name.is_empty());
@@ -161,11 +162,11 @@ fn read(iq: &Iq<'_>) -> Result<(Bare, Wish), StanzaError> {
     if groups.len() > limits::CONTACT_GROUPS {
         return Err(StanzaError::new(Condition::NotAcceptable, "too many groups"));
     }
-    Ok((contact, Wish::Have { name: name.map(Box::from), groups: groups.into_iter().collect() }))
+    Ok((contact, RosterSet::Have { name: name.map(Box::from), groups: groups.into_iter().collect() }))
 }
 
 /// A roster set that waits for its answer.
-struct Asked {
+struct PendingRosterSet {
     iq: Element,
     from: Jid,
     session: Option<Key>,
@@ -175,7 +176,7 @@ impl Host {
     fn roster_answer(
         &mut self,
         now: Instant,
-        asked: &Asked,
+        asked: &PendingRosterSet,
         result: Result<(), StanzaError>,
         out: &mut Outbox,
     ) {
@@ -192,15 +193,15 @@ impl Host {
     fn set_contact(
         &mut self,
         now: Instant,
-        asked: Asked,
+        asked: PendingRosterSet,
         contact: Bare,
         (name, groups): (Option<Box<str>>, Vec<Box<str>>),
         out: &mut Outbox,
     ) {
         let user = asked.from.bare();
-        let Some(record) = self.record_of(&user) else { return };
-        let known = record.contact(&contact).cloned();
-        if known.is_none() && record.roster.len() >= limits::CONTACTS {
+        let Some(data) = self.account_data(&user) else { return };
+        let known = data.contact(&contact).cloned();
+        if known.is_none() && data.roster.len() >= limits::CONTACTS {
             let error = StanzaError::new(Condition::PolicyViolation, "too many contacts: remove some");
             return self.roster_answer(now, &asked, Err(error), out);
         }
@@ -215,10 +216,10 @@ impl Host {
     }
 
     /// RFC 6121 §2.5.2: it ends the subscriptions too.
-    fn remove_contact(&mut self, now: Instant, asked: Asked, contact: Bare, out: &mut Outbox) {
+    fn remove_contact(&mut self, now: Instant, asked: PendingRosterSet, contact: Bare, out: &mut Outbox) {
         let user = asked.from.bare();
-        let Some(record) = self.record_of(&user) else { return };
-        let Some(item) = record.contact(&contact).filter(|item| item.is_listed).cloned() else {
+        let Some(data) = self.account_data(&user) else { return };
+        let Some(item) = data.contact(&contact).filter(|item| item.is_listed).cloned() else {
             let error = StanzaError::new(Condition::ItemNotFound, "no such contact");
             return self.roster_answer(now, &asked, Err(error), out);
         };
@@ -251,16 +252,16 @@ impl Host {
         out: &mut Outbox,
         then: impl FnOnce(&mut Host, Instant, Result<(), StanzaError>, &mut Outbox) + 'static,
     ) {
-        let Some(record) = self.record_of(user) else { return };
-        let version = record.roster_version + u64::from(is_visible);
+        let Some(data) = self.account_data(user) else { return };
+        let version = data.roster_version + u64::from(is_visible);
         if let Some(item) = item.as_mut().filter(|_| is_visible) {
             item.version = version;
         }
         let (owner, contact, known) = (user.clone(), contact.clone(), item.clone());
         let change = Change::Roster { user: user.clone(), contact: contact.clone(), item, version };
-        self.change_in_turn(now, (user, change), out, move |host, now, result, out| {
-            if let (Ok(()), Some(record)) = (result, host.record_mut(&owner)) {
-                record.set_contact(contact, known, version);
+        self.write_queued_change(now, (user, change), out, move |host, now, result, out| {
+            if let (Ok(()), Some(data)) = (result, host.account_data_mut(&owner)) {
+                data.set_contact(contact, known, version);
                 host.weigh(&owner);
             }
             then(host, now, result.map_err(not_written), out);
@@ -269,15 +270,15 @@ impl Host {
 
     /// RFC 6121 §2.1.6: as it is now, to every session that asked for the roster.
     pub(super) fn push_contact(&mut self, now: Instant, user: &Bare, contact: &Bare, out: &mut Outbox) {
-        let Some(record) = self.record_of(user) else { return };
-        let item = match record.contact(contact).filter(|item| item.is_listed) {
+        let Some(data) = self.account_data(user) else { return };
+        let item = match data.contact(contact).filter(|item| item.is_listed) {
             Some(item) => item.element(contact),
             None => {
                 Element::new("item", ns::ROSTER).with("jid", contact.as_str()).with("subscription", "remove")
             }
         };
         let query =
-            Element::new("query", ns::ROSTER).with("ver", record.roster_version.to_string()).child(item);
+            Element::new("query", ns::ROSTER).with("ver", data.roster_version.to_string()).child(item);
         for key in self.interested(user) {
             self.push(now, key, query.clone(), out);
         }

@@ -9,8 +9,8 @@ use stdx::Instant;
 use stdx::slab::Key;
 use xmpp::{Bare, Jid};
 
-use super::effect::{RosterItem, UserRecord};
-use super::user::{Record, User, Waiting};
+use super::effect::{AccountData, RosterItem};
+use super::user::{AccountState, QueuedWork, User};
 use super::{Host, Outbox};
 use crate::limits;
 
@@ -34,12 +34,12 @@ pub(super) struct Rosters {
     dropped: u64,
 }
 
-impl UserRecord {
+impl AccountData {
     /// Bytes in memory, about.
     fn weight(&self) -> usize {
         let contacts = self.roster.iter().map(|(contact, item)| contact.as_str().len() + item.weight());
         let blocked = self.blocked.iter().map(|jid| size_of::<Jid>() + jid.as_str().len());
-        size_of::<UserRecord>() + contacts.sum::<usize>() + blocked.sum::<usize>()
+        size_of::<AccountData>() + contacts.sum::<usize>() + blocked.sum::<usize>()
     }
 }
 
@@ -64,13 +64,13 @@ impl Host {
     }
 
     /// An answer about this account is awaited: what it has in memory stays there.
-    pub(super) fn await_record(&mut self, user: Option<&Bare>) {
+    pub(super) fn pin_account(&mut self, user: Option<&Bare>) {
         if let Some(user) = user {
             *self.rosters.awaited.entry(user.clone()).or_default() += 1;
         }
     }
 
-    pub(super) fn record_answered(&mut self, user: Option<&Bare>) {
+    pub(super) fn unpin_account(&mut self, user: Option<&Bare>) {
         let Some(user) = user else { return };
         let Some(count) = self.rosters.awaited.get_mut(user) else { return };
         *count -= 1;
@@ -82,9 +82,9 @@ impl Host {
     /// What is kept of it has changed.
     pub(super) fn weigh(&mut self, bare: &Bare) {
         let Some(user) = self.users.get_mut(bare) else { return };
-        let weight = match &user.record {
-            Record::Ready(record) => record.weight(),
-            Record::Loading(_) | Record::Away | Record::Nobody => 0,
+        let weight = match &user.state {
+            AccountState::Ready(data) => data.weight(),
+            AccountState::Loading(_) | AccountState::Evicted | AccountState::Absent => 0,
         };
         self.rosters.bytes = self.rosters.bytes + weight - user.weight as usize;
         user.weight = u32::try_from(weight).unwrap_or(u32::MAX);
@@ -99,7 +99,7 @@ impl Host {
     /// It was let go of, or is being read.
     fn is_elsewhere(&self, bare: &Bare) -> bool {
         let user = self.users.get(bare);
-        user.is_some_and(|user| matches!(user.record, Record::Away | Record::Loading(_)))
+        user.is_some_and(|user| matches!(user.state, AccountState::Evicted | AccountState::Loading(_)))
     }
 
     /// What a session that has ended owes to others, once its account's record is here. Unlike what a stanza asks it is always
@@ -114,8 +114,8 @@ impl Host {
         if !self.is_elsewhere(bare) {
             return job(self, now, out);
         }
-        if let Record::Loading(waiting) = &mut self.user(now, bare, out).record {
-            waiting.push(Waiting::Job(Box::new(job)));
+        if let AccountState::Loading(waiting) = &mut self.user(now, bare, out).state {
+            waiting.push(QueuedWork::Job(Box::new(job)));
         }
     }
 
@@ -146,13 +146,13 @@ impl Host {
         let is_held = self.rosters.awaited.contains_key(&bare)
             || self.is_changing(&bare)
             || self.is_keeping(&bare)
-            || self.settling.contains(&bare);
+            || self.being_loaded.contains(&bare);
         let Some(user) = self.users.get_mut(&bare).filter(|user| user.is_stored && !is_held) else { return };
         let was_used = std::mem::take(&mut user.is_used);
         // Messages that wait are given out as the client acknowledges, without asking what is read.
-        let may_go = matches!(&user.record, Record::Ready(record) if record.offline == 0);
+        let may_go = matches!(&user.state, AccountState::Ready(data) if data.offline == 0);
         if may_go && !was_used {
-            user.record = Record::Away;
+            user.state = AccountState::Evicted;
             self.rosters.dropped += 1;
             self.weigh(&bare);
         }

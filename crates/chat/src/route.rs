@@ -6,11 +6,11 @@ use xmpp::c2s::{BindRequest, Bound};
 use xmpp::stanza::{self, Condition, Kind, StanzaError};
 use xmpp::{Bare, Edge, Element, Jid, ns};
 
-use super::effect::{Effect, Load, Loaded};
-use super::feature::{Answer, At, Iq, find};
-use super::handled;
+use super::ack;
+use super::effect::{Effect, Load, StoreReply};
+use super::feature::{IqReply, IqRequest, IqTarget, find};
 use super::session::Session;
-use super::user::{Record, User, Waiting};
+use super::user::{AccountState, QueuedWork, User};
 use super::{Host, Outbox, phones};
 
 /// The account, and whom it invites.
@@ -52,7 +52,7 @@ impl Host {
         self.by_edge.insert(edge, key);
         let user = self.user(now, &jid.bare(), out);
         user.sessions.push(key);
-        if !matches!(user.record, Record::Loading(_)) {
+        if !matches!(user.state, AccountState::Loading(_)) {
             self.load_avatar(&jid.bare(), out);
         }
         let inline = request.inline.iter().filter_map(|child| self.inline(now, key, child, out)).collect();
@@ -91,87 +91,90 @@ impl Host {
     /// The account, whose record is asked for when it is not here.
     pub(super) fn user(&mut self, now: Instant, bare: &Bare, out: &mut Outbox) -> &mut User {
         let known = self.users.get(bare);
-        let is_away = known.is_some_and(|user| matches!(user.record, Record::Away));
+        let is_away = known.is_some_and(|user| matches!(user.state, AccountState::Evicted));
         let is_known = known.is_some();
-        let rested = if is_known { None } else { self.wake(now, bare) };
-        let is_stored = rested.is_some();
+        let idle = if is_known { None } else { self.take_idle_account(now, bare) };
+        let is_stored = idle.is_some();
         if is_away || (!is_known && !is_stored) {
             let asked = bare.clone();
             self.load(Load::User { user: bare.clone() }, out, move |host, now, result, out| {
-                host.user_loaded(now, &asked, result.ok(), out);
+                host.account_loaded(now, &asked, result.ok(), out);
             });
         }
         if !is_known {
-            let record = rested.unwrap_or_else(|| Record::Loading(Vec::new()));
-            let fresh = User { sessions: Vec::with_capacity(1), record, is_stored, is_used: true, weight: 0 };
+            let state = idle.unwrap_or_else(|| AccountState::Loading(Vec::new()));
+            let fresh = User { sessions: Vec::with_capacity(1), state, is_stored, is_used: true, weight: 0 };
             self.users.insert(bare.clone(), fresh);
             self.weigh(bare);
         }
         let user = self.users.get_mut(bare).expect("it was there, or is now");
         user.is_used = true;
         if is_away {
-            user.record = Record::Loading(Vec::new());
+            user.state = AccountState::Loading(Vec::new());
         }
         user
     }
 
-    fn user_loaded(&mut self, now: Instant, bare: &Bare, loaded: Option<Loaded>, out: &mut Outbox) {
+    fn account_loaded(&mut self, now: Instant, bare: &Bare, loaded: Option<StoreReply>, out: &mut Outbox) {
         let Some(user) = self.users.get_mut(bare) else { return };
         let mut items = Vec::new();
-        let record = match loaded {
-            Some(Loaded::User(Some(mut record))) => {
+        let state = match loaded {
+            Some(StoreReply::User(Some(mut data))) => {
                 user.is_stored = true;
-                items = std::mem::take(&mut record.items);
-                Record::Ready(record)
+                items = std::mem::take(&mut data.items);
+                AccountState::Ready(data)
             }
-            Some(Loaded::User(None))
+            Some(StoreReply::User(None))
                 if user
                     .sessions
                     .iter()
                     .all(|key| self.sessions.get(*key).is_some_and(|session| !session.is_anonymous))
                     && user.sessions.is_empty() =>
             {
-                Record::Nobody
+                AccountState::Absent
             }
             // Somebody anonymous, or an account that was removed while it is signed in.
-            Some(Loaded::User(None)) => Record::Ready(Box::default()),
-            _ => return self.user_unavailable(now, bare, out),
+            Some(StoreReply::User(None)) => AccountState::Ready(Box::default()),
+            _ => return self.account_unavailable(now, bare, out),
         };
-        let Record::Loading(waiting) = std::mem::replace(&mut user.record, record) else { return };
+        let AccountState::Loading(waiting) = std::mem::replace(&mut user.state, state) else { return };
         self.weigh(bare);
         // The first must not take the record away from the others.
-        self.settling.push(bare.clone());
+        self.being_loaded.push(bare.clone());
         let newest = |node: &str| items.iter().find(|(known, _)| **known == *node).map(|(_, item)| item);
         self.preferences_loaded(bare, newest(super::archive::PREFERENCES));
         self.avatar_loaded(bare, newest(ns::VCARD_UPDATE));
         for waiting in waiting {
             match waiting {
-                Waiting::FromSession(key, stanza) => self.session_asks(now, key, *stanza, out),
-                Waiting::Routed(stanza) => {
+                QueuedWork::FromSession(key, stanza) => self.handle_session_element(now, key, *stanza, out),
+                QueuedWork::Routed(stanza) => {
                     let from = stanza::from(&stanza).ok().flatten();
-                    let asker = from.map(|from| self.reads.asker_of(&from));
-                    self.asking_again(asker, |host| host.routed_to_account(now, *stanza, out));
+                    let requester = from.map(|from| self.read_queues.requester_of(&from));
+                    self.with_requester(requester, |host| host.routed_to_account(now, *stanza, out));
                 }
-                Waiting::Job(job) => job(self, now, out),
+                QueuedWork::Job(job) => job(self, now, out),
             }
         }
-        self.settling.pop();
+        self.being_loaded.pop();
         self.forget_user(now, bare);
     }
 
     /// The record cannot be read: whoever waits is told so, and the next one asks again. Who had it once stays signed in.
-    fn user_unavailable(&mut self, now: Instant, bare: &Bare, out: &mut Outbox) {
+    fn account_unavailable(&mut self, now: Instant, bare: &Bare, out: &mut Outbox) {
         if let Some(user) = self.users.get_mut(bare)
             && user.is_stored
             && !user.sessions.is_empty()
         {
-            let Record::Loading(waiting) = std::mem::replace(&mut user.record, Record::Away) else { return };
+            let AccountState::Loading(waiting) = std::mem::replace(&mut user.state, AccountState::Evicted)
+            else {
+                return;
+            };
             return self.refuse_all_waiting(now, waiting, out);
         }
         let Some(user) = self.remove_user(bare) else { return };
         self.archive.forget(bare);
         self.push.forget(bare);
-        self.heard_by_nobody(bare, out);
+        self.fail_phone_messages(bare, out);
         self.refuse_watchers(bare, out);
         for key in user.sessions {
             if let Some(edge) = self.sessions.remove(key).and_then(|session| session.edge) {
@@ -179,27 +182,29 @@ impl Host {
                 out.push(Effect::Close { edge, condition: "internal-server-error" });
             }
         }
-        let Record::Loading(waiting) = user.record else { return };
+        let AccountState::Loading(waiting) = user.state else { return };
         self.refuse_all_waiting(now, waiting, out);
     }
 
-    fn refuse_all_waiting(&mut self, now: Instant, waiting: Vec<Waiting>, out: &mut Outbox) {
+    fn refuse_all_waiting(&mut self, now: Instant, waiting: Vec<QueuedWork>, out: &mut Outbox) {
         for waiting in waiting {
             self.refuse_waiting(now, waiting, &Condition::ResourceConstraint.into(), out);
         }
     }
 
     /// Once the account's record is in memory.
-    pub(super) fn with_record(
+    pub(super) fn with_account_data(
         &mut self,
         now: Instant,
         bare: &Bare,
         out: &mut Outbox,
         job: impl FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
     ) {
-        match &self.user(now, bare, out).record {
-            Record::Loading(_) => self.wait_for_record(now, bare, Waiting::Job(Box::new(job)), out),
-            Record::Ready(_) | Record::Away | Record::Nobody => {
+        match &self.user(now, bare, out).state {
+            AccountState::Loading(_) => {
+                self.wait_for_account_data(now, bare, QueuedWork::Job(Box::new(job)), out)
+            }
+            AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => {
                 job(self, now, out);
                 self.forget_user(now, bare);
             }
@@ -208,20 +213,21 @@ impl Host {
 
     /// Nobody is signed in any more, and nothing waits: it rests, and soon costs nothing again.
     pub(super) fn forget_user(&mut self, now: Instant, bare: &Bare) {
-        let is_idle = |user: &User| user.sessions.is_empty() && !matches!(user.record, Record::Loading(_));
-        let is_needed = self.is_changing(bare) || self.is_keeping(bare) || self.settling.contains(bare);
+        let is_idle =
+            |user: &User| user.sessions.is_empty() && !matches!(user.state, AccountState::Loading(_));
+        let is_needed = self.is_changing(bare) || self.is_keeping(bare) || self.being_loaded.contains(bare);
         if self.users.get(bare).is_some_and(is_idle)
             && !is_needed
             && let Some(user) = self.remove_user(bare)
         {
-            self.rest(now, bare, user);
+            self.keep_idle_account(now, bare, user);
         }
     }
 
     /// A stanza of a client of ours. `from` is its full address already.
     pub fn handle_stanza(&mut self, now: Instant, edge: Edge, mut element: Element, out: &mut Outbox) {
         let Some(&key) = self.by_edge.get(&edge) else { return };
-        let is_too_large = handled::take_too_large(&mut element);
+        let is_too_large = ack::take_too_large(&mut element);
         if !self.sm_count(now, key, &mut element, out) {
             return;
         }
@@ -229,7 +235,7 @@ impl Host {
             let error = StanzaError::new(Condition::PolicyViolation, stanza::TOO_LARGE);
             return self.refuse(&element, &error, out);
         }
-        self.session_asks(now, key, element, out);
+        self.handle_session_element(now, key, element, out);
     }
 
     /// An element of a client that is no stanza.
@@ -284,8 +290,13 @@ impl Host {
         let Some(session) = self.sessions.get(key) else { return };
         let (jid, bare) = (session.jid.clone(), session.jid.bare());
         // What it is to others depends on roster and blocking list.
-        if let Record::Loading(_) = self.user(now, &bare, out).record {
-            return self.wait_for_record(now, &bare, Waiting::FromSession(key, Box::new(element)), out);
+        if let AccountState::Loading(_) = self.user(now, &bare, out).state {
+            return self.wait_for_account_data(
+                now,
+                &bare,
+                QueuedWork::FromSession(key, Box::new(element)),
+                out,
+            );
         }
         let Ok(to) = stanza::to(&element) else {
             element.unset("to");
@@ -329,22 +340,23 @@ impl Host {
             self.refused(&element, out);
             return self.refuse_blocked(now, key, &element, &error, out);
         }
-        let mark = handled::take_mark(&mut element);
+        let mark = ack::take_ack_token(&mut element);
         let id = self.archive_sent(now, &jid.bare(), &element, mark.as_deref(), out);
         self.carbons_sent(now, key, &element, id, out);
-        handled::put_mark(&mut element, mark);
+        ack::put_ack_token(&mut element, mark);
         self.route(element, out);
     }
 
     /// From another host or server, or from a service of ours: `to` is an address of this host's.
     pub fn handle_routed(&mut self, now: Instant, element: Element, out: &mut Outbox) {
         let Ok(Some(to)) = stanza::to(&element) else { return };
-        if self.hear_handled(&element, &to, out) {
+        if self.handle_handled(&element, &to, out) {
             return;
         }
         // What is read for the stanza is read for its sender.
-        let asker = stanza::from(&element).ok().flatten().map(|from| self.reads.asker_of(&from));
-        self.asking_again(asker, |host| host.routed(now, element, &to, out));
+        let requester =
+            stanza::from(&element).ok().flatten().map(|from| self.read_queues.requester_of(&from));
+        self.with_requester(requester, |host| host.routed(now, element, &to, out));
     }
 
     fn routed(&mut self, now: Instant, mut element: Element, to: &Jid, out: &mut Outbox) {
@@ -361,19 +373,19 @@ impl Host {
         };
         let settings = std::sync::Arc::clone(&self.settings);
         if settings.rooms_of(to.domain()).is_some() {
-            let hold = self.begin_handling(&mut element);
+            let hold = self.begin_ack(&mut element);
             self.routed_to_room(now, element, &from, to, out);
-            return self.end_handling(hold, out);
+            return self.end_ack(hold, out);
         }
         if settings.pubsub_of(to.domain()).is_some() {
-            let hold = self.begin_handling(&mut element);
+            let hold = self.begin_ack(&mut element);
             self.routed_to_pubsub(now, &element, &from, to, out);
-            return self.end_handling(hold, out);
+            return self.end_ack(hold, out);
         }
         if settings.strangers_of(to.domain()).is_some() {
-            let hold = self.begin_handling(&mut element);
+            let hold = self.begin_ack(&mut element);
             self.routed_to_stranger(&element, &from, to, out);
-            return self.end_handling(hold, out);
+            return self.end_ack(hold, out);
         }
         if !settings.is_local(to.domain()) {
             return self.refuse(&element, &Condition::RemoteServerNotFound.into(), out);
@@ -382,16 +394,20 @@ impl Host {
             return match stanza::kind_of(&element) {
                 Some(Kind::Iq) => self.ask(now, &element, &from, to, None, out),
                 _ => {
-                    let hold = self.begin_handling(&mut element);
+                    let hold = self.begin_ack(&mut element);
                     self.routed_to_server(&element, out);
-                    self.end_handling(hold, out);
+                    self.end_ack(hold, out);
                 }
             };
         }
         let bare = to.bare();
-        match &self.user(now, &bare, out).record {
-            Record::Loading(_) => self.wait_for_record(now, &bare, Waiting::Routed(Box::new(element)), out),
-            Record::Ready(_) | Record::Away | Record::Nobody => self.routed_to_account(now, element, out),
+        match &self.user(now, &bare, out).state {
+            AccountState::Loading(_) => {
+                self.wait_for_account_data(now, &bare, QueuedWork::Routed(Box::new(element)), out)
+            }
+            AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => {
+                self.routed_to_account(now, element, out)
+            }
         }
     }
 
@@ -408,15 +424,15 @@ impl Host {
             bare.into_iter().for_each(|bare| self.forget_user(now, &bare));
             return;
         };
-        let hold = self.begin_handling(&mut element);
+        let hold = self.begin_ack(&mut element);
         self.arrived(now, element, out);
-        self.end_handling(hold, out);
+        self.end_ack(hold, out);
     }
 
     fn arrived(&mut self, now: Instant, element: Element, out: &mut Outbox) {
         let (Ok(Some(to)), Ok(Some(from))) = (stanza::to(&element), stanza::from(&element)) else { return };
         let bare = to.bare();
-        if self.users.get(&bare).is_none_or(|user| matches!(user.record, Record::Nobody)) {
+        if self.users.get(&bare).is_none_or(|user| matches!(user.state, AccountState::Absent)) {
             match stanza::kind_of(&element) {
                 Some(Kind::Presence) => self.presence_to_nobody(&from, &to, &element, out),
                 Some(Kind::Iq) if to.is_bare() => self.answer_for_nobody(&element, out),
@@ -549,20 +565,20 @@ impl Host {
             return self.refuse(iq, &Condition::BadRequest.into(), out);
         };
         let is_own = to.local().is_some() && from.bare() == to.bare();
-        let places: &[At] = match (to.local(), is_own) {
-            (None, _) => &[At::Server],
-            (Some(_), true) => &[At::Own, At::Account],
-            (Some(_), false) => &[At::Account],
+        let places: &[IqTarget] = match (to.local(), is_own) {
+            (None, _) => &[IqTarget::Server],
+            (Some(_), true) => &[IqTarget::Own, IqTarget::Account],
+            (Some(_), false) => &[IqTarget::Account],
         };
         let Some(run) = places.iter().find_map(|at| find(*at, payload)) else {
             return self.refuse(iq, &Condition::ServiceUnavailable.into(), out);
         };
         let session = session.or_else(|| self.session_of(from).filter(|_| is_own));
-        let question = Iq { iq, payload, from, to, session, is_set };
+        let question = IqRequest { iq, payload, from, to, session, is_set };
         match run(self, now, &question, out) {
-            Answer::Result(payload) => self.answer(iq, Ok(payload), out),
-            Answer::Error(error) => self.refuse(iq, &error, out),
-            Answer::Later => {}
+            IqReply::Result(payload) => self.answer(iq, Ok(payload), out),
+            IqReply::Error(error) => self.refuse(iq, &error, out),
+            IqReply::Later => {}
         }
     }
 

@@ -10,9 +10,9 @@ use xmpp::stanza::{self, Condition, Kind};
 use xmpp::xml::Node;
 use xmpp::{Bare, Edge, Element, Jid, Level, Specification, ns};
 
+use super::ack;
 use super::effect::Effect;
 use super::feature::Feature;
-use super::handled;
 use super::session::Session;
 use super::{Host, Outbox};
 use crate::limits;
@@ -151,11 +151,11 @@ struct HandledTooHigh;
 
 /// Ended sessions: how many of their stanzas were handled, for clients that come too late (XEP-0198 §5).
 #[derive(Default)]
-pub(super) struct Remembered {
+pub(super) struct EndedSessions {
     sessions: VecDeque<(Box<str>, Bare, u64)>,
 }
 
-impl Remembered {
+impl EndedSessions {
     fn push(&mut self, id: Box<str>, user: Bare, handled: u64) {
         if self.sessions.len() >= limits::SM_REMEMBERED {
             self.sessions.pop_front();
@@ -206,7 +206,7 @@ impl Host {
         stanza: &mut Element,
         out: &mut Outbox,
     ) -> bool {
-        handled::take_mark(stanza);
+        ack::take_ack_token(stanza);
         let Some(sm) = self.sessions.get_mut(key).and_then(|session| session.sm.as_mut()) else {
             return true;
         };
@@ -217,7 +217,7 @@ impl Host {
                 return false;
             }
             sm.unhandled.push_back((sm.received, 1));
-            handled::put_mark(stanza, Some(handled::new_mark(key, sm.received)));
+            ack::put_ack_token(stanza, Some(ack::new_ack_token(key, sm.received)));
         }
         true
     }

@@ -4,7 +4,7 @@
 use xmpp::stanza::{self, Kind};
 use xmpp::{Element, Jid};
 
-use super::user::Record;
+use super::user::AccountState;
 use super::{Effect, Host, Outbox};
 
 /// XEP-0033: how it was addressed, for clients that sort by it.
@@ -25,7 +25,8 @@ impl Host {
     pub(super) fn redirect_detail(&mut self, mut stanza: Element, out: &mut Outbox) -> Option<Element> {
         let is_message = stanza::kind_of(&stanza) == Some(Kind::Message) && stanza::may_be_refused(&stanza);
         let Some(to) = stanza::to(&stanza).ok().flatten().filter(|_| is_message) else { return Some(stanza) };
-        let is_nobody = self.users.get(&to.bare()).is_some_and(|user| matches!(user.record, Record::Nobody));
+        let is_nobody =
+            self.users.get(&to.bare()).is_some_and(|user| matches!(user.state, AccountState::Absent));
         let Some(whole) = whole(&to).filter(|_| is_nobody) else { return Some(stanza) };
         stanza.set("to", whole.as_str());
         let address = Element::new("address", ADDRESS)

@@ -5,15 +5,15 @@ use stdx::cache::Cache;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Level, Specification, ns};
 
-use super::effect::{Change, Load, Loaded, Slot};
-use super::feature::{Answer, At, Feature, Handle, Iq};
+use super::effect::{Change, Load, Slot, StoreReply};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::{Host, ItemQuery, Outbox, Settings};
 use crate::limits;
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
         name: "XEP-0363",
-        title: "HTTP File Upload",
+        title: "HTTP UploadRequest Upload",
         version: "1.2.0",
         level: Level::Complete,
         file: "crates/chat/src/upload.rs",
@@ -21,12 +21,12 @@ pub(super) const FEATURE: Feature = Feature {
     }],
     account: &[],
     server: &[ns::UPLOAD],
-    handles: &[Handle { at: At::Server, name: "request", ns: ns::UPLOAD, run: request }],
+    handles: &[IqHandler { at: IqTarget::Server, name: "request", ns: ns::UPLOAD, run: request }],
 };
 
 /// What users may upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Uploads {
+pub struct UploadSettings {
     /// Bytes of one file.
     pub max_size: u64,
     /// Bytes of one user in a day (UTC).
@@ -40,25 +40,25 @@ const NODE: &str = "quota:uploads";
 
 /// Bytes that somebody asked for in a day, counted from the epoch.
 #[derive(Clone, Copy, Default)]
-struct Used {
+struct UploadUsage {
     day: u64,
     bytes: u64,
 }
 
-impl Used {
+impl UploadUsage {
     fn to_item(self) -> Element {
         Element::new("used", NODE).with("day", self.day.to_string()).with("bytes", self.bytes.to_string())
     }
 
-    fn read(item: &Element) -> Option<Used> {
+    fn read(item: &Element) -> Option<UploadUsage> {
         let number = |name| item.attr(name)?.parse().ok();
-        Some(Used { day: number("day")?, bytes: number("bytes")? })
+        Some(UploadUsage { day: number("day")?, bytes: number("bytes")? })
     }
 }
 
 /// What each user has asked for today.
 pub(super) struct Upload {
-    used: Cache<Bare, Used>,
+    used: Cache<Bare, UploadUsage>,
 }
 
 impl Default for Upload {
@@ -83,14 +83,14 @@ pub(super) fn form(settings: &Settings) -> Option<Element> {
 }
 
 /// A file that somebody wants to upload.
-struct File {
+struct UploadRequest {
     name: Box<str>,
     size: u64,
     kind: Box<str>,
 }
 
-impl File {
-    fn read(request: &Element) -> Result<File, StanzaError> {
+impl UploadRequest {
+    fn read(request: &Element) -> Result<UploadRequest, StanzaError> {
         let wrong = |text: &str| StanzaError::new(Condition::BadRequest, text);
         let name = request.attr("filename").filter(|name| is_name(name));
         let name = name.ok_or_else(|| wrong("filename: expected the name of a file, without a path"))?;
@@ -100,7 +100,7 @@ impl File {
         if !is_kind(kind) {
             return Err(wrong("content-type: expected a media type as text/plain"));
         }
-        Ok(File { name: name.into(), size, kind: kind.into() })
+        Ok(UploadRequest { name: name.into(), size, kind: kind.into() })
     }
 }
 
@@ -126,36 +126,36 @@ fn is_kind(kind: &str) -> bool {
         && name.trim().split_once('/').is_some_and(|(top, sub)| is_token(top) && is_token(sub))
 }
 
-fn request(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+fn request(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let Some(uploads) = host.settings.uploads else {
-        return Answer::Error(Condition::ServiceUnavailable.into());
+        return IqReply::Error(Condition::ServiceUnavailable.into());
     };
     let user = iq.from.bare();
     if user.local().is_none() || !host.settings.is_local(user.domain()) || host.is_anonymous(&user) {
-        return Answer::Error(Condition::NotAllowed.into());
+        return IqReply::Error(Condition::NotAllowed.into());
     }
     if iq.is_set {
-        return Answer::Error(Condition::BadRequest.into());
+        return IqReply::Error(Condition::BadRequest.into());
     }
-    let file = match File::read(iq.payload) {
+    let file = match UploadRequest::read(iq.payload) {
         Ok(file) => file,
-        Err(error) => return Answer::Error(error),
+        Err(error) => return IqReply::Error(error),
     };
     if file.size > uploads.max_size {
-        return Answer::Error(too_large(uploads.max_size));
+        return IqReply::Error(too_large(uploads.max_size));
     }
     let question = iq.iq.clone();
     if host.upload.used.get(&user).is_some() {
         host.grant(now, &question, user, file, out);
-        return Answer::Later;
+        return IqReply::Later;
     }
     // A restart forgets nothing that was used today.
     let load = Load::Items { owner: user.clone(), node: NODE.into(), query: Box::new(ItemQuery::newest()) };
     host.load(load, out, move |host, now, result, out| match result {
-        Ok(Loaded::Items(page)) => {
+        Ok(StoreReply::Items(page)) => {
             let kept = match page.items.first() {
-                Some((_, _, item)) => Used::read(item),
-                None => Some(Used::default()),
+                Some((_, _, item)) => UploadUsage::read(item),
+                None => Some(UploadUsage::default()),
             };
             // What was used today and cannot be read is not nothing.
             let Some(kept) = kept else { return host.refuse(&question, &no_place(), out) };
@@ -167,11 +167,11 @@ fn request(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answ
         }
         _ => host.refuse(&question, &no_place(), out),
     });
-    Answer::Later
+    IqReply::Later
 }
 
 impl Host {
-    fn grant(&mut self, now: Instant, question: &Element, user: Bare, file: File, out: &mut Outbox) {
+    fn grant(&mut self, now: Instant, question: &Element, user: Bare, file: UploadRequest, out: &mut Outbox) {
         let Some(uploads) = self.settings.uploads else {
             return self.refuse(question, &Condition::ServiceUnavailable.into(), out);
         };
@@ -183,7 +183,7 @@ impl Host {
         let question = question.clone();
         let load = Load::Slot { user: user.clone(), name: file.name, size: file.size, kind: file.kind };
         self.load(load, out, move |host, now, result, out| match result {
-            Ok(Loaded::Slot(slot)) => {
+            Ok(StoreReply::Slot(slot)) => {
                 host.keep_used(now, user, out);
                 host.answer(&question, Ok(Some(element(&slot))), out);
             }
@@ -232,7 +232,7 @@ impl Upload {
             let text = "that is more than one user may upload in a day";
             return Err(StanzaError::new(Condition::ResourceConstraint, text).with(retry));
         }
-        self.used.insert(user.clone(), Used { day: today, bytes: used + cost });
+        self.used.insert(user.clone(), UploadUsage { day: today, bytes: used + cost });
         Ok(())
     }
 

@@ -12,11 +12,11 @@ use stdx::hex;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Level, Specification, ns};
 
+use super::change_queue::not_written;
 use super::effect::{Change, Load};
-use super::feature::{Answer, At, Feature, Handle, Iq};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::pubsub::{Publication, items_of};
 use super::session::Session;
-use super::turn::not_written;
 use super::{Host, ItemQuery, Outbox, imported};
 use crate::limits;
 
@@ -38,8 +38,8 @@ pub(super) const FEATURE: Feature = Feature {
     // XEP-0054 §4: a server says that it has the vCards of its accounts.
     server: &[ns::VCARD],
     handles: &[
-        Handle { at: At::Account, name: "vCard", ns: ns::VCARD, run: vcard },
-        Handle { at: At::Account, name: "vcard", ns: ns::VCARD4, run: vcard4 },
+        IqHandler { at: IqTarget::Account, name: "vCard", ns: ns::VCARD, run: vcard },
+        IqHandler { at: IqTarget::Account, name: "vcard", ns: ns::VCARD4, run: vcard4 },
     ],
 };
 
@@ -107,20 +107,20 @@ impl Photo {
     }
 }
 
-fn vcard(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+fn vcard(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let (user, is_own, question) = (iq.to.bare(), iq.from.bare() == iq.to.bare(), iq.iq.clone());
     if !iq.is_set {
         host.load_newest(&user, ns::VCARD, out, move |host, _, newest, out| {
             host.answer(&question, found(newest, is_own), out);
         });
-        return Answer::Later;
+        return IqReply::Later;
     }
     if let Err(error) = may_set(host, iq) {
-        return Answer::Error(error);
+        return IqReply::Error(error);
     }
     let photo = match Photo::of(iq.payload) {
         Ok(photo) => photo,
-        Err(error) => return Answer::Error(error),
+        Err(error) => return IqReply::Error(error),
     };
     let photo = photo.map(Rc::new);
     let vcard = iq.payload.clone();
@@ -131,7 +131,7 @@ fn vcard(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer
             host.publish_avatar(now, &user, photo.as_deref(), out);
         }
     });
-    Answer::Later
+    IqReply::Later
 }
 
 /// XEP-0054 §3: nobody learns from it whether there is such an account.
@@ -146,7 +146,7 @@ pub(super) fn sets_vcard(iq: &Element) -> bool {
         && (iq.get("vCard", ns::VCARD).is_some() || iq.get("vcard", ns::VCARD4).is_some())
 }
 
-fn may_set(host: &Host, iq: &Iq<'_>) -> Result<(), StanzaError> {
+fn may_set(host: &Host, iq: &IqRequest<'_>) -> Result<(), StanzaError> {
     if iq.from.bare() != iq.to.bare() {
         return Err(Condition::Forbidden.into());
     }
@@ -160,24 +160,24 @@ fn may_set(host: &Host, iq: &Iq<'_>) -> Result<(), StanzaError> {
 }
 
 /// XEP-0292: the same as its node has.
-fn vcard4(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+fn vcard4(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let (user, is_own, question) = (iq.to.bare(), iq.from.bare() == iq.to.bare(), iq.iq.clone());
     if !iq.is_set {
         host.read_newest(now, &user, (iq.from, ns::VCARD4_NODE), out, move |host, newest, out| {
             let vcard = newest.map(|item| item.and_then(|item| item.first().cloned()));
             host.answer(&question, found(vcard, is_own), out);
         });
-        return Answer::Later;
+        return IqReply::Later;
     }
     if let Err(error) = may_set(host, iq) {
-        return Answer::Error(error);
+        return IqReply::Error(error);
     }
     let publication =
         Publication { node: ns::VCARD4_NODE, id: CURRENT.into(), payload: iq.payload.clone(), options: OPEN };
     host.publish_for(now, &user, publication, out, move |host, _, result, out| {
         host.answer(&question, result.map(|()| None), out);
     });
-    Answer::Later
+    IqReply::Later
 }
 
 /// What is written when a client sets it. Its picture is shown in presence; nodes of XEP-0084 have their own.

@@ -5,9 +5,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use chat::effect::UserRecord;
+use chat::effect::AccountData;
 use chat::phones::Phone;
-use chat::{Effect, Host, ItemPage, Load, Loaded, RowPage};
+use chat::{Effect, Host, ItemPage, Load, RowPage, StoreReply};
 use sim::Counting;
 use stdx::Instant;
 use xmpp::Edge;
@@ -112,11 +112,13 @@ impl Shard {
                 }
                 Effect::Load { ticket, load } => {
                     let loaded = match load {
-                        Load::User { .. } => Loaded::User(Some(Box::new(UserRecord::default()))),
-                        Load::Nodes { .. } => Loaded::Rows(RowPage { rows: Vec::new(), is_complete: true }),
-                        _ => Loaded::Items(ItemPage::default()),
+                        Load::User { .. } => StoreReply::User(Some(Box::new(AccountData::default()))),
+                        Load::Nodes { .. } => {
+                            StoreReply::Rows(RowPage { rows: Vec::new(), is_complete: true })
+                        }
+                        _ => StoreReply::Items(ItemPage::default()),
                     };
-                    self.host.handle_record(START, ticket, Ok(loaded), &mut out);
+                    self.host.handle_store_reply(START, ticket, Ok(loaded), &mut out);
                 }
                 Effect::Route(element) => self.host.handle_routed(START, *element, &mut out),
                 Effect::AskPhone { user } => {

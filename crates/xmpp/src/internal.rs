@@ -7,7 +7,7 @@ use crate::Element;
 pub const NS: &str = "urn:belfry:handled";
 
 /// Removes the ack token from a stanza that comes from outside, where only a forged one can be.
-pub fn forget_mark(stanza: &mut Element) {
+pub fn remove_ack_token(stanza: &mut Element) {
     stanza.take_ns("mark", NS);
 }
 

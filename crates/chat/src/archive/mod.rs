@@ -8,11 +8,11 @@ use std::collections::HashMap;
 use stdx::Instant;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns, stanza};
 
-pub use self::preferences::Archived;
+pub use self::preferences::ArchiveDefault;
 pub(super) use self::preferences::NODE as PREFERENCES;
 use self::preferences::Preferences;
-use super::effect::{Change, Load, Loaded, Query, RecordError};
-use super::feature::{Answer, At, Feature, Handle, Iq};
+use super::effect::{Change, Load, Query, StoreFailure, StoreReply};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::{Host, Outbox, hints, offline};
 
 const FILE: &str = "crates/chat/src/archive/mod.rs";
@@ -55,9 +55,9 @@ pub(super) const FEATURE: Feature = Feature {
     account: &[ns::MAM, ns::MAM_EXTENDED, ns::SID],
     server: &[],
     handles: &[
-        Handle { at: At::Own, name: "query", ns: ns::MAM, run: own_archive },
-        Handle { at: At::Own, name: "metadata", ns: ns::MAM, run: own_archive },
-        Handle { at: At::Own, name: "prefs", ns: ns::MAM, run: preferences::handle },
+        IqHandler { at: IqTarget::Own, name: "query", ns: ns::MAM, run: own_archive },
+        IqHandler { at: IqTarget::Own, name: "metadata", ns: ns::MAM, run: own_archive },
+        IqHandler { at: IqTarget::Own, name: "prefs", ns: ns::MAM, run: preferences::handle },
     ],
 };
 
@@ -88,9 +88,9 @@ pub(super) fn remove_forged_ids(message: &mut Element, owner: &Bare) {
     });
 }
 
-fn own_archive(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+fn own_archive(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     host.archive_query(now, &iq.to.bare(), iq.iq, out);
-    Answer::Later
+    IqReply::Later
 }
 
 impl Host {
@@ -109,12 +109,12 @@ impl Host {
         if to.bare() == *user || !self.is_archived(user, &to, message) {
             return None;
         }
-        self.hold_mark(mark);
+        self.hold_ack(mark);
         let mark = mark.map(Box::<str>::from);
         self.retract_archived(user, &to, message, out);
         let (id, change) = self.archive_entry(now, user, &to, message);
         // The message goes its way, archived or not.
-        self.change(change, out, move |host, _, _, out| host.release_mark(mark.as_deref(), out));
+        self.change(change, out, move |host, _, _, out| host.release_ack(mark.as_deref(), out));
         Some(id)
     }
 
@@ -150,10 +150,10 @@ impl Host {
         message: &Element,
         out: &mut Outbox,
     ) -> Box<str> {
-        let hold = self.hold();
+        let hold = self.ack_guard();
         let (id, change) = self.archive_entry(now, owner, with, message);
         // Who gets it alive has it, whatever becomes of the archive.
-        self.change(change, out, move |host, _, _, out| host.release(hold, out));
+        self.change(change, out, move |host, _, _, out| host.release_ack_guard(hold, out));
         id
     }
 
@@ -179,21 +179,21 @@ impl Host {
         id: &str,
         out: &mut Outbox,
         tombstone: impl FnOnce(&Element) -> Option<Element> + 'static,
-        then: impl FnOnce(&mut Host, Instant, Result<(), RecordError>, &mut Outbox) + 'static,
+        then: impl FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox) + 'static,
     ) {
         let query = Query { ids: vec![id.into()], max: 1, ..Query::default() };
         let owner = owner.clone();
         let load = Load::Archive { owner: owner.clone(), query: Box::new(query) };
         self.load(load, out, move |host, now, loaded, out| {
             let page = match loaded {
-                Ok(Loaded::Page(page)) => page,
-                Ok(_) => return then(host, now, Err(RecordError::Unavailable), out),
+                Ok(StoreReply::Page(page)) => page,
+                Ok(_) => return then(host, now, Err(StoreFailure::Unavailable), out),
                 Err(error) => return then(host, now, Err(error), out),
             };
             let found = page.stanzas.into_iter().next();
             let Some((id, at, stone)) = found.and_then(|(id, at, old)| Some((id, at, tombstone(&old)?)))
             else {
-                return then(host, now, Err(RecordError::NotFound), out);
+                return then(host, now, Err(StoreFailure::NotFound), out);
             };
             // Whom it was from or to stays as it is: the record changes the stanza only.
             let with = owner.as_jid().clone();

@@ -5,8 +5,8 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::super::effect::Change;
-use super::super::feature::{Answer, Iq};
-use super::super::{Host, Outbox, turn};
+use super::super::feature::{IqReply, IqRequest};
+use super::super::{Host, Outbox, change_queue};
 use crate::limits;
 
 /// The node that keeps them. Nobody but its account reads nodes of that prefix.
@@ -14,33 +14,33 @@ pub(in super::super) const NODE: &str = "private:urn:xmpp:mam:2#preferences";
 
 /// Whose messages an account's archive keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Archived {
+pub enum ArchiveDefault {
     #[default]
-    Everybodys,
-    Contacts,
-    Nobodys,
+    Always,
+    Roster,
+    Never,
 }
 
-impl Archived {
+impl ArchiveDefault {
     /// By the words of XEP-0441.
-    pub fn parse(text: &str) -> Option<Archived> {
-        [Archived::Everybodys, Archived::Contacts, Archived::Nobodys]
+    pub fn parse(text: &str) -> Option<ArchiveDefault> {
+        [ArchiveDefault::Always, ArchiveDefault::Roster, ArchiveDefault::Never]
             .into_iter()
             .find(|archived| archived.name() == text)
     }
 
     pub fn name(self) -> &'static str {
         match self {
-            Archived::Everybodys => "always",
-            Archived::Contacts => "roster",
-            Archived::Nobodys => "never",
+            ArchiveDefault::Always => "always",
+            ArchiveDefault::Roster => "roster",
+            ArchiveDefault::Never => "never",
         }
     }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Preferences {
-    otherwise: Archived,
+    otherwise: ArchiveDefault,
     always: Vec<Jid>,
     never: Vec<Jid>,
 }
@@ -52,7 +52,7 @@ impl Preferences {
     }
 
     fn parse(prefs: &Element) -> Result<Preferences, StanzaError> {
-        let Some(otherwise) = prefs.attr("default").and_then(Archived::parse) else {
+        let Some(otherwise) = prefs.attr("default").and_then(ArchiveDefault::parse) else {
             let text = "the default is always, never or roster";
             return Err(StanzaError::new(Condition::BadRequest, text));
         };
@@ -89,19 +89,19 @@ fn names(list: &[Jid], with: &Jid) -> bool {
     list.iter().any(|jid| jid == with || jid.as_str() == with.bare_str())
 }
 
-pub(super) fn handle(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+pub(super) fn handle(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let user = iq.to.bare();
     if !iq.is_set {
         let own = host.archive.preferences.get(&user).cloned();
         let preferences = own.unwrap_or_else(|| Preferences::usual(host));
-        return Answer::Result(Some(preferences.element()));
+        return IqReply::Result(Some(preferences.element()));
     }
     if host.is_anonymous(&user) {
-        return Answer::Error(Condition::NotAllowed.into());
+        return IqReply::Error(Condition::NotAllowed.into());
     }
     let preferences = match Preferences::parse(iq.payload) {
         Ok(preferences) => preferences,
-        Err(error) => return Answer::Error(error),
+        Err(error) => return IqReply::Error(error),
     };
     let change = Change::Item {
         owner: user.clone(),
@@ -113,7 +113,7 @@ pub(super) fn handle(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbo
     };
     let iq = iq.iq.clone();
     host.change(change, out, move |host, _, done, out| {
-        let answer = done.map_err(turn::not_written).map(|()| {
+        let answer = done.map_err(change_queue::not_written).map(|()| {
             let element = preferences.element();
             // Who left meanwhile has them read again.
             if host.is_in_memory(&user) {
@@ -123,7 +123,7 @@ pub(super) fn handle(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbo
         });
         host.answer(&iq, answer, out);
     });
-    Answer::Later
+    IqReply::Later
 }
 
 impl Host {
@@ -138,10 +138,10 @@ impl Host {
             }
         }
         match own.map_or(self.settings.archive, |own| own.otherwise) {
-            Archived::Everybodys => true,
-            Archived::Nobodys => false,
-            Archived::Contacts => {
-                let contact = self.record_of(user).and_then(|record| record.contact(&with.bare()));
+            ArchiveDefault::Always => true,
+            ArchiveDefault::Never => false,
+            ArchiveDefault::Roster => {
+                let contact = self.account_data(user).and_then(|data| data.contact(&with.bare()));
                 contact.is_some_and(|contact| contact.is_listed)
             }
         }
@@ -150,8 +150,8 @@ impl Host {
     /// Whoever it is from or to.
     pub(in super::super) fn archives_all(&self, user: &Bare) -> bool {
         match self.archive.preferences.get(user) {
-            Some(own) => own.never.is_empty() && own.otherwise == Archived::Everybodys,
-            None => self.settings.archive == Archived::Everybodys,
+            Some(own) => own.never.is_empty() && own.otherwise == ArchiveDefault::Always,
+            None => self.settings.archive == ArchiveDefault::Always,
         }
     }
 
@@ -159,7 +159,7 @@ impl Host {
     pub(in super::super) fn preferences_loaded(&mut self, user: &Bare, item: Option<&Element>) {
         let Some(item) = item else { return };
         // Preferences that cannot be read are not those of who never said: until they are set anew nothing is archived.
-        let nothing = Preferences { otherwise: Archived::Nobodys, ..Preferences::default() };
+        let nothing = Preferences { otherwise: ArchiveDefault::Never, ..Preferences::default() };
         let preferences = Preferences::parse(item).unwrap_or(nothing);
         self.archive.preferences.insert(user.clone(), preferences);
     }

@@ -5,12 +5,12 @@ use stdx::slab::Key;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::super::effect::{Load, Loaded, Page, Query, RecordError};
-use super::super::{Host, Outbox, sm, turn};
+use super::super::effect::{Load, Page, Query, StoreFailure, StoreReply};
+use super::super::{Host, Outbox, change_queue, sm};
 use crate::limits;
 
 /// What is asked, and how it is to be told.
-struct Question {
+struct ArchiveRequest {
     query: Query,
     id: Option<Box<str>>,
     is_flipped: bool,
@@ -22,8 +22,8 @@ fn bad(text: &str) -> StanzaError {
     StanzaError::new(Condition::BadRequest, text)
 }
 
-impl Question {
-    fn parse(payload: &Element) -> Result<Question, StanzaError> {
+impl ArchiveRequest {
+    fn parse(payload: &Element) -> Result<ArchiveRequest, StanzaError> {
         let mut query =
             Query { max: limits::ARCHIVE_PAGE, bytes: limits::ARCHIVE_PAGE_BYTES, ..Query::default() };
         if let Some(set) = payload.get("set", ns::RSM) {
@@ -35,7 +35,7 @@ impl Question {
             query.max = query.max.max(query.ids.len() as u32);
         }
         let is_flipped = payload.get("flip-page", ns::MAM).is_some();
-        Ok(Question { query, id: payload.attr("queryid").map(Box::from), is_flipped, has_bounds })
+        Ok(ArchiveRequest { query, id: payload.attr("queryid").map(Box::from), is_flipped, has_bounds })
     }
 }
 
@@ -186,7 +186,7 @@ impl Host {
         let Some(payload) = iq.first() else { return self.refuse(iq, &Condition::BadRequest.into(), out) };
         match (payload.name(), is_set) {
             ("query", false) => self.answer(iq, Ok(Some(form())), out),
-            ("query", true) => match Question::parse(payload) {
+            ("query", true) => match ArchiveRequest::parse(payload) {
                 Ok(question) => {
                     // One page at a time: the next one is read when its client has read this one.
                     let key = Jid::parse(iq.attr("from").unwrap_or_default()).ok();
@@ -207,19 +207,19 @@ impl Host {
         &mut self,
         (owner, key): (&Bare, Option<Key>),
         iq: Element,
-        question: Question,
+        question: ArchiveRequest,
         out: &mut Outbox,
     ) {
-        let Question { query, id, is_flipped, has_bounds } = question;
+        let ArchiveRequest { query, id, is_flipped, has_bounds } = question;
         let from_end = query.from_end;
         let owner = owner.clone();
         let load = Load::Archive { owner: owner.clone(), query: Box::new(query) };
         self.load(load, out, move |host, now, loaded, out| {
             match loaded {
-                Ok(Loaded::Page(page)) if page.is_unknown => {
+                Ok(StoreReply::Page(page)) if page.is_unknown => {
                     host.refuse(&iq, &Condition::ItemNotFound.into(), out);
                 }
-                Ok(Loaded::Page(mut page)) => {
+                Ok(StoreReply::Page(mut page)) => {
                     shorten(&mut page, from_end);
                     // XEP-0059 §2.6: a count is of the whole result. The store counts without regard to ids.
                     page.total = page.total.filter(|_| !has_bounds);
@@ -230,8 +230,8 @@ impl Host {
                     host.archive_tell(now, &owner, &iq, id.as_deref(), &page, out);
                     host.answer(&iq, Ok(Some(fin)), out);
                 }
-                Ok(_) => host.refuse(&iq, &turn::not_written(RecordError::Unavailable), out),
-                Err(error) => host.refuse(&iq, &turn::not_written(error), out),
+                Ok(_) => host.refuse(&iq, &change_queue::not_written(StoreFailure::Unavailable), out),
+                Err(error) => host.refuse(&iq, &change_queue::not_written(error), out),
             }
             host.end_page(now, key, out);
         });
@@ -260,7 +260,7 @@ impl Host {
     fn archive_metadata(&mut self, owner: &Bare, iq: Element, out: &mut Outbox) {
         self.archive_ends(owner, out, move |host, _, metadata, out| match metadata {
             Ok(metadata) => host.answer(&iq, Ok(Some(metadata)), out),
-            Err(error) => host.refuse(&iq, &turn::not_written(error), out),
+            Err(error) => host.refuse(&iq, &change_queue::not_written(error), out),
         });
     }
 
@@ -269,15 +269,15 @@ impl Host {
         &mut self,
         owner: &Bare,
         out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<Element, RecordError>, &mut Outbox) + 'static,
+        then: impl FnOnce(&mut Host, Instant, Result<Element, StoreFailure>, &mut Outbox) + 'static,
     ) {
         let end = |from_end: bool| Box::new(Query { max: 1, from_end, ..Query::default() });
         let first = Load::Archive { owner: owner.clone(), query: end(false) };
         let last = Load::Archive { owner: owner.clone(), query: end(true) };
         self.load(first, out, move |host, _, first, out| {
             host.load(last, out, move |host, now, last, out| {
-                let (Ok(Loaded::Page(first)), Ok(Loaded::Page(last))) = (first, last) else {
-                    return then(host, now, Err(RecordError::Unavailable), out);
+                let (Ok(StoreReply::Page(first)), Ok(StoreReply::Page(last))) = (first, last) else {
+                    return then(host, now, Err(StoreFailure::Unavailable), out);
                 };
                 let edge = |name: &'static str, page: &Page| {
                     let (id, at, _) = page.stanzas.first()?;

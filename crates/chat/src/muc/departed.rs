@@ -3,8 +3,8 @@
 use stdx::Instant;
 use xmpp::{Bare, Element, ns};
 
-use super::Unsaved;
-use super::room::Out;
+use super::UnsavedRoom;
+use super::room::RoomEffect;
 use crate::{Host, Outbox};
 
 impl Host {
@@ -25,10 +25,10 @@ impl Host {
         let Some(room) = self.rooms.room(address) else { return };
         if room.remove_user(user) && room.is_persistent() {
             // Nobody waits for it, and what cannot be written now stays true in memory.
-            let unsaved = Unsaved {
+            let unsaved = UnsavedRoom {
                 stanza: Box::new(Element::new("presence", ns::CLIENT).with("type", "error")),
                 before: None,
-                outs: vec![Out::Save],
+                outs: vec![RoomEffect::Save],
             };
             self.save(now, address, unsaved, out);
         }

@@ -9,30 +9,30 @@ use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, ns};
 
 use super::room::Room;
-use crate::effect::{Act, Acted, Listing, Load, Loaded};
+use crate::effect::{Act, HostActionResult, Load, RoomListing, StoreReply};
 use crate::limits::{DIRECTORY_FOR, ROOM_WAITING, ROOMS_LISTED};
 use crate::{Host, Outbox};
 
 /// By address.
-pub(super) type Directory = BTreeMap<Box<str>, Listing>;
+pub(super) type Directory = BTreeMap<Box<str>, RoomListing>;
 
-type Then = Box<dyn FnOnce(&mut Host, Result<Directory, Condition>, &mut Outbox)>;
+type DirectoryContinuation = Box<dyn FnOnce(&mut Host, Result<Directory, Condition>, &mut Outbox)>;
 
 /// What the store has of each service: read page by page, once for all who ask meanwhile, and kept for a moment.
 #[derive(Default)]
 pub(super) struct Directories {
-    of: HashMap<Box<str>, Stored>,
+    of: HashMap<Box<str>, StoredDirectory>,
 }
 
-enum Stored {
-    Loading(Vec<Then>),
+enum StoredDirectory {
+    Loading(Vec<DirectoryContinuation>),
     Ready { rooms: Rc<Directory>, until: Instant },
 }
 
 impl Directories {
     /// A room of this service was written.
     pub(super) fn forget(&mut self, domain: &str) {
-        if matches!(self.of.get(domain), Some(Stored::Ready { .. })) {
+        if matches!(self.of.get(domain), Some(StoredDirectory::Ready { .. })) {
             self.of.remove(domain);
         }
     }
@@ -47,17 +47,17 @@ impl Host {
         then: impl FnOnce(&mut Host, Result<Directory, Condition>, &mut Outbox) + 'static,
     ) {
         match self.rooms.directories.of.get_mut(domain) {
-            Some(Stored::Loading(waiting)) if waiting.len() >= ROOM_WAITING => {
+            Some(StoredDirectory::Loading(waiting)) if waiting.len() >= ROOM_WAITING => {
                 then(self, Err(Condition::ResourceConstraint), out);
             }
-            Some(Stored::Loading(waiting)) => waiting.push(Box::new(then)),
-            Some(Stored::Ready { rooms, until }) if now < *until => {
+            Some(StoredDirectory::Loading(waiting)) => waiting.push(Box::new(then)),
+            Some(StoredDirectory::Ready { rooms, until }) if now < *until => {
                 let rooms = Rc::clone(rooms);
                 self.add_rooms_in_memory(domain.into(), &rooms, out, Box::new(then));
             }
             _ => {
-                let waiting = vec![Box::new(then) as Then];
-                self.rooms.directories.of.insert(domain.into(), Stored::Loading(waiting));
+                let waiting = vec![Box::new(then) as DirectoryContinuation];
+                self.rooms.directories.of.insert(domain.into(), StoredDirectory::Loading(waiting));
                 self.read_directory(domain.into(), None, Directory::new(), out);
             }
         }
@@ -73,10 +73,12 @@ impl Host {
     ) {
         let load = Load::Rooms { domain: domain.clone(), after };
         self.load(load, out, move |host, now, result, out| {
-            let Ok(Loaded::Rows(page)) = result else { return host.directory_read(now, &domain, None, out) };
+            let Ok(StoreReply::Rows(page)) = result else {
+                return host.directory_read(now, &domain, None, out);
+            };
             let last = page.rows.last().map(|(address, _, _)| address.clone());
             let listed =
-                |(address, _, record): (Box<str>, _, Element)| Some((address, Room::listing(&record)?));
+                |(address, _, stored): (Box<str>, _, Element)| Some((address, Room::listing(&stored)?));
             known.extend(page.rows.into_iter().filter_map(listed));
             match last.filter(|_| !page.is_complete) {
                 Some(last) => host.read_directory(domain, Some(last), known, out),
@@ -87,11 +89,13 @@ impl Host {
 
     /// `None`: it cannot be read now.
     fn directory_read(&mut self, now: Instant, domain: &str, read: Option<Directory>, out: &mut Outbox) {
-        let Some(Stored::Loading(waiting)) = self.rooms.directories.of.remove(domain) else { return };
+        let Some(StoredDirectory::Loading(waiting)) = self.rooms.directories.of.remove(domain) else {
+            return;
+        };
         let Some(rooms) = read.map(Rc::new) else {
             return waiting.into_iter().for_each(|then| then(self, Err(Condition::ResourceConstraint), out));
         };
-        let stored = Stored::Ready { rooms: Rc::clone(&rooms), until: now + DIRECTORY_FOR };
+        let stored = StoredDirectory::Ready { rooms: Rc::clone(&rooms), until: now + DIRECTORY_FOR };
         self.rooms.directories.of.insert(domain.into(), stored);
         for then in waiting {
             self.add_rooms_in_memory(domain.into(), &rooms, out, then);
@@ -103,13 +107,13 @@ impl Host {
         domain: Box<str>,
         stored: &Rc<Directory>,
         out: &mut Outbox,
-        then: Then,
+        then: DirectoryContinuation,
     ) {
         let act = Act::Rooms { domain: domain.clone() };
         let stored = Rc::clone(stored);
         self.load(Load::Act(Box::new(act)), out, move |host, _, result, out| {
             let acted = match result {
-                Ok(Loaded::Acted(acted)) => acted,
+                Ok(StoreReply::HostActionResult(acted)) => acted,
                 // What is here is better than nothing.
                 _ => host.rooms_here(&domain),
             };
@@ -125,11 +129,11 @@ impl Host {
     }
 
     /// Those in this host's memory.
-    pub(crate) fn rooms_here(&self, domain: &str) -> Acted {
+    pub(crate) fn rooms_here(&self, domain: &str) -> HostActionResult {
         let here = self.rooms.slots.iter().filter_map(|(address, slot)| Some((address, slot.room.as_ref()?)));
         let here = here.filter(|(address, _): &(&Bare, _)| address.domain() == domain);
         let rooms = here.map(|(address, room)| (address.as_str().into(), room.listed()));
-        Acted { rooms: rooms.take(ROOMS_LISTED).collect(), ..Acted::default() }
+        HostActionResult { rooms: rooms.take(ROOMS_LISTED).collect(), ..HostActionResult::default() }
     }
 }
 

@@ -12,11 +12,11 @@ use stdx::Instant;
 use xmpp::stanza::{self, Condition, Kind, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
-use super::effect::{Change, Load, Loaded, Query, RecordError, RoomState};
+use super::effect::{Change, Load, Query, RoomState, StoreFailure, StoreReply};
 use super::feature::Feature;
 use super::{Host, Outbox, retract};
 use crate::limits::{HISTORY, HISTORY_BYTES, ROOM_IDLE, ROOM_WAITING, ROOMS};
-use room::{Out, Retraction, Room};
+use room::{Retraction, Room, RoomEffect};
 
 const fn specification(
     name: &'static str,
@@ -80,7 +80,7 @@ pub enum RoomCreation {
 /// Rooms of this host.
 #[derive(Default)]
 pub(super) struct Rooms {
-    slots: HashMap<Bare, Slot>,
+    slots: HashMap<Bare, RoomEntry>,
     /// Rooms that nobody is in, and until when they stay in memory.
     idle: BTreeSet<(Instant, Bare)>,
     directories: directory::Directories,
@@ -88,7 +88,7 @@ pub(super) struct Rooms {
 
 /// The place of one room.
 #[derive(Default)]
-struct Slot {
+struct RoomEntry {
     /// `None`: there is none, or nobody knows yet.
     room: Option<Box<Room>>,
     /// It is being read or written: stanzas wait, so that what is undone undoes nothing else.
@@ -101,10 +101,10 @@ struct Slot {
 }
 
 /// What a stanza did, until it is on disk.
-struct Unsaved {
+struct UnsavedRoom {
     stanza: Box<Element>,
     before: Option<Box<Room>>,
-    outs: Vec<Out>,
+    outs: Vec<RoomEffect>,
 }
 
 impl Rooms {
@@ -132,7 +132,7 @@ impl Rooms {
         }
     }
 
-    fn remove(&mut self, address: &Bare) -> Option<Slot> {
+    fn remove(&mut self, address: &Bare) -> Option<RoomEntry> {
         self.set_idle(address, None);
         self.slots.remove(address)
     }
@@ -230,7 +230,7 @@ impl Host {
             return self.refuse_in_room(&element, Condition::ResourceConstraint, out);
         }
         let waiting = VecDeque::from([Box::new(element)]);
-        let slot = Slot { is_busy: true, waiting, ..Slot::default() };
+        let slot = RoomEntry { is_busy: true, waiting, ..RoomEntry::default() };
         self.rooms.slots.insert(address.clone(), slot);
         let load = Load::Room { room: address.clone() };
         self.load(load, out, move |host, now, result, out| host.room_loaded(now, address, result, out));
@@ -240,12 +240,12 @@ impl Host {
         &mut self,
         now: Instant,
         address: Bare,
-        result: Result<Loaded, RecordError>,
+        result: Result<StoreReply, StoreFailure>,
         out: &mut Outbox,
     ) {
         let room = match result {
-            Ok(Loaded::Room(None)) => None,
-            Ok(Loaded::Room(Some(record))) => match Room::from_record(address.clone(), &record) {
+            Ok(StoreReply::Room(None)) => None,
+            Ok(StoreReply::Room(Some(stored))) => match Room::from_stored(address.clone(), &stored) {
                 Some(room) => Some(Box::new(room)),
                 None => return self.room_unavailable(&address, out),
             },
@@ -262,7 +262,7 @@ impl Host {
         let query = Box::new(Query { from_end: true, max, bytes: HISTORY_BYTES, ..Query::default() });
         let load = Load::Archive { owner: address.clone(), query };
         // All who enter wait for it, whatever else the first of them has asked.
-        self.asking_again(None, |host| {
+        self.with_requester(None, |host| {
             host.load(load, out, move |host, now, result, out| {
                 host.room_history_loaded(now, &address, result, out);
             });
@@ -274,12 +274,12 @@ impl Host {
         &mut self,
         now: Instant,
         address: &Bare,
-        result: Result<Loaded, RecordError>,
+        result: Result<StoreReply, StoreFailure>,
         out: &mut Outbox,
     ) {
         let Some(slot) = self.rooms.slots.get_mut(address) else { return };
         slot.is_busy = false;
-        if let (Some(room), Ok(Loaded::Page(page))) = (&mut slot.room, result) {
+        if let (Some(room), Ok(StoreReply::Page(page))) = (&mut slot.room, result) {
             for (id, at, message) in page.stanzas {
                 room.remember(at, &id, message);
             }
@@ -343,7 +343,7 @@ impl Host {
         let mut outs = Vec::new();
         room.handle(now, from, to, &stanza, &mut outs);
         room.set_above(None);
-        let unsaved = Unsaved { stanza, before, outs };
+        let unsaved = UnsavedRoom { stanza, before, outs };
         self.save(now, address, unsaved, out);
     }
 
@@ -402,15 +402,16 @@ impl Host {
     }
 
     /// What a stanza did is told once it is on disk, if it belongs there.
-    fn save(&mut self, now: Instant, address: &Bare, unsaved: Unsaved, out: &mut Outbox) {
-        let is_changed = unsaved.outs.iter().any(|out| matches!(out, Out::Save | Out::Destroyed));
+    fn save(&mut self, now: Instant, address: &Bare, unsaved: UnsavedRoom, out: &mut Outbox) {
+        let is_changed =
+            unsaved.outs.iter().any(|out| matches!(out, RoomEffect::Save | RoomEffect::Destroyed));
         let Some(slot) = self.rooms.slots.get_mut(address).filter(|_| is_changed) else {
             return self.perform_in_room(now, address, unsaved, out);
         };
         let was_kept = unsaved.before.as_ref().is_some_and(|before| before.is_persistent());
-        let is_destroyed = unsaved.outs.iter().any(|out| matches!(out, Out::Destroyed));
+        let is_destroyed = unsaved.outs.iter().any(|out| matches!(out, RoomEffect::Destroyed));
         let kept = slot.room.as_ref().filter(|room| room.is_persistent() && !is_destroyed);
-        let config = kept.map(|room| Box::new(room.to_record()));
+        let config = kept.map(|room| Box::new(room.to_stored()));
         if config.is_none() && !was_kept {
             return self.perform_in_room(now, address, unsaved, out);
         }
@@ -443,8 +444,8 @@ impl Host {
         &mut self,
         now: Instant,
         address: &Bare,
-        result: Result<(), RecordError>,
-        unsaved: Unsaved,
+        result: Result<(), StoreFailure>,
+        unsaved: UnsavedRoom,
         out: &mut Outbox,
     ) {
         let Some(slot) = self.rooms.slots.get_mut(address) else { return };
@@ -457,7 +458,7 @@ impl Host {
                 slot.room = Some(before);
             }
             let text = match result {
-                Err(RecordError::Beyond) => {
+                Err(StoreFailure::Beyond) => {
                     "the room has too much to be stored, or you have made as many persistent rooms as one may: destroy some"
                 }
                 _ => "the room cannot be stored now: try again later",
@@ -469,22 +470,22 @@ impl Host {
         self.drain(now, address, out);
     }
 
-    fn perform_in_room(&mut self, now: Instant, address: &Bare, unsaved: Unsaved, out: &mut Outbox) {
+    fn perform_in_room(&mut self, now: Instant, address: &Bare, unsaved: UnsavedRoom, out: &mut Outbox) {
         out.reserve(unsaved.outs.len());
         for one in unsaved.outs {
             match one {
-                Out::Send(stanza) => self.route(stanza, out),
-                Out::Said(message) => self.said(now, address, *message, out),
-                Out::ReadArchive => self.archive_query(now, address, &unsaved.stanza, out),
-                Out::Retract(retraction) => {
+                RoomEffect::Send(stanza) => self.route(stanza, out),
+                RoomEffect::Said(message) => self.said(now, address, *message, out),
+                RoomEffect::ReadArchive => self.archive_query(now, address, &unsaved.stanza, out),
+                RoomEffect::Retract(retraction) => {
                     self.retract_in_room(address, *retraction, unsaved.stanza.clone(), out);
                 }
-                Out::Destroyed => {
+                RoomEffect::Destroyed => {
                     if let Some(slot) = self.rooms.slots.get_mut(address) {
                         slot.room = None;
                     }
                 }
-                Out::Save => {}
+                RoomEffect::Save => {}
             }
         }
     }
@@ -524,22 +525,22 @@ impl Host {
         };
         self.archive_replace(address, &id, out, tombstone, move |host, now, result, out| {
             match result {
-                Err(RecordError::NotFound) if !is_known && !then.is_empty() => {
+                Err(StoreFailure::NotFound) if !is_known && !then.is_empty() => {
                     host.refuse_in_room(&stanza, Condition::ItemNotFound, out);
                 }
-                Err(RecordError::Unavailable) if !then.is_empty() => {
+                Err(StoreFailure::Unavailable) if !then.is_empty() => {
                     host.refuse_in_room(&stanza, Condition::ResourceConstraint, out);
                 }
                 // What was said a moment ago may be on its way to the archive.
-                _ => host.perform_in_room(now, &room, Unsaved { stanza, before: None, outs: then }, out),
+                _ => host.perform_in_room(now, &room, UnsavedRoom { stanza, before: None, outs: then }, out),
             }
         });
     }
 
-    fn send_all(&mut self, outs: Vec<Out>, out: &mut Outbox) {
+    fn send_all(&mut self, outs: Vec<RoomEffect>, out: &mut Outbox) {
         out.reserve(outs.len());
         for one in outs {
-            if let Out::Send(stanza) = one {
+            if let RoomEffect::Send(stanza) = one {
                 self.route(stanza, out);
             }
         }
@@ -556,8 +557,8 @@ impl Host {
 }
 
 /// Of a room as the record has it: its name, and whether lists show it.
-pub fn stored_room(record: &Element) -> Option<(Box<str>, bool)> {
-    Room::named(record)
+pub fn stored_room(stored: &Element) -> Option<(Box<str>, bool)> {
+    Room::named(stored)
 }
 
 /// Messages that an archive has (XEP-0313 §5.1.1): not those that are about the moment.

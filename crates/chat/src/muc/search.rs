@@ -5,7 +5,7 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Element, Jid, ns};
 
 use super::directory::{Directory, page};
-use crate::effect::Listing;
+use crate::effect::RoomListing;
 use crate::limits::{ROOM_TEXT, ROOMS_PAGE};
 use crate::{Host, Outbox};
 
@@ -18,7 +18,7 @@ const MUC: &str = "xep-0045";
 
 /// What is looked for and where.
 #[derive(Debug, PartialEq, Eq)]
-struct Wanted {
+struct SearchRequest {
     /// In lower case; none: all rooms.
     words: Vec<String>,
     in_name: bool,
@@ -35,8 +35,8 @@ fn fault(condition: Condition, detail: &'static str, text: &str) -> StanzaError 
     StanzaError { kind: Some("modify"), ..StanzaError::new(condition, text).with(detail) }
 }
 
-impl Wanted {
-    fn parse(form: &Element) -> Result<Wanted, StanzaError> {
+impl SearchRequest {
+    fn parse(form: &Element) -> Result<SearchRequest, StanzaError> {
         let values = |var: &str| {
             let mut fields = form.elements().filter(|field| field.is("field", ns::DATA));
             let field = fields.find(|field| field.attr("var") == Some(var))?;
@@ -64,7 +64,7 @@ impl Wanted {
         let min_users = min_users.map(|number| number.trim().parse()).transpose();
         // The text has both names for the address.
         let in_address = flag("sinaddress")?.or(flag("sinaddr")?);
-        Ok(Wanted {
+        Ok(SearchRequest {
             words: words(value("q"), flag("all")?.unwrap_or(false))?,
             in_name: flag("sinname")?.unwrap_or(true),
             in_description: flag("sindescription")?.unwrap_or(true),
@@ -75,7 +75,7 @@ impl Wanted {
         })
     }
 
-    fn finds(&self, address: &str, room: &Listing) -> bool {
+    fn finds(&self, address: &str, room: &RoomListing) -> bool {
         let mut text = String::new();
         for (is_looked_at, part) in [
             (self.in_name, &*room.name),
@@ -155,7 +155,7 @@ fn form() -> Element {
 }
 
 /// XEP-0433 §6.2.
-fn item(address: &str, room: &Listing) -> Element {
+fn item(address: &str, room: &RoomListing) -> Element {
     let text = |name: &'static str, text: &str| {
         (!text.is_empty()).then(|| Element::new(name, ns::CHANNEL_SEARCH).text(text))
     };
@@ -171,9 +171,13 @@ fn item(address: &str, room: &Listing) -> Element {
         .children(text("anonymity-mode", anonymity))
 }
 
-fn result(directory: &Directory, wanted: &Wanted, set: Option<&Element>) -> Result<Element, StanzaError> {
+fn result(
+    directory: &Directory,
+    wanted: &SearchRequest,
+    set: Option<&Element>,
+) -> Result<Element, StanzaError> {
     let found = directory.iter().filter(|(address, room)| wanted.finds(address, room));
-    let mut found: Vec<(&str, &Listing)> = found.map(|(address, room)| (&**address, room)).collect();
+    let mut found: Vec<(&str, &RoomListing)> = found.map(|(address, room)| (&**address, room)).collect();
     if !wanted.is_by_address {
         found.sort_by_key(|(_, room)| std::cmp::Reverse(room.occupants));
     }
@@ -196,7 +200,7 @@ impl Host {
             let search = Element::new("search", ns::CHANNEL_SEARCH).child(form());
             return self.answer(iq, Ok(Some(search)), out);
         };
-        let wanted = match Wanted::parse(given) {
+        let wanted = match SearchRequest::parse(given) {
             Ok(wanted) => wanted,
             Err(error) => return self.refuse(iq, &error, out),
         };

@@ -21,10 +21,10 @@ impl Host {
         }
         self.phones.consents.0.insert(id, user.clone());
         let account = user.clone();
-        self.with_record(now, &account, out, move |host, _, out| {
+        self.with_account_data(now, &account, out, move |host, _, out| {
             let is_subscribed = host
-                .record_of(&user)
-                .and_then(|record| record.contact(&watcher))
+                .account_data(&user)
+                .and_then(|data| data.contact(&watcher))
                 .is_some_and(|item| item.subscription.has_from());
             let is_given = is_subscribed && !host.blocks_incoming(&user, watcher.as_jid());
             if host.phones.consents.0.remove(&id).is_some() {

@@ -4,12 +4,12 @@
 //! tells. It takes words ([`texts`]) and says some ([`heard`]); what else is asked of it is refused, Jingle's
 //! `session-initiate` among it: whoever leads such calls to phones takes them in `phone_asked` and adds their features.
 
+mod body;
 mod consent;
-mod heard;
+mod messages;
 mod pidf;
 mod strangers;
 mod texts;
-mod words;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use std::sync::Arc;
 use stdx::Instant;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns, stanza};
 
-pub use heard::{Heard, Outcome, Speaker};
+pub use body::{MessageBody, UnsupportedBody, read as read_body};
+pub use messages::{PhoneMessage, PhoneMessageOutcome, PhoneSender};
 pub use strangers::{SUBDOMAIN as STRANGERS, uri_of as uri_of_stranger};
 pub use texts::TextsToPhones;
-pub use words::{Unreadable, Words, read as read_words};
 
 use super::blocking::Blocklist;
-use super::effect::{Effect, Load, Loaded};
+use super::effect::{Effect, Load, StoreReply};
 use super::feature::Feature;
 use super::presence::{addressed, gone};
 use super::session::Session;
@@ -47,7 +47,7 @@ pub(super) const FEATURE: Feature = Feature {
             title: "Interworking between SIP and XMPP: Instant Messaging",
             version: "2015",
             level: Level::Partial,
-            file: "crates/chat/src/phones/heard.rs",
+            file: "crates/chat/src/phones/messages.rs",
             note: "between accounts; who is none of ours has an address of its own below `sip-guest.`, and is answered by telephone only",
         },
         Specification {
@@ -71,7 +71,7 @@ pub(super) const FEATURE: Feature = Feature {
             title: "Indication of Message Composition for Instant Messaging",
             version: "2005",
             level: Level::Partial,
-            file: "crates/chat/src/phones/words.rs",
+            file: "crates/chat/src/phones/body.rs",
             note: "from phones to chat",
         },
         Specification {
@@ -79,7 +79,7 @@ pub(super) const FEATURE: Feature = Feature {
             title: "Common Presence and Instant Messaging (CPIM): Message Format",
             version: "2004",
             level: Level::Partial,
-            file: "crates/chat/src/phones/words.rs",
+            file: "crates/chat/src/phones/body.rs",
             note: "the text in it; its addresses are not believed",
         },
     ],
@@ -103,7 +103,7 @@ pub struct Phone {
 
 /// An account's chat, as phones are told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct ChatPresence {
     pub show: Show,
     pub status: Box<str>,
 }
@@ -142,14 +142,14 @@ impl Show {
 pub(super) struct Phones {
     /// Accounts with a phone, and those that nobody is signed in to and somebody is interested in. Of who is signed in and has
     /// none, as most of a chat server's users, nothing is kept.
-    watched: HashMap<Bare, Watched>,
+    watched: HashMap<Bare, WatchedPhone>,
     texts: texts::Texts,
-    heard: heard::Hearing,
+    heard: messages::PendingPhoneMessages,
     consents: consent::PendingConsents,
 }
 
 #[derive(Default)]
-struct Watched {
+struct WatchedPhone {
     phone: Phone,
     /// What contacts were told last; `None`: that it is not there, or nothing.
     told: Option<Box<Element>>,
@@ -190,26 +190,26 @@ impl Host {
         }
         let is_kept = self.phones.watched.len() < limits::PHONES && !self.is_anonymous(user);
         if is_kept {
-            self.phones.watched.insert(user.clone(), Watched::default());
+            self.phones.watched.insert(user.clone(), WatchedPhone::default());
         }
         is_kept
     }
 
     /// Of whom there is nothing to say, and whose changes are told anyway.
     fn forget_phone(&mut self, user: &Bare) {
-        let is_nothing = |watched: &Watched| watched.phone == Phone::default() && watched.told.is_none();
+        let is_nothing = |watched: &WatchedPhone| watched.phone == Phone::default() && watched.told.is_none();
         if self.is_signed_in(user) && self.phones.watched.get(user).is_some_and(is_nothing) {
             self.phones.watched.remove(user);
         }
     }
 
-    /// At the start: accounts with messages that wait, whose phones may come before their clients.
+    /// IqTarget the start: accounts with messages that wait, whose phones may come before their clients.
     pub fn begin(&mut self, out: &mut Outbox) {
         if self.settings.texts_to_phones == TextsToPhones::Never {
             return;
         }
         self.load(Load::Waiting, out, |host, _, loaded, out| {
-            let Ok(Loaded::Users(users)) = loaded else { return };
+            let Ok(StoreReply::Users(users)) = loaded else { return };
             for user in users {
                 host.watch_phone(&user, out);
             }
@@ -238,7 +238,7 @@ impl Host {
         watched.phone = phone;
         let told = user.clone();
         // The account is needed for this moment only: who sees it is in its roster.
-        self.with_record(now, user, out, move |host, now, out| host.tell_phone(now, &told, out));
+        self.with_account_data(now, user, out, move |host, now, out| host.tell_phone(now, &told, out));
         if has_come {
             self.texts_due(now, user, out);
         }
@@ -246,7 +246,7 @@ impl Host {
 
     /// What is said of the phones now, to all who see the account and have been told otherwise.
     fn tell_phone(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
-        let Some(record) = self.record_of(user) else { return };
+        let Some(data) = self.account_data(user) else { return };
         let Some(watched) = self.phones.watched.get(user) else { return };
         let presence = presence_of(user, &watched.phone);
         if presence.as_ref() == watched.told.as_deref() {
@@ -256,8 +256,8 @@ impl Host {
             Some(presence) => presence.clone(),
             None => phone_of(user).map_or_else(|| Element::new("presence", ns::CLIENT), |jid| gone(&jid)),
         };
-        let blocked = Blocklist::new(&record.blocked);
-        let seeing = record
+        let blocked = Blocklist::new(&data.blocked);
+        let seeing = data
             .roster
             .iter()
             .filter(|(contact, item)| item.subscription.has_from() && !blocked.has(contact.as_jid()));
@@ -280,7 +280,7 @@ impl Host {
     }
 
     /// How the account's sessions are, for phones: the one that is most for messages speaks for all. `None`: there is none.
-    pub fn shown(&self, user: &Bare) -> Option<Shown> {
+    pub fn shown(&self, user: &Bare) -> Option<ChatPresence> {
         if self.is_anonymous(user) {
             return None;
         }
@@ -290,7 +290,7 @@ impl Host {
         });
         let (_, show, presence) = sessions.max_by_key(|(priority, show, _)| (*priority, *show))?;
         let status = presence.content_of("status", ns::CLIENT).unwrap_or_default();
-        Some(Shown { show, status: status.chars().take(limits::PHONE_STATUS).collect() })
+        Some(ChatPresence { show, status: status.chars().take(limits::PHONE_STATUS).collect() })
     }
 
     /// Most accounts are watched by no phone: how they are shown is not worked out before somebody asks.

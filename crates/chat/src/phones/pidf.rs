@@ -3,7 +3,7 @@
 use xmpp::Element;
 use xmpp::xml::{Prefixes, parse};
 
-use super::{Show, words};
+use super::{Show, body};
 use crate::limits;
 
 const PIDF: &str = "urn:ietf:params:xml:ns:pidf";
@@ -11,7 +11,7 @@ const DATA_MODEL: &str = "urn:ietf:params:xml:ns:pidf:data-model";
 const RPID: &str = "urn:ietf:params:xml:ns:pidf:rpid";
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Published {
+pub(super) struct PublishedPresence {
     /// It says that its user cannot be reached, in all of its tuples.
     pub(super) is_closed: bool,
     pub(super) show: Show,
@@ -42,7 +42,7 @@ const ACTIVITIES: &[(&str, Show)] = &[
 ];
 
 /// `None`: no document that we understand.
-pub(super) fn read(document: &[u8]) -> Option<Published> {
+pub(super) fn read(document: &[u8]) -> Option<PublishedPresence> {
     let document = without_declaration(document);
     let presence = parse(document, &Prefixes::default()).ok().filter(|root| root.is("presence", PIDF))?;
     let tuples = || presence.elements().filter(|child| child.is("tuple", PIDF));
@@ -62,10 +62,10 @@ pub(super) fn read(document: &[u8]) -> Option<Published> {
         .chain([presence.content_of("note", PIDF)])
         .chain(tuples().map(|tuple| tuple.content_of("note", PIDF)));
     let note = notes.flatten().find(|note| !note.trim().is_empty()).unwrap_or_default();
-    Some(Published {
+    Some(PublishedPresence {
         is_closed: tuples().next().is_some() && !tuples().any(is_open),
         show: activities.flat_map(Element::elements).find_map(known).unwrap_or_default(),
-        note: words::clean(note.trim()).chars().take(limits::PHONE_STATUS).collect(),
+        note: body::clean(note.trim()).chars().take(limits::PHONE_STATUS).collect(),
     })
 }
 
@@ -108,7 +108,7 @@ mod tests {
             (tuple("open") + &activity("unknown"), false, Show::Available, ""),
         ] {
             let read = read(document(&inner).as_bytes());
-            assert_eq!(read, Some(Published { is_closed, show, note: note.into() }), "{inner}");
+            assert_eq!(read, Some(PublishedPresence { is_closed, show, note: note.into() }), "{inner}");
         }
     }
 

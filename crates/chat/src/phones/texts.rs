@@ -1,4 +1,4 @@
-//! Words for phones: what waits for an account goes to its phones while none of its sessions takes messages (RFC 3428).
+//! MessageBody for phones: what waits for an account goes to its phones while none of its sessions takes messages (RFC 3428).
 //!
 //! A message is stored first and then sent: whatever happens on the way to the phone, it is delivered or it waits. One
 //! at a time and in order, until the phone has all or does not answer.
@@ -8,8 +8,8 @@ use std::collections::{HashSet, VecDeque};
 use stdx::Instant;
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::super::effect::{Effect, Load, Loaded, RecordError};
-use super::super::handled::Hold;
+use super::super::ack::AckGuard;
+use super::super::effect::{Effect, Load, StoreFailure, StoreReply};
 use super::super::{Host, Outbox, hints};
 use super::RESOURCE;
 use crate::limits;
@@ -47,7 +47,7 @@ impl Texts {
 }
 
 /// One message on its way.
-struct Text {
+struct PhoneText {
     id: u64,
     from: Jid,
     at: Instant,
@@ -66,8 +66,8 @@ impl Host {
             return;
         }
         let of = user.clone();
-        self.with_record(now, user, out, move |host, _, out| {
-            let waits = host.record_of(&of).is_some_and(|record| record.offline > 0);
+        self.with_account_data(now, user, out, move |host, _, out| {
+            let waits = host.account_data(&of).is_some_and(|data| data.offline > 0);
             if waits && host.able(&of).is_empty() && host.phones.texts.sending.insert(of.clone()) {
                 host.find_text(of, 0, out);
             }
@@ -78,11 +78,11 @@ impl Host {
     fn find_text(&mut self, user: Bare, after: u64, out: &mut Outbox) {
         let load = Load::Offline { user: user.clone(), after, ids: Vec::new() };
         self.load(load, out, move |host, now, loaded, out| {
-            let Ok(Loaded::Stanzas(page)) = loaded else { return host.pause(now, &user) };
+            let Ok(StoreReply::Stanzas(page)) = loaded else { return host.pause(now, &user) };
             let last = page.stanzas.last().map(|(id, _, _)| *id).filter(|_| !page.is_complete);
             let text = page.stanzas.into_iter().find_map(|(id, at, message)| {
                 let from = xmpp::stanza::from(&message).ok().flatten()?;
-                Some(Text { id, from, at, parts: parts_of(&message)? })
+                Some(PhoneText { id, from, at, parts: parts_of(&message)? })
             });
             match (text, last) {
                 (Some(text), _) => host.send_text(user, text, out),
@@ -92,7 +92,7 @@ impl Host {
         });
     }
 
-    fn send_text(&mut self, user: Bare, mut text: Text, out: &mut Outbox) {
+    fn send_text(&mut self, user: Bare, mut text: PhoneText, out: &mut Outbox) {
         // A session has come: it gets what waits, this one with it.
         if !self.able(&user).is_empty() {
             self.phones.texts.sending.remove(&user);
@@ -103,8 +103,8 @@ impl Host {
         self.say_to_phone((from, user.clone(), body, at), out, move |host, now, done, out| match done {
             Ok(_) => host.send_text(user, text, out),
             // No phone is there, or it will never take it: the next that comes is asked again.
-            Err(RecordError::NotFound) => drop(host.phones.texts.sending.remove(&user)),
-            Err(RecordError::Unavailable | RecordError::Beyond) => host.pause(now, &user),
+            Err(StoreFailure::NotFound) => drop(host.phones.texts.sending.remove(&user)),
+            Err(StoreFailure::Unavailable | StoreFailure::Beyond) => host.pause(now, &user),
         });
     }
 
@@ -169,7 +169,7 @@ impl Host {
         out: &mut Outbox,
     ) {
         let parts = parts_of(&message).unwrap_or_default();
-        let hold = self.hold();
+        let hold = self.ack_guard();
         self.say_parts(now, user.clone(), (parts, message, hold), out);
     }
 
@@ -177,19 +177,19 @@ impl Host {
         &mut self,
         now: Instant,
         user: Bare,
-        (mut parts, message, hold): (VecDeque<Box<str>>, Element, Hold),
+        (mut parts, message, hold): (VecDeque<Box<str>>, Element, AckGuard),
         out: &mut Outbox,
     ) {
         let (Some(body), Ok(Some(from))) = (parts.pop_front(), xmpp::stanza::from(&message)) else {
-            return self.release(hold, out);
+            return self.release_ack_guard(hold, out);
         };
         self.say_to_phone((from, user.clone(), body, now), out, move |host, now, done, out| {
             if done.is_ok() {
                 return host.say_parts(now, user, (parts, message, hold), out);
             }
-            host.with_record(now, &user.clone(), out, move |host, now, out| {
+            host.with_account_data(now, &user.clone(), out, move |host, now, out| {
                 host.message_to_account(now, &user, message, out);
-                host.release(hold, out);
+                host.release_ack_guard(hold, out);
             });
         });
     }
@@ -198,7 +198,7 @@ impl Host {
         &mut self,
         (from, to, body, at): (Jid, Bare, Box<str>, Instant),
         out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<Loaded, RecordError>, &mut Outbox) + 'static,
+        then: impl FnOnce(&mut Host, Instant, Result<StoreReply, StoreFailure>, &mut Outbox) + 'static,
     ) {
         let ticket = self.await_answer(Some(&to), false, None, Box::new(then));
         out.push(Effect::Text { ticket, from: from.bare(), to, body, at });

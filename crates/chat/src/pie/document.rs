@@ -55,7 +55,7 @@ const ROOT: &str = "<server-data xmlns='urn:xmpp:pie:0'>, or a <host> or <user> 
 
 /// An element that others stand in: `<server-data>` or `<host>`.
 #[derive(Debug)]
-struct Around {
+struct EnclosingElement {
     /// As it is written.
     name: Box<[u8]>,
     prefixes: Prefixes,
@@ -74,7 +74,7 @@ pub struct Document<R> {
     /// Of `at`.
     line: u64,
     bytes: u64,
-    around: Vec<Around>,
+    around: Vec<EnclosingElement>,
     /// Of a file that another one includes.
     host: Option<Box<str>>,
     is_at_end: bool,
@@ -271,7 +271,7 @@ impl<R: Read> Document<R> {
             self.is_whole = self.around.is_empty();
         } else {
             let name = raw_name(self.bytes_of(length)).into();
-            self.around.push(Around { name, prefixes, host, is_known: fits });
+            self.around.push(EnclosingElement { name, prefixes, host, is_known: fits });
         }
         self.done(length);
         Ok(piece)

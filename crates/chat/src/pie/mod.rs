@@ -1,11 +1,11 @@
 //! Accounts in files (XEP-0227): what another server wrote, read user by user.
 //!
 //! A [`Document`] cuts a file into its users and keeps one of them at a time; [`read_user`] makes of one what the record has of an
-//! account. Neither opens a file: where an include leads is the caller's to judge. [`Kept`] is the way back.
+//! account. Neither opens a file: where an include leads is the caller's to judge. [`ExportedAccount`] is the way back.
 
 mod credentials;
 mod document;
-mod kept;
+mod export;
 mod lexer;
 #[cfg(test)]
 mod tests;
@@ -15,8 +15,8 @@ use xmpp::{Level, Specification};
 
 pub use credentials::Credentials;
 pub use document::{Document, PieError, Piece};
-pub use kept::Kept;
-pub use user::{Fault, Passed, User, read_user};
+pub use export::ExportedAccount;
+pub use user::{Fault, SkippedElements, User, read_user};
 
 pub(crate) const SPECIFICATIONS: &[Specification] = &[Specification {
     name: "XEP-0227",

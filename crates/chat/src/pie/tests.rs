@@ -435,13 +435,13 @@ proptest! {
 }
 
 /// What is kept, once it is written to a file and read from it.
-fn again(kept: &Kept) -> Kept {
+fn again(kept: &ExportedAccount) -> ExportedAccount {
     let bytes = kept.element().to_bytes(ns::PIE);
     let text = String::from_utf8(bytes).unwrap();
     let text = format!("<host xmlns='urn:xmpp:pie:0' jid='{}'>{text}</host>", kept.address.domain());
     let user = users(&text).remove(0).unwrap();
     assert!(user.passed.is_empty(), "{:?}", user.passed);
-    let mut kept = Kept {
+    let mut kept = ExportedAccount {
         address: user.address,
         credentials: user.credentials,
         roster: Vec::new(),
@@ -534,7 +534,7 @@ proptest! {
     ) {
         let contacts: BTreeMap<_, _> = contacts.into_iter().collect();
         let keys = vec![(Hash::Sha1, sasl::derive(Hash::Sha1, "x", b"salt", 1))];
-        let kept = Kept {
+        let kept = ExportedAccount {
             address: bare("romeo@montague.net"),
             credentials: Credentials { password: None, keys },
             roster: contacts.into_iter().collect(),

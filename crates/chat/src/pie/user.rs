@@ -18,10 +18,10 @@ pub struct User {
     pub credentials: Credentials,
     pub changes: Vec<Change>,
     /// Things of his that are not taken, in the plural, and how many.
-    pub passed: Passed,
+    pub passed: SkippedElements,
 }
 
-pub type Passed = BTreeMap<Box<str>, u64>;
+pub type SkippedElements = BTreeMap<Box<str>, u64>;
 
 /// Why a user is not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,13 +43,13 @@ pub fn read_user(element: &Element, host: &str, now: Instant) -> Result<User, Fa
     let address = Bare::new(Some(name), host)
         .map_err(|_| fault(format!("user {name:?}"), "a name that an address may have before its @"))?;
     let credentials = Credentials::read(element)?;
-    let mut reading = Reading {
+    let mut reading = UserReader {
         address,
         now,
         changes: Vec::new(),
         contacts: BTreeMap::new(),
         blocked: Vec::new(),
-        passed: Passed::new(),
+        passed: SkippedElements::new(),
     };
     for child in element.elements() {
         reading.part(child)?;
@@ -57,16 +57,16 @@ pub fn read_user(element: &Element, host: &str, now: Instant) -> Result<User, Fa
     Ok(reading.end(element, credentials))
 }
 
-struct Reading {
+struct UserReader {
     address: Bare,
     now: Instant,
     changes: Vec<Change>,
     contacts: BTreeMap<Bare, RosterItem>,
     blocked: Vec<Jid>,
-    passed: Passed,
+    passed: SkippedElements,
 }
 
-impl Reading {
+impl UserReader {
     fn pass(&mut self, what: &str) {
         match self.passed.get_mut(what) {
             Some(count) => *count += 1,

@@ -5,19 +5,19 @@ use stdx::slab::Key;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
 
+use super::super::change_queue::too_many;
 use super::super::effect::RosterItem;
 use super::super::session::Session;
-use super::super::turn::too_many;
 use super::super::{Host, Outbox};
-use super::subscription::{Act, State, Step};
+use super::subscription::{SubscriptionAction, SubscriptionState, SubscriptionStep};
 use super::typed;
 use crate::limits;
 
 /// A stanza of one of these kinds, from or for an account of ours.
-struct Request {
+struct SubscriptionRequest {
     user: Bare,
     contact: Bare,
-    act: Act,
+    act: SubscriptionAction,
     presence: Element,
 }
 
@@ -28,7 +28,7 @@ impl Host {
         now: Instant,
         key: Key,
         to: &Jid,
-        act: Act,
+        act: SubscriptionAction,
         mut presence: Element,
         out: &mut Outbox,
     ) {
@@ -43,8 +43,8 @@ impl Host {
             return self.refuse_presence(&presence, &error, out);
         }
         let refused = bounded(&presence, act);
-        let request = Request { user: jid.bare(), contact, act, presence };
-        let has_turn = self.in_turn(now, &jid.bare(), out, move |host, now, out| {
+        let request = SubscriptionRequest { user: jid.bare(), contact, act, presence };
+        let has_turn = self.queue_change(now, &jid.bare(), out, move |host, now, out| {
             host.subscribe_out(now, request, &jid, out);
         });
         if has_turn.is_err() {
@@ -52,13 +52,13 @@ impl Host {
         }
     }
 
-    fn subscribe_out(&mut self, now: Instant, request: Request, jid: &Jid, out: &mut Outbox) {
-        let Request { user, contact, act, mut presence } = request;
-        let Some(record) = self.record_of(&user) else { return };
-        let known = record.contact(&contact).cloned();
-        let before = State::of(known.as_ref());
+    fn subscribe_out(&mut self, now: Instant, request: SubscriptionRequest, jid: &Jid, out: &mut Outbox) {
+        let SubscriptionRequest { user, contact, act, mut presence } = request;
+        let Some(data) = self.account_data(&user) else { return };
+        let known = data.contact(&contact).cloned();
+        let before = SubscriptionState::of(known.as_ref());
         let step = before.outbound(act);
-        if known.is_none() && step.state != before && record.roster.len() >= limits::CONTACTS {
+        if known.is_none() && step.state != before && data.roster.len() >= limits::CONTACTS {
             let error = StanzaError::new(Condition::PolicyViolation, "too many contacts: remove some");
             return self.refuse_presence(&presence, &error, out);
         }
@@ -70,7 +70,7 @@ impl Host {
             }
             return;
         }
-        let is_wanted = matches!(act, Act::Subscribe | Act::Subscribed);
+        let is_wanted = matches!(act, SubscriptionAction::Subscribe | SubscriptionAction::Subscribed);
         let (item, is_visible) = moved(known, step, None, is_wanted);
         let jid = jid.clone();
         self.write_contact(
@@ -104,7 +104,7 @@ impl Host {
         now: Instant,
         user: &Bare,
         contact: Bare,
-        act: Act,
+        act: SubscriptionAction,
         mut presence: Element,
         out: &mut Outbox,
     ) {
@@ -113,7 +113,7 @@ impl Host {
         }
         presence.set("from", contact.as_str());
         presence.set("to", user.as_str());
-        if act == Act::Subscribe && self.preauthenticate(user, &contact, &presence, out) {
+        if act == SubscriptionAction::Subscribe && self.preauthenticate(user, &contact, &presence, out) {
             return;
         }
         self.subscription_in(now, user, contact, act, presence, out);
@@ -125,7 +125,7 @@ impl Host {
         now: Instant,
         user: &Bare,
         contact: Bare,
-        act: Act,
+        act: SubscriptionAction,
         presence: Element,
         out: &mut Outbox,
     ) {
@@ -133,9 +133,9 @@ impl Host {
             return self.presence_to_nobody(contact.as_jid(), user.as_jid(), &presence, out);
         }
         let refused = bounded(&presence, act);
-        let request = Request { user: user.clone(), contact, act, presence };
+        let request = SubscriptionRequest { user: user.clone(), contact, act, presence };
         let has_turn =
-            self.in_turn(now, user, out, move |host, now, out| host.subscribe_in(now, request, out));
+            self.queue_change(now, user, out, move |host, now, out| host.subscribe_in(now, request, out));
         if has_turn.is_err() {
             self.refuse_presence(&refused, &too_many(), out);
         }
@@ -143,23 +143,23 @@ impl Host {
 
     /// As if one of the user's sessions had asked.
     pub(crate) fn subscribe_for(&mut self, now: Instant, user: &Bare, contact: &Bare, out: &mut Outbox) {
-        let presence = typed(user, contact.as_jid(), Act::Subscribe.as_str());
-        let (jid, contact, act) = (user.as_jid().clone(), contact.clone(), Act::Subscribe);
-        let request = Request { user: user.clone(), contact, act, presence };
+        let presence = typed(user, contact.as_jid(), SubscriptionAction::Subscribe.as_str());
+        let (jid, contact, act) = (user.as_jid().clone(), contact.clone(), SubscriptionAction::Subscribe);
+        let request = SubscriptionRequest { user: user.clone(), contact, act, presence };
         // What does not fit is for the user to do.
-        let _ =
-            self.in_turn(now, user, out, move |host, now, out| host.subscribe_out(now, request, &jid, out));
+        let _ = self
+            .queue_change(now, user, out, move |host, now, out| host.subscribe_out(now, request, &jid, out));
     }
 
-    fn subscribe_in(&mut self, now: Instant, request: Request, out: &mut Outbox) {
-        let Request { user, contact, act, presence } = request;
+    fn subscribe_in(&mut self, now: Instant, request: SubscriptionRequest, out: &mut Outbox) {
+        let SubscriptionRequest { user, contact, act, presence } = request;
         // He may be blocked since: who is granted presence before he asks would see who hides from him.
         if self.blocks_incoming(&user, contact.as_jid()) {
             return;
         }
-        let Some(record) = self.record_of(&user) else { return };
-        let known = record.contact(&contact).cloned();
-        let before = State::of(known.as_ref());
+        let Some(data) = self.account_data(&user) else { return };
+        let known = data.contact(&contact).cloned();
+        let before = SubscriptionState::of(known.as_ref());
         let step = before.inbound(act);
         if step.state == before {
             if step.is_approved {
@@ -169,8 +169,8 @@ impl Host {
         }
         let is_new_request = step.state.pending_in && !before.pending_in;
         if is_new_request {
-            let asking = record.roster.iter().filter(|(_, item)| item.asked.is_some()).count();
-            let is_full = known.is_none() && record.roster.len() >= limits::CONTACTS;
+            let asking = data.roster.iter().filter(|(_, item)| item.asked.is_some()).count();
+            let is_full = known.is_none() && data.roster.len() >= limits::CONTACTS;
             if is_full || asking >= limits::CONTACTS_ASKING {
                 let error = StanzaError::new(Condition::ResourceConstraint, "too many ask already");
                 return self.refuse_presence(&presence, &error, out);
@@ -190,7 +190,7 @@ impl Host {
                 }
                 if step.passes {
                     let keys = host.keys_of(&user, |session: &Session| match act {
-                        Act::Subscribe => session.is_available(),
+                        SubscriptionAction::Subscribe => session.is_available(),
                         _ => session.is_interested,
                     });
                     host.deliver_to_all(now, &keys, presence, out);
@@ -215,7 +215,14 @@ impl Host {
     }
 
     /// §3.1.5: who may see us now, sees us; §3.2.2 and §3.3.3: who may not any more, sees us go.
-    fn tell_of_change(&self, user: &Bare, contact: &Bare, before: State, after: State, out: &mut Outbox) {
+    fn tell_of_change(
+        &self,
+        user: &Bare,
+        contact: &Bare,
+        before: SubscriptionState,
+        after: SubscriptionState,
+        out: &mut Outbox,
+    ) {
         let is_blocked = self.blocks_incoming(user, contact.as_jid());
         match (before.from, after.from) {
             _ if is_blocked => {}
@@ -233,23 +240,23 @@ impl Host {
         item: &RosterItem,
         out: &mut Outbox,
     ) {
-        let before = State::of(Some(item));
+        let before = SubscriptionState::of(Some(item));
         for (act, is_due) in [
-            (Act::Unsubscribe, before.to || before.pending_out),
-            (Act::Unsubscribed, before.from || before.pending_in),
+            (SubscriptionAction::Unsubscribe, before.to || before.pending_out),
+            (SubscriptionAction::Unsubscribed, before.from || before.pending_in),
         ] {
             if is_due {
                 self.route(typed(user, contact.as_jid(), act.as_str()), out);
             }
         }
-        self.tell_of_change(user, contact, before, State::default(), out);
+        self.tell_of_change(user, contact, before, SubscriptionState::default(), out);
     }
 }
 
 /// The contact after a step; none, when nothing is left of it. And whether clients see a difference.
 fn moved(
     known: Option<RosterItem>,
-    step: Step,
+    step: SubscriptionStep,
     asked: Option<Box<Element>>,
     is_wanted: bool,
 ) -> (Option<RosterItem>, bool) {
@@ -265,7 +272,7 @@ fn moved(
 }
 
 /// As it is kept: whole when it is of a decent size.
-fn bounded(presence: &Element, act: Act) -> Element {
+fn bounded(presence: &Element, act: SubscriptionAction) -> Element {
     if presence.to_bytes(ns::CLIENT).len() <= limits::ASKED {
         return presence.clone();
     }

@@ -15,7 +15,7 @@ use super::feature::Feature;
 use super::session::Session;
 use super::{Host, Outbox, phones};
 use crate::limits;
-use subscription::Act;
+use subscription::SubscriptionAction;
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -64,7 +64,7 @@ impl Host {
         if let Some(error) = self.blocks_outgoing(key, &presence) {
             return self.refuse_blocked(now, key, &presence, &error, out);
         }
-        if let Some(act) = Act::of(&presence) {
+        if let Some(act) = SubscriptionAction::of(&presence) {
             return self.subscription_from(now, key, &to, act, presence, out);
         }
         match kind {
@@ -84,7 +84,7 @@ impl Host {
         out: &mut Outbox,
     ) {
         let (user, contact) = (to.bare(), from.bare());
-        if let Some(act) = Act::of(&presence) {
+        if let Some(act) = SubscriptionAction::of(&presence) {
             return self.subscription_to(now, &user, contact, act, presence, out);
         }
         match presence.attr("type") {
@@ -96,7 +96,7 @@ impl Host {
         // `subscribed` and the presence after it come in this order to clients too.
         if to.is_bare() && self.is_changing(&user) {
             let (from, to) = (from.clone(), to.clone());
-            let has_turn = self.in_turn(now, &user, out, move |host, now, out| {
+            let has_turn = self.queue_change(now, &user, out, move |host, now, out| {
                 if !host.blocks_incoming(&to.bare(), &from) {
                     host.presence_arrived(now, &from, &to, presence, out);
                 }
@@ -194,9 +194,9 @@ impl Host {
 
     /// To everybody who is subscribed: one copy each.
     fn broadcast(&self, user: &Bare, presence: &Element, out: &mut Outbox) {
-        let Some(record) = self.record_of(user) else { return };
-        let blocked = Blocklist::new(&record.blocked);
-        for (contact, item) in &record.roster {
+        let Some(data) = self.account_data(user) else { return };
+        let blocked = Blocklist::new(&data.blocked);
+        for (contact, item) in &data.roster {
             if item.subscription.has_from() && !blocked.has(contact.as_jid()) {
                 out.push(addressed(presence, contact.as_str()));
             }
@@ -205,10 +205,10 @@ impl Host {
 
     /// RFC 6121 §4.3.1.
     fn probe_contacts(&self, user: &Bare, jid: &Jid, out: &mut Outbox) {
-        let Some(record) = self.record_of(user) else { return };
-        let blocked = Blocklist::new(&record.blocked);
+        let Some(data) = self.account_data(user) else { return };
+        let blocked = Blocklist::new(&data.blocked);
         let probe = probe(jid);
-        for (contact, item) in &record.roster {
+        for (contact, item) in &data.roster {
             if item.subscription.has_to() && !blocked.has(contact.as_jid()) {
                 out.push(addressed(&probe, contact.as_str()));
             }
@@ -217,9 +217,9 @@ impl Host {
 
     /// RFC 6121 §3.1.3: who asked is not forgotten until he is answered.
     fn ask_again(&mut self, now: Instant, key: Key, user: &Bare, out: &mut Outbox) {
-        let Some(record) = self.record_of(user) else { return };
-        let blocked = Blocklist::new(&record.blocked);
-        let asking = record.roster.iter().filter(|(contact, _)| !blocked.has(contact.as_jid()));
+        let Some(data) = self.account_data(user) else { return };
+        let blocked = Blocklist::new(&data.blocked);
+        let asking = data.roster.iter().filter(|(contact, _)| !blocked.has(contact.as_jid()));
         let asking: Vec<Element> = asking.filter_map(|(_, item)| item.asked.as_deref().cloned()).collect();
         for request in asking {
             self.deliver(now, key, request, out);
@@ -261,8 +261,8 @@ impl Host {
             return;
         }
         // Of an account that is no more nothing is written.
-        let Some(record) = self.record_mut(&user) else { return };
-        record.last_seen = Some((now, status.clone()));
+        let Some(data) = self.account_data_mut(&user) else { return };
+        data.last_seen = Some((now, status.clone()));
         // When it is lost, an older time stands, and there is nobody to tell.
         self.change(Change::LastSeen { user, at: now, status }, out, |_, _, _, _| {});
     }
@@ -279,8 +279,8 @@ impl Host {
         let Some(session) = self.sessions.get(key) else { return };
         let is_told_anyway = session.is_available()
             && self
-                .record_of(&session.jid.bare())
-                .and_then(|record| record.contact(&to.bare()))
+                .account_data(&session.jid.bare())
+                .and_then(|data| data.contact(&to.bare()))
                 .is_some_and(|item| item.subscription.has_from());
         let Some(session) = self.sessions.get_mut(key) else { return };
         let known = session.directed.iter().position(|known| *known == to);
@@ -321,8 +321,8 @@ impl Host {
     /// RFC 6121 §4.3.2.
     fn probed(&mut self, now: Instant, from: &Jid, to: &Jid, out: &mut Outbox) {
         let (contact, user) = (from.bare(), &to.bare());
-        let Some(record) = self.record_of(user) else { return };
-        let is_subscribed = record.contact(&contact).is_some_and(|item| item.subscription.has_from());
+        let Some(data) = self.account_data(user) else { return };
+        let is_subscribed = data.contact(&contact).is_some_and(|item| item.subscription.has_from());
         if is_subscribed || contact == *user {
             self.watch_phone(user, out);
             let before = out.len();
@@ -358,7 +358,7 @@ impl Host {
     /// RFC 6121 §4.3.2 rule 3: nobody is there, since when, and with which last words.
     fn last_presence(&self, now: Instant, user: &Bare, to: &Jid) -> Effect {
         let mut presence = typed(user, to, "unavailable");
-        if let Some((at, status)) = self.record_of(user).and_then(|record| record.last_seen.as_ref()) {
+        if let Some((at, status)) = self.account_data(user).and_then(|data| data.last_seen.as_ref()) {
             if !status.is_empty() {
                 presence.push(Element::new("status", ns::CLIENT).text(status.clone()));
             }

@@ -5,37 +5,37 @@ use xmpp::Element;
 use super::super::effect::{RosterItem, Subscription};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Act {
+pub(crate) enum SubscriptionAction {
     Subscribe,
     Unsubscribe,
     Subscribed,
     Unsubscribed,
 }
 
-impl Act {
-    pub(crate) fn of(stanza: &Element) -> Option<Act> {
+impl SubscriptionAction {
+    pub(crate) fn of(stanza: &Element) -> Option<SubscriptionAction> {
         Some(match stanza.attr("type")? {
-            "subscribe" => Act::Subscribe,
-            "unsubscribe" => Act::Unsubscribe,
-            "subscribed" => Act::Subscribed,
-            "unsubscribed" => Act::Unsubscribed,
+            "subscribe" => SubscriptionAction::Subscribe,
+            "unsubscribe" => SubscriptionAction::Unsubscribe,
+            "subscribed" => SubscriptionAction::Subscribed,
+            "unsubscribed" => SubscriptionAction::Unsubscribed,
             _ => return None,
         })
     }
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Act::Subscribe => "subscribe",
-            Act::Unsubscribe => "unsubscribe",
-            Act::Subscribed => "subscribed",
-            Act::Unsubscribed => "unsubscribed",
+            SubscriptionAction::Subscribe => "subscribe",
+            SubscriptionAction::Unsubscribe => "unsubscribe",
+            SubscriptionAction::Subscribed => "subscribed",
+            SubscriptionAction::Unsubscribed => "unsubscribed",
         }
     }
 }
 
 /// The nine states of Appendix A.1: those of `to` and `from` with what is pending. `approved` is §3.4's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct State {
+pub(crate) struct SubscriptionState {
     /// We get their presence.
     pub(crate) to: bool,
     /// They get ours.
@@ -47,18 +47,18 @@ pub(crate) struct State {
 
 /// What comes of a stanza.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Step {
-    pub(crate) state: State,
+pub(crate) struct SubscriptionStep {
+    pub(crate) state: SubscriptionState,
     /// Outbound: it is routed. Inbound: it is delivered.
     pub(crate) passes: bool,
     /// It is answered by `subscribed` for the user (§3.1.3).
     pub(crate) is_approved: bool,
 }
 
-impl State {
-    pub(crate) fn of(item: Option<&RosterItem>) -> State {
-        let Some(item) = item else { return State::default() };
-        State {
+impl SubscriptionState {
+    pub(crate) fn of(item: Option<&RosterItem>) -> SubscriptionState {
+        let Some(item) = item else { return SubscriptionState::default() };
+        SubscriptionState {
             to: item.subscription.has_to(),
             from: item.subscription.has_from(),
             pending_out: item.ask,
@@ -78,63 +78,63 @@ impl State {
     }
 
     /// Appendix A.2.
-    pub(crate) fn outbound(mut self, act: Act) -> Step {
+    pub(crate) fn outbound(mut self, act: SubscriptionAction) -> SubscriptionStep {
         let before = self;
         let passes = match act {
-            Act::Subscribe => {
+            SubscriptionAction::Subscribe => {
                 self.pending_out = !self.to;
                 true
             }
-            Act::Unsubscribe => {
+            SubscriptionAction::Unsubscribe => {
                 (self.to, self.pending_out) = (false, false);
                 true
             }
-            Act::Subscribed if self.pending_in => {
+            SubscriptionAction::Subscribed if self.pending_in => {
                 (self.from, self.pending_in) = (true, false);
                 true
             }
             // §3.4.2: nobody asked yet, so it is noted for when somebody does.
-            Act::Subscribed => {
+            SubscriptionAction::Subscribed => {
                 self.approved |= !self.from;
                 false
             }
-            Act::Unsubscribed => {
+            SubscriptionAction::Unsubscribed => {
                 (self.from, self.pending_in, self.approved) = (false, false, false);
                 before.from || before.pending_in
             }
         };
-        Step { state: self, passes, is_approved: false }
+        SubscriptionStep { state: self, passes, is_approved: false }
     }
 
     /// Appendix A.3.
-    pub(crate) fn inbound(mut self, act: Act) -> Step {
+    pub(crate) fn inbound(mut self, act: SubscriptionAction) -> SubscriptionStep {
         let before = self;
         let mut is_approved = false;
         let passes = match act {
-            Act::Subscribe if self.from || self.approved => {
+            SubscriptionAction::Subscribe if self.from || self.approved => {
                 (self.from, self.pending_in) = (true, false);
                 is_approved = true;
                 false
             }
-            Act::Subscribe => {
+            SubscriptionAction::Subscribe => {
                 self.pending_in = true;
                 !before.pending_in
             }
-            Act::Unsubscribe => {
+            SubscriptionAction::Unsubscribe => {
                 (self.from, self.pending_in) = (false, false);
                 before.from || before.pending_in
             }
-            Act::Subscribed => {
+            SubscriptionAction::Subscribed => {
                 self.to |= self.pending_out;
                 self.pending_out = false;
                 before.pending_out
             }
-            Act::Unsubscribed => {
+            SubscriptionAction::Unsubscribed => {
                 (self.to, self.pending_out) = (false, false);
                 before.to || before.pending_out
             }
         };
-        Step { state: self, passes, is_approved }
+        SubscriptionStep { state: self, passes, is_approved }
     }
 }
 
@@ -146,8 +146,8 @@ mod tests {
     const STATES: [&str; 9] =
         ["None", "None+Out", "None+In", "None+Out+In", "To", "To+In", "From", "From+Out", "Both"];
 
-    fn state(name: &str) -> State {
-        State {
+    fn state(name: &str) -> SubscriptionState {
+        SubscriptionState {
             to: name.starts_with("To") || name == "Both",
             from: name.starts_with("From") || name == "Both",
             pending_out: name.contains("+Out"),
@@ -159,12 +159,12 @@ mod tests {
     /// Whether it passes, and the state afterwards; `-`: no change. In the order of [`STATES`].
     type Table = [(bool, &'static str); 9];
 
-    fn check(step: impl Fn(State) -> Step, table: Table, title: &str) {
+    fn check(step: impl Fn(SubscriptionState) -> SubscriptionStep, table: Table, title: &str) {
         for (name, (passes, after)) in STATES.into_iter().zip(table) {
             let after = state(if after == "-" { name } else { after });
             let step = step(state(name));
             // What is approved before it is asked for is tested below.
-            let reached = State { approved: false, ..step.state };
+            let reached = SubscriptionState { approved: false, ..step.state };
             assert_eq!((step.passes, reached), (passes, after), "{title} in state {name}");
         }
     }
@@ -184,7 +184,7 @@ mod tests {
             (Y, "-"),
             (Y, "-"),
         ];
-        check(|state| state.outbound(Act::Subscribe), subscribe, "A.2.1 subscribe");
+        check(|state| state.outbound(SubscriptionAction::Subscribe), subscribe, "A.2.1 subscribe");
         let unsubscribe = [
             (Y, "-"),
             (Y, "None"),
@@ -196,7 +196,7 @@ mod tests {
             (Y, "From"),
             (Y, "From"),
         ];
-        check(|state| state.outbound(Act::Unsubscribe), unsubscribe, "A.2.2 unsubscribe");
+        check(|state| state.outbound(SubscriptionAction::Unsubscribe), unsubscribe, "A.2.2 unsubscribe");
         let subscribed = [
             (N, "-"),
             (N, "-"),
@@ -208,7 +208,7 @@ mod tests {
             (N, "-"),
             (N, "-"),
         ];
-        check(|state| state.outbound(Act::Subscribed), subscribed, "A.2.3 subscribed");
+        check(|state| state.outbound(SubscriptionAction::Subscribed), subscribed, "A.2.3 subscribed");
         let unsubscribed = [
             (N, "-"),
             (N, "-"),
@@ -220,7 +220,7 @@ mod tests {
             (Y, "None+Out"),
             (Y, "To"),
         ];
-        check(|state| state.outbound(Act::Unsubscribed), unsubscribed, "A.2.4 unsubscribed");
+        check(|state| state.outbound(SubscriptionAction::Unsubscribed), unsubscribed, "A.2.4 unsubscribed");
     }
 
     #[test]
@@ -238,7 +238,7 @@ mod tests {
             (N, "-"),
             (N, "-"),
         ];
-        check(|state| state.inbound(Act::Subscribe), subscribe, "A.3.1 subscribe");
+        check(|state| state.inbound(SubscriptionAction::Subscribe), subscribe, "A.3.1 subscribe");
         let unsubscribe = [
             (N, "-"),
             (N, "-"),
@@ -250,7 +250,7 @@ mod tests {
             (Y, "None+Out"),
             (Y, "To"),
         ];
-        check(|state| state.inbound(Act::Unsubscribe), unsubscribe, "A.3.2 unsubscribe");
+        check(|state| state.inbound(SubscriptionAction::Unsubscribe), unsubscribe, "A.3.2 unsubscribe");
         let subscribed = [
             (N, "-"),
             (Y, "To"),
@@ -262,7 +262,7 @@ mod tests {
             (Y, "Both"),
             (N, "-"),
         ];
-        check(|state| state.inbound(Act::Subscribed), subscribed, "A.3.3 subscribed");
+        check(|state| state.inbound(SubscriptionAction::Subscribed), subscribed, "A.3.3 subscribed");
         let unsubscribed = [
             (N, "-"),
             (Y, "None"),
@@ -274,24 +274,24 @@ mod tests {
             (Y, "From"),
             (Y, "From"),
         ];
-        check(|state| state.inbound(Act::Unsubscribed), unsubscribed, "A.3.4 unsubscribed");
+        check(|state| state.inbound(SubscriptionAction::Unsubscribed), unsubscribed, "A.3.4 unsubscribed");
     }
 
     #[test]
     fn who_is_subscribed_or_approved_is_answered_at_once() {
         for name in STATES {
-            let step = state(name).inbound(Act::Subscribe);
+            let step = state(name).inbound(SubscriptionAction::Subscribe);
             assert_eq!(step.is_approved, state(name).from, "{name}");
         }
         for name in ["None", "None+Out", "To"] {
-            let noted = state(name).outbound(Act::Subscribed).state;
+            let noted = state(name).outbound(SubscriptionAction::Subscribed).state;
             assert!(noted.approved, "{name} (§3.4.2)");
-            let step = noted.inbound(Act::Subscribe);
+            let step = noted.inbound(SubscriptionAction::Subscribe);
             assert!(step.is_approved && !step.passes && step.state.from && !step.state.pending_in, "{name}");
-            assert!(!noted.outbound(Act::Unsubscribed).state.approved, "{name}: taken back");
+            assert!(!noted.outbound(SubscriptionAction::Unsubscribed).state.approved, "{name}: taken back");
         }
         for name in ["None+In", "None+Out+In", "To+In", "From", "From+Out", "Both"] {
-            assert!(!state(name).outbound(Act::Subscribed).state.approved, "{name}");
+            assert!(!state(name).outbound(SubscriptionAction::Subscribed).state.approved, "{name}");
         }
     }
 
@@ -301,7 +301,7 @@ mod tests {
             let asked = state(name).pending_in.then(|| Box::new(Element::new("presence", xmpp::ns::CLIENT)));
             let mut item = RosterItem { asked, ..RosterItem::default() };
             state(name).write(&mut item);
-            assert_eq!(State::of(Some(&item)), state(name), "{name}");
+            assert_eq!(SubscriptionState::of(Some(&item)), state(name), "{name}");
         }
     }
 }

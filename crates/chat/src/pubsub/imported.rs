@@ -7,7 +7,7 @@ use xmpp::{Bare, Element, ns};
 
 use super::super::effect::Change;
 use super::super::imported::kept;
-use super::node::{Access, Config, Node};
+use super::node::{AccessModel, Node, NodeConfig};
 use super::publish::name_is_free;
 use crate::limits;
 
@@ -64,7 +64,7 @@ fn configured(user: &Element) -> BTreeMap<Box<str>, Element> {
 
 fn read(parts: &Element, passed: &mut Vec<&'static str>) -> Node {
     let form = parts.get("configure", ns::PUBSUB_OWNER).and_then(|configure| configure.get("x", ns::DATA));
-    let config = form.and_then(|form| Config::default().with_form(form, "node_config", false).ok());
+    let config = form.and_then(|form| NodeConfig::default().with_form(form, "node_config", false).ok());
     if config.is_none() {
         passed.push("configurations of nodes, which only their owners see now");
     }
@@ -77,7 +77,8 @@ fn read(parts: &Element, passed: &mut Vec<&'static str>) -> Node {
 
 /// Nobody knows how it is configured: nothing of it is lost or shown.
 fn closed() -> Node {
-    let config = Config { access: Access::Whitelist, max_items: limits::NODE_ITEMS, ..Config::default() };
+    let config =
+        NodeConfig { access: AccessModel::Whitelist, max_items: limits::NODE_ITEMS, ..NodeConfig::default() };
     Node { config, ..Node::default() }
 }
 

@@ -16,13 +16,13 @@ use stdx::cache::Cache;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
-use super::effect::{Change, Load, Loaded, RecordError};
-use super::feature::{Answer, At, Feature, Handle, Iq};
-use super::turn::not_written;
+use super::change_queue::not_written;
+use super::effect::{Change, Load, StoreFailure, StoreReply};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::{Host, ItemPage, ItemQuery, ItemRow, Outbox};
 use crate::limits;
 pub(crate) use imported::imported;
-use node::{Affiliation, Node, Nodes, Relation};
+use node::{Node, NodeAffiliation, Nodes, Relation};
 pub(super) use publish::Publication;
 
 const FILE: &str = "crates/chat/src/pubsub/mod.rs";
@@ -31,7 +31,7 @@ pub(super) const FEATURE: Feature = Feature {
     specifications: &[
         Specification {
             name: "XEP-0060",
-            title: "Publish-Subscribe",
+            title: "PublishModel-Subscribe",
             version: "1.26.0",
             level: Level::Partial,
             file: FILE,
@@ -97,19 +97,19 @@ pub(super) const FEATURE: Feature = Feature {
     ],
     server: &[],
     handles: &[
-        Handle { at: At::Account, name: "pubsub", ns: ns::PUBSUB, run: asked },
-        Handle { at: At::Account, name: "pubsub", ns: ns::PUBSUB_OWNER, run: asked },
+        IqHandler { at: IqTarget::Account, name: "pubsub", ns: ns::PUBSUB, run: asked },
+        IqHandler { at: IqTarget::Account, name: "pubsub", ns: ns::PUBSUB_OWNER, run: asked },
     ],
 };
 
 /// What goes on once an owner's nodes are known.
-type Job = Box<dyn FnOnce(&mut Host, Instant, Result<Rc<Nodes>, StanzaError>, &mut Outbox)>;
+type NodesContinuation = Box<dyn FnOnce(&mut Host, Instant, Result<Rc<Nodes>, StanzaError>, &mut Outbox)>;
 
 pub(super) struct PubSub {
     nodes: Cache<Bare, Rc<Nodes>>,
     /// Owners whose nodes are read or changed, and what waits for that: each question is judged by what is true.
-    busy: HashMap<Bare, VecDeque<Job>>,
-    clients: notify::Clients,
+    busy: HashMap<Bare, VecDeque<NodesContinuation>>,
+    clients: notify::NotifiedClients,
 }
 
 impl Default for PubSub {
@@ -117,7 +117,7 @@ impl Default for PubSub {
         PubSub {
             nodes: Cache::new(limits::NODE_OWNERS),
             busy: HashMap::new(),
-            clients: notify::Clients::default(),
+            clients: notify::NotifiedClients::default(),
         }
     }
 }
@@ -134,21 +134,21 @@ impl PubSub {
 }
 
 /// A question while the record is asked.
-struct Asked {
+struct PendingRequest {
     iq: Element,
     owner: Bare,
     who: Bare,
     relation: Relation,
 }
 
-enum Reply {
+enum PubSubReply {
     /// What the result has in it.
     Result(Option<Element>),
     /// Once the record has answered.
     Later,
 }
 
-type Outcome = Result<Reply, StanzaError>;
+type PubSubResult = Result<PubSubReply, StanzaError>;
 
 /// An error with the condition that XEP-0060 has for it.
 fn fault(condition: Condition, detail: &'static str) -> StanzaError {
@@ -160,16 +160,16 @@ fn unsupported(feature: &'static str) -> StanzaError {
     StanzaError::from(Condition::FeatureNotImplemented).with(detail)
 }
 
-fn asked(host: &mut Host, now: Instant, iq: &Iq<'_>, out: &mut Outbox) -> Answer {
+fn asked(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     if host.is_anonymous(&iq.to.bare()) {
         let error = StanzaError::new(Condition::NotAllowed, "anonymous accounts have no nodes");
-        return Answer::Error(error);
+        return IqReply::Error(error);
     }
     host.pubsub_asked(now, iq.iq, iq.from, iq.to, out);
-    Answer::Later
+    IqReply::Later
 }
 
-impl Asked {
+impl PendingRequest {
     /// The first element that says what is wanted.
     fn part(&self, ns: &'static str) -> Option<&Element> {
         self.iq.first()?.elements().find(|child| child.ns() == ns)
@@ -189,7 +189,7 @@ impl Asked {
         let name = self.node_name(part)?;
         let node = node_of(nodes, &name)?;
         match node.affiliation(&self.who, &self.relation) {
-            Affiliation::Owner => Ok((name, node)),
+            NodeAffiliation::Owner => Ok((name, node)),
             _ => Err(Condition::Forbidden.into()),
         }
     }
@@ -203,7 +203,7 @@ impl Host {
     /// Of an account or a service.
     fn pubsub_asked(&mut self, now: Instant, iq: &Element, from: &Jid, to: &Jid, out: &mut Outbox) {
         let owner = to.bare();
-        let asked = Asked {
+        let asked = PendingRequest {
             iq: iq.clone(),
             relation: self.relation(&owner, from),
             owner: owner.clone(),
@@ -213,15 +213,21 @@ impl Host {
             let asked = Rc::new(asked);
             let reply = nodes.and_then(|nodes| host.perform(now, &asked, &nodes, out));
             match reply {
-                Ok(Reply::Result(payload)) => host.answer(&asked.iq, Ok(payload), out),
-                Ok(Reply::Later) => {}
+                Ok(PubSubReply::Result(payload)) => host.answer(&asked.iq, Ok(payload), out),
+                Ok(PubSubReply::Later) => {}
                 Err(error) => host.refuse(&asked.iq, &error, out),
             }
         };
         self.asking(from, |host| host.with_nodes(now, &owner, out, Box::new(job)));
     }
 
-    fn perform(&mut self, now: Instant, asked: &Rc<Asked>, nodes: &Rc<Nodes>, out: &mut Outbox) -> Outcome {
+    fn perform(
+        &mut self,
+        now: Instant,
+        asked: &Rc<PendingRequest>,
+        nodes: &Rc<Nodes>,
+        out: &mut Outbox,
+    ) -> PubSubResult {
         let Some(payload) = asked.iq.first() else { return Err(Condition::BadRequest.into()) };
         let is_set = asked.iq.attr("type") == Some("set");
         let space = if payload.ns() == ns::PUBSUB { ns::PUBSUB } else { ns::PUBSUB_OWNER };
@@ -253,7 +259,7 @@ impl Host {
     /// What he is to the owner, whose record is in use.
     fn relation(&self, owner: &Bare, who: &Jid) -> Relation {
         let who = who.bare();
-        let item = self.record_of(owner).and_then(|record| record.contact(&who));
+        let item = self.account_data(owner).and_then(|data| data.contact(&who));
         Relation {
             // A service is nobody's own; who administers the server owns all of its nodes.
             is_owner: who == *owner || (owner.local().is_none() && self.settings.admins.contains(&who)),
@@ -263,10 +269,10 @@ impl Host {
     }
 
     /// Runs the job with the owner's nodes: at once, or when they are read or not being changed any more.
-    fn with_nodes(&mut self, now: Instant, owner: &Bare, out: &mut Outbox, job: Job) {
+    fn with_nodes(&mut self, now: Instant, owner: &Bare, out: &mut Outbox, job: NodesContinuation) {
         if let Some(waiting) = self.pubsub.busy.get_mut(owner) {
             if waiting.len() >= limits::NODE_QUESTIONS {
-                return job(self, now, Err(super::turn::too_many()), out);
+                return job(self, now, Err(super::change_queue::too_many()), out);
             }
             return waiting.push_back(job);
         }
@@ -282,7 +288,7 @@ impl Host {
         let after = nodes.last_key_value().map(|(name, _)| name.clone());
         self.load(Load::Nodes { owner: owner.clone(), after }, out, move |host, now, result, out| {
             let error = match result {
-                Ok(Loaded::Rows(page)) => {
+                Ok(StoreReply::Rows(page)) => {
                     let is_last = page.is_complete || page.rows.is_empty();
                     let rows = page.rows.into_iter();
                     nodes.extend(rows.map(|(name, _, row)| (name, Rc::new(Node::from_element(&row)))));
@@ -377,12 +383,12 @@ impl Host {
     /// Changes one node and answers; `then` runs when it is on disk.
     fn change_and_answer(
         &mut self,
-        asked: &Rc<Asked>,
+        asked: &Rc<PendingRequest>,
         name: &str,
         node: Option<Node>,
         out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, &Asked, &mut Outbox) -> Option<Element> + 'static,
-    ) -> Outcome {
+        then: impl FnOnce(&mut Host, Instant, &PendingRequest, &mut Outbox) -> Option<Element> + 'static,
+    ) -> PubSubResult {
         let shared = Rc::clone(asked);
         self.change_node(&asked.owner, name, node, out, move |host, now, result, out| match result {
             Ok(()) => {
@@ -391,7 +397,7 @@ impl Host {
             }
             Err(error) => host.refuse(&shared.iq, &error, out),
         });
-        Ok(Reply::Later)
+        Ok(PubSubReply::Later)
     }
 
     /// An item of the record, the newest of its node.
@@ -486,16 +492,16 @@ impl Host {
 }
 
 /// What cannot be read is an error, and never an empty node.
-pub(super) fn items_of(result: Result<Loaded, RecordError>) -> Result<ItemPage, StanzaError> {
+pub(super) fn items_of(result: Result<StoreReply, StoreFailure>) -> Result<ItemPage, StanzaError> {
     match result {
-        Ok(Loaded::Items(page)) => Ok(page),
+        Ok(StoreReply::Items(page)) => Ok(page),
         Ok(_) => Err(Condition::InternalServerError.into()),
         Err(error) => Err(not_read(error)),
     }
 }
 
 /// All items of a node that is small by nature, the oldest first: a part of them is an error.
-pub(super) fn whole(result: Result<Loaded, RecordError>) -> Result<Vec<ItemRow>, StanzaError> {
+pub(super) fn whole(result: Result<StoreReply, StoreFailure>) -> Result<Vec<ItemRow>, StanzaError> {
     let page = items_of(result)?;
     if page.is_cut {
         let text = "the node has more than can be read at once: take items back";
@@ -504,14 +510,14 @@ pub(super) fn whole(result: Result<Loaded, RecordError>) -> Result<Vec<ItemRow>,
     Ok(page.items.into_iter().rev().collect())
 }
 
-fn not_read(error: RecordError) -> StanzaError {
+fn not_read(error: StoreFailure) -> StanzaError {
     match error {
-        RecordError::Unavailable => {
+        StoreFailure::Unavailable => {
             StanzaError::new(Condition::ResourceConstraint, "cannot be read now: try again later")
         }
-        RecordError::Beyond => {
+        StoreFailure::Beyond => {
             StanzaError::new(Condition::ResourceConstraint, "more than can be read at once")
         }
-        RecordError::NotFound => Condition::InternalServerError.into(),
+        StoreFailure::NotFound => Condition::InternalServerError.into(),
     }
 }

@@ -14,14 +14,14 @@ pub(super) type Nodes = BTreeMap<Box<str>, Rc<Node>>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Node {
-    pub(super) config: Config,
-    pub(super) affiliations: Vec<(Bare, Affiliation)>,
-    pub(super) subscriptions: Vec<(Jid, State)>,
+    pub(super) config: NodeConfig,
+    pub(super) affiliations: Vec<(Bare, NodeAffiliation)>,
+    pub(super) subscriptions: Vec<(Jid, NodeSubscription)>,
 }
 
 /// Who may subscribe and read (§4.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum AccessModel {
     Open,
     /// Who is subscribed to the owner's presence.
     #[default]
@@ -33,24 +33,27 @@ pub(super) enum Access {
     Whitelist,
 }
 
-const ACCESS: [(&str, Access); 5] = [
-    ("open", Access::Open),
-    ("presence", Access::Presence),
-    ("roster", Access::Roster),
-    ("authorize", Access::Authorize),
-    ("whitelist", Access::Whitelist),
+const ACCESS: [(&str, AccessModel); 5] = [
+    ("open", AccessModel::Open),
+    ("presence", AccessModel::Presence),
+    ("roster", AccessModel::Roster),
+    ("authorize", AccessModel::Authorize),
+    ("whitelist", AccessModel::Whitelist),
 ];
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Publish {
+pub(super) enum PublishModel {
     #[default]
     Publishers,
     Subscribers,
     Open,
 }
 
-const PUBLISH: [(&str, Publish); 3] =
-    [("publishers", Publish::Publishers), ("subscribers", Publish::Subscribers), ("open", Publish::Open)];
+const PUBLISH: [(&str, PublishModel); 3] = [
+    ("publishers", PublishModel::Publishers),
+    ("subscribers", PublishModel::Subscribers),
+    ("open", PublishModel::Open),
+];
 
 /// When the newest item is told again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,7 +71,7 @@ const SEND_LAST: [(&str, SendLast); 3] = [
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Affiliation {
+pub(super) enum NodeAffiliation {
     Owner,
     Publisher,
     PublishOnly,
@@ -77,25 +80,28 @@ pub(super) enum Affiliation {
     Outcast,
 }
 
-const AFFILIATIONS: [(&str, Affiliation); 6] = [
-    ("owner", Affiliation::Owner),
-    ("publisher", Affiliation::Publisher),
-    ("publish-only", Affiliation::PublishOnly),
-    ("member", Affiliation::Member),
-    ("none", Affiliation::None),
-    ("outcast", Affiliation::Outcast),
+const AFFILIATIONS: [(&str, NodeAffiliation); 6] = [
+    ("owner", NodeAffiliation::Owner),
+    ("publisher", NodeAffiliation::Publisher),
+    ("publish-only", NodeAffiliation::PublishOnly),
+    ("member", NodeAffiliation::Member),
+    ("none", NodeAffiliation::None),
+    ("outcast", NodeAffiliation::Outcast),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum NodeSubscription {
     Subscribed,
     /// Waits for the owner.
     Pending,
     None,
 }
 
-const STATES: [(&str, State); 3] =
-    [("subscribed", State::Subscribed), ("pending", State::Pending), ("none", State::None)];
+const STATES: [(&str, NodeSubscription); 3] = [
+    ("subscribed", NodeSubscription::Subscribed),
+    ("pending", NodeSubscription::Pending),
+    ("none", NodeSubscription::None),
+];
 
 fn word<T: Copy + PartialEq>(words: &[(&'static str, T)], of: T) -> &'static str {
     words.iter().find(|(_, known)| *known == of).map_or("", |(word, _)| word)
@@ -105,34 +111,34 @@ fn meant<T: Copy>(words: &[(&'static str, T)], word: &str) -> Option<T> {
     words.iter().find(|(known, _)| *known == word).map(|(_, meant)| *meant)
 }
 
-impl Affiliation {
+impl NodeAffiliation {
     pub(super) fn as_str(self) -> &'static str {
         word(&AFFILIATIONS, self)
     }
 
-    pub(super) fn parse(text: &str) -> Option<Affiliation> {
+    pub(super) fn parse(text: &str) -> Option<NodeAffiliation> {
         meant(&AFFILIATIONS, text)
     }
 }
 
-impl State {
+impl NodeSubscription {
     pub(super) fn as_str(self) -> &'static str {
         word(&STATES, self)
     }
 
-    pub(super) fn parse(text: &str) -> Option<State> {
+    pub(super) fn parse(text: &str) -> Option<NodeSubscription> {
         meant(&STATES, text)
     }
 }
 
 /// §16.4.3, as far as it is known here. The default is that of XEP-0163 §2.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Config {
+pub(super) struct NodeConfig {
     pub(super) title: Box<str>,
     pub(super) kind: Box<str>,
-    pub(super) access: Access,
+    pub(super) access: AccessModel,
     pub(super) groups: Vec<Box<str>>,
-    pub(super) publish: Publish,
+    pub(super) publish: PublishModel,
     pub(super) persists: bool,
     pub(super) max_items: u32,
     pub(super) send_last: SendLast,
@@ -143,14 +149,14 @@ pub(super) struct Config {
     pub(super) notify_config: bool,
 }
 
-impl Default for Config {
-    fn default() -> Config {
-        Config {
+impl Default for NodeConfig {
+    fn default() -> NodeConfig {
+        NodeConfig {
             title: "".into(),
             kind: "".into(),
-            access: Access::default(),
+            access: AccessModel::default(),
             groups: Vec::new(),
-            publish: Publish::default(),
+            publish: PublishModel::default(),
             persists: true,
             max_items: 1,
             send_last: SendLast::default(),
@@ -178,7 +184,7 @@ pub(super) enum FormFault {
     Value,
 }
 
-impl Config {
+impl NodeConfig {
     /// `None`: nobody knows that field; `Some(false)`: not with these values.
     fn set(&mut self, var: &str, values: &[String]) -> Option<bool> {
         let value = values.first().map(String::as_str).unwrap_or_default();
@@ -273,7 +279,7 @@ impl Config {
     /// # Errors
     /// When it is no form of that type, or has what is not possible. Fields that nobody knows only count where the
     /// form is `strict`.
-    pub(super) fn with_form(&self, form: &Element, of: &str, strict: bool) -> Result<Config, FormFault> {
+    pub(super) fn with_form(&self, form: &Element, of: &str, strict: bool) -> Result<NodeConfig, FormFault> {
         let mut config = self.clone();
         if form.attr("type") != Some("submit") {
             return Err(FormFault::Malformed);
@@ -300,8 +306,8 @@ impl Config {
     }
 
     /// As it was stored, whatever the limits are now. `None`: it has what nobody here wrote, or lacks what everybody writes.
-    fn stored(form: &Element) -> Option<Config> {
-        let mut config = Config::default();
+    fn stored(form: &Element) -> Option<NodeConfig> {
+        let mut config = NodeConfig::default();
         let mut has_access = false;
         for field in form.elements().filter(|child| child.is("field", ns::DATA)) {
             let var = field.attr("var")?;
@@ -363,22 +369,22 @@ pub(super) struct Relation {
 }
 
 impl Node {
-    pub(super) fn affiliation(&self, who: &Bare, relation: &Relation) -> Affiliation {
+    pub(super) fn affiliation(&self, who: &Bare, relation: &Relation) -> NodeAffiliation {
         if relation.is_owner {
-            return Affiliation::Owner;
+            return NodeAffiliation::Owner;
         }
         let known = self.affiliations.iter().find(|(known, _)| known == who);
-        known.map_or(Affiliation::None, |(_, affiliation)| *affiliation)
+        known.map_or(NodeAffiliation::None, |(_, affiliation)| *affiliation)
     }
 
     /// It is something here, and not only banned.
     pub(super) fn names(&self, user: &Bare) -> bool {
-        let is_of = |(known, is): &(Bare, Affiliation)| known == user && *is != Affiliation::Outcast;
+        let is_of = |(known, is): &(Bare, NodeAffiliation)| known == user && *is != NodeAffiliation::Outcast;
         self.affiliations.iter().any(is_of) || self.subscriptions.iter().any(|(jid, _)| jid.bare() == *user)
     }
 
     pub(super) fn remove(&mut self, user: &Bare) {
-        self.affiliations.retain(|(known, is)| known != user || *is == Affiliation::Outcast);
+        self.affiliations.retain(|(known, is)| known != user || *is == NodeAffiliation::Outcast);
         self.subscriptions.retain(|(jid, _)| jid.bare() != *user);
     }
 
@@ -387,50 +393,52 @@ impl Node {
         self.subscriptions.iter().filter(|(jid, _)| jid.bare() == *who).count()
     }
 
-    pub(super) fn state(&self, jid: &Jid) -> Option<State> {
+    pub(super) fn state(&self, jid: &Jid) -> Option<NodeSubscription> {
         self.subscriptions.iter().find(|(known, _)| known == jid).map(|(_, state)| *state)
     }
 
     /// Any of his addresses.
     pub(super) fn is_subscribed(&self, who: &Bare) -> bool {
         let mut his = self.subscriptions.iter().filter(|(jid, _)| jid.bare() == *who);
-        his.any(|(_, state)| *state == State::Subscribed)
+        his.any(|(_, state)| *state == NodeSubscription::Subscribed)
     }
 
     /// §6.1.3 and §6.5.9: whether he may subscribe. Of `Authorize` it is the owner who says.
     pub(super) fn may_subscribe(&self, who: &Bare, relation: &Relation) -> Result<(), StanzaError> {
         match self.affiliation(who, relation) {
-            Affiliation::Owner | Affiliation::Publisher | Affiliation::Member => return Ok(()),
-            Affiliation::Outcast | Affiliation::PublishOnly => return Err(Condition::Forbidden.into()),
-            Affiliation::None => {}
+            NodeAffiliation::Owner | NodeAffiliation::Publisher | NodeAffiliation::Member => return Ok(()),
+            NodeAffiliation::Outcast | NodeAffiliation::PublishOnly => {
+                return Err(Condition::Forbidden.into());
+            }
+            NodeAffiliation::None => {}
         }
         let in_group = || relation.groups.iter().any(|group| self.config.groups.contains(group));
         match self.config.access {
-            Access::Open | Access::Authorize => Ok(()),
-            Access::Presence if relation.has_presence => Ok(()),
-            Access::Presence => Err(fault(Condition::NotAuthorized, "presence-subscription-required")),
-            Access::Roster if in_group() => Ok(()),
-            Access::Roster => Err(fault(Condition::NotAuthorized, "not-in-roster-group")),
-            Access::Whitelist => Err(fault(Condition::NotAllowed, "closed-node")),
+            AccessModel::Open | AccessModel::Authorize => Ok(()),
+            AccessModel::Presence if relation.has_presence => Ok(()),
+            AccessModel::Presence => Err(fault(Condition::NotAuthorized, "presence-subscription-required")),
+            AccessModel::Roster if in_group() => Ok(()),
+            AccessModel::Roster => Err(fault(Condition::NotAuthorized, "not-in-roster-group")),
+            AccessModel::Whitelist => Err(fault(Condition::NotAllowed, "closed-node")),
         }
     }
 
     pub(super) fn may_read(&self, who: &Bare, relation: &Relation) -> Result<(), StanzaError> {
         self.may_subscribe(who, relation)?;
-        let is_let_in = self.config.access != Access::Authorize
-            || self.affiliation(who, relation) != Affiliation::None
+        let is_let_in = self.config.access != AccessModel::Authorize
+            || self.affiliation(who, relation) != NodeAffiliation::None
             || self.is_subscribed(who);
         if is_let_in { Ok(()) } else { Err(fault(Condition::NotAuthorized, "not-subscribed")) }
     }
 
     pub(super) fn may_publish(&self, who: &Bare, relation: &Relation) -> bool {
         match self.affiliation(who, relation) {
-            Affiliation::Owner | Affiliation::Publisher | Affiliation::PublishOnly => true,
-            Affiliation::Outcast => false,
-            Affiliation::Member | Affiliation::None => match self.config.publish {
-                Publish::Publishers => false,
-                Publish::Subscribers => self.is_subscribed(who),
-                Publish::Open => true,
+            NodeAffiliation::Owner | NodeAffiliation::Publisher | NodeAffiliation::PublishOnly => true,
+            NodeAffiliation::Outcast => false,
+            NodeAffiliation::Member | NodeAffiliation::None => match self.config.publish {
+                PublishModel::Publishers => false,
+                PublishModel::Subscribers => self.is_subscribed(who),
+                PublishModel::Open => true,
             },
         }
     }
@@ -458,15 +466,18 @@ impl Node {
     pub(super) fn from_element(element: &Element) -> Node {
         let form = element.get("configure", ns::PUBSUB_OWNER).and_then(|part| part.get("x", ns::DATA));
         let affiliations = listed(element, "affiliations", |child| {
-            let affiliation = Affiliation::parse(child.attr("affiliation")?)?;
+            let affiliation = NodeAffiliation::parse(child.attr("affiliation")?)?;
             Some((Bare::parse(child.attr("jid")?).ok()?, affiliation))
         });
         let subscriptions = listed(element, "subscriptions", |child| {
-            Some((Jid::parse(child.attr("jid")?).ok()?, State::parse(child.attr("subscription")?)?))
+            Some((
+                Jid::parse(child.attr("jid")?).ok()?,
+                NodeSubscription::parse(child.attr("subscription")?)?,
+            ))
         });
         let is_whole = affiliations.is_whole && subscriptions.is_whole;
-        let config = form.and_then(Config::stored).filter(|_| is_whole);
-        let closed = || Config { access: Access::Whitelist, ..Config::default() };
+        let config = form.and_then(NodeConfig::stored).filter(|_| is_whole);
+        let closed = || NodeConfig { access: AccessModel::Whitelist, ..NodeConfig::default() };
         Node {
             config: config.unwrap_or_else(closed),
             affiliations: affiliations.known,
@@ -476,17 +487,17 @@ impl Node {
 }
 
 /// What could be read of a list.
-struct Listed<T> {
+struct ParsedList<T> {
     known: Vec<T>,
     is_whole: bool,
 }
 
-fn listed<T>(element: &Element, name: &str, read: impl Fn(&Element) -> Option<T>) -> Listed<T> {
+fn listed<T>(element: &Element, name: &str, read: impl Fn(&Element) -> Option<T>) -> ParsedList<T> {
     let Some(list) = element.get(name, ns::PUBSUB_OWNER) else {
-        return Listed { known: Vec::new(), is_whole: false };
+        return ParsedList { known: Vec::new(), is_whole: false };
     };
     let known: Vec<T> = list.elements().filter_map(read).collect();
-    Listed { is_whole: known.len() == list.elements().count(), known }
+    ParsedList { is_whole: known.len() == list.elements().count(), known }
 }
 
 #[cfg(test)]
@@ -504,7 +515,7 @@ mod tests {
         ) {
             let [persists, notifies, with_payload, notify_retract, notify_delete, notify_config] = flags;
             let node = Node {
-                config: Config {
+                config: NodeConfig {
                     title: title.into(), kind: "urn:x".into(), access: ACCESS[access].1,
                     groups: groups.into_iter().map(Box::from).collect(), publish: PUBLISH[publish].1,
                     persists, max_items: max, send_last: SEND_LAST[last].1, notifies, with_payload,
@@ -526,10 +537,12 @@ mod tests {
     #[test]
     fn a_node_that_cannot_be_read_wholly_is_closed() {
         let node = Node::from_element(&Element::new("pubsub", ns::PUBSUB_OWNER));
-        assert_eq!(node.config.access, Access::Whitelist);
+        assert_eq!(node.config.access, AccessModel::Whitelist);
         let stored = |affiliation: &str, access: &str| {
-            let open =
-                Node { config: Config { access: Access::Open, ..Config::default() }, ..Node::default() };
+            let open = Node {
+                config: NodeConfig { access: AccessModel::Open, ..NodeConfig::default() },
+                ..Node::default()
+            };
             let text = String::from_utf8(open.element().to_bytes("")).unwrap();
             let member = format!(
                 "<affiliations><affiliation jid='eve@x' affiliation='{affiliation}'/></affiliations>"
@@ -537,9 +550,9 @@ mod tests {
             let text = text.replace("<affiliations/>", &member).replace(">open<", &format!(">{access}<"));
             Node::from_element(&xmpp::xml::parse_stored(text.as_bytes()).unwrap()).config.access
         };
-        assert_eq!(stored("outcast", "open"), Access::Open);
-        assert_eq!(stored("banned", "open"), Access::Whitelist, "a word of a later version");
-        assert_eq!(stored("outcast", "nonsense"), Access::Whitelist);
+        assert_eq!(stored("outcast", "open"), AccessModel::Open);
+        assert_eq!(stored("banned", "open"), AccessModel::Whitelist, "a word of a later version");
+        assert_eq!(stored("outcast", "nonsense"), AccessModel::Whitelist);
     }
 
     #[test]
@@ -547,18 +560,18 @@ mod tests {
         let long = |n: usize| -> Box<str> { format!("{n:04}{}", "'<&\u{e9}".repeat(300)).into() };
         let jid = |n: usize| Jid::new(Some("u"), "example.org", Some(&format!("{n}{}", "x".repeat(1_000))));
         let node = Node {
-            config: Config {
+            config: NodeConfig {
                 title: long(0),
                 kind: long(1),
                 max_items: limits::NODE_ITEMS,
                 groups: (0..2 * limits::CONTACT_GROUPS).map(long).collect(),
-                ..Config::default()
+                ..NodeConfig::default()
             },
             affiliations: (0..limits::NODE_SUBSCRIPTIONS)
-                .map(|n| (Bare::new(Some(&format!("u{n}")), "example.org").unwrap(), Affiliation::Member))
+                .map(|n| (Bare::new(Some(&format!("u{n}")), "example.org").unwrap(), NodeAffiliation::Member))
                 .collect(),
             subscriptions: (0..limits::NODE_SUBSCRIPTIONS)
-                .map(|n| (jid(n).unwrap(), State::Subscribed))
+                .map(|n| (jid(n).unwrap(), NodeSubscription::Subscribed))
                 .collect(),
         };
         assert!(node.config.title.len() > limits::NODE_NAME, "longer than a title may be");

@@ -13,21 +13,21 @@ use super::super::blocking::Blocklist;
 use super::super::effect::Load;
 use super::super::{Host, ItemQuery, Outbox};
 use super::items_of;
-use super::node::{Node, Nodes, SendLast, State};
+use super::node::{Node, NodeSubscription, Nodes, SendLast};
 use super::publish::event_item;
 use crate::limits;
 
 /// Others' and our own, that get the newest items when they come.
-pub(super) struct Clients {
+pub(super) struct NotifiedClients {
     /// By hash of owner and client: the hash of the abilities it had when it was told.
     told: Cache<u64, u64>,
     /// By the hash of abilities that are still asked for.
     curious: Cache<Box<str>, Vec<(Bare, Jid)>>,
 }
 
-impl Default for Clients {
-    fn default() -> Clients {
-        Clients { told: Cache::new(limits::NODE_TOLD), curious: Cache::new(limits::NODE_CURIOUS) }
+impl Default for NotifiedClients {
+    fn default() -> NotifiedClients {
+        NotifiedClients { told: Cache::new(limits::NODE_TOLD), curious: Cache::new(limits::NODE_CURIOUS) }
     }
 }
 
@@ -67,7 +67,7 @@ impl Host {
         }
         let (user, name, node) = (owner.clone(), Box::<str>::from(name), node.clone());
         // Who may be told is in the roster, which nobody may have open now.
-        self.with_record(now, owner, out, move |host, _, out| {
+        self.with_account_data(now, owner, out, move |host, _, out| {
             host.tell_audience(&user, &name, &node, &event, out);
         });
     }
@@ -81,15 +81,15 @@ impl Host {
     fn audience(&self, owner: &Bare, name: &str, node: &Node) -> Vec<Jid> {
         let subscribed = node.subscriptions.iter().filter(|(jid, state)| {
             let is_his = || node.may_subscribe(&jid.bare(), &self.relation(owner, jid)).is_ok();
-            *state == State::Subscribed && is_his()
+            *state == NodeSubscription::Subscribed && is_his()
         });
         let mut audience: Vec<Jid> = subscribed.map(|(jid, _)| jid.clone()).collect();
         let explicit = audience.len();
         let feature = format!("{name}+notify");
         let mut contacts = vec![owner];
-        if let Some(record) = self.record_of(owner) {
-            let blocked = Blocklist::new(&record.blocked);
-            let sees = record.roster.iter().filter(|(_, item)| item.subscription.has_from());
+        if let Some(data) = self.account_data(owner) {
+            let blocked = Blocklist::new(&data.blocked);
+            let sees = data.roster.iter().filter(|(_, item)| item.subscription.has_from());
             contacts
                 .extend(sees.map(|(contact, _)| contact).filter(|contact| !blocked.has(contact.as_jid())));
         }
@@ -187,7 +187,7 @@ impl Host {
             // Who may see what is in the roster, which may have been let go of since.
             if self.users.contains_key(&user) {
                 let (of, ver) = (user.clone(), Box::<str>::from(ver));
-                self.with_record(now, &user, out, move |host, now, out| {
+                self.with_account_data(now, &user, out, move |host, now, out| {
                     host.tell_newest(now, &of, &client, &ver, out);
                 });
             }

@@ -6,12 +6,12 @@ use std::rc::Rc;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
 
+use super::super::change_queue::not_written;
 use super::super::effect::Change;
-use super::super::turn::not_written;
 use super::super::{Host, Outbox};
-use super::node::{Affiliation, FormFault, Node, Nodes, State};
+use super::node::{FormFault, Node, NodeAffiliation, NodeSubscription, Nodes};
 use super::publish::{name_is_free, there_is_room};
-use super::{Asked, Outcome, Reply, fault, service};
+use super::{PendingRequest, PubSubReply, PubSubResult, fault, service};
 use crate::limits;
 
 fn wrong(form: FormFault) -> StanzaError {
@@ -27,11 +27,11 @@ impl Host {
     /// §8.1.
     pub(super) fn create_asked(
         &mut self,
-        asked: &Rc<Asked>,
+        asked: &Rc<PendingRequest>,
         part: &Element,
         nodes: &Rc<Nodes>,
         out: &mut Outbox,
-    ) -> Outcome {
+    ) -> PubSubResult {
         let is_of_service = asked.is_of_service();
         let may = asked.relation.is_owner || (is_of_service && self.settings.is_local(asked.who.domain()));
         if !may {
@@ -56,7 +56,7 @@ impl Host {
         let mut node = Node { config, ..Node::default() };
         if is_of_service {
             service::is_possible(&node.config)?;
-            node.affiliations.push((asked.who.clone(), Affiliation::Owner));
+            node.affiliations.push((asked.who.clone(), NodeAffiliation::Owner));
         }
         // §8.1.1: the answer has the name only if the client gave none.
         let create = given.is_none().then(|| {
@@ -69,15 +69,15 @@ impl Host {
     /// §8.2.4.
     pub(super) fn configure_asked(
         &mut self,
-        asked: &Rc<Asked>,
+        asked: &Rc<PendingRequest>,
         part: &Element,
         nodes: &Rc<Nodes>,
         out: &mut Outbox,
-    ) -> Outcome {
+    ) -> PubSubResult {
         let (name, node) = asked.own_node(part, nodes)?;
         let Some(form) = part.get("x", ns::DATA) else { return Err(Condition::BadRequest.into()) };
         if form.attr("type") == Some("cancel") {
-            return Ok(Reply::Result(None));
+            return Ok(PubSubReply::Result(None));
         }
         let config = node.config.with_form(form, "node_config", false).map_err(wrong)?;
         if asked.is_of_service() {
@@ -99,11 +99,11 @@ impl Host {
     /// §8.4.
     pub(super) fn delete_asked(
         &mut self,
-        asked: &Rc<Asked>,
+        asked: &Rc<PendingRequest>,
         part: &Element,
         nodes: &Rc<Nodes>,
         out: &mut Outbox,
-    ) -> Outcome {
+    ) -> PubSubResult {
         let (name, node) = asked.own_node(part, nodes)?;
         let node = Rc::clone(node);
         let redirect = part.get("redirect", ns::PUBSUB_OWNER).and_then(|redirect| redirect.attr("uri"));
@@ -121,11 +121,11 @@ impl Host {
     /// §8.5: the record empties a node by removing it; it is written again at once.
     pub(super) fn purge_asked(
         &mut self,
-        asked: &Rc<Asked>,
+        asked: &Rc<PendingRequest>,
         part: &Element,
         nodes: &Rc<Nodes>,
         out: &mut Outbox,
-    ) -> Outcome {
+    ) -> PubSubResult {
         let (name, node) = asked.own_node(part, nodes)?;
         let node = Rc::clone(node);
         if !node.config.persists {
@@ -152,34 +152,34 @@ impl Host {
             }
             host.answer(&shared.iq, result.map(|()| None), out);
         });
-        Ok(Reply::Later)
+        Ok(PubSubReply::Later)
     }
 
     /// §8.9.2.
     pub(super) fn set_affiliations(
         &mut self,
-        asked: &Rc<Asked>,
+        asked: &Rc<PendingRequest>,
         part: &Element,
         nodes: &Rc<Nodes>,
         out: &mut Outbox,
-    ) -> Outcome {
+    ) -> PubSubResult {
         let (name, node) = asked.own_node(part, nodes)?;
         let mut node = Node::clone(node);
         for child in part.elements().filter(|child| child.is("affiliation", ns::PUBSUB_OWNER)) {
             let who = child.attr("jid").and_then(|jid| Jid::parse(jid).ok()).map(|jid| jid.bare());
-            let affiliation = child.attr("affiliation").and_then(Affiliation::parse);
+            let affiliation = child.attr("affiliation").and_then(NodeAffiliation::parse);
             let (Some(who), Some(affiliation)) = (who, affiliation) else {
                 return Err(Condition::BadRequest.into());
             };
             // An account is its only owner, and stays it.
-            if !asked.is_of_service() && (who == asked.owner || affiliation == Affiliation::Owner) {
+            if !asked.is_of_service() && (who == asked.owner || affiliation == NodeAffiliation::Owner) {
                 return Err(Condition::NotAcceptable.into());
             }
             node.affiliations.retain(|(known, _)| *known != who);
-            if affiliation == Affiliation::Outcast {
+            if affiliation == NodeAffiliation::Outcast {
                 node.subscriptions.retain(|(jid, _)| jid.bare() != who);
             }
-            if affiliation != Affiliation::None {
+            if affiliation != NodeAffiliation::None {
                 node.affiliations.push((who, affiliation));
             }
         }
@@ -196,24 +196,26 @@ impl Host {
     /// §8.8.2; and so the owner lets somebody in who waits (§8.6).
     pub(super) fn set_subscriptions(
         &mut self,
-        asked: &Rc<Asked>,
+        asked: &Rc<PendingRequest>,
         part: &Element,
         nodes: &Rc<Nodes>,
         out: &mut Outbox,
-    ) -> Outcome {
+    ) -> PubSubResult {
         let (name, node) = asked.own_node(part, nodes)?;
         let mut node = Node::clone(node);
         let mut changed = Vec::new();
         for child in part.elements().filter(|child| child.is("subscription", ns::PUBSUB_OWNER)) {
             let jid = child.attr("jid").and_then(|jid| Jid::parse(jid).ok());
-            let (Some(jid), Some(state)) = (jid, child.attr("subscription").and_then(State::parse)) else {
+            let (Some(jid), Some(state)) =
+                (jid, child.attr("subscription").and_then(NodeSubscription::parse))
+            else {
                 return Err(Condition::BadRequest.into());
             };
-            if node.state(&jid).unwrap_or(State::None) == state {
+            if node.state(&jid).unwrap_or(NodeSubscription::None) == state {
                 continue;
             }
             node.subscriptions.retain(|(known, _)| *known != jid);
-            if state != State::None {
+            if state != NodeSubscription::None {
                 node.subscriptions.push((jid.clone(), state));
             }
             changed.push((jid, state));
@@ -230,7 +232,14 @@ impl Host {
     }
 
     /// §8.8.4: who is subscribed, or not any more, learns that.
-    pub(super) fn tell_state(&mut self, owner: &Bare, node: &str, jid: &Jid, state: State, out: &mut Outbox) {
+    pub(super) fn tell_state(
+        &mut self,
+        owner: &Bare,
+        node: &str,
+        jid: &Jid,
+        state: NodeSubscription,
+        out: &mut Outbox,
+    ) {
         let subscription = Element::new("subscription", ns::PUBSUB_EVENT)
             .with("node", node)
             .with("jid", jid.as_str())
@@ -239,19 +248,19 @@ impl Host {
     }
 }
 
-fn of_owner(part: Element) -> Outcome {
-    Ok(Reply::Result(Some(Element::new("pubsub", ns::PUBSUB_OWNER).child(part))))
+fn of_owner(part: Element) -> PubSubResult {
+    Ok(PubSubReply::Result(Some(Element::new("pubsub", ns::PUBSUB_OWNER).child(part))))
 }
 
 /// §8.2.1.
-pub(super) fn config_asked(asked: &Asked, part: &Element, nodes: &Nodes) -> Outcome {
+pub(super) fn config_asked(asked: &PendingRequest, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let form = node.config.form("form");
     of_owner(Element::new("configure", ns::PUBSUB_OWNER).with("node", name).child(form))
 }
 
 /// §8.3.
-pub(super) fn default_asked(asked: &Asked) -> Outcome {
+pub(super) fn default_asked(asked: &PendingRequest) -> PubSubResult {
     if !asked.relation.is_owner && !asked.is_of_service() {
         return Err(Condition::Forbidden.into());
     }
@@ -259,9 +268,9 @@ pub(super) fn default_asked(asked: &Asked) -> Outcome {
 }
 
 /// §8.9.1.
-pub(super) fn affiliations_asked(asked: &Asked, part: &Element, nodes: &Nodes) -> Outcome {
+pub(super) fn affiliations_asked(asked: &PendingRequest, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
-    let item = |who: &Bare, affiliation: Affiliation| {
+    let item = |who: &Bare, affiliation: NodeAffiliation| {
         Element::new("affiliation", ns::PUBSUB_OWNER)
             .with("jid", who.as_str())
             .with("affiliation", affiliation.as_str())
@@ -269,15 +278,15 @@ pub(super) fn affiliations_asked(asked: &Asked, part: &Element, nodes: &Nodes) -
     of_owner(
         Element::new("affiliations", ns::PUBSUB_OWNER)
             .with("node", name)
-            .children((!asked.is_of_service()).then(|| item(&asked.owner, Affiliation::Owner)))
+            .children((!asked.is_of_service()).then(|| item(&asked.owner, NodeAffiliation::Owner)))
             .children(node.affiliations.iter().map(|(who, affiliation)| item(who, *affiliation))),
     )
 }
 
 /// §8.8.1.
-pub(super) fn subscriptions_asked(asked: &Asked, part: &Element, nodes: &Nodes) -> Outcome {
+pub(super) fn subscriptions_asked(asked: &PendingRequest, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
-    let item = |(jid, state): &(Jid, State)| {
+    let item = |(jid, state): &(Jid, NodeSubscription)| {
         Element::new("subscription", ns::PUBSUB_OWNER)
             .with("jid", jid.as_str())
             .with("subscription", state.as_str())

@@ -6,12 +6,12 @@ use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, ns};
 
-use super::super::countdown::Countdown;
-use super::super::effect::{Change, Load, RecordError};
-use super::super::turn::not_written;
+use super::super::change_queue::not_written;
+use super::super::effect::{Change, Load, StoreFailure};
+use super::super::write_group::WriteGroup;
 use super::super::{Host, ItemPage, ItemQuery, Outbox, imported};
-use super::node::{Affiliation, Config, FormFault, Node, Nodes};
-use super::{Asked, Outcome, Reply, fault, items_of, node_of, unsupported};
+use super::node::{FormFault, Node, NodeAffiliation, NodeConfig, Nodes};
+use super::{PendingRequest, PubSubReply, PubSubResult, fault, items_of, node_of, unsupported};
 use crate::limits;
 
 /// Nodes that are kept like items but are none of these: private data, what of a quota is used, and vCards.
@@ -37,7 +37,7 @@ pub(crate) struct Publication {
 impl Publication {
     /// The node, as it is made when there is none.
     fn node(&self) -> Node {
-        let config = Config::default().with_form(&submit(self.options), "publish-options", true);
+        let config = NodeConfig::default().with_form(&submit(self.options), "publish-options", true);
         Node { config: config.unwrap_or_default(), ..Node::default() }
     }
 
@@ -67,11 +67,11 @@ impl Host {
     pub(super) fn publish_asked(
         &mut self,
         now: Instant,
-        asked: &Rc<Asked>,
+        asked: &Rc<PendingRequest>,
         part: &Element,
         nodes: &Rc<Nodes>,
         out: &mut Outbox,
-    ) -> Outcome {
+    ) -> PubSubResult {
         let name = asked.node_name(part)?;
         let mut given = part.elements().filter(|child| child.is("item", ns::PUBSUB));
         let (item, more) = (given.next(), given.next());
@@ -114,7 +114,7 @@ impl Host {
         } else {
             self.publish_item(now, item, node, out, answer);
         }
-        Ok(Reply::Later)
+        Ok(PubSubReply::Later)
     }
 
     /// Into a node that is made for it (§7.1.4).
@@ -225,7 +225,7 @@ impl Host {
                 Err(error) => return then(host, now, Err(error), out),
             };
             let Some(node_of) = node_of else { return then(host, now, Ok(()), out) };
-            let all = Countdown::new(Box::new(then));
+            let all = WriteGroup::new(Box::new(then));
             let own = all.one();
             for id in ids {
                 let (user, node_of, one) = (user.clone(), Rc::clone(&node_of), all.one());
@@ -236,7 +236,7 @@ impl Host {
                     }
                     // To take back an item that is not there is no fault.
                     let result = match result {
-                        Ok(()) | Err(RecordError::NotFound) => Ok(()),
+                        Ok(()) | Err(StoreFailure::NotFound) => Ok(()),
                         Err(error) => Err(not_written(error)),
                     };
                     one(host, now, result, out);
@@ -250,11 +250,11 @@ impl Host {
     /// §7.2.
     pub(super) fn retract_asked(
         &mut self,
-        asked: &Rc<Asked>,
+        asked: &Rc<PendingRequest>,
         part: &Element,
         nodes: &Rc<Nodes>,
         out: &mut Outbox,
-    ) -> Outcome {
+    ) -> PubSubResult {
         let name = asked.node_name(part)?;
         let node = Rc::clone(node_of(nodes, &name)?);
         let mut given = part.elements().filter(|child| child.is("item", ns::PUBSUB));
@@ -265,7 +265,7 @@ impl Host {
         let id: Box<str> = id.ok_or_else(|| fault(Condition::BadRequest, "item-required"))?.into();
         if !matches!(
             node.affiliation(&asked.who, &asked.relation),
-            Affiliation::Owner | Affiliation::Publisher
+            NodeAffiliation::Owner | NodeAffiliation::Publisher
         ) {
             return Err(Condition::Forbidden.into());
         }
@@ -281,7 +281,7 @@ impl Host {
             let is_mirrored = result.is_ok() && shared.relation.is_owner;
             let result = match result {
                 Ok(()) => Ok(None),
-                Err(RecordError::NotFound) => Err(Condition::ItemNotFound.into()),
+                Err(StoreFailure::NotFound) => Err(Condition::ItemNotFound.into()),
                 Err(error) => Err(not_written(error)),
             };
             if !is_mirrored {
@@ -291,17 +291,17 @@ impl Host {
             let then = move |host: &mut Host, out: &mut Outbox| host.answer(&shared.iq, result, out);
             host.bookmarks_published(now, &owner, &name, (None, false), out, then);
         });
-        Ok(Reply::Later)
+        Ok(PubSubReply::Later)
     }
 
     /// §6.5.
     pub(super) fn items_asked(
         &mut self,
-        asked: &Rc<Asked>,
+        asked: &Rc<PendingRequest>,
         part: &Element,
         nodes: &Rc<Nodes>,
         out: &mut Outbox,
-    ) -> Outcome {
+    ) -> PubSubResult {
         let name = asked.node_name(part)?;
         let node = node_of(nodes, &name)?;
         node.may_read(&asked.who, &asked.relation)?;
@@ -316,7 +316,7 @@ impl Host {
             let answer = items_of(result).and_then(|found| page.of(&name, found));
             host.answer(&shared.iq, answer.map(Some), out);
         });
-        Ok(Reply::Later)
+        Ok(PubSubReply::Later)
     }
 }
 
@@ -330,7 +330,7 @@ fn retracted(id: &str) -> Element {
 }
 
 /// As it is told.
-pub(super) fn event_item(item: &Element, config: &Config) -> Element {
+pub(super) fn event_item(item: &Element, config: &NodeConfig) -> Element {
     let payload = item.elements().filter(|_| config.with_payload).cloned();
     Element::new("item", ns::PUBSUB_EVENT)
         .with_opt("id", item.attr("id"))
@@ -363,7 +363,7 @@ fn meets(node: &Node, options: Option<&Element>) -> Result<(), StanzaError> {
 
 /// Only owners make nodes by publishing (XEP-0163 §3).
 fn new_node(
-    asked: &Asked,
+    asked: &PendingRequest,
     name: &str,
     nodes: &Nodes,
     options: Option<&Element>,
@@ -373,8 +373,8 @@ fn new_node(
     }
     name_is_free(name)?;
     there_is_room(nodes)?;
-    let config = match options.map(|form| Config::default().with_form(form, "publish-options", true)) {
-        None => Config::default(),
+    let config = match options.map(|form| NodeConfig::default().with_form(form, "publish-options", true)) {
+        None => NodeConfig::default(),
         Some(Ok(config)) => config,
         Some(Err(FormFault::Malformed)) => return Err(Condition::BadRequest.into()),
         Some(Err(_)) => return Err(fault(Condition::Conflict, "precondition-not-met")),
@@ -401,8 +401,8 @@ fn checked_id(item: Option<&Element>) -> Result<Option<&str>, StanzaError> {
 fn item_to_keep(
     item: Option<&Element>,
     id: &str,
-    asked: &Asked,
-    config: &Config,
+    asked: &PendingRequest,
+    config: &NodeConfig,
 ) -> Result<Element, StanzaError> {
     let wants_payload = config.persists || config.with_payload;
     let Some(item) = item else {

@@ -6,8 +6,8 @@ use stdx::Instant;
 use xmpp::stanza::{self, Condition, Kind, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::node::{Access, Affiliation, Config, Node, Nodes, SendLast};
-use super::{Asked, FEATURE, node_of};
+use super::node::{AccessModel, Node, NodeAffiliation, NodeConfig, Nodes, SendLast};
+use super::{FEATURE, PendingRequest, node_of};
 use crate::limits;
 use crate::{Host, ItemQuery, Load, Outbox};
 
@@ -23,18 +23,18 @@ const OF_ACCOUNTS: [&str; 7] = [
 ];
 
 /// Everybody may subscribe to a new node and read it, and who comes finds what was said lately.
-pub(super) fn default_config() -> Config {
-    Config {
-        access: Access::Open,
+pub(super) fn default_config() -> NodeConfig {
+    NodeConfig {
+        access: AccessModel::Open,
         max_items: limits::SERVICE_ITEMS,
         send_last: SendLast::OnSubscribe,
-        ..Config::default()
+        ..NodeConfig::default()
     }
 }
 
 /// A service has no roster and no presence.
-pub(super) fn is_possible(config: &Config) -> Result<(), StanzaError> {
-    if matches!(config.access, Access::Presence | Access::Roster) {
+pub(super) fn is_possible(config: &NodeConfig) -> Result<(), StanzaError> {
+    if matches!(config.access, AccessModel::Presence | AccessModel::Roster) {
         let text = "a node of a service is open, whitelist or authorize";
         return Err(StanzaError::new(Condition::NotAcceptable, text));
     }
@@ -44,7 +44,7 @@ pub(super) fn is_possible(config: &Config) -> Result<(), StanzaError> {
 /// Whether somebody who has so many may make one more.
 pub(super) fn there_is_room(nodes: &Nodes, who: &Bare) -> Result<(), StanzaError> {
     let is_his = |node: &&Rc<Node>| {
-        node.affiliations.iter().any(|(known, is)| known == who && *is == Affiliation::Owner)
+        node.affiliations.iter().any(|(known, is)| known == who && *is == NodeAffiliation::Owner)
     };
     let his = nodes.values().filter(is_his).count();
     if nodes.len() < limits::SERVICE_NODES && his < limits::NODES {
@@ -54,17 +54,17 @@ pub(super) fn there_is_room(nodes: &Nodes, who: &Bare) -> Result<(), StanzaError
 }
 
 pub(super) fn owners(node: &Node) -> impl Iterator<Item = &Bare> {
-    node.affiliations.iter().filter(|(_, is)| *is == Affiliation::Owner).map(|(who, _)| who)
+    node.affiliations.iter().filter(|(_, is)| *is == NodeAffiliation::Owner).map(|(who, _)| who)
 }
 
-impl Asked {
+impl PendingRequest {
     pub(super) fn is_of_service(&self) -> bool {
         self.owner.local().is_none()
     }
 
     /// How a node is when nothing is said.
-    pub(super) fn default_config(&self) -> Config {
-        if self.is_of_service() { default_config() } else { Config::default() }
+    pub(super) fn default_config(&self) -> NodeConfig {
+        if self.is_of_service() { default_config() } else { NodeConfig::default() }
     }
 }
 
@@ -122,7 +122,7 @@ impl Host {
         let identity = Element::new("identity", ns::DISCO_INFO)
             .with("category", "pubsub")
             .with("type", "service")
-            .with("name", "Publish-subscribe");
+            .with("name", "PublishModel-subscribe");
         let is_had = |var: &&&str| {
             let name = var.split_once('#').map_or("", |(_, name)| name);
             !OF_ACCOUNTS.contains(&name)

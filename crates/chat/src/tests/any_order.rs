@@ -132,9 +132,9 @@ impl Play {
                 self.world.arrive(&xml);
             }
             25 => {
-                self.world.record.is_broken = true;
+                self.world.store.is_broken = true;
                 self.write();
-                self.world.record.is_broken = false;
+                self.world.store.is_broken = false;
             }
             _ => {
                 let Some(key) = self.awake(nth) else { return };
@@ -241,18 +241,18 @@ impl Play {
         self.listen();
     }
 
-    fn record(&self, user: usize) -> &UserRecord {
-        &self.world.record.users[&Bare::parse(&format!("{}@example.org", USERS[user])).unwrap()]
+    fn store(&self, user: usize) -> &AccountData {
+        &self.world.store.users[&Bare::parse(&format!("{}@example.org", USERS[user])).unwrap()]
     }
 
     fn contact(&self, user: usize, contact: usize) -> Subscription {
         let contact = Bare::parse(&format!("{}@example.org", USERS[contact])).unwrap();
-        self.record(user).contact(&contact).map(|item| item.subscription).unwrap_or_default()
+        self.store(user).contact(&contact).map(|item| item.subscription).unwrap_or_default()
     }
 
     fn blocks(&self, user: usize, contact: usize) -> bool {
         let contact = format!("{}@example.org", USERS[contact]);
-        self.record(user).blocked.iter().any(|blocked| blocked.as_str() == contact)
+        self.store(user).blocked.iter().any(|blocked| blocked.as_str() == contact)
     }
 
     /// RFC 6121 §4: who is subscribed on both sides' word sees all who are available, and who is not sees nobody.
@@ -345,10 +345,10 @@ impl Play {
             ("users", host.users.len()),
             ("questions", host.pending.len()),
             ("sleepers", host.sleeping.len()),
-            ("turns", host.turns.len()),
-            ("reads", host.reads.len()),
-            ("order", host.order.len()),
-            ("handling", host.handling.len()),
+            ("turns", host.change_queues.len()),
+            ("reads", host.read_queues.len()),
+            ("order", host.write_order.len()),
+            ("handling", host.pending_acks.len()),
             ("offline", host.offline.len()),
             ("rooms", host.rooms.len()),
             ("nodes", host.pubsub.busy()),
@@ -357,7 +357,7 @@ impl Play {
             left.iter().filter(|(_, count)| *count > 0).collect::<Vec<_>>(),
             Vec::<&(&str, usize)>::new()
         );
-        assert!(host.resting.len() <= USERS.len(), "bounded");
+        assert!(host.idle_accounts.len() <= USERS.len(), "bounded");
     }
 }
 

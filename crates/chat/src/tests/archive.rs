@@ -55,7 +55,7 @@ fn text<'a>(xml: &'a str, name: &str) -> &'a str {
 /// Ten messages of Eve's, a second each; their ids.
 fn ten(world: &mut World) -> Vec<String> {
     (0..10).for_each(|number| arrive(world, "eve@x.org/1", &number.to_string()));
-    world.record.messages.archive.iter().map(|(_, (id, ..))| id.to_string()).collect()
+    world.store.messages.archive.iter().map(|(_, (id, ..))| id.to_string()).collect()
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn what_is_sent_and_got_is_found_again() {
     assert!(!world.sent_abroad()[0].contains("stanza-id"));
     world.say(alice, &format!("<iq type='set' id='q'><query xmlns='{MAM}' queryid='f'/></iq>"));
     let heard = world.hear(alice);
-    let id = &world.record.messages.archive[0].1.0;
+    let id = &world.store.messages.archive[0].1.0;
     assert!(
         got.contains(&format!("<stanza-id xmlns='urn:xmpp:sid:0' by='alice@example.org' id='{id}'/>")),
         "{got}"
@@ -78,7 +78,7 @@ fn what_is_sent_and_got_is_found_again() {
         "{heard:?}"
     );
     assert!(heard[2].contains("<fin xmlns='urn:xmpp:mam:2' complete='true'>"), "{heard:?}");
-    assert!(world.record.messages.archive.iter().all(|(owner, _)| owner.as_str() == "alice@example.org"));
+    assert!(world.store.messages.archive.iter().all(|(owner, _)| owner.as_str() == "alice@example.org"));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn questions_that_make_no_sense_are_refused() {
         let (found, answer) = ask(&mut world, alice, &inner);
         assert!(found.is_empty() && answer.contains(condition), "{inner}: {answer}");
     }
-    world.record.is_broken = true;
+    world.store.is_broken = true;
     assert!(ask(&mut world, alice, "").1.contains("resource-constraint"));
     world.say(alice, &format!("<iq type='get' id='q'><metadata xmlns='{MAM}'/></iq>"));
     assert!(world.hear(alice)[0].contains("resource-constraint"));
@@ -221,7 +221,7 @@ fn what_is_no_talk_or_is_not_to_be_kept_is_not_archived() {
         ("><body>hi</body><no-permanent-store xmlns='urn:xmpp:hints'/>", false),
     ] {
         for way in ["got", "sent"] {
-            world.record.messages.archive.clear();
+            world.store.messages.archive.clear();
             if way == "got" {
                 world.arrive(&format!(
                     "<message from='eve@x.org/1' to='alice@example.org/desk' {message}</message>"
@@ -229,17 +229,17 @@ fn what_is_no_talk_or_is_not_to_be_kept_is_not_archived() {
             } else {
                 world.say(alice, &format!("<message to='eve@x.org/1' {message}</message>"));
             }
-            assert_eq!(world.record.messages.archive.len(), usize::from(is_archived), "{way}: {message}");
+            assert_eq!(world.store.messages.archive.len(), usize::from(is_archived), "{way}: {message}");
         }
     }
     // To oneself: once.
-    world.record.messages.archive.clear();
+    world.store.messages.archive.clear();
     world.say(alice, "<message to='alice@example.org'><body>hi</body></message>");
-    assert_eq!(world.record.messages.archive.len(), 1);
+    assert_eq!(world.store.messages.archive.len(), 1);
     let guest = world.sign_in_as("guest@example.org/x", true);
     world.say(guest, "<message to='eve@x.org/1'><body>hi</body></message>");
     world.arrive("<message from='eve@x.org/1' to='guest@example.org/x'><body>hi</body></message>");
-    assert_eq!(world.record.messages.archive.len(), 1);
+    assert_eq!(world.store.messages.archive.len(), 1);
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn other_sessions_learn_the_id_of_what_was_sent() {
     let phone =
         world.sign_in_with("alice@example.org/phone", false, vec![Element::new("enable", ns::CARBONS)]);
     world.say(alice, "<message to='eve@x.org/1' type='chat'><body>hi</body></message>");
-    let id = world.record.messages.archive[0].1.0.clone();
+    let id = world.store.messages.archive[0].1.0.clone();
     assert!(world.hear(phone)[0].contains(&format!("by='alice@example.org' id='{id}'")));
 }
 
@@ -269,8 +269,8 @@ fn other_sessions_learn_the_id_of_what_was_sent() {
 fn everybody_says_what_is_archived_and_that_stays() {
     let (mut world, alice) = world();
     let item = RosterItem { is_listed: true, ..Default::default() };
-    let record = world.record.users.get_mut(&Bare::parse("alice@example.org").unwrap()).unwrap();
-    record.roster.push((Bare::parse("friend@x.org").unwrap(), item));
+    let store = world.store.users.get_mut(&Bare::parse("alice@example.org").unwrap()).unwrap();
+    store.roster.push((Bare::parse("friend@x.org").unwrap(), item));
     world.tell(|host, now, out| host.handle_gone(now, edge(alice), true, out));
     let prefs = |world: &mut World, default: &str| {
         let alice = world.sign_in("alice@example.org/desk");
@@ -295,12 +295,12 @@ fn everybody_says_what_is_archived_and_that_stays() {
         ("roster", &["ann@x.org/1", "friend@x.org/1"]),
     ] {
         let alice = prefs(&mut world, default);
-        world.record.messages.archive.clear();
+        world.store.messages.archive.clear();
         for from in ["ann@x.org/1", "eve@x.org/1", "eve@x.org/2", "friend@x.org/1", "mal@x.org/1"] {
             arrive(&mut world, from, "hi");
         }
         let with: Vec<&str> =
-            world.record.messages.archive.iter().map(|(_, (_, with, ..))| with.as_str()).collect();
+            world.store.messages.archive.iter().map(|(_, (_, with, ..))| with.as_str()).collect();
         assert_eq!(with, archived, "{default}");
         world.tell(|host, now, out| host.handle_gone(now, edge(alice), true, out));
     }
@@ -308,12 +308,14 @@ fn everybody_says_what_is_archived_and_that_stays() {
 
 #[test]
 fn who_never_said_has_the_nodes_preference() {
-    use super::super::archive::Archived;
-    for (archive, kept) in [(Archived::Everybodys, 2), (Archived::Contacts, 1), (Archived::Nobodys, 0)] {
+    use super::super::archive::ArchiveDefault;
+    for (archive, kept) in
+        [(ArchiveDefault::Always, 2), (ArchiveDefault::Roster, 1), (ArchiveDefault::Never, 0)]
+    {
         let mut world = World::new(&["alice@example.org", "bob@example.org"]);
         let item = RosterItem { is_listed: true, ..Default::default() };
-        let record = world.record.users.get_mut(&Bare::parse("alice@example.org").unwrap()).unwrap();
-        record.roster.push((Bare::parse("eve@x.org").unwrap(), item));
+        let store = world.store.users.get_mut(&Bare::parse("alice@example.org").unwrap()).unwrap();
+        store.roster.push((Bare::parse("eve@x.org").unwrap(), item));
         world.host.reload(Arc::new(Settings { archive, ..settings() }));
         let alice = world.sign_in("alice@example.org/desk");
         arrive(&mut world, "eve@x.org/1", "from a contact");
@@ -342,12 +344,12 @@ fn wrong_preferences_are_refused() {
         world.say(alice, &format!("<iq type='set' id='p'>{prefs}</iq>"));
         assert!(world.hear(alice)[0].contains(condition), "{prefs}");
     }
-    world.record.is_broken = true;
+    world.store.is_broken = true;
     world.say(alice, &format!("<iq type='set' id='p'><prefs xmlns='{MAM}' default='never'/></iq>"));
     assert!(world.hear(alice)[0].contains("resource-constraint"));
-    world.record.is_broken = false;
+    world.store.is_broken = false;
     arrive(&mut world, "eve@x.org/1", "hi");
-    assert_eq!(world.record.messages.archive.len(), 1);
+    assert_eq!(world.store.messages.archive.len(), 1);
 }
 
 #[test]
@@ -366,11 +368,11 @@ fn an_archived_message_is_replaced_in_its_place() {
         heard.try_recv().unwrap()
     };
     assert_eq!(replace(&mut world, &ids[3]), Ok(()));
-    assert_eq!(replace(&mut world, "x"), Err(RecordError::NotFound));
+    assert_eq!(replace(&mut world, "x"), Err(StoreFailure::NotFound));
     let (found, _) = ask(&mut world, alice, &form(&[("with", "eve@x.org")]));
     assert_eq!(found[2..5], ["2", "gone", "4"]);
-    world.record.is_broken = true;
-    assert_eq!(replace(&mut world, &ids[3]), Err(RecordError::Unavailable));
+    world.store.is_broken = true;
+    assert_eq!(replace(&mut world, &ids[3]), Err(StoreFailure::Unavailable));
 }
 
 #[test]
@@ -378,7 +380,7 @@ fn a_page_is_no_larger_than_can_be_told_at_once() {
     let (mut world, alice) = world();
     let long = "x".repeat(200 << 10);
     (0..8).for_each(|_| arrive(&mut world, "eve@x.org/1", &long));
-    let ids: Vec<Box<str>> = world.record.messages.archive.iter().map(|(_, (id, ..))| id.clone()).collect();
+    let ids: Vec<Box<str>> = world.store.messages.archive.iter().map(|(_, (id, ..))| id.clone()).collect();
     let (found, fin) = ask(&mut world, alice, "");
     assert!(found.len() == 5 && !fin.contains("complete") && text(&fin, "last") == &*ids[4], "{fin}");
     let (found, fin) = ask(&mut world, alice, &page(&format!("<after>{}</after>", ids[4])));
@@ -411,7 +413,7 @@ fn a_query_finds_the_messages_that_came_before_it() {
     while !world.unwritten.is_empty() {
         world.write();
     }
-    let newest = world.record.messages.archive.iter().filter(|(of, _)| of.as_str() == "alice@example.org");
+    let newest = world.store.messages.archive.iter().filter(|(of, _)| of.as_str() == "alice@example.org");
     let newest = newest.max_by_key(|(_, (id, ..))| id.clone()).unwrap().1.0.clone();
     let metadata = world.hear(alice).concat();
     assert!(metadata.contains(&format!("<end id='{newest}'")), "{metadata}");
@@ -430,7 +432,7 @@ fn a_query_after_a_write_that_failed_is_answered() {
     let (ticket, _) = world.unwritten.pop_front().unwrap();
     assert!(world.hear(alice).is_empty());
     world.tell(|host, now, out| {
-        host.handle_record(now, ticket, Err(RecordError::Unavailable), out);
+        host.handle_store_reply(now, ticket, Err(StoreFailure::Unavailable), out);
     });
     let heard = world.hear(alice);
     assert!(heard.len() == 1 && heard[0].contains("<fin "), "{heard:?}");

@@ -69,9 +69,9 @@ fn children_of_other_namespaces_are_not_taken_for_ours() {
     world.say(bob, "<presence type='unavailable'/>");
     world.hear(bob);
     world.say(alice, "<message to='bob@example.org'><body xmlns='urn:x'>x</body></message>");
-    assert!(world.record.messages.offline.is_empty() && world.record.messages.archive.is_empty());
+    assert!(world.store.messages.offline.is_empty() && world.store.messages.archive.is_empty());
     world.say(alice, "<message to='bob@example.org'><body>x</body><no-store xmlns='urn:x'/></message>");
-    assert_eq!(world.record.messages.offline.len(), 1, "that hint is nobody's");
+    assert_eq!(world.store.messages.offline.len(), 1, "that hint is nobody's");
     // Nor in the stanza's: it is the server's own word.
     world.say(alice, "<handled xmlns='urn:belfry:handled' to='bob@example.org/desk' mark='0.1'/>");
     world.arrive("<handled xmlns='urn:belfry:handled' from='x.org' to='bob@example.org/desk' mark='0.1'/>");
@@ -105,7 +105,7 @@ fn from_another_server_nobody_is_more_than_he_is() {
             }
         }
     }
-    assert!(world.record.changes.is_empty() && world.hear(alice).is_empty());
+    assert!(world.store.changes.is_empty() && world.hear(alice).is_empty());
     // Of a sender that is none there is nobody to answer.
     world.arrive("<message from='@' to='alice@example.org'><body>x</body></message>");
     world.arrive("<iq type='get' id='1' from='a b@x' to='alice@example.org'><a xmlns='urn:a'/></iq>");

@@ -56,14 +56,14 @@ fn it_learns_what_its_archive_has_and_what_waited_is_read_there() {
     let mut world = World::new(&USERS);
     let bob = world.sign_in("bob@example.org/x");
     world.say(bob, "<message type='chat' to='alice@example.org'><body>hi</body></message>");
-    assert_eq!(world.record.messages.offline.len(), 1);
+    assert_eq!(world.store.messages.offline.len(), 1);
     let alice = bind(&mut world, 90, None);
     let inline = bound(&mut world, alice);
     assert!(inline.contains("<metadata xmlns='urn:xmpp:mam:2'><start id="), "{inline}");
     world.say(alice, "<presence/>");
     let heard = world.hear(alice).join("\n");
     assert!(!heard.contains("<body>hi"), "{heard}");
-    assert_eq!(world.record.messages.offline.len(), 0);
+    assert_eq!(world.store.messages.offline.len(), 0);
 }
 
 #[test]

@@ -8,10 +8,10 @@ const BOB: &str = "bob@x.org";
 
 fn world(contacts: &[(&str, Subscription)]) -> (World, u64) {
     let mut world = World::new(&[ALICE, "carol@example.org"]);
-    let record = world.record.users.get_mut(&Bare::parse(ALICE).unwrap()).unwrap();
+    let store = world.store.users.get_mut(&Bare::parse(ALICE).unwrap()).unwrap();
     for (contact, subscription) in contacts {
         let item = RosterItem { subscription: *subscription, is_listed: true, ..Default::default() };
-        record.roster.push((Bare::parse(contact).unwrap(), item));
+        store.roster.push((Bare::parse(contact).unwrap(), item));
     }
     let alice = world.sign_in("alice@example.org/desk");
     world.say(alice, "<presence/>");
@@ -57,7 +57,7 @@ fn a_list_is_kept_and_its_changes_pushed_to_who_asked_for_it() {
     assert!(world.hear(phone)[0].contains("<unblock xmlns='urn:xmpp:blocking'/>"));
     assert!(!list(&mut world, phone).contains("<item"));
     assert!(
-        matches!(world.record.changes.last(), Some(Change::Blocked { blocked, .. }) if blocked.is_empty())
+        matches!(world.store.changes.last(), Some(Change::Blocked { blocked, .. }) if blocked.is_empty())
     );
 }
 
@@ -83,7 +83,7 @@ fn what_is_no_list_is_refused() {
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     assert!(blocked(&mut world, alice, "block", &many)[0].contains("policy-violation"));
     assert!(blocked(&mut world, alice, "block", &many[1..])[0].contains("result"));
-    assert_eq!(world.record.changes.len(), 1);
+    assert_eq!(world.store.changes.len(), 1);
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn who_is_blocked_sees_the_user_go_and_come_back() {
 fn a_list_that_cannot_be_written_blocks_nobody() {
     let (mut world, alice) = world(&[(BOB, Subscription::Both)]);
     list(&mut world, alice);
-    world.record.is_broken = true;
+    world.store.is_broken = true;
     let heard = blocked(&mut world, alice, "block", &[BOB]);
     assert!(heard.len() == 1 && heard[0].contains("resource-constraint"), "{heard:?}");
     assert!(world.sent_abroad().is_empty());
@@ -215,7 +215,7 @@ fn guests_may_block_until_they_leave() {
     let guest = world.sign_in_as("guest@example.org/x", true);
     blocked(&mut world, guest, "block", &[BOB]);
     assert!(list(&mut world, guest).contains(BOB));
-    assert_eq!(world.record.changes, []);
+    assert_eq!(world.store.changes, []);
 }
 
 #[test]
@@ -243,8 +243,8 @@ fn who_is_blocked_meanwhile_is_not_let_in_by_what_was_granted_before() {
 fn who_is_blocked_leaves_no_account_in_memory() {
     let mut world = World::new(&["alice@example.org"]);
     let alice = Bare::parse("alice@example.org").unwrap();
-    world.record.users.get_mut(&alice).unwrap().blocked = vec![Jid::parse("eve@x.org").unwrap()];
+    world.store.users.get_mut(&alice).unwrap().blocked = vec![Jid::parse("eve@x.org").unwrap()];
     world.arrive("<message id='1' from='eve@x.org/1' to='alice@example.org'><body>hi</body></message>");
     assert!(world.sent_abroad()[0].contains("<service-unavailable"));
-    assert!(world.host.users.is_empty() && world.host.resting.len() == 1);
+    assert!(world.host.users.is_empty() && world.host.idle_accounts.len() == 1);
 }

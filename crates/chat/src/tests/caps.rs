@@ -12,10 +12,10 @@ const INFO: &str = "<identity category='client' type='pc' name='Exodus 0.9.1'/>\
 
 fn world() -> World {
     let mut world = World::new(&[ALICE]);
-    let record = world.record.users.get_mut(&Bare::parse(ALICE).unwrap()).unwrap();
+    let store = world.store.users.get_mut(&Bare::parse(ALICE).unwrap()).unwrap();
     for contact in ["bob@x.org", "carol@x.org"] {
         let item = RosterItem { subscription: Subscription::To, ..Default::default() };
-        record.roster.push((Bare::parse(contact).unwrap(), item));
+        store.roster.push((Bare::parse(contact).unwrap(), item));
     }
     let alice = world.sign_in("alice@example.org/desk");
     world.say(alice, "<presence/>");

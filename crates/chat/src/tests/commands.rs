@@ -115,9 +115,9 @@ fn a_message_of_the_day_meets_who_comes() {
         assert!(send(&mut world, admin, "delete-motd", "", "").contains("completed"));
     }
     assert!(come(&mut world, "5").is_empty());
-    world.record.is_broken = true;
+    world.store.is_broken = true;
     assert!(run(&mut world, admin, "set-motd", &[("motd", "No")]).contains("resource-constraint"));
-    world.record.is_broken = false;
+    world.store.is_broken = false;
     assert!(come(&mut world, "6").is_empty());
 }
 
@@ -228,14 +228,14 @@ fn accounts_are_added_changed_and_removed() {
     assert!(run(&mut world, admin, "change-user-password", &change).contains("completed"));
     assert!(run(&mut world, admin, "delete-user", &who).contains("completed"));
     let bob = Bare::parse("bob@example.org").unwrap();
-    let done = &world.record.administered[world.record.administered.len() - 4..];
+    let done = &world.store.administered[world.store.administered.len() - 4..];
     assert_eq!(done[0], Accounts::Disable { user: bob.clone(), disabled: false });
     assert_eq!(done[1], Accounts::Disable { user: bob.clone(), disabled: true });
     assert!(
         matches!(&done[2], Accounts::Password { user, password } if *user == bob && &*password.0 == "another")
     );
     assert_eq!(done[3], Accounts::Remove { user: bob });
-    world.record.is_broken = true;
+    world.store.is_broken = true;
     assert!(run(&mut world, admin, "delete-user", &who).contains("resource-constraint"));
 }
 

@@ -30,7 +30,7 @@ fn outcome(priorities: &[i8], to: &str, kind: &str) -> String {
             more => panic!("{more} copies"),
         }
     }
-    outcome.push_str(&"O".repeat(world.record.messages.offline.len()));
+    outcome.push_str(&"O".repeat(world.store.messages.offline.len()));
     for answer in world.sent_abroad() {
         assert!(answer.contains("<service-unavailable"), "{answer}");
         outcome.push('E');
@@ -72,9 +72,9 @@ fn a_normal_message_for_an_absent_resource_is_in_no_archive() {
     let message = "<message from='bob@other.example/x' to='alice@example.org/gone'><body>hi</body></message>";
     world.arrive(message);
     assert!(world.sent_abroad()[0].contains("<service-unavailable"));
-    assert!(world.record.messages.archive.is_empty());
+    assert!(world.store.messages.archive.is_empty());
     world.arrive(&message.replace("/gone", "/desk"));
-    assert_eq!(world.record.messages.archive.len(), 1);
+    assert_eq!(world.store.messages.archive.len(), 1);
 }
 
 #[test]
@@ -153,8 +153,8 @@ fn a_message_for_an_address_with_a_detail_is_for_the_account() {
     let (heard, answers) = send(&mut world, "alice+shop@example.org", "<presence TO type='subscribe'/>");
     assert!(heard.is_empty() && answers[0].contains("unsubscribed"), "{answers:?}");
     // Who is called so has his own messages.
-    world.record.users.insert(Bare::parse("alice+shop@example.org").unwrap(), UserRecord::default());
+    world.store.users.insert(Bare::parse("alice+shop@example.org").unwrap(), AccountData::default());
     let (heard, answers) = send(&mut world, "alice+shop@example.org", words);
     assert!(heard.is_empty() && answers.is_empty());
-    assert_eq!(world.record.messages.offline[0].0.as_str(), "alice+shop@example.org");
+    assert_eq!(world.store.messages.offline[0].0.as_str(), "alice+shop@example.org");
 }

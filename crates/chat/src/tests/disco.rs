@@ -77,9 +77,9 @@ fn no_feature_is_announced_twice() {
 #[test]
 fn an_account_tells_only_who_may_see_it() {
     let mut world = World::new(&["alice@example.org", "bob@example.org", "eve@example.org"]);
-    let record = world.record.users.get_mut(&Bare::parse("alice@example.org").unwrap()).unwrap();
+    let store = world.store.users.get_mut(&Bare::parse("alice@example.org").unwrap()).unwrap();
     let item = RosterItem { subscription: Subscription::From, ..Default::default() };
-    record.roster.push((Bare::parse("bob@example.org").unwrap(), item));
+    store.roster.push((Bare::parse("bob@example.org").unwrap(), item));
     for (client, is_told) in
         [("alice@example.org/1", true), ("bob@example.org/1", true), ("eve@example.org/1", false)]
     {

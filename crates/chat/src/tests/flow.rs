@@ -72,10 +72,10 @@ fn what_a_client_is_too_slow_for_is_stored_and_comes_when_it_has_read_the_rest()
         world.arrive(&message(number, &body));
     }
     assert!(world.closed.is_empty());
-    let stored = world.record.messages.offline.len();
+    let stored = world.store.messages.offline.len();
     assert!(stored > 100, "{stored}");
     let mut heard = ids(&read_all(&mut world, alice));
-    assert_eq!(world.record.messages.offline.len(), 0);
+    assert_eq!(world.store.messages.offline.len(), 0);
     heard.sort_by_key(|id| id.parse::<usize>().unwrap());
     heard.dedup();
     assert_eq!(heard.len(), 300, "nothing is lost");
@@ -88,7 +88,7 @@ fn a_full_backlog_drops_or_answers_by_kind() {
     let alice = deaf(&mut world, ALICE);
     let body = "x".repeat(100_000);
     (0..90).for_each(|number| world.arrive(&message(number, &body)));
-    world.record.messages.offline.clear();
+    world.store.messages.offline.clear();
     world.sent_abroad();
     world.arrive(&format!(
         "<iq type='get' id='q' from='eve@x.org/1' to='{ALICE}'><ping xmlns='urn:xmpp:ping'/></iq>"
@@ -98,9 +98,9 @@ fn a_full_backlog_drops_or_answers_by_kind() {
     // Chat states and errors are not worth keeping.
     world.arrive(&format!("<message type='chat' from='eve@x.org/1' to='{ALICE}'><active xmlns='http://jabber.org/protocol/chatstates'/></message>"));
     world.arrive(&format!("<message type='error' from='eve@x.org/1' to='{ALICE}'><body>x</body></message>"));
-    assert!(world.sent_abroad().is_empty() && world.record.messages.offline.is_empty());
+    assert!(world.sent_abroad().is_empty() && world.store.messages.offline.is_empty());
     world.arrive(&message(90, "hi"));
-    assert_eq!(world.record.messages.offline.len(), 1);
+    assert_eq!(world.store.messages.offline.len(), 1);
     // The answers to its own questions come.
     world.say(alice, "<iq type='get' id='own'><ping xmlns='urn:xmpp:ping'/></iq>");
     let heard = ids(&read_all(&mut world, alice));
@@ -178,14 +178,14 @@ fn pages_of_an_archive_are_read_as_the_client_reads() {
     }
     world.hear(alice);
     world.reads_nothing.push(alice);
-    world.record.loads.clear();
+    world.store.loads.clear();
     for number in 0..10 {
         world.say(alice, &format!(
             "<iq type='set' id='p{number}'><query xmlns='urn:xmpp:mam:2'><set xmlns='http://jabber.org/protocol/rsm'><max>250</max></set></query></iq>"
         ));
     }
     let pages =
-        |world: &World| world.record.loads.iter().filter(|load| matches!(load, Load::Archive { .. })).count();
+        |world: &World| world.store.loads.iter().filter(|load| matches!(load, Load::Archive { .. })).count();
     assert_eq!(pages(&world), 1, "one page is read, and the next one when it is sent");
     let first = world.hear(alice);
     assert!(size(&first) <= 2 * (limits::WINDOW as usize + 61_000), "{}", size(&first));
@@ -215,18 +215,18 @@ fn messages_that_waited_go_out_as_the_client_reads() {
     for number in 0..60 {
         world.arrive(&message(number, &body).replace("/desk'", "'"));
     }
-    assert_eq!(world.record.messages.offline.len(), 60);
+    assert_eq!(world.store.messages.offline.len(), 60);
     let alice = world.sign_in(ALICE);
     world.reads_nothing.push(alice);
-    world.record.loads.clear();
+    world.store.loads.clear();
     world.say(alice, "<presence/>");
     let loads =
-        |world: &World| world.record.loads.iter().filter(|load| matches!(load, Load::Offline { .. })).count();
+        |world: &World| world.store.loads.iter().filter(|load| matches!(load, Load::Offline { .. })).count();
     assert_eq!(loads(&world), 1);
     let first = world.hear(alice);
     assert!(size(&first) <= 2 * (limits::WINDOW as usize + 101_000), "{}", size(&first));
     let heard: Vec<String> = first.into_iter().chain(read_all(&mut world, alice)).collect();
     assert_eq!(ids(&heard), (0..60).map(|number| number.to_string()).collect::<Vec<_>>());
     assert!(loads(&world) > 3, "{}", loads(&world));
-    assert!(world.record.messages.offline.is_empty() && world.closed.is_empty());
+    assert!(world.store.messages.offline.is_empty() && world.closed.is_empty());
 }

@@ -5,8 +5,8 @@
 use xmpp::c2s::{self, C2s, Framing, Security};
 
 use super::*;
-use crate::invite::Invitations;
-use crate::upload::Uploads;
+use crate::invite::InvitationSettings;
+use crate::upload::UploadSettings;
 
 /// A form type with its fields, from the registrar section of its specification.
 struct Registry {
@@ -340,11 +340,12 @@ fn play() -> (Play, u64, u64) {
     let mut world = World::new(&[ADMIN, "bob@example.org"]);
     let mut settings = settings();
     settings.admins = vec![Bare::parse(ADMIN).unwrap()];
-    settings.uploads = Some(Uploads { max_size: 10, per_day: 10 });
+    settings.uploads = Some(UploadSettings { max_size: 10, per_day: 10 });
     let kinds = ["abuse", "admin", "feedback", "sales", "security", "status", "support"];
     settings.contacts =
         kinds.map(|kind| (format!("{kind}-addresses").into(), "mailto:a@example.org".into())).into();
-    settings.invitations = Invitations { by_users: true, by_admins: true, ..Invitations::default() };
+    settings.invitations =
+        InvitationSettings { by_users: true, by_admins: true, ..InvitationSettings::default() };
     world.host = Host::new(Arc::new(settings), [1; 32]);
     let (admin, bob) = (world.sign_in("admin@example.org/desk"), world.sign_in("bob@example.org/phone"));
     let mut play = Play { world, found: Vec::new() };

@@ -7,9 +7,9 @@ const QUERY: &str = "<query xmlns='jabber:iq:last'/>";
 
 fn world() -> World {
     let mut world = World::new(&["alice@example.org"]);
-    let record = world.record.users.get_mut(&Bare::parse("alice@example.org").unwrap()).unwrap();
+    let store = world.store.users.get_mut(&Bare::parse("alice@example.org").unwrap()).unwrap();
     let item = RosterItem { subscription: Subscription::From, ..Default::default() };
-    record.roster.push((Bare::parse("bob@x.org").unwrap(), item));
+    store.roster.push((Bare::parse("bob@x.org").unwrap(), item));
     world
 }
 

@@ -51,7 +51,7 @@ impl Messages {
         }
     }
 
-    pub(super) fn load(&self, load: &Load) -> Loaded {
+    pub(super) fn load(&self, load: &Load) -> StoreReply {
         match load {
             Load::Offline { user, after, ids } => {
                 let own = self
@@ -69,10 +69,10 @@ impl Messages {
                     stanzas.push(row.clone());
                 }
                 let is_complete = stanzas.len() == rows.len();
-                Loaded::Stanzas(StanzaPage { stanzas, is_complete })
+                StoreReply::Stanzas(StanzaPage { stanzas, is_complete })
             }
-            Load::Archive { owner, query } => Loaded::Page(self.page(owner, query)),
-            _ => Loaded::Done,
+            Load::Archive { owner, query } => StoreReply::Page(self.page(owner, query)),
+            _ => StoreReply::Done,
         }
     }
 

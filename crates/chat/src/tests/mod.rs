@@ -13,6 +13,7 @@ mod delivery;
 mod disco;
 mod flow;
 mod forms;
+mod idle_accounts;
 mod last;
 mod messages;
 mod muc;
@@ -25,9 +26,8 @@ mod private;
 mod pubsub;
 mod pubsub_service;
 mod push;
-mod reads;
+mod read_queues;
 mod register;
-mod resting;
 mod retract;
 mod roster;
 mod rosters;
@@ -42,7 +42,7 @@ use std::time::Duration;
 use xmpp::c2s::{BindRequest, Bound};
 use xmpp::ns;
 
-use super::effect::{Accounts, Listed, NotDone, RecordError, UserRecord};
+use super::effect::{AccountData, AccountList, AccountRefusal, Accounts, StoreFailure};
 use super::*;
 
 /// Whether this is `tests_without_rosters`.
@@ -65,11 +65,11 @@ pub(super) fn settings() -> Settings {
         admins: Vec::new(),
         components: Vec::new(),
         texts_to_phones: super::phones::TextsToPhones::default(),
-        archive: super::archive::Archived::default(),
+        archive: super::archive::ArchiveDefault::default(),
         sessions: SessionLimit { most: 100, ends_oldest: false },
         rosters: if HAS_NO_ROSTERS { RosterMemory(0) } else { RosterMemory::default() },
-        accounts: super::register::Accounts::default(),
-        invitations: super::invite::Invitations::default(),
+        accounts: super::register::AccountSettings::default(),
+        invitations: super::invite::InvitationSettings::default(),
         started: START,
     }
 }
@@ -78,7 +78,7 @@ pub(super) fn settings() -> Settings {
 pub(super) struct World {
     pub(super) host: Host,
     pub(super) now: Instant,
-    pub(super) record: Record,
+    pub(super) store: FakeStore,
     pub(super) got: HashMap<u64, Vec<Element>>,
     /// Connections that the host closed, and why.
     pub(super) closed: Vec<(u64, &'static str)>,
@@ -103,8 +103,8 @@ type Row = (Box<str>, Instant, Element);
 
 /// What the record of a test does; features add what theirs need.
 #[derive(Default)]
-pub(super) struct Record {
-    pub(super) users: HashMap<Bare, UserRecord>,
+pub(super) struct FakeStore {
+    pub(super) users: HashMap<Bare, AccountData>,
     pub(super) messages: messages::Messages,
     pub(super) changes: Vec<Change>,
     pub(super) loads: Vec<Load>,
@@ -123,78 +123,78 @@ pub(super) fn page_of(mut rows: Vec<Row>) -> RowPage {
     RowPage { rows, is_complete }
 }
 
-impl Record {
-    pub(super) fn load(&mut self, load: &Load) -> Result<Loaded, RecordError> {
+impl FakeStore {
+    pub(super) fn load(&mut self, load: &Load) -> Result<StoreReply, StoreFailure> {
         self.loads.push(load.clone());
         if self.is_broken {
-            return Err(RecordError::Unavailable);
+            return Err(StoreFailure::Unavailable);
         }
         Ok(match load {
             Load::User { user } => {
-                let record = self.users.get(user).cloned().map(Box::new);
+                let store = self.users.get(user).cloned().map(Box::new);
                 let waiting = self.messages.offline.iter().filter(|(of, ..)| of == user).count();
                 let items = super::user::NODES.iter().filter_map(|node| {
                     let items = self.items.get(&(user.clone(), (*node).into()))?;
                     Some(((*node).into(), items.last()?.2.clone()))
                 });
                 let items = items.collect();
-                Loaded::User(
-                    record.map(|record| Box::new(UserRecord { offline: waiting as u32, items, ..*record })),
+                StoreReply::User(
+                    store.map(|store| Box::new(AccountData { offline: waiting as u32, items, ..*store })),
                 )
             }
             Load::Offline { .. } | Load::Archive { .. } => self.messages.load(load),
             Load::Items { owner, node, query } => {
                 let items = self.items.get(&(owner.clone(), node.clone()));
-                Loaded::Items(query.page_of(items.map(Vec::as_slice).unwrap_or_default()))
+                StoreReply::Items(query.page_of(items.map(Vec::as_slice).unwrap_or_default()))
             }
             Load::Nodes { owner, after } => {
                 let rows = self.nodes.iter().filter(|((known, name), _)| {
                     known == owner && after.as_ref().is_none_or(|after| name > after)
                 });
-                Loaded::Rows(page_of(
+                StoreReply::Rows(page_of(
                     rows.map(|((_, name), config)| (name.clone(), START, config.clone())).collect(),
                 ))
             }
             Load::Act(_) => unreachable!("the world does it"),
             Load::Accounts(accounts) => self.administer(accounts),
-            Load::Slot { name, .. } => Loaded::Slot(Box::new(super::effect::Slot {
+            Load::Slot { name, .. } => StoreReply::Slot(Box::new(super::effect::Slot {
                 put: format!("https://up.example.org/put/{name}").into(),
                 get: format!("https://up.example.org/get/{name}").into(),
                 headers: vec![("Authorization".into(), "t".into())],
             })),
             Load::Waiting => {
-                Loaded::Users(self.messages.offline.iter().map(|(user, ..)| user.clone()).collect())
+                StoreReply::Users(self.messages.offline.iter().map(|(user, ..)| user.clone()).collect())
             }
-            Load::Rooms { .. } => Loaded::Rows(page_of(Vec::new())),
-            Load::TooMany => return Err(RecordError::Unavailable),
-            Load::Room { .. } => Loaded::Room(None),
+            Load::Rooms { .. } => StoreReply::Rows(page_of(Vec::new())),
+            Load::TooMany => return Err(StoreFailure::Unavailable),
+            Load::Room { .. } => StoreReply::Room(None),
         })
     }
 
-    fn administer(&mut self, accounts: &Accounts) -> Loaded {
+    fn administer(&mut self, accounts: &Accounts) -> StoreReply {
         self.administered.push(accounts.clone());
-        Loaded::Accounts(match accounts {
-            Accounts::Add { user, .. } if self.users.contains_key(user) => Err(NotDone::Exists),
+        StoreReply::Accounts(match accounts {
+            Accounts::Add { user, .. } if self.users.contains_key(user) => Err(AccountRefusal::Exists),
             Accounts::Add { password, .. } if password.0.len() < 3 => {
-                Err(NotDone::Invalid("too short".into()))
+                Err(AccountRefusal::Invalid("too short".into()))
             }
             Accounts::Add { user, .. } => {
-                self.users.insert(user.clone(), UserRecord::default());
-                Ok(Listed::default())
+                self.users.insert(user.clone(), AccountData::default());
+                Ok(AccountList::default())
             }
             Accounts::List { max, .. } => {
                 let mut accounts: Vec<Bare> = self.users.keys().cloned().collect();
                 accounts.sort();
                 accounts.truncate(*max as usize);
-                Ok(Listed { total: self.users.len() as u64, accounts })
+                Ok(AccountList { total: self.users.len() as u64, accounts })
             }
-            _ => Ok(Listed::default()),
+            _ => Ok(AccountList::default()),
         })
     }
 
-    fn access(&mut self, access: Access) -> Result<Loaded, RecordError> {
+    fn access(&mut self, access: Access) -> Result<StoreReply, StoreFailure> {
         if self.is_broken {
-            return Err(RecordError::Unavailable);
+            return Err(StoreFailure::Unavailable);
         }
         if let Access::Remove { user } = &access {
             self.users.remove(user);
@@ -202,31 +202,31 @@ impl Record {
         self.accounts.access(access)
     }
 
-    pub(super) fn change(&mut self, change: Change) -> Result<Loaded, RecordError> {
+    pub(super) fn change(&mut self, change: Change) -> Result<StoreReply, StoreFailure> {
         if self.is_broken {
-            return Err(RecordError::Unavailable);
+            return Err(StoreFailure::Unavailable);
         }
         self.apply(&change)?;
         self.changes.push(change);
-        Ok(Loaded::Done)
+        Ok(StoreReply::Done)
     }
 
     /// So that it is there when the account is loaded again.
-    fn apply(&mut self, change: &Change) -> Result<(), RecordError> {
+    fn apply(&mut self, change: &Change) -> Result<(), StoreFailure> {
         match change {
             Change::Roster { user, contact, item, version } => {
-                let Some(record) = self.users.get_mut(user) else { return Ok(()) };
-                record.roster.retain(|(known, _)| known != contact);
-                record.roster.extend(item.clone().map(|item| (contact.clone(), item)));
-                record.roster_version = *version;
+                let Some(store) = self.users.get_mut(user) else { return Ok(()) };
+                store.roster.retain(|(known, _)| known != contact);
+                store.roster.extend(item.clone().map(|item| (contact.clone(), item)));
+                store.roster_version = *version;
             }
             Change::Blocked { user, blocked } => {
-                let Some(record) = self.users.get_mut(user) else { return Ok(()) };
-                record.blocked.clone_from(blocked);
+                let Some(store) = self.users.get_mut(user) else { return Ok(()) };
+                store.blocked.clone_from(blocked);
             }
             Change::LastSeen { user, at, status } => {
-                let Some(record) = self.users.get_mut(user) else { return Ok(()) };
-                record.last_seen = Some((*at, status.clone()));
+                let Some(store) = self.users.get_mut(user) else { return Ok(()) };
+                store.last_seen = Some((*at, status.clone()));
             }
             Change::Item { owner, node, id, item, at, keep } => {
                 let items = self.items.entry((owner.clone(), node.clone())).or_default();
@@ -236,7 +236,7 @@ impl Record {
                 }
                 match item {
                     Some(item) => items.push((id.clone(), *at, Element::clone(item))),
-                    None if known.is_none() => return Err(RecordError::NotFound),
+                    None if known.is_none() => return Err(StoreFailure::NotFound),
                     None => {}
                 }
                 let surplus = items.len().saturating_sub(*keep as usize);
@@ -257,14 +257,14 @@ impl Record {
 
 impl World {
     pub(super) fn new(users: &[&str]) -> World {
-        let mut record = Record::default();
+        let mut store = FakeStore::default();
         for user in users {
-            record.users.insert(Bare::parse(user).unwrap(), UserRecord::default());
+            store.users.insert(Bare::parse(user).unwrap(), AccountData::default());
         }
         World {
             host: Host::new(Arc::new(settings()), [1; 32]),
             now: START,
-            record,
+            store,
             got: HashMap::new(),
             closed: Vec::new(),
             abroad: Vec::new(),
@@ -312,27 +312,27 @@ impl World {
                     }
                 }
                 Effect::Load { ticket, load: Load::Act(act) } => {
-                    let acted = Loaded::Acted(self.host.act(self.now, &act, &mut out));
-                    self.host.handle_record(self.now, ticket, Ok(acted), &mut out);
+                    let acted = StoreReply::HostActionResult(self.host.act(self.now, &act, &mut out));
+                    self.host.handle_store_reply(self.now, ticket, Ok(acted), &mut out);
                 }
                 Effect::Load { ticket, load } if self.reads_slowly => self.unread.push_back((ticket, load)),
                 Effect::Load { ticket, load } => {
-                    let loaded = self.record.load(&load);
-                    self.host.handle_record(self.now, ticket, loaded, &mut out);
+                    let loaded = self.store.load(&load);
+                    self.host.handle_store_reply(self.now, ticket, loaded, &mut out);
                 }
                 Effect::Befriend { user, contact } => {
                     self.host.befriend(self.now, &user, &contact, &mut out);
                 }
                 Effect::Access { ticket, access } => {
-                    let done = self.record.access(access);
-                    self.host.handle_record(self.now, ticket, done, &mut out);
+                    let done = self.store.access(access);
+                    self.host.handle_store_reply(self.now, ticket, done, &mut out);
                 }
                 Effect::Change { ticket, change } if self.is_slow => {
                     self.unwritten.push_back((ticket, change));
                 }
                 Effect::Change { ticket, change } => {
-                    let done = self.record.change(change);
-                    self.host.handle_record(self.now, ticket, done, &mut out);
+                    let done = self.store.change(change);
+                    self.host.handle_store_reply(self.now, ticket, done, &mut out);
                 }
                 effect => self.phones.perform(&mut self.host, self.now, effect, &mut out),
             }
@@ -351,15 +351,15 @@ impl World {
     /// The slow record answers the oldest question.
     pub(super) fn read(&mut self) {
         let (ticket, load) = self.unread.pop_front().unwrap();
-        let loaded = self.record.load(&load);
-        self.tell(|host, now, out| host.handle_record(now, ticket, loaded, out));
+        let loaded = self.store.load(&load);
+        self.tell(|host, now, out| host.handle_store_reply(now, ticket, loaded, out));
     }
 
     /// The slow record writes the oldest change.
     pub(super) fn write(&mut self) {
         let (ticket, change) = self.unwritten.pop_front().unwrap();
-        let done = self.record.change(change);
-        self.tell(|host, now, out| host.handle_record(now, ticket, done, out));
+        let done = self.store.change(change);
+        self.tell(|host, now, out| host.handle_store_reply(now, ticket, done, out));
     }
 
     /// A client signs in as that full address.
@@ -480,7 +480,7 @@ fn a_question_that_nobody_knows_is_answered_so() {
 #[test]
 fn a_record_that_cannot_be_read_ends_its_sessions() {
     let mut world = World::new(&["alice@example.org"]);
-    world.record.is_broken = true;
+    world.store.is_broken = true;
     let alice = world.sign_in("alice@example.org/desk");
     assert_eq!(world.closed, [(alice, "internal-server-error")]);
     assert_eq!(world.host.sessions(), 0);

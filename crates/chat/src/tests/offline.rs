@@ -13,7 +13,7 @@ fn send(world: &mut World, to: &str, kind: &str, inner: &str) {
 }
 
 fn kept(world: &World) -> usize {
-    world.record.messages.offline.len()
+    world.store.messages.offline.len()
 }
 
 #[test]
@@ -116,12 +116,12 @@ fn who_writes_too_much_to_nobody_is_told() {
 fn a_message_that_cannot_be_kept_is_refused() {
     let mut world = world();
     let alice = world.sign_in("alice@example.org/desk");
-    world.record.is_broken = true;
+    world.store.is_broken = true;
     send(&mut world, "alice@example.org", "chat", BODY);
     assert!(world.sent_abroad()[0].contains("resource-constraint"));
     let guest = world.sign_in_as("guest@example.org/x", true);
     assert_eq!(world.closed, [(guest, "internal-server-error")]);
-    world.record.is_broken = false;
+    world.store.is_broken = false;
     world.sign_in_as("guest@example.org/x", true);
     send(&mut world, "guest@example.org", "chat", BODY);
     assert!(world.sent_abroad()[0].contains("service-unavailable"));
@@ -133,10 +133,10 @@ fn messages_that_cannot_be_read_now_come_with_the_next_presence() {
     let mut world = world();
     send(&mut world, "alice@example.org", "chat", BODY);
     let alice = world.sign_in("alice@example.org/desk");
-    world.record.is_broken = true;
+    world.store.is_broken = true;
     world.say(alice, "<presence/>");
     assert!(world.hear(alice).iter().all(|xml| xml.starts_with("<presence")));
-    world.record.is_broken = false;
+    world.store.is_broken = false;
     world.say(alice, "<presence/>");
     assert!(world.hear(alice).iter().any(|xml| xml.starts_with("<message")));
 }
@@ -241,7 +241,7 @@ fn nobody_chooses_among_others_messages_and_a_broken_record_is_said() {
         ),
     );
     assert!(world.hear(bob)[0].contains("service-unavailable"));
-    world.record.is_broken = true;
+    world.store.is_broken = true;
     for (kind, inner) in
         [("get", "<fetch/>"), ("set", "<purge/>"), ("set", "<item action='remove' node='1'/>")]
     {

@@ -259,9 +259,9 @@ fn what_was_done_by_half_is_read_again() {
     let purge = "<purge node='n'/>";
     world.say(alice, &format!("<iq type='set' id='1'><pubsub xmlns='{SPACE}#owner'>{purge}</pubsub></iq>"));
     world.write();
-    world.record.is_broken = true;
+    world.store.is_broken = true;
     world.write();
-    (world.record.is_broken, world.is_slow) = (false, false);
+    (world.store.is_broken, world.is_slow) = (false, false);
     assert!(world.hear(alice).last().unwrap().contains("resource-constraint"));
     is_error(&own(&mut world, alice, "set", purge), "item-not-found", "");
 }

@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::super::phones::{Heard, Outcome, Phone, Show, Shown, Speaker, TextsToPhones, Words};
+use super::super::phones::{
+    ChatPresence, MessageBody, Phone, PhoneMessage, PhoneMessageOutcome, PhoneSender, Show, TextsToPhones,
+};
 use super::effect::{RosterItem, Subscription};
 use super::*;
 
@@ -18,9 +20,9 @@ pub(crate) struct Phones {
     unanswered: VecDeque<Ticket>,
     is_slow: bool,
     /// What they answer.
-    refusal: Option<RecordError>,
-    shown: Vec<(String, Option<Shown>)>,
-    outcomes: Vec<(u64, Outcome)>,
+    refusal: Option<StoreFailure>,
+    shown: Vec<(String, Option<ChatPresence>)>,
+    outcomes: Vec<(u64, PhoneMessageOutcome)>,
     consents: Vec<(u64, bool)>,
 }
 
@@ -31,7 +33,7 @@ impl Phones {
                 self.texts.push((from.to_string(), to.to_string(), body.into()));
                 match self.is_slow {
                     true => self.unanswered.push_back(ticket),
-                    false => host.handle_record(now, ticket, self.answer(), out),
+                    false => host.handle_store_reply(now, ticket, self.answer(), out),
                 }
             }
             Effect::AskPhone { user } => {
@@ -46,14 +48,14 @@ impl Phones {
                     self.shown.push(shown);
                 }
             }
-            Effect::Heard { id, outcome } => self.outcomes.push((id, outcome)),
+            Effect::PhoneMessageOutcome { id, outcome } => self.outcomes.push((id, outcome)),
             Effect::Consent { id, is_given } => self.consents.push((id, is_given)),
             other => panic!("{other:?}"),
         }
     }
 
-    fn answer(&self) -> Result<Loaded, RecordError> {
-        self.refusal.map_or(Ok(Loaded::Done), Err)
+    fn answer(&self) -> Result<StoreReply, StoreFailure> {
+        self.refusal.map_or(Ok(StoreReply::Done), Err)
     }
 }
 
@@ -86,8 +88,8 @@ fn world_with(texts_to_phones: TextsToPhones) -> World {
     let mut world = World::new(&[ALICE, BOB, "carol@example.org"]);
     let both = RosterItem { subscription: Subscription::Both, is_listed: true, ..RosterItem::default() };
     for (user, contact) in [(ALICE, BOB), (BOB, ALICE)] {
-        let record = world.record.users.get_mut(&bare(user)).unwrap();
-        record.roster.push((bare(contact), both.clone()));
+        let store = world.store.users.get_mut(&bare(user)).unwrap();
+        store.roster.push((bare(contact), both.clone()));
     }
     world.host.reload(Arc::new(Settings { texts_to_phones, ..settings() }));
     world
@@ -110,12 +112,12 @@ fn contacts_may_watch_an_account_from_their_phones_as_its_roster_says() {
         [(Subscription::From, true), (Subscription::To, false), (Subscription::None, false)]
     {
         let mut world = self::world();
-        let record = world.record.users.get_mut(&bare(ALICE)).unwrap();
-        record.roster[0].1.subscription = subscription;
+        let store = world.store.users.get_mut(&bare(ALICE)).unwrap();
+        store.roster[0].1.subscription = subscription;
         assert_eq!(watch(&mut world, ALICE, BOB), Some((7, expected)), "{subscription:?}");
     }
     let mut world = self::world();
-    world.record.users.get_mut(&bare(ALICE)).unwrap().blocked.push(Jid::parse(BOB).unwrap());
+    world.store.users.get_mut(&bare(ALICE)).unwrap().blocked.push(Jid::parse(BOB).unwrap());
     assert_eq!(watch(&mut world, ALICE, BOB), Some((7, false)), "blocked");
 }
 
@@ -131,26 +133,26 @@ impl World {
     }
 
     /// The oldest text that they have not answered.
-    fn phone_answers(&mut self, answer: Result<Loaded, RecordError>) {
+    fn phone_answers(&mut self, answer: Result<StoreReply, StoreFailure>) {
         let ticket = self.phones.unanswered.pop_front().unwrap();
-        self.tell(|host, now, out| host.handle_record(now, ticket, answer, out));
+        self.tell(|host, now, out| host.handle_store_reply(now, ticket, answer, out));
     }
 
-    fn heard(&mut self, from: Speaker, to: &str, words: Words, has_phones: bool) -> u64 {
+    fn heard(&mut self, from: PhoneSender, to: &str, words: MessageBody, has_phones: bool) -> u64 {
         self.next += 1;
-        let heard = Heard { id: self.next, from, to: bare(to), words, has_phones };
-        self.tell(|host, now, out| host.handle_heard(now, heard, out));
+        let heard = PhoneMessage { id: self.next, from, to: bare(to), words, has_phones };
+        self.tell(|host, now, out| host.handle_phone_message(now, heard, out));
         self.next
     }
 
     /// From Alice's phone to Bob.
-    fn alice_says(&mut self, text: &str, has_phones: bool) -> Option<Outcome> {
-        let from = Speaker::Account(bare(ALICE));
-        let id = self.heard(from, BOB, Words::Said(text.into()), has_phones);
+    fn alice_says(&mut self, text: &str, has_phones: bool) -> Option<PhoneMessageOutcome> {
+        let from = PhoneSender::Account(bare(ALICE));
+        let id = self.heard(from, BOB, MessageBody::Text(text.into()), has_phones);
         self.outcome(id)
     }
 
-    fn outcome(&self, id: u64) -> Option<Outcome> {
+    fn outcome(&self, id: u64) -> Option<PhoneMessageOutcome> {
         self.phones.outcomes.iter().find(|(known, _)| *known == id).map(|(_, outcome)| *outcome)
     }
 
@@ -166,7 +168,7 @@ impl World {
 }
 
 fn kept(world: &World) -> usize {
-    world.record.messages.offline.len()
+    world.store.messages.offline.len()
 }
 
 mod words_to_phones {
@@ -251,7 +253,7 @@ mod words_to_phones {
         world.chat(alice, "bob@example.org/sip-phone", "ring");
         assert_eq!((world.texts(), kept(&world)), (vec!["ring".to_owned()], 0));
         assert!(world.hear(bob).is_empty(), "he is meant on his phone");
-        world.phones.refusal = Some(RecordError::Unavailable);
+        world.phones.refusal = Some(StoreFailure::Unavailable);
         world.chat(alice, "bob@example.org/sip-phone", "again");
         assert_eq!(world.texts(), ["again"]);
         assert!(world.hear(bob).concat().contains("again"));
@@ -262,7 +264,7 @@ mod words_to_phones {
         world.chat(alice, "bob@example.org/sip-phone", "slow");
         world.say(alice, "<r xmlns='urn:xmpp:sm:3'/>");
         assert!(world.hear(alice).concat().contains("h='0'"), "nobody has it yet");
-        world.phone_answers(Err(RecordError::NotFound));
+        world.phone_answers(Err(StoreFailure::NotFound));
         world.say(alice, "<r xmlns='urn:xmpp:sm:3'/>");
         assert!(world.hear(alice).concat().contains("h='1'"));
         assert_eq!(kept(&world), 1);
@@ -279,7 +281,7 @@ mod words_to_phones {
             world.chat(alice, BOB, "hello");
         }
         assert_eq!(world.texts().len(), crate::limits::TEXT_COPIES);
-        world.phone_answers(Err(RecordError::Unavailable));
+        world.phone_answers(Err(StoreFailure::Unavailable));
         world.chat(alice, BOB, "hello");
         assert_eq!((world.texts().len(), kept(&world)), (1, 0), "and nothing of them is tried again");
     }
@@ -288,7 +290,7 @@ mod words_to_phones {
     fn a_phone_that_does_not_answer_is_tried_again() {
         let mut world = world();
         world.phone_is(BOB, there());
-        world.phones.refusal = Some(RecordError::Unavailable);
+        world.phones.refusal = Some(StoreFailure::Unavailable);
         let alice = world.available("alice@example.org/desk");
         world.chat(alice, BOB, "hello");
         assert_eq!((world.texts().len(), kept(&world)), (1, 1));
@@ -304,7 +306,7 @@ mod words_to_phones {
     fn a_phone_that_takes_no_texts_is_not_pestered() {
         let mut world = world();
         world.phone_is(BOB, there());
-        world.phones.refusal = Some(RecordError::NotFound);
+        world.phones.refusal = Some(StoreFailure::NotFound);
         let alice = world.available("alice@example.org/desk");
         world.chat(alice, BOB, "hello");
         assert_eq!((world.texts().len(), kept(&world)), (1, 1));
@@ -326,12 +328,12 @@ mod words_to_phones {
             world.chat(alice, BOB, body);
         }
         assert_eq!(world.texts(), ["one"]);
-        world.phone_answers(Ok(Loaded::Done));
+        world.phone_answers(Ok(StoreReply::Done));
         assert_eq!((world.texts(), kept(&world)), (vec!["two".to_owned()], 2));
         let bob = world.available("bob@example.org/desk");
         let heard = world.hear(bob).concat();
         assert!(heard.contains("two") && heard.contains("three"), "better twice than never: {heard}");
-        world.phone_answers(Ok(Loaded::Done));
+        world.phone_answers(Ok(StoreReply::Done));
         assert!(world.texts().is_empty());
         assert_eq!(kept(&world), 0);
     }
@@ -349,8 +351,8 @@ mod words_to_phones {
         assert_eq!(kept(&world), 0);
         world.phones.is_slow = true;
         world.chat(alice, BOB, &body);
-        world.phone_answers(Ok(Loaded::Done));
-        world.phone_answers(Err(RecordError::Unavailable));
+        world.phone_answers(Ok(StoreReply::Done));
+        world.phone_answers(Err(StoreFailure::Unavailable));
         assert_eq!((world.texts().len(), kept(&world)), (2, 1));
         world.phone_is(BOB, Phone::default());
         world.phones.is_slow = false;
@@ -402,17 +404,17 @@ mod words_from_phones {
         for client in [alice, bob, quiet] {
             world.hear(client);
         }
-        assert_eq!(world.alice_says("hello <&", false), Some(Outcome::Delivered));
+        assert_eq!(world.alice_says("hello <&", false), Some(PhoneMessageOutcome::Delivered));
         let heard = world.hear(bob).concat();
         assert!(heard.contains("from='alice@example.org'") && heard.contains("type='chat'"), "{heard}");
         assert!(heard.contains("<body>hello &lt;&amp;</body>") && heard.contains("<stanza-id"), "{heard}");
         assert!(world.hear(quiet).concat().contains("<received xmlns='urn:xmpp:carbons:2'"));
-        let words = Words::Said("hello <&".into());
+        let words = MessageBody::Text("hello <&".into());
         world.tell(|host, now, out| host.handle_said(now, bare(ALICE), bare(BOB), words, out));
         let copy = world.hear(alice).concat();
         assert!(copy.contains("<sent xmlns='urn:xmpp:carbons:2'") && copy.contains("hello"), "{copy}");
         let archived = |change: &&Change| matches!(change, Change::Archive { owner, .. } if *owner == bare(ALICE) || *owner == bare(BOB));
-        assert_eq!(world.record.changes.iter().filter(archived).count(), 2);
+        assert_eq!(world.store.changes.iter().filter(archived).count(), 2);
         assert!(world.phones.texts.is_empty(), "a text never comes back");
     }
 
@@ -424,7 +426,7 @@ mod words_from_phones {
         while !world.unwritten.is_empty() {
             world.write();
         }
-        assert_eq!((world.phones.outcomes[0].1, kept(&world)), (Outcome::Kept, 1));
+        assert_eq!((world.phones.outcomes[0].1, kept(&world)), (PhoneMessageOutcome::Kept, 1));
         world.is_slow = false;
         world.phone_is(BOB, there());
         assert_eq!((world.texts(), kept(&world)), (vec!["hello".to_owned()], 0));
@@ -435,7 +437,7 @@ mod words_from_phones {
     #[test]
     fn a_text_that_phones_get_is_not_kept() {
         let mut world = world();
-        assert_eq!(world.alice_says("hello", true), Some(Outcome::Nobody));
+        assert_eq!(world.alice_says("hello", true), Some(PhoneMessageOutcome::NoSession));
         assert_eq!(kept(&world), 0);
     }
 
@@ -443,11 +445,11 @@ mod words_from_phones {
     fn a_text_that_cannot_be_kept_or_read_is_not_taken() {
         let mut world = world();
         for _ in 0..crate::limits::OFFLINE {
-            assert_eq!(world.alice_says("hello", false), Some(Outcome::Kept));
+            assert_eq!(world.alice_says("hello", false), Some(PhoneMessageOutcome::Kept));
         }
-        assert_eq!(world.alice_says("one more", false), Some(Outcome::Busy));
-        world.record.is_broken = true;
-        assert_eq!(world.alice_says("hello", false), Some(Outcome::Busy));
+        assert_eq!(world.alice_says("one more", false), Some(PhoneMessageOutcome::Busy));
+        world.store.is_broken = true;
+        assert_eq!(world.alice_says("hello", false), Some(PhoneMessageOutcome::Busy));
         let heard: Vec<_> = world.abroad.iter().map(ToString::to_string).collect();
         assert!(heard.is_empty(), "{heard:?}");
     }
@@ -455,14 +457,18 @@ mod words_from_phones {
     #[test]
     fn who_is_blocked_is_not_heard_and_nobody_is_nobody() {
         let mut world = world();
-        world.record.users.get_mut(&bare(BOB)).unwrap().blocked.push(Jid::parse(ALICE).unwrap());
+        world.store.users.get_mut(&bare(BOB)).unwrap().blocked.push(Jid::parse(ALICE).unwrap());
         let bob = world.available("bob@example.org/desk");
         world.hear(bob);
-        assert_eq!(world.alice_says("hello", false), Some(Outcome::Refused));
+        assert_eq!(world.alice_says("hello", false), Some(PhoneMessageOutcome::Refused));
         assert!(world.hear(bob).is_empty());
-        let id =
-            world.heard(Speaker::Account(bare(ALICE)), "ghost@example.org", Words::Said("x".into()), false);
-        assert_eq!(world.outcome(id), Some(Outcome::Nobody));
+        let id = world.heard(
+            PhoneSender::Account(bare(ALICE)),
+            "ghost@example.org",
+            MessageBody::Text("x".into()),
+            false,
+        );
+        assert_eq!(world.outcome(id), Some(PhoneMessageOutcome::NoSession));
     }
 
     #[test]
@@ -471,8 +477,9 @@ mod words_from_phones {
         let bob = world.available("bob@example.org/desk");
         world.hear(bob);
         let mut from = |uri: &str| {
-            let id = world.heard(Speaker::Stranger(uri.into()), BOB, Words::Said("pay".into()), false);
-            assert_eq!(world.outcome(id), Some(Outcome::Delivered));
+            let id =
+                world.heard(PhoneSender::Stranger(uri.into()), BOB, MessageBody::Text("pay".into()), false);
+            assert_eq!(world.outcome(id), Some(PhoneMessageOutcome::Delivered));
             let heard = world.hear(bob).concat();
             assert!(heard.contains("<body>pay</body>"), "{heard}");
             heard
@@ -500,11 +507,16 @@ mod words_from_phones {
             );
             assert!(world.hear(bob).concat().contains("type='result'"), "{jid}");
             ["sip:boss@bank.test", "sip:clerk@bank.test", "sip:BOSS@Bank.Test;x=1"].map(|uri| {
-                let id = world.heard(Speaker::Stranger(uri.into()), BOB, Words::Said("pay".into()), false);
+                let id = world.heard(
+                    PhoneSender::Stranger(uri.into()),
+                    BOB,
+                    MessageBody::Text("pay".into()),
+                    false,
+                );
                 world.outcome(id).unwrap()
             })
         };
-        let (refused, delivered) = (Outcome::Refused, Outcome::Delivered);
+        let (refused, delivered) = (PhoneMessageOutcome::Refused, PhoneMessageOutcome::Delivered);
         assert_eq!(block(r"boss\40bank.test@sip-guest.example.org"), [refused, delivered, refused]);
         assert_eq!(block("sip-guest.example.org"), [refused; 3]);
     }
@@ -532,17 +544,17 @@ mod words_from_phones {
     #[test]
     fn who_is_writing_is_seen_by_who_is_there_and_kept_for_nobody() {
         let mut world = world();
-        let from = || Speaker::Account(bare(ALICE));
-        let id = world.heard(from(), BOB, Words::Typing(true), false);
-        assert_eq!((world.outcome(id), kept(&world)), (Some(Outcome::Nobody), 0));
+        let from = || PhoneSender::Account(bare(ALICE));
+        let id = world.heard(from(), BOB, MessageBody::Typing(true), false);
+        assert_eq!((world.outcome(id), kept(&world)), (Some(PhoneMessageOutcome::NoSession), 0));
         let bob = world.available("bob@example.org/desk");
         world.hear(bob);
         for (is_typing, state) in [(true, "<composing"), (false, "<paused")] {
-            let id = world.heard(from(), BOB, Words::Typing(is_typing), false);
-            assert_eq!(world.outcome(id), Some(Outcome::Delivered));
+            let id = world.heard(from(), BOB, MessageBody::Typing(is_typing), false);
+            assert_eq!(world.outcome(id), Some(PhoneMessageOutcome::Delivered));
             assert!(world.hear(bob).concat().contains(state));
         }
-        assert!(!world.record.changes.iter().any(|change| matches!(change, Change::Archive { .. })));
+        assert!(!world.store.changes.iter().any(|change| matches!(change, Change::Archive { .. })));
     }
 
     #[test]
@@ -550,10 +562,10 @@ mod words_from_phones {
         let mut world = world();
         world.is_slow = true;
         for _ in 0..crate::limits::HEARD {
-            world.heard(Speaker::Account(bare(ALICE)), BOB, Words::Said("x".into()), true);
+            world.heard(PhoneSender::Account(bare(ALICE)), BOB, MessageBody::Text("x".into()), true);
         }
         assert!(world.phones.outcomes.is_empty());
-        assert_eq!(world.alice_says("one more", false), Some(Outcome::Busy));
+        assert_eq!(world.alice_says("one more", false), Some(PhoneMessageOutcome::Busy));
     }
 }
 
@@ -683,7 +695,7 @@ mod presence {
     #[test]
     fn phones_are_told_of_chat() {
         let mut world = world();
-        let shown = |show, status: &str| Some(Shown { show, status: status.into() });
+        let shown = |show, status: &str| Some(ChatPresence { show, status: status.into() });
         let desk = world.sign_in("bob@example.org/desk");
         assert!(world.phones.shown.is_empty(), "signed in is not available");
         world.say(desk, "<presence/>");

@@ -4,20 +4,20 @@ use proptest::prelude::*;
 
 use super::effect::{RosterItem, Subscription};
 use super::*;
-use crate::presence::subscription::State;
+use crate::presence::subscription::SubscriptionState;
 
 const ALICE: &str = "alice@example.org";
 const BOB: &str = "bob@x.org";
 
 fn contact(world: &mut World, user: &str, contact: &str, subscription: Subscription) {
     let item = RosterItem { subscription, is_listed: true, ..Default::default() };
-    let record = world.record.users.get_mut(&Bare::parse(user).unwrap()).unwrap();
-    record.roster.push((Bare::parse(contact).unwrap(), item));
+    let store = world.store.users.get_mut(&Bare::parse(user).unwrap()).unwrap();
+    store.roster.push((Bare::parse(contact).unwrap(), item));
 }
 
 fn item(world: &World, user: &str, contact: &str) -> Option<RosterItem> {
-    let record = &world.record.users[&Bare::parse(user).unwrap()];
-    record.contact(&Bare::parse(contact).unwrap()).cloned()
+    let store = &world.store.users[&Bare::parse(user).unwrap()];
+    store.contact(&Bare::parse(contact).unwrap()).cloned()
 }
 
 /// Signed in, interested and available; what came of it is forgotten.
@@ -110,9 +110,9 @@ fn a_request_waits_for_who_is_not_here_and_is_not_listed() {
         world.arrive("<presence type='subscribe' from='bob@x.org/home' to='alice@example.org'><status>me</status></presence>");
     }
     let kept = item(&world, ALICE, BOB).unwrap();
-    assert!(kept.asked.is_some() && !kept.is_listed && world.record.changes.len() == 1);
+    assert!(kept.asked.is_some() && !kept.is_listed && world.store.changes.len() == 1);
     // Clients see nothing of it in the roster, so its version is the same.
-    assert!(matches!(world.record.changes[0], Change::Roster { version: 0, .. }));
+    assert!(matches!(world.store.changes[0], Change::Roster { version: 0, .. }));
     for resource in ["desk", "phone"] {
         let alice = world.sign_in(&format!("{ALICE}/{resource}"));
         world.say(alice, "<iq type='get' id='r'><query xmlns='jabber:iq:roster'/></iq>");
@@ -184,7 +184,7 @@ fn nobody_is_a_contact_of_oneself() {
         world.say(alice, &format!("<presence type='{kind}' to='{ALICE}/phone'/>"));
         world.arrive(&format!("<presence type='{kind}' from='{ALICE}' to='{ALICE}'/>"));
     }
-    assert_eq!(world.record.changes, []);
+    assert_eq!(world.store.changes, []);
     assert!(world.hear(alice).is_empty());
 }
 
@@ -216,7 +216,7 @@ fn a_long_request_is_kept_short() {
 fn a_change_that_cannot_be_written_changes_nothing() {
     let mut world = World::new(&[ALICE]);
     let alice = here(&mut world, "alice@example.org/desk");
-    world.record.is_broken = true;
+    world.store.is_broken = true;
     world.say(alice, "<presence type='subscribe' to='bob@x.org'/>");
     let heard = world.hear(alice);
     assert!(heard.len() == 1 && heard[0].contains("resource-constraint"), "{heard:?}");
@@ -293,15 +293,15 @@ fn the_end_is_told_to_all_who_saw() {
         assert!(sent.contains("type='unavailable'") && sent.contains(&format!("to='{to}'")), "{sent}");
     }
     assert!(world.hear(phone)[0].contains("type='unavailable'"));
-    assert_eq!(world.record.changes, []);
+    assert_eq!(world.store.changes, []);
     world.say(phone, "<presence type='unavailable'><status>bye</status></presence>");
     assert!(world.sent_abroad()[0].contains("<status>bye</status>"));
     assert!(
-        matches!(&world.record.changes[..], [Change::LastSeen { at: START, status, .. }] if **status == *"bye")
+        matches!(&world.store.changes[..], [Change::LastSeen { at: START, status, .. }] if **status == *"bye")
     );
     // It is not told twice.
     world.tell(|host, now, out| host.handle_gone(now, edge(phone), true, out));
-    assert!(world.sent_abroad().is_empty() && world.record.changes.len() == 1);
+    assert!(world.sent_abroad().is_empty() && world.store.changes.len() == 1);
 }
 
 #[test]
@@ -484,12 +484,12 @@ proptest! {
             for who in 0..2 {
                 follow(&mut seen[who], &world.hear(clients[who]));
             }
-            let of = |user: &str, contact: &str| State::of(item(&world, user, contact).as_ref());
+            let of = |user: &str, contact: &str| SubscriptionState::of(item(&world, user, contact).as_ref());
             let (alice, bob) = (of(ALICE, bob_jid), of(bob_jid, ALICE));
             prop_assert_eq!((alice.to, alice.pending_out), (bob.from, bob.pending_in));
             prop_assert_eq!((bob.to, bob.pending_out), (alice.from, alice.pending_in));
-            for (user, record) in &world.record.users {
-                prop_assert_eq!(world.host.record_of(user), (!HAS_NO_ROSTERS).then_some(record));
+            for (user, store) in &world.store.users {
+                prop_assert_eq!(world.host.account_data(user), (!HAS_NO_ROSTERS).then_some(store));
             }
         }
         for who in 0..2 {
@@ -502,7 +502,7 @@ proptest! {
                 None => prop_assert!(!roster.contains("<item"), "{}", roster),
             }
         }
-        let may = State::of(item(&world, ALICE, bob_jid).as_ref()).from;
+        let may = SubscriptionState::of(item(&world, ALICE, bob_jid).as_ref()).from;
         world.say(clients[0], "<presence><show>dnd</show></presence>");
         prop_assert_eq!(world.hear(clients[1]).len(), usize::from(may));
     }
@@ -517,7 +517,7 @@ fn all_that_waited_for_somebody_who_is_away_finds_him() {
         is_listed: true,
         ..Default::default()
     };
-    world.record.users.get_mut(&Bare::parse("alice@example.org").unwrap()).unwrap().roster =
+    world.store.users.get_mut(&Bare::parse("alice@example.org").unwrap()).unwrap().roster =
         vec![(contact, item)];
     let stanza = |kind: Option<&str>| {
         Element::new("presence", ns::CLIENT)

@@ -38,7 +38,7 @@ fn private_data_is_kept_for_who_stored_it() {
     }
     let big = format!("<d xmlns='urn:d'>{}</d>", "x".repeat(crate::limits::ITEM));
     assert!(private(&mut world, alice, "set", &big).contains("not-acceptable"));
-    world.record.is_broken = true;
+    world.store.is_broken = true;
     for kind in ["get", "set"] {
         for data in [empty, &storage("")] {
             assert!(private(&mut world, alice, kind, data).contains("resource-constraint"));

@@ -15,8 +15,8 @@ pub(super) fn world() -> (World, u64, u64, u64) {
         let groups = groups.iter().map(|group| Box::from(*group)).collect();
         let subscription = Subscription::Both;
         let item = RosterItem { subscription, is_listed: true, groups, ..Default::default() };
-        let record = world.record.users.get_mut(&Bare::parse(user).unwrap()).unwrap();
-        record.roster.push((Bare::parse(contact).unwrap(), item));
+        let store = world.store.users.get_mut(&Bare::parse(user).unwrap()).unwrap();
+        store.roster.push((Bare::parse(contact).unwrap(), item));
     };
     know(ALICE, BOB, &["friends"]);
     know(BOB, ALICE, &[]);
@@ -166,7 +166,7 @@ fn who_publishes_can_count_on_what_he_asks_for() {
     }
     let (mut fresh, ..) = self::world();
     is_error(&publish(&mut fresh, &[("unheard_of", "1")]), "conflict", "precondition-not-met");
-    assert!(fresh.record.nodes.is_empty());
+    assert!(fresh.store.nodes.is_empty());
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn faults_of_publishing() {
     is_error(&self::publish(&mut world, bob, "n", "a"), "forbidden", "");
     is_error(&self::publish(&mut world, bob, "none", "a"), "item-not-found", "");
     assert!(set(&mut world, alice, ALICE, "<publish node='event'/>").contains("type='result'"));
-    assert!(world.record.items.is_empty());
+    assert!(world.store.items.is_empty());
 }
 
 #[test]
@@ -272,9 +272,9 @@ fn items_are_taken_back_and_nodes_emptied_and_deleted() {
         is_error(&own(&mut world, alice, "set", &format!("<{verb}/>")), "bad-request", "nodeid-required");
         assert!(own(&mut world, alice, "set", &format!("<{verb} node='n'/>")).contains("result"));
         assert!(events(&mut world, bob)[0].contains(event));
-        assert!(world.record.items.is_empty());
+        assert!(world.store.items.is_empty());
     }
-    assert!(world.record.nodes.is_empty());
+    assert!(world.store.nodes.is_empty());
     is_error(&get(&mut world, alice, ALICE, "<items node='n'/>"), "item-not-found", "");
     create(&mut world, alice, "event", &[("persist_items", "0")]);
     is_error(
@@ -492,13 +492,13 @@ fn what_is_not_built_is_said_so() {
 #[test]
 fn a_record_that_fails_is_told() {
     let (mut world, alice, bob, _) = world();
-    world.record.is_broken = true;
+    world.store.is_broken = true;
     is_error(&publish(&mut world, alice, "n", "a"), "resource-constraint", "");
-    world.record.is_broken = false;
+    world.store.is_broken = false;
     create(&mut world, alice, "n", &[]);
     appear(&mut world, bob, &["n"]);
     world.hear(bob);
-    world.record.is_broken = true;
+    world.store.is_broken = true;
     for request in [
         "<publish node='n'><item><t xmlns='urn:t'/></item></publish>",
         "<retract node='n'><item id='a'/></retract>",
@@ -509,7 +509,7 @@ fn a_record_that_fails_is_told() {
     }
     is_error(&get(&mut world, alice, ALICE, "<items node='n'/>"), "resource-constraint", "");
     is_error(&own(&mut world, alice, "set", "<purge node='n'/>"), "resource-constraint", "");
-    world.record.is_broken = false;
+    world.store.is_broken = false;
     // Nothing of it happened, and the node is still what it was.
     assert!(events(&mut world, bob).is_empty());
     assert!(own(&mut world, alice, "get", "<configure node='n'/>").contains("result"));

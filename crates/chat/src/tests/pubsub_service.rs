@@ -221,7 +221,7 @@ fn a_removed_account_owns_no_node_and_is_subscribed_to_none() {
     // The store takes the account out of what it has, and hosts out of what they have in memory.
     let leave = |cast: &mut Cast, user: &str| {
         let user = Bare::parse(user).unwrap();
-        for config in cast.world.record.nodes.values_mut() {
+        for config in cast.world.store.nodes.values_mut() {
             if let Some(without) = crate::without_user(config, &user) {
                 *config = without;
             }

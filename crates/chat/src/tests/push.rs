@@ -167,7 +167,7 @@ fn wrong_requests_are_refused() {
     assert!(world.hear(bob)[0].contains("service-unavailable"));
     let guest = world.sign_in_as("guest@example.org/x", true);
     assert!(set(&mut world, guest, &enable("n")).contains("not-allowed"));
-    world.record.is_broken = true;
+    world.store.is_broken = true;
     assert!(set(&mut world, alice, &enable("n")).contains("resource-constraint"));
     assert!(
         set(&mut world, alice, &format!("<disable xmlns='{PUSH}' jid='push.x.org'/>"))

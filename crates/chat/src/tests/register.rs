@@ -16,22 +16,22 @@ pub(super) struct Known {
 }
 
 impl Known {
-    pub(super) fn access(&mut self, access: Access) -> Result<Loaded, RecordError> {
+    pub(super) fn access(&mut self, access: Access) -> Result<StoreReply, StoreFailure> {
         match access {
             Access::Password { user, password } => self.passwords.push((user.to_string(), password)),
             Access::Remove { .. } => {}
             Access::Invite { token, invitation } => drop(self.invitations.insert(token, *invitation)),
             Access::Invitation { token } => {
                 let found = self.invitations.get(&token).cloned().map(Box::new);
-                return Ok(Loaded::Invitation(found));
+                return Ok(StoreReply::Invitation(found));
             }
             Access::UseInvitation { token, inviter } => {
                 let is_of = |found: &Invitation| found.inviter.as_ref() == Some(&inviter);
                 let found = self.invitations.remove(&token).filter(is_of);
-                return found.map(|_| Loaded::Done).ok_or(RecordError::NotFound);
+                return found.map(|_| StoreReply::Done).ok_or(StoreFailure::NotFound);
             }
         }
-        Ok(Loaded::Done)
+        Ok(StoreReply::Done)
     }
 }
 
@@ -41,9 +41,12 @@ fn world(change: impl FnOnce(&mut Settings)) -> World {
     let mut world = World::new(&USERS);
     let mut settings = settings();
     settings.accounts =
-        crate::register::Accounts { may_change_password: true, may_remove: true, min_password: 8 };
-    settings.invitations =
-        crate::invite::Invitations { by_users: false, by_admins: true, good_for: Duration::from_secs(1_000) };
+        crate::register::AccountSettings { may_change_password: true, may_remove: true, min_password: 8 };
+    settings.invitations = crate::invite::InvitationSettings {
+        by_users: false,
+        by_admins: true,
+        good_for: Duration::from_secs(1_000),
+    };
     settings.admins = vec![Bare::parse(USERS[2]).unwrap()];
     change(&mut settings);
     world.host = Host::new(Arc::new(settings), [1; 32]);
@@ -76,14 +79,14 @@ fn a_new_password_ends_the_other_sessions() {
     let bob = world.sign_in("bob@example.org/desk");
     let answer = ask(&mut world, alice, "set", "example.org", &new_password("alice", "new secret"));
     assert!(answer.contains("type='result'"), "{answer}");
-    assert_eq!(world.record.accounts.passwords, [("alice@example.org".into(), Secret("new secret".into()))]);
+    assert_eq!(world.store.accounts.passwords, [("alice@example.org".into(), Secret("new secret".into()))]);
     assert_eq!(world.closed, [(phone, "reset")]);
     // By a form, too.
     let form = "<x xmlns='jabber:x:data' type='submit'><field var='username'><value>bob</value></field>\
                 <field var='password'><value>longer secret</value></field></x>";
     let answer = ask(&mut world, bob, "set", "example.org", &register(form));
     assert!(answer.contains("type='result'"), "{answer}");
-    assert_eq!(world.record.accounts.passwords.len(), 2);
+    assert_eq!(world.store.accounts.passwords.len(), 2);
 }
 
 #[test]
@@ -100,14 +103,14 @@ fn what_cannot_be_changed_is_refused() {
     case(&mut world, alice, &new_password("alice", "short"), "<not-acceptable");
     case(&mut world, alice, &register("<username>alice</username>"), "<bad-request");
     case(&mut world, nobody, &new_password("guest", "new secret"), "<not-allowed");
-    world.record.is_broken = true;
+    world.store.is_broken = true;
     case(&mut world, alice, &new_password("alice", "new secret"), "<resource-constraint");
     let mut settings = settings();
     settings.accounts.may_change_password = false;
-    world.record.is_broken = false;
+    world.store.is_broken = false;
     world.host.reload(Arc::new(settings));
     case(&mut world, alice, &new_password("alice", "new secret"), "<not-allowed");
-    assert!(world.record.accounts.passwords.is_empty() && world.closed.is_empty());
+    assert!(world.store.accounts.passwords.is_empty() && world.closed.is_empty());
 }
 
 #[test]
@@ -117,8 +120,8 @@ fn an_account_that_is_removed_leaves_no_session_and_no_contact() {
     for (user, contact) in
         [("alice@example.org", "bob@example.org"), ("bob@example.org", "alice@example.org")]
     {
-        let record = world.record.users.get_mut(&Bare::parse(user).unwrap()).unwrap();
-        record.roster = vec![(Bare::parse(contact).unwrap(), both.clone())];
+        let store = world.store.users.get_mut(&Bare::parse(user).unwrap()).unwrap();
+        store.roster = vec![(Bare::parse(contact).unwrap(), both.clone())];
     }
     let alice = world.sign_in("alice@example.org/desk");
     let phone = world.sign_in("alice@example.org/phone");
@@ -136,11 +139,11 @@ fn an_account_that_is_removed_leaves_no_session_and_no_contact() {
     assert_eq!(world.closed, [(alice, "not-authorized"), (phone, "not-authorized")]);
     let heard = world.hear(bob).join("\n");
     assert!(heard.contains("type='unsubscribed'") && heard.contains("type='unavailable'"), "{heard}");
-    let bobs = &world.record.users[&Bare::parse("bob@example.org").unwrap()].roster;
+    let bobs = &world.store.users[&Bare::parse("bob@example.org").unwrap()].roster;
     assert_eq!(bobs[0].1.subscription, Subscription::None);
     let is_hers =
         |change: &Change| matches!(change, Change::LastSeen { user, .. } if user.local() == Some("alice"));
-    assert!(!world.record.changes.iter().any(is_hers), "nothing is written of who is no more");
+    assert!(!world.store.changes.iter().any(is_hers), "nothing is written of who is no more");
 }
 
 /// Each kind of contact is told what ends, by what the record had, when its user has not been here.
@@ -265,7 +268,7 @@ fn an_invitation_is_of_one_inviter_and_for_a_while() {
     world.now = START + Duration::from_secs(1_000);
     world.arrive(&ask("alice@example.org"));
     assert!(world.sent_abroad().iter().all(|sent| !sent.contains("subscribed")));
-    assert_eq!(world.record.accounts.invitations.len(), 1, "nor is it used up");
+    assert_eq!(world.store.accounts.invitations.len(), 1, "nor is it used up");
 }
 
 #[test]
@@ -284,7 +287,7 @@ fn an_administrator_invites_somebody_to_an_account() {
     };
     let answer = command(&mut world, admin, "create-account", &form("carol", true));
     assert!(answer.contains("<value>xmpp:carol@example.org?register;preauth="), "{answer}");
-    let invitation = world.record.accounts.invitations.remove(&*token(&answer)).unwrap();
+    let invitation = world.store.accounts.invitations.remove(&*token(&answer)).unwrap();
     assert_eq!((invitation.name.as_deref(), invitation.registers), (Some("carol"), true));
     assert_eq!(invitation.inviter.unwrap().as_str(), "admin@example.org");
     let answer = command(&mut world, admin, "create-account", &form("", false));

@@ -15,7 +15,7 @@ fn retract(id: &str) -> String {
 }
 
 fn archived(world: &World) -> Vec<String> {
-    let all = world.record.messages.archive.iter();
+    let all = world.store.messages.archive.iter();
     all.map(|(_, (.., stanza))| String::from_utf8(stanza.to_bytes(ns::CLIENT)).unwrap()).collect()
 }
 

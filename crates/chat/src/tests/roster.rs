@@ -35,7 +35,7 @@ fn a_contact_is_stored_pushed_to_who_is_interested_and_answered() {
     assert!(world.hear(phone)[0].contains(item));
     assert!(world.hear(unaware).is_empty());
     assert!(get(&mut world, unaware, "").contains(item));
-    assert!(matches!(&world.record.changes[..], [Change::Roster { version: 1, item: Some(item), .. }]
+    assert!(matches!(&world.store.changes[..], [Change::Roster { version: 1, item: Some(item), .. }]
         if item.is_listed && item.version == 1));
 }
 
@@ -74,7 +74,7 @@ fn what_is_no_contact_is_refused() {
         let heard = set(&mut world, alice, &items);
         assert!(heard.len() == 1 && heard[0].contains(condition), "{items}: {heard:?}");
     }
-    assert_eq!(world.record.changes, []);
+    assert_eq!(world.store.changes, []);
 }
 
 /// RFC 6121 §2.3.3. The answer for an account that is not there is the same, so it tells nothing.
@@ -98,7 +98,7 @@ fn a_roster_set_for_another_account_is_forbidden() {
             assert!(heard.len() == 1 && heard[0].contains(condition), "{to} {kind}: {heard:?}");
         }
     }
-    assert!(world.record.changes.is_empty());
+    assert!(world.store.changes.is_empty());
 }
 
 /// RFC 6121 §2.5.2: the item is removed, pushed and answered; then the other side learns of it.
@@ -109,7 +109,7 @@ fn a_removal_is_answered_before_the_contact_learns_of_it() {
     let (alice, bob) = (Bare::parse("alice@example.org").unwrap(), Bare::parse("bob@example.org").unwrap());
     for (user, contact) in [(&alice, &bob), (&bob, &alice)] {
         let item = RosterItem { subscription: Subscription::Both, is_listed: true, ..Default::default() };
-        world.record.users.get_mut(user).unwrap().roster.push((contact.clone(), item));
+        world.store.users.get_mut(user).unwrap().roster.push((contact.clone(), item));
     }
     let desk = world.sign_in("alice@example.org/desk");
     world.say(desk, "<iq type='get' id='r'><query xmlns='jabber:iq:roster'/></iq>");
@@ -125,7 +125,7 @@ fn a_removal_is_answered_before_the_contact_learns_of_it() {
         Effect::Change { ticket, .. } => Some(ticket),
         _ => None,
     });
-    world.host.handle_record(world.now, change.unwrap(), Ok(Loaded::Done), &mut out);
+    world.host.handle_store_reply(world.now, change.unwrap(), Ok(StoreReply::Done), &mut out);
     let order: Vec<String> = out
         .iter()
         .filter_map(|effect| match effect {
@@ -140,9 +140,9 @@ fn a_removal_is_answered_before_the_contact_learns_of_it() {
 #[test]
 fn a_roster_has_an_end() {
     let mut world = World::new(&["alice@example.org"]);
-    let record = world.record.users.get_mut(&Bare::parse("alice@example.org").unwrap()).unwrap();
+    let store = world.store.users.get_mut(&Bare::parse("alice@example.org").unwrap()).unwrap();
     let item = effect::RosterItem { is_listed: true, ..Default::default() };
-    record.roster = (0..crate::limits::CONTACTS)
+    store.roster = (0..crate::limits::CONTACTS)
         .map(|n| (Bare::parse(&format!("c{n}@x.org")).unwrap(), item.clone()))
         .collect();
     let alice = world.sign_in("alice@example.org/desk");
@@ -177,7 +177,7 @@ fn removal_ends_what_was_between_them() {
             ..Default::default()
         };
         let alice_jid = Bare::parse("alice@example.org").unwrap();
-        world.record.users.get_mut(&alice_jid).unwrap().roster.push((contact, item));
+        world.store.users.get_mut(&alice_jid).unwrap().roster.push((contact, item));
         let alice = world.sign_in("alice@example.org/desk");
         world.say(alice, "<presence/>");
         get(&mut world, alice, "");
@@ -190,7 +190,7 @@ fn removal_ends_what_was_between_them() {
             assert!(sent.contains(&format!("type='{kind}'")) && sent.contains("to='bob@x.org'"), "{sent}");
         }
         assert!(!get(&mut world, alice, "").contains("bob"));
-        assert!(world.record.users[&alice_jid].roster.is_empty());
+        assert!(world.store.users[&alice_jid].roster.is_empty());
     }
 }
 
@@ -251,7 +251,7 @@ fn a_record_that_fails_is_told() {
     let mut world = World::new(&["alice@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     get(&mut world, alice, "");
-    world.record.is_broken = true;
+    world.store.is_broken = true;
     for item in ["<item jid='bob@x.org'/>", "<item jid='carol@x.org'/>"] {
         let heard = set(&mut world, alice, item);
         assert!(heard.len() == 1 && heard[0].contains("resource-constraint"), "{heard:?}");
@@ -271,5 +271,5 @@ fn anonymous_accounts_have_no_contacts() {
     assert!(world.sent_abroad()[0].contains("unsubscribed"));
     world.say(guest, "<presence/>");
     world.tell(|host, now, out| host.handle_gone(now, edge(guest), true, out));
-    assert_eq!(world.record.changes, []);
+    assert_eq!(world.store.changes, []);
 }

@@ -14,9 +14,9 @@ fn friends(world: &mut World) -> [u64; 2] {
         ..RosterItem::default()
     };
     for (user, contact) in [(ALICE, BOB), (BOB, ALICE)] {
-        let record = world.record.users.get_mut(&Bare::parse(user).unwrap()).unwrap();
-        record.roster.push((Bare::parse(contact).unwrap(), item(1)));
-        record.roster_version = 1;
+        let store = world.store.users.get_mut(&Bare::parse(user).unwrap()).unwrap();
+        store.roster.push((Bare::parse(contact).unwrap(), item(1)));
+        store.roster_version = 1;
     }
     let clients = [world.sign_in("alice@example.org/desk"), world.sign_in("bob@example.org/phone")];
     for client in clients {
@@ -40,7 +40,7 @@ fn bound(world: &mut World, most: usize) {
 }
 
 fn is_here(world: &World, user: &str) -> bool {
-    world.host.record_of(&Bare::parse(user).unwrap()).is_some()
+    world.host.account_data(&Bare::parse(user).unwrap()).is_some()
 }
 
 #[test]
@@ -77,20 +77,20 @@ fn contacts_are_told_of_a_removal_though_the_roster_is_away() {
     let mut world = world();
     let [alice, bob] = friends(&mut world);
     let user = Bare::parse(ALICE).unwrap();
-    let kept = world.record.users[&user].roster.clone();
+    let kept = world.store.users[&user].roster.clone();
     let_go(&mut world, [alice, bob]);
-    world.record.users.remove(&user);
-    world.record.changes.clear();
+    world.store.users.remove(&user);
+    world.store.changes.clear();
     let ending = crate::register::Ending::Removed;
     world.tell(|host, now, out| host.end_account(now, &user, ending, &kept, out));
     assert_eq!(world.closed, [(alice, "not-authorized")]);
     let heard = world.hear(bob).join("\n");
     assert!(heard.contains("type='unavailable' from='alice@example.org/desk'"), "{heard}");
-    let bobs = &world.record.users[&Bare::parse(BOB).unwrap()].roster;
+    let bobs = &world.store.users[&Bare::parse(BOB).unwrap()].roster;
     assert_eq!(bobs[0].1.subscription, Subscription::None, "it is ended on his side too");
     let is_hers =
         |change: &Change| matches!(change, Change::LastSeen { user, .. } if user.local() == Some("alice"));
-    assert!(!world.record.changes.iter().any(is_hers), "nothing is written of who is no more");
+    assert!(!world.store.changes.iter().any(is_hers), "nothing is written of who is no more");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn an_end_is_told_when_the_roster_is_here_again() {
     let heard = world.hear(bob).concat();
     assert!(heard.contains("type='unavailable'") && heard.contains("alice@example.org/desk"), "{heard}");
     let seen = |change: &Change| matches!(change, Change::LastSeen { user, .. } if user.as_str() == ALICE);
-    assert!(world.record.changes.iter().any(seen), "{:?}", world.record.changes);
+    assert!(world.store.changes.iter().any(seen), "{:?}", world.store.changes);
 }
 
 #[test]
@@ -119,12 +119,12 @@ fn who_had_a_roster_stays_when_it_cannot_be_read_again() {
     world
         .say(alice, "<iq type='get' id='1'><query xmlns='jabber:iq:private'><x xmlns='urn:x'/></query></iq>");
     world.hear(alice);
-    world.record.is_broken = true;
+    world.store.is_broken = true;
     world.say(alice, "<iq type='get' id='2'><query xmlns='jabber:iq:roster'/></iq>");
     let heard = world.hear(alice).concat();
     assert!(heard.contains("id='2'") && heard.contains("resource-constraint"), "{heard}");
     assert!(world.closed.is_empty());
-    world.record.is_broken = false;
+    world.store.is_broken = false;
     world.say(alice, "<presence><show>away</show></presence>");
     assert!(world.hear(bob).concat().contains("<show>away</show>"));
 }

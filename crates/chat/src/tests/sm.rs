@@ -99,7 +99,7 @@ fn a_message_is_acknowledged_only_once_it_is_stored() {
         world.write();
     }
     assert_eq!(world.hear(alice), ["<a xmlns='urn:xmpp:sm:3' h='2'/>"]);
-    assert_eq!(world.record.messages.offline.len(), 1);
+    assert_eq!(world.store.messages.offline.len(), 1);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn what_cannot_be_stored_is_refused_and_then_handled() {
     let (alice, _) = managed(&mut world, ALICE);
     // Bob's account is read while the record still works.
     let bob = world.sign_in("bob@example.org/x");
-    world.record.is_broken = true;
+    world.store.is_broken = true;
     world.say(alice, "<message id='m' to='bob@example.org' type='chat'><body>hi</body></message>");
     let heard = world.hear(alice);
     assert!(heard[0].contains("type='error'") && heard[0].contains("resource-constraint"), "{heard:?}");
@@ -249,7 +249,7 @@ fn a_session_sleeps_and_goes_on_where_it_was() {
     let heard = world.hear(again);
     assert_eq!(bodies(&heard), ["2", "3", "4"]);
     assert_eq!(heard.last().unwrap(), ASK);
-    assert!(world.record.messages.offline.is_empty());
+    assert!(world.store.messages.offline.is_empty());
     ack(&mut world, again, 5);
     // It does not end at the time it would have ended.
     world.wait(Duration::from_secs(300));
@@ -277,7 +277,7 @@ fn a_session_that_nobody_resumes_ends_and_its_messages_are_kept() {
         "{sent:?}"
     );
     assert!(sent.iter().any(|xml| xml.starts_with("<iq") && xml.contains("service-unavailable")), "{sent:?}");
-    let kept: Vec<Instant> = world.record.messages.offline.iter().map(|(_, _, at, _)| *at).collect();
+    let kept: Vec<Instant> = world.store.messages.offline.iter().map(|(_, _, at, _)| *at).collect();
     assert_eq!(kept, [gone_at]);
     // Who comes too late learns what was handled.
     let late = world.resume("alice@example.org", &id, 1);
@@ -311,7 +311,7 @@ fn what_was_never_acknowledged_goes_to_sessions_that_have_not_had_it() {
     let heard = world.hear(late);
     assert_eq!(bodies(&heard), ["to all", "to one"]);
     assert!(heard.last().unwrap().contains("urn:xmpp:delay"), "{heard:?}");
-    assert!(world.record.messages.offline.is_empty());
+    assert!(world.store.messages.offline.is_empty());
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn a_client_that_acknowledges_nothing_gets_no_more_and_after_a_minute_its_sessio
     world.wait(crate::limits::SM_PATIENCE + Duration::from_secs(1));
     from_abroad(&mut world, ALICE, "last");
     assert_eq!((&world.closed[..], world.host.sessions()), (&[(alice, "resource-constraint")][..], 0));
-    let kept = world.record.messages.offline.len();
+    let kept = world.store.messages.offline.len();
     assert!(kept >= crate::limits::OFFLINE as usize, "{kept}: as many as may wait");
 }
 
@@ -471,11 +471,11 @@ fn routed(world: &mut World, act: impl FnOnce(&mut Host, Instant, &mut Outbox)) 
                     routed.push(*element);
                     continue;
                 }
-                Effect::Load { ticket, load } => (ticket, world.record.load(&load)),
-                Effect::Change { ticket, change } => (ticket, world.record.change(change)),
+                Effect::Load { ticket, load } => (ticket, world.store.load(&load)),
+                Effect::Change { ticket, change } => (ticket, world.store.change(change)),
                 _ => continue,
             };
-            world.host.handle_record(world.now, ticket, answer, &mut out);
+            world.host.handle_store_reply(world.now, ticket, answer, &mut out);
         }
         todo = out;
     }
@@ -495,7 +495,7 @@ fn another_host_tells_when_it_has_stored_a_message() {
     assert_eq!(here.hear(alice).pop().unwrap(), "<a xmlns='urn:xmpp:sm:3' h='1'/>");
     let [message] = <[Element; 1]>::try_from(sent).unwrap();
     let told = routed(&mut there, |host, now, out| host.handle_routed(now, message, out));
-    assert_eq!(there.record.messages.offline.len(), 1);
+    assert_eq!(there.store.messages.offline.len(), 1);
     let [told] = <[Element; 1]>::try_from(told).unwrap();
     assert_eq!(told.attr("to"), Some(ALICE));
     here.tell(|host, now, out| host.handle_routed(now, told, out));
@@ -509,7 +509,7 @@ fn acknowledged(world: &mut World, alice: u64) -> usize {
 }
 
 fn is_stored_for_bob(world: &World, body: &str) -> bool {
-    let stored = &world.record.messages;
+    let stored = &world.store.messages;
     let archived = stored.archive.iter().filter(|(owner, _)| owner.local() == Some("bob"));
     let mut stanzas =
         stored.offline.iter().map(|(.., stanza)| stanza).chain(archived.map(|(_, (.., stanza))| stanza));

@@ -3,7 +3,7 @@
 use super::extdisco::Service;
 use super::pubsub::ask;
 use super::*;
-use crate::upload::Uploads;
+use crate::upload::UploadSettings;
 
 const ALICE: &str = "alice@example.org";
 
@@ -28,7 +28,7 @@ fn info(world: &mut World, alice: u64) -> String {
 #[test]
 fn a_user_gets_a_slot_for_what_he_may_upload() {
     let (mut world, alice) =
-        world(|settings| settings.uploads = Some(Uploads { max_size: 10_000, per_day: 30_000 }));
+        world(|settings| settings.uploads = Some(UploadSettings { max_size: 10_000, per_day: 30_000 }));
     let answer = slot(&mut world, alice, "filename='très cool.jpg' size='10000' content-type='image/jpeg'");
     for part in [
         "<put url='https://up.example.org/put/très cool.jpg'>",
@@ -68,11 +68,11 @@ fn a_user_gets_a_slot_for_what_he_may_upload() {
 #[test]
 fn a_day_has_a_bound() {
     let (mut world, alice) =
-        world(|settings| settings.uploads = Some(Uploads { max_size: 10_000, per_day: 20_000 }));
+        world(|settings| settings.uploads = Some(UploadSettings { max_size: 10_000, per_day: 20_000 }));
     let full = "filename='a' size='10000'";
-    world.record.is_broken = true;
+    world.store.is_broken = true;
     assert!(slot(&mut world, alice, full).contains("resource-constraint"));
-    world.record.is_broken = false;
+    world.store.is_broken = false;
     // What was not given was not used.
     for _ in 0..2 {
         assert!(slot(&mut world, alice, full).contains("<put"));
@@ -91,7 +91,7 @@ fn a_day_has_a_bound() {
 
 #[test]
 fn a_restart_forgets_nothing_that_was_used_today() {
-    let uploads = Some(Uploads { max_size: 10_000, per_day: 20_000 });
+    let uploads = Some(UploadSettings { max_size: 10_000, per_day: 20_000 });
     let (mut world, alice) = world(|settings| settings.uploads = uploads);
     let full = "filename='a' size='10000'";
     assert!(slot(&mut world, alice, full).contains("<put"));

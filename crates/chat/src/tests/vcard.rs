@@ -13,8 +13,8 @@ fn world() -> (World, u64, u64, u64) {
     let mut world = World::new(&[ALICE, "bob@example.org", "eve@example.org"]);
     for (user, contact) in [(ALICE, "bob@example.org"), ("bob@example.org", ALICE)] {
         let item = RosterItem { subscription: Subscription::Both, is_listed: true, ..Default::default() };
-        let record = world.record.users.get_mut(&Bare::parse(user).unwrap()).unwrap();
-        record.roster.push((Bare::parse(contact).unwrap(), item));
+        let store = world.store.users.get_mut(&Bare::parse(user).unwrap()).unwrap();
+        store.roster.push((Bare::parse(contact).unwrap(), item));
     }
     let clients = ["alice@example.org/desk", "bob@example.org/phone", "eve@example.org/den"];
     let [alice, bob, eve] = clients.map(|jid| world.sign_in(jid));
@@ -60,7 +60,7 @@ fn a_vcard_is_kept_and_shown_to_everybody() {
     let big = vcard(&format!("<DESC>{}</DESC>", "x".repeat(crate::limits::ITEM)));
     assert!(ask(&mut world, alice, "set", ALICE, &big).contains("not-acceptable"));
     assert!(ask(&mut world, alice, "set", ALICE, &vcard(&photo("?"))).contains("bad-request"));
-    world.record.is_broken = true;
+    world.store.is_broken = true;
     for kind in ["get", "set"] {
         assert!(ask(&mut world, alice, kind, ALICE, &vcard("")).contains("resource-constraint"));
     }

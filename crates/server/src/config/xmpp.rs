@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chat::RosterMemory;
-use chat::archive::Archived;
+use chat::archive::ArchiveDefault;
 use chat::extdisco::Service;
 use sip::transport::Transport;
 use toml::de::DeValue;
@@ -37,7 +37,7 @@ pub struct Xmpp {
     pub idle: Duration,
     pub sign_in: Duration,
     /// Of accounts that never said what they prefer.
-    pub archive: Archived,
+    pub archive: ArchiveDefault,
     pub archive_keep: Duration,
     /// Empty: any.
     pub websocket_origins: Vec<Box<str>>,
@@ -50,11 +50,11 @@ pub struct Xmpp {
     pub operating: Operating,
 }
 
-impl Value for Archived {
+impl Value for ArchiveDefault {
     const EXPECTED: &'static str = "\"always\", \"roster\" or \"never\"";
 
     fn read(value: &DeValue<'_>) -> Option<Self> {
-        Archived::parse(value.as_str()?)
+        ArchiveDefault::parse(value.as_str()?)
     }
 
     fn show(&self) -> String {
@@ -178,10 +178,10 @@ fn read_rosters(section: &mut Section<'_, '_>) -> RosterMemory {
 }
 
 /// Whose messages, and for how long.
-fn read_archive(section: &mut Section<'_, '_>) -> (Archived, Duration) {
+fn read_archive(section: &mut Section<'_, '_>) -> (ArchiveDefault, Duration) {
     let archive = section.key(
         "archive",
-        Archived::Everybodys,
+        ArchiveDefault::Always,
         "Whose messages the archives keep, of accounts that never said what they prefer (XEP-0441): everybody's (`always`), those of contacts (`roster`), or nobody's (`never`).",
     );
     let keep = section.key_in(

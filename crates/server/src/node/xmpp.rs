@@ -105,7 +105,7 @@ fn components(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<components::Sett
     let mut known = Vec::new();
     for component in &xmpp.components.known {
         let secret = component.secret()?;
-        known.push(component::Known { domain: component.domain.clone(), secret });
+        known.push(component::ComponentCredentials { domain: component.domain.clone(), secret });
     }
     let known = Arc::new(component::Settings { components: known, max_stanza: xmpp.max_stanza });
     Ok(components::Settings {
@@ -136,7 +136,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         components: xmpp.components.known.iter().map(|component| component.domain.clone()).collect(),
         texts_to_phones: xmpp.texts_to_phones,
         archive: xmpp.archive,
-        uploads: shared.uploads.is_some().then_some(chat::upload::Uploads {
+        uploads: shared.uploads.is_some().then_some(chat::upload::UploadSettings {
             max_size: shared.config.uploads.max_size,
             per_day: shared.config.uploads.per_day,
         }),
@@ -250,16 +250,16 @@ fn access(shared: &Shared) -> Arc<Access> {
     Arc::clone(shared.access.get_or_init(made))
 }
 
-fn accounts_of(config: &Registration) -> chat::register::Accounts {
-    chat::register::Accounts {
+fn accounts_of(config: &Registration) -> chat::register::AccountSettings {
+    chat::register::AccountSettings {
         may_change_password: config.change_password,
         may_remove: config.removal,
         min_password: config.min_password as usize,
     }
 }
 
-fn invitations_of(config: &Registration) -> chat::invite::Invitations {
-    chat::invite::Invitations {
+fn invitations_of(config: &Registration) -> chat::invite::InvitationSettings {
+    chat::invite::InvitationSettings {
         by_users: config.invitations == Inviting::Users,
         by_admins: config.invitations != Inviting::Nobody,
         good_for: config.invitation_for,

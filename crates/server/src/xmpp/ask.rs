@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use chat::effect::{Act, Acted};
-use chat::{Loaded, RecordError, Ticket};
+use chat::effect::{Act, HostActionResult};
+use chat::{StoreFailure, StoreReply, Ticket};
 use sip::transport::Transport;
 use stdx::Instant;
 use tokio::sync::oneshot;
@@ -22,7 +22,7 @@ use crate::limits;
 /// What came of it, over all shards.
 #[derive(Debug, Default)]
 pub struct ActAnswer {
-    pub acted: Acted,
+    pub acted: HostActionResult,
     /// Of the described sessions: where their connections come from.
     pub connections: Vec<Connection>,
 }
@@ -98,7 +98,7 @@ impl Xmpp {
         if let Act::Sessions { who, .. } = act {
             answer.connections = self.connections(who.as_ref());
         }
-        self.send(now, from, XmppLetter::Acted { id, answer: Box::new(answer) }, wishes);
+        self.send(now, from, XmppLetter::HostActionResult { id, answer: Box::new(answer) }, wishes);
     }
 
     fn connections(&self, who: Option<&Jid>) -> Vec<Connection> {
@@ -123,8 +123,8 @@ impl Xmpp {
         let Some(Asking { asker, sum, .. }) = self.asks.of_all.remove(&id) else { return };
         match asker {
             Asker::Host(ticket) => {
-                let acted = Ok(Loaded::Acted(sum.acted));
-                self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, acted, out));
+                let acted = Ok(StoreReply::HostActionResult(sum.acted));
+                self.tell_host(now, wishes, |host, out| host.handle_store_reply(now, ticket, acted, out));
             }
             // Who asked may have gone.
             Asker::Operator(answer) => drop(answer.send(sum)),
@@ -134,8 +134,8 @@ impl Xmpp {
     /// A shard's inbox was full: it was asked in vain. What others have done is done.
     pub(super) fn not_asked(&mut self, now: Instant, id: u64, wishes: &mut Vec<Wish>) {
         let Some(Asking { asker: Asker::Host(ticket), .. }) = self.asks.of_all.remove(&id) else { return };
-        let refused = Err(RecordError::Unavailable);
-        self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, refused, out));
+        let refused = Err(StoreFailure::Unavailable);
+        self.tell_host(now, wishes, |host, out| host.handle_store_reply(now, ticket, refused, out));
     }
 
     /// From the address that `iq` says it is from: a domain of ours, or an account.

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use chat::effect::Act;
-use chat::phones::Words;
-use chat::{Loaded, RecordError};
+use chat::phones::MessageBody;
+use chat::{StoreFailure, StoreReply};
 use tokio::sync::oneshot;
 use xmpp::Edge;
 use xmpp::c2s::{BindRequest, Bound};
@@ -77,7 +77,7 @@ pub enum XmppLetter {
         contact: Bare,
     },
     // To all shards: where a component (XEP-0114) is, and where it is no more.
-    Attached {
+    AttachOutcome {
         edge: Edge,
         domain: Box<str>,
     },
@@ -97,7 +97,7 @@ pub enum XmppLetter {
     Said {
         from: Bare,
         to: Bare,
-        words: Words,
+        words: MessageBody,
     },
 
     /// To every host: its part of what is asked of all.
@@ -106,7 +106,7 @@ pub enum XmppLetter {
         id: u64,
         act: Arc<Act>,
     },
-    Acted {
+    HostActionResult {
         id: u64,
         answer: Box<ActAnswer>,
     },
@@ -123,7 +123,7 @@ pub enum XmppLetter {
     /// To the shard that asked: what came of `Wish::Accounts`.
     Administered {
         id: u64,
-        result: Box<Result<Loaded, RecordError>>,
+        result: Box<Result<StoreReply, StoreFailure>>,
     },
     /// To the shard that asked.
     Reply {

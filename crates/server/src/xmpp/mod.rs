@@ -382,10 +382,10 @@ impl Xmpp {
                         let read = record::read_of_user(&user);
                         return wishes.push(Wish::Read { id, read });
                     }
-                    Ok(_) => Ok(chat::Loaded::User(None)),
-                    Err(Unavailable) => Err(chat::RecordError::Unavailable),
+                    Ok(_) => Ok(chat::StoreReply::User(None)),
+                    Err(Unavailable) => Err(chat::StoreFailure::Unavailable),
                 };
-                self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, loaded, out));
+                self.tell_host(now, wishes, |host, out| host.handle_store_reply(now, ticket, loaded, out));
             }
             _ => {}
         }
@@ -448,10 +448,10 @@ impl Xmpp {
                 let loaded = match result {
                     Ok(Loaded::Xmpp(loaded)) => record::loaded_of(loaded).map(|loaded| self.own_of(loaded)),
                     Ok(Loaded::Access(loaded)) => Ok(access::loaded_of(loaded)),
-                    Ok(_) => Err(chat::RecordError::Unavailable),
+                    Ok(_) => Err(chat::StoreFailure::Unavailable),
                     Err(error) => Err(record::error_of(&error)),
                 };
-                self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, loaded, out));
+                self.tell_host(now, wishes, |host, out| host.handle_store_reply(now, ticket, loaded, out));
             }
             Some(Asked::Aliases) => {
                 let Ok(Loaded::Aliases(aliases)) = result else { return };
@@ -490,11 +490,11 @@ impl Xmpp {
     }
 
     /// Of all accounts, those of this shard.
-    fn own_of(&self, loaded: chat::Loaded) -> chat::Loaded {
+    fn own_of(&self, loaded: chat::StoreReply) -> chat::StoreReply {
         match loaded {
-            chat::Loaded::Users(mut users) => {
+            chat::StoreReply::Users(mut users) => {
                 users.retain(|user| self.owner(user.as_str()) == self.shard);
-                chat::Loaded::Users(users)
+                chat::StoreReply::Users(users)
             }
             other => other,
         }
@@ -510,7 +510,7 @@ impl Xmpp {
         match self.asked.remove(&id) {
             Some(Asked::Record { ticket }) => {
                 let done = record::done_of(result);
-                self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, done, out));
+                self.tell_host(now, wishes, |host, out| host.handle_store_reply(now, ticket, done, out));
             }
             Some(Asked::Keys { address }) if result.is_ok() => wishes.push(Wish::Forget { address }),
             Some(Asked::Proving { stream, account, is_there }) => {
@@ -526,11 +526,11 @@ impl Xmpp {
         &mut self,
         now: Instant,
         id: u64,
-        result: Result<chat::Loaded, chat::RecordError>,
+        result: Result<chat::StoreReply, chat::StoreFailure>,
         wishes: &mut Vec<Wish>,
     ) {
         if let Some(Asked::Record { ticket }) = self.asked.remove(&id) {
-            self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, result, out));
+            self.tell_host(now, wishes, |host, out| host.handle_store_reply(now, ticket, result, out));
         }
     }
 
@@ -538,8 +538,8 @@ impl Xmpp {
     pub(crate) fn refused(&mut self, now: Instant, id: u64, wishes: &mut Vec<Wish>) {
         match self.asked.remove(&id) {
             Some(Asked::Record { ticket }) => {
-                let refused = Err(chat::RecordError::Unavailable);
-                self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, refused, out));
+                let refused = Err(chat::StoreFailure::Unavailable);
+                self.tell_host(now, wishes, |host, out| host.handle_store_reply(now, ticket, refused, out));
             }
             Some(asked @ (Asked::Tokens { .. } | Asked::Invited { .. } | Asked::Registering { .. })) => {
                 self.access_loaded(now, asked, None, wishes);

@@ -3,8 +3,11 @@
 
 use std::collections::HashMap;
 
-use chat::phones::{Heard, Outcome, Phone, Show, Shown, Speaker, Words, read_words, uri_of_stranger};
-use chat::{Effect, Loaded, RecordError, Ticket};
+use chat::phones::{
+    ChatPresence, MessageBody, Phone, PhoneMessage, PhoneMessageOutcome, PhoneSender, Show, read_body,
+    uri_of_stranger,
+};
+use chat::{Effect, StoreFailure, StoreReply, Ticket};
 use router::{AskId, KeepRefused, KeptMessage, Offer, Offered};
 use sip::events::Texted;
 use stdx::Instant;
@@ -60,7 +63,7 @@ impl Xmpp {
             Ok(heard) => {
                 let id = heard.id;
                 self.phones.offering.insert(id, to);
-                return self.tell_host(now, wishes, |host, out| host.handle_heard(now, heard, out));
+                return self.tell_host(now, wishes, |host, out| host.handle_phone_message(now, heard, out));
             }
             Err(offered) => offered,
         };
@@ -86,22 +89,22 @@ impl Xmpp {
     }
 
     /// In the host's words, and told to the sender's host.
-    fn hear(&mut self, now: Instant, offer: &Offer, wishes: &mut Vec<Wish>) -> Result<Heard, Offered> {
+    fn hear(&mut self, now: Instant, offer: &Offer, wishes: &mut Vec<Wish>) -> Result<PhoneMessage, Offered> {
         let message = &offer.message;
         let to = self.account_of(&message.aor).ok_or(Offered::Nobody)?;
         let is_missed = !offer.has_phones && self.host.is_signed_in(&to);
-        let words = read_words(&message.content_type, &message.body)
+        let words = read_body(&message.content_type, &message.body)
             .map_err(|_| if is_missed { Offered::Unsupported } else { Offered::Nobody })?;
         let from = match offer.sender.as_deref().and_then(|sender| self.account_of(sender)) {
             Some(account) => {
                 self.said(now, &account, &to, &words, wishes);
-                Speaker::Account(account)
+                PhoneSender::Account(account)
             }
-            None => Speaker::Stranger(message.from.clone()),
+            None => PhoneSender::Stranger(message.from.clone()),
         };
         self.phones.texts_in += 1;
         self.last_ask += 1;
-        Ok(Heard { id: self.last_ask, from, to, words, has_phones: offer.has_phones })
+        Ok(PhoneMessage { id: self.last_ask, from, to, words, has_phones: offer.has_phones })
     }
 
     /// Of chat, of which a router knows nothing.
@@ -122,7 +125,7 @@ impl Xmpp {
         self.host.shown(&self.account_of(aor)?).map(chat_of)
     }
 
-    fn said(&mut self, now: Instant, from: &Bare, to: &Bare, words: &Words, wishes: &mut Vec<Wish>) {
+    fn said(&mut self, now: Instant, from: &Bare, to: &Bare, words: &MessageBody, wishes: &mut Vec<Wish>) {
         let owner = self.owner(from.as_str());
         let letter = XmppLetter::Said { from: from.clone(), to: to.clone(), words: words.clone() };
         self.send(now, owner, letter, wishes);
@@ -154,11 +157,11 @@ impl Xmpp {
     ) {
         self.phones.texts_out += u64::from(texted == Some(Texted::Taken));
         let done = match texted {
-            Some(Texted::Taken) => Ok(Loaded::Done),
-            Some(Texted::Failed) => Err(RecordError::Unavailable),
-            Some(Texted::Refused) | None => Err(RecordError::NotFound),
+            Some(Texted::Taken) => Ok(StoreReply::Done),
+            Some(Texted::Failed) => Err(StoreFailure::Unavailable),
+            Some(Texted::Refused) | None => Err(StoreFailure::NotFound),
         };
-        self.tell_host(now, wishes, |host, out| host.handle_record(now, Ticket(id), done, out));
+        self.tell_host(now, wishes, |host, out| host.handle_store_reply(now, Ticket(id), done, out));
     }
 
     /// The effects that are about phones.
@@ -173,7 +176,7 @@ impl Xmpp {
                 let Some(watch) = self.phones.watching.remove(&id) else { return };
                 PhoneWish::Watched { watch, is_given }
             }
-            Effect::Heard { id, outcome } => {
+            Effect::PhoneMessageOutcome { id, outcome } => {
                 let Some(to) = self.phones.offering.remove(&id) else { return };
                 PhoneWish::Offered { to, offered: offered_of(outcome) }
             }
@@ -193,17 +196,17 @@ pub(crate) fn kept_of(offered: Offered) -> Option<Result<(), KeepRefused>> {
     }
 }
 
-fn offered_of(outcome: Outcome) -> Offered {
+fn offered_of(outcome: PhoneMessageOutcome) -> Offered {
     match outcome {
-        Outcome::Delivered => Offered::Delivered,
-        Outcome::Kept => Offered::Kept,
-        Outcome::Nobody => Offered::Nobody,
-        Outcome::Refused => Offered::Refused,
-        Outcome::Busy => Offered::Busy,
+        PhoneMessageOutcome::Delivered => Offered::Delivered,
+        PhoneMessageOutcome::Kept => Offered::Kept,
+        PhoneMessageOutcome::NoSession => Offered::Nobody,
+        PhoneMessageOutcome::Refused => Offered::Refused,
+        PhoneMessageOutcome::Busy => Offered::Busy,
     }
 }
 
-fn chat_of(shown: Shown) -> router::Chat {
+fn chat_of(shown: ChatPresence) -> router::Chat {
     let show = match shown.show {
         Show::Available => router::Show::Available,
         Show::Away => router::Show::Away,

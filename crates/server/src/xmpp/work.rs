@@ -1,6 +1,6 @@
 //! Who gets what: from clients to hosts, from hosts to clients, other hosts and the record.
 
-use chat::{Effect, Host, Load, Loaded, RecordError};
+use chat::{Effect, Host, Load, StoreFailure, StoreReply};
 use cluster::Bucket;
 use stdx::Instant;
 use store::Write;
@@ -150,14 +150,14 @@ impl Xmpp {
             XmppLetter::Routed(element) => {
                 self.tell_host(now, wishes, |host, out| host.handle_routed(now, *element, out));
             }
-            letter @ (XmppLetter::Attached { .. }
+            letter @ (XmppLetter::AttachOutcome { .. }
             | XmppLetter::Detached { .. }
             | XmppLetter::ToComponent { .. }) => self.handle_component_letter(now, letter, wishes),
             XmppLetter::Said { from, to, words } => {
                 self.tell_host(now, wishes, |host, out| host.handle_said(now, from, to, words, out));
             }
             XmppLetter::Act { from, id, act } => self.act(now, (from, id), &act, wishes),
-            XmppLetter::Acted { id, answer } => self.acted(now, id, *answer, wishes),
+            XmppLetter::HostActionResult { id, answer } => self.acted(now, id, *answer, wishes),
             XmppLetter::Operate { act, answer } => self.operate(now, &act, answer, wishes),
             XmppLetter::Question { iq, answer } => self.question(now, *iq, answer, wishes),
             XmppLetter::Administered { id, result } => self.administered(now, id, *result, wishes),
@@ -251,8 +251,9 @@ impl Xmpp {
             Effect::Load { ticket, load: Load::Slot { user, name, size, kind } } => {
                 let uploads = self.streams.uploads();
                 let slot = uploads.and_then(|uploads| uploads.slot(now, &user, &name, size, &kind));
-                let loaded = slot.map(|slot| Loaded::Slot(Box::new(slot))).ok_or(RecordError::Unavailable);
-                self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, loaded, out));
+                let loaded =
+                    slot.map(|slot| StoreReply::Slot(Box::new(slot))).ok_or(StoreFailure::Unavailable);
+                self.tell_host(now, wishes, |host, out| host.handle_store_reply(now, ticket, loaded, out));
             }
             Effect::Load { ticket, load: Load::Act(act) } => self.ask_all_for_host(now, ticket, *act, wishes),
             Effect::Load { ticket, load: Load::Accounts(ask) } => {
@@ -265,9 +266,9 @@ impl Xmpp {
                     wishes.push(Wish::Read { id, read });
                 }
                 None => {
-                    let unavailable = Err(RecordError::Unavailable);
+                    let unavailable = Err(StoreFailure::Unavailable);
                     self.tell_host(now, wishes, |host, out| {
-                        host.handle_record(now, ticket, unavailable, out);
+                        host.handle_store_reply(now, ticket, unavailable, out);
                     });
                 }
             },

@@ -69,7 +69,10 @@ impl Stranger {
                 Stranger::Server(Box::new(servers), number)
             }
             Kind::Component => {
-                let known = component::Known { domain: "echo.test".into(), secret: Secret("hush".into()) };
+                let known = component::ComponentCredentials {
+                    domain: "echo.test".into(),
+                    secret: Secret("hush".into()),
+                };
                 let settings =
                     component::Settings { components: vec![known], max_stanza: xmpp::limits::STANZA };
                 Stranger::Component(Box::new(Component::new(Arc::new(settings), "3BF96D32".into())))

@@ -55,7 +55,7 @@ pub enum Bound {
 
 impl C2s {
     /// Signed in and not bound.
-    pub(super) fn settle(&mut self, element: Element, out: &mut Outbox) {
+    pub(super) fn handle_bind_stage(&mut self, element: Element, out: &mut Outbox) {
         let Some(user) = self.jid.clone() else { return };
         if element.is("resume", ns::SM) {
             let (id, seen) = (element.attr("previd"), element.attr("h").and_then(|h| h.parse().ok()));

@@ -30,7 +30,7 @@ pub use fast::{NewToken, TokenWork};
 pub use register::{Invited, Registration};
 pub use register::{form_value, register_value};
 
-use crate::internal::{forget_mark, mark_too_large};
+use crate::internal::{mark_too_large, remove_ack_token};
 use crate::sasl::{self, Exchange};
 use crate::xml::{Frame, Framer, Measured, Prefixes, XmlError, parse_header, parse_within};
 use crate::{Element, Jid, Level, Specification, limits, ns, stanza};
@@ -144,7 +144,7 @@ enum State {
     /// An exchange goes on; `two` by SASL2.
     Proving {
         exchange: Box<Exchange>,
-        two: Option<Box<sasl2::Wish>>,
+        two: Option<Box<sasl2::Sasl2Request>>,
     },
     /// For `Bind` or `Resume` to be answered. The id of the iq, or what SASL2 is to answer.
     Binding(Binding),
@@ -159,12 +159,12 @@ enum Binding {
     /// Of SASL2, for `Tokens` to be answered.
     Tokens {
         last: Option<Vec<u8>>,
-        wish: Box<sasl2::Wish>,
+        wish: Box<sasl2::Sasl2Request>,
     },
     /// What the exchange said last; what it wanted besides, when its resumption fails.
     Two {
         last: Option<Vec<u8>>,
-        wish: Box<sasl2::Wish>,
+        wish: Box<sasl2::Sasl2Request>,
         resuming: bool,
     },
 }
@@ -191,7 +191,7 @@ pub struct C2s {
     /// The client has closed its stream.
     was_closed: bool,
     id: u64,
-    seen: trace::Seen,
+    seen: trace::TraceState,
 }
 
 /// What a stream needs until it is bound, and lets go of then.
@@ -244,7 +244,7 @@ impl C2s {
             has_opened: false,
             was_closed: false,
             id,
-            seen: trace::Seen::default(),
+            seen: trace::TraceState::default(),
         }
     }
 
@@ -410,7 +410,7 @@ impl C2s {
         match &self.state {
             State::Opening => self.fail("bad-format", out),
             State::Choosing if self.jid.is_none() => self.choose(&element, out),
-            State::Choosing => self.settle(element, out),
+            State::Choosing => self.handle_bind_stage(element, out),
             State::Proving { two: None, .. } => self.prove(&element, out),
             State::Proving { two: Some(_), .. } => self.prove2(&element, out),
             State::Bound => self.pass(element, written, out),
@@ -460,7 +460,7 @@ impl C2s {
             return self.fail("invalid-from", out);
         }
         element.set("from", jid.as_str());
-        forget_mark(&mut element);
+        remove_ack_token(&mut element);
         stanza::inherit_lang(&mut element, self.lang.as_deref());
         if written > self.settings.max_stanza {
             mark_too_large(&mut element);

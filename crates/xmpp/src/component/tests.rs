@@ -8,7 +8,10 @@ const HEADER: &str = "<?xml version='1.0'?><stream:stream xmlns='jabber:componen
 const PROOF: &str = "<handshake>3ca4ebcf5bfc32173bd880cb93abca93cee28925</handshake>";
 
 fn settings() -> Arc<Settings> {
-    let known = |domain: &str, secret: &str| Known { domain: domain.into(), secret: Secret(secret.into()) };
+    let known = |domain: &str, secret: &str| ComponentCredentials {
+        domain: domain.into(),
+        secret: Secret(secret.into()),
+    };
     let components = vec![known("echo.example.org", "hush"), known("other.example.org", "else")];
     Arc::new(Settings { components, max_stanza: 10_000 })
 }
@@ -39,7 +42,7 @@ impl World {
         let mut world = World::new();
         world.say(HEADER);
         world.say(PROOF);
-        world.tell(|stream, out| stream.handle_attached(Attached::Here, out));
+        world.tell(|stream, out| stream.handle_attached(AttachOutcome::Here, out));
         world
     }
 
@@ -63,7 +66,7 @@ fn a_component_says_its_name_proves_it_and_talks() {
     // What it says already waits for the answer.
     world.say("<message from='a@echo.example.org/b' to='alice@example.org'><body>hi</body></message>");
     assert_eq!(world.effects, []);
-    let written = world.tell(|stream, out| stream.handle_attached(Attached::Here, out));
+    let written = world.tell(|stream, out| stream.handle_attached(AttachOutcome::Here, out));
     assert_eq!(written, "<handshake/>");
     let [Effect::Stanza(message)] = &world.effects.clone()[..] else { panic!("{:?}", world.effects) };
     assert_eq!(stanza::kind_of(message), Some(stanza::Kind::Message), "as a client's: {message}");
@@ -154,7 +157,8 @@ fn a_wrong_secret_and_anything_but_a_handshake_are_not_authorized() {
 
 #[test]
 fn a_refused_component_is_told_why() {
-    for (attached, condition) in [(Attached::Conflict, "<conflict"), (Attached::Barred, "<policy-violation")]
+    for (attached, condition) in
+        [(AttachOutcome::Conflict, "<conflict"), (AttachOutcome::Barred, "<policy-violation")]
     {
         let mut world = World::new();
         world.say(HEADER);
@@ -217,7 +221,7 @@ fn a_stanza_without_a_language_has_that_of_its_stream() {
     let mut world = World::new();
     world.say(&HEADER.replace("<stream:stream ", "<stream:stream xml:lang='de' "));
     world.say(PROOF);
-    world.tell(|stream, out| stream.handle_attached(Attached::Here, out));
+    world.tell(|stream, out| stream.handle_attached(AttachOutcome::Here, out));
     assert_eq!(world.passed("<message to='a@b'><body>hallo</body></message>").lang(), Some("de"));
     assert_eq!(world.passed("<message xml:lang='en' to='a@b'/>").lang(), Some("en"));
 }

@@ -6,19 +6,19 @@
 //!
 //! Keys of dialback are an HMAC of a secret that all shards share, so any of them answers for any.
 
-mod alarms;
 mod certificate;
 mod dial;
 pub mod dialback;
 mod incoming;
-mod keeper;
 pub mod locate;
 mod outgoing;
+mod outgoing_router;
 mod policy;
 mod servers;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod timers;
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -282,7 +282,7 @@ pub const SPECIFICATIONS: &[Specification] = &[
         title: "Bidirectional Server-to-Server Connections",
         version: "1.0.1",
         level: Level::Complete,
-        file: "crates/xmpp/src/s2s/keeper.rs",
+        file: "crates/xmpp/src/s2s/outgoing_router.rs",
         note: "both roles",
     },
     Specification {

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use stdx::Instant;
 use stdx::rng::Rng;
 
-use super::alarms::Alarms;
-use super::incoming::{Incoming, Out, Said};
-use super::keeper::Keeper;
+use super::incoming::{Incoming, IncomingEvent, IncomingOutput};
+use super::outgoing_router::OutgoingRouter;
+use super::timers::Timers;
 use super::{Counts, Effect, Event, Failure, Letter, Note, Pair, Recipient, Security, Settings};
 use crate::stanza::{self, Condition, StanzaError};
 use crate::{Edge, Element, limits};
 
 #[derive(Debug)]
-struct Caller {
+struct IncomingConnection {
     stream: Incoming,
     since: Instant,
     /// When something came last.
@@ -24,7 +24,7 @@ struct Caller {
     unsent: usize,
 }
 
-impl Caller {
+impl IncomingConnection {
     fn deadline(&self, settings: &Settings) -> Instant {
         if self.stream.is_of_use() { self.heard + settings.idle } else { self.since + settings.authorize }
     }
@@ -35,9 +35,9 @@ pub struct Servers {
     settings: Arc<Settings>,
     shard: u16,
     rng: Rng,
-    keeper: Keeper,
-    callers: HashMap<u64, Caller>,
-    alarms: Alarms,
+    keeper: OutgoingRouter,
+    callers: HashMap<u64, IncomingConnection>,
+    alarms: Timers,
     last: u64,
     counts: Counts,
 }
@@ -62,14 +62,14 @@ impl Letter {
 impl Servers {
     pub fn new(settings: Arc<Settings>, shard: u16, seed: [u8; 32]) -> Servers {
         let mut rng = Rng::from_seed(seed);
-        let keeper = Keeper::new(Arc::clone(&settings), rng.fork());
+        let keeper = OutgoingRouter::new(Arc::clone(&settings), rng.fork());
         Servers {
             settings,
             shard,
             rng,
             keeper,
             callers: HashMap::new(),
-            alarms: Alarms::default(),
+            alarms: Timers::default(),
             last: 0,
             counts: Counts::default(),
         }
@@ -107,7 +107,7 @@ impl Servers {
         let number = self.last;
         let id = format!("{:016x}{:016x}", self.rng.next_u64(), self.rng.next_u64());
         let stream = Incoming::new(Arc::clone(&self.settings), security, id.into());
-        let caller = Caller { stream, since: now, heard: now, unsent: 0 };
+        let caller = IncomingConnection { stream, since: now, heard: now, unsent: 0 };
         self.alarms.arm(number, caller.deadline(&self.settings));
         self.callers.insert(number, caller);
         self.counts.incoming_total += 1;
@@ -225,10 +225,10 @@ impl Servers {
         now: Instant,
         number: u64,
         out: &mut Vec<Effect>,
-        act: impl FnOnce(&mut Incoming, &mut Out),
+        act: impl FnOnce(&mut Incoming, &mut IncomingOutput),
     ) {
         let Some(caller) = self.callers.get_mut(&number) else { return };
-        let mut done = Out::default();
+        let mut done = IncomingOutput::default();
         act(&mut caller.stream, &mut done);
         if caller.unsent + done.bytes.len() > limits::S2S_UNREAD && !caller.stream.is_closed() {
             caller.stream.fail(super::UNREAD, &mut done);
@@ -243,12 +243,12 @@ impl Servers {
         }
     }
 
-    fn heard(&mut self, now: Instant, number: u64, said: Said, out: &mut Vec<Effect>) {
+    fn heard(&mut self, now: Instant, number: u64, said: IncomingEvent, out: &mut Vec<Effect>) {
         let edge = self.edge(number);
         match said {
-            Said::StartTls => out.push(Effect::StartTls { number }),
-            Said::Ask(question) => out.push(Effect::Send(Letter::Verify { edge, question })),
-            Said::Paired(pair, by) => {
+            IncomingEvent::StartTls => out.push(Effect::StartTls { number }),
+            IncomingEvent::Ask(question) => out.push(Effect::Send(Letter::Verify { edge, question })),
+            IncomingEvent::Paired(pair, by) => {
                 let Some(caller) = self.callers.get(&number) else { return };
                 let what = Event::Accepted { by, is_encrypted: caller.stream.is_encrypted() };
                 out.push(Effect::Note(Note { pair: pair.clone(), what }));
@@ -256,19 +256,19 @@ impl Servers {
                     out.push(Effect::Send(Letter::Offer { edge, pair }));
                 }
             }
-            Said::Refused(pair, why) => {
+            IncomingEvent::Refused(pair, why) => {
                 self.counts.refused += 1;
                 out.push(Effect::Note(Note { pair, what: Event::Refused { why } }));
             }
-            Said::Stanza(element) => {
+            IncomingEvent::Stanza(element) => {
                 self.counts.stanzas_in += 1;
                 out.push(Effect::Deliver(element));
             }
-            Said::TooLarge(element) => {
+            IncomingEvent::TooLarge(element) => {
                 self.counts.stanzas_in += 1;
                 out.extend(super::too_large(&element));
             }
-            Said::Close { in_order } => {
+            IncomingEvent::Close { in_order } => {
                 self.counts.faults += u64::from(!in_order);
                 out.push(Effect::Close { number });
                 self.forget(now, number, out);

@@ -7,11 +7,11 @@ use xmpp::{Bare, Element, Jid, ns};
 
 use super::notice::{listed, status};
 use super::rules::{Affiliation, Role, may_list, may_list_role, may_set_affiliation, may_set_role};
-use super::{Entry, FULL, Out, Room, refuse};
+use super::{FULL, Room, RoomEffect, RoomUser, refuse};
 use crate::limits::{AFFILIATIONS, OCCUPANTS, ROOM_TEXT};
 
 /// One item of a request, as it was found to be possible.
-enum Wish {
+enum AdminChange {
     Role {
         key: u64,
         role: Role,
@@ -27,7 +27,7 @@ enum Wish {
 }
 
 impl Room {
-    pub(super) fn admin_list(&self, from: &Jid, query: &Element, iq: &Element, out: &mut Vec<Out>) {
+    pub(super) fn admin_list(&self, from: &Jid, query: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
         let Some(item) = query.get("item", ns::MUC_ADMIN) else {
             return refuse(iq, Condition::BadRequest, out);
         };
@@ -41,7 +41,7 @@ impl Room {
         match items {
             Ok(items) => {
                 let query = Element::new("query", ns::MUC_ADMIN).children(items);
-                out.push(Out::Send(stanza::result(iq, Some(query))));
+                out.push(RoomEffect::Send(stanza::result(iq, Some(query))));
             }
             Err(condition) => refuse(iq, condition, out),
         }
@@ -66,7 +66,7 @@ impl Room {
             return Err(Condition::Forbidden);
         }
         let those = self.entries.iter().filter(|(_, entry)| entry.affiliation == affiliation);
-        let item = |(user, entry): (&Bare, &Entry)| {
+        let item = |(user, entry): (&Bare, &RoomUser)| {
             let mut item =
                 listed(ns::MUC_ADMIN, Some(user.as_str()), entry.nick.as_deref(), (affiliation, None));
             if let Some(reason) = &entry.reason {
@@ -78,9 +78,9 @@ impl Room {
     }
 
     /// All items, or none.
-    pub(super) fn admin_set(&mut self, from: &Jid, query: &Element, iq: &Element, out: &mut Vec<Out>) {
+    pub(super) fn admin_set(&mut self, from: &Jid, query: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
         let items = query.elements().filter(|child| child.is("item", ns::MUC_ADMIN));
-        let wishes: Result<Vec<Wish>, Condition> = items.map(|item| self.wish(from, item)).collect();
+        let wishes: Result<Vec<AdminChange>, Condition> = items.map(|item| self.wish(from, item)).collect();
         let wishes = match wishes {
             Ok(wishes) if wishes.is_empty() => return refuse(iq, Condition::BadRequest, out),
             Ok(wishes) => wishes,
@@ -93,10 +93,10 @@ impl Room {
         let mut has_changed = false;
         for wish in wishes {
             match wish {
-                Wish::Role { key, role, reason } => {
+                AdminChange::Role { key, role, reason } => {
                     self.set_role(key, role, by.as_deref(), reason.as_deref(), out);
                 }
-                Wish::Affiliation { user, affiliation, nick, reason } => {
+                AdminChange::Affiliation { user, affiliation, nick, reason } => {
                     has_changed = true;
                     let is_told = user == from.bare() || self.by_user.contains_key(&user);
                     let old = self.affiliation(&user);
@@ -111,12 +111,12 @@ impl Room {
             }
         }
         if has_changed && self.config.is_persistent {
-            out.push(Out::Save);
+            out.push(RoomEffect::Save);
         }
-        out.push(Out::Send(stanza::result(iq, None)));
+        out.push(RoomEffect::Send(stanza::result(iq, None)));
     }
 
-    fn wish(&self, from: &Jid, item: &Element) -> Result<Wish, Condition> {
+    fn wish(&self, from: &Jid, item: &Element) -> Result<AdminChange, Condition> {
         let reason = item.content_of("reason", ns::MUC_ADMIN).map(|reason| head(&reason));
         let nick = item.attr("nick");
         if let Some(role) = item.attr("role") {
@@ -133,7 +133,7 @@ impl Room {
             let key = *self.by_nick.get(nick).ok_or(Condition::ItemNotFound)?;
             let target = self.occupants.get(&key).ok_or(Condition::ItemNotFound)?;
             may_set_role(actor, self.standing_of(target), role)?;
-            return Ok(Wish::Role { key, role, reason });
+            return Ok(AdminChange::Role { key, role, reason });
         }
         let affiliation =
             item.attr("affiliation").and_then(Affiliation::parse).ok_or(Condition::BadRequest)?;
@@ -153,15 +153,15 @@ impl Room {
         may_set_affiliation(actor, self.affiliation(&user), affiliation, user == from.bare())?;
         let nick = nick.filter(|_| affiliation == Affiliation::Member && item.attr("jid").is_some());
         let nick = nick.map(|nick| self.reservable(&user, nick)).transpose()?;
-        Ok(Wish::Affiliation { user, affiliation, nick, reason })
+        Ok(AdminChange::Affiliation { user, affiliation, nick, reason })
     }
 
     /// What no single one of them tells: an owner remains (§10.4), and the list stays short enough.
-    fn may_be_all(&self, wishes: &[Wish]) -> Result<(), Condition> {
+    fn may_be_all(&self, wishes: &[AdminChange]) -> Result<(), Condition> {
         let mut after = BTreeMap::new();
         let mut nicks = BTreeMap::new();
         for wish in wishes {
-            if let Wish::Affiliation { user, affiliation, nick, .. } = wish {
+            if let AdminChange::Affiliation { user, affiliation, nick, .. } = wish {
                 after.insert(user, *affiliation);
                 if nick
                     .as_ref()
@@ -190,7 +190,7 @@ impl Room {
         role: Role,
         by: Option<&str>,
         reason: Option<&str>,
-        out: &mut Vec<Out>,
+        out: &mut Vec<RoomEffect>,
     ) {
         self.keep_voice(key, role);
         if role == Role::None {
@@ -222,7 +222,7 @@ impl Room {
         affiliation: Affiliation,
         by: Option<&str>,
         reason: Option<&str>,
-        out: &mut Vec<Out>,
+        out: &mut Vec<RoomEffect>,
     ) {
         let old = self.affiliation(user);
         let was_here = self.by_user.contains_key(user);
@@ -273,7 +273,13 @@ impl Room {
     }
 
     /// Code 101 of the registry: somebody is told what became of him while he was not here.
-    fn tell_absent(&self, user: &Bare, affiliation: Affiliation, reason: Option<&str>, out: &mut Vec<Out>) {
+    fn tell_absent(
+        &self,
+        user: &Bare,
+        affiliation: Affiliation,
+        reason: Option<&str>,
+        out: &mut Vec<RoomEffect>,
+    ) {
         if user.local().is_none() {
             return;
         }
@@ -281,7 +287,7 @@ impl Room {
             .with("from", self.address.as_str())
             .with("to", user.as_str())
             .child(of_absent(user, affiliation, reason).child(status(101)));
-        out.push(Out::Send(message));
+        out.push(RoomEffect::Send(message));
     }
 
     /// §9.3: those who see addresses anyway learn that somebody who is not here became something.
@@ -290,14 +296,14 @@ impl Room {
         user: &Bare,
         affiliation: Affiliation,
         reason: Option<&str>,
-        out: &mut Vec<Out>,
+        out: &mut Vec<RoomEffect>,
     ) {
         let message = Element::new("message", ns::CLIENT)
             .with("from", self.address.as_str())
             .child(of_absent(user, affiliation, reason));
         for occupant in self.occupants.values().filter(|occupant| self.sees_addresses(occupant.role)) {
             let sessions = occupant.sessions.iter();
-            out.extend(sessions.map(|session| Out::Send(super::notice::to(&message, session))));
+            out.extend(sessions.map(|session| RoomEffect::Send(super::notice::to(&message, session))));
         }
     }
 }

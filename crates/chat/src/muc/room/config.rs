@@ -6,7 +6,7 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Element, Jid, ns};
 
 use super::form::{boolean, choice, field, flag, form, value, values};
-use crate::effect::Listing;
+use crate::effect::RoomListing;
 use crate::limits::{OCCUPANTS, ROOM_CONTACTS, ROOM_DESCRIPTION, ROOM_TEXT};
 
 /// `FORM_TYPE` of the form.
@@ -36,7 +36,7 @@ impl AllowPm {
 }
 
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Config {
+pub(super) struct RoomConfig {
     pub(super) name: Box<str>,
     pub(super) description: Box<str>,
     pub(super) lang: Box<str>,
@@ -61,9 +61,9 @@ pub(super) struct Config {
     pub(super) is_logged: bool,
 }
 
-impl Default for Config {
+impl Default for RoomConfig {
     fn default() -> Self {
-        Config {
+        RoomConfig {
             name: "".into(),
             description: "".into(),
             lang: "".into(),
@@ -84,13 +84,13 @@ impl Default for Config {
     }
 }
 
-impl Config {
+impl RoomConfig {
     pub(super) fn max_users(&self) -> usize {
         if self.max_users == 0 { OCCUPANTS } else { self.max_users.min(OCCUPANTS) }
     }
 
-    pub(super) fn listing(&self, occupants: u32) -> Listing {
-        Listing {
+    pub(super) fn listing(&self, occupants: u32) -> RoomListing {
+        RoomListing {
             name: self.name.clone(),
             description: self.description.clone(),
             lang: self.lang.clone(),
@@ -163,7 +163,7 @@ impl Config {
     ///
     /// # Errors
     /// `not-acceptable` with the field that is not.
-    pub(super) fn apply(&self, form: &Element) -> Result<Config, StanzaError> {
+    pub(super) fn apply(&self, form: &Element) -> Result<RoomConfig, StanzaError> {
         let config = self.clone().changed(form, |text, most| text.len() <= most)?;
         if let Some(contacts) = values(form, "muc#roomconfig_contactjid") {
             let is_address = |jid: &Cow<'_, str>| Jid::parse(jid).is_ok() && jid.len() <= ROOM_TEXT;
@@ -183,11 +183,11 @@ impl Config {
     }
 
     /// As it was stored, whatever the limits are now. `None`: it has what nobody here wrote.
-    pub(super) fn stored(form: &Element) -> Option<Config> {
-        Config::default().changed(form, |_, _| true).ok()
+    pub(super) fn stored(form: &Element) -> Option<RoomConfig> {
+        RoomConfig::default().changed(form, |_, _| true).ok()
     }
 
-    fn changed(self, form: &Element, fits: impl Fn(&str, usize) -> bool) -> Result<Config, StanzaError> {
+    fn changed(self, form: &Element, fits: impl Fn(&str, usize) -> bool) -> Result<RoomConfig, StanzaError> {
         let mut config = self;
         for (var, place, most) in [
             ("muc#roomconfig_roomname", &mut config.name, ROOM_TEXT),
@@ -268,7 +268,7 @@ impl Config {
     }
 
     /// The status codes that tell occupants of a change (§10.2.1).
-    pub(super) fn changes(&self, old: &Config) -> Vec<u16> {
+    pub(super) fn changes(&self, old: &RoomConfig) -> Vec<u16> {
         let mut codes = Vec::new();
         if self.is_archived() != old.is_archived() {
             codes.push(if self.is_archived() { 170 } else { 171 });
@@ -276,7 +276,8 @@ impl Config {
         if self.is_whois_anyone != old.is_whois_anyone {
             codes.push(if self.is_whois_anyone { 172 } else { 173 });
         }
-        let rest = Config { is_logged: old.is_logged, is_whois_anyone: old.is_whois_anyone, ..self.clone() };
+        let rest =
+            RoomConfig { is_logged: old.is_logged, is_whois_anyone: old.is_whois_anyone, ..self.clone() };
         if rest != *old {
             codes.push(104);
         }

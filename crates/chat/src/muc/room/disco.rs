@@ -5,7 +5,7 @@ use xmpp::{Element, Jid, ns};
 
 use super::form::{field, form};
 use super::rules::Affiliation;
-use super::{Out, Room, refuse};
+use super::{Room, RoomEffect, refuse};
 use crate::limits::HISTORY;
 
 const ROOM_INFO: &str = "http://jabber.org/protocol/muc#roominfo";
@@ -38,7 +38,7 @@ pub(in super::super) fn feature(var: &'static str) -> Element {
 }
 
 impl Room {
-    pub(super) fn disco_info(&self, from: &Jid, query: &Element, iq: &Element, out: &mut Vec<Out>) {
+    pub(super) fn disco_info(&self, from: &Jid, query: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
         let answer = Element::new("query", ns::DISCO_INFO).with_opt("node", query.attr("node"));
         let answer = match query.attr("node") {
             None => self.info(answer),
@@ -51,7 +51,7 @@ impl Room {
             Some(TRAFFIC) => return refuse(iq, Condition::FeatureNotImplemented, out),
             Some(_) => return refuse(iq, Condition::ItemNotFound, out),
         };
-        out.push(Out::Send(stanza::result(iq, Some(answer))));
+        out.push(RoomEffect::Send(stanza::result(iq, Some(answer))));
     }
 
     fn info(&self, answer: Element) -> Element {
@@ -93,7 +93,7 @@ impl Room {
     }
 
     /// Occupants of a hidden room are for those who belong to it.
-    pub(super) fn disco_items(&self, from: &Jid, query: &Element, iq: &Element, out: &mut Vec<Out>) {
+    pub(super) fn disco_items(&self, from: &Jid, query: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
         if query.attr("node").is_some() {
             return refuse(iq, Condition::ItemNotFound, out);
         }
@@ -106,6 +106,6 @@ impl Room {
             let item = |nick: &str| Element::new("item", ns::DISCO_ITEMS).with("jid", self.address_of(nick));
             answer = answer.children(self.occupants.values().map(|occupant| item(&occupant.nick)));
         }
-        out.push(Out::Send(stanza::result(iq, Some(answer))));
+        out.push(RoomEffect::Send(stanza::result(iq, Some(answer))));
     }
 }

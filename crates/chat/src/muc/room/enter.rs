@@ -6,10 +6,10 @@ use stdx::Instant;
 use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::history::Wanted;
+use super::history::HistoryRequest;
 use super::notice::{Notice, shown, status, to};
 use super::rules::Affiliation;
-use super::{FULL, Out, Room, refuse};
+use super::{FULL, Room, RoomEffect, refuse};
 use crate::limits::{NICK, SESSIONS_OF_OCCUPANT};
 
 /// Errors after which a client is not there (§7.14, XEP-0410 §3): what it was sent came back.
@@ -32,7 +32,7 @@ impl Room {
         from: &Jid,
         to: &Jid,
         stanza: &Element,
-        out: &mut Vec<Out>,
+        out: &mut Vec<RoomEffect>,
     ) {
         match stanza.attr("type") {
             None => match to.resource() {
@@ -49,7 +49,14 @@ impl Room {
         }
     }
 
-    fn available(&mut self, now: Instant, from: &Jid, nick: &str, stanza: &Element, out: &mut Vec<Out>) {
+    fn available(
+        &mut self,
+        now: Instant,
+        from: &Jid,
+        nick: &str,
+        stanza: &Element,
+        out: &mut Vec<RoomEffect>,
+    ) {
         let request = stanza.get("x", ns::MUC);
         let is_here = self.occupant_of(from).map(|occupant| *occupant.nick == *nick);
         match (is_here, request) {
@@ -127,7 +134,7 @@ impl Room {
         nick: &str,
         stanza: &Element,
         request: &Element,
-        out: &mut Vec<Out>,
+        out: &mut Vec<RoomEffect>,
     ) {
         let user = from.bare();
         let usual = self.affiliation(&user).role(self.config.is_moderated);
@@ -165,13 +172,13 @@ impl Room {
         stanza: &Element,
         request: Option<&Element>,
         codes: &[u16],
-        out: &mut Vec<Out>,
+        out: &mut Vec<RoomEffect>,
     ) {
         let Some(me) = self.occupant_of(from) else { return };
         let with_address = self.sees_addresses(me.role);
         for other in self.occupants.values().filter(|other| other.nick != me.nick) {
             let seen = Notice::of(self, other).build(self, with_address, false);
-            out.push(Out::Send(seen.with("to", from.as_str())));
+            out.push(RoomEffect::Send(seen.with("to", from.as_str())));
         }
         let mut all = Vec::new();
         if self.config.is_whois_anyone {
@@ -187,14 +194,14 @@ impl Room {
         }
         all.extend_from_slice(codes);
         let notice = Notice { codes: &all, cause: Some(stanza), ..Notice::of(self, me) };
-        out.push(Out::Send(to(&notice.build(self, true, true), from)));
-        let wanted = Wanted::of(request.and_then(|request| request.get("history", ns::MUC)));
-        out.extend(self.history.fitting(now, &wanted).map(|past| Out::Send(to(past, from))));
-        out.push(Out::Send(self.subject_for(from)));
+        out.push(RoomEffect::Send(to(&notice.build(self, true, true), from)));
+        let wanted = HistoryRequest::of(request.and_then(|request| request.get("history", ns::MUC)));
+        out.extend(self.history.fitting(now, &wanted).map(|past| RoomEffect::Send(to(past, from))));
+        out.push(RoomEffect::Send(self.subject_for(from)));
     }
 
     /// New presence of one who is here (§7.7). The id of the stanza comes back to its sender.
-    fn update(&mut self, from: &Jid, stanza: &Element, out: &mut Vec<Out>) {
+    fn update(&mut self, from: &Jid, stanza: &Element, out: &mut Vec<RoomEffect>) {
         let presence = Arc::new(shown(self, stanza));
         let Some(key) = self.by_session.get(from).copied() else { return };
         if let Some(occupant) = self.occupants.get_mut(&key) {
@@ -206,7 +213,7 @@ impl Room {
     }
 
     /// §7.6. One of several clients that share a nickname takes the new one alone.
-    fn rename(&mut self, from: &Jid, nick: &str, stanza: &Element, out: &mut Vec<Out>) {
+    fn rename(&mut self, from: &Jid, nick: &str, stanza: &Element, out: &mut Vec<RoomEffect>) {
         if let Err(condition) = self.may_be_called(&from.bare(), nick) {
             return refuse(stanza, condition, out);
         }
@@ -227,7 +234,7 @@ impl Room {
         if is_alone {
             self.broadcast(&notice, own, out);
         } else {
-            out.push(Out::Send(to(&notice.build(self, true, true), from)));
+            out.push(RoomEffect::Send(to(&notice.build(self, true, true), from)));
         }
         let role = occupant.role;
         if is_alone && target.is_none() {
@@ -241,7 +248,7 @@ impl Room {
             // The user's other clients are still there under the old one.
             if let Some(old) = self.occupants.get(&key) {
                 let seen = Notice::of(self, old).build(self, self.sees_addresses(role), false);
-                out.push(Out::Send(to(&seen, from)));
+                out.push(RoomEffect::Send(to(&seen, from)));
             }
             match target {
                 Some(target) => self.add_session(target, from),
@@ -254,7 +261,7 @@ impl Room {
     }
 
     /// §7.14. The others see it go when its last session went.
-    pub(super) fn leave(&mut self, from: &Jid, stanza: &Element, codes: &[u16], out: &mut Vec<Out>) {
+    pub(super) fn leave(&mut self, from: &Jid, stanza: &Element, codes: &[u16], out: &mut Vec<RoomEffect>) {
         let Some(occupant) = self.occupant_of(from).cloned() else { return };
         let is_gone = self.remove_session(from);
         let one = super::Occupant { sessions: vec![from.clone()], ..occupant };
@@ -262,11 +269,11 @@ impl Room {
         if is_gone {
             return self.broadcast(&notice, &one.sessions, out);
         }
-        out.push(Out::Send(to(&notice.build(self, true, true), from)));
+        out.push(RoomEffect::Send(to(&notice.build(self, true, true), from)));
     }
 
     /// Something came back from a client as an error. True: it is gone.
-    pub(super) fn bounced(&mut self, from: &Jid, stanza: &Element, out: &mut Vec<Out>) -> bool {
+    pub(super) fn bounced(&mut self, from: &Jid, stanza: &Element, out: &mut Vec<RoomEffect>) -> bool {
         let Some(error) = stanza.get("error", ns::CLIENT) else { return false };
         let is_gone = GONE.iter().any(|condition| error.get(condition.as_str(), ns::STANZA_ERRORS).is_some());
         if is_gone {
@@ -277,11 +284,11 @@ impl Room {
     }
 
     /// The service ends (§7.14, 332): everybody is out.
-    pub(in super::super) fn close(&mut self, out: &mut Vec<Out>) {
+    pub(in super::super) fn close(&mut self, out: &mut Vec<RoomEffect>) {
         for occupant in self.occupants.values() {
             let notice = Notice { codes: &[332], ..Notice::gone(self, occupant) };
             let last = notice.build(self, true, true);
-            out.extend(occupant.sessions.iter().map(|session| Out::Send(to(&last, session))));
+            out.extend(occupant.sessions.iter().map(|session| RoomEffect::Send(to(&last, session))));
         }
         self.occupants.clear();
         self.by_nick.clear();
@@ -290,7 +297,7 @@ impl Room {
     }
 
     /// Those who may not be here any more since the room is for members (322), or all whose affiliation has gone (321).
-    pub(super) fn expel_strangers(&mut self, code: u16, out: &mut Vec<Out>) {
+    pub(super) fn expel_strangers(&mut self, code: u16, out: &mut Vec<RoomEffect>) {
         let is_stranger = |room: &Room, user: &Bare| room.affiliation(user) < Affiliation::Member;
         let strangers: Vec<u64> = self
             .occupants
@@ -304,7 +311,7 @@ impl Room {
     }
 
     /// A message of codes for everybody (§10.2.1).
-    pub(super) fn tell_codes(&self, codes: &[u16], out: &mut Vec<Out>) {
+    pub(super) fn tell_codes(&self, codes: &[u16], out: &mut Vec<RoomEffect>) {
         if !codes.is_empty() {
             let x = Element::new("x", ns::MUC_USER).children(codes.iter().map(|code| status(*code)));
             self.tell_all(x, out);
@@ -312,8 +319,8 @@ impl Room {
     }
 }
 
-fn is_for(out: &Out, session: &Jid) -> bool {
-    matches!(out, Out::Send(sent) if sent.attr("to") == Some(session.as_str()))
+fn is_for(out: &RoomEffect, session: &Jid) -> bool {
+    matches!(out, RoomEffect::Send(sent) if sent.attr("to") == Some(session.as_str()))
 }
 
 /// Compares in the same time whether the first byte differs or the last.

@@ -9,7 +9,7 @@ use xmpp::{Element, ns};
 use crate::limits::{HISTORY, HISTORY_BYTES, HISTORY_UNASKED};
 
 #[derive(Clone)]
-struct Past {
+struct HistoryEntry {
     at: Instant,
     /// With its id and the time it came.
     message: Arc<Element>,
@@ -21,20 +21,20 @@ struct Past {
 #[derive(Clone, Default)]
 pub(super) struct History {
     /// The oldest first.
-    past: VecDeque<Past>,
+    past: VecDeque<HistoryEntry>,
     bytes: usize,
 }
 
 /// How much of it a client wants.
-pub(super) struct Wanted {
+pub(super) struct HistoryRequest {
     max_chars: usize,
     max_stanzas: usize,
     seconds: Option<u64>,
     since: Option<Instant>,
 }
 
-impl Wanted {
-    pub(super) fn of(history: Option<&Element>) -> Wanted {
+impl HistoryRequest {
+    pub(super) fn of(history: Option<&Element>) -> HistoryRequest {
         let attr = |name| history.and_then(|history| history.attr(name));
         let number = |name| attr(name).and_then(|text| text.parse::<u64>().ok());
         let size = |name| number(name).map(|number| usize::try_from(number).unwrap_or(usize::MAX));
@@ -42,7 +42,7 @@ impl Wanted {
         let since = attr("since").and_then(xmpp::time::parse);
         let is_limited = seconds.is_some() || since.is_some();
         let unasked = if is_limited { HISTORY } else { HISTORY_UNASKED };
-        Wanted {
+        HistoryRequest {
             max_chars: size("maxchars").unwrap_or(usize::MAX),
             max_stanzas: size("maxstanzas").unwrap_or(unasked).min(HISTORY),
             seconds,
@@ -61,7 +61,7 @@ impl History {
         // Every character has one byte that does not continue another.
         let chars = wire.iter().filter(|byte| **byte & 0xc0 != 0x80).count();
         self.bytes += bytes;
-        self.past.push_back(Past { at: now, message: Arc::new(message), bytes, chars });
+        self.past.push_back(HistoryEntry { at: now, message: Arc::new(message), bytes, chars });
         while self.past.len() > HISTORY || self.bytes > HISTORY_BYTES {
             let Some(oldest) = self.past.pop_front() else { break };
             self.bytes -= oldest.bytes;
@@ -69,14 +69,14 @@ impl History {
     }
 
     /// The newest that fit, the oldest of them first.
-    pub(super) fn fitting(&self, now: Instant, wanted: &Wanted) -> impl Iterator<Item = &Element> {
+    pub(super) fn fitting(&self, now: Instant, wanted: &HistoryRequest) -> impl Iterator<Item = &Element> {
         let earliest = wanted.seconds.map(|seconds| {
             let micros = seconds.saturating_mul(1_000_000);
             Instant::from_micros(now.as_micros().saturating_sub(micros))
         });
         let earliest = earliest.max(wanted.since);
         let mut chars = wanted.max_chars;
-        let fits = |past: &&Past| {
+        let fits = |past: &&HistoryEntry| {
             let is_late = earliest.is_none_or(|earliest| past.at >= earliest);
             let left = chars.checked_sub(past.chars);
             chars = left.unwrap_or(0);
@@ -90,7 +90,7 @@ impl History {
 
     /// A message of that id was taken back: what was said goes. `whose`: only one of this occupant's.
     pub(super) fn retract(&mut self, id: &str, whose: Option<&str>) -> bool {
-        let is_it = |past: &Past| {
+        let is_it = |past: &HistoryEntry| {
             let stanza_id = past.message.get("stanza-id", ns::SID).and_then(|id| id.attr("id"));
             let occupant = past.message.get("occupant-id", ns::OCCUPANT_ID).and_then(|id| id.attr("id"));
             stanza_id == Some(id) && (whose.is_none() || occupant == whose)

@@ -9,7 +9,7 @@ use xmpp::{Element, Jid, ns};
 use super::config::AllowPm;
 use super::notice::to as addressed;
 use super::rules::Role;
-use super::{Occupant, Out, Retraction, Room, Subject, is_ours, refuse};
+use super::{Occupant, Retraction, Room, RoomEffect, Subject, is_ours, refuse};
 use crate::limits::ROOM_SUBJECT;
 use crate::retract::retracted;
 
@@ -20,7 +20,7 @@ impl Room {
         from: &Jid,
         to: &Jid,
         stanza: &Element,
-        out: &mut Vec<Out>,
+        out: &mut Vec<RoomEffect>,
     ) {
         let kind = stanza.attr("type").unwrap_or("normal");
         match (to.resource(), kind) {
@@ -39,7 +39,7 @@ impl Room {
         }
     }
 
-    fn groupchat(&mut self, now: Instant, from: &Jid, stanza: &Element, out: &mut Vec<Out>) {
+    fn groupchat(&mut self, now: Instant, from: &Jid, stanza: &Element, out: &mut Vec<RoomEffect>) {
         let Some(speaker) = self.occupant_of(from) else {
             return refuse(stanza, Condition::NotAcceptable, out);
         };
@@ -56,9 +56,9 @@ impl Room {
             }
             let message = self.spoken(speaker, stanza);
             self.subject = Subject { message: Some(Arc::new(Subject::text_of(&message))), at: now };
-            out.push(Out::Said(Box::new(message)));
+            out.push(RoomEffect::Said(Box::new(message)));
             if self.config.is_persistent {
-                out.push(Out::Save);
+                out.push(RoomEffect::Save);
             }
             return;
         }
@@ -73,10 +73,16 @@ impl Room {
             if self.is_archived() {
                 let stone = retracted(now);
                 let (id, whose) = (id.into(), Some(whose));
-                out.push(Out::Retract(Box::new(Retraction { id, whose, stone, is_known, then: Vec::new() })));
+                out.push(RoomEffect::Retract(Box::new(Retraction {
+                    id,
+                    whose,
+                    stone,
+                    is_known,
+                    then: Vec::new(),
+                })));
             }
         }
-        out.push(Out::Said(Box::new(message)));
+        out.push(RoomEffect::Said(Box::new(message)));
     }
 
     /// As everybody gets it, but for its id and addressee.
@@ -95,7 +101,7 @@ impl Room {
         now: Instant,
         mut message: Element,
         id: &str,
-        out: &mut Vec<Out>,
+        out: &mut Vec<RoomEffect>,
     ) {
         message.push(Element::new("stanza-id", ns::SID).with("by", self.address.as_str()).with("id", id));
         if is_said(&message) {
@@ -151,7 +157,7 @@ impl Room {
     }
 
     /// §7.5: to one occupant.
-    fn whisper(&mut self, from: &Jid, nick: &str, stanza: &Element, out: &mut Vec<Out>) {
+    fn whisper(&mut self, from: &Jid, nick: &str, stanza: &Element, out: &mut Vec<RoomEffect>) {
         let Some(speaker) = self.occupant_of(from) else {
             return refuse(stanza, Condition::NotAcceptable, out);
         };
@@ -172,7 +178,7 @@ impl Room {
         }
         let mut message = self.spoken(speaker, stanza);
         message.push(Element::new("x", ns::MUC_USER));
-        out.extend(listener.sessions.iter().map(|session| Out::Send(addressed(&message, session))));
+        out.extend(listener.sessions.iter().map(|session| RoomEffect::Send(addressed(&message, session))));
     }
 }
 

@@ -10,9 +10,9 @@ mod message;
 mod notice;
 mod owner;
 mod query;
-mod record;
 mod register;
 mod rules;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod voice;
@@ -27,14 +27,14 @@ use xmpp::stanza::{self, Condition, Kind, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
 
 use crate::limits;
-use config::Config;
+use config::RoomConfig;
 use history::History;
 pub(super) use message::is_said;
-use rules::{Affiliation, Role, Standing};
+use rules::{Affiliation, Privileges, Role};
 
 /// What a room asks of its host.
 #[derive(Debug)]
-pub(super) enum Out {
+pub(super) enum RoomEffect {
     Send(Element),
     /// A message for everybody: the host gives it an id, and [`Room::publish`] sends it.
     Said(Box<Element>),
@@ -58,7 +58,7 @@ pub(super) struct Retraction {
     pub(super) stone: Element,
     /// What comes of it once the archive has it: unless that does not know the message, and the room does not either.
     pub(super) is_known: bool,
-    pub(super) then: Vec<Out>,
+    pub(super) then: Vec<RoomEffect>,
 }
 
 /// One who is here, under one nickname, with one client or several.
@@ -77,7 +77,7 @@ struct Occupant {
 
 /// What the room knows of a user, here or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Entry {
+struct RoomUser {
     affiliation: Affiliation,
     nick: Option<Box<str>>,
     reason: Option<Box<str>>,
@@ -109,13 +109,13 @@ impl Subject {
 #[derive(Clone)]
 pub(super) struct Room {
     address: Bare,
-    config: Config,
+    config: RoomConfig,
     /// Its owner has not configured it yet (§10.1).
     is_locked: bool,
     /// Makes occupants' ids.
     secret: [u8; 32],
     subject: Subject,
-    entries: BTreeMap<Bare, Entry>,
+    entries: BTreeMap<Bare, RoomUser>,
     /// By the order they came.
     occupants: BTreeMap<u64, Occupant>,
     by_nick: HashMap<Box<str>, u64>,
@@ -133,7 +133,7 @@ impl Room {
     pub(super) fn new(address: Bare, secret: [u8; 32]) -> Room {
         Room {
             address,
-            config: Config::default(),
+            config: RoomConfig::default(),
             is_locked: false,
             secret,
             subject: Subject::default(),
@@ -157,7 +157,7 @@ impl Room {
     pub(super) fn created(address: Bare, secret: [u8; 32], owner: Bare) -> Room {
         let mut room = Room::new(address, secret);
         room.is_locked = true;
-        room.entries.insert(owner, Entry { affiliation: Affiliation::Owner, ..Entry::default() });
+        room.entries.insert(owner, RoomUser { affiliation: Affiliation::Owner, ..RoomUser::default() });
         room
     }
 
@@ -184,7 +184,7 @@ impl Room {
         from: &Jid,
         to: &Jid,
         stanza: &Element,
-        out: &mut Vec<Out>,
+        out: &mut Vec<RoomEffect>,
     ) {
         match stanza::kind_of(stanza) {
             Some(Kind::Presence) => self.presence(now, from, to, stanza, out),
@@ -219,18 +219,18 @@ impl Room {
         self.occupants.get(self.by_nick.get(nick)?)
     }
 
-    fn standing(&self, session: &Jid) -> Standing {
+    fn standing(&self, session: &Jid) -> Privileges {
         let user = session.bare();
         let role = match self.occupant_of(session) {
             _ if self.above.as_ref() == Some(&user) => Role::Moderator,
             Some(occupant) => occupant.role,
             None => Role::None,
         };
-        Standing { role, affiliation: self.affiliation(&user) }
+        Privileges { role, affiliation: self.affiliation(&user) }
     }
 
-    fn standing_of(&self, occupant: &Occupant) -> Standing {
-        Standing { role: occupant.role, affiliation: self.affiliation(&occupant.user) }
+    fn standing_of(&self, occupant: &Occupant) -> Privileges {
+        Privileges { role: occupant.role, affiliation: self.affiliation(&occupant.user) }
     }
 
     fn owners(&self) -> usize {
@@ -299,7 +299,7 @@ impl Room {
         Some(occupant)
     }
 
-    fn set_entry(&mut self, user: &Bare, change: impl FnOnce(&mut Entry)) {
+    fn set_entry(&mut self, user: &Bare, change: impl FnOnce(&mut RoomUser)) {
         let entry = self.entries.entry(user.clone()).or_default();
         change(entry);
         if entry.affiliation == Affiliation::None && entry.nick.is_none() {
@@ -309,7 +309,7 @@ impl Room {
 }
 
 /// The same stanza back as an error.
-pub(super) fn refuse(stanza: &Element, error: impl Into<StanzaError>, out: &mut Vec<Out>) {
+pub(super) fn refuse(stanza: &Element, error: impl Into<StanzaError>, out: &mut Vec<RoomEffect>) {
     if !stanza::may_be_refused(stanza) {
         return;
     }
@@ -322,7 +322,7 @@ pub(super) fn refuse(stanza: &Element, error: impl Into<StanzaError>, out: &mut 
         }
         refusal.push(Element::new("x", ns::MUC));
     }
-    out.push(Out::Send(refusal));
+    out.push(RoomEffect::Send(refusal));
 }
 
 fn hex(bytes: &[u8]) -> String {

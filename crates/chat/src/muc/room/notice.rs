@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use xmpp::{Element, Jid, ns};
 
-use super::rules::{Affiliation, Role, Standing};
-use super::{Occupant, Out, Room};
+use super::rules::{Affiliation, Privileges, Role};
+use super::{Occupant, Room, RoomEffect};
 
 /// One presence of one occupant, for everybody.
 pub(super) struct Notice<'a> {
     pub(super) occupant: &'a Occupant,
-    pub(super) standing: Standing,
+    pub(super) standing: Privileges,
     /// `None`: it goes.
     pub(super) presence: Option<Arc<Element>>,
     /// The nickname it goes to.
@@ -41,7 +41,7 @@ impl<'a> Notice<'a> {
     /// It goes.
     pub(super) fn gone(room: &Room, occupant: &'a Occupant) -> Notice<'a> {
         let affiliation = room.affiliation(&occupant.user);
-        let standing = Standing { role: Role::None, affiliation };
+        let standing = Privileges { role: Role::None, affiliation };
         Notice { standing, presence: None, ..Notice::of(room, occupant) }
     }
 
@@ -90,18 +90,18 @@ impl<'a> Notice<'a> {
 
 impl Room {
     /// To everybody who is here; `own` are the occupant's own sessions, here or just gone.
-    pub(super) fn broadcast(&self, notice: &Notice<'_>, own: &[Jid], out: &mut Vec<Out>) {
+    pub(super) fn broadcast(&self, notice: &Notice<'_>, own: &[Jid], out: &mut Vec<RoomEffect>) {
         let plain = notice.build(self, false, false);
         let whole = notice.build(self, true, false);
         for other in self.occupants.values() {
             let seen = if self.sees_addresses(other.role) { &whole } else { &plain };
             for session in other.sessions.iter().filter(|session| !own.contains(session)) {
-                out.push(Out::Send(to(seen, session)));
+                out.push(RoomEffect::Send(to(seen, session)));
             }
         }
         // Everybody may know his own address.
         let seen = notice.build(self, true, true);
-        out.extend(own.iter().map(|session| Out::Send(to(&seen, session))));
+        out.extend(own.iter().map(|session| RoomEffect::Send(to(&seen, session))));
     }
 
     /// Each of the sessions leaves at once: kicked, banned, or not a member any more.
@@ -111,7 +111,7 @@ impl Room {
         codes: &[u16],
         by: Option<&str>,
         reason: Option<&str>,
-        out: &mut Vec<Out>,
+        out: &mut Vec<RoomEffect>,
     ) {
         let Some(occupant) = self.remove_occupant(key) else { return };
         let notice = Notice { codes, actor: by, reason, ..Notice::gone(self, &occupant) };
@@ -119,14 +119,20 @@ impl Room {
     }
 
     /// Its role follows its affiliation or was set: everybody is told.
-    pub(super) fn announce(&self, key: u64, by: Option<&str>, reason: Option<&str>, out: &mut Vec<Out>) {
+    pub(super) fn announce(
+        &self,
+        key: u64,
+        by: Option<&str>,
+        reason: Option<&str>,
+        out: &mut Vec<RoomEffect>,
+    ) {
         let Some(occupant) = self.occupants.get(&key) else { return };
         let notice = Notice { actor: by, reason, ..Notice::of(self, occupant) };
         self.broadcast(&notice, &occupant.sessions, out);
     }
 
     /// A message of the room itself to everybody with status codes.
-    pub(super) fn tell_all(&self, x: Element, out: &mut Vec<Out>) {
+    pub(super) fn tell_all(&self, x: Element, out: &mut Vec<RoomEffect>) {
         let message = Element::new("message", ns::CLIENT)
             .with("from", self.address.as_str())
             .with("type", "groupchat")
@@ -135,10 +141,10 @@ impl Room {
     }
 
     /// One body, a copy each.
-    pub(super) fn to_all(&self, message: &Element, out: &mut Vec<Out>) {
+    pub(super) fn to_all(&self, message: &Element, out: &mut Vec<RoomEffect>) {
         out.reserve(self.by_session.len());
         let sessions = self.occupants.values().flat_map(|occupant| &occupant.sessions);
-        out.extend(sessions.map(|session| Out::Send(to(message, session))));
+        out.extend(sessions.map(|session| RoomEffect::Send(to(message, session))));
     }
 }
 

@@ -7,18 +7,18 @@ use super::config::{self, FORM, submitted};
 use super::form::type_of;
 use super::notice::{Notice, to};
 use super::rules::Affiliation;
-use super::{Out, Room, refuse};
+use super::{Room, RoomEffect, refuse};
 
 impl Room {
-    pub(super) fn owner_get(&self, from: &Jid, iq: &Element, out: &mut Vec<Out>) {
+    pub(super) fn owner_get(&self, from: &Jid, iq: &Element, out: &mut Vec<RoomEffect>) {
         if self.affiliation(&from.bare()) != Affiliation::Owner {
             return refuse(iq, Condition::Forbidden, out);
         }
         let query = Element::new("query", ns::MUC_OWNER).child(self.config.to_form("form"));
-        out.push(Out::Send(stanza::result(iq, Some(query))));
+        out.push(RoomEffect::Send(stanza::result(iq, Some(query))));
     }
 
-    pub(super) fn owner_set(&mut self, from: &Jid, query: &Element, iq: &Element, out: &mut Vec<Out>) {
+    pub(super) fn owner_set(&mut self, from: &Jid, query: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
         if self.affiliation(&from.bare()) != Affiliation::Owner {
             return refuse(iq, Condition::Forbidden, out);
         }
@@ -29,15 +29,15 @@ impl Room {
             // §10.1.3: who cancels the first configuration does not want the room.
             Some((_, true)) if self.is_locked => {
                 self.end(&Element::new("destroy", ns::MUC_USER), out);
-                out.push(Out::Send(stanza::result(iq, None)));
+                out.push(RoomEffect::Send(stanza::result(iq, None)));
             }
-            Some((_, true)) => out.push(Out::Send(stanza::result(iq, None))),
+            Some((_, true)) => out.push(RoomEffect::Send(stanza::result(iq, None))),
             Some((form, false)) => self.configure(form, iq, out),
             None => refuse(iq, Condition::BadRequest, out),
         }
     }
 
-    fn configure(&mut self, form: &Element, iq: &Element, out: &mut Vec<Out>) {
+    fn configure(&mut self, form: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
         // §10.1.2: an empty form is an instant room.
         if type_of(form).is_some_and(|kind| kind != FORM) {
             return refuse(iq, Condition::BadRequest, out);
@@ -49,7 +49,7 @@ impl Room {
         let old = std::mem::replace(&mut self.config, config);
         let was_locked = std::mem::take(&mut self.is_locked);
         if self.config.is_persistent || old.is_persistent {
-            out.push(Out::Save);
+            out.push(RoomEffect::Save);
         }
         if !was_locked {
             let codes = self.config.changes(&old);
@@ -62,11 +62,11 @@ impl Room {
             self.voices.clear();
             self.voices_follow(out);
         }
-        out.push(Out::Send(stanza::result(iq, None)));
+        out.push(RoomEffect::Send(stanza::result(iq, None)));
     }
 
     /// Voice is by default what the affiliation gives, in the moderated room and in the other.
-    fn voices_follow(&mut self, out: &mut Vec<Out>) {
+    fn voices_follow(&mut self, out: &mut Vec<RoomEffect>) {
         let wrong = |key: &u64| {
             let occupant = self.occupants.get(key)?;
             let affiliation = self.affiliation(&occupant.user);
@@ -82,7 +82,7 @@ impl Room {
         }
     }
 
-    fn destroy(&mut self, asked: &Element, iq: &Element, out: &mut Vec<Out>) {
+    fn destroy(&mut self, asked: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
         let venue = match asked.attr("jid").map(Jid::parse) {
             None => None,
             Some(Ok(venue)) => Some(venue),
@@ -97,18 +97,19 @@ impl Room {
             }
         }
         self.end(&destroy, out);
-        out.push(Out::Send(stanza::result(iq, None)));
+        out.push(RoomEffect::Send(stanza::result(iq, None)));
     }
 
-    fn end(&mut self, destroy: &Element, out: &mut Vec<Out>) {
-        out.push(Out::Destroyed);
+    fn end(&mut self, destroy: &Element, out: &mut Vec<RoomEffect>) {
+        out.push(RoomEffect::Destroyed);
         for occupant in self.occupants.values() {
             let mut notice = Notice { destroy: Some(destroy), ..Notice::gone(self, occupant) };
             // §10.9: nobody has an affiliation with what is no more.
             notice.standing.affiliation = Affiliation::None;
             let last = notice.build(self, true, true);
-            out.extend(occupant.sessions.iter().map(|session| Out::Send(to(&last, session))));
+            out.extend(occupant.sessions.iter().map(|session| RoomEffect::Send(to(&last, session))));
         }
-        *self = Room { config: config::Config::default(), ..Room::new(self.address.clone(), self.secret) };
+        *self =
+            Room { config: config::RoomConfig::default(), ..Room::new(self.address.clone(), self.secret) };
     }
 }

@@ -5,14 +5,14 @@ use xmpp::stanza::{self, Condition};
 use xmpp::{Element, Jid, ns};
 
 use super::rules::{Affiliation, Role};
-use super::{Occupant, Out, Retraction, Room, refuse};
+use super::{Occupant, Retraction, Room, RoomEffect, refuse};
 use crate::retract::retracted;
 
 /// Hex digits that name a session, and those that name a nickname, in the id of a forwarded question.
 const TAG: usize = 12;
 
 impl Room {
-    pub(super) fn iq(&mut self, now: Instant, from: &Jid, to: &Jid, iq: &Element, out: &mut Vec<Out>) {
+    pub(super) fn iq(&mut self, now: Instant, from: &Jid, to: &Jid, iq: &Element, out: &mut Vec<RoomEffect>) {
         let is_set = match iq.attr("type") {
             Some("get") => false,
             Some("set") => true,
@@ -35,14 +35,14 @@ impl Room {
             ("query", ns::REGISTER, false) => self.register_get(from, iq, out),
             ("query", ns::REGISTER, true) => self.register_set(from, payload, iq, out),
             ("query", ns::MAM, _) | ("metadata", ns::MAM, false) => self.archive(from, iq, out),
-            ("ping", ns::PING, false) => out.push(Out::Send(stanza::result(iq, None))),
+            ("ping", ns::PING, false) => out.push(RoomEffect::Send(stanza::result(iq, None))),
             ("moderate", ns::MODERATE, true) => self.moderate(now, from, payload, iq, out),
             _ => refuse(iq, Condition::ServiceUnavailable, out),
         }
     }
 
     /// What was said is for those who could hear it.
-    fn archive(&self, from: &Jid, iq: &Element, out: &mut Vec<Out>) {
+    fn archive(&self, from: &Jid, iq: &Element, out: &mut Vec<RoomEffect>) {
         let affiliation = self.affiliation(&from.bare());
         let is_here = self.occupant_of(from).is_some();
         let may = match affiliation {
@@ -59,10 +59,17 @@ impl Room {
         if !self.is_archived() {
             return refuse(iq, Condition::ServiceUnavailable, out);
         }
-        out.push(Out::ReadArchive);
+        out.push(RoomEffect::ReadArchive);
     }
 
-    fn pass_question(&self, from: &Jid, nick: &str, payload: &Element, iq: &Element, out: &mut Vec<Out>) {
+    fn pass_question(
+        &self,
+        from: &Jid,
+        nick: &str,
+        payload: &Element,
+        iq: &Element,
+        out: &mut Vec<RoomEffect>,
+    ) {
         let Some(asker) = self.occupant_of(from) else {
             // §6.6: a stranger asks the room, not the occupant.
             let is_disco = matches!(payload.ns(), ns::DISCO_INFO | ns::DISCO_ITEMS);
@@ -74,7 +81,7 @@ impl Room {
         };
         // XEP-0410 §4: the room knows that itself.
         if asked.nick == asker.nick && payload.is("ping", ns::PING) {
-            return out.push(Out::Send(stanza::result(iq, None)));
+            return out.push(RoomEffect::Send(stanza::result(iq, None)));
         }
         let Some(session) = asked.sessions.last() else { return };
         // §17.4: the account has the vCard, not the client.
@@ -84,11 +91,11 @@ impl Room {
         question.set("id", id);
         question.set("from", self.address_of(&asker.nick));
         question.set("to", address);
-        out.push(Out::Send(question));
+        out.push(RoomEffect::Send(question));
     }
 
     /// Back to the client that asked, whose name is in the id.
-    fn pass_answer(&self, from: &Jid, to: &Jid, iq: &Element, out: &mut Vec<Out>) {
+    fn pass_answer(&self, from: &Jid, to: &Jid, iq: &Element, out: &mut Vec<RoomEffect>) {
         let id = iq.attr("id").unwrap_or("");
         let (Some(session_tag), Some(nick_tag)) = (id.get(..TAG), id.get(TAG..2 * TAG)) else { return };
         let Some(id) = id.get(2 * TAG..).and_then(|rest| rest.strip_prefix('-')) else { return };
@@ -106,7 +113,7 @@ impl Room {
         answer.set("id", id);
         answer.set("from", self.address_of(&asked.nick));
         answer.set("to", session.as_str());
-        out.push(Out::Send(answer));
+        out.push(RoomEffect::Send(answer));
     }
 
     fn tag(&self, text: &str) -> String {
@@ -116,7 +123,14 @@ impl Room {
     }
 
     /// XEP-0425: a moderator takes back what somebody else said.
-    fn moderate(&mut self, now: Instant, from: &Jid, payload: &Element, iq: &Element, out: &mut Vec<Out>) {
+    fn moderate(
+        &mut self,
+        now: Instant,
+        from: &Jid,
+        payload: &Element,
+        iq: &Element,
+        out: &mut Vec<RoomEffect>,
+    ) {
         let Some(moderator) = self.occupant_of(from).filter(|one| one.role == Role::Moderator) else {
             return refuse(iq, Condition::Forbidden, out);
         };
@@ -135,11 +149,11 @@ impl Room {
             .with("from", self.address.as_str())
             .child(retract.children(reason.clone()));
         let is_known = self.history.retract(id, None);
-        let then = vec![Out::Said(Box::new(message)), Out::Send(stanza::result(iq, None))];
+        let then = vec![RoomEffect::Said(Box::new(message)), RoomEffect::Send(stanza::result(iq, None))];
         if self.is_archived() {
             let stone = retracted(now).child(by).children(reason);
             let retraction = Retraction { id: id.into(), whose: None, stone, is_known, then };
-            return out.push(Out::Retract(Box::new(retraction)));
+            return out.push(RoomEffect::Retract(Box::new(retraction)));
         }
         if !is_known {
             return refuse(iq, Condition::ItemNotFound, out);

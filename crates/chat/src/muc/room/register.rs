@@ -5,7 +5,7 @@ use xmpp::{Bare, Element, Jid, ns};
 
 use super::form::{field, form, type_of, value};
 use super::rules::Affiliation;
-use super::{FULL, Out, Room, refuse};
+use super::{FULL, Room, RoomEffect, refuse};
 use crate::limits::AFFILIATIONS;
 
 const REGISTER_FORM: &str = "http://jabber.org/protocol/muc#register";
@@ -20,7 +20,7 @@ impl Room {
         }
     }
 
-    pub(super) fn register_get(&self, from: &Jid, iq: &Element, out: &mut Vec<Out>) {
+    pub(super) fn register_get(&self, from: &Jid, iq: &Element, out: &mut Vec<RoomEffect>) {
         let user = from.bare();
         if let Err(condition) = self.may_register(self.affiliation(&user)) {
             return refuse(iq, condition, out);
@@ -37,10 +37,16 @@ impl Room {
                 query.push(form("form", REGISTER_FORM).child(nick));
             }
         }
-        out.push(Out::Send(stanza::result(iq, Some(query))));
+        out.push(RoomEffect::Send(stanza::result(iq, Some(query))));
     }
 
-    pub(super) fn register_set(&mut self, from: &Jid, query: &Element, iq: &Element, out: &mut Vec<Out>) {
+    pub(super) fn register_set(
+        &mut self,
+        from: &Jid,
+        query: &Element,
+        iq: &Element,
+        out: &mut Vec<RoomEffect>,
+    ) {
         let user = from.bare();
         let affiliation = self.affiliation(&user);
         if let Err(condition) = self.may_register(affiliation) {
@@ -81,10 +87,10 @@ impl Room {
         Ok(nick.into())
     }
 
-    fn registered(&self, iq: &Element, out: &mut Vec<Out>) {
+    fn registered(&self, iq: &Element, out: &mut Vec<RoomEffect>) {
         if self.config.is_persistent {
-            out.push(Out::Save);
+            out.push(RoomEffect::Save);
         }
-        out.push(Out::Send(stanza::result(iq, None)));
+        out.push(RoomEffect::Send(stanza::result(iq, None)));
     }
 }

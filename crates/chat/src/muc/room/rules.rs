@@ -76,7 +76,7 @@ impl Affiliation {
 
 /// One who acts, or is acted on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct Privileges {
     pub(super) role: Role,
     pub(super) affiliation: Affiliation,
 }
@@ -85,7 +85,7 @@ pub(super) struct Standing {
 ///
 /// # Errors
 /// The condition that answers it.
-pub(super) fn may_set_role(actor: Standing, target: Standing, role: Role) -> Result<(), Condition> {
+pub(super) fn may_set_role(actor: Privileges, target: Privileges, role: Role) -> Result<(), Condition> {
     if actor.role != Role::Moderator {
         return Err(Condition::Forbidden);
     }
@@ -153,7 +153,7 @@ pub(super) fn may_list(actor: Affiliation, listed: Affiliation, is_open: bool) -
 }
 
 /// Who may see who has a role (§8.5, §9.8): voices are the moderators' business, moderators the administrators'.
-pub(super) fn may_list_role(actor: Standing, listed: Role) -> bool {
+pub(super) fn may_list_role(actor: Privileges, listed: Role) -> bool {
     match listed {
         Role::None => false,
         Role::Visitor | Role::Participant => actor.role == Role::Moderator,
@@ -175,9 +175,9 @@ mod tests {
         }
     }
 
-    fn standing(text: &str) -> Standing {
+    fn standing(text: &str) -> Privileges {
         let (role, affiliation) = text.split_once('/').unwrap();
-        Standing { role: Role::parse(role).unwrap(), affiliation: Affiliation::parse(affiliation).unwrap() }
+        Privileges { role: Role::parse(role).unwrap(), affiliation: Affiliation::parse(affiliation).unwrap() }
     }
 
     /// §5.1.3: each line one target; each column one actor, with the new roles none, visitor, participant, moderator.

@@ -141,10 +141,10 @@ fn apply(room: &mut Room, stanza: &Element, views: &mut Views) {
     let mut outs = Vec::new();
     let may_save = room.may_save(&from, stanza);
     room.handle(Instant::from_unix_seconds(1), &from, &to, stanza, &mut outs);
-    let is_saved = outs.iter().any(|out| matches!(out, Out::Save | Out::Destroyed));
+    let is_saved = outs.iter().any(|out| matches!(out, RoomEffect::Save | RoomEffect::Destroyed));
     assert!(may_save || !is_saved, "{stanza} is saved, and could not be undone");
     for out in outs {
-        if let Out::Send(sent) = out {
+        if let RoomEffect::Send(sent) = out {
             see(&sent, views);
         }
     }
@@ -222,7 +222,7 @@ proptest! {
             apply(&mut room, &stanza(step, &owner), &mut views);
             check(&room, &views);
         }
-        let kept = Room::from_record(room.address.clone(), &room.to_record()).unwrap();
+        let kept = Room::from_stored(room.address.clone(), &room.to_stored()).unwrap();
         prop_assert_eq!(&kept.entries, &room.entries);
         prop_assert!(kept.config == room.config && kept.secret == room.secret);
     }
@@ -243,14 +243,14 @@ fn a_thousand_occupants_get_one_copy_each() {
     let mut outs = Vec::new();
     let (from, to) = (stanza::from(&said).unwrap().unwrap(), stanza::to(&said).unwrap().unwrap());
     room.handle(Instant::default(), &from, &to, &said, &mut outs);
-    let [Out::Said(message)] = &outs[..] else { panic!("{outs:?}") };
+    let [RoomEffect::Said(message)] = &outs[..] else { panic!("{outs:?}") };
     let message = Element::clone(message);
     let mut copies = Vec::new();
     room.publish(Instant::default(), message, "1", &mut copies);
     let addressees: BTreeSet<_> = copies
         .iter()
         .map(|out| match out {
-            Out::Send(copy) => copy.attr("to").unwrap().to_owned(),
+            RoomEffect::Send(copy) => copy.attr("to").unwrap().to_owned(),
             other => panic!("{other:?}"),
         })
         .collect();

@@ -6,14 +6,14 @@ use xmpp::{Bare, Element, Jid, ns};
 use super::form::{choice, field, flag, form, type_of, value};
 use super::notice::to as addressed;
 use super::rules::{Affiliation, Role, may_set_role};
-use super::{FULL, Occupant, Out, Room, refuse};
+use super::{FULL, Occupant, Room, RoomEffect, refuse};
 use crate::limits::AFFILIATIONS;
 
 const REQUEST: &str = "http://jabber.org/protocol/muc#request";
 
 impl Room {
     /// To the room and not to everybody in it.
-    pub(super) fn for_the_room(&mut self, from: &Jid, stanza: &Element, out: &mut Vec<Out>) {
+    pub(super) fn for_the_room(&mut self, from: &Jid, stanza: &Element, out: &mut Vec<RoomEffect>) {
         if let Some(x) = stanza.get("x", ns::MUC_USER) {
             if let Some(decline) = x.get("decline", ns::MUC_USER) {
                 return self.decline(from, decline, stanza, out);
@@ -32,7 +32,7 @@ impl Room {
     }
 
     /// All of them, or none.
-    fn invite(&mut self, from: &Jid, invites: &[&Element], stanza: &Element, out: &mut Vec<Out>) {
+    fn invite(&mut self, from: &Jid, invites: &[&Element], stanza: &Element, out: &mut Vec<RoomEffect>) {
         let Some(inviter) = self.occupant_of(from) else {
             return refuse(stanza, Condition::NotAcceptable, out);
         };
@@ -59,12 +59,12 @@ impl Room {
         }
         let inviter = inviter.clone();
         for (guest, invite) in guests {
-            out.push(Out::Send(self.invitation(&inviter, &guest, invite)));
+            out.push(RoomEffect::Send(self.invitation(&inviter, &guest, invite)));
             let user = guest.bare();
             if self.config.is_members_only && self.affiliation(&user) < Affiliation::Member {
                 self.set_entry(&user, |entry| entry.affiliation = Affiliation::Member);
                 if self.config.is_persistent {
-                    out.push(Out::Save);
+                    out.push(RoomEffect::Save);
                 }
             }
         }
@@ -100,7 +100,7 @@ impl Room {
     }
 
     /// To who invited: by the address in the invitation.
-    fn decline(&mut self, from: &Jid, decline: &Element, stanza: &Element, out: &mut Vec<Out>) {
+    fn decline(&mut self, from: &Jid, decline: &Element, stanza: &Element, out: &mut Vec<RoomEffect>) {
         let Some(Ok(inviter)) = decline.attr("to").map(Jid::parse) else {
             return refuse(stanza, Condition::JidMalformed, out);
         };
@@ -127,10 +127,10 @@ impl Room {
         let message = Element::new("message", ns::CLIENT)
             .with("from", self.address.as_str())
             .child(Element::new("x", ns::MUC_USER).child(answer));
-        out.extend(sessions.iter().map(|session| Out::Send(addressed(&message, session))));
+        out.extend(sessions.iter().map(|session| RoomEffect::Send(addressed(&message, session))));
     }
 
-    fn voice(&mut self, from: &Jid, form: &Element, stanza: &Element, out: &mut Vec<Out>) {
+    fn voice(&mut self, from: &Jid, form: &Element, stanza: &Element, out: &mut Vec<RoomEffect>) {
         let Some(asker) = self.occupant_of(from) else {
             return refuse(stanza, Condition::NotAcceptable, out);
         };
@@ -144,7 +144,7 @@ impl Room {
         let message = Element::new("message", ns::CLIENT).with("from", self.address.as_str()).child(asked);
         let moderators = self.occupants.values().filter(|other| other.role == Role::Moderator);
         let sessions = moderators.flat_map(|moderator| &moderator.sessions);
-        out.extend(sessions.map(|session| Out::Send(addressed(&message, session))));
+        out.extend(sessions.map(|session| RoomEffect::Send(addressed(&message, session))));
     }
 
     fn voice_form(&self, asker: &Occupant) -> Element {
@@ -158,7 +158,7 @@ impl Room {
     }
 
     /// A moderator's answer.
-    fn voice_answered(&mut self, from: &Jid, form: &Element, stanza: &Element, out: &mut Vec<Out>) {
+    fn voice_answered(&mut self, from: &Jid, form: &Element, stanza: &Element, out: &mut Vec<RoomEffect>) {
         let actor = self.standing(from);
         if actor.role != Role::Moderator {
             return refuse(stanza, Condition::Forbidden, out);

@@ -31,7 +31,7 @@ fn clients_of_ours_enter_talk_and_are_gone_when_their_connection_is() {
         assert!(heard.len() == 1 && heard[0].contains("<body>hi</body>"), "{heard:?}");
     }
     let kept = world
-        .record
+        .store
         .changes
         .iter()
         .filter(|change| matches!(change, Change::Archive { owner, .. } if owner.as_str() == ROOM));

@@ -242,9 +242,9 @@ fn two_rooms() -> Hall {
     let fields: String =
         config.iter().map(|(var, value)| field(&format!("muc#roomconfig_{var}"), value)).collect();
     let form = format!("<x xmlns='jabber:x:data' type='submit'>{fields}</x>");
-    let record = xmpp::xml::parse(form.as_bytes(), &xmpp::xml::Prefixes::of_default(ns::CLIENT)).unwrap();
-    let record = Element::new("room", ns::MUC_OWNER).child(record);
-    hall.rooms.insert(Bare::parse(&format!("garden@{HOUSE}")).unwrap(), record);
+    let store = xmpp::xml::parse(form.as_bytes(), &xmpp::xml::Prefixes::of_default(ns::CLIENT)).unwrap();
+    let store = Element::new("room", ns::MUC_OWNER).child(store);
+    hall.rooms.insert(Bare::parse(&format!("garden@{HOUSE}")).unwrap(), store);
     hall
 }
 

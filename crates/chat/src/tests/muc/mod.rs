@@ -88,18 +88,18 @@ impl Hall {
                     }
                 }
                 Effect::Load { ticket, load: Load::Act(act) } => {
-                    let acted = Loaded::Acted(self.host.act(self.now, &act, &mut out));
-                    self.host.handle_record(self.now, ticket, Ok(acted), &mut out);
+                    let acted = StoreReply::HostActionResult(self.host.act(self.now, &act, &mut out));
+                    self.host.handle_store_reply(self.now, ticket, Ok(acted), &mut out);
                 }
                 Effect::Load { ticket, load } => {
                     self.loads += 1;
                     let loaded = self.load(&load);
-                    self.host.handle_record(self.now, ticket, loaded, &mut out);
+                    self.host.handle_store_reply(self.now, ticket, loaded, &mut out);
                 }
                 Effect::Change { ticket, change } if self.holds => self.held.push((ticket, change)),
                 Effect::Change { ticket, change } => {
                     let done = self.change(change);
-                    self.host.handle_record(self.now, ticket, done, &mut out);
+                    self.host.handle_store_reply(self.now, ticket, done, &mut out);
                 }
                 other => panic!("{other:?}"),
             }
@@ -107,12 +107,12 @@ impl Hall {
         }
     }
 
-    fn load(&self, load: &Load) -> Result<Loaded, RecordError> {
+    fn load(&self, load: &Load) -> Result<StoreReply, StoreFailure> {
         if self.is_broken {
-            return Err(RecordError::Unavailable);
+            return Err(StoreFailure::Unavailable);
         }
         Ok(match load {
-            Load::Room { room } => Loaded::Room(self.rooms.get(room).cloned().map(Box::new)),
+            Load::Room { room } => StoreReply::Room(self.rooms.get(room).cloned().map(Box::new)),
             Load::Rooms { domain, after } => {
                 let here = self.rooms.iter().filter(|(room, _)| {
                     *room.domain() == **domain && after.as_ref().is_none_or(|after| *room.as_str() > **after)
@@ -120,13 +120,13 @@ impl Hall {
                 let mut rows: Vec<_> =
                     here.map(|(room, config)| (room.as_str().into(), START, config.clone())).collect();
                 rows.sort_by(|(one, ..): &(Box<str>, _, _), (other, ..)| one.cmp(other));
-                Loaded::Rows(super::page_of(rows))
+                StoreReply::Rows(super::page_of(rows))
             }
             Load::Archive { query, .. } if !query.ids.is_empty() => {
-                Loaded::Page(self.archived(&query.ids[0]))
+                StoreReply::Page(self.archived(&query.ids[0]))
             }
             Load::Archive { .. } => {
-                Loaded::Page(Page { stanzas: self.history.clone(), is_complete: true, ..Page::default() })
+                StoreReply::Page(Page { stanzas: self.history.clone(), is_complete: true, ..Page::default() })
             }
             other => panic!("{other:?}"),
         })
@@ -143,14 +143,14 @@ impl Hall {
         Page { is_unknown: found.is_none(), stanzas: found.into_iter().collect(), ..Page::default() }
     }
 
-    fn change(&mut self, change: Change) -> Result<Loaded, RecordError> {
+    fn change(&mut self, change: Change) -> Result<StoreReply, StoreFailure> {
         if self.is_broken {
-            return Err(RecordError::Unavailable);
+            return Err(StoreFailure::Unavailable);
         }
         if let Change::Room { room, config, charged } = &change {
             let of = |change: &&Change| matches!(change, Change::Room { charged: Some(of), .. } if Some(of) == charged.as_ref());
             if self.changes.iter().filter(of).count() >= ROOMS_OF_USER && charged.is_some() {
-                return Err(RecordError::Beyond);
+                return Err(StoreFailure::Beyond);
             }
             match config {
                 Some(config) => drop(self.rooms.insert(room.clone(), Element::clone(config))),
@@ -158,7 +158,7 @@ impl Hall {
             }
         }
         self.changes.push(change);
-        Ok(Loaded::Done)
+        Ok(StoreReply::Done)
     }
 
     /// What was held is on disk now, or could not be.
@@ -166,7 +166,7 @@ impl Hall {
         self.holds = false;
         for (ticket, change) in std::mem::take(&mut self.held) {
             let done = self.change(change);
-            self.tell(|host, now, out| host.handle_record(now, ticket, done, out));
+            self.tell(|host, now, out| host.handle_store_reply(now, ticket, done, out));
         }
     }
 

@@ -3,7 +3,7 @@
 //! available before the row begins. A requirement that has a test of its own is a row that names it.
 
 use super::*;
-use crate::presence::subscription::State;
+use crate::presence::subscription::SubscriptionState;
 
 /// A client's question for its roster.
 pub(super) const ROSTER: &str = "<iq type='get' id='r'><query xmlns='jabber:iq:roster'/></iq>";
@@ -122,7 +122,7 @@ impl Exchange {
         let alice = Bare::parse(ALICE).unwrap();
         for (contact, state) in &self.contacts {
             let item = (Bare::parse(contact).unwrap(), item(contact, state));
-            stage.world.record.users.get_mut(&alice).unwrap().roster.push(item);
+            stage.world.store.users.get_mut(&alice).unwrap().roster.push(item);
         }
         if !self.is_away {
             stage.send("desk", ROSTER);
@@ -143,7 +143,7 @@ impl Exchange {
 fn item(contact: &str, state: &str) -> RosterItem {
     let (subscription, pending) = state.split_once('+').unwrap_or((state, ""));
     let is_both = subscription == "both";
-    let state = State {
+    let state = SubscriptionState {
         to: is_both || subscription == "to",
         from: is_both || subscription == "from",
         pending_out: pending.contains("out"),
@@ -195,7 +195,7 @@ impl Stage {
     /// Ids of archived messages with short forms: `#1` is the first message in an archive.
     fn ids(&self, is_shown: impl Fn(&str) -> bool) -> Vec<(String, Box<str>)> {
         let mut numbers: HashMap<&str, usize> = HashMap::new();
-        let archive = self.world.record.messages.archive.iter();
+        let archive = self.world.store.messages.archive.iter();
         archive
             .filter(|(owner, _)| is_shown(owner.as_str()))
             .map(|(owner, (id, ..))| {

@@ -69,7 +69,7 @@ fn stage() -> World {
     let mut world = World::new(&[ALICE, "bob@example.org", "eve@example.org"]);
     let (alice, bob) = (Bare::parse(ALICE).unwrap(), Bare::parse("bob@example.org").unwrap());
     let item = RosterItem { subscription: Subscription::From, is_listed: true, ..Default::default() };
-    world.record.users.get_mut(&alice).unwrap().roster.push((bob, item));
+    world.store.users.get_mut(&alice).unwrap().roster.push((bob, item));
     for name in ["alice", "bob", "eve"] {
         let client = world.sign_in(&format!("{name}@example.org/desk"));
         world.say(client, "<presence/>");

@@ -17,7 +17,7 @@ use stdx::rate::{Policy, Rate};
 pub(crate) use registration::{NewAccount, hash_of};
 pub(super) use tokens::TokenKey;
 
-use chat::Loaded;
+use chat::StoreReply;
 use chat::effect::Invitation;
 use store::access::{AccessLoaded, AccessRead, AccessWrite};
 use store::{StoreError, Write, WriteDone};
@@ -229,9 +229,9 @@ impl Xmpp {
 }
 
 /// For a host: an invitation it asked about.
-pub(super) fn loaded_of(loaded: AccessLoaded) -> Loaded {
-    let AccessLoaded::Invitation(Some(found)) = loaded else { return Loaded::Invitation(None) };
-    Loaded::Invitation(Some(Box::new(Invitation {
+pub(super) fn loaded_of(loaded: AccessLoaded) -> StoreReply {
+    let AccessLoaded::Invitation(Some(found)) = loaded else { return StoreReply::Invitation(None) };
+    StoreReply::Invitation(Some(Box::new(Invitation {
         domain: found.domain,
         name: found.name,
         inviter: found.inviter.and_then(|inviter| Bare::parse(&inviter).ok()),

@@ -217,8 +217,9 @@ impl Xmpp {
     ) {
         let address = user.local().and_then(|local| Address::new(local, user.domain()).ok());
         let Some(address) = address else {
-            let missing = Err(chat::RecordError::NotFound);
-            return self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, missing, out));
+            let missing = Err(chat::StoreFailure::NotFound);
+            return self
+                .tell_host(now, wishes, |host, out| host.handle_store_reply(now, ticket, missing, out));
         };
         let id = self.ask(Asked::AccountChanged { ticket, address: address.clone() });
         match password {
@@ -241,7 +242,7 @@ impl Xmpp {
             wishes.push(Wish::Forget { address: address.to_string().into() });
         }
         let done = super::super::record::done_of(result);
-        self.tell_host(now, wishes, |host, out| host.handle_record(now, ticket, done, out));
+        self.tell_host(now, wishes, |host, out| host.handle_store_reply(now, ticket, done, out));
     }
 
     /// What becomes of sessions when their account is another's, or nobody's.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use stdx::Instant;
 use stdx::attempts::Cause;
 use xmpp::Edge;
-use xmpp::component::Attached;
+use xmpp::component::AttachOutcome;
 use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Element, Jid};
 
@@ -37,7 +37,7 @@ impl Xmpp {
                     }
                     if self.components.answer(now, connection, &domain, remote) {
                         tracing::info!(component = &*domain, %remote, "a component is connected");
-                        let attached = |domain| XmppLetter::Attached { edge, domain };
+                        let attached = |domain| XmppLetter::AttachOutcome { edge, domain };
                         self.tell_all(now, attached, &domain, wishes);
                     }
                 }
@@ -112,7 +112,7 @@ impl Xmpp {
         wishes: &mut Vec<Wish>,
     ) {
         match letter {
-            XmppLetter::Attached { edge, domain } => self.components.directory.add(domain, edge),
+            XmppLetter::AttachOutcome { edge, domain } => self.components.directory.add(domain, edge),
             XmppLetter::Detached { edge, domain } => self.components.directory.remove(&domain, edge),
             XmppLetter::ToComponent { edge, element } => {
                 match self.components.deliver(edge.connection, &element) {
@@ -143,13 +143,13 @@ impl super::Components {
     fn answer(&mut self, now: Instant, connection: u64, domain: &str, remote: IpAddr) -> bool {
         let Some(connection) = self.shared.connection(connection) else { return false };
         let attached = if !self.wrong_secrets().penalty(now, remote).is_pass() {
-            Attached::Barred
+            AttachOutcome::Barred
         } else if self.directory.has_room(domain) {
-            Attached::Here
+            AttachOutcome::Here
         } else {
-            Attached::Conflict
+            AttachOutcome::Conflict
         };
-        let is_here = attached == Attached::Here;
+        let is_here = attached == AttachOutcome::Here;
         if is_here {
             self.wrong_secrets().succeed(remote);
             connection.was_attached.set(true);

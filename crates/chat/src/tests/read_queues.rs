@@ -40,7 +40,7 @@ fn one_account_has_a_few_reads_under_way_and_the_others_wait() {
         world.read();
     }
     assert_eq!((world.hear(alice).len(), world.hear(bob).len()), (100, 1), "each question has its answer");
-    assert_eq!(world.host.reads.len(), 0);
+    assert_eq!(world.host.read_queues.len(), 0);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn reads_beyond_those_that_may_wait_are_refused() {
     assert_eq!(heard.len(), limits::READS_UNDER_WAY + limits::READS_WAITING + 5);
     let refused = heard.iter().filter(|heard| heard.contains("resource-constraint")).count();
     assert_eq!(refused, 5);
-    assert_eq!(world.host.reads.len(), 0);
+    assert_eq!(world.host.read_queues.len(), 0);
 }
 
 #[test]
@@ -64,10 +64,10 @@ fn archive_preferences_that_cannot_be_read_archive_nothing() {
     let mut world = World::new(&[ALICE, "bob@example.org"]);
     let owner = Bare::parse(ALICE).unwrap();
     let node: Box<str> = crate::user::NODES[0].into();
-    world.record.items.insert((owner, node), vec![("current".into(), START, Element::new("unreadable", ""))]);
+    world.store.items.insert((owner, node), vec![("current".into(), START, Element::new("unreadable", ""))]);
     let alice = world.sign_in("alice@example.org/a");
     world.say(alice, "<message to='bob@example.org' type='chat'><body>hi</body></message>");
-    let archived = world.record.changes.iter().filter_map(|change| match change {
+    let archived = world.store.changes.iter().filter_map(|change| match change {
         Change::Archive { owner, .. } => Some(owner.as_str()),
         _ => None,
     });

@@ -11,7 +11,7 @@ use crate::imported::{delayed, is_private};
 
 /// All of one account that goes into a file. Archives do not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct ExportedAccount {
     pub address: Bare,
     pub credentials: Credentials,
     pub roster: Vec<(Bare, RosterItem)>,
@@ -24,7 +24,7 @@ pub struct Kept {
     pub items: Vec<(Box<str>, Box<str>, Element)>,
 }
 
-impl Kept {
+impl ExportedAccount {
     pub fn element(&self) -> Element {
         let password = self.credentials.password.as_ref().map(|password| password.0.clone());
         let user = Element::new("user", ns::PIE)

@@ -13,14 +13,14 @@ use super::{Host, Outbox};
 
 /// Messages that came here and wait for the record.
 #[derive(Default)]
-pub(super) struct Handling {
+pub(super) struct PendingAcks {
     /// The one that is being looked at.
     current: Option<u64>,
-    waiting: HashMap<u64, Waiting>,
+    waiting: HashMap<u64, PendingAck>,
     last: u64,
 }
 
-struct Waiting {
+struct PendingAck {
     mark: Box<str>,
     sender: Jid,
     /// Writes on their way, and the looking at it.
@@ -28,7 +28,7 @@ struct Waiting {
 }
 
 #[cfg(test)]
-impl Handling {
+impl PendingAcks {
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -36,23 +36,23 @@ impl Handling {
 
 /// Until it is given back, the message counts as unhandled.
 #[must_use]
-pub(super) struct Hold(Option<u64>);
+pub(super) struct AckGuard(Option<u64>);
 
-pub(super) fn put_mark(message: &mut Element, mark: Option<Box<str>>) {
+pub(super) fn put_ack_token(message: &mut Element, mark: Option<Box<str>>) {
     if let Some(mark) = mark {
         message.set_ns("mark", NS, mark);
     }
 }
 
-pub(super) fn new_mark(key: Key, number: u64) -> Box<str> {
+pub(super) fn new_ack_token(key: Key, number: u64) -> Box<str> {
     format!("{}.{number}", key.to_u64()).into()
 }
 
-pub(super) fn take_mark(message: &mut Element) -> Option<Box<str>> {
+pub(super) fn take_ack_token(message: &mut Element) -> Option<Box<str>> {
     message.take_ns("mark", NS)
 }
 
-fn parse_mark(mark: &str) -> Option<(Key, u64)> {
+fn parse_ack_token(mark: &str) -> Option<(Key, u64)> {
     let (key, number) = mark.split_once('.')?;
     Some((Key::from_u64(key.parse().ok()?), number.parse().ok()?))
 }
@@ -62,39 +62,39 @@ pub(super) fn take_too_large(stanza: &mut Element) -> bool {
 }
 
 impl Host {
-    /// Takes the mark off a stanza at the end of its way. What is written until [`Self::end_handling`] holds it up.
-    pub(super) fn begin_handling(&mut self, stanza: &mut Element) -> Hold {
-        let Some(mark) = take_mark(stanza) else { return Hold(None) };
-        let Ok(Some(sender)) = xmpp::stanza::from(stanza) else { return Hold(None) };
-        let handling = &mut self.handling;
+    /// Takes the mark off a stanza at the end of its way. What is written until [`Self::end_ack`] holds it up.
+    pub(super) fn begin_ack(&mut self, stanza: &mut Element) -> AckGuard {
+        let Some(mark) = take_ack_token(stanza) else { return AckGuard(None) };
+        let Ok(Some(sender)) = xmpp::stanza::from(stanza) else { return AckGuard(None) };
+        let handling = &mut self.pending_acks;
         handling.last += 1;
         handling.current = Some(handling.last);
-        handling.waiting.insert(handling.last, Waiting { mark, sender, left: 1 });
-        Hold(handling.current)
+        handling.waiting.insert(handling.last, PendingAck { mark, sender, left: 1 });
+        AckGuard(handling.current)
     }
 
-    pub(super) fn end_handling(&mut self, hold: Hold, out: &mut Outbox) {
-        self.handling.current = None;
-        self.release(hold, out);
+    pub(super) fn end_ack(&mut self, hold: AckGuard, out: &mut Outbox) {
+        self.pending_acks.current = None;
+        self.release_ack_guard(hold, out);
     }
 
     /// For a write: until it is done, the message that is being looked at is not handled.
-    pub(super) fn hold(&mut self) -> Hold {
-        let current = self.handling.current;
-        if let Some(waiting) = current.and_then(|number| self.handling.waiting.get_mut(&number)) {
+    pub(super) fn ack_guard(&mut self) -> AckGuard {
+        let current = self.pending_acks.current;
+        if let Some(waiting) = current.and_then(|number| self.pending_acks.waiting.get_mut(&number)) {
             waiting.left += 1;
         }
-        Hold(current)
+        AckGuard(current)
     }
 
-    pub(super) fn release(&mut self, Hold(held): Hold, out: &mut Outbox) {
+    pub(super) fn release_ack_guard(&mut self, AckGuard(held): AckGuard, out: &mut Outbox) {
         let Some(number) = held else { return };
-        let Some(waiting) = self.handling.waiting.get_mut(&number) else { return };
+        let Some(waiting) = self.pending_acks.waiting.get_mut(&number) else { return };
         waiting.left -= 1;
         if waiting.left == 0
-            && let Some(Waiting { mark, sender, .. }) = self.handling.waiting.remove(&number)
+            && let Some(PendingAck { mark, sender, .. }) = self.pending_acks.waiting.remove(&number)
         {
-            self.tell_handled(&mark, &sender, out);
+            self.report_handled(&mark, &sender, out);
         }
     }
 
@@ -102,12 +102,12 @@ impl Host {
     pub(super) fn refused(&mut self, stanza: &Element, out: &mut Outbox) {
         let Some(mark) = stanza.attr_ns("mark", NS) else { return };
         if let Ok(Some(sender)) = xmpp::stanza::from(stanza) {
-            self.tell_handled(mark, &sender, out);
+            self.report_handled(mark, &sender, out);
         }
     }
 
-    fn tell_handled(&mut self, mark: &str, sender: &Jid, out: &mut Outbox) {
-        if self.heard_handled(mark, out) {
+    fn report_handled(&mut self, mark: &str, sender: &Jid, out: &mut Outbox) {
+        if self.phone_message_handled(mark, out) {
             return;
         }
         // Only we mark, and only our own.
@@ -115,33 +115,33 @@ impl Host {
             return;
         }
         if self.session_of(sender).is_some() {
-            return self.mark_handled(sender, mark, out);
+            return self.acknowledge_message(sender, mark, out);
         }
         let told = Element::new("handled", NS).with("to", sender.as_str()).with("mark", mark);
         out.push(super::Effect::Route(Box::new(told)));
     }
 
-    /// What another host tells by [`Self::tell_handled`]. True: that is what it was. A stanza has a sender, and this has
+    /// What another host tells by [`Self::report_handled`]. True: that is what it was. A stanza has a sender, and this has
     /// none, so nobody else can say it.
-    pub(super) fn hear_handled(&mut self, element: &Element, to: &Jid, out: &mut Outbox) -> bool {
+    pub(super) fn handle_handled(&mut self, element: &Element, to: &Jid, out: &mut Outbox) -> bool {
         if !element.is("handled", NS) || element.attr("from").is_some() {
             return false;
         }
         if let Some(mark) = element.attr("mark") {
-            self.mark_handled(to, mark, out);
+            self.acknowledge_message(to, mark, out);
         }
         true
     }
 
-    fn mark_handled(&mut self, session: &Jid, mark: &str, out: &mut Outbox) {
-        let Some((key, number)) = parse_mark(mark) else { return };
+    fn acknowledge_message(&mut self, session: &Jid, mark: &str, out: &mut Outbox) {
+        let Some((key, number)) = parse_ack_token(mark) else { return };
         if self.sessions.get(key).is_some_and(|known| known.jid == *session) {
             self.sm_handled(key, number, out);
         }
     }
 
     /// For other servers marks mean nothing: what is given to the streams between servers is out of our hands.
-    pub(super) fn unmark_abroad(&mut self, stanza: &mut Element, out: &mut Outbox) {
+    pub(super) fn take_foreign_ack_token(&mut self, stanza: &mut Element, out: &mut Outbox) {
         if stanza.attr_ns("mark", NS).is_none() {
             return;
         }
@@ -149,19 +149,19 @@ impl Host {
             xmpp::stanza::to(stanza).ok().flatten().is_some_and(|to| self.settings.is_ours(to.domain()));
         if !is_ours {
             self.refused(stanza, out);
-            take_mark(stanza);
+            take_ack_token(stanza);
         }
     }
 
     /// While a message's own sender has it archived.
-    pub(super) fn hold_mark(&mut self, mark: Option<&str>) {
-        if let Some((key, number)) = mark.and_then(parse_mark) {
+    pub(super) fn hold_ack(&mut self, mark: Option<&str>) {
+        if let Some((key, number)) = mark.and_then(parse_ack_token) {
             self.sm_hold(key, number);
         }
     }
 
-    pub(super) fn release_mark(&mut self, mark: Option<&str>, out: &mut Outbox) {
-        if let Some((key, number)) = mark.and_then(parse_mark) {
+    pub(super) fn release_ack(&mut self, mark: Option<&str>, out: &mut Outbox) {
+        if let Some((key, number)) = mark.and_then(parse_ack_token) {
             self.sm_handled(key, number, out);
         }
     }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use xmpp::stanza::{self, Kind};
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::config::Config;
+use super::config::RoomConfig;
 use super::notice::listed;
 use super::rules::Affiliation;
-use super::{Entry, Room, Subject, hex};
-use crate::effect::Listing;
+use super::{Room, RoomUser, Subject, hex};
+use crate::effect::RoomListing;
 
 impl Room {
-    pub(in super::super) fn to_record(&self) -> Element {
+    pub(in super::super) fn to_stored(&self) -> Element {
         let mut room = Element::new("room", ns::MUC_OWNER)
             .with("secret", hex(&self.secret))
             .child(self.config.to_form("submit"));
@@ -53,16 +53,16 @@ impl Room {
     }
 
     /// `None`: it is no room's record. A room may have no owner any more: then it is the administrators'.
-    pub(in super::super) fn from_record(address: Bare, record: &Element) -> Option<Room> {
-        let mut room = Room::new(address, unhex(record.attr("secret")?)?);
-        room.config = Config::stored(record.get("x", ns::DATA)?)?;
-        if let Some(set) = record.get("set", ns::MUC_OWNER) {
+    pub(in super::super) fn from_stored(address: Bare, stored: &Element) -> Option<Room> {
+        let mut room = Room::new(address, unhex(stored.attr("secret")?)?);
+        room.config = RoomConfig::stored(stored.get("x", ns::DATA)?)?;
+        if let Some(set) = stored.get("set", ns::MUC_OWNER) {
             let at = set.attr("at").and_then(xmpp::time::parse).unwrap_or_default();
             room.subject = Subject { message: set.first().map(Subject::text_of).map(Arc::new), at };
         }
-        for item in record.elements().filter(|child| child.is("item", ns::MUC_OWNER)) {
+        for item in stored.elements().filter(|child| child.is("item", ns::MUC_OWNER)) {
             let user = Bare::parse(item.attr("jid")?).ok()?;
-            let entry = Entry {
+            let entry = RoomUser {
                 affiliation: Affiliation::parse(item.attr("affiliation")?)?,
                 nick: item.attr("nick").map(Box::from),
                 reason: item.content_of("reason", ns::MUC_OWNER).map(Box::from),
@@ -84,12 +84,12 @@ impl Room {
     }
 
     /// Of a room that is not in memory, if it is for everybody to know of.
-    pub(in super::super) fn listing(record: &Element) -> Option<Listing> {
-        let config = Config::stored(record.get("x", ns::DATA)?)?;
+    pub(in super::super) fn listing(stored: &Element) -> Option<RoomListing> {
+        let config = RoomConfig::stored(stored.get("x", ns::DATA)?)?;
         config.is_public.then(|| config.listing(0))
     }
 
-    pub(in super::super) fn listed(&self) -> Option<Listing> {
+    pub(in super::super) fn listed(&self) -> Option<RoomListing> {
         let occupants = u32::try_from(self.occupants.len()).unwrap_or(u32::MAX);
         self.is_listed().then(|| self.config.listing(occupants))
     }
@@ -103,8 +103,8 @@ impl Room {
     }
 
     /// The same for who may know of all.
-    pub(in super::super) fn named(record: &Element) -> Option<(Box<str>, bool)> {
-        let config = Config::stored(record.get("x", ns::DATA)?)?;
+    pub(in super::super) fn named(stored: &Element) -> Option<(Box<str>, bool)> {
+        let config = RoomConfig::stored(stored.get("x", ns::DATA)?)?;
         Some((config.name, config.is_public))
     }
 }

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use stdx::Instant;
 use stdx::rng::Rng;
 
-use super::alarms::Alarms;
-use super::dial::{Dial, Wish};
-use super::outgoing::{Out, Outgoing, Said};
+use super::dial::{Dial, DialRequest};
+use super::outgoing::{Outgoing, OutgoingEvent, OutgoingOutput};
+use super::timers::Timers;
 use super::{
     Connect, Counts, Effect, Event, Failure, Letter, Note, Pair, Question, Security, Settings, Verdict,
 };
@@ -21,7 +21,7 @@ use crate::{Edge, Element, limits, ns};
 
 /// How stanzas of a pair get there.
 #[derive(Debug)]
-enum Way {
+enum StanzaRoute {
     /// For a stream that lets it speak.
     Waiting {
         queue: VecDeque<Box<Element>>,
@@ -40,28 +40,28 @@ struct Backoff {
 }
 
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct OutgoingRouter {
     settings: Arc<Settings>,
     rng: Rng,
-    ways: HashMap<Pair, Way>,
+    ways: HashMap<Pair, StanzaRoute>,
     dials: HashMap<u64, Dial>,
     by_remote: HashMap<Box<str>, Vec<u64>>,
     failed: HashMap<Pair, Backoff>,
-    alarms: Alarms,
+    alarms: Timers,
     last: u64,
     counts: Counts,
 }
 
-impl Keeper {
-    pub(super) fn new(settings: Arc<Settings>, rng: Rng) -> Keeper {
-        Keeper {
+impl OutgoingRouter {
+    pub(super) fn new(settings: Arc<Settings>, rng: Rng) -> OutgoingRouter {
+        OutgoingRouter {
             settings,
             rng,
             ways: HashMap::new(),
             dials: HashMap::new(),
             by_remote: HashMap::new(),
             failed: HashMap::new(),
-            alarms: Alarms::default(),
+            alarms: Timers::default(),
             // Odd; those of incoming streams are even.
             last: 1,
             counts: Counts::default(),
@@ -94,15 +94,15 @@ impl Keeper {
             return self.give_back(&element, &Failure::new(Condition::NotAllowed, text), out);
         }
         match self.ways.get_mut(&pair) {
-            Some(Way::Stream(number)) => {
+            Some(StanzaRoute::Stream(number)) => {
                 let number = *number;
                 self.send(now, number, &element, out);
             }
-            Some(Way::Back(edge)) => {
+            Some(StanzaRoute::Back(edge)) => {
                 self.counts.stanzas_out += 1;
                 out.push(Effect::Send(Letter::Over { edge: *edge, element }));
             }
-            Some(Way::Waiting { queue, bytes }) => {
+            Some(StanzaRoute::Waiting { queue, bytes }) => {
                 let size = size_of(&element);
                 if queue.len() < limits::S2S_QUEUE && *bytes + size <= limits::S2S_QUEUE_BYTES {
                     *bytes += size;
@@ -126,7 +126,7 @@ impl Keeper {
             return self.give_back(&element, &too_much(), out);
         }
         let bytes = size_of(&element);
-        self.ways.insert(pair.clone(), Way::Waiting { queue: [element].into(), bytes });
+        self.ways.insert(pair.clone(), StanzaRoute::Waiting { queue: [element].into(), bytes });
         self.counts.waiting += 1;
         self.begin(now, pair, out);
     }
@@ -139,7 +139,7 @@ impl Keeper {
         };
         let Some(number) = there.into_iter().find(fits) else {
             let wanted = vec![pair.local.clone()];
-            return self.dial(now, Wish { wanted, ..Wish::of_nobody(pair.clone()) }, out);
+            return self.dial(now, DialRequest { wanted, ..DialRequest::of_nobody(pair.clone()) }, out);
         };
         if let Some(dial) = self.dials.get_mut(&number) {
             dial.wish.wanted.push(pair.local.clone());
@@ -153,7 +153,7 @@ impl Keeper {
     }
 
     /// Begins to connect.
-    fn dial(&mut self, now: Instant, mut wish: Wish, out: &mut Vec<Effect>) {
+    fn dial(&mut self, now: Instant, mut wish: DialRequest, out: &mut Vec<Effect>) {
         let Some(demands) = self.settings.demands(&wish.pair.remote) else {
             return self.fail(now, wish, &Failure::new(Condition::NotAllowed, "policy"), out);
         };
@@ -222,10 +222,10 @@ impl Keeper {
         now: Instant,
         number: u64,
         out: &mut Vec<Effect>,
-        act: impl FnOnce(&mut Dial, &mut Out),
+        act: impl FnOnce(&mut Dial, &mut OutgoingOutput),
     ) {
         let Some(dial) = self.dials.get_mut(&number) else { return };
-        let mut done = Out::default();
+        let mut done = OutgoingOutput::default();
         act(dial, &mut done);
         let deadline = dial.deadline(&self.settings);
         self.alarms.arm(number, deadline);
@@ -238,11 +238,11 @@ impl Keeper {
         }
     }
 
-    fn heard(&mut self, now: Instant, number: u64, said: Said, out: &mut Vec<Effect>) {
+    fn heard(&mut self, now: Instant, number: u64, said: OutgoingEvent, out: &mut Vec<Effect>) {
         match said {
-            Said::StartTls => out.push(Effect::StartTls { number }),
-            Said::Ready => self.ready(now, number, out),
-            Said::Authorized(local, proof) => {
+            OutgoingEvent::StartTls => out.push(Effect::StartTls { number }),
+            OutgoingEvent::Ready => self.ready(now, number, out),
+            OutgoingEvent::Authorized(local, proof) => {
                 let Some(dial) = self.dials.get_mut(&number) else { return };
                 dial.wish.wanted.retain(|wanted| *wanted != local);
                 let is_encrypted = dial.stream.is_encrypted();
@@ -252,13 +252,13 @@ impl Keeper {
                 self.failed.remove(&pair);
                 self.flow(now, number, pair, out);
             }
-            Said::Refused(local, failure) => {
+            OutgoingEvent::Refused(local, failure) => {
                 let Some(dial) = self.dials.get_mut(&number) else { return };
                 dial.wish.wanted.retain(|wanted| *wanted != local);
                 let pair = dial.pair_of(local);
                 self.fail_pair(now, pair, &failure, out);
             }
-            Said::Verified(question, verdict) => {
+            OutgoingEvent::Verified(question, verdict) => {
                 let Some(dial) = self.dials.get_mut(&number) else { return };
                 dial.used = now;
                 if let Some(at) = dial.wish.questions.iter().position(|(_, asked)| *asked == question) {
@@ -266,18 +266,18 @@ impl Keeper {
                     out.push(Effect::Send(Letter::Verified { edge, question, verdict }));
                 }
             }
-            Said::Stanza(element) => {
+            OutgoingEvent::Stanza(element) => {
                 self.counts.stanzas_in += 1;
                 if let Some(dial) = self.dials.get_mut(&number) {
                     dial.used = now;
                 }
                 out.push(Effect::Deliver(element));
             }
-            Said::TooLarge(element) => {
+            OutgoingEvent::TooLarge(element) => {
                 self.counts.stanzas_in += 1;
                 out.extend(super::too_large(&element));
             }
-            Said::Close(failure) => {
+            OutgoingEvent::Close(failure) => {
                 self.counts.faults += u64::from(failure.is_some());
                 out.push(Effect::Close { number });
                 self.lost(now, number, failure, out);
@@ -306,11 +306,11 @@ impl Keeper {
     /// The pair may speak: what waited goes first.
     fn flow(&mut self, now: Instant, number: u64, pair: Pair, out: &mut Vec<Effect>) {
         // Over another way already: order is kept by staying there.
-        let Some(Way::Waiting { .. }) = self.ways.get(&pair) else { return };
+        let Some(StanzaRoute::Waiting { .. }) = self.ways.get(&pair) else { return };
         let waited = self.take_queue(&pair);
         if let Some(dial) = self.dials.get_mut(&number) {
             dial.speaking.push(pair.local.clone());
-            self.ways.insert(pair, Way::Stream(number));
+            self.ways.insert(pair, StanzaRoute::Stream(number));
         }
         for element in waited {
             self.send(now, number, &element, out);
@@ -319,7 +319,7 @@ impl Keeper {
 
     /// What waits for a way, which is none any more.
     fn take_queue(&mut self, pair: &Pair) -> VecDeque<Box<Element>> {
-        let Some(Way::Waiting { queue, .. }) = self.ways.remove(pair) else { return VecDeque::new() };
+        let Some(StanzaRoute::Waiting { queue, .. }) = self.ways.remove(pair) else { return VecDeque::new() };
         self.counts.waiting -= queue.len() as u64;
         queue
     }
@@ -351,7 +351,7 @@ impl Keeper {
     ) {
         let there = self.by_remote.get(&question.pair.remote).into_iter().flatten().copied();
         let Some(number) = there.into_iter().next() else {
-            let mut wish = Wish::of_nobody(question.pair.clone());
+            let mut wish = DialRequest::of_nobody(question.pair.clone());
             wish.questions.push((edge, question));
             return self.dial(now, wish, out);
         };
@@ -373,21 +373,21 @@ impl Keeper {
     pub(super) fn handle_offer(&mut self, edge: Edge, pair: Pair, out: &mut Vec<Effect>) {
         match self.ways.get(&pair) {
             // Order is kept by staying on a way.
-            Some(Way::Stream(_) | Way::Back(_)) => return,
+            Some(StanzaRoute::Stream(_) | StanzaRoute::Back(_)) => return,
             None if self.ways.len() >= limits::S2S_PAIRS => return,
             _ if self.settings.demands(&pair.remote).is_none() => return,
-            Some(Way::Waiting { .. }) | None => {}
+            Some(StanzaRoute::Waiting { .. }) | None => {}
         }
         self.failed.remove(&pair);
         for element in self.take_queue(&pair) {
             self.counts.stanzas_out += 1;
             out.push(Effect::Send(Letter::Over { edge, element }));
         }
-        self.ways.insert(pair, Way::Back(edge));
+        self.ways.insert(pair, StanzaRoute::Back(edge));
     }
 
     pub(super) fn handle_withdrawn(&mut self, edge: Edge, pair: &Pair) {
-        if matches!(self.ways.get(pair), Some(Way::Back(known)) if *known == edge) {
+        if matches!(self.ways.get(pair), Some(StanzaRoute::Back(known)) if *known == edge) {
             self.ways.remove(pair);
         }
     }
@@ -416,7 +416,7 @@ impl Keeper {
         }
     }
 
-    fn fail(&mut self, now: Instant, wish: Wish, failure: &Failure, out: &mut Vec<Effect>) {
+    fn fail(&mut self, now: Instant, wish: DialRequest, failure: &Failure, out: &mut Vec<Effect>) {
         self.counts.failures += 1;
         for local in wish.wanted {
             let pair = Pair { local, remote: wish.pair.remote.clone() };
@@ -431,7 +431,7 @@ impl Keeper {
     /// There is no way, and for a while none is looked for.
     fn fail_pair(&mut self, now: Instant, pair: Pair, failure: &Failure, out: &mut Vec<Effect>) {
         out.push(Effect::Note(Note { pair: pair.clone(), what: Event::Failed(failure.clone()) }));
-        if !matches!(self.ways.get(&pair), Some(Way::Waiting { .. })) {
+        if !matches!(self.ways.get(&pair), Some(StanzaRoute::Waiting { .. })) {
             return;
         }
         for element in self.take_queue(&pair) {

@@ -7,21 +7,21 @@ use stdx::Instant;
 use xmpp::Bare;
 use xmpp::stanza::{Condition, StanzaError};
 
-use super::effect::{Change, RecordError, UserRecord};
-use super::user::Record;
+use super::effect::{AccountData, Change, StoreFailure};
+use super::user::AccountState;
 use super::{Host, Outbox};
 use crate::limits;
 
-type Job = Box<dyn FnOnce(&mut Host, Instant, &mut Outbox)>;
+type QueuedChange = Box<dyn FnOnce(&mut Host, Instant, &mut Outbox)>;
 
 /// Accounts with a change on its way, and what waits for it.
 #[derive(Default)]
-pub(super) struct Turns {
-    busy: HashMap<Bare, VecDeque<Job>>,
+pub(super) struct ChangeQueues {
+    busy: HashMap<Bare, VecDeque<QueuedChange>>,
 }
 
 #[cfg(test)]
-impl Turns {
+impl ChangeQueues {
     pub(super) fn len(&self) -> usize {
         self.busy.len()
     }
@@ -29,18 +29,24 @@ impl Turns {
 
 impl Host {
     pub(super) fn is_changing(&self, user: &Bare) -> bool {
-        self.turns.busy.contains_key(user)
+        self.change_queues.busy.contains_key(user)
     }
 
     /// Now, or after what is on its way.
     ///
     /// # Errors
     /// The job, undone: too much waits already.
-    pub(super) fn in_turn<J>(&mut self, now: Instant, user: &Bare, out: &mut Outbox, job: J) -> Result<(), J>
+    pub(super) fn queue_change<J>(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        out: &mut Outbox,
+        job: J,
+    ) -> Result<(), J>
     where
         J: FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
     {
-        let Some(waiting) = self.turns.busy.get_mut(user) else {
+        let Some(waiting) = self.change_queues.busy.get_mut(user) else {
             job(self, now, out);
             return Ok(());
         };
@@ -51,26 +57,26 @@ impl Host {
         Ok(())
     }
 
-    /// Changes the record, and `then` puts it into memory too. Only from a job of [`in_turn`](Self::in_turn).
-    pub(super) fn change_in_turn(
+    /// Changes the record, and `then` puts it into memory too. Only from a job of [`queue_change`](Self::queue_change).
+    pub(super) fn write_queued_change(
         &mut self,
         now: Instant,
         change: (&Bare, Change),
         out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<(), RecordError>, &mut Outbox) + 'static,
+        then: impl FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox) + 'static,
     ) {
         let (user, change) = (change.0.clone(), change.1);
         if self.is_anonymous(&user) {
             // Nothing of them is stored.
             return then(self, now, Ok(()), out);
         }
-        self.turns.busy.insert(user.clone(), VecDeque::new());
+        self.change_queues.busy.insert(user.clone(), VecDeque::new());
         self.change(change, out, move |host, now, result, out| {
-            let mut waiting = host.turns.busy.remove(&user).unwrap_or_default();
+            let mut waiting = host.change_queues.busy.remove(&user).unwrap_or_default();
             then(host, now, result, out);
             while let Some(job) = waiting.pop_front() {
                 job(host, now, out);
-                if let Some(newer) = host.turns.busy.get_mut(&user) {
+                if let Some(newer) = host.change_queues.busy.get_mut(&user) {
                     waiting.append(newer);
                     *newer = waiting;
                     return;
@@ -87,31 +93,31 @@ impl Host {
     }
 
     /// What the record has of an account that somebody has to do with.
-    pub(super) fn record_of(&self, user: &Bare) -> Option<&UserRecord> {
-        match &self.users.get(user)?.record {
-            Record::Ready(record) => Some(record),
-            Record::Loading(_) | Record::Away | Record::Nobody => None,
+    pub(super) fn account_data(&self, user: &Bare) -> Option<&AccountData> {
+        match &self.users.get(user)?.state {
+            AccountState::Ready(data) => Some(data),
+            AccountState::Loading(_) | AccountState::Evicted | AccountState::Absent => None,
         }
     }
 
-    pub(super) fn record_mut(&mut self, user: &Bare) -> Option<&mut UserRecord> {
-        match &mut self.users.get_mut(user)?.record {
-            Record::Ready(record) => Some(record),
-            Record::Loading(_) | Record::Away | Record::Nobody => None,
+    pub(super) fn account_data_mut(&mut self, user: &Bare) -> Option<&mut AccountData> {
+        match &mut self.users.get_mut(user)?.state {
+            AccountState::Ready(data) => Some(data),
+            AccountState::Loading(_) | AccountState::Evicted | AccountState::Absent => None,
         }
     }
 }
 
 /// What who asked for a change is told when there is none.
-pub(super) fn not_written(error: RecordError) -> StanzaError {
+pub(super) fn not_written(error: StoreFailure) -> StanzaError {
     match error {
-        RecordError::Unavailable => {
+        StoreFailure::Unavailable => {
             StanzaError::new(Condition::ResourceConstraint, "cannot be stored now: try again later")
         }
-        RecordError::Beyond => {
+        StoreFailure::Beyond => {
             StanzaError::new(Condition::ResourceConstraint, "too large to be stored, or one too many")
         }
-        RecordError::NotFound => {
+        StoreFailure::NotFound => {
             StanzaError::new(Condition::InternalServerError, "the account is not in the record any more")
         }
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::limits;
 
 fn user_loads(world: &World) -> usize {
-    world.record.loads.iter().filter(|load| matches!(load, Load::User { .. })).count()
+    world.store.loads.iter().filter(|load| matches!(load, Load::User { .. })).count()
 }
 
 #[test]
@@ -15,8 +15,8 @@ fn a_thousand_messages_to_who_is_away_read_the_account_once() {
             "<message from='bob@other.example' to='alice@example.org' type='chat'><body>{number}</body></message>"
         ));
     }
-    assert_eq!(world.record.loads.len(), 2, "the account, its phones: {:?}", world.record.loads);
-    assert_eq!(world.record.messages.offline.len(), 1_000);
+    assert_eq!(world.store.loads.len(), 2, "the account, its phones: {:?}", world.store.loads);
+    assert_eq!(world.store.messages.offline.len(), 1_000);
     assert!(world.sent_abroad().is_empty());
     // The next is one too many, which is known without reading.
     world.arrive("<message from='bob@other.example' to='alice@example.org' id='x'><body>1</body></message>");
@@ -33,10 +33,10 @@ fn a_record_rests_for_some_minutes_and_no_longer() {
     let mut world = World::new(&["alice@example.org"]);
     let words = "<message from='bob@other.example' to='alice@example.org'><body>1</body></message>";
     world.arrive(words);
-    world.wait(limits::RESTING_FOR - Duration::from_secs(1));
+    world.wait(limits::IDLE_ACCOUNT_FOR - Duration::from_secs(1));
     world.arrive(words);
     assert_eq!(user_loads(&world), 1);
-    world.wait(limits::RESTING_FOR);
+    world.wait(limits::IDLE_ACCOUNT_FOR);
     world.arrive(words);
     assert_eq!(user_loads(&world), 2);
     // An account that was changed by its operator is read again.
@@ -54,28 +54,28 @@ fn nobody_does_not_rest_nor_who_is_anonymous() {
     let eve = world.sign_in_as("eve@example.org/x", true);
     world.say(eve, "<presence/>");
     world.lose(eve);
-    assert_eq!(world.host.resting.len(), 0);
-    world.record.users.insert(Bare::parse("eve@example.org").unwrap(), UserRecord::default());
+    assert_eq!(world.host.idle_accounts.len(), 0);
+    world.store.users.insert(Bare::parse("eve@example.org").unwrap(), AccountData::default());
     world.arrive(words);
-    assert_eq!(world.record.messages.offline.len(), 1, "the account was made meanwhile");
-    assert_eq!(world.host.resting.len(), 1);
+    assert_eq!(world.store.messages.offline.len(), 1, "the account was made meanwhile");
+    assert_eq!(world.host.idle_accounts.len(), 1);
 }
 
 #[test]
 fn the_one_used_least_recently_makes_place() {
-    let users: Vec<String> = (0..=limits::RESTING).map(|n| format!("u{n}@example.org")).collect();
+    let users: Vec<String> = (0..=limits::IDLE_ACCOUNTS).map(|n| format!("u{n}@example.org")).collect();
     let mut world = World::new(&users.iter().map(String::as_str).collect::<Vec<_>>());
     let mut write = |user: &str| {
         world.arrive(&format!("<message from='b@other.example' to='{user}'><body>1</body></message>"));
-        (user_loads(&world), world.host.resting.len())
+        (user_loads(&world), world.host.idle_accounts.len())
     };
-    for user in &users[..limits::RESTING] {
+    for user in &users[..limits::IDLE_ACCOUNTS] {
         write(user);
     }
-    assert_eq!(write(&users[0]), (limits::RESTING, limits::RESTING), "it is here");
-    assert_eq!(write(&users[limits::RESTING]), (limits::RESTING + 1, limits::RESTING));
-    assert_eq!(write(&users[0]).0, limits::RESTING + 1, "it was used lately");
-    assert_eq!(write(&users[1]).0, limits::RESTING + 2, "it made place");
+    assert_eq!(write(&users[0]), (limits::IDLE_ACCOUNTS, limits::IDLE_ACCOUNTS), "it is here");
+    assert_eq!(write(&users[limits::IDLE_ACCOUNTS]), (limits::IDLE_ACCOUNTS + 1, limits::IDLE_ACCOUNTS));
+    assert_eq!(write(&users[0]).0, limits::IDLE_ACCOUNTS + 1, "it was used lately");
+    assert_eq!(write(&users[1]).0, limits::IDLE_ACCOUNTS + 2, "it made place");
 }
 
 #[test]
@@ -105,5 +105,5 @@ fn what_waits_for_an_account_is_bounded() {
     while !world.unread.is_empty() {
         world.read();
     }
-    assert_eq!(world.record.messages.offline.len(), limits::USER_WAITING);
+    assert_eq!(world.store.messages.offline.len(), limits::USER_WAITING);
 }

@@ -9,21 +9,21 @@ use xmpp::stanza::StanzaError;
 use super::{Host, Outbox};
 
 /// A continuation that gets the outcome of a write.
-pub(super) type Then = Box<dyn FnOnce(&mut Host, Instant, Result<(), StanzaError>, &mut Outbox)>;
+pub(super) type WriteContinuation = Box<dyn FnOnce(&mut Host, Instant, Result<(), StanzaError>, &mut Outbox)>;
 
-/// Writes that are under way, and the continuation. It gets the first error among them.
+/// OpenWrites that are under way, and the continuation. It gets the first error among them.
 #[derive(Clone)]
-pub(super) struct Countdown(Rc<RefCell<Writes>>);
+pub(super) struct WriteGroup(Rc<RefCell<OpenWrites>>);
 
-struct Writes {
+struct OpenWrites {
     left: usize,
     result: Result<(), StanzaError>,
-    then: Option<Then>,
+    then: Option<WriteContinuation>,
 }
 
-impl Countdown {
-    pub(super) fn new(then: Then) -> Countdown {
-        Countdown(Rc::new(RefCell::new(Writes { left: 0, result: Ok(()), then: Some(then) })))
+impl WriteGroup {
+    pub(super) fn new(then: WriteContinuation) -> WriteGroup {
+        WriteGroup(Rc::new(RefCell::new(OpenWrites { left: 0, result: Ok(()), then: Some(then) })))
     }
 
     /// Counts one more write; its outcome goes into the closure. A caller holds one of its own until all are counted.

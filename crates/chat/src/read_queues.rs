@@ -13,29 +13,29 @@ use super::{Host, Outbox};
 use crate::limits;
 
 /// The hash of an address: two that share one share the bound, and no address has to be copied for a stanza.
-pub(super) type Asker = u64;
+pub(super) type Requester = u64;
 
 #[derive(Default)]
-pub(super) struct Reads {
+pub(super) struct ReadQueues {
     hasher: RandomState,
     /// For whom the host acts now.
-    asker: Option<Asker>,
-    of: HashMap<Asker, UnderWay>,
+    requester: Option<Requester>,
+    of: HashMap<Requester, RequesterReads>,
 }
 
 #[derive(Default)]
-struct UnderWay {
+struct RequesterReads {
     count: usize,
     waiting: VecDeque<(Ticket, Load)>,
 }
 
-impl Reads {
-    pub(super) fn asker_of(&self, who: &Jid) -> Asker {
+impl ReadQueues {
+    pub(super) fn requester_of(&self, who: &Jid) -> Requester {
         self.hasher.hash_one(who.bare_str())
     }
 
-    pub(super) fn asker(&self) -> Option<Asker> {
-        self.asker
+    pub(super) fn requester(&self) -> Option<Requester> {
+        self.requester
     }
 
     #[cfg(test)]
@@ -45,8 +45,8 @@ impl Reads {
 
     /// The read that begins now; `None`: it begins later.
     pub(super) fn begin(&mut self, ticket: Ticket, load: Load) -> Option<(Ticket, Load)> {
-        let Some(asker) = self.asker.filter(|_| load.is_large()) else { return Some((ticket, load)) };
-        let of = self.of.entry(asker).or_default();
+        let Some(requester) = self.requester.filter(|_| load.is_large()) else { return Some((ticket, load)) };
+        let of = self.of.entry(requester).or_default();
         if of.count < limits::READS_UNDER_WAY {
             of.count += 1;
             return Some((ticket, load));
@@ -61,43 +61,55 @@ impl Reads {
     }
 
     /// A large read of that address was answered. The next one that begins.
-    fn end(&mut self, asker: Asker) -> Option<(Ticket, Load)> {
-        let of = self.of.get_mut(&asker)?;
+    fn end(&mut self, requester: Requester) -> Option<(Ticket, Load)> {
+        let of = self.of.get_mut(&requester)?;
         of.count -= 1;
         let has_place = of.count < limits::READS_UNDER_WAY;
         let next = has_place.then(|| of.waiting.pop_front()).flatten();
         of.count += usize::from(next.is_some());
         if of.count == 0 {
-            self.of.remove(&asker);
+            self.of.remove(&requester);
         }
         next
     }
 }
 
 impl Host {
-    /// Reads that begin in `act` are of that address, and so is what follows from their answers.
+    /// ReadQueues that begin in `act` are of that address, and so is what follows from their answers.
     pub(super) fn asking<T>(&mut self, who: &Jid, act: impl FnOnce(&mut Host) -> T) -> T {
-        let asker = self.reads.asker_of(who);
-        self.asking_again(Some(asker), act)
+        let requester = self.read_queues.requester_of(who);
+        self.with_requester(Some(requester), act)
     }
 
-    pub(super) fn asking_again<T>(&mut self, asker: Option<Asker>, act: impl FnOnce(&mut Host) -> T) -> T {
-        let before = std::mem::replace(&mut self.reads.asker, asker);
+    pub(super) fn with_requester<T>(
+        &mut self,
+        requester: Option<Requester>,
+        act: impl FnOnce(&mut Host) -> T,
+    ) -> T {
+        let before = std::mem::replace(&mut self.read_queues.requester, requester);
         let done = act(self);
-        self.reads.asker = before;
+        self.read_queues.requester = before;
         done
     }
 
     /// What is read for the stanza is read for the account of its session.
-    pub(super) fn session_asks(&mut self, now: Instant, key: Key, element: Element, out: &mut Outbox) {
-        let Some(asker) = self.sessions.get(key).map(|session| self.reads.asker_of(&session.jid)) else {
+    pub(super) fn handle_session_element(
+        &mut self,
+        now: Instant,
+        key: Key,
+        element: Element,
+        out: &mut Outbox,
+    ) {
+        let Some(requester) =
+            self.sessions.get(key).map(|session| self.read_queues.requester_of(&session.jid))
+        else {
             return;
         };
-        self.asking_again(Some(asker), |host| host.session_says(now, key, element, out));
+        self.with_requester(Some(requester), |host| host.session_says(now, key, element, out));
     }
 
-    pub(super) fn read_answered(&mut self, asker: Option<Asker>, out: &mut Outbox) {
-        if let Some(read) = asker.and_then(|asker| self.reads.end(asker)) {
+    pub(super) fn read_answered(&mut self, requester: Option<Requester>, out: &mut Outbox) {
+        if let Some(read) = requester.and_then(|requester| self.read_queues.end(requester)) {
             self.begin_read(read, out);
         }
     }

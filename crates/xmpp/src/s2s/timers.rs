@@ -6,12 +6,12 @@ use std::collections::{BTreeSet, HashMap};
 use stdx::Instant;
 
 #[derive(Debug, Default)]
-pub(super) struct Alarms {
+pub(super) struct Timers {
     set: BTreeSet<(Instant, u64)>,
     armed: HashMap<u64, Instant>,
 }
 
-impl Alarms {
+impl Timers {
     /// At that time at the latest.
     pub(super) fn arm(&mut self, number: u64, at: Instant) {
         match self.armed.get(&number) {

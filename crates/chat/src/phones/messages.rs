@@ -1,4 +1,4 @@
-//! Words from phones: a MESSAGE for an account is a chat message for its sessions, its archive and, when nobody is there,
+//! MessageBody from phones: a MESSAGE for an account is a chat message for its sessions, its archive and, when nobody is there,
 //! its messages that wait (RFC 7572 §5).
 
 use std::collections::HashMap;
@@ -7,25 +7,25 @@ use stdx::Instant;
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::super::effect::Effect;
-use super::super::user::Record;
-use super::super::{Host, Outbox, handled};
-use super::words::Words;
+use super::super::user::AccountState;
+use super::super::{Host, Outbox, ack};
+use super::body::MessageBody;
 use crate::limits;
 
 /// A MESSAGE for an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heard {
-    /// For `Effect::Heard`.
+pub struct PhoneMessage {
+    /// For `Effect::PhoneMessageOutcome`.
     pub id: u64,
-    pub from: Speaker,
+    pub from: PhoneSender,
     pub to: Bare,
-    pub words: Words,
+    pub words: MessageBody,
     /// The account has phones, which get it whatever becomes of it here: it is not kept.
     pub has_phones: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Speaker {
+pub enum PhoneSender {
     /// An account of ours, proven.
     Account(Bare),
     /// Who proved nothing to anybody: his address as he says it is.
@@ -34,13 +34,13 @@ pub enum Speaker {
 
 /// What became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PhoneMessageOutcome {
     /// A session has it.
     Delivered,
     /// It is in the record, and comes with the next session or phone.
     Kept,
     /// No session is there, and it was not to be kept.
-    Nobody,
+    NoSession,
     /// The account takes nothing from this sender.
     Refused,
     /// Not now.
@@ -49,51 +49,54 @@ pub enum Outcome {
 
 /// MESSAGEs whose outcome is not told yet.
 #[derive(Default)]
-pub(super) struct Hearing(HashMap<u64, (Bare, Outcome)>);
+pub(super) struct PendingPhoneMessages(HashMap<u64, (Bare, PhoneMessageOutcome)>);
 
 const MARK: &str = "heard.";
 
 impl Host {
-    /// Answered by `Effect::Heard`, once what is to be written is on disk.
-    pub fn handle_heard(&mut self, now: Instant, heard: Heard, out: &mut Outbox) {
-        let waits = self.users.get(&heard.to).map_or(0, |user| match &user.record {
-            Record::Loading(waiting) => waiting.len(),
-            Record::Ready(_) | Record::Away | Record::Nobody => 0,
+    /// Answered by `Effect::PhoneMessageOutcome`, once what is to be written is on disk.
+    pub fn handle_phone_message(&mut self, now: Instant, heard: PhoneMessage, out: &mut Outbox) {
+        let waits = self.users.get(&heard.to).map_or(0, |user| match &user.state {
+            AccountState::Loading(waiting) => waiting.len(),
+            AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => 0,
         });
         // What would not be done would not be answered either.
         if self.phones.heard.0.len() >= limits::HEARD || waits >= limits::USER_WAITING {
-            return out.push(Effect::Heard { id: heard.id, outcome: Outcome::Busy });
+            return out
+                .push(Effect::PhoneMessageOutcome { id: heard.id, outcome: PhoneMessageOutcome::Busy });
         }
-        self.phones.heard.0.insert(heard.id, (heard.to.clone(), Outcome::Busy));
+        self.phones.heard.0.insert(heard.id, (heard.to.clone(), PhoneMessageOutcome::Busy));
         let to = heard.to.clone();
-        self.with_record(now, &to, out, move |host, now, out| host.hear(now, heard, out));
+        self.with_account_data(now, &to, out, move |host, now, out| host.hear(now, heard, out));
     }
 
-    fn hear(&mut self, now: Instant, heard: Heard, out: &mut Outbox) {
-        let Heard { id, from, to, words, has_phones } = heard;
-        if self.users.get(&to).is_none_or(|user| matches!(user.record, Record::Nobody)) {
-            return self.tell_outcome(id, Outcome::Nobody, out);
+    fn hear(&mut self, now: Instant, heard: PhoneMessage, out: &mut Outbox) {
+        let PhoneMessage { id, from, to, words, has_phones } = heard;
+        if self.users.get(&to).is_none_or(|user| matches!(user.state, AccountState::Absent)) {
+            return self.tell_outcome(id, PhoneMessageOutcome::NoSession, out);
         }
         let (from, words) = match (from, words) {
-            (Speaker::Account(account), words) => (account.into_jid(), words),
+            (PhoneSender::Account(account), words) => (account.into_jid(), words),
             // Nobody may speak in the name of an address that he has not proven: a reader would believe it.
-            (Speaker::Stranger(_), Words::Typing(_)) => return self.tell_outcome(id, Outcome::Nobody, out),
-            (Speaker::Stranger(uri), words @ Words::Said(_)) => {
+            (PhoneSender::Stranger(_), MessageBody::Typing(_)) => {
+                return self.tell_outcome(id, PhoneMessageOutcome::NoSession, out);
+            }
+            (PhoneSender::Stranger(uri), words @ MessageBody::Text(_)) => {
                 match super::strangers::address_of(&uri, to.domain()) {
                     Some(address) => (address, words),
-                    None => return self.tell_outcome(id, Outcome::Nobody, out),
+                    None => return self.tell_outcome(id, PhoneMessageOutcome::NoSession, out),
                 }
             }
         };
         if self.blocks_incoming(&to, &from) {
-            return self.tell_outcome(id, Outcome::Refused, out);
+            return self.tell_outcome(id, PhoneMessageOutcome::Refused, out);
         }
         let mut message = self.message_of(&from, &to, &words);
-        handled::put_mark(&mut message, Some(format!("{MARK}{id}").into()));
-        let hold = self.begin_handling(&mut message);
+        ack::put_ack_token(&mut message, Some(format!("{MARK}{id}").into()));
+        let hold = self.begin_ack(&mut message);
         let outcome = self.hear_message(now, &to, id, (message, words, has_phones), out);
         self.set_outcome(id, outcome);
-        self.end_handling(hold, out);
+        self.end_ack(hold, out);
     }
 
     fn hear_message(
@@ -101,35 +104,35 @@ impl Host {
         now: Instant,
         user: &Bare,
         id: u64,
-        (mut message, words, has_phones): (Element, Words, bool),
+        (mut message, words, has_phones): (Element, MessageBody, bool),
         out: &mut Outbox,
-    ) -> Outcome {
+    ) -> PhoneMessageOutcome {
         self.archive_received(now, user, &mut message, out);
         let able = self.able(user);
         if !able.is_empty() {
             self.carbons_received(now, user, &able, &message, out);
             self.deliver_message(now, user, &able, message, out);
-            return Outcome::Delivered;
+            return PhoneMessageOutcome::Delivered;
         }
-        if has_phones || matches!(words, Words::Typing(_)) {
-            return Outcome::Nobody;
+        if has_phones || matches!(words, MessageBody::Typing(_)) {
+            return PhoneMessageOutcome::NoSession;
         }
         self.keep_then(now, user, message, out, move |host, result| {
             if result.is_ok() {
-                host.set_outcome(id, Outcome::Kept);
+                host.set_outcome(id, PhoneMessageOutcome::Kept);
             }
         });
-        Outcome::Busy
+        PhoneMessageOutcome::Busy
     }
 
     /// The same words, as their sender's other clients see them.
-    pub fn handle_said(&mut self, now: Instant, from: Bare, to: Bare, words: Words, out: &mut Outbox) {
-        if matches!(words, Words::Typing(_)) {
+    pub fn handle_said(&mut self, now: Instant, from: Bare, to: Bare, words: MessageBody, out: &mut Outbox) {
+        if matches!(words, MessageBody::Typing(_)) {
             return;
         }
         let user = from.clone();
-        self.with_record(now, &user, out, move |host, now, out| {
-            if host.record_of(&from).is_none() {
+        self.with_account_data(now, &user, out, move |host, now, out| {
+            if host.account_data(&from).is_none() {
                 return;
             }
             let message = host.message_of(from.as_jid(), &to, &words);
@@ -138,33 +141,33 @@ impl Host {
         });
     }
 
-    fn message_of(&mut self, from: &Jid, to: &Bare, words: &Words) -> Element {
+    fn message_of(&mut self, from: &Jid, to: &Bare, words: &MessageBody) -> Element {
         let message = Element::new("message", ns::CLIENT)
             .with("from", from.as_str())
             .with("to", to.as_str())
             .with("type", "chat")
             .with("id", self.token());
         match words {
-            Words::Said(text) => message.child(Element::new("body", ns::CLIENT).text(text.clone())),
-            Words::Typing(true) => message.child(Element::new("composing", ns::CHATSTATES)),
-            Words::Typing(false) => message.child(Element::new("paused", ns::CHATSTATES)),
+            MessageBody::Text(text) => message.child(Element::new("body", ns::CLIENT).text(text.clone())),
+            MessageBody::Typing(true) => message.child(Element::new("composing", ns::CHATSTATES)),
+            MessageBody::Typing(false) => message.child(Element::new("paused", ns::CHATSTATES)),
         }
     }
 
-    fn set_outcome(&mut self, id: u64, outcome: Outcome) {
+    fn set_outcome(&mut self, id: u64, outcome: PhoneMessageOutcome) {
         if let Some((_, known)) = self.phones.heard.0.get_mut(&id) {
             *known = outcome;
         }
     }
 
-    fn tell_outcome(&mut self, id: u64, outcome: Outcome, out: &mut Outbox) {
+    fn tell_outcome(&mut self, id: u64, outcome: PhoneMessageOutcome, out: &mut Outbox) {
         if self.phones.heard.0.remove(&id).is_some() {
-            out.push(Effect::Heard { id, outcome });
+            out.push(Effect::PhoneMessageOutcome { id, outcome });
         }
     }
 
     /// All that is to be written for it is on disk. True: the mark was ours.
-    pub(in super::super) fn heard_handled(&mut self, mark: &str, out: &mut Outbox) -> bool {
+    pub(in super::super) fn phone_message_handled(&mut self, mark: &str, out: &mut Outbox) -> bool {
         let Some(id) = mark.strip_prefix(MARK) else { return false };
         let known = id.parse().ok().and_then(|id| Some((id, self.phones.heard.0.get(&id)?.1)));
         if let Some((id, outcome)) = known {
@@ -174,10 +177,10 @@ impl Host {
     }
 
     /// The account's record cannot be read: what waited for it is not heard.
-    pub(in super::super) fn heard_by_nobody(&mut self, user: &Bare, out: &mut Outbox) {
+    pub(in super::super) fn fail_phone_messages(&mut self, user: &Bare, out: &mut Outbox) {
         let waiting = self.phones.heard.0.iter().filter(|(_, (to, _))| to == user);
         for id in waiting.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.tell_outcome(id, Outcome::Busy, out);
+            self.tell_outcome(id, PhoneMessageOutcome::Busy, out);
         }
     }
 }

@@ -7,49 +7,50 @@ use stdx::Instant;
 use xmpp::Bare;
 use xmpp::stanza::{Condition, StanzaError};
 
-use super::effect::UserRecord;
-use super::user::{Record, User, Waiting};
+use super::effect::AccountData;
+use super::user::{AccountState, QueuedWork, User};
 use super::{Host, Outbox, presence};
 use crate::limits;
 
-struct Rested {
+struct IdleAccount {
     number: u64,
     until: Instant,
-    record: Box<UserRecord>,
+    data: Box<AccountData>,
 }
 
 /// The one used least recently goes first.
 #[derive(Default)]
-pub(super) struct Resting {
-    records: HashMap<Bare, Rested>,
+pub(super) struct IdleAccountCache {
+    records: HashMap<Bare, IdleAccount>,
     order: BTreeMap<u64, Bare>,
     contacts: usize,
     last: u64,
 }
 
-impl Resting {
+impl IdleAccountCache {
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.records.len()
     }
 
-    fn remove(&mut self, user: &Bare) -> Option<Rested> {
-        let rested = self.records.remove(user)?;
-        self.order.remove(&rested.number);
-        self.contacts -= rested.record.roster.len();
-        Some(rested)
+    fn remove(&mut self, user: &Bare) -> Option<IdleAccount> {
+        let idle = self.records.remove(user)?;
+        self.order.remove(&idle.number);
+        self.contacts -= idle.data.roster.len();
+        Some(idle)
     }
 
-    fn insert(&mut self, until: Instant, user: Bare, record: Box<UserRecord>) {
+    fn insert(&mut self, until: Instant, user: Bare, data: Box<AccountData>) {
         self.last += 1;
-        self.contacts += record.roster.len();
+        self.contacts += data.roster.len();
         self.order.insert(self.last, user.clone());
-        self.records.insert(user, Rested { number: self.last, until, record });
+        self.records.insert(user, IdleAccount { number: self.last, until, data });
     }
 
     /// Whom there is no place for any more.
     fn surplus(&self) -> Option<Bare> {
-        let is_full = self.records.len() > limits::RESTING || self.contacts > limits::RESTING_CONTACTS;
+        let is_full =
+            self.records.len() > limits::IDLE_ACCOUNTS || self.contacts > limits::IDLE_ACCOUNT_CONTACTS;
         let (_, oldest) = self.order.first_key_value().filter(|_| is_full)?;
         Some(oldest.clone())
     }
@@ -58,27 +59,27 @@ impl Resting {
 impl Host {
     /// Its record is here, for a session or since lately: what features learn of it is worth remembering.
     pub(super) fn is_in_memory(&self, user: &Bare) -> bool {
-        self.users.contains_key(user) || self.resting.records.contains_key(user)
+        self.users.contains_key(user) || self.idle_accounts.records.contains_key(user)
     }
 
     /// What is left of an account that somebody had to do with lately.
-    pub(super) fn wake(&mut self, now: Instant, user: &Bare) -> Option<Record> {
-        let rested = self.resting.remove(user)?;
-        if rested.until <= now {
+    pub(super) fn take_idle_account(&mut self, now: Instant, user: &Bare) -> Option<AccountState> {
+        let idle = self.idle_accounts.remove(user)?;
+        if idle.until <= now {
             self.forget_features(user);
             return None;
         }
-        Some(Record::Ready(rested.record))
+        Some(AccountState::Ready(idle.data))
     }
 
     /// Nobody needs it now. Who is nobody may be somebody in a minute, and who is anonymous never comes again: neither
     /// is kept.
-    pub(super) fn rest(&mut self, now: Instant, bare: &Bare, user: User) {
-        match user.record {
-            Record::Ready(record) if user.is_stored => {
-                self.resting.insert(now + limits::RESTING_FOR, bare.clone(), record);
-                while let Some(oldest) = self.resting.surplus() {
-                    self.resting.remove(&oldest);
+    pub(super) fn keep_idle_account(&mut self, now: Instant, bare: &Bare, user: User) {
+        match user.state {
+            AccountState::Ready(data) if user.is_stored => {
+                self.idle_accounts.insert(now + limits::IDLE_ACCOUNT_FOR, bare.clone(), data);
+                while let Some(oldest) = self.idle_accounts.surplus() {
+                    self.idle_accounts.remove(&oldest);
                     self.forget_features(&oldest);
                 }
             }
@@ -88,14 +89,14 @@ impl Host {
 
     /// The account has changed behind the host's back, or is none any more: it is read again.
     pub fn forget_account(&mut self, user: &Bare) {
-        if self.resting.remove(user).is_some() {
+        if self.idle_accounts.remove(user).is_some() {
             self.forget_features(user);
         }
     }
 
     /// As [`Self::forget_account`], all of them.
     pub fn forget_accounts(&mut self) {
-        for user in std::mem::take(&mut self.resting).records.into_keys() {
+        for user in std::mem::take(&mut self.idle_accounts).records.into_keys() {
             self.forget_features(&user);
         }
     }
@@ -106,8 +107,14 @@ impl Host {
     }
 
     /// Until the account's record is here. What there is no place for is refused, and a job is not done.
-    pub(super) fn wait_for_record(&mut self, now: Instant, bare: &Bare, waiting: Waiting, out: &mut Outbox) {
-        let Some(User { record: Record::Loading(all), .. }) = self.users.get_mut(bare) else { return };
+    pub(super) fn wait_for_account_data(
+        &mut self,
+        now: Instant,
+        bare: &Bare,
+        waiting: QueuedWork,
+        out: &mut Outbox,
+    ) {
+        let Some(User { state: AccountState::Loading(all), .. }) = self.users.get_mut(bare) else { return };
         if all.len() < limits::USER_WAITING {
             return all.push(waiting);
         }
@@ -118,21 +125,21 @@ impl Host {
     pub(super) fn refuse_waiting(
         &mut self,
         now: Instant,
-        waiting: Waiting,
+        waiting: QueuedWork,
         error: &StanzaError,
         out: &mut Outbox,
     ) {
         match waiting {
             // Past the router: the answer would wait as well.
-            Waiting::FromSession(key, stanza) => {
+            QueuedWork::FromSession(key, stanza) => {
                 self.refused(&stanza, out);
                 self.refuse_blocked(now, key, &stanza, error, out);
             }
-            Waiting::Routed(stanza) => match presence::subscription::Act::of(&stanza) {
+            QueuedWork::Routed(stanza) => match presence::subscription::SubscriptionAction::of(&stanza) {
                 Some(_) => self.refuse_presence(&stanza, error, out),
                 None => self.refuse(&stanza, error, out),
             },
-            Waiting::Job(_) => {}
+            QueuedWork::Job(_) => {}
         }
     }
 }
