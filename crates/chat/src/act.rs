@@ -7,7 +7,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::effect::{Act, HostActionResult, OnlineFilter, SessionState};
+use super::effect::{HostAction, HostActionResult, OnlineFilter, SessionState};
 use super::session::Session;
 use super::{Host, Outbox};
 
@@ -24,21 +24,21 @@ impl HostActionResult {
 
 impl Host {
     /// This host's part: run by the driver on all.
-    pub fn act(&mut self, now: Instant, act: &Act, out: &mut Outbox) -> HostActionResult {
+    pub fn act(&mut self, now: Instant, act: &HostAction, out: &mut Outbox) -> HostActionResult {
         match act {
-            Act::Online { domain, who, max } => {
+            HostAction::Online { domain, who, max } => {
                 let users = self.users_online(domain, *who);
                 let count = users.len();
                 HostActionResult { users: users.into_iter().take(*max as usize).collect(), ..counted(count) }
             }
-            Act::Announce { domain, message } => {
+            HostAction::Announce { domain, message } => {
                 let keys = self.online(domain);
                 for key in &keys {
                     self.send_from_domain(now, *key, Element::clone(message), out);
                 }
                 counted(keys.len())
             }
-            Act::End { who } => {
+            HostAction::End { who } => {
                 let is_meant = |jid: &Jid| who.iter().any(|who| is_of(who, jid));
                 let sessions = self.sessions.iter().filter(|(_, session)| is_meant(&session.jid));
                 let keys: Vec<Key> = sessions.map(|(key, _)| key).collect();
@@ -47,18 +47,18 @@ impl Host {
                 }
                 counted(keys.len())
             }
-            Act::Motd { domain, message } => {
+            HostAction::Motd { domain, message } => {
                 self.set_motd(domain.clone(), message.as_deref().cloned());
                 HostActionResult::default()
             }
-            Act::Sessions { who, max } => self.describe_sessions(who.as_ref(), *max as usize),
-            Act::Rooms { domain } => self.rooms_here(domain),
-            Act::DescribeRooms { domain } => HostActionResult {
+            HostAction::Sessions { who, max } => self.describe_sessions(who.as_ref(), *max as usize),
+            HostAction::Rooms { domain } => self.rooms_here(domain),
+            HostAction::DescribeRooms { domain } => HostActionResult {
                 described_rooms: self.describe_rooms(domain),
                 ..HostActionResult::default()
             },
-            Act::Departed { user } => self.departed(now, user, out),
-            Act::CloseRooms => {
+            HostAction::Departed { user } => self.departed(now, user, out),
+            HostAction::CloseRooms => {
                 self.close_rooms(out);
                 HostActionResult::default()
             }

@@ -8,8 +8,8 @@ use xmpp::{Bare, Element, Jid, ns, time};
 
 use super::commands::{Command, Field, Form, MAX, field, form, value};
 use super::effect::{
-    AccountData, AccountList, AccountRefusal, Accounts, Act, Load, OnlineFilter, SessionState, StoreFailure,
-    StoreReply,
+    AccountData, AccountList, AccountRefusal, Accounts, HostAction, Load, OnlineFilter, SessionState,
+    StoreFailure, StoreReply,
 };
 use super::{Host, Outbox};
 use crate::limits;
@@ -325,7 +325,7 @@ impl Host {
                 Err(error) => return host.refuse(&form.iq, &store_failure(error), out),
             };
             let who = Some(user.clone().into_jid());
-            let act = Act::Sessions { who, max: limits::ONLINE_LIST };
+            let act = HostAction::Sessions { who, max: limits::ONLINE_LIST };
             host.act_everywhere(act, &form, out, move |form, acted| {
                 let account = field(var, kind).child(value(user.as_str()));
                 let mut told = tell(now, &data, &acted.described);

@@ -11,7 +11,7 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::change_queue::not_written;
-use super::effect::{Act, Change, HostActionResult, Load, OnlineFilter, StoreFailure, StoreReply};
+use super::effect::{Change, HostAction, HostActionResult, Load, OnlineFilter, StoreFailure, StoreReply};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::pubsub::items_of;
 use super::{Host, ItemQuery, Outbox};
@@ -307,7 +307,7 @@ fn list_online(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
 }
 
 fn announce(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
-    let act = Act::Announce {
+    let act = HostAction::Announce {
         domain: form.domain.domain().into(),
         message: Box::new(form.message("announcement")),
     };
@@ -323,7 +323,7 @@ fn end_sessions(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
         let error = StanzaError::new(Condition::NotAllowed, "not an address of this domain");
         return host.refuse(&form.iq, &error, out);
     }
-    host.act_everywhere(Act::End { who: jids }, form, out, |form, acted| match acted.count {
+    host.act_everywhere(HostAction::End { who: jids }, form, out, |form, acted| match acted.count {
         0 => Err(Condition::ItemNotFound.into()),
         count => Ok(form.note(&format!("ended {count} sessions"))),
     });
@@ -374,7 +374,7 @@ impl Host {
             Ok(max) => max,
             Err(error) => return self.refuse(&form.iq, &error, out),
         };
-        let act = Act::Online { domain: form.domain.domain().into(), who, max };
+        let act = HostAction::Online { domain: form.domain.domain().into(), who, max };
         self.act_everywhere(act, form, out, move |form, acted| {
             let mut users = acted.users;
             users.sort();
@@ -391,7 +391,7 @@ impl Host {
         out: &mut Outbox,
         (who, var): (OnlineFilter, &'static str),
     ) {
-        let act = Act::Online { domain: form.domain.domain().into(), who, max: 0 };
+        let act = HostAction::Online { domain: form.domain.domain().into(), who, max: 0 };
         self.act_everywhere(act, form, out, move |form, acted| {
             let count = field(var, "text-single").child(value(&acted.count.to_string()));
             Ok(form.done().child(self::form("result").child(count)))
@@ -401,7 +401,7 @@ impl Host {
     /// All hosts of the server do it, this one too.
     pub(super) fn act_everywhere(
         &mut self,
-        act: Act,
+        act: HostAction,
         form: &Form,
         out: &mut Outbox,
         then: impl FnOnce(&Form, HostActionResult) -> Result<Element, StanzaError> + 'static,
@@ -455,13 +455,13 @@ impl Host {
             }
             let message = message.map(Box::new);
             let announced = message.clone().filter(|_| is_sent);
-            let motd = Act::Motd { domain: domain.clone(), message };
+            let motd = HostAction::Motd { domain: domain.clone(), message };
             let Some(message) = announced else {
                 return host.act_everywhere(motd, &form, out, |form, _| Ok(form.done()));
             };
             // Who is here is told now; the answer counts them.
             host.load(Load::Act(Box::new(motd)), out, |_, _, _, _| {});
-            host.act_everywhere(Act::Announce { domain, message }, &form, out, |form, acted| {
+            host.act_everywhere(HostAction::Announce { domain, message }, &form, out, |form, acted| {
                 Ok(form.note(&format!("sent to {} sessions", acted.count)))
             });
         });

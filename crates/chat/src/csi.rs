@@ -2,7 +2,7 @@
 
 use stdx::Instant;
 use stdx::slab::Key;
-use xmpp::stanza::{self, Kind};
+use xmpp::stanza::{self, StanzaKind};
 use xmpp::{Element, Level, Specification, ns};
 
 use super::feature::Feature;
@@ -36,18 +36,18 @@ enum Urgency {
 
 fn urgency(stanza: &Element) -> Urgency {
     match stanza::kind_of(stanza) {
-        Some(Kind::Presence) => match stanza.attr("type") {
+        Some(StanzaKind::Presence) => match stanza.attr("type") {
             None | Some("unavailable") if !is_about_itself(stanza) => Urgency::Last,
             _ => Urgency::Now,
         },
-        Some(Kind::Message) => of_message(copied(stanza).unwrap_or(stanza)),
-        Some(Kind::Iq) | None => Urgency::Now,
+        Some(StanzaKind::Message) => of_message(copied(stanza).unwrap_or(stanza)),
+        Some(StanzaKind::Iq) | None => Urgency::Now,
     }
 }
 
 /// Presence of which only the last of its sender counts.
 pub(super) fn is_outdated_by_next(stanza: &Element) -> bool {
-    stanza::kind_of(stanza) == Some(Kind::Presence) && urgency(stanza) == Urgency::Last
+    stanza::kind_of(stanza) == Some(StanzaKind::Presence) && urgency(stanza) == Urgency::Last
 }
 
 fn of_message(message: &Element) -> Urgency {

@@ -1,13 +1,13 @@
 //! An account that was removed loses what it was in rooms and nodes: the next account of its name inherits nothing.
 //!
 //! The store takes it out of what is stored, in the transaction that removes the account ([`without_user`]). Hosts take it out
-//! of what they have in memory, when `Act::Departed` reaches them. A room or node without an owner belongs to the
+//! of what they have in memory, when `HostAction::Departed` reaches them. A room or node without an owner belongs to the
 //! administrators of the server, who may name another or destroy it.
 
 use stdx::Instant;
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::effect::{Act, HostActionResult, Load};
+use super::effect::{HostAction, HostActionResult, Load};
 use super::{Host, Outbox};
 
 /// A room's or node's configuration without what this account is in it. `None`: it is nothing there. Whoever is banned stays
@@ -34,7 +34,7 @@ pub fn without_user(config: &Element, user: &Bare) -> Option<Element> {
 impl Host {
     /// The account is out of the store: all hosts are told.
     pub(super) fn tell_departed(&mut self, user: &Bare, out: &mut Outbox) {
-        let act = Act::Departed { user: user.clone() };
+        let act = HostAction::Departed { user: user.clone() };
         self.load(Load::Act(Box::new(act)), out, |_, _, _, _| {});
     }
 

@@ -3,7 +3,7 @@
 use stdx::Instant;
 use xmpp::c2s::Bound;
 use xmpp::sasl::Secret;
-use xmpp::{Bare, Edge, Element, Jid};
+use xmpp::{Bare, ConnectionId, Element, Jid};
 
 use super::page::{ItemPage, ItemQuery, RowPage, StanzaPage};
 use super::phones::PhoneMessageOutcome;
@@ -15,21 +15,21 @@ pub struct Ticket(pub u64);
 pub enum Effect {
     /// The answer to `handle_bind` or `handle_resume`.
     Bound {
-        edge: Edge,
+        edge: ConnectionId,
         bound: Bound,
     },
     /// Stanzas and other elements for a client, in order.
     Deliver {
-        edge: Edge,
+        edge: ConnectionId,
         element: Element,
     },
     /// Answered by `handle_drained`, once the connection has written what it was given before.
     Flush {
-        edge: Edge,
+        edge: ConnectionId,
     },
     /// A stream error of this condition, and the end of the connection.
     Close {
-        edge: Edge,
+        edge: ConnectionId,
         condition: &'static str,
     },
     /// Into `handle_routed` of the host that owns `to`, this one perhaps, or to another server.
@@ -53,7 +53,7 @@ pub enum Effect {
         ticket: Ticket,
         access: Access,
     },
-    /// MessageBody for all phones of an account, said at `at`. Answered by `handle_store_reply`: `Done` when one has taken them,
+    /// A text for all phones of an account, sent at `at`. Answered by `handle_store_reply`: `Done` when one has taken them,
     /// `NotFound` when none is there or takes such, `Unavailable` when none answered.
     Text {
         ticket: Ticket,
@@ -94,7 +94,7 @@ pub enum Load {
     /// A page of those after that id, or these: `StoreReply::Stanzas`, the oldest first.
     Offline { user: Bare, after: u64, ids: Vec<u64> },
     /// `StoreReply::Page`.
-    Archive { owner: Bare, query: Box<Query> },
+    Archive { owner: Bare, query: Box<MamQuery> },
     /// `StoreReply::Room`; `None` where there is none.
     Room { room: Bare },
     /// A place for a file that a user may upload, once: `StoreReply::Slot`. Names and types are checked; the name is for the
@@ -103,7 +103,7 @@ pub enum Load {
     /// What administrators do to accounts, as the operator's commands would: `StoreReply::Accounts`.
     Accounts(Box<Accounts>),
     /// For all hosts of the server: each performs it (`Host::act`), and `StoreReply::HostActionResult` has the sum (`HostActionResult::merge`).
-    Act(Box<Act>),
+    Act(Box<HostAction>),
     /// Accounts of this host whose messages wait: `StoreReply::Users`.
     Waiting,
     /// Rooms of a service, listed or not, of those after that address: a page, `StoreReply::Rows`.
@@ -176,7 +176,7 @@ impl Access {
 
 /// Of an archive (XEP-0313).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Query {
+pub struct MamQuery {
     pub with: Option<Jid>,
     pub since: Option<Instant>,
     pub until: Option<Instant>,
@@ -191,7 +191,7 @@ pub struct Query {
     pub bytes: usize,
 }
 
-impl Query {
+impl MamQuery {
     /// No message since `since` has a lower id than this: ids begin with their time (`archive::archive_entry`).
     pub fn lowest_id(&self) -> Option<Box<str>> {
         Some(format!("{:014x}", self.since?.as_micros()).into())
@@ -330,9 +330,9 @@ pub enum StoreReply {
     Items(ItemPage),
     Rows(RowPage),
     Stanzas(StanzaPage),
-    Page(Page),
+    Page(MamPage),
     Room(Option<Box<Element>>),
-    Slot(Box<Slot>),
+    Slot(Box<UploadSlot>),
     HostActionResult(HostActionResult),
     Users(Vec<Bare>),
     Accounts(Result<AccountList, AccountRefusal>),
@@ -383,7 +383,7 @@ pub enum AccountRefusal {
 
 /// What administrators do to the whole server.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Act {
+pub enum HostAction {
     /// Counts users of a domain that have an available session, and names so many of them.
     Online { domain: Box<str>, who: OnlineFilter, max: u32 },
     /// To each of them.
@@ -442,7 +442,7 @@ pub struct SessionState {
     pub jid: Jid,
     pub began: Instant,
     /// `None`: it has lost its connection and may come back.
-    pub edge: Option<Edge>,
+    pub edge: Option<ConnectionId>,
     /// `None`: it is not available.
     pub priority: Option<i8>,
     /// What it shows: `away`, `dnd`, nothing.
@@ -466,7 +466,7 @@ pub struct RoomState {
 
 /// Where a file goes, and where it will be (XEP-0363).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Slot {
+pub struct UploadSlot {
     /// `https://…`, as `get`.
     pub put: Box<str>,
     pub get: Box<str>,
@@ -475,7 +475,7 @@ pub struct Slot {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Page {
+pub struct MamPage {
     pub stanzas: Vec<(Box<str>, Instant, Element)>,
     /// Nothing is beyond it.
     pub is_complete: bool,

@@ -33,7 +33,7 @@ pub(super) const FEATURE: Feature = Feature {
 
 /// One of them.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Service {
+pub struct ExternalService {
     /// `stun`, `turn`, `turns`.
     pub kind: Box<str>,
     pub host: Box<str>,
@@ -44,14 +44,14 @@ pub struct Service {
     pub secret: Option<(Box<str>, Duration)>,
 }
 
-impl fmt::Debug for Service {
+impl fmt::Debug for ExternalService {
     /// Without the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.kind, self.host, self.port.unwrap_or_default())
     }
 }
 
-impl Service {
+impl ExternalService {
     fn element(&self, now: Instant, user: &Bare) -> Element {
         let service = Element::new("service", ns::EXTDISCO)
             .with("type", self.kind.clone())

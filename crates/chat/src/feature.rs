@@ -7,7 +7,7 @@ use xmpp::{Element, Jid, Specification};
 
 use super::{Host, Outbox};
 
-/// IqTarget which of our addresses a question is answered.
+/// The kind of this server's addresses at which a request is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IqTarget {
     /// An account's bare address: its own, from one of its sessions.

@@ -9,8 +9,8 @@ use std::collections::{HashSet, VecDeque};
 
 use stdx::Instant;
 use stdx::slab::Key;
-use xmpp::stanza::{self, Condition, Kind};
-use xmpp::{Bare, Edge, Element, ns};
+use xmpp::stanza::{self, Condition, StanzaKind};
+use xmpp::{Bare, ConnectionId, Element, ns};
 
 use super::effect::Effect;
 use super::session::Session;
@@ -163,22 +163,22 @@ impl Host {
         };
         match stanza::kind_of(&stanza) {
             // XEP-0045: a room that hears that removes the occupant (333).
-            Some(Kind::Message) if stanza.attr("type") == Some("groupchat") => {
+            Some(StanzaKind::Message) if stanza.attr("type") == Some("groupchat") => {
                 self.refuse(&stanza, &Condition::RecipientUnavailable.into(), out);
             }
             // These are in an archive, or are still stored.
-            Some(Kind::Message)
+            Some(StanzaKind::Message)
                 if stanza
                     .elements()
                     .any(|child| matches!(child.ns(), ns::CARBONS | ns::MAM | ns::OFFLINE)) => {}
-            Some(Kind::Message) => self.keep_message(now, &user, stanza, out),
-            Some(Kind::Iq) => self.refuse(&stanza, &Condition::ResourceConstraint.into(), out),
-            Some(Kind::Presence) | None => {}
+            Some(StanzaKind::Message) => self.keep_message(now, &user, stanza, out),
+            Some(StanzaKind::Iq) => self.refuse(&stanza, &Condition::ResourceConstraint.into(), out),
+            Some(StanzaKind::Presence) | None => {}
         }
     }
 
     /// The connection has written what it was given before the last `Flush`.
-    pub fn handle_drained(&mut self, now: Instant, edge: Edge, out: &mut Outbox) {
+    pub fn handle_drained(&mut self, now: Instant, edge: ConnectionId, out: &mut Outbox) {
         let Some(&key) = self.by_edge.get(&edge) else { return };
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.flow.is_flushing = false;
@@ -280,7 +280,7 @@ impl Host {
 /// It goes to the connection, which has room. `at`: when it came.
 fn transmit(
     session: &mut Session,
-    edge: Edge,
+    edge: ConnectionId,
     (now, at): (Instant, Instant),
     stanza: Element,
     out: &mut Outbox,
@@ -295,12 +295,12 @@ fn transmit(
 }
 
 /// For an acknowledgement, when that is due.
-fn ask(session: &mut Session, edge: Edge, out: &mut Outbox) {
+fn ask(session: &mut Session, edge: ConnectionId, out: &mut Outbox) {
     let question = session.sm.as_mut().filter(|sm| sm.wants_to_ask()).map(|sm| sm.ask());
     out.extend(question.map(|element| Effect::Deliver { edge, element }));
 }
 
-fn flush(session: &mut Session, edge: Edge, out: &mut Outbox) {
+fn flush(session: &mut Session, edge: ConnectionId, out: &mut Outbox) {
     let flow = &mut session.flow;
     if flow.since >= limits::WINDOW && !flow.is_flushing {
         (flow.since, flow.is_flushing) = (0, true);

@@ -1,4 +1,4 @@
-//! InvitationSettings (XEP-0401): a user or an administrator gets a link, and who follows it becomes a contact (XEP-0379), by an
+//! Invitations (XEP-0401): a user or an administrator gets a link, and who follows it becomes a contact (XEP-0379), by an
 //! account made for it when there is none (XEP-0445, `c2s::register`).
 
 use std::time::Duration;

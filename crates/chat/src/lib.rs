@@ -1,6 +1,6 @@
 //! The accounts, rooms and services of one shard: who is signed in, what they have, and where stanzas go.
 //!
-//! A host owns the addresses whose bucket is its shard's. Sessions of other shards' connections reach it by [`Edge`];
+//! A host owns the addresses whose bucket is its shard's. Sessions of other shards' connections reach it by [`ConnectionId`];
 //! stanzas of other hosts and other servers by [`Host::handle_routed`]. One feature, one file; each has its state in
 //! a field of its own, and none looks into another's.
 
@@ -76,14 +76,14 @@ use std::sync::Arc;
 use stdx::Instant;
 use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
-use xmpp::{Bare, Edge, Element, Jid};
+use xmpp::{Bare, ConnectionId, Element, Jid};
 
 pub use departed::without_user;
 pub use effect::{Access, Change, Effect, Load, StoreFailure, StoreReply, Ticket};
 pub use feature::specifications;
 pub use muc::{RoomCreation, stored_room};
 pub use page::{ItemPage, ItemQuery, ItemRow, RowPage, StanzaPage};
-pub use register::Ending;
+pub use register::SessionEndReason;
 pub use rosters::RosterMemory;
 
 use session::Session;
@@ -108,7 +108,7 @@ pub struct Settings {
     /// `None`: nobody uploads (XEP-0363).
     pub uploads: Option<upload::UploadSettings>,
     /// XEP-0215.
-    pub services: Vec<extdisco::Service>,
+    pub services: Vec<extdisco::ExternalService>,
     /// Who may run administrators' commands (XEP-0133).
     pub admins: Vec<Bare>,
     /// Domains of external components (XEP-0114), for discovery.
@@ -135,12 +135,12 @@ impl Settings {
         self.is_local(domain)
             || self.rooms_of(domain).is_some()
             || self.pubsub_of(domain).is_some()
-            || self.strangers_of(domain).is_some()
+            || self.guest_domain_of(domain).is_some()
     }
 
     /// The domain for whose accounts callers from outside have addresses there.
-    pub fn strangers_of<'a>(&self, domain: &'a str) -> Option<&'a str> {
-        let rest = domain.strip_prefix(phones::STRANGERS)?.strip_prefix('.')?;
+    pub fn guest_domain_of<'a>(&self, domain: &'a str) -> Option<&'a str> {
+        let rest = domain.strip_prefix(phones::GUESTS)?.strip_prefix('.')?;
         let is_free = !self.components.iter().any(|component| **component == *domain);
         (is_free && self.is_local(rest)).then_some(rest)
     }
@@ -188,7 +188,7 @@ pub struct Host {
     settings: Arc<Settings>,
     rng: Rng,
     sessions: Slab<Session>,
-    by_edge: HashMap<Edge, Key>,
+    by_edge: HashMap<ConnectionId, Key>,
     users: HashMap<Bare, User>,
     /// Whose record is here just now, with what waited for it: at most one inside another.
     being_loaded: Vec<Bare>,

@@ -66,7 +66,7 @@ pub const CONTACTS: usize = 5_000;
 pub const CONTACTS_ASKING: usize = 500;
 
 /// Bytes of a request that are kept until it is answered (RFC 6121 §3.1.3). Longer: only who asks, and his words cut.
-pub const ASKED: usize = 4 << 10;
+pub const SUBSCRIPTION_REQUEST: usize = 4 << 10;
 
 /// Bytes of a contact's name and of a group's (RFC 6121 §2.3.3). Beyond: `not-acceptable`.
 pub const CONTACT_NAME: usize = 1_023;
@@ -106,7 +106,7 @@ pub const DIRECTED: usize = 1_000;
 /// Kinds of clients whose abilities are remembered (XEP-0115). Beyond: the one that was used least recently is forgotten.
 pub const CAPS: usize = 5_000;
 
-/// ClientFeatures of one kind of client. Beyond: they are not remembered, as if forged.
+/// Features of one kind of client. Beyond: they are not remembered, as if forged.
 pub const CAPS_FEATURES: usize = 500;
 
 /// Accounts of whose clients is known what kind they are. Beyond: the least recently heard of is forgotten.
@@ -247,12 +247,12 @@ pub const NODE_OWNERS: usize = 10_000;
 pub const NODE_QUESTIONS: usize = 64;
 
 /// Clients that were told the newest items, so that they are told but once. Beyond: one is told again.
-pub const NODE_TOLD: usize = 200_000;
+pub const NODE_NOTIFIED: usize = 200_000;
 
 /// Kinds of clients whose abilities are not known yet, and clients of each, that are told once they are. Beyond: they
 /// are told with their next presence.
-pub const NODE_CURIOUS: usize = 1_000;
-pub const NODE_CURIOUS_CLIENTS: usize = 64;
+pub const NODE_INTERESTED: usize = 1_000;
+pub const NODE_INTERESTED_CLIENTS: usize = 64;
 
 /// Accounts whose avatar's hash is remembered. Beyond: it is read again when somebody signs in.
 pub const AVATARS: usize = 100_000;
@@ -299,7 +299,7 @@ pub const TEXTS_AGAIN: usize = 10_000;
 pub const TEXT_COPIES: usize = 1_000;
 
 /// Messages of phones whose outcome is not known yet. Beyond: their senders are told to try later.
-pub const HEARD: usize = 16_384;
+pub const PHONE_MESSAGES: usize = 16_384;
 
 /// Bytes of a SIP address that is written out as the address in chat of a caller from outside: what people can read. Beyond:
 /// its hash stands for it.

@@ -18,7 +18,7 @@ pub(super) const FEATURE: Feature = Feature {
     specifications: &[
         Specification {
             name: "XEP-0160",
-            title: "Best Practices for PendingAcks OfflineMessages Messages",
+            title: "Best Practices for Handling Offline Messages",
             version: "1.0.1",
             level: Level::Complete,
             file: FILE,
@@ -26,7 +26,7 @@ pub(super) const FEATURE: Feature = Feature {
         },
         Specification {
             name: "XEP-0013",
-            title: "Flexible OfflineMessages Message Retrieval",
+            title: "Flexible Offline Message Retrieval",
             version: "1.2",
             level: Level::Complete,
             file: FILE,

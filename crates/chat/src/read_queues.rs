@@ -75,8 +75,8 @@ impl ReadQueues {
 }
 
 impl Host {
-    /// ReadQueues that begin in `act` are of that address, and so is what follows from their answers.
-    pub(super) fn asking<T>(&mut self, who: &Jid, act: impl FnOnce(&mut Host) -> T) -> T {
+    /// Reads that begin in `act` are of that address, and so is what follows from their answers.
+    pub(super) fn for_requester<T>(&mut self, who: &Jid, act: impl FnOnce(&mut Host) -> T) -> T {
         let requester = self.read_queues.requester_of(who);
         self.with_requester(Some(requester), act)
     }
@@ -105,7 +105,7 @@ impl Host {
         else {
             return;
         };
-        self.with_requester(Some(requester), |host| host.session_says(now, key, element, out));
+        self.with_requester(Some(requester), |host| host.handle_element_of_session(now, key, element, out));
     }
 
     pub(super) fn read_answered(&mut self, requester: Option<Requester>, out: &mut Outbox) {

@@ -42,19 +42,19 @@ pub struct AccountSettings {
 
 /// Why all sessions of an account end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum SessionEndReason {
     /// Another password: what let them in is void.
     Changed,
     Disabled,
     Removed,
 }
 
-impl Ending {
+impl SessionEndReason {
     /// RFC 6120 §4.9.3.16 and §4.9.3.12; XEP-0077 §3.2.
     pub fn condition(self) -> &'static str {
         match self {
-            Ending::Changed => "reset",
-            Ending::Disabled | Ending::Removed => "not-authorized",
+            SessionEndReason::Changed => "reset",
+            SessionEndReason::Disabled | SessionEndReason::Removed => "not-authorized",
         }
     }
 }
@@ -128,7 +128,7 @@ impl Host {
             host.deliver(now, key, stanza::result(&iq, None), out);
             // Whoever signed in by the old password has to know the new one (RFC 6120 §4.9.3.16).
             for other in host.keys_of(&user, |_| true).into_iter().filter(|other| *other != key) {
-                host.close_session(now, other, Ending::Changed.condition(), out);
+                host.close_session(now, other, SessionEndReason::Changed.condition(), out);
             }
         });
     }
@@ -139,7 +139,7 @@ impl Host {
                 return host.refuse(&iq, &not_written(error), out);
             }
             host.deliver(now, key, stanza::result(&iq, None), out);
-            host.end_account(now, &user, Ending::Removed, &[], out);
+            host.end_account(now, &user, SessionEndReason::Removed, &[], out);
         });
     }
 
@@ -149,12 +149,12 @@ impl Host {
         &mut self,
         now: Instant,
         user: &Bare,
-        ending: Ending,
+        ending: SessionEndReason,
         kept: &[(Bare, RosterItem)],
         out: &mut Outbox,
     ) {
         let keys = self.keys_of(user, |_| true);
-        if ending == Ending::Removed {
+        if ending == SessionEndReason::Removed {
             self.unfriend_all(user, kept, out);
         }
         for key in keys {

@@ -3,7 +3,7 @@
 use stdx::Instant;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
-use super::effect::{Change, Load, Query, StoreReply};
+use super::effect::{Change, Load, MamQuery, StoreReply};
 use super::feature::Feature;
 use super::{Host, Outbox, offline};
 use crate::limits;
@@ -62,11 +62,11 @@ impl Host {
     pub(super) fn retract_archived(&mut self, user: &Bare, with: &Jid, message: &Element, out: &mut Outbox) {
         let Some(id) = retracts(message).map(Box::<str>::from) else { return };
         let Some(sender) = offline::sender(message).map(|from| from.bare()) else { return };
-        let query = Query {
+        let query = MamQuery {
             with: Some(with.bare().into_jid()),
             from_end: true,
             max: limits::RETRACT_AMONG,
-            ..Query::default()
+            ..MamQuery::default()
         };
         let (owner, with) = (user.clone(), with.clone());
         let load = Load::Archive { owner: owner.clone(), query: Box::new(query) };

@@ -104,7 +104,7 @@ impl Host {
 
     /// What a session that has ended owes to others, once its account's record is here. Unlike what a stanza asks it is always
     /// done, unless the record cannot be read.
-    pub(super) fn owe(
+    pub(super) fn when_account_loaded(
         &mut self,
         now: Instant,
         bare: &Bare,
@@ -131,7 +131,7 @@ impl Host {
             match self.sessions.key_from(self.rosters.hand) {
                 Some(key) => {
                     self.rosters.hand = key.index() + 1;
-                    self.pass_by(key);
+                    self.examine_roster(key);
                 }
                 None => {
                     self.rosters.hand = 0;
@@ -141,7 +141,7 @@ impl Host {
         }
     }
 
-    fn pass_by(&mut self, key: Key) {
+    fn examine_roster(&mut self, key: Key) {
         let Some(bare) = self.sessions.get(key).map(|session| session.jid.bare()) else { return };
         let is_held = self.rosters.awaited.contains_key(&bare)
             || self.is_changing(&bare)

@@ -3,8 +3,8 @@
 use stdx::Instant;
 use stdx::slab::Key;
 use xmpp::c2s::{BindRequest, Bound};
-use xmpp::stanza::{self, Condition, Kind, StanzaError};
-use xmpp::{Bare, Edge, Element, Jid, ns};
+use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
+use xmpp::{Bare, ConnectionId, Element, Jid, ns};
 
 use super::ack;
 use super::effect::{Effect, Load, StoreReply};
@@ -21,7 +21,7 @@ fn is_about_account(iq: &Element, to: &Jid, user: &Bare) -> bool {
 
 impl Host {
     /// A client has signed in and wants a resource.
-    pub fn handle_bind(&mut self, now: Instant, edge: Edge, request: &BindRequest, out: &mut Outbox) {
+    pub fn handle_bind(&mut self, now: Instant, edge: ConnectionId, request: &BindRequest, out: &mut Outbox) {
         let name = match (&request.resource, &request.tag) {
             (Some(resource), _) => resource.to_string(),
             (None, Some(tag)) => format!("{tag}~{}", &self.token()[..8]),
@@ -225,7 +225,13 @@ impl Host {
     }
 
     /// A stanza of a client of ours. `from` is its full address already.
-    pub fn handle_stanza(&mut self, now: Instant, edge: Edge, mut element: Element, out: &mut Outbox) {
+    pub fn handle_stanza(
+        &mut self,
+        now: Instant,
+        edge: ConnectionId,
+        mut element: Element,
+        out: &mut Outbox,
+    ) {
         let Some(&key) = self.by_edge.get(&edge) else { return };
         let is_too_large = ack::take_too_large(&mut element);
         if !self.sm_count(now, key, &mut element, out) {
@@ -239,7 +245,7 @@ impl Host {
     }
 
     /// An element of a client that is no stanza.
-    pub fn handle_nonza(&mut self, now: Instant, edge: Edge, element: &Element, out: &mut Outbox) {
+    pub fn handle_nonza(&mut self, now: Instant, edge: ConnectionId, element: &Element, out: &mut Outbox) {
         let Some(&key) = self.by_edge.get(&edge) else { return };
         match element.ns() {
             ns::SM => self.sm(now, key, element, out),
@@ -249,7 +255,7 @@ impl Host {
     }
 
     /// The connection is gone. `in_order`: the client closed its stream.
-    pub fn handle_gone(&mut self, now: Instant, edge: Edge, in_order: bool, out: &mut Outbox) {
+    pub fn handle_gone(&mut self, now: Instant, edge: ConnectionId, in_order: bool, out: &mut Outbox) {
         let Some(key) = self.by_edge.remove(&edge) else { return };
         if in_order || !self.sleep(now, key, out) {
             self.end_session(now, key, out);
@@ -286,7 +292,13 @@ impl Host {
         self.forget_user(now, &bare);
     }
 
-    pub(super) fn session_says(&mut self, now: Instant, key: Key, mut element: Element, out: &mut Outbox) {
+    pub(super) fn handle_element_of_session(
+        &mut self,
+        now: Instant,
+        key: Key,
+        mut element: Element,
+        out: &mut Outbox,
+    ) {
         let Some(session) = self.sessions.get(key) else { return };
         let (jid, bare) = (session.jid.clone(), session.jid.bare());
         // What it is to others depends on roster and blocking list.
@@ -304,21 +316,21 @@ impl Host {
         };
         let is_own = to.as_ref().is_none_or(|to| to.is_bare() && to.bare() == bare);
         match stanza::kind_of(&element) {
-            Some(Kind::Iq) if is_own => self.ask(now, &element, &jid, &bare.into_jid(), Some(key), out),
+            Some(StanzaKind::Iq) if is_own => self.ask(now, &element, &jid, &bare.into_jid(), Some(key), out),
             // Asked of the domain, which is another host's, about what is this one's.
-            Some(Kind::Iq) if to.as_ref().is_some_and(|to| is_about_account(&element, to, &bare)) => {
+            Some(StanzaKind::Iq) if to.as_ref().is_some_and(|to| is_about_account(&element, to, &bare)) => {
                 let domain = Jid::new(None, bare.domain(), None).unwrap_or_else(|_| bare.into_jid());
                 self.ask(now, &element, &jid, &domain, Some(key), out);
             }
-            Some(Kind::Iq) => self.send(now, key, element, out),
-            Some(Kind::Presence) => {
+            Some(StanzaKind::Iq) => self.send(now, key, element, out),
+            Some(StanzaKind::Presence) => {
                 let is_broadcast = to.is_none();
                 self.presence_from(now, key, to, element, out);
                 if is_broadcast {
                     self.offline_deliver(now, key, out);
                 }
             }
-            Some(Kind::Message) => self.message_from(now, key, element, out),
+            Some(StanzaKind::Message) => self.message_from(now, key, element, out),
             None => {}
         }
     }
@@ -382,9 +394,9 @@ impl Host {
             self.routed_to_pubsub(now, &element, &from, to, out);
             return self.end_ack(hold, out);
         }
-        if settings.strangers_of(to.domain()).is_some() {
+        if settings.guest_domain_of(to.domain()).is_some() {
             let hold = self.begin_ack(&mut element);
-            self.routed_to_stranger(&element, &from, to, out);
+            self.routed_to_guest(&element, &from, to, out);
             return self.end_ack(hold, out);
         }
         if !settings.is_local(to.domain()) {
@@ -392,7 +404,7 @@ impl Host {
         }
         if to.local().is_none() {
             return match stanza::kind_of(&element) {
-                Some(Kind::Iq) => self.ask(now, &element, &from, to, None, out),
+                Some(StanzaKind::Iq) => self.ask(now, &element, &from, to, None, out),
                 _ => {
                     let hold = self.begin_ack(&mut element);
                     self.routed_to_server(&element, out);
@@ -413,7 +425,7 @@ impl Host {
 
     /// Messages and presence for a domain of ours.
     fn routed_to_server(&mut self, element: &Element, out: &mut Outbox) {
-        if stanza::kind_of(element) == Some(Kind::Message) {
+        if stanza::kind_of(element) == Some(StanzaKind::Message) {
             self.refuse(element, &Condition::ServiceUnavailable.into(), out);
         }
     }
@@ -434,8 +446,8 @@ impl Host {
         let bare = to.bare();
         if self.users.get(&bare).is_none_or(|user| matches!(user.state, AccountState::Absent)) {
             match stanza::kind_of(&element) {
-                Some(Kind::Presence) => self.presence_to_nobody(&from, &to, &element, out),
-                Some(Kind::Iq) if to.is_bare() => self.answer_for_nobody(&element, out),
+                Some(StanzaKind::Presence) => self.presence_to_nobody(&from, &to, &element, out),
+                Some(StanzaKind::Iq) if to.is_bare() => self.answer_for_nobody(&element, out),
                 _ => self.refuse_without_account(&element, out),
             }
             return self.forget_user(now, &bare);
@@ -445,13 +457,13 @@ impl Host {
             return self.forget_user(now, &bare);
         }
         match stanza::kind_of(&element) {
-            Some(Kind::Presence) => self.presence_to(now, &from, &to, element, out),
-            Some(Kind::Message) => self.message_to(now, &from, &to, element, out),
-            Some(Kind::Iq) if to.is_bare() => self.ask(now, &element, &from, &to, None, out),
-            Some(Kind::Iq) if self.hides_last(&to, &from, &element) => {
+            Some(StanzaKind::Presence) => self.presence_to(now, &from, &to, element, out),
+            Some(StanzaKind::Message) => self.message_to(now, &from, &to, element, out),
+            Some(StanzaKind::Iq) if to.is_bare() => self.ask(now, &element, &from, &to, None, out),
+            Some(StanzaKind::Iq) if self.hides_last(&to, &from, &element) => {
                 self.refuse(&element, &Condition::Forbidden.into(), out);
             }
-            Some(Kind::Iq) => match self.session_of(&to) {
+            Some(StanzaKind::Iq) => match self.session_of(&to) {
                 Some(key) => self.deliver(now, key, element, out),
                 None if self.phone_asked(&from, &to, &element, out) => {}
                 None => self.refuse(&element, &Condition::ServiceUnavailable.into(), out),
@@ -484,7 +496,7 @@ impl Host {
                 return self.deliver_message(now, &bare, &[key], element, out);
             }
             if self.is_for_phone(to, &element) {
-                return self.say_on_phone(now, &bare, element, out);
+                return self.send_text_to_phones(now, &bare, element, out);
             }
         }
         if kind == "groupchat" {

@@ -2,7 +2,7 @@
 
 use stdx::Instant;
 use xmpp::xml::Packed;
-use xmpp::{Edge, Element, Jid};
+use xmpp::{ConnectionId, Element, Jid};
 
 use super::flow::Flow;
 use super::sm::Sm;
@@ -11,7 +11,7 @@ pub struct Session {
     pub jid: Jid,
     pub(super) began: Instant,
     /// `None`: the connection is lost, and the session waits to be resumed.
-    pub(super) edge: Option<Edge>,
+    pub(super) edge: Option<ConnectionId>,
     pub(super) sleeps_until: Option<Instant>,
     /// What it last broadcast; `None`: it is not available.
     pub(super) presence: Option<Packed>,
@@ -39,7 +39,7 @@ pub struct Session {
 }
 
 impl Session {
-    pub(super) fn new(now: Instant, jid: Jid, edge: Edge, is_anonymous: bool) -> Session {
+    pub(super) fn new(now: Instant, jid: Jid, edge: ConnectionId, is_anonymous: bool) -> Session {
         Session {
             jid,
             began: now,

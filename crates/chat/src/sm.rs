@@ -6,9 +6,9 @@ use std::time::Duration;
 use stdx::Instant;
 use stdx::slab::Key;
 use xmpp::c2s::Bound;
-use xmpp::stanza::{self, Condition, Kind};
+use xmpp::stanza::{self, Condition, StanzaKind};
 use xmpp::xml::Node;
-use xmpp::{Bare, Edge, Element, Jid, Level, Specification, ns};
+use xmpp::{Bare, ConnectionId, Element, Jid, Level, Specification, ns};
 
 use super::ack;
 use super::effect::Effect;
@@ -92,7 +92,7 @@ impl Sm {
         }
         self.sent += 1;
         self.unasked += 1;
-        self.unasked_message |= stanza::kind_of(stanza) == Some(Kind::Message);
+        self.unasked_message |= stanza::kind_of(stanza) == Some(StanzaKind::Message);
         self.bytes += weight;
         self.queue.push_back((at, stanza.clone()));
     }
@@ -211,7 +211,7 @@ impl Host {
             return true;
         };
         sm.received += 1;
-        if stanza::kind_of(stanza) == Some(Kind::Message) {
+        if stanza::kind_of(stanza) == Some(StanzaKind::Message) {
             if sm.unhandled.len() >= limits::SM_UNHANDLED {
                 self.close_session(now, key, "resource-constraint", out);
                 return false;
@@ -348,7 +348,7 @@ impl Host {
     pub(super) fn sm_waiting(&self, key: Key, which: impl Fn(&Element) -> bool) -> usize {
         let Some(session) = self.sessions.get(key) else { return 0 };
         let Some(sm) = &session.sm else { return 0 };
-        let is_it = |stanza: &Element| stanza::kind_of(stanza) == Some(Kind::Message) && which(stanza);
+        let is_it = |stanza: &Element| stanza::kind_of(stanza) == Some(StanzaKind::Message) && which(stanza);
         sm.queue.iter().filter(|(_, stanza)| is_it(stanza)).count() + session.flow.waiting(is_it)
     }
 
@@ -367,7 +367,7 @@ impl Host {
         if queue.is_empty() {
             return;
         }
-        self.owe(now, &session.jid.bare(), out, move |host, now, out| {
+        self.when_account_loaded(now, &session.jid.bare(), out, move |host, now, out| {
             for (at, stanza) in queue {
                 host.unacknowledged(now, at, &session.jid, stanza, out);
             }
@@ -376,8 +376,8 @@ impl Host {
 
     fn unacknowledged(&mut self, now: Instant, at: Instant, of: &Jid, stanza: Element, out: &mut Outbox) {
         match stanza::kind_of(&stanza) {
-            Some(Kind::Message) => self.message_undelivered(now, at, of, stanza, out),
-            Some(Kind::Iq) if matches!(stanza.attr("type"), Some("get" | "set")) => {
+            Some(StanzaKind::Message) => self.message_undelivered(now, at, of, stanza, out),
+            Some(StanzaKind::Iq) if matches!(stanza.attr("type"), Some("get" | "set")) => {
                 self.refuse(&stanza, &Condition::ServiceUnavailable.into(), out);
             }
             // Who sent presence will see that the session is gone.
@@ -389,7 +389,7 @@ impl Host {
     pub fn handle_resume(
         &mut self,
         now: Instant,
-        edge: Edge,
+        edge: ConnectionId,
         (user, id, seen): (&Jid, &str, u32),
         out: &mut Outbox,
     ) {

@@ -1,7 +1,7 @@
 //! Subaddresses (RFC 5233 §1 has the words): a message for `alice+shop` is for `alice`, unless somebody is called
 //! `alice+shop`.
 
-use xmpp::stanza::{self, Kind};
+use xmpp::stanza::{self, StanzaKind};
 use xmpp::{Element, Jid};
 
 use super::user::AccountState;
@@ -23,7 +23,8 @@ impl Host {
     /// Nobody has that address: perhaps it is a part of somebody's. What is not a message would have to be answered from
     /// an address that is nobody's. Gives it back when it is not.
     pub(super) fn redirect_detail(&mut self, mut stanza: Element, out: &mut Outbox) -> Option<Element> {
-        let is_message = stanza::kind_of(&stanza) == Some(Kind::Message) && stanza::may_be_refused(&stanza);
+        let is_message =
+            stanza::kind_of(&stanza) == Some(StanzaKind::Message) && stanza::may_be_refused(&stanza);
         let Some(to) = stanza::to(&stanza).ok().flatten().filter(|_| is_message) else { return Some(stanza) };
         let is_nobody =
             self.users.get(&to.bare()).is_some_and(|user| matches!(user.state, AccountState::Absent));

@@ -5,7 +5,7 @@ use stdx::cache::Cache;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Level, Specification, ns};
 
-use super::effect::{Change, Load, Slot, StoreReply};
+use super::effect::{Change, Load, StoreReply, UploadSlot};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::{Host, ItemQuery, Outbox, Settings};
 use crate::limits;
@@ -13,7 +13,7 @@ use crate::limits;
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
         name: "XEP-0363",
-        title: "HTTP UploadRequest Upload",
+        title: "HTTP File Upload",
         version: "1.2.0",
         level: Level::Complete,
         file: "crates/chat/src/upload.rs",
@@ -213,7 +213,7 @@ fn too_large(max_size: u64) -> StanzaError {
     StanzaError::new(Condition::NotAcceptable, "the file is too large").with(detail)
 }
 
-fn element(slot: &Slot) -> Element {
+fn element(slot: &UploadSlot) -> Element {
     let headers = slot.headers.iter().map(|(name, value)| {
         Element::new("header", ns::UPLOAD).with("name", name.clone()).text(value.clone())
     });

@@ -11,7 +11,7 @@ use super::{Host, Outbox};
 /// A continuation that gets the outcome of a write.
 pub(super) type WriteContinuation = Box<dyn FnOnce(&mut Host, Instant, Result<(), StanzaError>, &mut Outbox)>;
 
-/// OpenWrites that are under way, and the continuation. It gets the first error among them.
+/// Writes that are under way, and the continuation. It gets the first error among them.
 #[derive(Clone)]
 pub(super) struct WriteGroup(Rc<RefCell<OpenWrites>>);
 

@@ -58,7 +58,7 @@ impl WriteTarget {
     }
 }
 
-/// PendingWrites that are not answered, and the reads that wait for them.
+/// Writes that are not answered, and the reads that wait for them.
 #[derive(Default)]
 pub(super) struct WriteOrder {
     places: HashMap<WriteTarget, PendingWrites>,

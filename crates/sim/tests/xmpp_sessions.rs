@@ -10,9 +10,9 @@ use chat::phones::Phone;
 use chat::{Effect, Host, ItemPage, Load, RowPage, StoreReply};
 use sim::Counting;
 use stdx::Instant;
-use xmpp::Edge;
+use xmpp::ConnectionId;
 use xmpp::c2s::{self, C2s, Framing, Security};
-use xmpp::sasl::Known;
+use xmpp::sasl::CredentialAnswer;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting::new();
@@ -79,12 +79,12 @@ impl Shard {
     fn tell_stream(&mut self, number: u64, act: Act<'_, C2s, c2s::Outbox>) {
         let mut out = c2s::Outbox::default();
         act(&mut self.streams[number as usize], &mut out);
-        let edge = Edge { shard: 0, connection: number };
+        let edge = ConnectionId { shard: 0, connection: number };
         for effect in out.effects {
             match effect {
                 c2s::Effect::Find { .. } => {
                     let user = format!("user{number}");
-                    let known = Known::Password(true);
+                    let known = CredentialAnswer::Password(true);
                     let act =
                         move |c2s: &mut C2s, out: &mut c2s::Outbox| c2s.handle_found_as(known, &user, out);
                     self.tell_stream(number, Box::new(act));

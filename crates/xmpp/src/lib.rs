@@ -19,7 +19,7 @@ pub mod stanza;
 pub mod time;
 pub mod xml;
 
-pub use edge::Edge;
+pub use edge::ConnectionId;
 pub use jid::{Bare, Jid};
 pub use specification::{Level, Specification};
 pub use xml::Element;

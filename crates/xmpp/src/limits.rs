@@ -43,7 +43,7 @@ pub const ELEMENTS_BEFORE_AUTH: usize = 256;
 
 /// Elements that a client may send before it is authenticated. Beyond: `policy-violation`. Five tries, an account that is made, and
 /// much to spare.
-pub const HEARD_BEFORE_AUTH: u16 = 100;
+pub const ELEMENTS_SENT_BEFORE_AUTH: u16 = 100;
 
 /// Bytes that a stanza may take when it is written again, where namespaces are declared without prefixes: so many for each
 /// of its bytes, and so many besides. Beyond: `policy-violation`.

@@ -11,7 +11,7 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns, stanza};
 pub use self::preferences::ArchiveDefault;
 pub(super) use self::preferences::NODE as PREFERENCES;
 use self::preferences::Preferences;
-use super::effect::{Change, Load, Query, StoreFailure, StoreReply};
+use super::effect::{Change, Load, MamQuery, StoreFailure, StoreReply};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::{Host, Outbox, hints, offline};
 
@@ -181,7 +181,7 @@ impl Host {
         tombstone: impl FnOnce(&Element) -> Option<Element> + 'static,
         then: impl FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox) + 'static,
     ) {
-        let query = Query { ids: vec![id.into()], max: 1, ..Query::default() };
+        let query = MamQuery { ids: vec![id.into()], max: 1, ..MamQuery::default() };
         let owner = owner.clone();
         let load = Load::Archive { owner: owner.clone(), query: Box::new(query) };
         self.load(load, out, move |host, now, loaded, out| {

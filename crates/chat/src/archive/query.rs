@@ -5,13 +5,13 @@ use stdx::slab::Key;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::super::effect::{Load, Page, Query, StoreFailure, StoreReply};
+use super::super::effect::{Load, MamPage, MamQuery, StoreFailure, StoreReply};
 use super::super::{Host, Outbox, change_queue, sm};
 use crate::limits;
 
 /// What is asked, and how it is to be told.
 struct ArchiveRequest {
-    query: Query,
+    query: MamQuery,
     id: Option<Box<str>>,
     is_flipped: bool,
     /// `after-id` or `before-id` is among the filters.
@@ -25,7 +25,7 @@ fn bad(text: &str) -> StanzaError {
 impl ArchiveRequest {
     fn parse(payload: &Element) -> Result<ArchiveRequest, StanzaError> {
         let mut query =
-            Query { max: limits::ARCHIVE_PAGE, bytes: limits::ARCHIVE_PAGE_BYTES, ..Query::default() };
+            MamQuery { max: limits::ARCHIVE_PAGE, bytes: limits::ARCHIVE_PAGE_BYTES, ..MamQuery::default() };
         if let Some(set) = payload.get("set", ns::RSM) {
             read_page(set, &mut query)?;
         }
@@ -40,7 +40,7 @@ impl ArchiveRequest {
 }
 
 /// XEP-0059 §2.
-fn read_page(set: &Element, query: &mut Query) -> Result<(), StanzaError> {
+fn read_page(set: &Element, query: &mut MamQuery) -> Result<(), StanzaError> {
     if set.get("index", ns::RSM).is_some() {
         return Err(StanzaError::new(
             Condition::FeatureNotImplemented,
@@ -60,7 +60,7 @@ fn read_page(set: &Element, query: &mut Query) -> Result<(), StanzaError> {
 }
 
 /// XEP-0313 §4.1.1 to §4.1.5. True: the result is bounded by ids.
-fn read_form(form: &Element, query: &mut Query) -> Result<bool, StanzaError> {
+fn read_form(form: &Element, query: &mut MamQuery) -> Result<bool, StanzaError> {
     let mut has_bounds = false;
     let when = |text: &str| xmpp::time::parse(text).ok_or_else(|| bad("not a time of XEP-0082"));
     for field in form.elements().filter(|field| field.is("field", ns::DATA)) {
@@ -134,7 +134,7 @@ fn told(
         .child(result.child(forwarded))
 }
 
-fn fin(page: &Page) -> Element {
+fn fin(page: &MamPage) -> Element {
     let text = |name: &'static str, text: &str| Element::new(name, ns::RSM).text(text);
     let first = page.stanzas.first().map(|(id, ..)| text("first", id));
     let last = page.stanzas.last().map(|(id, ..)| text("last", id));
@@ -145,7 +145,7 @@ fn fin(page: &Page) -> Element {
 }
 
 /// To what may be told at once; a page of the end loses its begin.
-fn shorten(page: &mut Page, from_end: bool) {
+fn shorten(page: &mut MamPage, from_end: bool) {
     let mut room = limits::ARCHIVE_PAGE_BYTES;
     let mut fits = |(_, _, stanza): &&(Box<str>, Instant, Element)| {
         let weight = sm::weight(stanza);
@@ -243,7 +243,7 @@ impl Host {
         owner: &Bare,
         iq: &Element,
         query: Option<&str>,
-        page: &Page,
+        page: &MamPage,
         out: &mut Outbox,
     ) {
         let Some(to) = iq.attr("from").and_then(|from| Jid::parse(from).ok()) else { return };
@@ -271,7 +271,7 @@ impl Host {
         out: &mut Outbox,
         then: impl FnOnce(&mut Host, Instant, Result<Element, StoreFailure>, &mut Outbox) + 'static,
     ) {
-        let end = |from_end: bool| Box::new(Query { max: 1, from_end, ..Query::default() });
+        let end = |from_end: bool| Box::new(MamQuery { max: 1, from_end, ..MamQuery::default() });
         let first = Load::Archive { owner: owner.clone(), query: end(false) };
         let last = Load::Archive { owner: owner.clone(), query: end(true) };
         self.load(first, out, move |host, _, first, out| {
@@ -279,7 +279,7 @@ impl Host {
                 let (Ok(StoreReply::Page(first)), Ok(StoreReply::Page(last))) = (first, last) else {
                     return then(host, now, Err(StoreFailure::Unavailable), out);
                 };
-                let edge = |name: &'static str, page: &Page| {
+                let edge = |name: &'static str, page: &MamPage| {
                     let (id, at, _) = page.stanzas.first()?;
                     let edge = Element::new(name, ns::MAM).with("id", id.clone());
                     Some(edge.with("timestamp", xmpp::time::stamp(*at)))

@@ -9,7 +9,7 @@ use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, ns};
 
 use super::room::Room;
-use crate::effect::{Act, HostActionResult, Load, RoomListing, StoreReply};
+use crate::effect::{HostAction, HostActionResult, Load, RoomListing, StoreReply};
 use crate::limits::{DIRECTORY_FOR, ROOM_WAITING, ROOMS_LISTED};
 use crate::{Host, Outbox};
 
@@ -109,7 +109,7 @@ impl Host {
         out: &mut Outbox,
         then: DirectoryContinuation,
     ) {
-        let act = Act::Rooms { domain: domain.clone() };
+        let act = HostAction::Rooms { domain: domain.clone() };
         let stored = Rc::clone(stored);
         self.load(Load::Act(Box::new(act)), out, move |host, _, result, out| {
             let acted = match result {

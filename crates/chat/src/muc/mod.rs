@@ -9,10 +9,10 @@ mod service;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use stdx::Instant;
-use xmpp::stanza::{self, Condition, Kind, StanzaError};
+use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
-use super::effect::{Change, Load, Query, RoomState, StoreFailure, StoreReply};
+use super::effect::{Change, Load, MamQuery, RoomState, StoreFailure, StoreReply};
 use super::feature::Feature;
 use super::{Host, Outbox, retract};
 use crate::limits::{HISTORY, HISTORY_BYTES, ROOM_IDLE, ROOM_WAITING, ROOMS};
@@ -259,7 +259,7 @@ impl Host {
             return self.drain(now, &address, out);
         }
         let max = u32::try_from(HISTORY).unwrap_or(u32::MAX);
-        let query = Box::new(Query { from_end: true, max, bytes: HISTORY_BYTES, ..Query::default() });
+        let query = Box::new(MamQuery { from_end: true, max, bytes: HISTORY_BYTES, ..MamQuery::default() });
         let load = Load::Archive { owner: address.clone(), query };
         // All who enter wait for it, whatever else the first of them has asked.
         self.with_requester(None, |host| {
@@ -304,7 +304,7 @@ impl Host {
             }
             let Some(stanza) = slot.waiting.pop_front() else { break };
             if let (Ok(Some(from)), Ok(Some(to))) = (stanza::from(&stanza), stanza::to(&stanza)) {
-                self.asking(&from, |host| host.act_in_room(now, address, &from, &to, stanza, out));
+                self.for_requester(&from, |host| host.act_in_room(now, address, &from, &to, stanza, out));
             }
         }
         let Some(slot) = self.rooms.slots.get_mut(address).filter(|slot| !slot.is_busy) else { return };
@@ -356,7 +356,7 @@ impl Host {
         stanza: &Element,
         out: &mut Outbox,
     ) -> bool {
-        let is_entry = stanza::kind_of(stanza) == Some(Kind::Presence)
+        let is_entry = stanza::kind_of(stanza) == Some(StanzaKind::Presence)
             && stanza.attr("type").is_none()
             && stanza.get("x", ns::MUC).is_some()
             && to.resource().is_some();
@@ -398,7 +398,7 @@ impl Host {
     /// domain: to a room's questions they are owners. Nobody else is `from` a domain of ours.
     fn may_all_in_rooms(&self, from: &Jid, stanza: &Element) -> bool {
         let is_operator = from.local().is_none() && self.settings.is_local(from.domain());
-        stanza::kind_of(stanza) == Some(Kind::Iq) && (is_operator || self.is_admin(from))
+        stanza::kind_of(stanza) == Some(StanzaKind::Iq) && (is_operator || self.is_admin(from))
     }
 
     /// What a stanza did is told once it is on disk, if it belongs there.

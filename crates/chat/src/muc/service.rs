@@ -1,7 +1,7 @@
 //! The service that has the rooms: what it is, and which they are (XEP-0045 §6.1, §6.2, paged by XEP-0059).
 
 use stdx::Instant;
-use xmpp::stanza::{self, Condition, Kind};
+use xmpp::stanza::{self, Condition, StanzaKind};
 use xmpp::{Element, Jid, ns};
 
 use super::directory::{Directory, page};
@@ -12,8 +12,10 @@ use crate::{Host, Outbox};
 impl Host {
     pub(super) fn routed_to_rooms(&mut self, now: Instant, stanza: &Element, to: &Jid, out: &mut Outbox) {
         match stanza::kind_of(stanza) {
-            Some(Kind::Message) => return self.refuse(stanza, &Condition::ServiceUnavailable.into(), out),
-            Some(Kind::Iq) if matches!(stanza.attr("type"), Some("get" | "set")) => {}
+            Some(StanzaKind::Message) => {
+                return self.refuse(stanza, &Condition::ServiceUnavailable.into(), out);
+            }
+            Some(StanzaKind::Iq) if matches!(stanza.attr("type"), Some("get" | "set")) => {}
             _ => return,
         }
         let is_get = stanza.attr("type") == Some("get");

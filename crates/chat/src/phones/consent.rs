@@ -16,7 +16,7 @@ pub(super) struct PendingConsents(HashMap<u64, Bare>);
 impl Host {
     /// Answered by `Effect::Consent`: a contact with the subscription `from` or `both`, that is not blocked, may.
     pub fn handle_watcher(&mut self, now: Instant, id: u64, user: Bare, watcher: Bare, out: &mut Outbox) {
-        if self.phones.consents.0.len() >= limits::HEARD {
+        if self.phones.consents.0.len() >= limits::PHONE_MESSAGES {
             return out.push(Effect::Consent { id, is_given: false });
         }
         self.phones.consents.0.insert(id, user.clone());

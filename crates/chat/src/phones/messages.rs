@@ -1,4 +1,4 @@
-//! MessageBody from phones: a MESSAGE for an account is a chat message for its sessions, its archive and, when nobody is there,
+//! Messages from phones: a MESSAGE for an account is a chat message for its sessions, its archive and, when nobody is there,
 //! its messages that wait (RFC 7572 §5).
 
 use std::collections::HashMap;
@@ -61,7 +61,7 @@ impl Host {
             AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => 0,
         });
         // What would not be done would not be answered either.
-        if self.phones.heard.0.len() >= limits::HEARD || waits >= limits::USER_WAITING {
+        if self.phones.heard.0.len() >= limits::PHONE_MESSAGES || waits >= limits::USER_WAITING {
             return out
                 .push(Effect::PhoneMessageOutcome { id: heard.id, outcome: PhoneMessageOutcome::Busy });
         }
@@ -82,7 +82,7 @@ impl Host {
                 return self.tell_outcome(id, PhoneMessageOutcome::NoSession, out);
             }
             (PhoneSender::Stranger(uri), words @ MessageBody::Text(_)) => {
-                match super::strangers::address_of(&uri, to.domain()) {
+                match super::guests::address_of(&uri, to.domain()) {
                     Some(address) => (address, words),
                     None => return self.tell_outcome(id, PhoneMessageOutcome::NoSession, out),
                 }

@@ -6,9 +6,9 @@
 
 mod body;
 mod consent;
+mod guests;
 mod messages;
 mod pidf;
-mod strangers;
 mod texts;
 
 use std::collections::HashMap;
@@ -18,8 +18,8 @@ use stdx::Instant;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns, stanza};
 
 pub use body::{MessageBody, UnsupportedBody, read as read_body};
+pub use guests::{SUBDOMAIN as GUESTS, uri_of as uri_of_guest};
 pub use messages::{PhoneMessage, PhoneMessageOutcome, PhoneSender};
-pub use strangers::{SUBDOMAIN as STRANGERS, uri_of as uri_of_stranger};
 pub use texts::TextsToPhones;
 
 use super::blocking::Blocklist;
@@ -203,7 +203,7 @@ impl Host {
         }
     }
 
-    /// IqTarget the start: accounts with messages that wait, whose phones may come before their clients.
+    /// At the start: accounts with messages that wait, whose phones may come before their clients.
     pub fn begin(&mut self, out: &mut Outbox) {
         if self.settings.texts_to_phones == TextsToPhones::Never {
             return;

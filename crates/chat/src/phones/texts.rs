@@ -1,4 +1,4 @@
-//! MessageBody for phones: what waits for an account goes to its phones while none of its sessions takes messages (RFC 3428).
+//! Texts for phones: what waits for an account goes to its phones while none of its sessions takes messages (RFC 3428).
 //!
 //! A message is stored first and then sent: whatever happens on the way to the phone, it is delivered or it waits. One
 //! at a time and in order, until the phone has all or does not answer.
@@ -161,7 +161,7 @@ impl Host {
     }
 
     /// When the phone does not take it, it is for the account after all. Until then it is not handled.
-    pub(in super::super) fn say_on_phone(
+    pub(in super::super) fn send_text_to_phones(
         &mut self,
         now: Instant,
         user: &Bare,

@@ -166,7 +166,7 @@ impl UserReader {
         }
         let status = presence.elements().find(|child| child.name() == "status");
         let words: String = status
-            .map(|status| status.content().chars().take(limits::ASKED / 8).collect())
+            .map(|status| status.content().chars().take(limits::SUBSCRIPTION_REQUEST / 8).collect())
             .unwrap_or_default();
         let status = (!words.is_empty()).then(|| Element::new("status", ns::CLIENT).text(words));
         let asked = Element::new("presence", ns::CLIENT)

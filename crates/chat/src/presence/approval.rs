@@ -273,11 +273,11 @@ fn moved(
 
 /// As it is kept: whole when it is of a decent size.
 fn bounded(presence: &Element, act: SubscriptionAction) -> Element {
-    if presence.to_bytes(ns::CLIENT).len() <= limits::ASKED {
+    if presence.to_bytes(ns::CLIENT).len() <= limits::SUBSCRIPTION_REQUEST {
         return presence.clone();
     }
     let status = presence.content_of("status", ns::CLIENT).map(|text| {
-        let words: String = text.chars().take(limits::ASKED / 8).collect();
+        let words: String = text.chars().take(limits::SUBSCRIPTION_REQUEST / 8).collect();
         Element::new("status", ns::CLIENT).text(words)
     });
     Element::new("presence", ns::CLIENT)

@@ -246,7 +246,7 @@ impl Host {
             // Who sees the account is interested in its phones from now on too.
             self.keep_phone(&user);
         }
-        self.owe(now, &user.clone(), out, move |host, now, out| {
+        self.when_account_loaded(now, &user.clone(), out, move |host, now, out| {
             host.broadcast(&user, &told, out);
             if is_last {
                 let words = told.content_of("status", ns::CLIENT).map(|text| Box::from(&*text));

@@ -31,7 +31,7 @@ pub(super) const FEATURE: Feature = Feature {
     specifications: &[
         Specification {
             name: "XEP-0060",
-            title: "PublishModel-Subscribe",
+            title: "Publish-Subscribe",
             version: "1.26.0",
             level: Level::Partial,
             file: FILE,
@@ -218,7 +218,7 @@ impl Host {
                 Err(error) => host.refuse(&asked.iq, &error, out),
             }
         };
-        self.asking(from, |host| host.with_nodes(now, &owner, out, Box::new(job)));
+        self.for_requester(from, |host| host.with_nodes(now, &owner, out, Box::new(job)));
     }
 
     fn perform(

@@ -27,7 +27,10 @@ pub(super) struct NotifiedClients {
 
 impl Default for NotifiedClients {
     fn default() -> NotifiedClients {
-        NotifiedClients { told: Cache::new(limits::NODE_TOLD), curious: Cache::new(limits::NODE_CURIOUS) }
+        NotifiedClients {
+            told: Cache::new(limits::NODE_NOTIFIED),
+            curious: Cache::new(limits::NODE_INTERESTED),
+        }
     }
 }
 
@@ -164,7 +167,7 @@ impl Host {
         let curious = &mut self.pubsub.clients.curious;
         let who = (user.clone(), from.clone());
         match curious.get_mut(ver) {
-            Some(known) if known.len() < limits::NODE_CURIOUS_CLIENTS && !known.contains(&who) => {
+            Some(known) if known.len() < limits::NODE_INTERESTED_CLIENTS && !known.contains(&who) => {
                 known.push(who);
             }
             Some(_) => {}

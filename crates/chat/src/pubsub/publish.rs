@@ -308,7 +308,7 @@ impl Host {
         if !node.config.persists {
             return Err(unsupported("persistent-items"));
         }
-        let page = Page::read(part, asked.iq.first())?;
+        let page = ItemsPage::read(part, asked.iq.first())?;
         let query = Box::new(page.query.clone());
         let (shared, load) =
             (Rc::clone(asked), Load::Items { owner: asked.owner.clone(), node: name.clone(), query });
@@ -433,14 +433,14 @@ fn item_to_keep(
 
 /// Which items are asked for: by id, the newest, or a page (XEP-0059).
 #[derive(Debug)]
-struct Page {
+struct ItemsPage {
     query: ItemQuery,
     /// The client asked for a page, and is told which it got.
     is_paged: bool,
 }
 
-impl Page {
-    fn read(part: &Element, pubsub: Option<&Element>) -> Result<Page, StanzaError> {
+impl ItemsPage {
+    fn read(part: &Element, pubsub: Option<&Element>) -> Result<ItemsPage, StanzaError> {
         let number = |text: &str| text.trim().parse::<u32>();
         let bad = |_| StanzaError::from(Condition::BadRequest);
         let ids = part.elements().filter(|child| child.is("item", ns::PUBSUB));
@@ -467,7 +467,7 @@ impl Page {
                 query.index = index.unwrap_or(0);
             }
         }
-        Ok(Page { query, is_paged: set.is_some() })
+        Ok(ItemsPage { query, is_paged: set.is_some() })
     }
 
     /// The newest first, as the text has them.
@@ -530,7 +530,7 @@ mod tests {
     /// First and last id of a page, where it begins, and how many items it has.
     fn page(query: ItemQuery, count: u32) -> Option<(String, String, u32)> {
         let found = query.page_of(&rows(count));
-        let answer = Page { query, is_paged: true }.of("n", found).unwrap();
+        let answer = ItemsPage { query, is_paged: true }.of("n", found).unwrap();
         let items = answer.get("items", ns::PUBSUB).unwrap().elements().count();
         let set = answer.get("set", ns::RSM).unwrap();
         let text = |name: &str| set.content_of(name, ns::RSM).map(|text| text.into_owned());

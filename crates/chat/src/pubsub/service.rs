@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use stdx::Instant;
-use xmpp::stanza::{self, Condition, Kind, StanzaError};
+use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::node::{AccessModel, Node, NodeAffiliation, NodeConfig, Nodes, SendLast};
@@ -80,9 +80,13 @@ impl Host {
     ) {
         let is_service = to.local().is_none() && to.resource().is_none();
         match stanza::kind_of(stanza) {
-            Some(Kind::Iq) if matches!(stanza.attr("type"), Some("get" | "set")) => {}
-            Some(Kind::Message) if is_service && self.pubsub_message(now, from, to, stanza, out) => return,
-            Some(Kind::Message) => return self.refuse(stanza, &Condition::ServiceUnavailable.into(), out),
+            Some(StanzaKind::Iq) if matches!(stanza.attr("type"), Some("get" | "set")) => {}
+            Some(StanzaKind::Message) if is_service && self.pubsub_message(now, from, to, stanza, out) => {
+                return;
+            }
+            Some(StanzaKind::Message) => {
+                return self.refuse(stanza, &Condition::ServiceUnavailable.into(), out);
+            }
             _ => return,
         }
         if !is_service {
@@ -122,7 +126,7 @@ impl Host {
         let identity = Element::new("identity", ns::DISCO_INFO)
             .with("category", "pubsub")
             .with("type", "service")
-            .with("name", "PublishModel-subscribe");
+            .with("name", "Publish-subscribe");
         let is_had = |var: &&&str| {
             let name = var.split_once('#').map_or("", |(_, name)| name);
             !OF_ACCOUNTS.contains(&name)

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use xmpp::stanza::{Kind, kind_of};
+use xmpp::stanza::{StanzaKind, kind_of};
 
 use super::effect::Subscription;
 use super::*;
@@ -83,7 +83,7 @@ struct Client {
 }
 
 struct Play {
-    world: World,
+    world: HostWorld,
     clients: BTreeMap<u64, Client>,
     number: usize,
     /// Who ever blocked somebody.
@@ -93,7 +93,7 @@ struct Play {
 impl Play {
     fn new() -> Play {
         let users: Vec<String> = USERS.iter().map(|user| format!("{user}@example.org")).collect();
-        let mut world = World::new(&users.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut world = HostWorld::new(&users.iter().map(String::as_str).collect::<Vec<_>>());
         world.is_slow = true;
         world.reads_slowly = true;
         Play { world, clients: BTreeMap::new(), number: 0, blockers: BTreeSet::new() }
@@ -364,12 +364,12 @@ impl Play {
 impl Client {
     fn hear(&mut self, stanza: &Element) {
         match kind_of(stanza) {
-            Some(Kind::Iq) if matches!(stanza.attr("type"), Some("result" | "error")) => {
+            Some(StanzaKind::Iq) if matches!(stanza.attr("type"), Some("result" | "error")) => {
                 if let Some(count) = stanza.attr("id").and_then(|id| self.answers.get_mut(id)) {
                     *count += 1;
                 }
             }
-            Some(Kind::Presence) => {
+            Some(StanzaKind::Presence) => {
                 let from = stanza.attr("from").unwrap_or_default().to_owned();
                 match stanza.attr("type") {
                     None => drop(self.sees.insert(from)),

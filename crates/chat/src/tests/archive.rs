@@ -5,15 +5,15 @@ use super::*;
 
 const MAM: &str = "urn:xmpp:mam:2";
 
-fn world() -> (World, u64) {
-    let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+fn world() -> (HostWorld, u64) {
+    let mut world = HostWorld::new(&["alice@example.org", "bob@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     world.say(alice, "<presence/>");
     world.hear(alice);
     (world, alice)
 }
 
-fn arrive(world: &mut World, from: &str, body: &str) {
+fn arrive(world: &mut HostWorld, from: &str, body: &str) {
     world.now = world.now + Duration::from_secs(1);
     world.arrive(&format!(
         "<message type='chat' from='{from}' to='alice@example.org'><body>{body}</body></message>"
@@ -21,7 +21,7 @@ fn arrive(world: &mut World, from: &str, body: &str) {
 }
 
 /// The bodies that were found, and the answer.
-fn ask(world: &mut World, client: u64, inner: &str) -> (Vec<String>, String) {
+fn ask(world: &mut HostWorld, client: u64, inner: &str) -> (Vec<String>, String) {
     world.hear(client);
     world
         .say(client, &format!("<iq type='set' id='q'><query xmlns='{MAM}' queryid='f'>{inner}</query></iq>"));
@@ -53,7 +53,7 @@ fn text<'a>(xml: &'a str, name: &str) -> &'a str {
 }
 
 /// Ten messages of Eve's, a second each; their ids.
-fn ten(world: &mut World) -> Vec<String> {
+fn ten(world: &mut HostWorld) -> Vec<String> {
     (0..10).for_each(|number| arrive(world, "eve@x.org/1", &number.to_string()));
     world.store.messages.archive.iter().map(|(_, (id, ..))| id.to_string()).collect()
 }
@@ -186,7 +186,7 @@ fn nobody_reads_another_ones_archive() {
 #[test]
 fn the_form_and_the_ends_are_told() {
     let (mut world, alice) = world();
-    let ask = |world: &mut World, inner: &str| {
+    let ask = |world: &mut HostWorld, inner: &str| {
         world.say(alice, &format!("<iq type='get' id='q'><{inner} xmlns='{MAM}'/></iq>"));
         world.hear(alice).pop().unwrap()
     };
@@ -272,7 +272,7 @@ fn everybody_says_what_is_archived_and_that_stays() {
     let store = world.store.users.get_mut(&Bare::parse("alice@example.org").unwrap()).unwrap();
     store.roster.push((Bare::parse("friend@x.org").unwrap(), item));
     world.tell(|host, now, out| host.handle_gone(now, edge(alice), true, out));
-    let prefs = |world: &mut World, default: &str| {
+    let prefs = |world: &mut HostWorld, default: &str| {
         let alice = world.sign_in("alice@example.org/desk");
         world.say(alice, &format!("<iq type='set' id='p'><prefs xmlns='{MAM}' default='{default}'><always><jid>ann@x.org</jid></always><never><jid>eve@x.org/1</jid><jid>mal@x.org</jid></never></prefs></iq>"));
         let answer = world.hear(alice).pop().unwrap();
@@ -312,7 +312,7 @@ fn who_never_said_has_the_nodes_preference() {
     for (archive, kept) in
         [(ArchiveDefault::Always, 2), (ArchiveDefault::Roster, 1), (ArchiveDefault::Never, 0)]
     {
-        let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+        let mut world = HostWorld::new(&["alice@example.org", "bob@example.org"]);
         let item = RosterItem { is_listed: true, ..Default::default() };
         let store = world.store.users.get_mut(&Bare::parse("alice@example.org").unwrap()).unwrap();
         store.roster.push((Bare::parse("eve@x.org").unwrap(), item));
@@ -360,7 +360,7 @@ fn an_archived_message_is_replaced_in_its_place() {
     let stone = |_: &Element| {
         Some(Element::new("message", ns::CLIENT).child(Element::new("body", ns::CLIENT).text("gone")))
     };
-    let replace = |world: &mut World, id: &str| {
+    let replace = |world: &mut HostWorld, id: &str| {
         let (told, heard) = std::sync::mpsc::sync_channel(1);
         world.tell(|host, _, out| {
             host.archive_replace(&owner, id, out, stone, move |_, _, done, _| told.send(done).unwrap());

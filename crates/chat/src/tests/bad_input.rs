@@ -4,15 +4,15 @@ use super::*;
 use crate::limits;
 
 /// What the client is told, of exactly one answer; nothing else comes of it.
-fn only(world: &mut World, client: u64, xml: &str) -> String {
+fn only(world: &mut HostWorld, client: u64, xml: &str) -> String {
     world.say(client, xml);
     let mut heard = world.hear(client);
     assert!(heard.len() == 1 && world.abroad.is_empty(), "{xml}: {heard:?} {:?}", world.abroad);
     heard.remove(0)
 }
 
-fn world() -> (World, u64, u64) {
-    let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+fn world() -> (HostWorld, u64, u64) {
+    let mut world = HostWorld::new(&["alice@example.org", "bob@example.org"]);
     let (alice, bob) = (world.sign_in("alice@example.org/desk"), world.sign_in("bob@example.org/desk"));
     world.say(alice, "<presence/>");
     world.say(bob, "<presence/>");

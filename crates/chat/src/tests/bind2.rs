@@ -5,7 +5,7 @@ use xmpp::c2s::UserAgent;
 use super::*;
 
 /// Signs in as alice by Bind 2; the connection's number.
-fn bind(world: &mut World, connection: u64, agent: Option<&str>) -> u64 {
+fn bind(world: &mut HostWorld, connection: u64, agent: Option<&str>) -> u64 {
     let agent = agent.map(|id| Box::new(UserAgent { id: Some(id.into()), ..UserAgent::default() }));
     let request = BindRequest {
         user: Jid::parse("alice@example.org").unwrap(),
@@ -20,7 +20,7 @@ fn bind(world: &mut World, connection: u64, agent: Option<&str>) -> u64 {
     connection
 }
 
-fn bound(world: &mut World, connection: u64) -> String {
+fn bound(world: &mut HostWorld, connection: u64) -> String {
     match world.bound.get(&connection) {
         Some(Bound::Session { jid, inline }) => {
             assert!(jid.as_str().starts_with("alice@example.org/T"), "{jid}");
@@ -33,7 +33,7 @@ fn bound(world: &mut World, connection: u64) -> String {
 /// A client that comes back after its connection was lost is one session, not two.
 #[test]
 fn at_the_limit_a_client_takes_its_own_place_again() {
-    let mut world = World::new(&USERS);
+    let mut world = HostWorld::new(&USERS);
     let sessions = SessionLimit { most: 2, ends_oldest: false };
     world.host = Host::new(Arc::new(Settings { sessions, ..settings() }), [1; 32]);
     let other = world.sign_in("alice@example.org/x");
@@ -53,7 +53,7 @@ const USERS: [&str; 2] = ["alice@example.org", "bob@example.org"];
 
 #[test]
 fn it_learns_what_its_archive_has_and_what_waited_is_read_there() {
-    let mut world = World::new(&USERS);
+    let mut world = HostWorld::new(&USERS);
     let bob = world.sign_in("bob@example.org/x");
     world.say(bob, "<message type='chat' to='alice@example.org'><body>hi</body></message>");
     assert_eq!(world.store.messages.offline.len(), 1);
@@ -68,7 +68,7 @@ fn it_learns_what_its_archive_has_and_what_waited_is_read_there() {
 
 #[test]
 fn what_is_in_no_archive_goes_on_waiting() {
-    let mut world = World::new(&USERS);
+    let mut world = HostWorld::new(&USERS);
     let first = world.sign_in("alice@example.org/x");
     let prefs = "<prefs xmlns='urn:xmpp:mam:2' default='never'><always/><never/></prefs>";
     world.say(first, &format!("<iq type='set' id='p'>{prefs}</iq>"));
@@ -83,7 +83,7 @@ fn what_is_in_no_archive_goes_on_waiting() {
 
 #[test]
 fn the_same_client_has_one_session() {
-    let mut world = World::new(&USERS);
+    let mut world = HostWorld::new(&USERS);
     let first = bind(&mut world, 90, Some("phone"));
     let desk = bind(&mut world, 91, Some("desk"));
     let nameless = bind(&mut world, 92, None);
@@ -97,7 +97,7 @@ fn the_same_client_has_one_session() {
 
 #[test]
 fn what_comes_before_it_knows_its_address_comes_after() {
-    let mut world = World::new(&USERS);
+    let mut world = HostWorld::new(&USERS);
     let mut out = Outbox::new();
     let request = BindRequest {
         user: Jid::parse("alice@example.org").unwrap(),

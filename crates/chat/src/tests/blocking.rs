@@ -6,8 +6,8 @@ use super::*;
 const ALICE: &str = "alice@example.org";
 const BOB: &str = "bob@x.org";
 
-fn world(contacts: &[(&str, Subscription)]) -> (World, u64) {
-    let mut world = World::new(&[ALICE, "carol@example.org"]);
+fn world(contacts: &[(&str, Subscription)]) -> (HostWorld, u64) {
+    let mut world = HostWorld::new(&[ALICE, "carol@example.org"]);
     let store = world.store.users.get_mut(&Bare::parse(ALICE).unwrap()).unwrap();
     for (contact, subscription) in contacts {
         let item = RosterItem { subscription: *subscription, is_listed: true, ..Default::default() };
@@ -20,7 +20,7 @@ fn world(contacts: &[(&str, Subscription)]) -> (World, u64) {
     (world, alice)
 }
 
-fn blocked(world: &mut World, client: u64, name: &str, jids: &[&str]) -> Vec<String> {
+fn blocked(world: &mut HostWorld, client: u64, name: &str, jids: &[&str]) -> Vec<String> {
     let items: String = jids.iter().map(|jid| format!("<item jid='{jid}'/>")).collect();
     world.say(
         client,
@@ -29,7 +29,7 @@ fn blocked(world: &mut World, client: u64, name: &str, jids: &[&str]) -> Vec<Str
     world.hear(client)
 }
 
-fn list(world: &mut World, client: u64) -> String {
+fn list(world: &mut HostWorld, client: u64) -> String {
     world.say(client, "<iq type='get' id='l'><blocklist xmlns='urn:xmpp:blocking'/></iq>");
     world.hear(client).pop().unwrap()
 }
@@ -211,7 +211,7 @@ fn a_list_that_cannot_be_written_blocks_nobody() {
 
 #[test]
 fn guests_may_block_until_they_leave() {
-    let mut world = World::new(&[]);
+    let mut world = HostWorld::new(&[]);
     let guest = world.sign_in_as("guest@example.org/x", true);
     blocked(&mut world, guest, "block", &[BOB]);
     assert!(list(&mut world, guest).contains(BOB));
@@ -220,7 +220,7 @@ fn guests_may_block_until_they_leave() {
 
 #[test]
 fn who_is_blocked_meanwhile_is_not_let_in_by_what_was_granted_before() {
-    let mut world = World::new(&["alice@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     world.say(alice, "<presence/>");
     // RFC 6121 §3.4: granted before it is asked for.
@@ -241,7 +241,7 @@ fn who_is_blocked_meanwhile_is_not_let_in_by_what_was_granted_before() {
 
 #[test]
 fn who_is_blocked_leaves_no_account_in_memory() {
-    let mut world = World::new(&["alice@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org"]);
     let alice = Bare::parse("alice@example.org").unwrap();
     world.store.users.get_mut(&alice).unwrap().blocked = vec![Jid::parse("eve@x.org").unwrap()];
     world.arrive("<message id='1' from='eve@x.org/1' to='alice@example.org'><body>hi</body></message>");

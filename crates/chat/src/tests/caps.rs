@@ -10,8 +10,8 @@ const INFO: &str = "<identity category='client' type='pc' name='Exodus 0.9.1'/>\
     <feature var='http://jabber.org/protocol/caps'/><feature var='http://jabber.org/protocol/disco#info'/>\
     <feature var='http://jabber.org/protocol/disco#items'/><feature var='http://jabber.org/protocol/muc'/>";
 
-fn world() -> World {
-    let mut world = World::new(&[ALICE]);
+fn world() -> HostWorld {
+    let mut world = HostWorld::new(&[ALICE]);
     let store = world.store.users.get_mut(&Bare::parse(ALICE).unwrap()).unwrap();
     for contact in ["bob@x.org", "carol@x.org"] {
         let item = RosterItem { subscription: Subscription::To, ..Default::default() };
@@ -23,7 +23,7 @@ fn world() -> World {
     world
 }
 
-fn presence(world: &mut World, from: &str, ver: &str) -> Vec<String> {
+fn presence(world: &mut HostWorld, from: &str, ver: &str) -> Vec<String> {
     world.arrive(&format!(
         "<presence from='{from}' to='{ALICE}'>\
          <c xmlns='http://jabber.org/protocol/caps' hash='sha-1' node='http://exodus' ver='{ver}'/></presence>"
@@ -32,7 +32,7 @@ fn presence(world: &mut World, from: &str, ver: &str) -> Vec<String> {
 }
 
 /// Answers a question.
-fn answer(world: &mut World, question: &str, from: &str, info: &str) -> Vec<String> {
+fn answer(world: &mut HostWorld, question: &str, from: &str, info: &str) -> Vec<String> {
     let id = question.split("id='").nth(1).unwrap().split('\'').next().unwrap();
     world.arrive(&format!(
         "<iq type='result' id='{id}' from='{from}' to='{ALICE}'>\
@@ -41,7 +41,7 @@ fn answer(world: &mut World, question: &str, from: &str, info: &str) -> Vec<Stri
     world.sent_abroad()
 }
 
-fn able(world: &World, account: &str, feature: &str) -> Vec<String> {
+fn able(world: &HostWorld, account: &str, feature: &str) -> Vec<String> {
     let account = Bare::parse(account).unwrap();
     world.host.caps.clients_with(&account, feature).map(Jid::to_string).collect()
 }

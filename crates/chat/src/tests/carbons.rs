@@ -5,8 +5,8 @@ use super::*;
 const ENABLE: &str = "<iq type='set' id='c'><enable xmlns='urn:xmpp:carbons:2'/></iq>";
 
 /// Alice at her desk and with her phone, which both want copies, and with a tablet that does not.
-fn world() -> (World, [u64; 3]) {
-    let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+fn world() -> (HostWorld, [u64; 3]) {
+    let mut world = HostWorld::new(&["alice@example.org", "bob@example.org"]);
     let clients = ["desk", "phone", "tablet"].map(|name| {
         let client = world.sign_in(&format!("alice@example.org/{name}"));
         if name != "tablet" {

@@ -6,8 +6,8 @@ use crate::effect::Accounts;
 
 const ADMIN: &str = "admin@example.org";
 
-pub(super) fn world() -> (World, u64, u64) {
-    let mut world = World::new(&[ADMIN, "bob@example.org"]);
+pub(super) fn world() -> (HostWorld, u64, u64) {
+    let mut world = HostWorld::new(&[ADMIN, "bob@example.org"]);
     let mut settings = settings();
     settings.admins = vec![Bare::parse(ADMIN).unwrap()];
     world.host = Host::new(Arc::new(settings), [1; 32]);
@@ -20,7 +20,7 @@ pub(super) fn world() -> (World, u64, u64) {
     (world, admin, bob)
 }
 
-pub(super) fn send(world: &mut World, client: u64, node: &str, attributes: &str, inner: &str) -> String {
+pub(super) fn send(world: &mut HostWorld, client: u64, node: &str, attributes: &str, inner: &str) -> String {
     let node = format!("http://jabber.org/protocol/admin#{node}");
     let command = format!(
         "<command xmlns='http://jabber.org/protocol/commands' node='{node}'{attributes}>{inner}</command>"
@@ -39,7 +39,7 @@ pub(super) fn form(fields: &[(&str, &str)]) -> String {
     format!("<x xmlns='jabber:x:data' type='submit'>{fields}</x>")
 }
 
-pub(super) fn run(world: &mut World, admin: u64, node: &str, fields: &[(&str, &str)]) -> String {
+pub(super) fn run(world: &mut HostWorld, admin: u64, node: &str, fields: &[(&str, &str)]) -> String {
     let id = session(&send(world, admin, node, "", ""));
     send(world, admin, node, &format!(" sessionid='{id}' action='complete'"), &form(fields))
 }
@@ -92,7 +92,7 @@ fn an_announcement_reaches_all_who_are_here() {
 fn a_message_of_the_day_meets_who_comes() {
     let (mut world, admin, bob) = world();
     world.keep_rosters();
-    let come = |world: &mut World, name: &str| {
+    let come = |world: &mut HostWorld, name: &str| {
         let client = world.sign_in(&format!("bob@example.org/{name}"));
         world.say(client, "<presence/>");
         world.say(client, "<presence><show>away</show></presence>");
@@ -125,7 +125,8 @@ fn a_message_of_the_day_meets_who_comes() {
 fn sessions_are_ended() {
     let (mut world, admin, bob) = world();
     let second = world.sign_in("bob@example.org/desk");
-    let end = |world: &mut World, who: &str| run(world, admin, "end-user-session", &[("accountjids", who)]);
+    let end =
+        |world: &mut HostWorld, who: &str| run(world, admin, "end-user-session", &[("accountjids", who)]);
     assert!(end(&mut world, "bob@example.org/none").contains("item-not-found"));
     assert!(end(&mut world, "bob@x.org").contains("not-allowed"));
     assert!(end(&mut world, "@").contains("jid-malformed"));

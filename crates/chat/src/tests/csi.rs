@@ -4,8 +4,8 @@ use super::*;
 
 const STATE: &str = "<composing xmlns='http://jabber.org/protocol/chatstates'/>";
 
-fn world() -> (World, u64) {
-    let mut world = World::new(&["alice@example.org"]);
+fn world() -> (HostWorld, u64) {
+    let mut world = HostWorld::new(&["alice@example.org"]);
     let alice = world.sign_in("alice@example.org/phone");
     world.say(alice, "<presence/>");
     world.hear(alice);
@@ -13,11 +13,11 @@ fn world() -> (World, u64) {
     (world, alice)
 }
 
-fn arrive(world: &mut World, name: &str, from: &str, inner: &str) {
+fn arrive(world: &mut HostWorld, name: &str, from: &str, inner: &str) {
     world.arrive(&format!("<{name} from='{from}' to='alice@example.org/phone'>{inner}</{name}>"));
 }
 
-fn show(world: &mut World, from: &str, show: &str) {
+fn show(world: &mut HostWorld, from: &str, show: &str) {
     arrive(world, "presence", from, &format!("<show>{show}</show>"));
 }
 
@@ -89,7 +89,7 @@ fn no_more_is_kept_back_than_may_be() {
 
 #[test]
 fn a_resumed_session_is_active_and_has_what_was_kept_back() {
-    let mut world = World::new(&["alice@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org"]);
     let alice = world.sign_in("alice@example.org/phone");
     world.say(alice, "<enable xmlns='urn:xmpp:sm:3' resume='true'/>");
     let enabled = world.hear(alice).pop().unwrap();

@@ -5,8 +5,8 @@ use super::*;
 const KINDS: [&str; 5] = ["normal", "chat", "groupchat", "headline", "error"];
 
 /// Sessions of alice's by their priorities; `desk` is the first, `phone` the second.
-fn world(priorities: &[i8]) -> (World, Vec<u64>) {
-    let mut world = World::new(&["alice@example.org"]);
+fn world(priorities: &[i8]) -> (HostWorld, Vec<u64>) {
+    let mut world = HostWorld::new(&["alice@example.org"]);
     let mut clients = Vec::new();
     for (name, priority) in ["desk", "phone"].iter().zip(priorities) {
         let client = world.sign_in(&format!("alice@example.org/{name}"));
@@ -133,7 +133,7 @@ fn what_names_nobody_is_for_the_account() {
 #[test]
 fn a_message_for_an_address_with_a_detail_is_for_the_account() {
     let (mut world, clients) = world(&[0]);
-    let send = |world: &mut World, to: &str, xml: &str| {
+    let send = |world: &mut HostWorld, to: &str, xml: &str| {
         world.arrive(&xml.replace("TO", &format!("from='bob@other.example/x' to='{to}' id='1'")));
         (world.hear(clients[0]), world.sent_abroad())
     };

@@ -3,7 +3,7 @@
 use super::effect::{RosterItem, Subscription};
 use super::*;
 
-fn ask(world: &mut World, client: u64, kind: &str, to: &str) -> String {
+fn ask(world: &mut HostWorld, client: u64, kind: &str, to: &str) -> String {
     world.say(
         client,
         &format!(
@@ -21,7 +21,7 @@ fn a_server_says_what_it_is_and_who_to_talk_to() {
         ("admin-addresses".into(), "xmpp:admin@example.org".into()),
         ("abuse-addresses".into(), "xmpp:abuse@example.org".into()),
     ];
-    let mut world = World::new(&["alice@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org"]);
     world.host = Host::new(Arc::new(settings), [1; 32]);
     let alice = world.sign_in("alice@example.org/desk");
     let info = ask(&mut world, alice, "info", "example.org");
@@ -48,7 +48,7 @@ fn components_are_items_of_the_domain_that_they_are_below_of() {
     settings.domains.push("other.org".into());
     settings.components =
         ["irc.example.org", "sms.other.org", "bots.elsewhere.net", "notexample.org"].map(Into::into).into();
-    let mut world = World::new(&["alice@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org"]);
     world.host = Host::new(Arc::new(settings), [1; 32]);
     let alice = world.sign_in("alice@example.org/desk");
     for (domain, own, anothers) in [
@@ -76,7 +76,7 @@ fn no_feature_is_announced_twice() {
 
 #[test]
 fn an_account_tells_only_who_may_see_it() {
-    let mut world = World::new(&["alice@example.org", "bob@example.org", "eve@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org", "bob@example.org", "eve@example.org"]);
     let store = world.store.users.get_mut(&Bare::parse("alice@example.org").unwrap()).unwrap();
     let item = RosterItem { subscription: Subscription::From, ..Default::default() };
     store.roster.push((Bare::parse("bob@example.org").unwrap(), item));
@@ -100,7 +100,7 @@ fn an_account_tells_only_who_may_see_it() {
 /// asking entity may not see, items are an empty set. The two cannot be told from each other.
 #[test]
 fn a_stranger_cannot_tell_an_account_from_none() {
-    let mut world = World::new(&["alice@example.org", "eve@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org", "eve@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     let node = "<publish node='n'><item id='i'><x xmlns='urn:x'/></item></publish>";
     super::pubsub::set(&mut world, alice, "alice@example.org", node);
@@ -135,7 +135,7 @@ fn a_stranger_cannot_tell_an_account_from_none() {
 
 #[test]
 fn nodes_that_nobody_has_are_not_found() {
-    let mut world = World::new(&["alice@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     for (to, kind) in [("example.org", "info"), ("example.org", "items"), ("alice@example.org", "info")] {
         world.say(
@@ -162,7 +162,7 @@ fn nodes_that_nobody_has_are_not_found() {
 
 #[test]
 fn the_servers_hash_is_a_node_of_its_own() {
-    let mut world = World::new(&["alice@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     let caps = crate::caps::of_server(world.host.settings());
     let node = format!("{}#{}", caps.attr("node").unwrap(), caps.attr("ver").unwrap());

@@ -7,12 +7,12 @@ use crate::limits;
 
 const ALICE: &str = "alice@example.org/desk";
 
-fn world() -> World {
-    World::new(&["alice@example.org", "bob@example.org"])
+fn world() -> HostWorld {
+    HostWorld::new(&["alice@example.org", "bob@example.org"])
 }
 
 /// Available, and from now on it does not read.
-fn deaf(world: &mut World, jid: &str) -> u64 {
+fn deaf(world: &mut HostWorld, jid: &str) -> u64 {
     let client = world.sign_in(jid);
     world.say(client, "<presence/>");
     world.hear(client);
@@ -34,7 +34,7 @@ fn ids(heard: &[String]) -> Vec<String> {
 }
 
 /// All that comes as the client reads on.
-fn read_all(world: &mut World, client: u64) -> Vec<String> {
+fn read_all(world: &mut HostWorld, client: u64) -> Vec<String> {
     let mut all = world.hear(client);
     while world.drain(client) {
         all.extend(world.hear(client));
@@ -184,8 +184,9 @@ fn pages_of_an_archive_are_read_as_the_client_reads() {
             "<iq type='set' id='p{number}'><query xmlns='urn:xmpp:mam:2'><set xmlns='http://jabber.org/protocol/rsm'><max>250</max></set></query></iq>"
         ));
     }
-    let pages =
-        |world: &World| world.store.loads.iter().filter(|load| matches!(load, Load::Archive { .. })).count();
+    let pages = |world: &HostWorld| {
+        world.store.loads.iter().filter(|load| matches!(load, Load::Archive { .. })).count()
+    };
     assert_eq!(pages(&world), 1, "one page is read, and the next one when it is sent");
     let first = world.hear(alice);
     assert!(size(&first) <= 2 * (limits::WINDOW as usize + 61_000), "{}", size(&first));
@@ -220,8 +221,9 @@ fn messages_that_waited_go_out_as_the_client_reads() {
     world.reads_nothing.push(alice);
     world.store.loads.clear();
     world.say(alice, "<presence/>");
-    let loads =
-        |world: &World| world.store.loads.iter().filter(|load| matches!(load, Load::Offline { .. })).count();
+    let loads = |world: &HostWorld| {
+        world.store.loads.iter().filter(|load| matches!(load, Load::Offline { .. })).count()
+    };
     assert_eq!(loads(&world), 1);
     let first = world.hear(alice);
     assert!(size(&first) <= 2 * (limits::WINDOW as usize + 101_000), "{}", size(&first));

@@ -294,7 +294,7 @@ fn forms_in(element: &Element, found: &mut Vec<Element>) {
 }
 
 struct Play {
-    world: World,
+    world: HostWorld,
     found: Vec<Element>,
 }
 
@@ -337,7 +337,7 @@ const ADMIN: &str = "admin@example.org";
 const ROOM: &str = "cave@conference.example.org";
 
 fn play() -> (Play, u64, u64) {
-    let mut world = World::new(&[ADMIN, "bob@example.org"]);
+    let mut world = HostWorld::new(&[ADMIN, "bob@example.org"]);
     let mut settings = settings();
     settings.admins = vec![Bare::parse(ADMIN).unwrap()];
     settings.uploads = Some(UploadSettings { max_size: 10, per_day: 10 });

@@ -3,13 +3,13 @@
 use super::*;
 use crate::limits;
 
-fn user_loads(world: &World) -> usize {
+fn user_loads(world: &HostWorld) -> usize {
     world.store.loads.iter().filter(|load| matches!(load, Load::User { .. })).count()
 }
 
 #[test]
 fn a_thousand_messages_to_who_is_away_read_the_account_once() {
-    let mut world = World::new(&["alice@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org"]);
     for number in 0..1_000 {
         world.arrive(&format!(
             "<message from='bob@other.example' to='alice@example.org' type='chat'><body>{number}</body></message>"
@@ -30,7 +30,7 @@ fn a_thousand_messages_to_who_is_away_read_the_account_once() {
 
 #[test]
 fn a_record_rests_for_some_minutes_and_no_longer() {
-    let mut world = World::new(&["alice@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org"]);
     let words = "<message from='bob@other.example' to='alice@example.org'><body>1</body></message>";
     world.arrive(words);
     world.wait(limits::IDLE_ACCOUNT_FOR - Duration::from_secs(1));
@@ -47,7 +47,7 @@ fn a_record_rests_for_some_minutes_and_no_longer() {
 
 #[test]
 fn nobody_does_not_rest_nor_who_is_anonymous() {
-    let mut world = World::new(&[]);
+    let mut world = HostWorld::new(&[]);
     let words = "<message from='bob@other.example' to='eve@example.org' id='1'><body>1</body></message>";
     world.arrive(words);
     assert!(world.sent_abroad()[0].contains("service-unavailable"));
@@ -64,7 +64,7 @@ fn nobody_does_not_rest_nor_who_is_anonymous() {
 #[test]
 fn the_one_used_least_recently_makes_place() {
     let users: Vec<String> = (0..=limits::IDLE_ACCOUNTS).map(|n| format!("u{n}@example.org")).collect();
-    let mut world = World::new(&users.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut world = HostWorld::new(&users.iter().map(String::as_str).collect::<Vec<_>>());
     let mut write = |user: &str| {
         world.arrive(&format!("<message from='b@other.example' to='{user}'><body>1</body></message>"));
         (user_loads(&world), world.host.idle_accounts.len())
@@ -80,7 +80,7 @@ fn the_one_used_least_recently_makes_place() {
 
 #[test]
 fn what_waits_for_an_account_is_bounded() {
-    let mut world = World::new(&["alice@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org"]);
     world.reads_slowly = true;
     let message = |n: usize| {
         format!(

@@ -5,15 +5,15 @@ use super::*;
 
 const QUERY: &str = "<query xmlns='jabber:iq:last'/>";
 
-fn world() -> World {
-    let mut world = World::new(&["alice@example.org"]);
+fn world() -> HostWorld {
+    let mut world = HostWorld::new(&["alice@example.org"]);
     let store = world.store.users.get_mut(&Bare::parse("alice@example.org").unwrap()).unwrap();
     let item = RosterItem { subscription: Subscription::From, ..Default::default() };
     store.roster.push((Bare::parse("bob@x.org").unwrap(), item));
     world
 }
 
-fn ask(world: &mut World, from: &str, to: &str) -> String {
+fn ask(world: &mut HostWorld, from: &str, to: &str) -> String {
     world.arrive(&format!("<iq type='get' id='l' from='{from}' to='{to}'>{QUERY}</iq>"));
     world.sent_abroad().pop().unwrap_or_default()
 }

@@ -1,6 +1,6 @@
 //! What the record of a test keeps of messages, and of small things by name: as the store does.
 
-use super::effect::{Page, Query};
+use super::effect::{MamPage, MamQuery};
 use super::*;
 use crate::limits;
 
@@ -76,12 +76,12 @@ impl Messages {
         }
     }
 
-    fn page(&self, owner: &Bare, query: &Query) -> Page {
+    fn page(&self, owner: &Bare, query: &MamQuery) -> MamPage {
         let own: Vec<&Archived> =
             self.archive.iter().filter(|(of, _)| of == owner).map(|(_, archived)| archived).collect();
         let is_known = |id: &str| own.iter().any(|(known, ..)| **known == *id);
         if !query.ids.iter().chain(&query.after).chain(&query.before).all(|id| is_known(id)) {
-            return Page { is_unknown: true, ..Page::default() };
+            return MamPage { is_unknown: true, ..MamPage::default() };
         }
         let is_with = |with: &Jid| {
             query.with.as_ref().is_none_or(|wanted| wanted == with || wanted.as_str() == with.bare_str())
@@ -109,6 +109,6 @@ impl Messages {
             fitting.truncate(max);
         }
         let stanzas = fitting.into_iter().map(|(id, _, at, stanza)| (id.clone(), *at, stanza.clone()));
-        Page { stanzas: stanzas.collect(), is_complete, total, is_unknown: false }
+        MamPage { stanzas: stanzas.collect(), is_complete, total, is_unknown: false }
     }
 }

@@ -75,7 +75,7 @@ pub(super) fn settings() -> Settings {
 }
 
 /// Clients by number; what each was sent. Everything is routed back here, and the record answers at once.
-pub(super) struct World {
+pub(super) struct HostWorld {
     pub(super) host: Host,
     pub(super) now: Instant,
     pub(super) store: FakeStore,
@@ -86,13 +86,13 @@ pub(super) struct World {
     pub(super) abroad: Vec<Element>,
     pub(super) bound: HashMap<u64, Bound>,
     pub(super) phones: phones::Phones,
-    /// The record writes nothing until it is told to: `World::write`.
+    /// The record writes nothing until it is told to: `HostWorld::write`.
     pub(super) is_slow: bool,
     pub(super) unwritten: std::collections::VecDeque<(Ticket, Change)>,
-    /// As `is_slow`, of reading: `World::read`.
+    /// As `is_slow`, of reading: `HostWorld::read`.
     pub(super) reads_slowly: bool,
     pub(super) unread: std::collections::VecDeque<(Ticket, Load)>,
-    /// Clients that do not read, and those of them that were asked whether they have: `World::drain`.
+    /// Clients that do not read, and those of them that were asked whether they have: `HostWorld::drain`.
     pub(super) reads_nothing: Vec<u64>,
     pub(super) unflushed: Vec<u64>,
     next: u64,
@@ -157,7 +157,7 @@ impl FakeStore {
             }
             Load::Act(_) => unreachable!("the world does it"),
             Load::Accounts(accounts) => self.administer(accounts),
-            Load::Slot { name, .. } => StoreReply::Slot(Box::new(super::effect::Slot {
+            Load::Slot { name, .. } => StoreReply::Slot(Box::new(super::effect::UploadSlot {
                 put: format!("https://up.example.org/put/{name}").into(),
                 get: format!("https://up.example.org/get/{name}").into(),
                 headers: vec![("Authorization".into(), "t".into())],
@@ -255,13 +255,13 @@ impl FakeStore {
     }
 }
 
-impl World {
-    pub(super) fn new(users: &[&str]) -> World {
+impl HostWorld {
+    pub(super) fn new(users: &[&str]) -> HostWorld {
         let mut store = FakeStore::default();
         for user in users {
             store.users.insert(Bare::parse(user).unwrap(), AccountData::default());
         }
-        World {
+        HostWorld {
             host: Host::new(Arc::new(settings()), [1; 32]),
             now: START,
             store,
@@ -443,13 +443,13 @@ impl World {
     }
 }
 
-pub(super) fn edge(connection: u64) -> Edge {
-    Edge { shard: 0, connection }
+pub(super) fn edge(connection: u64) -> ConnectionId {
+    ConnectionId { shard: 0, connection }
 }
 
 #[test]
 fn a_ping_to_the_server_or_oneself_is_answered_and_to_others_is_not() {
-    let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org", "bob@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     for to in ["to='example.org'", "to='alice@example.org'", ""] {
         world.say(alice, &format!("<iq type='get' id='1' {to}><ping xmlns='urn:xmpp:ping'/></iq>"));
@@ -462,7 +462,7 @@ fn a_ping_to_the_server_or_oneself_is_answered_and_to_others_is_not() {
 
 #[test]
 fn a_question_that_nobody_knows_is_answered_so() {
-    let mut world = World::new(&["alice@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     for (iq, condition) in [
         ("<iq type='get' id='1'><q xmlns='urn:x'/></iq>", "service-unavailable"),
@@ -479,7 +479,7 @@ fn a_question_that_nobody_knows_is_answered_so() {
 
 #[test]
 fn a_record_that_cannot_be_read_ends_its_sessions() {
-    let mut world = World::new(&["alice@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org"]);
     world.store.is_broken = true;
     let alice = world.sign_in("alice@example.org/desk");
     assert_eq!(world.closed, [(alice, "internal-server-error")]);
@@ -489,7 +489,7 @@ fn a_record_that_cannot_be_read_ends_its_sessions() {
 #[test]
 fn an_account_has_so_many_sessions() {
     for ends_oldest in [false, true] {
-        let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+        let mut world = HostWorld::new(&["alice@example.org", "bob@example.org"]);
         let sessions = SessionLimit { most: 2, ends_oldest };
         world.host = Host::new(Arc::new(Settings { sessions, ..settings() }), [1; 32]);
         let first = world.sign_in("alice@example.org/1");
@@ -521,7 +521,7 @@ fn an_account_has_so_many_sessions() {
 
 #[test]
 fn a_second_session_of_the_same_name_replaces_the_first() {
-    let mut world = World::new(&["alice@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org"]);
     let old = world.sign_in("alice@example.org/desk");
     world.sign_in("alice@example.org/desk");
     assert_eq!(world.closed, [(old, "conflict")]);
@@ -530,7 +530,7 @@ fn a_second_session_of_the_same_name_replaces_the_first() {
 
 #[test]
 fn a_stanza_that_would_be_too_large_for_its_receiver_is_counted_and_refused() {
-    let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org", "bob@example.org"]);
     let (alice, bob) = (world.sign_in("alice@example.org/desk"), world.sign_in("bob@example.org/desk"));
     world.say(alice, "<enable xmlns='urn:xmpp:sm:3'/>");
     world.hear(alice);

@@ -4,15 +4,15 @@ use super::*;
 
 const BODY: &str = "<body>hi</body>";
 
-fn world() -> World {
-    World::new(&["alice@example.org", "bob@example.org"])
+fn world() -> HostWorld {
+    HostWorld::new(&["alice@example.org", "bob@example.org"])
 }
 
-fn send(world: &mut World, to: &str, kind: &str, inner: &str) {
+fn send(world: &mut HostWorld, to: &str, kind: &str, inner: &str) {
     world.arrive(&format!("<message id='m' from='eve@x.org/1' to='{to}' type='{kind}'>{inner}</message>"));
 }
 
-fn kept(world: &World) -> usize {
+fn kept(world: &HostWorld) -> usize {
     world.store.messages.offline.len()
 }
 
@@ -156,7 +156,7 @@ fn who_comes_while_a_message_is_written_gets_it() {
     assert_eq!(kept(&world), 0);
 }
 
-fn ask(world: &mut World, client: u64, kind: &str, inner: &str) -> Vec<String> {
+fn ask(world: &mut HostWorld, client: u64, kind: &str, inner: &str) -> Vec<String> {
     world.say(client, &format!("<iq type='{kind}' id='o'>{inner}</iq>"));
     world.hear(client)
 }

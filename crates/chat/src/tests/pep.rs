@@ -156,7 +156,7 @@ fn an_account_shows_its_nodes_to_who_may_see_them() {
 
 #[test]
 fn anonymous_accounts_have_no_nodes() {
-    let mut world = World::new(&[]);
+    let mut world = HostWorld::new(&[]);
     let guest = world.sign_in_as("g@example.org/1", true);
     let publish = "<publish node='n'><item><t xmlns='urn:t'/></item></publish>";
     is_error(&set(&mut world, guest, "g@example.org", publish), "not-allowed", "");

@@ -80,12 +80,12 @@ fn published(inner: &str) -> Phone {
 }
 
 /// Alice and Bob see each other; Carol sees nobody.
-fn world() -> World {
+fn world() -> HostWorld {
     world_with(TextsToPhones::Absent)
 }
 
-fn world_with(texts_to_phones: TextsToPhones) -> World {
-    let mut world = World::new(&[ALICE, BOB, "carol@example.org"]);
+fn world_with(texts_to_phones: TextsToPhones) -> HostWorld {
+    let mut world = HostWorld::new(&[ALICE, BOB, "carol@example.org"]);
     let both = RosterItem { subscription: Subscription::Both, is_listed: true, ..RosterItem::default() };
     for (user, contact) in [(ALICE, BOB), (BOB, ALICE)] {
         let store = world.store.users.get_mut(&bare(user)).unwrap();
@@ -99,7 +99,7 @@ fn world_with(texts_to_phones: TextsToPhones) -> World {
 #[test]
 fn contacts_may_watch_an_account_from_their_phones_as_its_roster_says() {
     let mut world = world();
-    let watch = |world: &mut World, user: &str, watcher: &str| {
+    let watch = |world: &mut HostWorld, user: &str, watcher: &str| {
         let (user, watcher) = (bare(user), bare(watcher));
         world.tell(|host, now, out| host.handle_watcher(now, 7, user, watcher, out));
         world.phones.consents.pop()
@@ -121,7 +121,7 @@ fn contacts_may_watch_an_account_from_their_phones_as_its_roster_says() {
     assert_eq!(watch(&mut world, ALICE, BOB), Some((7, false)), "blocked");
 }
 
-impl World {
+impl HostWorld {
     fn phone_is(&mut self, user: &str, phone: Phone) {
         let user = bare(user);
         self.phones.state.insert(user.clone(), phone.clone());
@@ -167,7 +167,7 @@ impl World {
     }
 }
 
-fn kept(world: &World) -> usize {
+fn kept(world: &HostWorld) -> usize {
     world.store.messages.offline.len()
 }
 
@@ -561,7 +561,7 @@ mod words_from_phones {
     fn more_than_can_be_looked_at_is_refused_at_once() {
         let mut world = world();
         world.is_slow = true;
-        for _ in 0..crate::limits::HEARD {
+        for _ in 0..crate::limits::PHONE_MESSAGES {
             world.heard(PhoneSender::Account(bare(ALICE)), BOB, MessageBody::Text("x".into()), true);
         }
         assert!(world.phones.outcomes.is_empty());

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn ask(world: &mut World, client: u64, kind: &str, to: &str, payload: &str) -> String {
+fn ask(world: &mut HostWorld, client: u64, kind: &str, to: &str, payload: &str) -> String {
     world.say(client, &format!("<iq type='{kind}' id='q' to='{to}'>{payload}</iq>"));
     let mut heard = world.hear(client);
     assert_eq!(heard.len(), 1, "{heard:?}");
@@ -11,7 +11,7 @@ fn ask(world: &mut World, client: u64, kind: &str, to: &str, payload: &str) -> S
 
 #[test]
 fn the_server_tells_its_software_and_its_time() {
-    let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org", "bob@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     let version = "<query xmlns='jabber:iq:version'/>";
     let told = ask(&mut world, alice, "get", "example.org", version);
@@ -27,7 +27,7 @@ fn the_server_tells_its_software_and_its_time() {
 
 #[test]
 fn the_session_of_old_clients_is_answered_and_counted() {
-    let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org", "bob@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     world.say(alice, "<enable xmlns='urn:xmpp:sm:3'/>");
     world.hear(alice);

@@ -9,19 +9,19 @@ use crate::presence::subscription::SubscriptionState;
 const ALICE: &str = "alice@example.org";
 const BOB: &str = "bob@x.org";
 
-fn contact(world: &mut World, user: &str, contact: &str, subscription: Subscription) {
+fn contact(world: &mut HostWorld, user: &str, contact: &str, subscription: Subscription) {
     let item = RosterItem { subscription, is_listed: true, ..Default::default() };
     let store = world.store.users.get_mut(&Bare::parse(user).unwrap()).unwrap();
     store.roster.push((Bare::parse(contact).unwrap(), item));
 }
 
-fn item(world: &World, user: &str, contact: &str) -> Option<RosterItem> {
+fn item(world: &HostWorld, user: &str, contact: &str) -> Option<RosterItem> {
     let store = &world.store.users[&Bare::parse(user).unwrap()];
     store.contact(&Bare::parse(contact).unwrap()).cloned()
 }
 
 /// Signed in, interested and available; what came of it is forgotten.
-fn here(world: &mut World, jid: &str) -> u64 {
+fn here(world: &mut HostWorld, jid: &str) -> u64 {
     let client = world.sign_in(jid);
     world.say(client, "<iq type='get' id='r'><query xmlns='jabber:iq:roster'/></iq>");
     world.say(client, "<presence/>");
@@ -34,7 +34,7 @@ fn here(world: &mut World, jid: &str) -> u64 {
 /// resources (as well as to the resource that generated the unavailable presence in the first place)".
 #[test]
 fn unavailable_presence_comes_back_to_who_sends_it() {
-    let mut world = World::new(&[ALICE]);
+    let mut world = HostWorld::new(&[ALICE]);
     let (desk, phone) =
         (here(&mut world, "alice@example.org/desk"), here(&mut world, "alice@example.org/phone"));
     world.hear(desk);
@@ -57,7 +57,7 @@ fn unavailable_presence_comes_back_to_who_sends_it() {
 
 #[test]
 fn two_people_subscribe_to_each_other_and_see_each_other() {
-    let mut world = World::new(&[ALICE, "bob@example.org"]);
+    let mut world = HostWorld::new(&[ALICE, "bob@example.org"]);
     let (alice, bob) =
         (here(&mut world, "alice@example.org/desk"), here(&mut world, "bob@example.org/phone"));
     world.say(
@@ -105,7 +105,7 @@ fn two_people_subscribe_to_each_other_and_see_each_other() {
 
 #[test]
 fn a_request_waits_for_who_is_not_here_and_is_not_listed() {
-    let mut world = World::new(&[ALICE]);
+    let mut world = HostWorld::new(&[ALICE]);
     for _ in 0..2 {
         world.arrive("<presence type='subscribe' from='bob@x.org/home' to='alice@example.org'><status>me</status></presence>");
     }
@@ -135,7 +135,7 @@ fn a_request_waits_for_who_is_not_here_and_is_not_listed() {
 /// RFC 6121 §2.2: requests go to who is available, answers and pushes to who is interested.
 #[test]
 fn requests_and_answers_go_to_different_sessions() {
-    let mut world = World::new(&[ALICE]);
+    let mut world = HostWorld::new(&[ALICE]);
     let available = world.sign_in("alice@example.org/available");
     world.say(available, "<presence/>");
     let interested = world.sign_in("alice@example.org/interested");
@@ -154,7 +154,7 @@ fn requests_and_answers_go_to_different_sessions() {
 
 #[test]
 fn who_is_subscribed_or_approved_needs_no_second_answer() {
-    let mut world = World::new(&[ALICE]);
+    let mut world = HostWorld::new(&[ALICE]);
     contact(&mut world, ALICE, BOB, Subscription::From);
     let alice = here(&mut world, "alice@example.org/desk");
     world.arrive("<presence type='subscribe' from='bob@x.org' to='alice@example.org'/>");
@@ -178,7 +178,7 @@ fn who_is_subscribed_or_approved_needs_no_second_answer() {
 
 #[test]
 fn nobody_is_a_contact_of_oneself() {
-    let mut world = World::new(&[ALICE]);
+    let mut world = HostWorld::new(&[ALICE]);
     let alice = here(&mut world, "alice@example.org/desk");
     for kind in ["subscribe", "subscribed", "unsubscribe", "unsubscribed"] {
         world.say(alice, &format!("<presence type='{kind}' to='{ALICE}/phone'/>"));
@@ -190,7 +190,7 @@ fn nobody_is_a_contact_of_oneself() {
 
 #[test]
 fn strangers_cannot_fill_a_roster() {
-    let mut world = World::new(&[ALICE]);
+    let mut world = HostWorld::new(&[ALICE]);
     for n in 0..crate::limits::CONTACTS_ASKING {
         world.arrive(&format!("<presence type='subscribe' from='s{n}@x.org' to='alice@example.org'/>"));
     }
@@ -203,18 +203,21 @@ fn strangers_cannot_fill_a_roster() {
 
 #[test]
 fn a_long_request_is_kept_short() {
-    let mut world = World::new(&[ALICE]);
-    let long = "x".repeat(crate::limits::ASKED);
+    let mut world = HostWorld::new(&[ALICE]);
+    let long = "x".repeat(crate::limits::SUBSCRIPTION_REQUEST);
     world.arrive(&format!(
         "<presence type='subscribe' from='bob@x.org' to='alice@example.org'><status>{long}</status></presence>"
     ));
     let kept = item(&world, ALICE, BOB).unwrap().asked.unwrap().to_bytes(ns::CLIENT);
-    assert!(kept.len() < crate::limits::ASKED && String::from_utf8(kept).unwrap().contains("<status>xxx"));
+    assert!(
+        kept.len() < crate::limits::SUBSCRIPTION_REQUEST
+            && String::from_utf8(kept).unwrap().contains("<status>xxx")
+    );
 }
 
 #[test]
 fn a_change_that_cannot_be_written_changes_nothing() {
-    let mut world = World::new(&[ALICE]);
+    let mut world = HostWorld::new(&[ALICE]);
     let alice = here(&mut world, "alice@example.org/desk");
     world.store.is_broken = true;
     world.say(alice, "<presence type='subscribe' to='bob@x.org'/>");
@@ -232,7 +235,7 @@ fn a_change_that_cannot_be_written_changes_nothing() {
 
 #[test]
 fn who_comes_is_told_to_contacts_and_own_sessions_and_asks_for_theirs() {
-    let mut world = World::new(&[ALICE]);
+    let mut world = HostWorld::new(&[ALICE]);
     for (name, subscription) in [
         ("none@x.org", Subscription::None),
         ("to@x.org", Subscription::To),
@@ -266,7 +269,7 @@ fn who_comes_is_told_to_contacts_and_own_sessions_and_asks_for_theirs() {
 
 #[test]
 fn the_end_is_told_to_all_who_saw() {
-    let mut world = World::new(&[ALICE]);
+    let mut world = HostWorld::new(&[ALICE]);
     contact(&mut world, ALICE, BOB, Subscription::From);
     let desk = here(&mut world, "alice@example.org/desk");
     let phone = here(&mut world, "alice@example.org/phone");
@@ -306,10 +309,10 @@ fn the_end_is_told_to_all_who_saw() {
 
 #[test]
 fn a_probe_is_answered_to_who_is_subscribed() {
-    let mut world = World::new(&[ALICE]);
+    let mut world = HostWorld::new(&[ALICE]);
     contact(&mut world, ALICE, BOB, Subscription::From);
     contact(&mut world, ALICE, "carol@x.org", Subscription::To);
-    let probe = |world: &mut World, from: &str, to: &str| {
+    let probe = |world: &mut HostWorld, from: &str, to: &str| {
         world.arrive(&format!("<presence type='probe' from='{from}' to='{to}'/>"));
         world.sent_abroad()
     };
@@ -350,7 +353,7 @@ fn a_probe_is_answered_to_who_is_subscribed() {
 
 #[test]
 fn presence_comes_to_all_who_are_available_and_errors_to_nobody() {
-    let mut world = World::new(&[ALICE]);
+    let mut world = HostWorld::new(&[ALICE]);
     let desk = here(&mut world, "alice@example.org/desk");
     let phone = here(&mut world, "alice@example.org/phone");
     let silent = world.sign_in("alice@example.org/silent");
@@ -371,7 +374,7 @@ fn presence_comes_to_all_who_are_available_and_errors_to_nobody() {
 
 #[test]
 fn presence_that_cannot_be_is_refused() {
-    let mut world = World::new(&[ALICE]);
+    let mut world = HostWorld::new(&[ALICE]);
     let alice = world.sign_in("alice@example.org/desk");
     for presence in [
         "<presence><priority>128</priority></presence>",
@@ -401,7 +404,7 @@ fn presence_that_cannot_be_is_refused() {
 
 #[test]
 fn directed_presence_has_an_end() {
-    let mut world = World::new(&[ALICE]);
+    let mut world = HostWorld::new(&[ALICE]);
     let alice = world.sign_in("alice@example.org/desk");
     for n in 0..crate::limits::DIRECTED {
         world.say(alice, &format!("<presence to='d{n}@x.org'/>"));
@@ -416,7 +419,7 @@ fn directed_presence_has_an_end() {
 
 #[test]
 fn presence_does_not_overtake_the_answer_before_it() {
-    let mut world = World::new(&[ALICE]);
+    let mut world = HostWorld::new(&[ALICE]);
     let alice = here(&mut world, "alice@example.org/desk");
     world.say(alice, "<presence type='subscribe' to='bob@x.org'/>");
     world.hear(alice);
@@ -431,7 +434,7 @@ fn presence_does_not_overtake_the_answer_before_it() {
 
 #[test]
 fn presence_goes_out_once_for_each_contact() {
-    let mut world = World::new(&[ALICE]);
+    let mut world = HostWorld::new(&[ALICE]);
     for n in 0..1_000 {
         contact(&mut world, ALICE, &format!("c{n}@x.org"), Subscription::From);
     }
@@ -442,7 +445,7 @@ fn presence_goes_out_once_for_each_contact() {
 }
 
 /// What Alice (0) or Bob (1) does.
-fn step(world: &mut World, who: usize, clients: [u64; 2], act: u8) {
+fn step(world: &mut HostWorld, who: usize, clients: [u64; 2], act: u8) {
     let other = ["bob@example.org", ALICE][who];
     let roster = |attributes: &str| {
         format!(
@@ -476,7 +479,7 @@ proptest! {
     #[test]
     fn both_sides_agree(acts in prop::collection::vec((0..2_usize, 0..6_u8), 0..24)) {
         let bob_jid = "bob@example.org";
-        let mut world = World::new(&[ALICE, bob_jid]);
+        let mut world = HostWorld::new(&[ALICE, bob_jid]);
         let clients = [here(&mut world, "alice@example.org/1"), here(&mut world, "bob@example.org/1")];
         let mut seen: [Option<String>; 2] = [None, None];
         for (who, act) in acts {
@@ -510,7 +513,7 @@ proptest! {
 
 #[test]
 fn all_that_waited_for_somebody_who_is_away_finds_him() {
-    let mut world = World::new(&["alice@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org"]);
     let contact = Bare::parse("bob@elsewhere.org").unwrap();
     let item = super::effect::RosterItem {
         subscription: super::effect::Subscription::Both,

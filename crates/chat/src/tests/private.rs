@@ -5,7 +5,7 @@ use super::*;
 
 const ALICE: &str = "alice@example.org";
 
-fn private(world: &mut World, client: u64, kind: &str, inner: &str) -> String {
+fn private(world: &mut HostWorld, client: u64, kind: &str, inner: &str) -> String {
     ask(world, client, kind, ALICE, &format!("<query xmlns='jabber:iq:private'>{inner}</query>"))
 }
 
@@ -15,7 +15,7 @@ fn storage(inner: &str) -> String {
 
 #[test]
 fn private_data_is_kept_for_who_stored_it() {
-    let mut world = World::new(&[ALICE, "bob@example.org"]);
+    let mut world = HostWorld::new(&[ALICE, "bob@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     let bob = world.sign_in("bob@example.org/desk");
     let empty = "<exodus xmlns='exodus:prefs'/>";
@@ -44,7 +44,7 @@ fn private_data_is_kept_for_who_stored_it() {
             assert!(private(&mut world, alice, kind, data).contains("resource-constraint"));
         }
     }
-    let mut world = World::new(&[]);
+    let mut world = HostWorld::new(&[]);
     let guest = world.sign_in_as("g@example.org/1", true);
     let answer = ask(
         &mut world,
@@ -58,7 +58,7 @@ fn private_data_is_kept_for_who_stored_it() {
 
 #[test]
 fn bookmarks_of_old_clients_are_items_for_new_ones() {
-    let mut world = World::new(&[ALICE]);
+    let mut world = HostWorld::new(&[ALICE]);
     let old = world.sign_in("alice@example.org/old");
     let new = world.sign_in("alice@example.org/new");
     appear(&mut world, new, &["urn:xmpp:bookmarks:1"]);
@@ -85,7 +85,7 @@ fn bookmarks_of_old_clients_are_items_for_new_ones() {
     let stored = private(&mut world, old, "get", &storage(""));
     assert!(stored.contains(url) && stored.contains(other) && !stored.contains("a@rooms"), "{stored}");
     // As many as somebody may have who comes from another server.
-    let mut world_of_many = World::new(&[ALICE]);
+    let mut world_of_many = HostWorld::new(&[ALICE]);
     let many = world_of_many.sign_in("alice@example.org/old");
     let rooms: String = (0..300).map(|n| format!("<conference jid='r{n}@rooms.x.org'/>")).collect();
     private(&mut world_of_many, many, "set", &storage(&rooms));
@@ -96,7 +96,7 @@ fn bookmarks_of_old_clients_are_items_for_new_ones() {
 
 #[test]
 fn bookmarks_of_new_clients_are_there_for_old_ones() {
-    let mut world = World::new(&[ALICE, "bob@example.org"]);
+    let mut world = HostWorld::new(&[ALICE, "bob@example.org"]);
     let (alice, bob) = (world.sign_in("alice@example.org/desk"), world.sign_in("bob@example.org/desk"));
     let native = "<conference xmlns='urn:xmpp:bookmarks:1' name='A' autojoin='1'><password>p</password>\
         <extensions><e xmlns='urn:e'/></extensions></conference>";
@@ -121,7 +121,7 @@ fn bookmarks_of_new_clients_are_there_for_old_ones() {
     let items = get(&mut world, alice, ALICE, "<items node='urn:xmpp:bookmarks:1'/>");
     assert!(items.contains("name='B'") && items.contains("<extensions><e "), "{items}");
     // The node that old clients make is the one that new ones ask for, and nobody else reads it.
-    let mut fresh = World::new(&[ALICE]);
+    let mut fresh = HostWorld::new(&[ALICE]);
     let old = fresh.sign_in("alice@example.org/old");
     private(&mut fresh, old, "set", &storage(room));
     assert!(set(&mut fresh, old, ALICE, &publish).contains("result"));
@@ -130,25 +130,26 @@ fn bookmarks_of_new_clients_are_there_for_old_ones() {
 
 #[test]
 fn bookmarks_in_the_old_node_are_those_of_the_new_one() {
-    let mut world = World::new(&[ALICE]);
+    let mut world = HostWorld::new(&[ALICE]);
     let alice = world.sign_in("alice@example.org/desk");
-    let publish_old = |world: &mut World, rooms: &str| {
+    let publish_old = |world: &mut HostWorld, rooms: &str| {
         let item = format!("<item id='current'>{}</item>", storage(rooms));
         set(world, alice, ALICE, &format!("<publish node='storage:bookmarks'>{item}</publish>"))
     };
-    let publish_new = |world: &mut World, room: &str| {
+    let publish_new = |world: &mut HostWorld, room: &str| {
         let native = "<conference xmlns='urn:xmpp:bookmarks:1' name='N'/>";
         let item = format!("<item id='{room}@rooms.x.org'>{native}</item>");
         set(world, alice, ALICE, &format!("<publish node='urn:xmpp:bookmarks:1'>{item}</publish>"))
     };
     let room = |name: &str| format!("<conference jid='{name}@rooms.x.org' name='O'/>");
-    let rooms = |world: &mut World, node: &str| {
+    let rooms = |world: &mut HostWorld, node: &str| {
         let items = get(world, alice, ALICE, &format!("<items node='{node}'/>"));
         let found =
             ["a", "b", "c"].into_iter().filter(|room| items.contains(&format!("'{room}@rooms.x.org'")));
         found.collect::<String>()
     };
-    let both = |world: &mut World| (rooms(world, "storage:bookmarks"), rooms(world, "urn:xmpp:bookmarks:1"));
+    let both =
+        |world: &mut HostWorld| (rooms(world, "storage:bookmarks"), rooms(world, "urn:xmpp:bookmarks:1"));
     // With more than one room the node has to be as clients make it.
     let first = format!("<query xmlns='jabber:iq:private'>{}</query>", storage(&room("a")));
     world.say(alice, &format!("<iq type='set' id='p'>{first}</iq>"));
@@ -175,7 +176,7 @@ fn bookmarks_in_the_old_node_are_those_of_the_new_one() {
 /// XEP-0049 §2.1: the result says that the data is stored. Bookmarks are stored in three places, and read from any.
 #[test]
 fn bookmarks_are_answered_once_they_can_be_read() {
-    let mut world = World::new(&[ALICE]);
+    let mut world = HostWorld::new(&[ALICE]);
     let alice = world.sign_in("alice@example.org/desk");
     let room = |name: &str| format!("<conference jid='{name}@rooms.x.org' name='{name}'/>");
     let get = format!("<iq type='get' id='g'><query xmlns='jabber:iq:private'>{}</query></iq>", storage(""));
@@ -209,7 +210,7 @@ fn bookmarks_are_answered_once_they_can_be_read() {
 /// A client that publishes a native bookmark may read it in the old node at once, and the other way round (XEP-0402 §5).
 #[test]
 fn published_bookmarks_are_answered_once_the_other_node_has_them() {
-    let mut world = World::new(&[ALICE]);
+    let mut world = HostWorld::new(&[ALICE]);
     let alice = world.sign_in("alice@example.org/desk");
     let native = "<publish node='urn:xmpp:bookmarks:1'><item id='a@rooms.x.org'>\
         <conference xmlns='urn:xmpp:bookmarks:1'/></item></publish>";

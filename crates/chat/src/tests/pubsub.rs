@@ -9,8 +9,8 @@ const EVE: &str = "eve@example.org";
 pub(super) const SPACE: &str = "http://jabber.org/protocol/pubsub";
 
 /// Bob sees Alice's presence and is a friend of hers; Eve is nobody to her.
-pub(super) fn world() -> (World, u64, u64, u64) {
-    let mut world = World::new(&[ALICE, BOB, EVE]);
+pub(super) fn world() -> (HostWorld, u64, u64, u64) {
+    let mut world = HostWorld::new(&[ALICE, BOB, EVE]);
     let mut know = |user: &str, contact: &str, groups: &[&str]| {
         let groups = groups.iter().map(|group| Box::from(*group)).collect();
         let subscription = Subscription::Both;
@@ -25,20 +25,20 @@ pub(super) fn world() -> (World, u64, u64, u64) {
     (world, alice, bob, eve)
 }
 
-pub(super) fn set(world: &mut World, client: u64, to: &str, inner: &str) -> String {
+pub(super) fn set(world: &mut HostWorld, client: u64, to: &str, inner: &str) -> String {
     ask(world, client, "set", to, &format!("<pubsub xmlns='{SPACE}'>{inner}</pubsub>"))
 }
 
-pub(super) fn get(world: &mut World, client: u64, to: &str, inner: &str) -> String {
+pub(super) fn get(world: &mut HostWorld, client: u64, to: &str, inner: &str) -> String {
     ask(world, client, "get", to, &format!("<pubsub xmlns='{SPACE}'>{inner}</pubsub>"))
 }
 
-pub(super) fn own(world: &mut World, client: u64, kind: &str, inner: &str) -> String {
+pub(super) fn own(world: &mut HostWorld, client: u64, kind: &str, inner: &str) -> String {
     ask(world, client, kind, ALICE, &format!("<pubsub xmlns='{SPACE}#owner'>{inner}</pubsub>"))
 }
 
 /// The answer alone; what else came stays.
-pub(super) fn ask(world: &mut World, client: u64, kind: &str, to: &str, payload: &str) -> String {
+pub(super) fn ask(world: &mut HostWorld, client: u64, kind: &str, to: &str, payload: &str) -> String {
     world.say(client, &format!("<iq type='{kind}' id='q' to='{to}'>{payload}</iq>"));
     let got = world.got.entry(client).or_default();
     let at = got.iter().position(|element| element.name() == "iq" && element.attr("id") == Some("q"));
@@ -57,18 +57,18 @@ fn form(kind: &str, fields: &[(&str, &str)]) -> String {
     )
 }
 
-pub(super) fn create(world: &mut World, alice: u64, node: &str, fields: &[(&str, &str)]) {
+pub(super) fn create(world: &mut HostWorld, alice: u64, node: &str, fields: &[(&str, &str)]) {
     let configure = format!("<configure>{}</configure>", form("node_config", fields));
     let answer = set(world, alice, ALICE, &format!("<create node='{node}'/>{configure}"));
     assert!(answer.contains("type='result'"), "{answer}");
 }
 
-pub(super) fn publish(world: &mut World, client: u64, node: &str, id: &str) -> String {
+pub(super) fn publish(world: &mut HostWorld, client: u64, node: &str, id: &str) -> String {
     let item = format!("<item id='{id}'><t xmlns='urn:t'>{id}</t></item>");
     set(world, client, ALICE, &format!("<publish node='{node}'>{item}</publish>"))
 }
 
-pub(super) fn configure(world: &mut World, alice: u64, node: &str, fields: &[(&str, &str)]) -> String {
+pub(super) fn configure(world: &mut HostWorld, alice: u64, node: &str, fields: &[(&str, &str)]) -> String {
     own(world, alice, "set", &format!("<configure node='{node}'>{}</configure>", form("node_config", fields)))
 }
 
@@ -81,7 +81,7 @@ pub(super) fn is_error(answer: &str, condition: &str, detail: &str) {
 }
 
 /// Of somebody whose client announces that it wants these nodes.
-pub(super) fn appear(world: &mut World, client: u64, nodes: &[&str]) {
+pub(super) fn appear(world: &mut HostWorld, client: u64, nodes: &[&str]) {
     let features: String = nodes.iter().map(|node| format!("<feature var='{node}+notify'/>")).collect();
     let info = format!("<identity category='client' type='pc'/>{features}");
     let mut sorted: Vec<String> = nodes.iter().map(|node| format!("{node}+notify<")).collect();
@@ -106,7 +106,7 @@ pub(super) fn appear(world: &mut World, client: u64, nodes: &[&str]) {
 }
 
 /// Events only, since it was asked last.
-pub(super) fn events(world: &mut World, client: u64) -> Vec<String> {
+pub(super) fn events(world: &mut HostWorld, client: u64) -> Vec<String> {
     let heard = world.hear(client);
     heard.into_iter().filter(|stanza| stanza.contains("pubsub#event")).collect()
 }
@@ -152,7 +152,7 @@ fn each_access_model_lets_in_whom_it_says() {
 #[test]
 fn who_publishes_can_count_on_what_he_asks_for() {
     let (mut world, alice, bob, _) = world();
-    let publish = |world: &mut World, fields: &[(&str, &str)]| {
+    let publish = |world: &mut HostWorld, fields: &[(&str, &str)]| {
         let options = format!("<publish-options>{}</publish-options>", form("publish-options", fields));
         let item = "<publish node='secret'><item id='current'><s xmlns='urn:s'/></item></publish>";
         set(world, alice, ALICE, &format!("{item}{options}"))
@@ -210,7 +210,7 @@ fn faults_of_publishing() {
 fn publishers_and_models_say_who_may_publish() {
     let (mut world, alice, bob, eve) = world();
     create(&mut world, alice, "n", &[("access_model", "open"), ("max_items", "max")]);
-    let affiliate = |world: &mut World, affiliation: &str| {
+    let affiliate = |world: &mut HostWorld, affiliation: &str| {
         let item = format!("<affiliation jid='{BOB}' affiliation='{affiliation}'/>");
         own(world, alice, "set", &format!("<affiliations node='n'>{item}</affiliations>"));
     };

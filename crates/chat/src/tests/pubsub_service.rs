@@ -6,13 +6,13 @@ const SERVICE: &str = "pubsub.example.org";
 const PUBSUB: &str = "http://jabber.org/protocol/pubsub";
 
 struct Cast {
-    world: World,
+    world: HostWorld,
     alice: u64,
     bob: u64,
 }
 
 fn cast() -> Cast {
-    let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org", "bob@example.org"]);
     let [alice, bob] = ["alice", "bob"].map(|user| {
         let client = world.sign_in(&format!("{user}@example.org/desk"));
         world.say(client, "<presence/>");
@@ -226,7 +226,7 @@ fn a_removed_account_owns_no_node_and_is_subscribed_to_none() {
                 *config = without;
             }
         }
-        let act = crate::effect::Act::Departed { user };
+        let act = crate::effect::HostAction::Departed { user };
         cast.world.tell(|host, now, out| drop(host.act(now, &act, out)));
     };
     leave(&mut cast, "bob@example.org");

@@ -5,11 +5,11 @@ use super::*;
 const PUSH: &str = "urn:xmpp:push:0";
 const BODY: &str = "<body>a secret</body>";
 
-fn world() -> World {
-    World::new(&["alice@example.org", "bob@example.org"])
+fn world() -> HostWorld {
+    HostWorld::new(&["alice@example.org", "bob@example.org"])
 }
 
-fn set(world: &mut World, client: u64, payload: &str) -> String {
+fn set(world: &mut HostWorld, client: u64, payload: &str) -> String {
     world.hear(client);
     world.say(client, &format!("<iq type='set' id='p'>{payload}</iq>"));
     world.hear(client).pop().unwrap()
@@ -19,13 +19,13 @@ fn enable(node: &str) -> String {
     format!("<enable xmlns='{PUSH}' jid='push.x.org' node='{node}'/>")
 }
 
-fn arrive(world: &mut World, inner: &str) {
+fn arrive(world: &mut HostWorld, inner: &str) {
     world
         .arrive(&format!("<message from='eve@x.org/1' to='alice@example.org' type='chat'>{inner}</message>"));
 }
 
 /// A phone with resumption and notifications; its session's id.
-fn phone(world: &mut World) -> (u64, String) {
+fn phone(world: &mut HostWorld) -> (u64, String) {
     let phone = world.sign_in("alice@example.org/phone");
     world.say(phone, "<enable xmlns='urn:xmpp:sm:3' resume='true'/>");
     let enabled = world.hear(phone).pop().unwrap();
@@ -37,7 +37,7 @@ fn phone(world: &mut World) -> (u64, String) {
     (phone, id)
 }
 
-fn counts(world: &mut World) -> Vec<String> {
+fn counts(world: &mut HostWorld) -> Vec<String> {
     let sent = world.sent_abroad().into_iter().filter(|xml| xml.starts_with("<iq"));
     let count = |xml: String| {
         let (_, rest) = xml.split_once("<field var='message-count'><value>").unwrap();

@@ -5,15 +5,15 @@ use crate::limits;
 
 const ALICE: &str = "alice@example.org";
 
-fn vcard(world: &mut World, client: u64, id: usize) {
+fn vcard(world: &mut HostWorld, client: u64, id: usize) {
     world.say(
         client,
         &format!("<iq type='get' id='{id}' to='bob@example.org'><vCard xmlns='vcard-temp'/></iq>"),
     );
 }
 
-fn world() -> (World, u64, u64) {
-    let mut world = World::new(&[ALICE, "bob@example.org"]);
+fn world() -> (HostWorld, u64, u64) {
+    let mut world = HostWorld::new(&[ALICE, "bob@example.org"]);
     let [alice, bob] = ["alice@example.org/a", "bob@example.org/b"].map(|jid| world.sign_in(jid));
     // Both records are in memory, in `tests_without_rosters` too.
     world.keep_rosters();
@@ -61,7 +61,7 @@ fn reads_beyond_those_that_may_wait_are_refused() {
 
 #[test]
 fn archive_preferences_that_cannot_be_read_archive_nothing() {
-    let mut world = World::new(&[ALICE, "bob@example.org"]);
+    let mut world = HostWorld::new(&[ALICE, "bob@example.org"]);
     let owner = Bare::parse(ALICE).unwrap();
     let node: Box<str> = crate::user::NODES[0].into();
     world.store.items.insert((owner, node), vec![("current".into(), START, Element::new("unreadable", ""))]);

@@ -37,8 +37,8 @@ impl Known {
 
 const USERS: [&str; 3] = ["alice@example.org", "bob@example.org", "admin@example.org"];
 
-fn world(change: impl FnOnce(&mut Settings)) -> World {
-    let mut world = World::new(&USERS);
+fn world(change: impl FnOnce(&mut Settings)) -> HostWorld {
+    let mut world = HostWorld::new(&USERS);
     let mut settings = settings();
     settings.accounts =
         crate::register::AccountSettings { may_change_password: true, may_remove: true, min_password: 8 };
@@ -94,7 +94,7 @@ fn what_cannot_be_changed_is_refused() {
     let mut world = world(|settings| settings.accounts.may_remove = false);
     let alice = world.sign_in("alice@example.org/desk");
     let nobody = world.sign_in_as("guest@example.org/x", true);
-    let case = |world: &mut World, client, inner: &str, condition: &str| {
+    let case = |world: &mut HostWorld, client, inner: &str, condition: &str| {
         let answer = ask(world, client, "set", "example.org", inner);
         assert!(answer.contains(condition), "{inner}: {answer}");
     };
@@ -163,9 +163,9 @@ fn contacts_of_who_was_not_here_are_told_too() {
     ];
     let user = Bare::parse("ghost@example.org").unwrap();
     for (ending, expected) in [
-        (Ending::Changed, &[][..]),
+        (SessionEndReason::Changed, &[][..]),
         (
-            Ending::Removed,
+            SessionEndReason::Removed,
             &[
                 "unsubscribe to",
                 "unsubscribed from",
@@ -199,13 +199,13 @@ fn a_session_that_waits_for_its_client_ends_with_the_others() {
     world.tell(|host, now, out| host.handle_gone(now, edge(alice), false, out));
     assert_eq!(world.host.sessions(), 1, "it sleeps");
     let user = Bare::parse("alice@example.org").unwrap();
-    world.tell(|host, now, out| host.end_account(now, &user, Ending::Changed, &[], out));
+    world.tell(|host, now, out| host.end_account(now, &user, SessionEndReason::Changed, &[], out));
     assert_eq!(world.host.sessions(), 0);
     world.tell(|host, now, out| host.handle_resume(now, edge(9), (user.as_jid(), &id, 0), out));
     assert!(matches!(world.bound[&9], Bound::NotResumed { .. }), "nor is it to be had again");
 }
 
-fn command(world: &mut World, client: u64, node: &str, inner: &str) -> String {
+fn command(world: &mut HostWorld, client: u64, node: &str, inner: &str) -> String {
     let command = format!(
         "<command xmlns='http://jabber.org/protocol/commands' node='urn:xmpp:invite#{node}'>{inner}</command>"
     );

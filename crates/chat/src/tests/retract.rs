@@ -4,7 +4,7 @@ use super::*;
 
 const EVE: &str = "eve@x.org/1";
 
-fn said(world: &mut World, from: &str, id: &str, inside: &str) {
+fn said(world: &mut HostWorld, from: &str, id: &str, inside: &str) {
     world.arrive(&format!(
         "<message type='chat' id='{id}' from='{from}' to='alice@example.org'>{inside}</message>"
     ));
@@ -14,14 +14,14 @@ fn retract(id: &str) -> String {
     format!("<retract id='{id}' xmlns='urn:xmpp:message-retract:1'/><body>took something back</body>")
 }
 
-fn archived(world: &World) -> Vec<String> {
+fn archived(world: &HostWorld) -> Vec<String> {
     let all = world.store.messages.archive.iter();
     all.map(|(_, (.., stanza))| String::from_utf8(stanza.to_bytes(ns::CLIENT)).unwrap()).collect()
 }
 
 #[test]
 fn a_tombstone_stands_for_what_its_sender_took_back() {
-    let mut world = World::new(&["alice@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org"]);
     said(&mut world, EVE, "m1", "<body>secret</body>");
     said(&mut world, EVE, "m2", "<body>other</body><origin-id xmlns='urn:xmpp:sid:0' id='o2'/>");
     world.wait(Duration::from_secs(60));
@@ -47,7 +47,7 @@ fn a_tombstone_stands_for_what_its_sender_took_back() {
 
 #[test]
 fn what_one_sent_oneself_goes_too() {
-    let mut world = World::new(&["alice@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     world.say(alice, "<message type='chat' id='m1' to='eve@x.org'><body>secret</body></message>");
     said(&mut world, EVE, "m1", "<body>hers</body>");

@@ -3,19 +3,19 @@
 use super::effect::{RosterItem, Subscription};
 use super::*;
 
-fn get(world: &mut World, client: u64, ver: &str) -> String {
+fn get(world: &mut HostWorld, client: u64, ver: &str) -> String {
     world.say(client, &format!("<iq type='get' id='r'><query xmlns='jabber:iq:roster'{ver}/></iq>"));
     world.hear(client).pop().unwrap()
 }
 
-fn set(world: &mut World, client: u64, items: &str) -> Vec<String> {
+fn set(world: &mut HostWorld, client: u64, items: &str) -> Vec<String> {
     world.say(client, &format!("<iq type='set' id='s'><query xmlns='jabber:iq:roster'>{items}</query></iq>"));
     world.hear(client)
 }
 
 #[test]
 fn a_contact_is_stored_pushed_to_who_is_interested_and_answered() {
-    let mut world = World::new(&["alice@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org"]);
     let desk = world.sign_in("alice@example.org/desk");
     let phone = world.sign_in("alice@example.org/phone");
     let unaware = world.sign_in("alice@example.org/unaware");
@@ -41,7 +41,7 @@ fn a_contact_is_stored_pushed_to_who_is_interested_and_answered() {
 
 #[test]
 fn a_version_that_is_current_is_answered_by_nothing() {
-    let mut world = World::new(&["alice@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     assert!(get(&mut world, alice, " ver=''").contains("<query xmlns='jabber:iq:roster' ver='0'/>"));
     set(&mut world, alice, "<item jid='bob@example.org'/>");
@@ -54,7 +54,7 @@ fn a_version_that_is_current_is_answered_by_nothing() {
 
 #[test]
 fn what_is_no_contact_is_refused() {
-    let mut world = World::new(&["alice@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     let long = "x".repeat(crate::limits::CONTACT_NAME + 1);
     let groups: String = (0..=crate::limits::CONTACT_GROUPS).map(|n| format!("<group>{n}</group>")).collect();
@@ -80,7 +80,7 @@ fn what_is_no_contact_is_refused() {
 /// RFC 6121 §2.3.3. The answer for an account that is not there is the same, so it tells nothing.
 #[test]
 fn a_roster_set_for_another_account_is_forbidden() {
-    let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org", "bob@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     for to in ["bob@example.org", "ghost@example.org"] {
         for (item, kind, condition) in [
@@ -104,7 +104,7 @@ fn a_roster_set_for_another_account_is_forbidden() {
 /// RFC 6121 §2.5.2: the item is removed, pushed and answered; then the other side learns of it.
 #[test]
 fn a_removal_is_answered_before_the_contact_learns_of_it() {
-    let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org", "bob@example.org"]);
     world.keep_rosters();
     let (alice, bob) = (Bare::parse("alice@example.org").unwrap(), Bare::parse("bob@example.org").unwrap());
     for (user, contact) in [(&alice, &bob), (&bob, &alice)] {
@@ -139,7 +139,7 @@ fn a_removal_is_answered_before_the_contact_learns_of_it() {
 
 #[test]
 fn a_roster_has_an_end() {
-    let mut world = World::new(&["alice@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org"]);
     let store = world.store.users.get_mut(&Bare::parse("alice@example.org").unwrap()).unwrap();
     let item = effect::RosterItem { is_listed: true, ..Default::default() };
     store.roster = (0..crate::limits::CONTACTS)
@@ -164,7 +164,7 @@ fn removal_ends_what_was_between_them() {
         ("asked", &["unsubscribed"]),
         ("none", &[]),
     ] {
-        let mut world = World::new(&["alice@example.org"]);
+        let mut world = HostWorld::new(&["alice@example.org"]);
         let contact = Bare::parse("bob@x.org").unwrap();
         let item = effect::RosterItem {
             subscription: effect::Subscription::new(
@@ -196,7 +196,7 @@ fn removal_ends_what_was_between_them() {
 
 #[test]
 fn nothing_is_said_before_it_is_written_and_the_next_one_waits() {
-    let mut world = World::new(&["alice@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     get(&mut world, alice, "");
     world.is_slow = true;
@@ -219,7 +219,7 @@ fn nothing_is_said_before_it_is_written_and_the_next_one_waits() {
 
 #[test]
 fn who_leaves_during_a_change_leaves_nothing_behind() {
-    let mut world = World::new(&["alice@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     world.is_slow = true;
     set(&mut world, alice, "<item jid='bob@x.org'/>");
@@ -235,7 +235,7 @@ fn who_leaves_during_a_change_leaves_nothing_behind() {
 
 #[test]
 fn too_many_changes_at_once_are_refused() {
-    let mut world = World::new(&["alice@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     world.is_slow = true;
     for n in 0..=crate::limits::CHANGES {
@@ -248,7 +248,7 @@ fn too_many_changes_at_once_are_refused() {
 
 #[test]
 fn a_record_that_fails_is_told() {
-    let mut world = World::new(&["alice@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     get(&mut world, alice, "");
     world.store.is_broken = true;
@@ -261,7 +261,7 @@ fn a_record_that_fails_is_told() {
 
 #[test]
 fn anonymous_accounts_have_no_contacts() {
-    let mut world = World::new(&[]);
+    let mut world = HostWorld::new(&[]);
     let guest = world.sign_in_as("guest@example.org/x", true);
     assert!(get(&mut world, guest, "").contains("<query xmlns='jabber:iq:roster'/>"));
     assert!(set(&mut world, guest, "<item jid='bob@x.org'/>")[0].contains("not-allowed"));

@@ -6,7 +6,7 @@ use super::*;
 const ALICE: &str = "alice@example.org";
 const BOB: &str = "bob@example.org";
 
-fn friends(world: &mut World) -> [u64; 2] {
+fn friends(world: &mut HostWorld) -> [u64; 2] {
     let item = |version| RosterItem {
         subscription: Subscription::Both,
         is_listed: true,
@@ -28,18 +28,18 @@ fn friends(world: &mut World) -> [u64; 2] {
     clients
 }
 
-fn world() -> World {
-    let mut world = World::new(&[ALICE, BOB]);
+fn world() -> HostWorld {
+    let mut world = HostWorld::new(&[ALICE, BOB]);
     world.keep_rosters();
     world
 }
 
-fn bound(world: &mut World, most: usize) {
+fn bound(world: &mut HostWorld, most: usize) {
     let settings = world.host.settings().clone();
     world.host.reload(Arc::new(Settings { rosters: RosterMemory(most), ..settings }));
 }
 
-fn is_here(world: &World, user: &str) -> bool {
+fn is_here(world: &HostWorld, user: &str) -> bool {
     world.host.account_data(&Bare::parse(user).unwrap()).is_some()
 }
 
@@ -60,7 +60,7 @@ fn the_one_that_nobody_needed_lately_goes() {
 }
 
 /// There is no place for any roster, and that is seen with the next thing that they say.
-fn let_go(world: &mut World, friends: [u64; 2]) {
+fn let_go(world: &mut HostWorld, friends: [u64; 2]) {
     bound(world, 0);
     for client in friends {
         world.say(
@@ -81,7 +81,7 @@ fn contacts_are_told_of_a_removal_though_the_roster_is_away() {
     let_go(&mut world, [alice, bob]);
     world.store.users.remove(&user);
     world.store.changes.clear();
-    let ending = crate::register::Ending::Removed;
+    let ending = crate::register::SessionEndReason::Removed;
     world.tell(|host, now, out| host.end_account(now, &user, ending, &kept, out));
     assert_eq!(world.closed, [(alice, "not-authorized")]);
     let heard = world.hear(bob).join("\n");

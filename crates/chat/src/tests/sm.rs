@@ -6,12 +6,12 @@ const ALICE: &str = "alice@example.org/desk";
 const ENABLE: &str = "<enable xmlns='urn:xmpp:sm:3' resume='true'/>";
 const ASK: &str = "<r xmlns='urn:xmpp:sm:3'/>";
 
-fn world() -> World {
-    World::new(&["alice@example.org", "bob@example.org"])
+fn world() -> HostWorld {
+    HostWorld::new(&["alice@example.org", "bob@example.org"])
 }
 
 /// Signs in, enables, is available. The client's number and the session's id.
-fn managed(world: &mut World, jid: &str) -> (u64, String) {
+fn managed(world: &mut HostWorld, jid: &str) -> (u64, String) {
     let client = world.sign_in(jid);
     world.say(client, ENABLE);
     let enabled = world.hear(client).pop().unwrap();
@@ -25,11 +25,11 @@ fn value(xml: &str, name: &str) -> String {
     rest.split_once('\'').unwrap().0.to_owned()
 }
 
-fn ack(world: &mut World, client: u64, h: u32) {
+fn ack(world: &mut HostWorld, client: u64, h: u32) {
     world.say(client, &format!("<a xmlns='urn:xmpp:sm:3' h='{h}'/>"));
 }
 
-fn from_abroad(world: &mut World, to: &str, body: &str) {
+fn from_abroad(world: &mut HostWorld, to: &str, body: &str) {
     world.arrive(&format!("<message type='chat' from='eve@x.org/1' to='{to}'><body>{body}</body></message>"));
 }
 
@@ -459,7 +459,7 @@ fn every_message_arrives_once_and_in_order() {
 }
 
 /// What the host routes when the record does what it is asked for.
-fn routed(world: &mut World, act: impl FnOnce(&mut Host, Instant, &mut Outbox)) -> Vec<Element> {
+fn routed(world: &mut HostWorld, act: impl FnOnce(&mut Host, Instant, &mut Outbox)) -> Vec<Element> {
     let mut todo = Outbox::new();
     act(&mut world.host, world.now, &mut todo);
     let mut routed = Vec::new();
@@ -503,12 +503,12 @@ fn another_host_tells_when_it_has_stored_a_message() {
 }
 
 /// Of her messages, after her presence, as she was told last.
-fn acknowledged(world: &mut World, alice: u64) -> usize {
+fn acknowledged(world: &mut HostWorld, alice: u64) -> usize {
     let answer = world.hear(alice).into_iter().rfind(|xml| xml.starts_with("<a ")).unwrap();
     value(&answer, "h").parse::<usize>().unwrap() - 1
 }
 
-fn is_stored_for_bob(world: &World, body: &str) -> bool {
+fn is_stored_for_bob(world: &HostWorld, body: &str) -> bool {
     let stored = &world.store.messages;
     let archived = stored.archive.iter().filter(|(owner, _)| owner.local() == Some("bob"));
     let mut stanzas =

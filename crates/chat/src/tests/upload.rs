@@ -1,14 +1,14 @@
 //! Slots for files, and services of others.
 
-use super::extdisco::Service;
+use super::extdisco::ExternalService;
 use super::pubsub::ask;
 use super::*;
 use crate::upload::UploadSettings;
 
 const ALICE: &str = "alice@example.org";
 
-fn world(change: impl FnOnce(&mut Settings)) -> (World, u64) {
-    let mut world = World::new(&[ALICE]);
+fn world(change: impl FnOnce(&mut Settings)) -> (HostWorld, u64) {
+    let mut world = HostWorld::new(&[ALICE]);
     let mut settings = settings();
     change(&mut settings);
     world.host = Host::new(Arc::new(settings), [1; 32]);
@@ -16,12 +16,12 @@ fn world(change: impl FnOnce(&mut Settings)) -> (World, u64) {
     (world, alice)
 }
 
-fn slot(world: &mut World, alice: u64, inner: &str) -> String {
+fn slot(world: &mut HostWorld, alice: u64, inner: &str) -> String {
     let request = format!("<request xmlns='urn:xmpp:http:upload:0' {inner}/>");
     ask(world, alice, "get", "example.org", &request)
 }
 
-fn info(world: &mut World, alice: u64) -> String {
+fn info(world: &mut HostWorld, alice: u64) -> String {
     ask(world, alice, "get", "example.org", "<query xmlns='http://jabber.org/protocol/disco#info'/>")
 }
 
@@ -128,7 +128,7 @@ fn what_is_not_configured_is_not_offered() {
 
 #[test]
 fn services_come_with_credentials_that_end() {
-    let service = |kind: &str, secret: Option<&str>| Service {
+    let service = |kind: &str, secret: Option<&str>| ExternalService {
         kind: kind.into(),
         host: "turn.example.org".into(),
         port: Some(3478),
@@ -138,7 +138,7 @@ fn services_come_with_credentials_that_end() {
     let all = vec![service("stun", None), service("turn", Some("north"))];
     assert!(!format!("{all:?}").contains("north"));
     let (mut world, alice) = world(|settings| settings.services = all);
-    let list = |world: &mut World, inner: &str| {
+    let list = |world: &mut HostWorld, inner: &str| {
         ask(world, alice, "get", "example.org", &format!("<services xmlns='urn:xmpp:extdisco:2'{inner}/>"))
     };
     let both = list(&mut world, "");
@@ -154,7 +154,7 @@ fn services_come_with_credentials_that_end() {
         assert!(turn.contains(part), "{part}: {turn}");
     }
     assert!(!turn.contains("stun"));
-    let credentials = |world: &mut World, inner: &str| {
+    let credentials = |world: &mut HostWorld, inner: &str| {
         let payload = format!("<credentials xmlns='urn:xmpp:extdisco:2'>{inner}</credentials>");
         ask(world, alice, "get", "example.org", &payload)
     };

@@ -9,8 +9,8 @@ const ALICE: &str = "alice@example.org";
 const DATA: &str = "YWJj";
 const HASH: &str = "a9993e364706816aba3e25717850c26c9cd0d89d";
 
-fn world() -> (World, u64, u64, u64) {
-    let mut world = World::new(&[ALICE, "bob@example.org", "eve@example.org"]);
+fn world() -> (HostWorld, u64, u64, u64) {
+    let mut world = HostWorld::new(&[ALICE, "bob@example.org", "eve@example.org"]);
     for (user, contact) in [(ALICE, "bob@example.org"), ("bob@example.org", ALICE)] {
         let item = RosterItem { subscription: Subscription::Both, is_listed: true, ..Default::default() };
         let store = world.store.users.get_mut(&Bare::parse(user).unwrap()).unwrap();
@@ -33,7 +33,7 @@ fn photo(data: &str) -> String {
     format!("<PHOTO><TYPE>image/jpeg</TYPE><BINVAL>{data}</BINVAL></PHOTO>")
 }
 
-fn publish(world: &mut World, client: u64, node: &str, id: &str, payload: &str) -> String {
+fn publish(world: &mut HostWorld, client: u64, node: &str, id: &str, payload: &str) -> String {
     set(world, client, ALICE, &format!("<publish node='{node}'><item id='{id}'>{payload}</item></publish>"))
 }
 

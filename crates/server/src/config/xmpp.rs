@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chat::RosterMemory;
 use chat::archive::ArchiveDefault;
-use chat::extdisco::Service;
+use chat::extdisco::ExternalService;
 use sip::transport::Transport;
 use toml::de::DeValue;
 
@@ -46,7 +46,7 @@ pub struct Xmpp {
     /// By kind (XEP-0157).
     pub contacts: Vec<(Box<str>, Box<str>)>,
     /// XEP-0215.
-    pub services: Vec<Service>,
+    pub services: Vec<ExternalService>,
     pub operating: Operating,
 }
 

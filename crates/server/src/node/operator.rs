@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use chat::Ending;
+use chat::SessionEndReason;
 use cluster::Bucket;
 use sip::endpoint::TraceEvent;
 use stdx::Instant;
@@ -486,7 +486,7 @@ impl Control for Operator {
 
     fn passwords_changed(&self, accounts: Vec<Address>) {
         let accounts = accounts.iter().map(|account| account.to_string().into()).collect();
-        let ended = Arc::new(Ended { accounts, ending: Ending::Changed, roster: Vec::new() });
+        let ended = Arc::new(Ended { accounts, ending: SessionEndReason::Changed, roster: Vec::new() });
         self.node.borrow().tell(|| Command::EndSessions(Arc::clone(&ended)));
     }
 

@@ -227,7 +227,7 @@ fn served(shared: &Shared) -> Vec<Box<str>> {
         served.extend(shared.domains.iter().map(|domain| format!("{service}.{domain}").into()));
     }
     // Callers from outside: nobody else speaks for them.
-    let strangers = chat::phones::STRANGERS;
+    let strangers = chat::phones::GUESTS;
     served.extend(shared.domains.iter().map(|domain| format!("{strangers}.{domain}").into()));
     served.extend(xmpp.components.known.iter().map(|component| component.domain.clone()));
     served

@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use chat::effect::{Act, HostActionResult};
+use chat::effect::{HostAction, HostActionResult};
 use chat::{StoreFailure, StoreReply, Ticket};
 use sip::transport::Transport;
 use stdx::Instant;
 use tokio::sync::oneshot;
-use xmpp::Edge;
+use xmpp::ConnectionId;
 use xmpp::{Element, Jid};
 
 use super::{Wish, Xmpp, XmppLetter};
@@ -29,7 +29,7 @@ pub struct ActAnswer {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
-    pub edge: Edge,
+    pub edge: ConnectionId,
     pub remote: IpAddr,
     pub transport: Transport,
 }
@@ -64,7 +64,7 @@ impl Xmpp {
         &mut self,
         now: Instant,
         ticket: Ticket,
-        act: Act,
+        act: HostAction,
         wishes: &mut Vec<Wish>,
     ) {
         self.ask_all(now, Asker::Host(ticket), &Arc::new(act), wishes);
@@ -73,14 +73,14 @@ impl Xmpp {
     pub(super) fn operate(
         &mut self,
         now: Instant,
-        act: &Arc<Act>,
+        act: &Arc<HostAction>,
         answer: oneshot::Sender<ActAnswer>,
         wishes: &mut Vec<Wish>,
     ) {
         self.ask_all(now, Asker::Operator(answer), act, wishes);
     }
 
-    fn ask_all(&mut self, now: Instant, asker: Asker, act: &Arc<Act>, wishes: &mut Vec<Wish>) {
+    fn ask_all(&mut self, now: Instant, asker: Asker, act: &Arc<HostAction>, wishes: &mut Vec<Wish>) {
         self.asks.last += 1;
         let id = self.asks.last;
         let asking = Asking { asker, left: self.shards, sum: ActAnswer::default() };
@@ -92,10 +92,16 @@ impl Xmpp {
     }
 
     /// This shard's part.
-    pub(super) fn act(&mut self, now: Instant, (from, id): (u16, u64), act: &Act, wishes: &mut Vec<Wish>) {
+    pub(super) fn act(
+        &mut self,
+        now: Instant,
+        (from, id): (u16, u64),
+        act: &HostAction,
+        wishes: &mut Vec<Wish>,
+    ) {
         let mut answer = ActAnswer::default();
         self.tell_host(now, wishes, |host, out| answer.acted = host.act(now, act, out));
-        if let Act::Sessions { who, .. } = act {
+        if let HostAction::Sessions { who, .. } = act {
             answer.connections = self.connections(who.as_ref());
         }
         self.send(now, from, XmppLetter::HostActionResult { id, answer: Box::new(answer) }, wishes);
@@ -105,7 +111,7 @@ impl Xmpp {
         let described = |stream: &std::rc::Rc<super::streams::Stream>| {
             let jid = stream.jid()?;
             let is_meant = who.is_none_or(|who| jid.bare_str() == who.bare_str());
-            let edge = Edge { shard: self.shard, connection: stream.number };
+            let edge = ConnectionId { shard: self.shard, connection: stream.number };
             let (remote, transport) = (stream.remote, stream.transport.get());
             is_meant.then_some(Connection { edge, remote, transport })
         };

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use chat::effect::Act;
+use chat::effect::HostAction;
 use chat::phones::MessageBody;
 use chat::{StoreFailure, StoreReply};
 use tokio::sync::oneshot;
-use xmpp::Edge;
+use xmpp::ConnectionId;
 use xmpp::c2s::{BindRequest, Bound};
 use xmpp::{Bare, Element, Jid};
 
@@ -20,46 +20,46 @@ use super::streams::http::bosh::Call;
 pub enum XmppLetter {
     // From a connection to the host of its account.
     Bind {
-        edge: Edge,
+        edge: ConnectionId,
         request: Box<BindRequest>,
     },
     Resume {
-        edge: Edge,
+        edge: ConnectionId,
         user: Jid,
         id: Box<str>,
         seen: u32,
     },
     Stanza {
-        edge: Edge,
+        edge: ConnectionId,
         element: Element,
     },
     Nonza {
-        edge: Edge,
+        edge: ConnectionId,
         element: Element,
     },
     Gone {
-        edge: Edge,
+        edge: ConnectionId,
         in_order: bool,
     },
     Drained {
-        edge: Edge,
+        edge: ConnectionId,
     },
 
     // From a host to a connection.
     Bound {
-        edge: Edge,
+        edge: ConnectionId,
         bound: Box<Bound>,
     },
     Deliver {
-        edge: Edge,
+        edge: ConnectionId,
         element: Element,
     },
     /// Answered by `Drained`.
     Flush {
-        edge: Edge,
+        edge: ConnectionId,
     },
     Close {
-        edge: Edge,
+        edge: ConnectionId,
         condition: &'static str,
     },
 
@@ -78,16 +78,16 @@ pub enum XmppLetter {
     },
     // To all shards: where a component (XEP-0114) is, and where it is no more.
     AttachOutcome {
-        edge: Edge,
+        edge: ConnectionId,
         domain: Box<str>,
     },
     Detached {
-        edge: Edge,
+        edge: ConnectionId,
         domain: Box<str>,
     },
     /// To a connection of a component.
     ToComponent {
-        edge: Edge,
+        edge: ConnectionId,
         element: Box<Element>,
     },
 
@@ -104,7 +104,7 @@ pub enum XmppLetter {
     Act {
         from: u16,
         id: u64,
-        act: Arc<Act>,
+        act: Arc<HostAction>,
     },
     HostActionResult {
         id: u64,
@@ -112,7 +112,7 @@ pub enum XmppLetter {
     },
     // From the operator, to any shard.
     Operate {
-        act: Arc<Act>,
+        act: Arc<HostAction>,
         answer: oneshot::Sender<ActAnswer>,
     },
     /// A question to one of our addresses; its answer goes to who asks.
@@ -131,5 +131,5 @@ pub enum XmppLetter {
         answer: Box<Element>,
     },
     /// Between what shards have of other servers.
-    Servers(Box<::xmpp::s2s::Letter>),
+    Servers(Box<::xmpp::s2s::ShardMessage>),
 }

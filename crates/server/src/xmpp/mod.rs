@@ -35,7 +35,7 @@ use store::xmpp::XmppRead;
 use store::{Account, Address, Loaded, StoreError, Write, WriteDone};
 use xmpp::Bare;
 use xmpp::c2s::{NewToken, Registration, TokenWork};
-use xmpp::sasl::{Find, Known, Secret};
+use xmpp::sasl::{CredentialAnswer, CredentialQuery, Secret};
 
 use access::{Access, TokenKey};
 use components::Components;
@@ -141,7 +141,7 @@ pub(crate) enum Wish {
 enum Asked {
     SignIn {
         stream: u64,
-        find: Find,
+        find: CredentialQuery,
         domain: Box<str>,
     },
     /// Whether there is such an account, for a `Load::User`.
@@ -394,13 +394,13 @@ impl Xmpp {
     fn sign_in(
         &mut self,
         stream: u64,
-        find: Find,
+        find: CredentialQuery,
         domain: &str,
         found: Result<Option<&Account>, Unavailable>,
         wishes: &mut Vec<Wish>,
     ) {
         let Ok(found) = found else {
-            self.streams.tell(stream, |c2s, out| c2s.handle_found(Known::Unavailable, out));
+            self.streams.tell(stream, |c2s, out| c2s.handle_found(CredentialAnswer::Unavailable, out));
             return;
         };
         let account = sign_in::account_of(found, domain);
@@ -411,8 +411,10 @@ impl Xmpp {
         };
         let known = || account.cloned().unwrap_or_else(|| sign_in::nobody(find.user(), domain));
         match &find {
-            Find::Tokens { agent, .. } => return self.find_tokens(stream, &known(), agent.clone(), wishes),
-            Find::Password { password, .. } if slow => {
+            CredentialQuery::Tokens { agent, .. } => {
+                return self.find_tokens(stream, &known(), agent.clone(), wishes);
+            }
+            CredentialQuery::Password { password, .. } if slow => {
                 let (is_there, account) = (account.is_some(), Box::new(known()));
                 let proving = Box::new(account.address());
                 let id = self.ask(Asked::Proving { stream, account: proving, is_there });
@@ -422,12 +424,12 @@ impl Xmpp {
             _ => {}
         }
         let known = sign_in::check(&find, account);
-        let is_right = known == Known::Password(true);
+        let is_right = known == CredentialAnswer::Password(true);
         self.streams.tell(stream, |c2s, out| match account {
             Some(account) => c2s.handle_found_as(known, &account.name, out),
             None => c2s.handle_found(known, out),
         });
-        if let (Find::Password { password, .. }, Some(account), true) = (find, account, is_right)
+        if let (CredentialQuery::Password { password, .. }, Some(account), true) = (find, account, is_right)
             && sign_in::wants_keys(account)
         {
             let address = format!("{}@{}", account.name, account.domain).into();
@@ -478,9 +480,9 @@ impl Xmpp {
     ) {
         let known = match result {
             // None: there is another password since.
-            Ok(WriteDone::Changed { rows }) => Known::Password(*rows > 0),
-            Err(StoreError::NotFound { .. }) => Known::Password(false),
-            Ok(_) | Err(_) => Known::Unavailable,
+            Ok(WriteDone::Changed { rows }) => CredentialAnswer::Password(*rows > 0),
+            Err(StoreError::NotFound { .. }) => CredentialAnswer::Password(false),
+            Ok(_) | Err(_) => CredentialAnswer::Unavailable,
         };
         wishes.push(Wish::Forget { address: account.to_string().into() });
         self.streams.tell(stream, |c2s, out| match is_there {

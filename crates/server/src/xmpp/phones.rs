@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use chat::phones::{
     ChatPresence, MessageBody, Phone, PhoneMessage, PhoneMessageOutcome, PhoneSender, Show, read_body,
-    uri_of_stranger,
+    uri_of_guest,
 };
 use chat::{Effect, StoreFailure, StoreReply, Ticket};
 use router::{AskId, KeepRefused, KeptMessage, Offer, Offered};
@@ -220,7 +220,7 @@ fn chat_of(shown: ChatPresence) -> router::Chat {
 fn text(from: &Bare, to: &Bare, body: &str, at: Instant) -> KeptMessage {
     let jid: &Jid = from.as_jid();
     // Who called from outside has an address in chat that no phone knows.
-    let from = uri_of_stranger(jid).unwrap_or_else(|| {
+    let from = uri_of_guest(jid).unwrap_or_else(|| {
         let host = ::xmpp::domain::to_ascii(jid.domain()).unwrap_or_default();
         match jid.local() {
             Some(local) => format!("sip:{}@{host}", sip::wire::escape_user(local)),

@@ -1,6 +1,6 @@
 //! The host's words and the record's: the record keeps elements as text and looks into none.
 
-use chat::effect::{AccountData, Page, Query, RosterItem, StoreFailure, Subscription};
+use chat::effect::{AccountData, MamPage, MamQuery, RosterItem, StoreFailure, Subscription};
 use chat::{Change, ItemPage, ItemQuery, Load, RowPage, StanzaPage, StoreReply};
 use stdx::Instant;
 use store::xmpp::{
@@ -72,7 +72,7 @@ fn items_of(query: ItemQuery) -> stored::ItemQuery {
     }
 }
 
-fn query_of(query: Query) -> ArchiveQuery {
+fn query_of(query: MamQuery) -> ArchiveQuery {
     let lowest = query.lowest_id();
     let with = query.with.as_ref();
     ArchiveQuery {
@@ -225,8 +225,8 @@ fn items_page_of(page: stored::ItemPage) -> Option<ItemPage> {
     })
 }
 
-fn page_of(page: ArchivePage) -> Page {
-    Page {
+fn page_of(page: ArchivePage) -> MamPage {
+    MamPage {
         stanzas: page.stanzas.into_iter().map(|row| entry_or(row, lost)).collect(),
         is_complete: page.is_complete,
         total: page.total,

@@ -4,9 +4,9 @@ use chat::{Effect, Host, Load, StoreFailure, StoreReply};
 use cluster::Bucket;
 use stdx::Instant;
 use store::Write;
-use xmpp::Edge;
-use xmpp::s2s::{Letter, Recipient};
-use xmpp::sasl::{Find, Known};
+use xmpp::ConnectionId;
+use xmpp::s2s::{Recipient, ShardMessage};
+use xmpp::sasl::{CredentialAnswer, CredentialQuery};
 use xmpp::stanza::{self, Condition};
 use xmpp::{Element, Jid, c2s, ns};
 
@@ -21,8 +21,8 @@ impl Xmpp {
         Bucket::of(bare).shard(self.shards)
     }
 
-    fn edge(&self, stream: u64) -> Edge {
-        Edge { shard: self.shard, connection: stream }
+    fn edge(&self, stream: u64) -> ConnectionId {
+        ConnectionId { shard: self.shard, connection: stream }
     }
 
     pub(super) fn handle_event(&mut self, now: Instant, event: Event, wishes: &mut Vec<Wish>) {
@@ -71,15 +71,22 @@ impl Xmpp {
         }
     }
 
-    fn find(&mut self, now: Instant, stream: u64, find: Find, domain: Box<str>, wishes: &mut Vec<Wish>) {
+    fn find(
+        &mut self,
+        now: Instant,
+        stream: u64,
+        find: CredentialQuery,
+        domain: Box<str>,
+        wishes: &mut Vec<Wish>,
+    ) {
         let Some(known) = self.streams.get(stream) else { return };
         // Credentials of a client that guesses are not looked at, right or wrong.
         if self.access.wait(now, &Claim::new(known.peer(), find.user(), &domain)).is_some() {
-            self.streams.tell(stream, |c2s, out| c2s.handle_found(Known::Unavailable, out));
+            self.streams.tell(stream, |c2s, out| c2s.handle_found(CredentialAnswer::Unavailable, out));
             return;
         }
         let Ok(jid) = Jid::new(Some(find.user()), &domain, None) else {
-            self.streams.tell(stream, |c2s, out| c2s.handle_found(Known::Nobody, out));
+            self.streams.tell(stream, |c2s, out| c2s.handle_found(CredentialAnswer::NoAccount, out));
             return;
         };
         let user = jid.local().unwrap_or_default().into();
@@ -176,7 +183,7 @@ impl Xmpp {
         }
     }
 
-    fn bound(&mut self, edge: Edge, bound: c2s::Bound) {
+    fn bound(&mut self, edge: ConnectionId, bound: c2s::Bound) {
         let is_managed = match &bound {
             c2s::Bound::Session { inline, .. } => inline.iter().any(begins_management),
             c2s::Bound::Resumed { .. } => {
@@ -191,7 +198,7 @@ impl Xmpp {
         self.streams.tell(edge.connection, |c2s, out| c2s.handle_bound(bound, out));
     }
 
-    fn deliver(&mut self, edge: Edge, element: &Element) {
+    fn deliver(&mut self, edge: ConnectionId, element: &Element) {
         if begins_management(element)
             && let Some(stream) = self.streams.get(edge.connection)
         {
@@ -298,7 +305,7 @@ impl Xmpp {
         }
         let Some(element) = self.route_to_component(now, &to, element, wishes) else { return };
         if self.servers.is_some() {
-            return self.send_abroad(now, Letter::Outbound { element }, wishes);
+            return self.send_abroad(now, ShardMessage::Outbound { element }, wishes);
         }
         if let Some(answer) = servers::refuse(&element) {
             self.route_answer(now, answer, wishes);
@@ -306,7 +313,7 @@ impl Xmpp {
     }
 
     /// To whoever has to do with that server.
-    fn send_abroad(&mut self, now: Instant, letter: Letter, wishes: &mut Vec<Wish>) {
+    fn send_abroad(&mut self, now: Instant, letter: ShardMessage, wishes: &mut Vec<Wish>) {
         let shard = match letter.recipient() {
             Recipient::Owner(domain) => self.owner(&domain),
             Recipient::Shard(shard) => shard,
@@ -349,7 +356,7 @@ impl Xmpp {
         } else if let Some(element) = self.route_to_component(now, &to, Box::new(answer), wishes)
             && self.servers.is_some()
         {
-            self.send_abroad(now, Letter::Outbound { element }, wishes);
+            self.send_abroad(now, ShardMessage::Outbound { element }, wishes);
         }
     }
 
@@ -383,11 +390,11 @@ impl Xmpp {
                 XmppLetter::Bosh(_) => {}
                 XmppLetter::Act { id, .. } => self.not_asked(now, id, wishes),
                 XmppLetter::Servers(letter) => match *letter {
-                    Letter::Outbound { element } | Letter::Over { element, .. } => {
+                    ShardMessage::Outbound { element } | ShardMessage::Over { element, .. } => {
                         self.refuse_busy(now, &element, wishes);
                     }
                     // The other server asks again when nothing comes, or does without.
-                    Letter::Verify { .. } | Letter::Offer { .. } => {}
+                    ShardMessage::Verify { .. } | ShardMessage::Offer { .. } => {}
                     letter => kept.push(XmppLetter::Servers(Box::new(letter))),
                 },
                 letter => kept.push(letter),

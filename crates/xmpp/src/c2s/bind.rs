@@ -68,7 +68,7 @@ impl C2s {
             return;
         }
         let bind = element.get("bind", ns::BIND).filter(|_| element.attr("type") == Some("set"));
-        let Some(bind) = bind.filter(|_| stanza::kind_of(&element) == Some(stanza::Kind::Iq)) else {
+        let Some(bind) = bind.filter(|_| stanza::kind_of(&element) == Some(stanza::StanzaKind::Iq)) else {
             return self.fail("not-authorized", out);
         };
         let resource = bind.content_of("resource", ns::BIND).map(Box::<str>::from);

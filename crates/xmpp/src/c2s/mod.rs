@@ -27,7 +27,7 @@ use std::sync::{Arc, LazyLock};
 pub use bind::{BindRequest, Bound, UserAgent};
 pub use failed::FailedAttempt;
 pub use fast::{NewToken, TokenWork};
-pub use register::{Invited, Registration};
+pub use register::{InvitationGrant, Registration};
 pub use register::{form_value, register_value};
 
 use crate::internal::{mark_too_large, remove_ack_token};
@@ -70,7 +70,7 @@ pub struct Settings {
     /// Of keys for nobody's accounts.
     pub secret: [u8; 32],
     /// How the accounts of each domain look to who has not signed in.
-    pub looks: sasl::Looks,
+    pub looks: sasl::UnknownAccounts,
     /// What the server can do (XEP-0115 §6.3), as `chat::caps::of_server` makes it.
     pub caps: Option<Element>,
 }
@@ -101,7 +101,7 @@ pub enum Effect {
     /// After the bytes that were written: TLS as a server, then `handle_secured`.
     StartTls,
     /// Answered by `handle_found`. The domain is one of ours.
-    Find { find: sasl::Find, domain: Box<str> },
+    Find { find: sasl::CredentialQuery, domain: Box<str> },
     /// Answered by `handle_tokens`.
     Tokens(Box<TokenWork>),
     /// Whether this invitation is good. Answered by `handle_invited`.
@@ -139,7 +139,7 @@ enum State {
     Choosing,
     /// TLS is being set up.
     Securing,
-    /// For `Invited` or `Register` to be answered.
+    /// For `InvitationGrant` or `Register` to be answered.
     Registering(Box<Element>),
     /// An exchange goes on; `two` by SASL2.
     Proving {
@@ -481,13 +481,13 @@ impl C2s {
     }
 
     /// As [`handle_found`](Self::handle_found), of the account whose name is `user`: an alias signs in as that.
-    pub fn handle_found_as(&mut self, known: sasl::Known, user: &str, out: &mut Outbox) {
+    pub fn handle_found_as(&mut self, known: sasl::CredentialAnswer, user: &str, out: &mut Outbox) {
         self.entry_mut().found_as = Some(user.into());
         self.handle_found(known, out);
     }
 
-    /// The answer to `Find`.
-    pub fn handle_found(&mut self, known: sasl::Known, out: &mut Outbox) {
+    /// The answer to `CredentialQuery`.
+    pub fn handle_found(&mut self, known: sasl::CredentialAnswer, out: &mut Outbox) {
         let State::Proving { exchange, two } = &mut self.state else { return };
         if !exchange.is_finding() {
             return;

@@ -4,7 +4,7 @@ use stdx::attempts::Cause;
 
 use super::{C2s, Effect, Outbox, State, features};
 use crate::sasl::Secret;
-use crate::stanza::{self, Condition, Kind, StanzaError};
+use crate::stanza::{self, Condition, StanzaError, StanzaKind};
 use crate::{Element, Jid, Level, Specification, ns};
 
 pub(super) const SPECIFICATION: Specification = Specification {
@@ -29,7 +29,7 @@ pub struct Registration {
 
 /// What a good invitation is for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Invited {
+pub struct InvitationGrant {
     /// This name and no other.
     pub user: Option<Box<str>>,
 }
@@ -52,7 +52,7 @@ pub(super) fn features(stream: &C2s) -> impl Iterator<Item = Element> + use<> {
 /// Whether it is about an account, and may be asked here. Not in the clear: there is a password in it.
 pub(super) fn may_ask(stream: &C2s, element: &Element) -> bool {
     let is_about = element.get("query", ns::REGISTER).is_some() || element.get("preauth", ns::PARS).is_some();
-    stanza::kind_of(element) == Some(Kind::Iq) && is_about && !features::mechanisms(stream).is_empty()
+    stanza::kind_of(element) == Some(StanzaKind::Iq) && is_about && !features::mechanisms(stream).is_empty()
 }
 
 impl C2s {
@@ -162,11 +162,11 @@ impl C2s {
             .child(form)
     }
 
-    /// The answer to `Invited`.
-    pub fn handle_invited(&mut self, invited: Result<Invited, StanzaError>, out: &mut Outbox) {
+    /// The answer to `InvitationGrant`.
+    pub fn handle_invited(&mut self, invited: Result<InvitationGrant, StanzaError>, out: &mut Outbox) {
         let Some(iq) = self.take_iq() else { return };
         match invited {
-            Ok(Invited { user }) => {
+            Ok(InvitationGrant { user }) => {
                 let token = iq.get("preauth", ns::PARS).and_then(|preauth| preauth.attr("token"));
                 let token = token.unwrap_or_default().into();
                 self.entry_mut().invitation = Some(Box::new(Invitation { token, user }));

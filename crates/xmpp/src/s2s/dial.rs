@@ -3,8 +3,8 @@
 use stdx::Instant;
 
 use super::outgoing::Outgoing;
-use super::{Pair, Question, Settings};
-use crate::Edge;
+use super::{KeyQuery, Pair, Settings};
+use crate::ConnectionId;
 
 /// Why a connection is made, and how.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(super) struct DialRequest {
     /// Domains of ours that wait for leave to speak.
     pub(super) wanted: Vec<Box<str>>,
     /// Keys to ask about, asked or not.
-    pub(super) questions: Vec<(Edge, Question)>,
+    pub(super) questions: Vec<(ConnectionId, KeyQuery)>,
     /// The order of addresses, and how many of them were tried.
     pub(super) random: u64,
     pub(super) tried: usize,

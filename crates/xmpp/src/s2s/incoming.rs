@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::dialback::{self, Dialback, Verdict};
 use super::stream::{Fault, StreamInput, StreamParser, fault_of};
-use super::{Demands, Pair, Proof, Question, Security, Settings};
+use super::{Demands, KeyQuery, Pair, Proof, Security, Settings};
 use crate::internal::remove_ack_token;
 use crate::stanza::{self, Condition};
 use crate::xml::{Budget, Measured};
@@ -17,7 +17,7 @@ pub(super) enum IncomingEvent {
     /// After the bytes.
     StartTls,
     /// Answered by `handle_verified`.
-    Ask(Question),
+    Ask(KeyQuery),
     /// Stanzas of this pair may come, and go if the stream is bidirectional.
     Paired(Pair, Proof),
     Refused(Pair, &'static str),
@@ -59,7 +59,7 @@ pub(super) struct Incoming {
     /// Proved by SASL: speaks to all our domains.
     certified: Option<Box<str>>,
     pairs: Vec<Pair>,
-    asked: Vec<Question>,
+    asked: Vec<KeyQuery>,
     is_bidi: bool,
     /// Bytes of the largest stanza that the other server takes (XEP-0478).
     max_bytes: Option<usize>,
@@ -335,7 +335,7 @@ impl Incoming {
                 self.answer(&pair, Verdict::Valid, out);
             }
             Ok(None) => {
-                let question = Question { pair, id: self.id.clone(), key: element.content().trim().into() };
+                let question = KeyQuery { pair, id: self.id.clone(), key: element.content().trim().into() };
                 self.asked.push(question.clone());
                 out.said.push(IncomingEvent::Ask(question));
             }
@@ -387,7 +387,7 @@ impl Incoming {
     /// What the authoritative server said.
     pub(super) fn handle_verified(
         &mut self,
-        question: &Question,
+        question: &KeyQuery,
         verdict: Verdict,
         out: &mut IncomingOutput,
     ) {

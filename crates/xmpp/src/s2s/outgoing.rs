@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::dialback::{self, Dialback, Verdict};
 use super::stream::{Fault, StreamInput, StreamParser, fault_of};
-use super::{Demands, Failure, Pair, Proof, Question, Security, Settings};
+use super::{Demands, Failure, KeyQuery, Pair, Proof, Security, Settings};
 use crate::internal::remove_ack_token;
 use crate::stanza::{self, Condition};
 use crate::xml::{Budget, Measured};
@@ -21,7 +21,7 @@ pub(super) enum OutgoingEvent {
     /// A domain of ours may speak.
     Authorized(Box<str>, Proof),
     Refused(Box<str>, Failure),
-    Verified(Question, Verdict),
+    Verified(KeyQuery, Verdict),
     /// Of the other server (XEP-0288), to a domain that may speak.
     Stanza(Box<Element>),
     /// A stanza that is larger, when it is written again, than stanzas may be here.
@@ -67,7 +67,7 @@ pub(super) struct Outgoing {
     /// May speak; the one that SASL proved among them.
     authorized: Vec<Box<str>>,
     asked: Vec<Box<str>>,
-    questions: Vec<Question>,
+    questions: Vec<KeyQuery>,
     has_tried_external: bool,
     is_certified: bool,
     has_dialback: bool,
@@ -259,8 +259,8 @@ impl Outgoing {
     }
 
     /// Asks whether a key is theirs.
-    pub(super) fn ask(&mut self, question: Question, out: &mut OutgoingOutput) {
-        let Question { pair, id, key } = &question;
+    pub(super) fn ask(&mut self, question: KeyQuery, out: &mut OutgoingOutput) {
+        let KeyQuery { pair, id, key } = &question;
         Dialback { name: "verify", from: &pair.local, to: &pair.remote, id: Some(id) }
             .ask(key, &mut out.bytes);
         self.questions.push(question);
@@ -320,7 +320,7 @@ impl Outgoing {
         let Some((from, to)) = dialback::addresses(element) else {
             return self.fail(("improper-addressing", "expected two domains"), out);
         };
-        let is_it = |question: &Question| {
+        let is_it = |question: &KeyQuery| {
             question.pair.local == to
                 && question.pair.remote == from
                 && element.attr("id") == Some(&question.id)

@@ -14,10 +14,11 @@ use super::dial::{Dial, DialRequest};
 use super::outgoing::{Outgoing, OutgoingEvent, OutgoingOutput};
 use super::timers::Timers;
 use super::{
-    Connect, Counts, Effect, Event, Failure, Letter, Note, Pair, Question, Security, Settings, Verdict,
+    Connect, Counts, Effect, Event, Failure, KeyQuery, LogEvent, Pair, Security, Settings, ShardMessage,
+    Verdict,
 };
 use crate::stanza::{self, Condition, StanzaError};
-use crate::{Edge, Element, limits, ns};
+use crate::{ConnectionId, Element, limits, ns};
 
 /// How stanzas of a pair get there.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ enum StanzaRoute {
     },
     Stream(u64),
     /// Over a stream that the other server opened (XEP-0288).
-    Back(Edge),
+    Back(ConnectionId),
 }
 
 #[derive(Debug)]
@@ -100,7 +101,7 @@ impl OutgoingRouter {
             }
             Some(StanzaRoute::Back(edge)) => {
                 self.counts.stanzas_out += 1;
-                out.push(Effect::Send(Letter::Over { edge: *edge, element }));
+                out.push(Effect::Send(ShardMessage::Over { edge: *edge, element }));
             }
             Some(StanzaRoute::Waiting { queue, bytes }) => {
                 let size = size_of(&element);
@@ -248,7 +249,7 @@ impl OutgoingRouter {
                 let is_encrypted = dial.stream.is_encrypted();
                 let pair = dial.pair_of(local);
                 let what = Event::Connected { by: proof, is_encrypted };
-                out.push(Effect::Note(Note { pair: pair.clone(), what }));
+                out.push(Effect::Note(LogEvent { pair: pair.clone(), what }));
                 self.failed.remove(&pair);
                 self.flow(now, number, pair, out);
             }
@@ -263,7 +264,7 @@ impl OutgoingRouter {
                 dial.used = now;
                 if let Some(at) = dial.wish.questions.iter().position(|(_, asked)| *asked == question) {
                     let (edge, question) = dial.wish.questions.swap_remove(at);
-                    out.push(Effect::Send(Letter::Verified { edge, question, verdict }));
+                    out.push(Effect::Send(ShardMessage::Verified { edge, question, verdict }));
                 }
             }
             OutgoingEvent::Stanza(element) => {
@@ -345,8 +346,8 @@ impl OutgoingRouter {
     pub(super) fn handle_question(
         &mut self,
         now: Instant,
-        edge: Edge,
-        question: Question,
+        edge: ConnectionId,
+        question: KeyQuery,
         out: &mut Vec<Effect>,
     ) {
         let there = self.by_remote.get(&question.pair.remote).into_iter().flatten().copied();
@@ -358,7 +359,7 @@ impl OutgoingRouter {
         let Some(dial) = self.dials.get_mut(&number) else { return };
         if dial.wish.questions.len() >= limits::S2S_VERIFIES {
             let verdict = Verdict::Error(Condition::ResourceConstraint);
-            return out.push(Effect::Send(Letter::Verified { edge, question, verdict }));
+            return out.push(Effect::Send(ShardMessage::Verified { edge, question, verdict }));
         }
         dial.wish.questions.push((edge, question.clone()));
         dial.asked = now;
@@ -370,7 +371,7 @@ impl OutgoingRouter {
     }
 
     /// The other server has opened a stream that takes stanzas back (XEP-0288).
-    pub(super) fn handle_offer(&mut self, edge: Edge, pair: Pair, out: &mut Vec<Effect>) {
+    pub(super) fn handle_offer(&mut self, edge: ConnectionId, pair: Pair, out: &mut Vec<Effect>) {
         match self.ways.get(&pair) {
             // Order is kept by staying on a way.
             Some(StanzaRoute::Stream(_) | StanzaRoute::Back(_)) => return,
@@ -381,12 +382,12 @@ impl OutgoingRouter {
         self.failed.remove(&pair);
         for element in self.take_queue(&pair) {
             self.counts.stanzas_out += 1;
-            out.push(Effect::Send(Letter::Over { edge, element }));
+            out.push(Effect::Send(ShardMessage::Over { edge, element }));
         }
         self.ways.insert(pair, StanzaRoute::Back(edge));
     }
 
-    pub(super) fn handle_withdrawn(&mut self, edge: Edge, pair: &Pair) {
+    pub(super) fn handle_withdrawn(&mut self, edge: ConnectionId, pair: &Pair) {
         if matches!(self.ways.get(pair), Some(StanzaRoute::Back(known)) if *known == edge) {
             self.ways.remove(pair);
         }
@@ -424,13 +425,13 @@ impl OutgoingRouter {
         }
         for (edge, question) in wish.questions {
             let verdict = Verdict::Error(failure.condition);
-            out.push(Effect::Send(Letter::Verified { edge, question, verdict }));
+            out.push(Effect::Send(ShardMessage::Verified { edge, question, verdict }));
         }
     }
 
     /// There is no way, and for a while none is looked for.
     fn fail_pair(&mut self, now: Instant, pair: Pair, failure: &Failure, out: &mut Vec<Effect>) {
-        out.push(Effect::Note(Note { pair: pair.clone(), what: Event::Failed(failure.clone()) }));
+        out.push(Effect::Note(LogEvent { pair: pair.clone(), what: Event::Failed(failure.clone()) }));
         if !matches!(self.ways.get(&pair), Some(StanzaRoute::Waiting { .. })) {
             return;
         }
@@ -472,7 +473,7 @@ impl OutgoingRouter {
             return self.fail(now, rest, &late, out);
         }
         if is_idle {
-            out.push(Effect::Note(Note { pair, what: Event::Closed { why: "idle" } }));
+            out.push(Effect::Note(LogEvent { pair, what: Event::Closed { why: "idle" } }));
         }
         self.hang_up(now, number, (!is_idle).then_some(late), out);
     }

@@ -10,9 +10,9 @@ use stdx::rng::Rng;
 use super::incoming::{Incoming, IncomingEvent, IncomingOutput};
 use super::outgoing_router::OutgoingRouter;
 use super::timers::Timers;
-use super::{Counts, Effect, Event, Failure, Letter, Note, Pair, Recipient, Security, Settings};
+use super::{Counts, Effect, Event, Failure, LogEvent, Pair, Recipient, Security, Settings, ShardMessage};
 use crate::stanza::{self, Condition, StanzaError};
-use crate::{Edge, Element, limits};
+use crate::{ConnectionId, Element, limits};
 
 #[derive(Debug)]
 struct IncomingConnection {
@@ -42,19 +42,21 @@ pub struct Servers {
     counts: Counts,
 }
 
-impl Letter {
+impl ShardMessage {
     /// Who gets it.
     pub fn recipient(&self) -> Recipient<'_> {
         match self {
-            Letter::Verify { question, .. } => Recipient::Owner(Cow::Borrowed(&question.pair.remote)),
-            Letter::Offer { pair, .. } | Letter::Withdraw { pair, .. } => {
+            ShardMessage::Verify { question, .. } => Recipient::Owner(Cow::Borrowed(&question.pair.remote)),
+            ShardMessage::Offer { pair, .. } | ShardMessage::Withdraw { pair, .. } => {
                 Recipient::Owner(Cow::Borrowed(&pair.remote))
             }
-            Letter::Outbound { element } => {
+            ShardMessage::Outbound { element } => {
                 let to = stanza::to(element).ok().flatten();
                 Recipient::Owner(to.map_or_else(String::new, |to| to.domain().to_owned()).into())
             }
-            Letter::Verified { edge, .. } | Letter::Over { edge, .. } => Recipient::Shard(edge.shard),
+            ShardMessage::Verified { edge, .. } | ShardMessage::Over { edge, .. } => {
+                Recipient::Shard(edge.shard)
+            }
         }
     }
 }
@@ -96,8 +98,8 @@ impl Servers {
         [self.keeper.deadline(), self.alarms.first()].into_iter().flatten().min()
     }
 
-    fn edge(&self, connection: u64) -> Edge {
-        Edge { shard: self.shard, connection }
+    fn edge(&self, connection: u64) -> ConnectionId {
+        ConnectionId { shard: self.shard, connection }
     }
 
     /// Another server, or who says so, has connected. Its number.
@@ -171,18 +173,18 @@ impl Servers {
         self.keeper.handle_stanza(now, element, out);
     }
 
-    pub fn handle_letter(&mut self, now: Instant, letter: Letter, out: &mut Vec<Effect>) {
+    pub fn handle_shard_message(&mut self, now: Instant, letter: ShardMessage, out: &mut Vec<Effect>) {
         match letter {
-            Letter::Verify { edge, question } => self.keeper.handle_question(now, edge, question, out),
-            Letter::Offer { edge, pair } => self.keeper.handle_offer(edge, pair, out),
-            Letter::Withdraw { edge, pair } => self.keeper.handle_withdrawn(edge, &pair),
-            Letter::Verified { edge, question, verdict } => {
+            ShardMessage::Verify { edge, question } => self.keeper.handle_question(now, edge, question, out),
+            ShardMessage::Offer { edge, pair } => self.keeper.handle_offer(edge, pair, out),
+            ShardMessage::Withdraw { edge, pair } => self.keeper.handle_withdrawn(edge, &pair),
+            ShardMessage::Verified { edge, question, verdict } => {
                 self.with(now, edge.connection, out, |stream, out| {
                     stream.handle_verified(&question, verdict, out);
                 });
             }
-            Letter::Over { edge, element } => self.send_back(now, edge.connection, element, out),
-            Letter::Outbound { element } => self.keeper.handle_stanza(now, element, out),
+            ShardMessage::Over { edge, element } => self.send_back(now, edge.connection, element, out),
+            ShardMessage::Outbound { element } => self.keeper.handle_stanza(now, element, out),
         }
     }
 
@@ -196,7 +198,7 @@ impl Servers {
             if caller.is_some() {
                 self.withdraw(number, out);
             }
-            return out.push(Effect::Send(Letter::Outbound { element }));
+            return out.push(Effect::Send(ShardMessage::Outbound { element }));
         }
         let mut fits = true;
         self.with(now, number, out, |stream, out| fits = stream.send(&element, out));
@@ -210,7 +212,7 @@ impl Servers {
         let edge = self.edge(number);
         let Some(caller) = self.callers.get(&number).filter(|caller| caller.stream.is_bidi()) else { return };
         for pair in caller.stream.pairs().to_vec() {
-            out.push(Effect::Send(Letter::Withdraw { edge, pair }));
+            out.push(Effect::Send(ShardMessage::Withdraw { edge, pair }));
         }
     }
 
@@ -247,18 +249,18 @@ impl Servers {
         let edge = self.edge(number);
         match said {
             IncomingEvent::StartTls => out.push(Effect::StartTls { number }),
-            IncomingEvent::Ask(question) => out.push(Effect::Send(Letter::Verify { edge, question })),
+            IncomingEvent::Ask(question) => out.push(Effect::Send(ShardMessage::Verify { edge, question })),
             IncomingEvent::Paired(pair, by) => {
                 let Some(caller) = self.callers.get(&number) else { return };
                 let what = Event::Accepted { by, is_encrypted: caller.stream.is_encrypted() };
-                out.push(Effect::Note(Note { pair: pair.clone(), what }));
+                out.push(Effect::Note(LogEvent { pair: pair.clone(), what }));
                 if caller.stream.is_bidi() {
-                    out.push(Effect::Send(Letter::Offer { edge, pair }));
+                    out.push(Effect::Send(ShardMessage::Offer { edge, pair }));
                 }
             }
             IncomingEvent::Refused(pair, why) => {
                 self.counts.refused += 1;
-                out.push(Effect::Note(Note { pair, what: Event::Refused { why } }));
+                out.push(Effect::Note(LogEvent { pair, what: Event::Refused { why } }));
             }
             IncomingEvent::Stanza(element) => {
                 self.counts.stanzas_in += 1;

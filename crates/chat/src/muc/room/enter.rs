@@ -297,7 +297,7 @@ impl Room {
     }
 
     /// Those who may not be here any more since the room is for members (322), or all whose affiliation has gone (321).
-    pub(super) fn expel_strangers(&mut self, code: u16, out: &mut Vec<RoomEffect>) {
+    pub(super) fn expel_outsiders(&mut self, code: u16, out: &mut Vec<RoomEffect>) {
         let is_stranger = |room: &Room, user: &Bare| room.affiliation(user) < Affiliation::Member;
         let strangers: Vec<u64> = self
             .occupants

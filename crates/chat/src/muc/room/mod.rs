@@ -23,7 +23,7 @@ use std::sync::Arc;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use stdx::Instant;
-use xmpp::stanza::{self, Condition, Kind, StanzaError};
+use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
 use xmpp::{Bare, Element, Jid, ns};
 
 use crate::limits;
@@ -187,9 +187,9 @@ impl Room {
         out: &mut Vec<RoomEffect>,
     ) {
         match stanza::kind_of(stanza) {
-            Some(Kind::Presence) => self.presence(now, from, to, stanza, out),
-            Some(Kind::Message) => self.message(now, from, to, stanza, out),
-            Some(Kind::Iq) => self.iq(now, from, to, stanza, out),
+            Some(StanzaKind::Presence) => self.presence(now, from, to, stanza, out),
+            Some(StanzaKind::Message) => self.message(now, from, to, stanza, out),
+            Some(StanzaKind::Iq) => self.iq(now, from, to, stanza, out),
             None => {}
         }
     }

@@ -56,7 +56,7 @@ impl Room {
             self.tell_codes(&codes, out);
         }
         if self.config.is_members_only && !old.is_members_only {
-            self.expel_strangers(322, out);
+            self.expel_outsiders(322, out);
         }
         if self.config.is_moderated != old.is_moderated {
             self.voices.clear();

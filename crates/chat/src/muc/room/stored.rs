@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use xmpp::stanza::{self, Kind};
+use xmpp::stanza::{self, StanzaKind};
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::config::RoomConfig;
@@ -37,13 +37,15 @@ impl Room {
         let affiliation = self.affiliation(&from.bare());
         let is_kept = self.config.is_persistent;
         match stanza::kind_of(stanza) {
-            Some(Kind::Iq) if stanza.attr("type") == Some("set") => match stanza.first().map(Element::ns) {
-                Some(ns::MUC_OWNER) => affiliation == Affiliation::Owner,
-                Some(ns::MUC_ADMIN) => is_kept && affiliation >= Affiliation::Admin,
-                Some(ns::REGISTER) => is_kept && affiliation > Affiliation::Outcast,
-                _ => false,
-            },
-            Some(Kind::Message) => {
+            Some(StanzaKind::Iq) if stanza.attr("type") == Some("set") => {
+                match stanza.first().map(Element::ns) {
+                    Some(ns::MUC_OWNER) => affiliation == Affiliation::Owner,
+                    Some(ns::MUC_ADMIN) => is_kept && affiliation >= Affiliation::Admin,
+                    Some(ns::REGISTER) => is_kept && affiliation > Affiliation::Outcast,
+                    _ => false,
+                }
+            }
+            Some(StanzaKind::Message) => {
                 let is_subject = stanza.get("subject", ns::CLIENT).is_some();
                 let is_invitation = stanza.get("x", ns::MUC_USER).is_some();
                 is_kept && (is_subject || is_invitation) && self.occupant_of(from).is_some()

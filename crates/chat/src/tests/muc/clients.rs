@@ -6,7 +6,7 @@ const ROOM: &str = "coven@conference.example.org";
 
 #[test]
 fn clients_of_ours_enter_talk_and_are_gone_when_their_connection_is() {
-    let mut world = World::new(&["alice@example.org", "bob@example.org"]);
+    let mut world = HostWorld::new(&["alice@example.org", "bob@example.org"]);
     let alice = world.sign_in("alice@example.org/desk");
     let bob = world.sign_in("bob@example.org/phone");
     world.say(

@@ -1,13 +1,13 @@
 //! Accounts that are removed, rooms without an owner, and how many rooms one account makes.
 
 use super::*;
-use crate::effect::Act;
+use crate::effect::HostAction;
 
 const PERSISTENT: &[(&str, &str)] = &[("persistentroom", "1")];
 const ADMIN: &str = "root@example.org/desk";
 
 fn departs(hall: &mut Hall, user: &str) {
-    let act = Act::Departed { user: Bare::parse(user).unwrap() };
+    let act = HostAction::Departed { user: Bare::parse(user).unwrap() };
     hall.tell(|host, now, out| drop(host.act(now, &act, out)));
 }
 

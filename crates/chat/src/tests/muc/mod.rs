@@ -17,7 +17,7 @@ mod talk;
 use std::collections::{HashMap, VecDeque};
 
 use super::*;
-use crate::effect::Page;
+use crate::effect::MamPage;
 
 /// As the store has it, but less.
 const ROOMS_OF_USER: usize = 3;
@@ -125,22 +125,24 @@ impl Hall {
             Load::Archive { query, .. } if !query.ids.is_empty() => {
                 StoreReply::Page(self.archived(&query.ids[0]))
             }
-            Load::Archive { .. } => {
-                StoreReply::Page(Page { stanzas: self.history.clone(), is_complete: true, ..Page::default() })
-            }
+            Load::Archive { .. } => StoreReply::Page(MamPage {
+                stanzas: self.history.clone(),
+                is_complete: true,
+                ..MamPage::default()
+            }),
             other => panic!("{other:?}"),
         })
     }
 
     /// As it was written last.
-    fn archived(&self, wanted: &str) -> Page {
+    fn archived(&self, wanted: &str) -> MamPage {
         let found = self.changes.iter().rev().find_map(|change| match change {
             Change::Archive { id, at, stanza, .. } if **id == *wanted => {
                 Some((id.clone(), *at, Element::clone(stanza)))
             }
             _ => None,
         });
-        Page { is_unknown: found.is_none(), stanzas: found.into_iter().collect(), ..Page::default() }
+        MamPage { is_unknown: found.is_none(), stanzas: found.into_iter().collect(), ..MamPage::default() }
     }
 
     fn change(&mut self, change: Change) -> Result<StoreReply, StoreFailure> {

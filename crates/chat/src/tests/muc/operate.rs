@@ -1,7 +1,7 @@
 //! Who operates the server, and its administrators, in rooms: owners to every question (XEP-0045 §5.2).
 
 use super::*;
-use crate::effect::Act;
+use crate::effect::HostAction;
 
 /// The operator, as the server asks for him.
 const OPERATOR: &str = "example.org/belfry-0-1";
@@ -91,17 +91,23 @@ fn seen_or_nothing(stanza: &Element) -> String {
 fn rooms_of_all_hosts_are_listed_and_closed() {
     let mut hall = Hall::coven(&[("roomname", "Temporary")]);
     let mut out = Outbox::new();
-    let acted =
-        hall.host.act(START, &Act::DescribeRooms { domain: "conference.example.org".into() }, &mut out);
+    let acted = hall.host.act(
+        START,
+        &HostAction::DescribeRooms { domain: "conference.example.org".into() },
+        &mut out,
+    );
     let room = &acted.described_rooms[0];
     assert_eq!(
         (&*room.name, room.occupants, room.is_persistent, room.is_listed),
         ("Temporary", 1, false, true)
     );
-    let none =
-        hall.host.act(START, &Act::DescribeRooms { domain: "conference.example.com".into() }, &mut out);
+    let none = hall.host.act(
+        START,
+        &HostAction::DescribeRooms { domain: "conference.example.com".into() },
+        &mut out,
+    );
     assert!(none.described_rooms.is_empty());
-    hall.tell(|host, now, out| drop(host.act(now, &Act::CloseRooms, out)));
+    hall.tell(|host, now, out| drop(host.act(now, &HostAction::CloseRooms, out)));
     assert!(hall.only(CRONE).to_string().contains("code='332'"));
 }
 

@@ -118,7 +118,7 @@ pub(super) fn check(rows: &[Row]) {
 
 impl Exchange {
     fn play(&self) -> Vec<String> {
-        let mut stage = Stage { world: World::new(&[ALICE, "bob@example.org"]), clients: Vec::new() };
+        let mut stage = Stage { world: HostWorld::new(&[ALICE, "bob@example.org"]), clients: Vec::new() };
         let alice = Bare::parse(ALICE).unwrap();
         for (contact, state) in &self.contacts {
             let item = (Bare::parse(contact).unwrap(), item(contact, state));
@@ -162,7 +162,7 @@ fn item(contact: &str, state: &str) -> RosterItem {
 }
 
 struct Stage {
-    world: World,
+    world: HostWorld,
     clients: Vec<(&'static str, u64)>,
 }
 

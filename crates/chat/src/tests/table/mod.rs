@@ -65,8 +65,8 @@ impl Row {
     }
 }
 
-fn stage() -> World {
-    let mut world = World::new(&[ALICE, "bob@example.org", "eve@example.org"]);
+fn stage() -> HostWorld {
+    let mut world = HostWorld::new(&[ALICE, "bob@example.org", "eve@example.org"]);
     let (alice, bob) = (Bare::parse(ALICE).unwrap(), Bare::parse("bob@example.org").unwrap());
     let item = RosterItem { subscription: Subscription::From, is_listed: true, ..Default::default() };
     world.store.users.get_mut(&alice).unwrap().roster.push((bob, item));

@@ -108,7 +108,7 @@ fn elsewhere() {
 /// §7.7.2.1.
 #[test]
 fn a_resource_that_cannot_be_one_is_a_bad_request() {
-    let mut world = World::new(&[ALICE]);
+    let mut world = HostWorld::new(&[ALICE]);
     let request = BindRequest {
         user: Jid::parse(ALICE).unwrap(),
         is_anonymous: false,

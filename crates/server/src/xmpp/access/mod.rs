@@ -21,7 +21,7 @@ use chat::StoreReply;
 use chat::effect::Invitation;
 use store::access::{AccessLoaded, AccessRead, AccessWrite};
 use store::{StoreError, Write, WriteDone};
-use xmpp::sasl::Known;
+use xmpp::sasl::CredentialAnswer;
 use xmpp::{Bare, Jid};
 
 use super::{Asked, Wish, Xmpp};
@@ -157,7 +157,7 @@ impl Xmpp {
             Asked::Tokens { stream, name, key, agent } => {
                 let known = match loaded {
                     Some(AccessLoaded::Tokens(rows)) => key.known(now, &agent, rows),
-                    _ => Known::Unavailable,
+                    _ => CredentialAnswer::Unavailable,
                 };
                 self.streams.tell(stream, |c2s, out| c2s.handle_found_as(known, &name, out));
             }

@@ -7,7 +7,7 @@ use stdx::Instant;
 use store::access::{AccessLoaded, AccessRead, Invitation};
 use store::{Account, Address, StoreError, Write, WriteDone};
 use xmpp::Bare;
-use xmpp::c2s::{Invited, Registration};
+use xmpp::c2s::{InvitationGrant, Registration};
 use xmpp::sasl::Secret;
 use xmpp::stanza::{Condition, StanzaError};
 
@@ -75,7 +75,7 @@ impl Xmpp {
         let invited = match read {
             Some(AccessLoaded::Invitation(found)) => {
                 match found.filter(|found| is_good(found, domain, now)) {
-                    Some(found) => Ok(Invited { user: found.name }),
+                    Some(found) => Ok(InvitationGrant { user: found.name }),
                     None => Err(not_invited()),
                 }
             }

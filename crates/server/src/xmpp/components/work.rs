@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use stdx::Instant;
 use stdx::attempts::Cause;
-use xmpp::Edge;
+use xmpp::ConnectionId;
 use xmpp::component::AttachOutcome;
 use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Element, Jid};
@@ -31,7 +31,7 @@ impl Xmpp {
         for event in events {
             match event {
                 Event::Attach { connection, domain, remote } => {
-                    let edge = Edge { shard: self.shard, connection };
+                    let edge = ConnectionId { shard: self.shard, connection };
                     if let Some(transport) = self.components.barred(now, connection, remote) {
                         self.note_component(now, (remote, transport), &domain, Cause::TooManyAttempts);
                     }
@@ -47,7 +47,7 @@ impl Xmpp {
                 }
                 Event::Stanza(element) => self.route(now, Box::new(element), wishes),
                 Event::Gone { connection, domain } => {
-                    let edge = Edge { shard: self.shard, connection };
+                    let edge = ConnectionId { shard: self.shard, connection };
                     tracing::info!(component = &*domain, "a component is gone");
                     let detached = |domain| XmppLetter::Detached { edge, domain };
                     self.tell_all(now, detached, &domain, wishes);

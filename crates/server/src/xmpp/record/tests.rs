@@ -115,7 +115,7 @@ fn archives_items_and_rooms_come_back_as_they_were() {
         stanza: Box::new(message()),
     });
     let page = |world: &mut World, with: &str| {
-        let query = Query { with: Some(Jid::parse(with).unwrap()), max: 10, ..Query::default() };
+        let query = MamQuery { with: Some(Jid::parse(with).unwrap()), max: 10, ..MamQuery::default() };
         match world.load(Load::Archive { owner: owner.clone(), query: Box::new(query) }) {
             StoreReply::Page(page) => page,
             other => panic!("{other:?}"),
@@ -218,7 +218,9 @@ fn long_jid(number: usize) -> Jid {
 fn largest_changes(user: &Bare) -> Vec<(Change, Load)> {
     let item = RosterItem {
         name: Some("<".repeat(limits::CONTACT_NAME).into()),
-        asked: Some(Box::new(Element::new("presence", ns::CLIENT).with("x", "&".repeat(limits::ASKED - 50)))),
+        asked: Some(Box::new(
+            Element::new("presence", ns::CLIENT).with("x", "&".repeat(limits::SUBSCRIPTION_REQUEST - 50)),
+        )),
         groups: (0..limits::CONTACT_GROUPS)
             .map(|n| format!("{n:03}{}", "\"".repeat(limits::CONTACT_NAME - 3)).into())
             .collect(),
@@ -255,7 +257,10 @@ fn largest_changes(user: &Bare) -> Vec<(Change, Load)> {
                 at: NOW,
                 stanza: Box::new(wrapped(largest(limits::STANZA))),
             },
-            Load::Archive { owner: user.clone(), query: Box::new(Query { max: 10, ..Query::default() }) },
+            Load::Archive {
+                owner: user.clone(),
+                query: Box::new(MamQuery { max: 10, ..MamQuery::default() }),
+            },
         ),
     ];
     changes.extend(largest_configurations(user));

@@ -77,7 +77,7 @@ fn each_header_has_another_id() {
     let mut world = Stage::Encrypted.world();
     let first = id(&world.say(HEADER));
     world.say(&plain());
-    world.found(Known::Password(true));
+    world.found(CredentialAnswer::Password(true));
     let second = id(&world.say(HEADER));
     assert!(first != second && !first.is_empty() && !second.is_empty(), "{first} {second}");
 }
@@ -159,7 +159,7 @@ fn errors() {
         row("4.9.3.6", "host-unknown")
             .at(Stage::Open)
             .after(Step::Bytes(plain()))
-            .after(Step::Found(Known::Password(true)))
+            .after(Step::Found(CredentialAnswer::Password(true)))
             .sent(HEADER.replace("example.org", "nowhere.org"))
             .fails("host-unknown"),
         row("4.9.3.8", "internal-server-error: the account's record cannot be read")

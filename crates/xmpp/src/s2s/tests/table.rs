@@ -1,7 +1,7 @@
 //! RFC 6120 requirement by requirement, at a stream that another server opened: a row has the section, what it demands,
 //! what evil.test sends and what comes back. The streams of clients are in `c2s/table`.
 
-use super::bad::{Caller, HEADER};
+use super::bad::{HEADER, TestCaller};
 use super::*;
 use crate::requirements::{self, has_in_order};
 
@@ -76,10 +76,10 @@ impl Row {
     fn exchange(&self) -> Option<String> {
         let security = |encrypted| Security { encrypted, certificate: None };
         let mut caller = match self.stage {
-            Stage::Connected | Stage::Clear => Caller::new(|_| (), security(false)),
-            Stage::Encrypted => Caller::new(|_| (), security(true)),
-            Stage::Open => Caller::secure(),
-            Stage::Proved => Caller::proved(),
+            Stage::Connected | Stage::Clear => TestCaller::new(|_| (), security(false)),
+            Stage::Encrypted => TestCaller::new(|_| (), security(true)),
+            Stage::Open => TestCaller::secure(),
+            Stage::Proved => TestCaller::proved(),
         };
         if matches!(self.stage, Stage::Clear) {
             caller.say(HEADER);

@@ -5,7 +5,7 @@
 //! nobody, so its address is never one that an account, here or at another chat server, could have.
 
 use sha2::{Digest, Sha256};
-use xmpp::stanza::{self, Condition, Kind, StanzaError};
+use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
 use xmpp::{Element, Jid, domain, ns};
 
 use super::super::{Host, Outbox};
@@ -142,7 +142,7 @@ pub fn uri_of(address: &Jid) -> Option<String> {
 
 impl Host {
     /// Nothing of chat goes to them: no route of ours leads where they say that they are.
-    pub(in super::super) fn routed_to_stranger(
+    pub(in super::super) fn routed_to_guest(
         &mut self,
         stanza: &Element,
         from: &Jid,
@@ -151,14 +151,14 @@ impl Host {
     ) {
         match stanza::kind_of(stanza) {
             // Else it would be asked for with each sign-in (RFC 6121 §3.1.4).
-            Some(Kind::Presence) if stanza.attr("type") == Some("subscribe") => {
+            Some(StanzaKind::Presence) if stanza.attr("type") == Some("subscribe") => {
                 let answer = Element::new("presence", ns::CLIENT)
                     .with("from", to.bare_str())
                     .with("to", from.bare_str())
                     .with("type", "unsubscribed");
                 self.route(answer, out);
             }
-            Some(Kind::Presence) => {}
+            Some(StanzaKind::Presence) => {}
             _ => {
                 let text = "a caller from outside, who can be answered by telephone only";
                 self.refuse(stanza, &StanzaError::new(Condition::ServiceUnavailable, text), out);
