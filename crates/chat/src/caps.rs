@@ -9,10 +9,11 @@ use base64::prelude::BASE64_STANDARD;
 use sha1::{Digest, Sha1};
 use stdx::Instant;
 use stdx::cache::Cache;
+use stdx::rng::Rng;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::feature::Feature;
-use super::{Host, Outbox, Settings, disco};
+use super::{Host, Outbox, Settings, disco, token};
 use crate::limits;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -38,27 +39,41 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A hash, as it is announced.
 type Ver = Rc<str>;
 
-/// What a kind of client can do.
+/// Features of a kind of client.
 pub(super) type ClientFeatures = Rc<HashSet<Box<str>>>;
 
 pub(super) struct Caps {
-    /// Checked ones.
+    /// Features whose hash was checked.
     known: Cache<Ver, ClientFeatures>,
     /// Clients that are here, by account: ours and contacts'.
     clients: Cache<Bare, Vec<(Jid, Ver)>>,
     asked: HashMap<Ver, CapsQuery>,
-    /// By the id of the question.
+    /// By the id of the request.
     ids: HashMap<Box<str>, Ver>,
 }
 
 struct CapsQuery {
     id: Box<str>,
     of: Jid,
-    /// For whom we ask, and who is asked when the answer is wrong.
+    /// The account that asks, and the clients that are asked when the response is wrong.
     asker: Bare,
     others: Vec<(Jid, Bare)>,
     node: Box<str>,
     until: Instant,
+}
+
+/// A kind of client that a presence announced and that is not known yet.
+struct Announcement {
+    ver: Ver,
+    node: Box<str>,
+}
+
+/// Everything that a response causes.
+enum CapsEffect {
+    /// A request to another client of the same kind.
+    Send(Element),
+    /// The features of this kind of client are known from now on.
+    FeaturesKnown(Ver),
 }
 
 impl Default for Caps {
@@ -92,7 +107,7 @@ impl Caps {
         self.known.get(ver).cloned()
     }
 
-    /// One for all of a kind.
+    /// The shared string of a hash.
     fn shared(&self, ver: &str) -> Ver {
         let asked = || self.asked.get_key_value(ver).map(|(ver, _)| ver.clone());
         self.known.get_key(ver).cloned().or_else(asked).unwrap_or_else(|| ver.into())
@@ -127,21 +142,121 @@ impl Caps {
         }
     }
 
-    /// Whoever did not answer in time is not waited for.
+    /// Forgets requests that got no response in time.
     fn tidy(&mut self, now: Instant) {
         let ids = &mut self.ids;
-        self.asked.retain(|_, question| {
-            let is_open = now < question.until;
+        self.asked.retain(|_, query| {
+            let is_open = now < query.until;
             if !is_open {
-                ids.remove(&question.id);
+                ids.remove(&query.id);
             }
             is_open
         });
     }
 }
 
+impl Caps {
+    /// Notes the kind of client that a presence announces. Returns the announcement if its features are not known and it can
+    /// be asked about: [`Self::learn`] takes it, if the client may be asked.
+    fn handle_presence(&mut self, from: &Jid, presence: &Element) -> Option<Announcement> {
+        if presence.attr("type").is_some() {
+            self.forget(from);
+            return None;
+        }
+        let caps = presence.get("c", ns::CAPS)?;
+        let (Some("sha-1"), Some(node), Some(ver)) = (caps.attr("hash"), caps.attr("node"), caps.attr("ver"))
+        else {
+            return None;
+        };
+        // A SHA-1 has 28 characters in base64.
+        let is_sound = !from.is_bare() && ver.len() == 28 && node.len() <= limits::JID_PART;
+        (is_sound && !self.is_noted(from, ver))
+            .then(|| Announcement { ver: self.shared(ver), node: node.into() })
+    }
+
+    /// Notes a client of a known account, and returns the request for its features if no other client is asked for them.
+    fn learn(
+        &mut self,
+        now: Instant,
+        announcement: Announcement,
+        (of, asker): (&Jid, &Bare),
+        rng: &mut Rng,
+    ) -> Option<Element> {
+        let Announcement { ver, node } = announcement;
+        self.note(of, &ver);
+        if self.known.get(&ver).is_some() {
+            return None;
+        }
+        if let Some(query) = self.asked.get_mut(&ver).filter(|query| now < query.until) {
+            let is_known = query.of == *of || query.others.iter().any(|(other, _)| other == of);
+            if !is_known && query.others.len() < limits::CAPS_OTHERS {
+                query.others.push((of.clone(), asker.clone()));
+            }
+            return None;
+        }
+        if self.asked.len() >= limits::CAPS_QUESTIONS {
+            self.tidy(now);
+        }
+        if self.asked.len() >= limits::CAPS_QUESTIONS {
+            return None;
+        }
+        let node = format!("{node}#{ver}").into();
+        let (of, asker) = (of.clone(), asker.clone());
+        let query = CapsQuery { id: "".into(), of, asker, others: Vec::new(), node, until: now };
+        Some(self.request(now, ver, query, rng))
+    }
+
+    /// Builds a request from the account itself, so that the response comes to the host that asked.
+    fn request(&mut self, now: Instant, ver: Ver, mut query: CapsQuery, rng: &mut Rng) -> Element {
+        query.id = token(rng)[..16].into();
+        query.until = now + PATIENCE;
+        let iq = Element::new("iq", ns::CLIENT)
+            .with("type", "get")
+            .with("id", query.id.clone())
+            .with("from", query.asker.as_str())
+            .with("to", query.of.as_str())
+            .child(Element::new("query", ns::DISCO_INFO).with("node", query.node.clone()));
+        self.ids.insert(query.id.clone(), ver.clone());
+        if let Some(old) = self.asked.insert(ver, query) {
+            self.ids.remove(&old.id);
+        }
+        iq
+    }
+
+    /// Takes a response to one of these requests; other iqs have no effect.
+    fn handle_response(
+        &mut self,
+        now: Instant,
+        from: &Jid,
+        iq: &Element,
+        rng: &mut Rng,
+    ) -> Option<CapsEffect> {
+        let ver = iq.attr("id").and_then(|id| self.ids.get(id)).cloned()?;
+        // A client answers for itself only.
+        if self.asked.get(&ver).is_none_or(|query| query.of != *from) {
+            return None;
+        }
+        let mut query = self.asked.remove(&ver)?;
+        self.ids.remove(&query.id);
+        let info = iq.get("query", ns::DISCO_INFO).filter(|_| iq.attr("type") == Some("result"));
+        let info = info.filter(|info| hash(info).is_some_and(|hash| *hash == *ver));
+        if let Some(info) = info {
+            self.known.insert(ver.clone(), Rc::new(features(info).map(Box::from).collect()));
+            return Some(CapsEffect::FeaturesKnown(ver));
+        }
+        // XEP-0115 §5.4: features that do not fit their hash are forged. Another client that announces the same hash may have
+        // the true ones.
+        self.forget(from);
+        if query.others.is_empty() {
+            return None;
+        }
+        (query.of, query.asker) = query.others.remove(0);
+        Some(CapsEffect::Send(self.request(now, ver, query, rng)))
+    }
+}
+
 impl Host {
-    /// Presence that somebody of ours sent or got.
+    /// Passes a presence that one of our accounts sent or got to [`Caps`].
     pub(super) fn caps_heard(
         &mut self,
         now: Instant,
@@ -150,29 +265,13 @@ impl Host {
         presence: &Element,
         out: &mut Outbox,
     ) {
-        if presence.attr("type").is_some() {
-            return self.caps_gone(from);
-        }
-        let Some(caps) = presence.get("c", ns::CAPS) else { return };
-        let (Some("sha-1"), Some(node), Some(ver)) = (caps.attr("hash"), caps.attr("node"), caps.attr("ver"))
-        else {
-            return;
-        };
-        if self.caps.is_noted(from, ver) {
+        let Some(announcement) = self.caps.handle_presence(from, presence) else { return };
+        // Clients of occupants and of strangers are not remembered.
+        if !self.may_be_asked(user, from) {
             return;
         }
-        // A SHA-1 has 28 characters; a room's occupants and strangers are none of ours to remember.
-        if from.is_bare()
-            || ver.len() != 28
-            || node.len() > limits::JID_PART
-            || !self.may_be_asked(user, from)
-        {
-            return;
-        }
-        let ver = self.caps.shared(ver);
-        self.caps.note(from, &ver);
-        if self.caps.known.get(&ver).is_none() {
-            self.ask_for_caps(now, ver, node, (from.clone(), user.clone()), out);
+        if let Some(iq) = self.caps.learn(now, announcement, (from, user), &mut self.rng) {
+            self.route(iq, out);
         }
     }
 
@@ -185,69 +284,12 @@ impl Host {
                 .is_some_and(|item| item.subscription != super::effect::Subscription::None)
     }
 
-    fn ask_for_caps(
-        &mut self,
-        now: Instant,
-        ver: Ver,
-        node: &str,
-        (of, asker): (Jid, Bare),
-        out: &mut Outbox,
-    ) {
-        if let Some(question) = self.caps.asked.get_mut(&ver).filter(|question| now < question.until) {
-            let is_known = question.of == of || question.others.iter().any(|(other, _)| *other == of);
-            if !is_known && question.others.len() < limits::CAPS_OTHERS {
-                question.others.push((of, asker));
-            }
-            return;
-        }
-        if self.caps.asked.len() >= limits::CAPS_QUESTIONS {
-            self.caps.tidy(now);
-        }
-        if self.caps.asked.len() >= limits::CAPS_QUESTIONS {
-            return;
-        }
-        let node = format!("{node}#{ver}").into();
-        let question = CapsQuery { id: "".into(), of, asker, others: Vec::new(), node, until: now };
-        self.put_question(now, ver, question, out);
-    }
-
-    /// From the account itself, so that the answer comes to the host that asked.
-    fn put_question(&mut self, now: Instant, ver: Ver, mut question: CapsQuery, out: &mut Outbox) {
-        question.id = self.token()[..16].into();
-        question.until = now + PATIENCE;
-        let iq = Element::new("iq", ns::CLIENT)
-            .with("type", "get")
-            .with("id", question.id.clone())
-            .with("from", question.asker.as_str())
-            .with("to", question.of.as_str())
-            .child(Element::new("query", ns::DISCO_INFO).with("node", question.node.clone()));
-        self.caps.ids.insert(question.id.clone(), ver.clone());
-        if let Some(old) = self.caps.asked.insert(ver, question) {
-            self.caps.ids.remove(&old.id);
-        }
-        self.route(iq, out);
-    }
-
-    /// Perhaps the answer to a question of ours.
+    /// Passes an iq of type result or error to [`Caps`].
     pub(super) fn caps_answered(&mut self, now: Instant, from: &Jid, iq: &Element, out: &mut Outbox) {
-        let Some(ver) = iq.attr("id").and_then(|id| self.caps.ids.get(id)).cloned() else { return };
-        // Nobody answers for somebody else.
-        if self.caps.asked.get(&ver).is_none_or(|question| question.of != *from) {
-            return;
-        }
-        let Some(mut question) = self.caps.asked.remove(&ver) else { return };
-        self.caps.ids.remove(&question.id);
-        let info = iq.get("query", ns::DISCO_INFO).filter(|_| iq.attr("type") == Some("result"));
-        let info = info.filter(|info| hash(info).is_some_and(|hash| *hash == *ver));
-        if let Some(info) = info {
-            self.caps.known.insert(ver.clone(), Rc::new(features(info).map(Box::from).collect()));
-            return self.pubsub_caps_known(now, &ver, out);
-        }
-        // XEP-0115 §5.4: what does not fit its hash is forged. Who else announces the same may tell the truth.
-        self.caps.forget(from);
-        if !question.others.is_empty() {
-            (question.of, question.asker) = question.others.remove(0);
-            self.put_question(now, ver, question, out);
+        match self.caps.handle_response(now, from, iq, &mut self.rng) {
+            Some(CapsEffect::Send(iq)) => self.route(iq, out),
+            Some(CapsEffect::FeaturesKnown(ver)) => self.pubsub_caps_known(now, &ver, out),
+            None => {}
         }
     }
 
@@ -260,20 +302,20 @@ fn features(info: &Element) -> impl Iterator<Item = &str> {
     info.elements().filter(|child| child.is("feature", ns::DISCO_INFO)).filter_map(|child| child.attr("var"))
 }
 
-/// The server's own, for stream features and presence.
+/// The server's own `<c/>`, for stream features and presence.
 pub fn of_server(settings: &Settings) -> Element {
     let caps = Element::new("c", ns::CAPS).with("hash", "sha-1").with("node", NODE);
     caps.with_opt("ver", hash(&disco::server_info(settings)))
 }
 
-/// Whether that node is the one we announce for this.
+/// Whether that node is the one that is announced for this `info`.
 pub(super) fn is_of(node: &str, info: &Element) -> bool {
     node.strip_prefix(NODE)
         .and_then(|rest| rest.strip_prefix('#'))
         .is_some_and(|ver| hash(info).as_deref() == Some(ver))
 }
 
-/// XEP-0115 §5.1. None: it is ill-formed (§5.4), or could be read in two ways, which is how hashes are forged.
+/// The hash of XEP-0115 §5.1. `None`: `info` is ill-formed (§5.4), or has two readings, by which hashes are forged.
 fn hash(info: &Element) -> Option<String> {
     let mut text = String::new();
     for part in identities(info)?.iter().chain(&vars(info)?).chain(&forms(info)?) {
@@ -283,12 +325,12 @@ fn hash(info: &Element) -> Option<String> {
     Some(BASE64_STANDARD.encode(Sha1::digest(text.as_bytes())))
 }
 
-/// The separator can be in nothing that is separated.
+/// The text, unless it has the separator in it.
 fn plain(text: &str) -> Option<&str> {
     (!text.contains('<')).then_some(text)
 }
 
-/// Sorted and each but once.
+/// Sorted; `None` if one occurs twice.
 fn sorted(mut all: Vec<String>) -> Option<Vec<String>> {
     let given = all.len();
     all.sort_unstable();

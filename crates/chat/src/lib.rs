@@ -358,7 +358,7 @@ impl Host {
 
     /// An unpredictable name: of a stanza, a session, a resource.
     fn token(&mut self) -> String {
-        format!("{:016x}{:016x}", self.rng.next_u64(), self.rng.next_u64())
+        token(&mut self.rng)
     }
 
     /// To whoever has that address: a session here, another host, another server. Its `to` says where.
@@ -379,4 +379,9 @@ impl Host {
             .copied()
             .find(|key| self.sessions.get(*key).is_some_and(|session| session.jid == *jid))
     }
+}
+
+/// An unpredictable name, as [`Host::token`] makes it.
+fn token(rng: &mut Rng) -> String {
+    format!("{:016x}{:016x}", rng.next_u64(), rng.next_u64())
 }

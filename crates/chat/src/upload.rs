@@ -1,4 +1,4 @@
-//! Slots for files (XEP-0363): who may upload what. The places themselves are the driver's.
+//! Slots for files (XEP-0363): the rights and quotas of users. The files themselves belong to the driver.
 
 use stdx::Instant;
 use stdx::cache::Cache;
@@ -24,7 +24,7 @@ pub(super) const FEATURE: Feature = Feature {
     handles: &[IqHandler { at: IqTarget::Server, name: "request", ns: ns::UPLOAD, run: request }],
 };
 
-/// What users may upload.
+/// The bounds of uploads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UploadSettings {
     /// Bytes of one file.
@@ -35,10 +35,10 @@ pub struct UploadSettings {
 
 const DAY: u64 = 86_400;
 
-/// Where a user's item of it is: nothing that users could publish to.
+/// The node of a user's item of usage. Users cannot publish to it.
 const NODE: &str = "quota:uploads";
 
-/// Bytes that somebody asked for in a day, counted from the epoch.
+/// Bytes that a user requested in a day; the day is counted from the epoch.
 #[derive(Clone, Copy, Default)]
 struct UploadUsage {
     day: u64,
@@ -56,7 +56,7 @@ impl UploadUsage {
     }
 }
 
-/// What each user has asked for today.
+/// The feature: how much each user has requested today. It is told of requests and replies and returns effects.
 pub(super) struct Upload {
     used: Cache<Bare, UploadUsage>,
 }
@@ -82,15 +82,33 @@ pub(super) fn form(settings: &Settings) -> Option<Element> {
     )
 }
 
-/// A file that somebody wants to upload.
+/// A request for a slot: the iq, its sender and the file.
 struct UploadRequest {
+    iq: Element,
+    user: Bare,
     name: Box<str>,
     size: u64,
     kind: Box<str>,
 }
 
+/// Everything that [`Upload`] asks of its host.
+enum UploadEffect {
+    /// Read the user's usage of today; answered by `handle_usage`.
+    ReadUsage(Box<UploadRequest>),
+    /// Ask the driver for a slot; answered by `handle_slot`.
+    RequestSlot(Box<UploadRequest>),
+    /// Answer the request with this error.
+    Refuse(Box<UploadRequest>, StanzaError),
+}
+
 impl UploadRequest {
-    fn read(request: &Element) -> Result<UploadRequest, StanzaError> {
+    /// Bytes that count against the user's day. A file without content costs something too: it is a file.
+    fn cost(&self) -> u64 {
+        self.size.max(limits::FILE_COST)
+    }
+
+    fn read(iq: &IqRequest<'_>, user: Bare) -> Result<UploadRequest, StanzaError> {
+        let request = iq.payload;
         let wrong = |text: &str| StanzaError::new(Condition::BadRequest, text);
         let name = request.attr("filename").filter(|name| is_name(name));
         let name = name.ok_or_else(|| wrong("filename: expected the name of a file, without a path"))?;
@@ -100,11 +118,11 @@ impl UploadRequest {
         if !is_kind(kind) {
             return Err(wrong("content-type: expected a media type as text/plain"));
         }
-        Ok(UploadRequest { name: name.into(), size, kind: kind.into() })
+        Ok(UploadRequest { iq: iq.iq.clone(), user, name: name.into(), size, kind: kind.into() })
     }
 }
 
-/// Nothing that could be a place in somebody's files.
+/// Whether it is a file name without a path.
 fn is_name(name: &str) -> bool {
     let is_plain = |c: char| !c.is_control() && c != '/' && c != '\\';
     !name.is_empty()
@@ -113,7 +131,7 @@ fn is_name(name: &str) -> bool {
         && !matches!(name, "." | "..")
 }
 
-/// It becomes a header of HTTP.
+/// Whether it is a media type: it becomes a header of HTTP.
 fn is_kind(kind: &str) -> bool {
     let is_token = |text: &str| {
         !text.is_empty() && text.bytes().all(|c| c.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&c))
@@ -126,6 +144,7 @@ fn is_kind(kind: &str) -> bool {
         && name.trim().split_once('/').is_some_and(|(top, sub)| is_token(top) && is_token(sub))
 }
 
+/// Checks a request and performs the effects of [`Upload`], whose continuation is in [`Host::perform_upload`].
 fn request(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let Some(uploads) = host.settings.uploads else {
         return IqReply::Error(Condition::ServiceUnavailable.into());
@@ -137,69 +156,56 @@ fn request(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) 
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
-    let file = match UploadRequest::read(iq.payload) {
-        Ok(file) => file,
+    let request = match UploadRequest::read(iq, user) {
+        Ok(request) => request,
         Err(error) => return IqReply::Error(error),
     };
-    if file.size > uploads.max_size {
+    if request.size > uploads.max_size {
         return IqReply::Error(too_large(uploads.max_size));
     }
-    let question = iq.iq.clone();
-    if host.upload.used.get(&user).is_some() {
-        host.grant(now, &question, user, file, out);
-        return IqReply::Later;
-    }
-    // A restart forgets nothing that was used today.
-    let load = Load::Items { owner: user.clone(), node: NODE.into(), query: Box::new(ItemQuery::newest()) };
-    host.load(load, out, move |host, now, result, out| match result {
-        Ok(StoreReply::Items(page)) => {
-            let kept = match page.items.first() {
-                Some((_, _, item)) => UploadUsage::read(item),
-                None => Some(UploadUsage::default()),
-            };
-            // What was used today and cannot be read is not nothing.
-            let Some(kept) = kept else { return host.refuse(&question, &no_place(), out) };
-            // Another question may have been quicker.
-            if host.upload.used.get(&user).is_none() {
-                host.upload.used.insert(user.clone(), kept);
-            }
-            host.grant(now, &question, user, file, out);
-        }
-        _ => host.refuse(&question, &no_place(), out),
-    });
+    let effect = host.upload.handle_request(now, request, host.settings.uploads);
+    host.perform_upload(effect, out);
     IqReply::Later
 }
 
 impl Host {
-    fn grant(&mut self, now: Instant, question: &Element, user: Bare, file: UploadRequest, out: &mut Outbox) {
-        let Some(uploads) = self.settings.uploads else {
-            return self.refuse(question, &Condition::ServiceUnavailable.into(), out);
-        };
-        // One of no size costs something too: each is a file.
-        let cost = file.size.max(limits::FILE_COST);
-        if let Err(error) = self.upload.take(now, &user, cost, uploads.per_day) {
-            return self.refuse(question, &error, out);
+    /// Performs an effect of [`Upload`]; the store's reply goes back into it.
+    fn perform_upload(&mut self, effect: UploadEffect, out: &mut Outbox) {
+        match effect {
+            UploadEffect::ReadUsage(request) => {
+                let query = Box::new(ItemQuery::newest());
+                let load = Load::Items { owner: request.user.clone(), node: NODE.into(), query };
+                self.load(load, out, move |host, now, result, out| {
+                    let usage = match &result {
+                        Ok(StoreReply::Items(page)) => Some(page.items.first().map(|(_, _, item)| item)),
+                        _ => None,
+                    };
+                    let effect = host.upload.handle_usage(now, request, usage, host.settings.uploads);
+                    host.perform_upload(effect, out);
+                });
+            }
+            UploadEffect::RequestSlot(request) => {
+                let load = Load::Slot {
+                    user: request.user.clone(),
+                    name: request.name.clone(),
+                    size: request.size,
+                    kind: request.kind.clone(),
+                };
+                self.load(load, out, move |host, now, result, out| {
+                    let slot = match result {
+                        Ok(StoreReply::Slot(slot)) => Some(slot),
+                        _ => None,
+                    };
+                    let (change, answer) = host.upload.handle_slot(now, &request, slot.as_deref());
+                    if let Some(change) = change {
+                        // A write that a crash prevents loses the usage of a moment.
+                        host.change(change, out, |_, _, _, _| {});
+                    }
+                    host.answer(&request.iq, answer.map(Some), out);
+                });
+            }
+            UploadEffect::Refuse(request, error) => self.refuse(&request.iq, &error, out),
         }
-        let question = question.clone();
-        let load = Load::Slot { user: user.clone(), name: file.name, size: file.size, kind: file.kind };
-        self.load(load, out, move |host, now, result, out| match result {
-            Ok(StoreReply::Slot(slot)) => {
-                host.keep_used(now, user, out);
-                host.answer(&question, Ok(Some(element(&slot))), out);
-            }
-            _ => {
-                host.upload.give_back(&user, cost);
-                host.refuse(&question, &no_place(), out);
-            }
-        });
-    }
-
-    /// Nobody waits for it: what a crash takes with it is a moment's.
-    fn keep_used(&mut self, now: Instant, owner: Bare, out: &mut Outbox) {
-        let Some(used) = self.upload.used.get(&owner) else { return };
-        let item = Some(Box::new(used.to_item()));
-        let change = Change::Item { owner, node: NODE.into(), id: "today".into(), item, at: now, keep: 1 };
-        self.change(change, out, |_, _, _, _| {});
     }
 }
 
@@ -223,6 +229,75 @@ fn element(slot: &UploadSlot) -> Element {
 }
 
 impl Upload {
+    fn handle_request(
+        &mut self,
+        now: Instant,
+        request: UploadRequest,
+        settings: Option<UploadSettings>,
+    ) -> UploadEffect {
+        let request = Box::new(request);
+        if self.used.get(&request.user).is_some() {
+            return self.grant(now, request, settings);
+        }
+        // A restart keeps the usage of today.
+        UploadEffect::ReadUsage(request)
+    }
+
+    /// `usage`: `None` when the store failed, and the item that it has otherwise.
+    fn handle_usage(
+        &mut self,
+        now: Instant,
+        request: Box<UploadRequest>,
+        usage: Option<Option<&Element>>,
+        settings: Option<UploadSettings>,
+    ) -> UploadEffect {
+        let usage = usage.and_then(|item| item.map_or(Some(UploadUsage::default()), UploadUsage::read));
+        // Usage that cannot be read is not zero.
+        let Some(usage) = usage else { return UploadEffect::Refuse(request, no_place()) };
+        // Another request of the user may have been answered meanwhile.
+        if self.used.get(&request.user).is_none() {
+            self.used.insert(request.user.clone(), usage);
+        }
+        self.grant(now, request, settings)
+    }
+
+    fn grant(
+        &mut self,
+        now: Instant,
+        request: Box<UploadRequest>,
+        settings: Option<UploadSettings>,
+    ) -> UploadEffect {
+        let Some(settings) = settings else {
+            return UploadEffect::Refuse(request, Condition::ServiceUnavailable.into());
+        };
+        match self.take(now, &request.user, request.cost(), settings.per_day) {
+            Ok(()) => UploadEffect::RequestSlot(request),
+            Err(error) => UploadEffect::Refuse(request, error),
+        }
+    }
+
+    /// Returns the usage to write and the answer. `slot`: `None` when the driver has none.
+    fn handle_slot(
+        &mut self,
+        now: Instant,
+        request: &UploadRequest,
+        slot: Option<&UploadSlot>,
+    ) -> (Option<Change>, Result<Element, StanzaError>) {
+        let Some(slot) = slot else {
+            self.give_back(&request.user, request.cost());
+            return (None, Err(no_place()));
+        };
+        let change = self.used.get(&request.user).map(|used| Change::Item {
+            owner: request.user.clone(),
+            node: NODE.into(),
+            id: "today".into(),
+            item: Some(Box::new(used.to_item())),
+            at: now,
+            keep: 1,
+        });
+        (change, Ok(element(slot)))
+    }
+
     fn take(&mut self, now: Instant, user: &Bare, cost: u64, per_day: u64) -> Result<(), StanzaError> {
         let today = now.unix_seconds() / DAY;
         let used = self.used.get(user).filter(|used| used.day == today).map_or(0, |used| used.bytes);
