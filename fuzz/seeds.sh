@@ -18,7 +18,7 @@ cp ../crates/lab-sip/src/scenario/builtin/*.xml corpus/scenario/
 grep -ohE '"<[A-Z][a-z]+[ />][^"]*' ../crates/ivr/tests/plays/*.rs | tr -d '"' |
     awk '{ printf "\001\002\003\004\005\006\007\n<Response>%s</Response>", $0 > ("corpus/rcml/" NR); close("corpus/rcml/" NR) }'
 # A line a stanza, of alice's first client, after those who come (see fuzz_targets/xmpp_host.rs): those of the play of all.
-grep -ohE '"<(presence|message|iq)[^"]*"' ../crates/xmpp/src/host/tests/any_order.rs | tr -d '"' |
+grep -ohE '"<(presence|message|iq)[^"]*"' ../crates/chat/src/tests/any_order.rs | tr -d '"' |
     sed -e 's/ROOM/r@conference.example.org/g' -e "s/'U/'bob@example.org/g" -e 's/\/[RU]/\/desk/g' -e "s/'N'/'7'/g" |
     awk '{ printf "2<presence/>\n3<presence/>\n4<presence/>\n2%s\n", $0 > ("corpus/xmpp_host/" NR); close("corpus/xmpp_host/" NR) }'
 # How it is cut (see fuzz_targets/pie.rs), the file.

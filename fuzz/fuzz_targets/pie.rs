@@ -6,7 +6,7 @@ use std::io::{self, Read};
 
 use libfuzzer_sys::fuzz_target;
 use stdx::Instant;
-use xmpp::pie::{Document, Piece, read_user};
+use chat::pie::{Document, Piece, read_user};
 
 fuzz_target!(|data: &[u8]| {
     let Some((&seed, file)) = data.split_first() else { return };

@@ -9,10 +9,9 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use stdx::Instant;
 use xmpp::c2s::BindRequest;
-use xmpp::host::effect::{Page, UserRecord};
-use xmpp::host::{
-    Edge, Effect, Host, ItemPage, Load, Loaded, Outbox, RecordError, RoomCreation, Settings, StanzaPage,
-};
+use chat::effect::{MamPage, AccountData};
+use chat::{Effect, Host, ItemPage, Load, StoreReply, Outbox, StoreFailure, RoomCreation, Settings, StanzaPage};
+use xmpp::ConnectionId;
 use xmpp::{Element, Jid, ns, stanza, xml};
 
 const CLIENTS: [&str; 3] = ["alice@example.org/desk", "alice@example.org/phone", "bob@example.org/desk"];
@@ -67,8 +66,8 @@ fn settings() -> Settings {
     }
 }
 
-fn edge(number: usize) -> Edge {
-    Edge { shard: 0, connection: number as u64 }
+fn edge(number: usize) -> ConnectionId {
+    ConnectionId { shard: 0, connection: number as u64 }
 }
 
 struct World {
@@ -114,14 +113,14 @@ impl World {
                 }
             }
             Effect::Load { ticket, load: Load::Act(act) } => {
-                let acted = Loaded::Acted(self.host.act(self.now, &act, out));
-                self.host.handle_record(self.now, ticket, Ok(acted), out);
+                let acted = StoreReply::HostActionResult(self.host.act(self.now, &act, out));
+                self.host.handle_store_reply(self.now, ticket, Ok(acted), out);
             }
             Effect::Load { ticket, load } => {
-                self.host.handle_record(self.now, ticket, load_of(&load), out);
+                self.host.handle_store_reply(self.now, ticket, load_of(&load), out);
             }
             Effect::Change { ticket, .. } => {
-                self.host.handle_record(self.now, ticket, Ok(Loaded::Done), out);
+                self.host.handle_store_reply(self.now, ticket, Ok(StoreReply::Done), out);
             }
             Effect::Deliver { element, .. } => readable(&element),
             Effect::Flush { edge } => self.host.handle_drained(self.now, edge, out),
@@ -137,14 +136,14 @@ fn readable(element: &Element) {
     assert!(again.is_ok(), "{}", String::from_utf8_lossy(&bytes));
 }
 
-fn load_of(load: &Load) -> Result<Loaded, RecordError> {
+fn load_of(load: &Load) -> Result<StoreReply, StoreFailure> {
     Ok(match load {
-        Load::User { user } if user.local() == Some("nobody") => Loaded::User(None),
-        Load::User { .. } => Loaded::User(Some(Box::new(UserRecord::default()))),
-        Load::Offline { .. } => Loaded::Stanzas(StanzaPage { is_complete: true, ..StanzaPage::default() }),
-        Load::Archive { .. } => Loaded::Page(Page { is_complete: true, ..Page::default() }),
-        Load::Room { .. } => Loaded::Room(None),
-        Load::Items { .. } | Load::Nodes { .. } | Load::Rooms { .. } => Loaded::Items(ItemPage::default()),
-        _ => return Err(RecordError::Unavailable),
+        Load::User { user } if user.local() == Some("nobody") => StoreReply::User(None),
+        Load::User { .. } => StoreReply::User(Some(Box::new(AccountData::default()))),
+        Load::Offline { .. } => StoreReply::Stanzas(StanzaPage { is_complete: true, ..StanzaPage::default() }),
+        Load::Archive { .. } => StoreReply::Page(MamPage { is_complete: true, ..MamPage::default() }),
+        Load::Room { .. } => StoreReply::Room(None),
+        Load::Items { .. } | Load::Nodes { .. } | Load::Rooms { .. } => StoreReply::Items(ItemPage::default()),
+        _ => return Err(StoreFailure::Unavailable),
     })
 }

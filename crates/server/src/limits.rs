@@ -203,7 +203,7 @@ pub const REST_REQUESTS_PER_SOURCE: usize = 128;
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Bytes waiting to be written to one XMPP stream. More: what waits is dropped, and the stream ends with
-/// `resource-constraint`. Hosts send a window at a time (`xmpp::limits::WINDOW`), so nothing that others send gets there.
+/// `resource-constraint`. Hosts send a window at a time (`chat::limits::WINDOW`), so nothing that others send gets there.
 pub const XMPP_WRITE_QUEUE: usize = 4 * 1024 * 1024;
 
 /// Bytes waiting to be written above which a stream is not read from: a client that does not read its answers asks no more.

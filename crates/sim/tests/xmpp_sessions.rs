@@ -5,13 +5,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use chat::effect::AccountData;
+use chat::phones::Phone;
+use chat::{Effect, Host, ItemPage, Load, RowPage, StoreReply};
 use sim::Counting;
 use stdx::Instant;
+use xmpp::ConnectionId;
 use xmpp::c2s::{self, C2s, Framing, Security};
-use xmpp::host::effect::UserRecord;
-use xmpp::host::phones::Phone;
-use xmpp::host::{self, Edge, Effect, Host, ItemPage, Load, Loaded, RowPage};
-use xmpp::sasl::Known;
+use xmpp::sasl::CredentialAnswer;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting::new();
@@ -35,14 +36,14 @@ fn stream_settings() -> Arc<c2s::Settings> {
     Arc::new(c2s::Settings { domains, max_stanza: 65_536, secret: [7; 32], ..c2s::Settings::default() })
 }
 
-fn host_settings() -> Arc<host::Settings> {
-    Arc::new(host::Settings {
+fn host_settings() -> Arc<chat::Settings> {
+    Arc::new(chat::Settings {
         domains: vec!["example.org".into()],
         rooms: "conference".into(),
         pubsub: "pubsub".into(),
-        sessions: host::SessionLimit { most: 100, ends_oldest: false },
+        sessions: chat::SessionLimit { most: 100, ends_oldest: false },
         started: START,
-        ..host::Settings::default()
+        ..chat::Settings::default()
     })
 }
 
@@ -78,12 +79,12 @@ impl Shard {
     fn tell_stream(&mut self, number: u64, act: Act<'_, C2s, c2s::Outbox>) {
         let mut out = c2s::Outbox::default();
         act(&mut self.streams[number as usize], &mut out);
-        let edge = Edge { shard: 0, connection: number };
+        let edge = ConnectionId { shard: 0, connection: number };
         for effect in out.effects {
             match effect {
                 c2s::Effect::Find { .. } => {
                     let user = format!("user{number}");
-                    let known = Known::Password(true);
+                    let known = CredentialAnswer::Password(true);
                     let act =
                         move |c2s: &mut C2s, out: &mut c2s::Outbox| c2s.handle_found_as(known, &user, out);
                     self.tell_stream(number, Box::new(act));
@@ -99,7 +100,7 @@ impl Shard {
         }
     }
 
-    fn tell_host(&mut self, act: Act<'_, Host, host::Outbox>) {
+    fn tell_host(&mut self, act: Act<'_, Host, chat::Outbox>) {
         let mut out = Vec::new();
         act(&mut self.host, &mut out);
         let mut todo = VecDeque::from(out);
@@ -111,11 +112,13 @@ impl Shard {
                 }
                 Effect::Load { ticket, load } => {
                     let loaded = match load {
-                        Load::User { .. } => Loaded::User(Some(Box::new(UserRecord::default()))),
-                        Load::Nodes { .. } => Loaded::Rows(RowPage { rows: Vec::new(), is_complete: true }),
-                        _ => Loaded::Items(ItemPage::default()),
+                        Load::User { .. } => StoreReply::User(Some(Box::new(AccountData::default()))),
+                        Load::Nodes { .. } => {
+                            StoreReply::Rows(RowPage { rows: Vec::new(), is_complete: true })
+                        }
+                        _ => StoreReply::Items(ItemPage::default()),
                     };
-                    self.host.handle_record(START, ticket, Ok(loaded), &mut out);
+                    self.host.handle_store_reply(START, ticket, Ok(loaded), &mut out);
                 }
                 Effect::Route(element) => self.host.handle_routed(START, *element, &mut out),
                 Effect::AskPhone { user } => {

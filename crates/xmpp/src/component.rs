@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use sha1::{Digest, Sha1};
 
-use crate::host::{Level, Specification, forget_mark};
+use crate::internal::remove_ack_token;
 use crate::sasl::Secret;
 use crate::stanza::{self, Condition, StanzaError};
 use crate::xml::{Budget, Frame, Framer, Measured, Prefixes, XmlError, parse_header, parse_within};
-use crate::{Element, Jid, limits, ns};
+use crate::{Element, Jid, Level, Specification, limits, ns};
 
 pub const SPECIFICATIONS: &[Specification] = &[Specification {
     name: "XEP-0114",
@@ -25,7 +25,7 @@ pub const SPECIFICATIONS: &[Specification] = &[Specification {
 
 /// A component that may connect.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct ComponentCredentials {
     /// Prepared, as a [`Jid`] has it.
     pub domain: Box<str>,
     pub secret: Secret,
@@ -34,7 +34,7 @@ pub struct Known {
 /// The same for all streams of a server.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    pub components: Vec<Known>,
+    pub components: Vec<ComponentCredentials>,
     pub max_stanza: usize,
 }
 
@@ -43,7 +43,7 @@ impl Settings {
         self.find(domain).is_some()
     }
 
-    fn find(&self, domain: &str) -> Option<&Known> {
+    fn find(&self, domain: &str) -> Option<&ComponentCredentials> {
         self.components.iter().find(|known| *known.domain == *domain)
     }
 }
@@ -63,7 +63,7 @@ pub enum Effect {
 
 /// Whether the component gets what is for its domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attached {
+pub enum AttachOutcome {
     Here,
     /// As many as may be are connected already.
     Conflict,
@@ -85,7 +85,7 @@ enum State {
     Proving,
     /// For `Attach` to be answered.
     Attaching,
-    Attached,
+    AttachOutcome,
     Closed,
 }
 
@@ -123,7 +123,7 @@ impl Component {
     }
 
     pub fn is_attached(&self) -> bool {
-        self.state == State::Attached
+        self.state == State::AttachOutcome
     }
 
     pub fn is_closed(&self) -> bool {
@@ -213,20 +213,20 @@ impl Component {
     }
 
     /// The answer to `Attach`.
-    pub fn handle_attached(&mut self, attached: Attached, out: &mut Outbox) {
+    pub fn handle_attached(&mut self, attached: AttachOutcome, out: &mut Outbox) {
         if self.state != State::Attaching {
             return;
         }
         match attached {
-            Attached::Here => {
-                self.state = State::Attached;
+            AttachOutcome::Here => {
+                self.state = State::AttachOutcome;
                 Element::new("handshake", ns::COMPONENT).write(ns::COMPONENT, &mut out.bytes);
                 self.go_on(out);
             }
-            Attached::Conflict => {
+            AttachOutcome::Conflict => {
                 self.fail("conflict", "as many connections of this component as may be are open", out);
             }
-            Attached::Barred => {
+            AttachOutcome::Barred => {
                 self.fail("policy-violation", "too many wrong secrets from this address: wait a minute", out);
             }
         }
@@ -239,7 +239,7 @@ impl Component {
     /// XEP-0114 §3: addresses are the component's own word, but for the domain.
     fn pass(&mut self, mut element: Element, written: usize, out: &mut Outbox) {
         element.adopt(ns::COMPONENT, ns::CLIENT);
-        forget_mark(&mut element);
+        remove_ack_token(&mut element);
         stanza::inherit_lang(&mut element, self.lang.as_deref());
         if stanza::kind_of(&element).is_none() {
             return self.fail("unsupported-stanza-type", "expected message, presence or iq", out);

@@ -1,27 +1,25 @@
-//! XMPP: XML streams, addresses, stanzas. Bytes and time in, effects out; no clock, no socket, no thread.
-
-#![cfg_attr(
-    test,
-    expect(clippy::duplicate_mod, reason = "every play of the host runs with and without place for rosters")
-)]
+//! XMPP's protocol: XML streams, addresses, stanzas, SASL, and the state of each kind of stream. Bytes and time in, effects
+//! out; no clock, no socket, no thread. What accounts and rooms do with stanzas is the crate `chat`.
 
 pub mod bosh;
 pub mod c2s;
-pub mod compliance;
 pub mod component;
 pub mod domain;
-pub mod host;
+mod edge;
+pub mod internal;
 pub mod jid;
 pub mod limits;
 pub mod ns;
-pub mod pie;
 #[cfg(test)]
 mod requirements;
 pub mod s2s;
 pub mod sasl;
+mod specification;
 pub mod stanza;
 pub mod time;
 pub mod xml;
 
+pub use edge::ConnectionId;
 pub use jid::{Bare, Jid};
+pub use specification::{Level, Specification};
 pub use xml::Element;

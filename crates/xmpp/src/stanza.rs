@@ -112,20 +112,20 @@ pub const TOO_LARGE: &str = "written to others, this stanza is larger than a sta
 
 /// The three kinds of stanzas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum StanzaKind {
     Message,
     Presence,
     Iq,
 }
 
-pub fn kind_of(element: &Element) -> Option<Kind> {
+pub fn kind_of(element: &Element) -> Option<StanzaKind> {
     if element.ns() != ns::CLIENT {
         return None;
     }
     match element.name() {
-        "message" => Some(Kind::Message),
-        "presence" => Some(Kind::Presence),
-        "iq" => Some(Kind::Iq),
+        "message" => Some(StanzaKind::Message),
+        "presence" => Some(StanzaKind::Presence),
+        "iq" => Some(StanzaKind::Iq),
         _ => None,
     }
 }

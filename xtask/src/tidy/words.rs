@@ -3,7 +3,7 @@
 use crate::source::Source;
 
 /// Crates that are bytes and time in, effects out (ARCHITECTURE.md).
-pub(crate) const CORES: [&str; 7] = ["stdx", "sip", "xmpp", "router", "call", "cluster", "ivr"];
+pub(crate) const CORES: [&str; 8] = ["stdx", "sip", "xmpp", "chat", "router", "call", "cluster", "ivr"];
 
 const NOT_IN_CORES: [(&str, &str); 10] = [
     ("UdpSocket", "the core names addresses; the server owns sockets"),

@@ -5,10 +5,10 @@ use std::io::{self, BufWriter, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use chat::pie::{Credentials, ExportedAccount};
 use clap::Args;
 use store::xmpp::{XmppLoaded, XmppRead};
 use store::{Account, AccountFilter, Admin, Loaded, Read};
-use xmpp::pie::{Credentials, Kept};
 use xmpp::xml::escape;
 use xmpp::{Bare, ns};
 
@@ -128,14 +128,18 @@ fn write_all(
     Ok(counts)
 }
 
-fn kept(admin: &mut Admin, account: &Account, counts: &mut Counts) -> Result<Option<Kept>, CliError> {
+fn kept(
+    admin: &mut Admin,
+    account: &Account,
+    counts: &mut Counts,
+) -> Result<Option<ExportedAccount>, CliError> {
     let address = Bare::new(Some(&account.name), &account.domain).ok();
     let Some(address) = address.filter(|address| address.local() == Some(&*account.name)) else {
         counts.unnamed += 1;
         return Ok(None);
     };
     let owner: Box<str> = address.as_str().into();
-    let mut kept = Kept {
+    let mut kept = ExportedAccount {
         credentials: Credentials { password: None, keys: keys::all_known(&account.verifiers) },
         address,
         roster: Vec::new(),
@@ -176,7 +180,7 @@ fn kept(admin: &mut Admin, account: &Account, counts: &mut Counts) -> Result<Opt
     Ok(Some(kept))
 }
 
-fn add(kept: &mut Kept, loaded: Loaded) {
+fn add(kept: &mut ExportedAccount, loaded: Loaded) {
     let element = crate::xmpp::element_of;
     let Loaded::Xmpp(loaded) = loaded else { return };
     match loaded {

@@ -3,10 +3,10 @@
 use std::io::Write as _;
 use std::time::Duration;
 
+use chat::effect::Invitation;
+use chat::invite::uri;
 use clap::Args;
 use xmpp::Bare;
-use xmpp::host::effect::Invitation;
-use xmpp::host::invite::uri;
 
 use super::account::address;
 use super::backend::{Backend, unexpected};

@@ -1,7 +1,7 @@
 //! `[xmpp]`: chat and the phones of the same accounts.
 
+use chat::phones::TextsToPhones;
 use toml::de::DeValue;
-use xmpp::host::phones::TextsToPhones;
 
 use super::reader::Section;
 use super::value::Value;

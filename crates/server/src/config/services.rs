@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use chat::extdisco::ExternalService;
 use toml::de::{DeTable, DeValue};
-use xmpp::host::extdisco::Service;
 
 use super::reader::{Reader, Section};
 use super::value::{Value, parse_duration};
@@ -53,7 +53,7 @@ impl Value for Address {
 const FORM: &str = "{ type = \"turn\", host = \"turn.example.net\" }, and perhaps `port`, `transport` (\"udp\" or \"tcp\"), `secret` and `lifetime`";
 
 /// XEP-0215.
-pub(super) fn read_relays(section: &mut Section<'_, '_>) -> Vec<Service> {
+pub(super) fn read_relays(section: &mut Section<'_, '_>) -> Vec<ExternalService> {
     section.tables(
         "services",
         FORM,
@@ -62,7 +62,7 @@ pub(super) fn read_relays(section: &mut Section<'_, '_>) -> Vec<Service> {
     )
 }
 
-fn read_service(table: &DeTable<'_>, _folder: Option<&Path>) -> Result<Service, (String, String)> {
+fn read_service(table: &DeTable<'_>, _folder: Option<&Path>) -> Result<ExternalService, (String, String)> {
     const KEYS: [&str; 6] = ["type", "host", "port", "transport", "secret", "lifetime"];
     let wrong = |what: &str, expected: &str| (what.to_owned(), expected.to_owned());
     if let Some(key) = table.keys().find(|key| !KEYS.contains(&&**key.get_ref())) {
@@ -96,7 +96,7 @@ fn read_service(table: &DeTable<'_>, _folder: Option<&Path>) -> Result<Service, 
             })?
         }
     };
-    Ok(Service {
+    Ok(ExternalService {
         kind: kind.into(),
         host: host.into(),
         port: port.transpose()?,

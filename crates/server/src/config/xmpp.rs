@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use chat::RosterMemory;
+use chat::archive::ArchiveDefault;
+use chat::extdisco::ExternalService;
 use sip::transport::Transport;
 use toml::de::DeValue;
-use xmpp::host::RosterMemory;
-use xmpp::host::archive::Archived;
-use xmpp::host::extdisco::Service;
 
 use super::components::Components;
 use super::operating::Operating;
@@ -37,24 +37,24 @@ pub struct Xmpp {
     pub idle: Duration,
     pub sign_in: Duration,
     /// Of accounts that never said what they prefer.
-    pub archive: Archived,
+    pub archive: ArchiveDefault,
     pub archive_keep: Duration,
     /// Empty: any.
     pub websocket_origins: Vec<Box<str>>,
     pub components: Components,
-    pub texts_to_phones: xmpp::host::phones::TextsToPhones,
+    pub texts_to_phones: chat::phones::TextsToPhones,
     /// By kind (XEP-0157).
     pub contacts: Vec<(Box<str>, Box<str>)>,
     /// XEP-0215.
-    pub services: Vec<Service>,
+    pub services: Vec<ExternalService>,
     pub operating: Operating,
 }
 
-impl Value for Archived {
+impl Value for ArchiveDefault {
     const EXPECTED: &'static str = "\"always\", \"roster\" or \"never\"";
 
     fn read(value: &DeValue<'_>) -> Option<Self> {
-        Archived::parse(value.as_str()?)
+        ArchiveDefault::parse(value.as_str()?)
     }
 
     fn show(&self) -> String {
@@ -170,7 +170,7 @@ fn read_max_stanza(section: &mut Section<'_, '_>) -> usize {
 fn read_rosters(section: &mut Section<'_, '_>) -> RosterMemory {
     let size = section.key_in(
         "rosters",
-        Size(xmpp::limits::ROSTERS),
+        Size(chat::limits::ROSTERS),
         Size(1 << 20)..=Size(1 << 40),
         "Memory of one shard for the contacts of users who are signed in, some 200 bytes each. Beyond it, those that were not needed lately are read again from the record when they are.",
     );
@@ -178,10 +178,10 @@ fn read_rosters(section: &mut Section<'_, '_>) -> RosterMemory {
 }
 
 /// Whose messages, and for how long.
-fn read_archive(section: &mut Section<'_, '_>) -> (Archived, Duration) {
+fn read_archive(section: &mut Section<'_, '_>) -> (ArchiveDefault, Duration) {
     let archive = section.key(
         "archive",
-        Archived::Everybodys,
+        ArchiveDefault::Always,
         "Whose messages the archives keep, of accounts that never said what they prefer (XEP-0441): everybody's (`always`), those of contacts (`roster`), or nobody's (`never`).",
     );
     let keep = section.key_in(

@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     /// One for all shards, made with the first.
     pub(crate) access: std::sync::OnceLock<Arc<crate::xmpp::access::Access>>,
     /// What clients see of the accounts before they sign in, when the node began.
-    pub(super) looks: ::xmpp::sasl::Looks,
+    pub(super) looks: ::xmpp::sasl::UnknownAccounts,
 }
 
 impl Shared {
@@ -67,7 +67,7 @@ impl Shared {
             Arc::new(Plan::new(&PlanSettings::default(), Vec::new()).map_err(|error| anyhow!("{error}"))?);
         let uploads = xmpp::uploads(&config, &secret, clock, sqlite)?;
         let (domains, started, access) = (Vec::new(), clock.now(), std::sync::OnceLock::new());
-        let looks = ::xmpp::sasl::Looks::default();
+        let looks = ::xmpp::sasl::UnknownAccounts::default();
         let admissions = Admissions::new();
         let failures = Arc::new(SignInFailures::new());
         let route_peers = Arc::default();

@@ -2,13 +2,13 @@
 
 use anyhow::Result;
 use store::{AccountFilter, Loaded, Read, Reader, Verifiers};
-use xmpp::sasl::{Hash, Look, Looks, Profile};
+use xmpp::sasl::{AccountProfile, Hash, KeyParameters, UnknownAccounts};
 
 use crate::limits;
 use crate::xmpp::keys;
 
 /// Of the first accounts of each domain: those that were imported with keys of another server's are among them, if any are.
-pub(super) fn read(reader: &mut dyn Reader, domains: &[Box<str>]) -> Result<Looks> {
+pub(super) fn read(reader: &mut dyn Reader, domains: &[Box<str>]) -> Result<UnknownAccounts> {
     let mut all = Vec::new();
     for domain in domains {
         let filter = AccountFilter {
@@ -20,22 +20,25 @@ pub(super) fn read(reader: &mut dyn Reader, domains: &[Box<str>]) -> Result<Look
         let Loaded::Accounts(accounts) = reader.load(&Read::Accounts(filter))? else { continue };
         all.push((domain.clone(), profiles(accounts.iter().map(|account| &account.verifiers))));
     }
-    Ok(Looks::new(all))
+    Ok(UnknownAccounts::new(all))
 }
 
-fn profiles<'a>(accounts: impl Iterator<Item = &'a Verifiers>) -> Vec<Profile> {
-    let mut profiles: Vec<Profile> = Vec::new();
+fn profiles<'a>(accounts: impl Iterator<Item = &'a Verifiers>) -> Vec<AccountProfile> {
+    let mut profiles: Vec<AccountProfile> = Vec::new();
     for verifiers in accounts {
         let look = |hash| {
             let keys = keys::known(verifiers, hash)?;
-            Some(Look { iterations: keys.iterations, salt: keys.salt.len() })
+            Some(KeyParameters { iterations: keys.iterations, salt: keys.salt.len() })
         };
         let (sha1, sha256, sha512) = (look(Hash::Sha1), look(Hash::Sha256), look(Hash::Sha512));
-        let profile = Profile { sha1, sha256, sha512, only_keys: !verifiers.are_of_password(), accounts: 0 };
-        let is_like = |known: &Profile| Profile { accounts: 0, ..known.clone() } == profile;
+        let profile =
+            AccountProfile { sha1, sha256, sha512, only_keys: !verifiers.are_of_password(), accounts: 0 };
+        let is_like = |known: &AccountProfile| AccountProfile { accounts: 0, ..known.clone() } == profile;
         match profiles.iter().position(is_like) {
             Some(at) => profiles[at].accounts += 1,
-            None if profiles.len() < limits::LOOKS => profiles.push(Profile { accounts: 1, ..profile }),
+            None if profiles.len() < limits::LOOKS => {
+                profiles.push(AccountProfile { accounts: 1, ..profile })
+            }
             None => {}
         }
     }
@@ -52,13 +55,13 @@ mod tests {
         let only = Verifiers::without_password(&[1; 32]).with_scram(&keys::make("c")[..1]);
         let plain = Verifiers::from_password("a", "b", "c");
         let found = profiles([&own, &only, &own, &plain].into_iter());
-        let look = Some(Look { iterations: limits::SCRAM_ITERATIONS, salt: 16 });
+        let look = Some(KeyParameters { iterations: limits::SCRAM_ITERATIONS, salt: 16 });
         assert_eq!(
             found,
             [
-                Profile { sha1: look, sha256: look, sha512: look, only_keys: false, accounts: 2 },
-                Profile { sha1: look, only_keys: true, accounts: 1, ..Profile::default() },
-                Profile { accounts: 1, ..Profile::default() },
+                AccountProfile { sha1: look, sha256: look, sha512: look, only_keys: false, accounts: 2 },
+                AccountProfile { sha1: look, only_keys: true, accounts: 1, ..AccountProfile::default() },
+                AccountProfile { accounts: 1, ..AccountProfile::default() },
             ]
         );
     }

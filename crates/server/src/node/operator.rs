@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use chat::SessionEndReason;
 use cluster::Bucket;
 use sip::endpoint::TraceEvent;
 use stdx::Instant;
@@ -15,7 +16,6 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{MissedTickBehavior, interval};
-use xmpp::host::Ending;
 
 use super::{DRAIN_PATIENCE, Node, build, greeting, listening, room};
 use crate::config::{Config, listener_text};
@@ -486,7 +486,7 @@ impl Control for Operator {
 
     fn passwords_changed(&self, accounts: Vec<Address>) {
         let accounts = accounts.iter().map(|account| account.to_string().into()).collect();
-        let ended = Arc::new(Ended { accounts, ending: Ending::Changed, roster: Vec::new() });
+        let ended = Arc::new(Ended { accounts, ending: SessionEndReason::Changed, roster: Vec::new() });
         self.node.borrow().tell(|| Command::EndSessions(Arc::clone(&ended)));
     }
 

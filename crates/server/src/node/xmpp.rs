@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use sip::transport::Transport;
 use store::{Loaded, Read, Reader, Sqlite, Store as _};
 use tokio::sync::broadcast;
-use xmpp::{c2s, component, host, s2s};
+use xmpp::{c2s, component, s2s};
 
 use super::build::Shared;
 use crate::clock::Clock;
@@ -105,7 +105,7 @@ fn components(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<components::Sett
     let mut known = Vec::new();
     for component in &xmpp.components.known {
         let secret = component.secret()?;
-        known.push(component::Known { domain: component.domain.clone(), secret });
+        known.push(component::ComponentCredentials { domain: component.domain.clone(), secret });
     }
     let known = Arc::new(component::Settings { components: known, max_stanza: xmpp.max_stanza });
     Ok(components::Settings {
@@ -123,7 +123,7 @@ fn components(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<components::Sett
 /// What changes with a reload: the domains.
 pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
     let (config, xmpp) = (&shared.config, &shared.config.xmpp);
-    let host = host::Settings {
+    let host = chat::Settings {
         domains: shared.domains.clone(),
         rooms: xmpp.rooms.clone(),
         pubsub: xmpp.pubsub.clone(),
@@ -132,17 +132,17 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         resume_for: xmpp.resume_for,
         contacts: xmpp.contacts.clone(),
         started: shared.started,
-        room_creation: host::RoomCreation::default(),
+        room_creation: chat::RoomCreation::default(),
         components: xmpp.components.known.iter().map(|component| component.domain.clone()).collect(),
         texts_to_phones: xmpp.texts_to_phones,
         archive: xmpp.archive,
-        uploads: shared.uploads.is_some().then_some(host::upload::Uploads {
+        uploads: shared.uploads.is_some().then_some(chat::upload::UploadSettings {
             max_size: shared.config.uploads.max_size,
             per_day: shared.config.uploads.per_day,
         }),
         services: xmpp.services.clone(),
         admins: admins(&xmpp.operating),
-        sessions: host::SessionLimit {
+        sessions: chat::SessionLimit {
             most: xmpp.operating.sessions as usize,
             ends_oldest: xmpp.operating.ends_oldest,
         },
@@ -161,7 +161,7 @@ pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
         tokens: !config.access.tokens.is_zero(),
         max_stanza: xmpp.max_stanza,
         idle_seconds: u32::try_from(xmpp.idle.as_secs()).unwrap_or(u32::MAX),
-        caps: Some(host::caps::of_server(&host)),
+        caps: Some(chat::caps::of_server(&host)),
         secret: secret_of(shared, b"xmpp"),
         looks: shared.looks.clone(),
     };
@@ -227,7 +227,7 @@ fn served(shared: &Shared) -> Vec<Box<str>> {
         served.extend(shared.domains.iter().map(|domain| format!("{service}.{domain}").into()));
     }
     // Callers from outside: nobody else speaks for them.
-    let strangers = host::phones::STRANGERS;
+    let strangers = chat::phones::GUESTS;
     served.extend(shared.domains.iter().map(|domain| format!("{strangers}.{domain}").into()));
     served.extend(xmpp.components.known.iter().map(|component| component.domain.clone()));
     served
@@ -250,16 +250,16 @@ fn access(shared: &Shared) -> Arc<Access> {
     Arc::clone(shared.access.get_or_init(made))
 }
 
-fn accounts_of(config: &Registration) -> host::register::Accounts {
-    host::register::Accounts {
+fn accounts_of(config: &Registration) -> chat::register::AccountSettings {
+    chat::register::AccountSettings {
         may_change_password: config.change_password,
         may_remove: config.removal,
         min_password: config.min_password as usize,
     }
 }
 
-fn invitations_of(config: &Registration) -> host::invite::Invitations {
-    host::invite::Invitations {
+fn invitations_of(config: &Registration) -> chat::invite::InvitationSettings {
+    chat::invite::InvitationSettings {
         by_users: config.invitations == Inviting::Users,
         by_admins: config.invitations != Inviting::Nobody,
         good_for: config.invitation_for,

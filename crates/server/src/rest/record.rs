@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ::xmpp::host::Ending;
+use ::chat::SessionEndReason;
 use admin::Repository;
 use cluster::Outlet;
 use store::rest::{Kind, RestWrite};
@@ -41,9 +41,9 @@ impl Touched<'_> {
 /// Whose chat sessions a write ends, and why.
 pub(crate) fn ended_by(write: &Write) -> Option<Ended> {
     let (account, ending) = match write {
-        Write::SetVerifiers { account, .. } => (account, Ending::Changed),
-        Write::SetDisabled { account, disabled: true } => (account, Ending::Disabled),
-        Write::RemoveAccount { account } => (account, Ending::Removed),
+        Write::SetVerifiers { account, .. } => (account, SessionEndReason::Changed),
+        Write::SetDisabled { account, disabled: true } => (account, SessionEndReason::Disabled),
+        Write::RemoveAccount { account } => (account, SessionEndReason::Removed),
         _ => return None,
     };
     Some(Ended { accounts: vec![account.to_string().into()], ending, roster: Vec::new() })

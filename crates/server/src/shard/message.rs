@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::xmpp::host::Ending;
+use ::chat::SessionEndReason;
 use call::{DownTargets, Plan};
 use router::{Answer, AskId, Edge, Push, Query};
 use sip::transport::{Packet, Transmit, TransmitId};
@@ -55,7 +55,7 @@ pub enum ShardMessage {
 #[derive(Debug)]
 pub struct Ended {
     pub accounts: Vec<Box<str>>,
-    pub ending: Ending,
+    pub ending: SessionEndReason,
     /// The contacts of one that is no more, who are to know.
     pub roster: Vec<(Box<str>, RosterRow)>,
 }

@@ -1,7 +1,5 @@
 //! What the XMPP of a shard counts.
 
-use xmpp::host;
-
 use super::kinds::{Family, KindCount, Stanzas};
 use super::{Xmpp, servers};
 
@@ -75,10 +73,10 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    pub(super) fn change(&mut self, change: &host::Change) {
+    pub(super) fn change(&mut self, change: &chat::Change) {
         match change {
-            host::Change::Offline { .. } => self.kept += 1,
-            host::Change::Archive { .. } => self.archived += 1,
+            chat::Change::Offline { .. } => self.kept += 1,
+            chat::Change::Archive { .. } => self.archived += 1,
             _ => {}
         }
     }

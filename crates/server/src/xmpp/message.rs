@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use chat::effect::HostAction;
+use chat::phones::MessageBody;
+use chat::{StoreFailure, StoreReply};
 use tokio::sync::oneshot;
+use xmpp::ConnectionId;
 use xmpp::c2s::{BindRequest, Bound};
-use xmpp::host::effect::Act;
-use xmpp::host::phones::Words;
-use xmpp::host::{Edge, Loaded, RecordError};
 use xmpp::{Bare, Element, Jid};
 
 use super::shard_requests::ActAnswer;
@@ -19,46 +20,46 @@ use super::streams::http::bosh::Call;
 pub enum XmppShardMessage {
     // From a connection to the host of its account.
     Bind {
-        edge: Edge,
+        edge: ConnectionId,
         request: Box<BindRequest>,
     },
     Resume {
-        edge: Edge,
+        edge: ConnectionId,
         user: Jid,
         id: Box<str>,
         seen: u32,
     },
     Stanza {
-        edge: Edge,
+        edge: ConnectionId,
         element: Element,
     },
     Nonza {
-        edge: Edge,
+        edge: ConnectionId,
         element: Element,
     },
     Gone {
-        edge: Edge,
+        edge: ConnectionId,
         in_order: bool,
     },
     Drained {
-        edge: Edge,
+        edge: ConnectionId,
     },
 
     // From a host to a connection.
     Bound {
-        edge: Edge,
+        edge: ConnectionId,
         bound: Box<Bound>,
     },
     Deliver {
-        edge: Edge,
+        edge: ConnectionId,
         element: Element,
     },
     /// Answered by `Drained`.
     Flush {
-        edge: Edge,
+        edge: ConnectionId,
     },
     Close {
-        edge: Edge,
+        edge: ConnectionId,
         condition: &'static str,
     },
 
@@ -76,17 +77,17 @@ pub enum XmppShardMessage {
         contact: Bare,
     },
     // To all shards: where a component (XEP-0114) is, and where it is no more.
-    Attached {
-        edge: Edge,
+    AttachOutcome {
+        edge: ConnectionId,
         domain: Box<str>,
     },
     Detached {
-        edge: Edge,
+        edge: ConnectionId,
         domain: Box<str>,
     },
     /// To a connection of a component.
     ToComponent {
-        edge: Edge,
+        edge: ConnectionId,
         element: Box<Element>,
     },
 
@@ -96,22 +97,22 @@ pub enum XmppShardMessage {
     Said {
         from: Bare,
         to: Bare,
-        words: Words,
+        words: MessageBody,
     },
 
     /// To every host: its part of what is asked of all.
     Act {
         from: u16,
         id: u64,
-        act: Arc<Act>,
+        act: Arc<HostAction>,
     },
-    Acted {
+    HostActionResult {
         id: u64,
         answer: Box<ActAnswer>,
     },
     // From the operator, to any shard.
     Operate {
-        act: Arc<Act>,
+        act: Arc<HostAction>,
         answer: oneshot::Sender<ActAnswer>,
     },
     /// A question to one of our addresses; its answer goes to who asks.
@@ -122,7 +123,7 @@ pub enum XmppShardMessage {
     /// To the shard that asked: what came of `XmppEffect::Accounts`.
     Administered {
         id: u64,
-        result: Box<Result<Loaded, RecordError>>,
+        result: Box<Result<StoreReply, StoreFailure>>,
     },
     /// To the shard that asked.
     Reply {
@@ -130,5 +131,5 @@ pub enum XmppShardMessage {
         answer: Box<Element>,
     },
     /// Between what shards have of other servers.
-    Servers(Box<::xmpp::s2s::Letter>),
+    Servers(Box<::xmpp::s2s::ShardMessage>),
 }

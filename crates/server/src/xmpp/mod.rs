@@ -27,15 +27,15 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use chat::Host;
+use chat::effect::Accounts;
 use stdx::Instant;
 use store::access::AccessRead;
 use store::xmpp::XmppRead;
 use store::{Account, Address, Loaded, StoreError, Write, WriteDone};
 use xmpp::Bare;
 use xmpp::c2s::{NewToken, Registration, TokenWork};
-use xmpp::host::effect::Accounts;
-use xmpp::host::{self, Host};
-use xmpp::sasl::{Find, Known, Secret};
+use xmpp::sasl::{CredentialAnswer, CredentialQuery, Secret};
 
 use access::{Access, TokenKey};
 use components::Components;
@@ -55,7 +55,7 @@ pub(crate) struct Settings {
     /// `None`: other servers are not spoken with.
     pub(crate) servers: Option<servers::Settings>,
     pub(crate) components: components::Settings,
-    pub(crate) host: Arc<host::Settings>,
+    pub(crate) host: Arc<chat::Settings>,
     pub(crate) seed: [u8; 32],
     pub(crate) access: Arc<Access>,
 }
@@ -65,7 +65,7 @@ pub(crate) struct Settings {
 pub(crate) struct Reload {
     pub(crate) servers: Option<servers::Reload>,
     pub(crate) stream: Arc<::xmpp::c2s::Settings>,
-    pub(crate) host: Arc<host::Settings>,
+    pub(crate) host: Arc<chat::Settings>,
 }
 
 /// What the shard does for it.
@@ -141,16 +141,16 @@ pub(crate) enum XmppEffect {
 enum PendingRead {
     SignIn {
         stream: u64,
-        find: Find,
+        find: CredentialQuery,
         domain: Box<str>,
     },
     /// Whether there is such an account, for a `Load::User`.
     User {
-        ticket: host::Ticket,
+        ticket: chat::Ticket,
         user: Bare,
     },
     Record {
-        ticket: host::Ticket,
+        ticket: chat::Ticket,
     },
     Keys {
         address: Box<str>,
@@ -194,7 +194,7 @@ enum PendingRead {
     },
     /// By its user.
     AccountChanged {
-        ticket: host::Ticket,
+        ticket: chat::Ticket,
         address: Address,
     },
     /// Whose caches are void.
@@ -219,10 +219,10 @@ pub(crate) struct Xmpp {
     last_ask: u64,
     phones: phones::Phones,
     /// What the host asks, in order.
-    todo: VecDeque<host::Effect>,
+    todo: VecDeque<chat::Effect>,
     /// Somebody is doing it.
     is_working: bool,
-    effects: Vec<host::Effect>,
+    effects: Vec<chat::Effect>,
     events: Vec<Event>,
     /// For other shards, by number.
     post: Vec<Vec<XmppShardMessage>>,
@@ -384,10 +384,10 @@ impl Xmpp {
                         let read = record::read_of_user(&user);
                         return outbox.push(XmppEffect::Read { id, read });
                     }
-                    Ok(_) => Ok(host::Loaded::User(None)),
-                    Err(Unavailable) => Err(host::RecordError::Unavailable),
+                    Ok(_) => Ok(chat::StoreReply::User(None)),
+                    Err(Unavailable) => Err(chat::StoreFailure::Unavailable),
                 };
-                self.tell_host(now, outbox, |host, out| host.handle_record(now, ticket, loaded, out));
+                self.tell_host(now, outbox, |host, out| host.handle_store_reply(now, ticket, loaded, out));
             }
             _ => {}
         }
@@ -396,13 +396,13 @@ impl Xmpp {
     fn sign_in(
         &mut self,
         stream: u64,
-        find: Find,
+        find: CredentialQuery,
         domain: &str,
         found: Result<Option<&Account>, Unavailable>,
         outbox: &mut Vec<XmppEffect>,
     ) {
         let Ok(found) = found else {
-            self.streams.tell(stream, |c2s, out| c2s.handle_found(Known::Unavailable, out));
+            self.streams.tell(stream, |c2s, out| c2s.handle_found(CredentialAnswer::Unavailable, out));
             return;
         };
         let account = sign_in::account_of(found, domain);
@@ -413,8 +413,10 @@ impl Xmpp {
         };
         let known = || account.cloned().unwrap_or_else(|| sign_in::nobody(find.user(), domain));
         match &find {
-            Find::Tokens { agent, .. } => return self.find_tokens(stream, &known(), agent.clone(), outbox),
-            Find::Password { password, .. } if slow => {
+            CredentialQuery::Tokens { agent, .. } => {
+                return self.find_tokens(stream, &known(), agent.clone(), outbox);
+            }
+            CredentialQuery::Password { password, .. } if slow => {
                 let (is_there, account) = (account.is_some(), Box::new(known()));
                 let proving = Box::new(account.address());
                 let id = self.ask(PendingRead::Proving { stream, account: proving, is_there });
@@ -424,12 +426,12 @@ impl Xmpp {
             _ => {}
         }
         let known = sign_in::check(&find, account);
-        let is_right = known == Known::Password(true);
+        let is_right = known == CredentialAnswer::Password(true);
         self.streams.tell(stream, |c2s, out| match account {
             Some(account) => c2s.handle_found_as(known, &account.name, out),
             None => c2s.handle_found(known, out),
         });
-        if let (Find::Password { password, .. }, Some(account), true) = (find, account, is_right)
+        if let (CredentialQuery::Password { password, .. }, Some(account), true) = (find, account, is_right)
             && sign_in::wants_keys(account)
         {
             let address = format!("{}@{}", account.name, account.domain).into();
@@ -450,10 +452,10 @@ impl Xmpp {
                 let loaded = match result {
                     Ok(Loaded::Xmpp(loaded)) => record::loaded_of(loaded).map(|loaded| self.own_of(loaded)),
                     Ok(Loaded::Access(loaded)) => Ok(access::loaded_of(loaded)),
-                    Ok(_) => Err(host::RecordError::Unavailable),
+                    Ok(_) => Err(chat::StoreFailure::Unavailable),
                     Err(error) => Err(record::error_of(&error)),
                 };
-                self.tell_host(now, outbox, |host, out| host.handle_record(now, ticket, loaded, out));
+                self.tell_host(now, outbox, |host, out| host.handle_store_reply(now, ticket, loaded, out));
             }
             Some(PendingRead::Aliases) => {
                 let Ok(Loaded::Aliases(aliases)) = result else { return };
@@ -480,9 +482,9 @@ impl Xmpp {
     ) {
         let known = match result {
             // None: there is another password since.
-            Ok(WriteDone::Changed { rows }) => Known::Password(*rows > 0),
-            Err(StoreError::NotFound { .. }) => Known::Password(false),
-            Ok(_) | Err(_) => Known::Unavailable,
+            Ok(WriteDone::Changed { rows }) => CredentialAnswer::Password(*rows > 0),
+            Err(StoreError::NotFound { .. }) => CredentialAnswer::Password(false),
+            Ok(_) | Err(_) => CredentialAnswer::Unavailable,
         };
         outbox.push(XmppEffect::Forget { address: account.to_string().into() });
         self.streams.tell(stream, |c2s, out| match is_there {
@@ -492,11 +494,11 @@ impl Xmpp {
     }
 
     /// Of all accounts, those of this shard.
-    fn own_of(&self, loaded: host::Loaded) -> host::Loaded {
+    fn own_of(&self, loaded: chat::StoreReply) -> chat::StoreReply {
         match loaded {
-            host::Loaded::Users(mut users) => {
+            chat::StoreReply::Users(mut users) => {
                 users.retain(|user| self.owner(user.as_str()) == self.shard);
-                host::Loaded::Users(users)
+                chat::StoreReply::Users(users)
             }
             other => other,
         }
@@ -512,7 +514,7 @@ impl Xmpp {
         match self.asked.remove(&id) {
             Some(PendingRead::Record { ticket }) => {
                 let done = record::done_of(result);
-                self.tell_host(now, outbox, |host, out| host.handle_record(now, ticket, done, out));
+                self.tell_host(now, outbox, |host, out| host.handle_store_reply(now, ticket, done, out));
             }
             Some(PendingRead::Keys { address }) if result.is_ok() => {
                 outbox.push(XmppEffect::Forget { address })
@@ -530,11 +532,11 @@ impl Xmpp {
         &mut self,
         now: Instant,
         id: u64,
-        result: Result<host::Loaded, host::RecordError>,
+        result: Result<chat::StoreReply, chat::StoreFailure>,
         outbox: &mut Vec<XmppEffect>,
     ) {
         if let Some(PendingRead::Record { ticket }) = self.asked.remove(&id) {
-            self.tell_host(now, outbox, |host, out| host.handle_record(now, ticket, result, out));
+            self.tell_host(now, outbox, |host, out| host.handle_store_reply(now, ticket, result, out));
         }
     }
 
@@ -542,8 +544,8 @@ impl Xmpp {
     pub(crate) fn refused(&mut self, now: Instant, id: u64, outbox: &mut Vec<XmppEffect>) {
         match self.asked.remove(&id) {
             Some(PendingRead::Record { ticket }) => {
-                let refused = Err(host::RecordError::Unavailable);
-                self.tell_host(now, outbox, |host, out| host.handle_record(now, ticket, refused, out));
+                let refused = Err(chat::StoreFailure::Unavailable);
+                self.tell_host(now, outbox, |host, out| host.handle_store_reply(now, ticket, refused, out));
             }
             Some(
                 asked @ (PendingRead::Tokens { .. }

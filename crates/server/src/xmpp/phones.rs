@@ -3,11 +3,14 @@
 
 use std::collections::HashMap;
 
+use chat::phones::{
+    ChatPresence, MessageBody, Phone, PhoneMessage, PhoneMessageOutcome, PhoneSender, Show, read_body,
+    uri_of_guest,
+};
+use chat::{Effect, StoreFailure, StoreReply, Ticket};
 use router::{AskId, KeepRefused, KeptMessage, Offer, Offered};
 use sip::events::TextOutcome;
 use stdx::Instant;
-use xmpp::host::phones::{Heard, Outcome, Phone, Show, Shown, Speaker, Words, read_words, uri_of_stranger};
-use xmpp::host::{Effect, Loaded, RecordError, Ticket};
 use xmpp::{Bare, Jid};
 
 use super::{Xmpp, XmppEffect, XmppShardMessage};
@@ -66,7 +69,7 @@ impl Xmpp {
             Ok(heard) => {
                 let id = heard.id;
                 self.phones.offering.insert(id, to);
-                return self.tell_host(now, outbox, |host, out| host.handle_heard(now, heard, out));
+                return self.tell_host(now, outbox, |host, out| host.handle_phone_message(now, heard, out));
             }
             Err(offered) => offered,
         };
@@ -92,22 +95,22 @@ impl Xmpp {
     }
 
     /// In the host's words, and told to the sender's host.
-    fn hear(&mut self, now: Instant, offer: &Offer, outbox: &mut Vec<XmppEffect>) -> Result<Heard, Offered> {
+    fn hear(&mut self, now: Instant, offer: &Offer, outbox: &mut Vec<XmppEffect>) -> Result<PhoneMessage, Offered> {
         let message = &offer.message;
         let to = self.account_of(&message.aor).ok_or(Offered::NoClient)?;
         let is_missed = !offer.has_phones && self.host.is_signed_in(&to);
-        let words = read_words(&message.content_type, &message.body)
+        let words = read_body(&message.content_type, &message.body)
             .map_err(|_| if is_missed { Offered::Unsupported } else { Offered::NoClient })?;
         let from = match offer.sender.as_deref().and_then(|sender| self.account_of(sender)) {
             Some(account) => {
                 self.said(now, &account, &to, &words, outbox);
-                Speaker::Account(account)
+                PhoneSender::Account(account)
             }
-            None => Speaker::Stranger(message.from.clone()),
+            None => PhoneSender::Stranger(message.from.clone()),
         };
         self.phones.texts_in += 1;
         self.last_ask += 1;
-        Ok(Heard { id: self.last_ask, from, to, words, has_phones: offer.has_phones })
+        Ok(PhoneMessage { id: self.last_ask, from, to, words, has_phones: offer.has_phones })
     }
 
     /// Of chat, of which a router knows nothing.
@@ -128,7 +131,7 @@ impl Xmpp {
         self.host.shown(&self.account_of(aor)?).map(chat_of)
     }
 
-    fn said(&mut self, now: Instant, from: &Bare, to: &Bare, words: &Words, outbox: &mut Vec<XmppEffect>) {
+    fn said(&mut self, now: Instant, from: &Bare, to: &Bare, words: &MessageBody, outbox: &mut Vec<XmppEffect>) {
         let owner = self.owner(from.as_str());
         let message = XmppShardMessage::Said { from: from.clone(), to: to.clone(), words: words.clone() };
         self.send(now, owner, message, outbox);
@@ -160,11 +163,11 @@ impl Xmpp {
     ) {
         self.phones.texts_out += u64::from(texted == Some(TextOutcome::Taken));
         let done = match texted {
-            Some(TextOutcome::Taken) => Ok(Loaded::Done),
-            Some(TextOutcome::Failed) => Err(RecordError::Unavailable),
-            Some(TextOutcome::Refused) | None => Err(RecordError::NotFound),
+            Some(TextOutcome::Taken) => Ok(StoreReply::Done),
+            Some(TextOutcome::Failed) => Err(StoreFailure::Unavailable),
+            Some(TextOutcome::Refused) | None => Err(StoreFailure::NotFound),
         };
-        self.tell_host(now, outbox, |host, out| host.handle_record(now, Ticket(id), done, out));
+        self.tell_host(now, outbox, |host, out| host.handle_store_reply(now, Ticket(id), done, out));
     }
 
     /// The effects that are about phones.
@@ -179,7 +182,7 @@ impl Xmpp {
                 let Some(watch) = self.phones.watching.remove(&id) else { return };
                 PhoneEffect::Watched { watch, is_given }
             }
-            Effect::Heard { id, outcome } => {
+            Effect::PhoneMessageOutcome { id, outcome } => {
                 let Some(to) = self.phones.offering.remove(&id) else { return };
                 PhoneEffect::Offered { to, offered: offered_of(outcome) }
             }
@@ -199,17 +202,17 @@ pub(crate) fn kept_of(offered: Offered) -> Option<Result<(), KeepRefused>> {
     }
 }
 
-fn offered_of(outcome: Outcome) -> Offered {
+fn offered_of(outcome: PhoneMessageOutcome) -> Offered {
     match outcome {
-        Outcome::Delivered => Offered::Delivered,
-        Outcome::Kept => Offered::Kept,
-        Outcome::Nobody => Offered::NoClient,
-        Outcome::Refused => Offered::Refused,
-        Outcome::Busy => Offered::Busy,
+        PhoneMessageOutcome::Delivered => Offered::Delivered,
+        PhoneMessageOutcome::Kept => Offered::Kept,
+        PhoneMessageOutcome::NoSession => Offered::NoClient,
+        PhoneMessageOutcome::Refused => Offered::Refused,
+        PhoneMessageOutcome::Busy => Offered::Busy,
     }
 }
 
-fn chat_of(shown: Shown) -> router::Chat {
+fn chat_of(shown: ChatPresence) -> router::Chat {
     let show = match shown.show {
         Show::Available => router::Show::Available,
         Show::Away => router::Show::Away,
@@ -223,7 +226,7 @@ fn chat_of(shown: Shown) -> router::Chat {
 fn text(from: &Bare, to: &Bare, body: &str, at: Instant) -> KeptMessage {
     let jid: &Jid = from.as_jid();
     // Who called from outside has an address in chat that no phone knows.
-    let from = uri_of_stranger(jid).unwrap_or_else(|| {
+    let from = uri_of_guest(jid).unwrap_or_else(|| {
         let host = ::xmpp::domain::to_ascii(jid.domain()).unwrap_or_default();
         match jid.local() {
             Some(local) => format!("sip:{}@{host}", sip::wire::escape_user(local)),

@@ -1,13 +1,13 @@
 //! The host's words and the record's: the record keeps elements as text and looks into none.
 
+use chat::effect::{AccountData, MamPage, MamQuery, RosterItem, StoreFailure, Subscription};
+use chat::{Change, ItemPage, ItemQuery, Load, RowPage, StanzaPage, StoreReply};
 use stdx::Instant;
 use store::xmpp::{
     self as stored, ArchivePage, ArchiveQuery, ArchiveRow, RosterRow, UserRow, XmppLoaded, XmppRead,
     XmppWrite,
 };
 use store::{StoreError, WriteDone};
-use xmpp::host::effect::{Page, Query, RecordError, RosterItem, Subscription, UserRecord};
-use xmpp::host::{Change, ItemPage, ItemQuery, Load, Loaded, RowPage, StanzaPage};
 use xmpp::ns;
 use xmpp::xml::parse_stored;
 use xmpp::{Bare, Element, Jid};
@@ -20,7 +20,7 @@ fn text(element: &Element) -> Box<str> {
 /// For the store, which looks into no XML, when an account is removed.
 pub(crate) fn without_user(config: &str, user: &str) -> Option<String> {
     let (config, user) = (element(config)?, Bare::parse(user).ok()?);
-    Some(text(&xmpp::host::without_user(&config, &user)?).into())
+    Some(text(&chat::without_user(&config, &user)?).into())
 }
 
 /// `None`: it was not written by this server, or was damaged. Whatever it was of is there and cannot be read now, which is
@@ -55,7 +55,7 @@ pub(super) fn read_of(load: Load) -> Option<XmppRead> {
 
 /// The account and what a host wants to know of it besides.
 pub(super) fn read_of_user(user: &Bare) -> XmppRead {
-    XmppRead::User { user: name(user), nodes: xmpp::host::user::NODES }
+    XmppRead::User { user: name(user), nodes: chat::user::NODES }
 }
 
 fn items_of(query: ItemQuery) -> stored::ItemQuery {
@@ -72,7 +72,7 @@ fn items_of(query: ItemQuery) -> stored::ItemQuery {
     }
 }
 
-fn query_of(query: Query) -> ArchiveQuery {
+fn query_of(query: MamQuery) -> ArchiveQuery {
     let lowest = query.lowest_id();
     let with = query.with.as_ref();
     ArchiveQuery {
@@ -164,27 +164,29 @@ fn item_of(row: RosterRow) -> RosterItem {
 /// # Errors
 /// `Unavailable`: there is something that cannot be read back. Never does that look as if there were nothing: a room that
 /// seems absent belongs to whoever enters next, and a list that lacks entries lets in whom they keep out.
-pub(super) fn loaded_of(loaded: XmppLoaded) -> Result<Loaded, RecordError> {
-    const UNREADABLE: RecordError = RecordError::Unavailable;
+pub(super) fn loaded_of(loaded: XmppLoaded) -> Result<StoreReply, StoreFailure> {
+    const UNREADABLE: StoreFailure = StoreFailure::Unavailable;
     Ok(match loaded {
-        XmppLoaded::User(row) => Loaded::User(Some(Box::new(user_of(*row).ok_or(UNREADABLE)?))),
-        XmppLoaded::Items(page) => Loaded::Items(items_page_of(page).ok_or(UNREADABLE)?),
-        XmppLoaded::Rows(page) => Loaded::Rows(RowPage {
+        XmppLoaded::User(row) => StoreReply::User(Some(Box::new(user_of(*row).ok_or(UNREADABLE)?))),
+        XmppLoaded::Items(page) => StoreReply::Items(items_page_of(page).ok_or(UNREADABLE)?),
+        XmppLoaded::Rows(page) => StoreReply::Rows(RowPage {
             rows: page.rows.into_iter().map(|row| entry_or(row, unreadable)).collect(),
             is_complete: page.is_complete,
         }),
         // Only exports ask for all nodes at once.
         XmppLoaded::Kept(_) => return Err(UNREADABLE),
-        XmppLoaded::Stanzas(page) => Loaded::Stanzas(StanzaPage {
+        XmppLoaded::Stanzas(page) => StoreReply::Stanzas(StanzaPage {
             stanzas: page.stanzas.into_iter().map(|row| entry_or(row, lost)).collect(),
             is_complete: page.is_complete,
         }),
-        XmppLoaded::Page(page) => Loaded::Page(page_of(page)),
+        XmppLoaded::Page(page) => StoreReply::Page(page_of(page)),
         XmppLoaded::Users(users) => {
-            Loaded::Users(users.iter().filter_map(|user| Bare::parse(user).ok()).collect())
+            StoreReply::Users(users.iter().filter_map(|user| Bare::parse(user).ok()).collect())
         }
-        XmppLoaded::Room(None) => Loaded::Room(None),
-        XmppLoaded::Room(Some(config)) => Loaded::Room(Some(Box::new(element(&config).ok_or(UNREADABLE)?))),
+        XmppLoaded::Room(None) => StoreReply::Room(None),
+        XmppLoaded::Room(Some(config)) => {
+            StoreReply::Room(Some(Box::new(element(&config).ok_or(UNREADABLE)?)))
+        }
     })
 }
 
@@ -223,8 +225,8 @@ fn items_page_of(page: stored::ItemPage) -> Option<ItemPage> {
     })
 }
 
-fn page_of(page: ArchivePage) -> Page {
-    Page {
+fn page_of(page: ArchivePage) -> MamPage {
+    MamPage {
         stanzas: page.stanzas.into_iter().map(|row| entry_or(row, lost)).collect(),
         is_complete: page.is_complete,
         total: page.total,
@@ -232,10 +234,10 @@ fn page_of(page: ArchivePage) -> Page {
     }
 }
 
-fn user_of(row: UserRow) -> Option<UserRecord> {
+fn user_of(row: UserRow) -> Option<AccountData> {
     let contact = |(contact, row): (Box<str>, RosterRow)| Some((Bare::parse(&contact).ok()?, item_of(row)));
     let item = |(node, text): (Box<str>, Box<str>)| (node, element(&text).unwrap_or_else(unreadable));
-    Some(UserRecord {
+    Some(AccountData {
         roster: row.roster.into_iter().map(contact).collect::<Option<_>>()?,
         roster_version: row.roster_version,
         blocked: row.blocked.iter().map(|jid| Jid::parse(jid).ok()).collect::<Option<_>>()?,
@@ -250,20 +252,20 @@ pub(crate) fn contacts_of(roster: Vec<(Box<str>, RosterRow)>) -> Vec<(Bare, Rost
     roster.into_iter().filter_map(contact).collect()
 }
 
-pub(super) fn done_of(done: Result<WriteDone, StoreError>) -> Result<Loaded, RecordError> {
-    done.map(|_| Loaded::Done).map_err(|error| error_of(&error))
+pub(super) fn done_of(done: Result<WriteDone, StoreError>) -> Result<StoreReply, StoreFailure> {
+    done.map(|_| StoreReply::Done).map_err(|error| error_of(&error))
 }
 
-pub(super) fn error_of(error: &StoreError) -> RecordError {
+pub(super) fn error_of(error: &StoreError) -> StoreFailure {
     match error {
-        StoreError::NotFound { .. } => RecordError::NotFound,
+        StoreError::NotFound { .. } => StoreFailure::NotFound,
         StoreError::Invalid { .. } => {
             tracing::debug!(%error, "beyond a limit of the store");
-            RecordError::Beyond
+            StoreFailure::Beyond
         }
         error => {
             tracing::debug!(%error, "the record refuses");
-            RecordError::Unavailable
+            StoreFailure::Unavailable
         }
     }
 }

@@ -8,11 +8,12 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use chat::effect::{HostAction, HostActionResult};
+use chat::{StoreFailure, StoreReply, Ticket};
 use sip::transport::Transport;
 use stdx::Instant;
 use tokio::sync::oneshot;
-use xmpp::host::effect::{Act, Acted};
-use xmpp::host::{Edge, Loaded, RecordError, Ticket};
+use xmpp::ConnectionId;
 use xmpp::{Element, Jid};
 
 use super::{Xmpp, XmppEffect, XmppShardMessage};
@@ -21,14 +22,14 @@ use crate::limits;
 /// What came of it, over all shards.
 #[derive(Debug, Default)]
 pub struct ActAnswer {
-    pub acted: Acted,
+    pub acted: HostActionResult,
     /// Of the described sessions: where their connections come from.
     pub connections: Vec<Connection>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
-    pub edge: Edge,
+    pub edge: ConnectionId,
     pub remote: IpAddr,
     pub transport: Transport,
 }
@@ -63,7 +64,7 @@ impl Xmpp {
         &mut self,
         now: Instant,
         ticket: Ticket,
-        act: Act,
+        act: HostAction,
         outbox: &mut Vec<XmppEffect>,
     ) {
         self.ask_all(now, Requester::Host(ticket), &Arc::new(act), outbox);
@@ -72,14 +73,14 @@ impl Xmpp {
     pub(super) fn operate(
         &mut self,
         now: Instant,
-        act: &Arc<Act>,
+        act: &Arc<HostAction>,
         answer: oneshot::Sender<ActAnswer>,
         outbox: &mut Vec<XmppEffect>,
     ) {
         self.ask_all(now, Requester::Operator(answer), act, outbox);
     }
 
-    fn ask_all(&mut self, now: Instant, asker: Requester, act: &Arc<Act>, outbox: &mut Vec<XmppEffect>) {
+    fn ask_all(&mut self, now: Instant, asker: Requester, act: &Arc<HostAction>, outbox: &mut Vec<XmppEffect>) {
         self.asks.last += 1;
         let id = self.asks.last;
         let asking = OpenRequest { asker, left: self.shards, sum: ActAnswer::default() };
@@ -95,22 +96,22 @@ impl Xmpp {
         &mut self,
         now: Instant,
         (from, id): (u16, u64),
-        act: &Act,
+        act: &HostAction,
         outbox: &mut Vec<XmppEffect>,
     ) {
         let mut answer = ActAnswer::default();
         self.tell_host(now, outbox, |host, out| answer.acted = host.act(now, act, out));
-        if let Act::Sessions { who, .. } = act {
+        if let HostAction::Sessions { who, .. } = act {
             answer.connections = self.connections(who.as_ref());
         }
-        self.send(now, from, XmppShardMessage::Acted { id, answer: Box::new(answer) }, outbox);
+        self.send(now, from, XmppShardMessage::HostActionResult { id, answer: Box::new(answer) }, outbox);
     }
 
     fn connections(&self, who: Option<&Jid>) -> Vec<Connection> {
         let described = |stream: &std::rc::Rc<super::streams::Stream>| {
             let jid = stream.jid()?;
             let is_meant = who.is_none_or(|who| jid.bare_str() == who.bare_str());
-            let edge = Edge { shard: self.shard, connection: stream.number };
+            let edge = ConnectionId { shard: self.shard, connection: stream.number };
             let (remote, transport) = (stream.remote, stream.transport.get());
             is_meant.then_some(Connection { edge, remote, transport })
         };
@@ -128,8 +129,8 @@ impl Xmpp {
         let Some(OpenRequest { asker, sum, .. }) = self.asks.of_all.remove(&id) else { return };
         match asker {
             Requester::Host(ticket) => {
-                let acted = Ok(Loaded::Acted(sum.acted));
-                self.tell_host(now, outbox, |host, out| host.handle_record(now, ticket, acted, out));
+                let acted = Ok(StoreReply::HostActionResult(sum.acted));
+                self.tell_host(now, outbox, |host, out| host.handle_store_reply(now, ticket, acted, out));
             }
             // Who asked may have gone.
             Requester::Operator(answer) => drop(answer.send(sum)),
@@ -141,8 +142,8 @@ impl Xmpp {
         let Some(OpenRequest { asker: Requester::Host(ticket), .. }) = self.asks.of_all.remove(&id) else {
             return;
         };
-        let refused = Err(RecordError::Unavailable);
-        self.tell_host(now, outbox, |host, out| host.handle_record(now, ticket, refused, out));
+        let refused = Err(StoreFailure::Unavailable);
+        self.tell_host(now, outbox, |host, out| host.handle_store_reply(now, ticket, refused, out));
     }
 
     /// From the address that `iq` says it is from: a domain of ours, or an account.

@@ -3,7 +3,7 @@
 use store::{Account, AccountLimits, ScramHash, ScramKeys, Verifiers};
 use subtle::ConstantTimeEq;
 use xmpp::Bare;
-use xmpp::sasl::{Find, Known, Secret};
+use xmpp::sasl::{CredentialAnswer, CredentialQuery, Secret};
 
 use super::keys::{self, HASHES};
 use crate::limits;
@@ -33,20 +33,25 @@ pub(super) fn nobody(user: &str, domain: &str) -> Account {
 }
 
 /// Whether it is so.
-pub(super) fn check(find: &Find, account: Option<&Account>) -> Known {
+pub(super) fn check(find: &CredentialQuery, account: Option<&Account>) -> CredentialAnswer {
     match (find, account) {
-        (Find::Password { password, .. }, Some(account)) => Known::Password(is_password(account, password)),
-        (Find::Password { user, password }, None) => {
+        (CredentialQuery::Password { password, .. }, Some(account)) => {
+            CredentialAnswer::Password(is_password(account, password))
+        }
+        (CredentialQuery::Password { user, password }, None) => {
             let _ = std::hint::black_box(Verifiers::from_password(user, "", &password.0));
-            Known::Password(false)
+            CredentialAnswer::Password(false)
         }
-        (Find::Keys { hash, .. }, Some(account)) => {
-            keys::known(&account.verifiers, *hash).map_or(Known::Nobody, Known::Keys)
+        (CredentialQuery::Keys { hash, .. }, Some(account)) => {
+            keys::known(&account.verifiers, *hash).map_or(CredentialAnswer::NoAccount, CredentialAnswer::Keys)
         }
-        (Find::Account { .. }, Some(_)) => Known::Account,
+        (CredentialQuery::Account { .. }, Some(_)) => CredentialAnswer::Account,
         // Tokens are asked for by themselves.
-        (Find::Keys { .. } | Find::Account { .. } | Find::Tokens { .. }, None)
-        | (Find::Tokens { .. }, Some(_)) => Known::Nobody,
+        (
+            CredentialQuery::Keys { .. } | CredentialQuery::Account { .. } | CredentialQuery::Tokens { .. },
+            None,
+        )
+        | (CredentialQuery::Tokens { .. }, Some(_)) => CredentialAnswer::NoAccount,
     }
 }
 
@@ -80,27 +85,27 @@ mod tests {
         }
     }
 
-    fn password(password: &str) -> Find {
-        Find::Password { user: "alice".into(), password: Secret(password.into()) }
+    fn password(password: &str) -> CredentialQuery {
+        CredentialQuery::Password { user: "alice".into(), password: Secret(password.into()) }
     }
 
     #[test]
     fn the_password_of_a_phone_is_the_password() {
         let alice = account("alice");
-        assert_eq!(check(&password("secret"), Some(&alice)), Known::Password(true));
-        assert_eq!(check(&password("Secret"), Some(&alice)), Known::Password(false));
-        assert_eq!(check(&password("secret"), None), Known::Password(false));
+        assert_eq!(check(&password("secret"), Some(&alice)), CredentialAnswer::Password(true));
+        assert_eq!(check(&password("Secret"), Some(&alice)), CredentialAnswer::Password(false));
+        assert_eq!(check(&password("secret"), None), CredentialAnswer::Password(false));
     }
 
     #[test]
     fn keys_are_there_once_they_are_made() {
         let mut alice = account("alice");
-        let find = Find::Keys { user: "alice".into(), hash: Hash::Sha256 };
-        assert_eq!(check(&find, Some(&alice)), Known::Nobody);
+        let find = CredentialQuery::Keys { user: "alice".into(), hash: Hash::Sha256 };
+        assert_eq!(check(&find, Some(&alice)), CredentialAnswer::NoAccount);
         assert!(wants_keys(&alice));
         alice.verifiers = alice.verifiers.with_scram(&keys::make("secret"));
         assert!(!wants_keys(&alice));
-        let Known::Keys(keys) = check(&find, Some(&alice)) else { panic!("no keys") };
+        let CredentialAnswer::Keys(keys) = check(&find, Some(&alice)) else { panic!("no keys") };
         assert_eq!(keys, sasl::derive(Hash::Sha256, "secret", &keys.salt, limits::SCRAM_ITERATIONS));
     }
 

@@ -22,10 +22,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
+use chat::effect::UploadSlot;
 use stdx::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use xmpp::Bare;
-use xmpp::host::effect::Slot;
 
 use crate::clock::Clock;
 use crate::limits;
@@ -129,7 +129,14 @@ impl Uploads {
     }
 
     /// A place for a file; `None` when there is none now.
-    pub(crate) fn slot(&self, now: Instant, user: &Bare, name: &str, size: u64, kind: &str) -> Option<Slot> {
+    pub(crate) fn slot(
+        &self,
+        now: Instant,
+        user: &Bare,
+        name: &str,
+        size: u64,
+        kind: &str,
+    ) -> Option<UploadSlot> {
         let settings = &self.shelf.settings;
         if self.used().saturating_add(size) > settings.total {
             tracing::warn!(folder = %settings.folder.display(), "uploads are refused: `total` of [xmpp.uploads] is reached");
@@ -147,7 +154,7 @@ impl Uploads {
         };
         let address: Box<str> = format!("{}/upload/{}/{}", settings.url, grant.id, encode(name)).into();
         let token = format!("Bearer {}", grant.sign(&settings.key));
-        Some(Slot {
+        Some(UploadSlot {
             put: address.clone(),
             get: address,
             headers: vec![("Authorization".into(), token.into())],

@@ -1,11 +1,12 @@
 //! Who gets what: from clients to hosts, from hosts to clients, other hosts and the record.
 
+use chat::{Effect, Host, Load, StoreFailure, StoreReply};
 use cluster::Bucket;
 use stdx::Instant;
 use store::Write;
-use xmpp::host::{self, Edge, Effect, Host, Load, Loaded, RecordError};
-use xmpp::s2s::{Letter, Recipient};
-use xmpp::sasl::{Find, Known};
+use xmpp::ConnectionId;
+use xmpp::s2s::{Recipient, ShardMessage};
+use xmpp::sasl::{CredentialAnswer, CredentialQuery};
 use xmpp::stanza::{self, Condition};
 use xmpp::{Element, Jid, c2s, ns};
 
@@ -20,8 +21,8 @@ impl Xmpp {
         Bucket::of(bare).shard(self.shards)
     }
 
-    fn edge(&self, stream: u64) -> Edge {
-        Edge { shard: self.shard, connection: stream }
+    fn edge(&self, stream: u64) -> ConnectionId {
+        ConnectionId { shard: self.shard, connection: stream }
     }
 
     pub(super) fn handle_event(&mut self, now: Instant, event: Event, outbox: &mut Vec<XmppEffect>) {
@@ -74,18 +75,18 @@ impl Xmpp {
         &mut self,
         now: Instant,
         stream: u64,
-        find: Find,
+        find: CredentialQuery,
         domain: Box<str>,
         outbox: &mut Vec<XmppEffect>,
     ) {
         let Some(known) = self.streams.get(stream) else { return };
         // Credentials of a client that guesses are not looked at, right or wrong.
         if self.access.wait(now, &Claim::new(known.peer(), find.user(), &domain)).is_some() {
-            self.streams.tell(stream, |c2s, out| c2s.handle_found(Known::Unavailable, out));
+            self.streams.tell(stream, |c2s, out| c2s.handle_found(CredentialAnswer::Unavailable, out));
             return;
         }
         let Ok(jid) = Jid::new(Some(find.user()), &domain, None) else {
-            self.streams.tell(stream, |c2s, out| c2s.handle_found(Known::Nobody, out));
+            self.streams.tell(stream, |c2s, out| c2s.handle_found(CredentialAnswer::NoAccount, out));
             return;
         };
         let user = jid.local().unwrap_or_default().into();
@@ -167,14 +168,14 @@ impl Xmpp {
             XmppShardMessage::Routed(element) => {
                 self.tell_host(now, outbox, |host, out| host.handle_routed(now, *element, out));
             }
-            message @ (XmppShardMessage::Attached { .. }
+            message @ (XmppShardMessage::AttachOutcome { .. }
             | XmppShardMessage::Detached { .. }
             | XmppShardMessage::ToComponent { .. }) => self.handle_component_message(now, message, outbox),
             XmppShardMessage::Said { from, to, words } => {
                 self.tell_host(now, outbox, |host, out| host.handle_said(now, from, to, words, out));
             }
             XmppShardMessage::Act { from, id, act } => self.act(now, (from, id), &act, outbox),
-            XmppShardMessage::Acted { id, answer } => self.acted(now, id, *answer, outbox),
+            XmppShardMessage::HostActionResult { id, answer } => self.acted(now, id, *answer, outbox),
             XmppShardMessage::Operate { act, answer } => self.operate(now, &act, answer, outbox),
             XmppShardMessage::Question { iq, answer } => self.question(now, *iq, answer, outbox),
             XmppShardMessage::Administered { id, result } => self.administered(now, id, *result, outbox),
@@ -193,7 +194,7 @@ impl Xmpp {
         }
     }
 
-    fn bound(&mut self, edge: Edge, bound: c2s::Bound) {
+    fn bound(&mut self, edge: ConnectionId, bound: c2s::Bound) {
         let is_managed = match &bound {
             c2s::Bound::Session { inline, .. } => inline.iter().any(begins_management),
             c2s::Bound::Resumed { .. } => {
@@ -208,7 +209,7 @@ impl Xmpp {
         self.streams.tell(edge.connection, |c2s, out| c2s.handle_bound(bound, out));
     }
 
-    fn deliver(&mut self, edge: Edge, element: &Element) {
+    fn deliver(&mut self, edge: ConnectionId, element: &Element) {
         if begins_management(element)
             && let Some(stream) = self.streams.get(edge.connection)
         {
@@ -223,7 +224,7 @@ impl Xmpp {
         &mut self,
         now: Instant,
         outbox: &mut Vec<XmppEffect>,
-        act: impl FnOnce(&mut Host, &mut host::Outbox),
+        act: impl FnOnce(&mut Host, &mut chat::Outbox),
     ) {
         let mut effects = std::mem::take(&mut self.effects);
         let host = &mut self.host;
@@ -268,8 +269,9 @@ impl Xmpp {
             Effect::Load { ticket, load: Load::Slot { user, name, size, kind } } => {
                 let uploads = self.streams.uploads();
                 let slot = uploads.and_then(|uploads| uploads.slot(now, &user, &name, size, &kind));
-                let loaded = slot.map(|slot| Loaded::Slot(Box::new(slot))).ok_or(RecordError::Unavailable);
-                self.tell_host(now, outbox, |host, out| host.handle_record(now, ticket, loaded, out));
+                let loaded =
+                    slot.map(|slot| StoreReply::Slot(Box::new(slot))).ok_or(StoreFailure::Unavailable);
+                self.tell_host(now, outbox, |host, out| host.handle_store_reply(now, ticket, loaded, out));
             }
             Effect::Load { ticket, load: Load::Act(act) } => self.ask_all_for_host(now, ticket, *act, outbox),
             Effect::Load { ticket, load: Load::Accounts(ask) } => {
@@ -282,9 +284,9 @@ impl Xmpp {
                     outbox.push(XmppEffect::Read { id, read });
                 }
                 None => {
-                    let unavailable = Err(RecordError::Unavailable);
+                    let unavailable = Err(StoreFailure::Unavailable);
                     self.tell_host(now, outbox, |host, out| {
-                        host.handle_record(now, ticket, unavailable, out);
+                        host.handle_store_reply(now, ticket, unavailable, out);
                     });
                 }
             },
@@ -314,7 +316,7 @@ impl Xmpp {
         }
         let Some(element) = self.route_to_component(now, &to, element, outbox) else { return };
         if self.servers.is_some() {
-            return self.send_abroad(now, Letter::Outbound { element }, outbox);
+            return self.send_abroad(now, ShardMessage::Outbound { element }, outbox);
         }
         if let Some(answer) = servers::refuse(&element) {
             self.route_answer(now, answer, outbox);
@@ -322,7 +324,7 @@ impl Xmpp {
     }
 
     /// To whoever has to do with that server.
-    fn send_abroad(&mut self, now: Instant, message: Letter, outbox: &mut Vec<XmppEffect>) {
+    fn send_abroad(&mut self, now: Instant, message: ShardMessage, outbox: &mut Vec<XmppEffect>) {
         let shard = match message.recipient() {
             Recipient::Owner(domain) => self.owner(&domain),
             Recipient::Shard(shard) => shard,
@@ -365,7 +367,7 @@ impl Xmpp {
         } else if let Some(element) = self.route_to_component(now, &to, Box::new(answer), outbox)
             && self.servers.is_some()
         {
-            self.send_abroad(now, Letter::Outbound { element }, outbox);
+            self.send_abroad(now, ShardMessage::Outbound { element }, outbox);
         }
     }
 
@@ -399,11 +401,11 @@ impl Xmpp {
                 XmppShardMessage::Bosh(_) => {}
                 XmppShardMessage::Act { id, .. } => self.not_asked(now, id, outbox),
                 XmppShardMessage::Servers(message) => match *message {
-                    Letter::Outbound { element } | Letter::Over { element, .. } => {
+                    ShardMessage::Outbound { element } | ShardMessage::Over { element, .. } => {
                         self.refuse_busy(now, &element, outbox);
                     }
                     // The other server asks again when nothing comes, or does without.
-                    Letter::Verify { .. } | Letter::Offer { .. } => {}
+                    ShardMessage::Verify { .. } | ShardMessage::Offer { .. } => {}
                     message => kept.push(XmppShardMessage::Servers(Box::new(message))),
                 },
                 message => kept.push(message),

@@ -7,8 +7,8 @@ use std::time::Duration;
 use stdx::Instant;
 use xmpp::c2s::{self, C2s, Framing};
 use xmpp::component::{self, Component};
-use xmpp::s2s::{self, Letter, Servers, Verdict};
-use xmpp::sasl::{Known, Secret};
+use xmpp::s2s::{self, Servers, ShardMessage, Verdict};
+use xmpp::sasl::{CredentialAnswer, Secret};
 use xmpp::stanza::Condition;
 
 const START: Instant = Instant::from_unix_seconds(1_800_000_000);
@@ -69,7 +69,10 @@ impl Stranger {
                 Stranger::Server(Box::new(servers), number)
             }
             Kind::Component => {
-                let known = component::Known { domain: "echo.test".into(), secret: Secret("hush".into()) };
+                let known = component::ComponentCredentials {
+                    domain: "echo.test".into(),
+                    secret: Secret("hush".into()),
+                };
                 let settings =
                     component::Settings { components: vec![known], max_stanza: xmpp::limits::STANZA };
                 Stranger::Component(Box::new(Component::new(Arc::new(settings), "3BF96D32".into())))
@@ -121,7 +124,7 @@ fn tell_client(stream: &mut C2s, act: impl FnOnce(&mut C2s, &mut c2s::Outbox)) -
     for effect in out.effects {
         if let c2s::Effect::Find { .. } = effect {
             let mut out = c2s::Outbox::default();
-            stream.handle_found(Known::Nobody, &mut out);
+            stream.handle_found(CredentialAnswer::NoAccount, &mut out);
             sent += out.bytes.len();
         }
     }
@@ -136,10 +139,10 @@ fn hear_server(servers: &mut Servers, number: u64, bytes: &[u8]) -> usize {
         match effect {
             s2s::Effect::Write { bytes, .. } => sent += bytes.len(),
             // Nobody answers for the domain.
-            s2s::Effect::Send(Letter::Verify { edge, question }) => {
+            s2s::Effect::Send(ShardMessage::Verify { edge, question }) => {
                 let verdict = Verdict::Error(Condition::RemoteServerNotFound);
-                let letter = Letter::Verified { edge, question, verdict };
-                servers.handle_letter(START, letter, &mut out);
+                let letter = ShardMessage::Verified { edge, question, verdict };
+                servers.handle_shard_message(START, letter, &mut out);
             }
             _ => {}
         }

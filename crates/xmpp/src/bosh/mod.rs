@@ -14,8 +14,8 @@ use std::time::Duration;
 pub use request::Request;
 pub use session::{Input, Outbox, Reply, Session};
 
-use crate::host::{Level, Specification};
 use crate::limits;
+use crate::{Level, Specification};
 
 /// What is built of XMPP over HTTP, but for the host's part.
 pub const SPECIFICATIONS: &[Specification] = &[

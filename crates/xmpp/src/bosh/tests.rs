@@ -9,12 +9,12 @@ use stdx::Instant;
 
 use super::*;
 use crate::c2s::{self, C2s, Framing, Security};
-use crate::sasl::{Bindings, Known};
+use crate::sasl::{Bindings, CredentialAnswer};
 use crate::{Element, Jid, ns};
 
 const FIRST: u64 = 1_000;
 
-struct World {
+struct BoshWorld {
     now: Instant,
     session: Session,
     inputs: Vec<Input>,
@@ -32,19 +32,19 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-impl World {
+impl BoshWorld {
     /// The first request has the ticket 0, as the next ones have the distance of their rid.
-    fn new(attributes: &str) -> World {
+    fn new(attributes: &str) -> BoshWorld {
         let now = Instant::from_unix_seconds(1_000_000);
         let mut out = Outbox::default();
         let first = request(&format!("rid='{FIRST}' {attributes}"), "");
         let session = Session::begin(now, Settings::default(), "sid", first, 0, &mut out);
-        World { now, session, inputs: out.inputs, answers: BTreeMap::new() }
+        BoshWorld { now, session, inputs: out.inputs, answers: BTreeMap::new() }
     }
 
     /// One that has had its features.
-    fn open(attributes: &str) -> World {
-        let mut world = World::new(attributes);
+    fn open(attributes: &str) -> BoshWorld {
+        let mut world = BoshWorld::new(attributes);
         world.write(&["<features/>"]);
         assert!(world.take(0).contains("<features/>"));
         world.inputs.clear();
@@ -112,7 +112,7 @@ const USUAL: &str = "wait='30' hold='1' ver='1.6' to='example.org'";
 
 #[test]
 fn a_session_begins_with_what_was_agreed() {
-    let mut world = World::new(
+    let mut world = BoshWorld::new(
         "wait='3600' hold='9' ver='2.0' ack='1' to='example.org' xml:lang='de' xmpp:version='1.0'",
     );
     let [Input::Open(open)] = &world.inputs[..] else { panic!("{:?}", world.inputs) };
@@ -133,7 +133,7 @@ fn a_session_begins_with_what_was_agreed() {
 
 #[test]
 fn a_request_waits_until_there_is_something_or_the_time_is_up_or_another_comes() {
-    let mut world = World::open(USUAL);
+    let mut world = BoshWorld::open(USUAL);
     world.send(1, "", "");
     world.relax();
     assert!(world.session.is_held() && world.answers.is_empty());
@@ -156,7 +156,7 @@ fn a_request_waits_until_there_is_something_or_the_time_is_up_or_another_comes()
 
 #[test]
 fn what_comes_out_of_order_is_put_in_order() {
-    let mut world = World::open("wait='30' hold='2' ver='1.6' ack='1'");
+    let mut world = BoshWorld::open("wait='30' hold='2' ver='1.6' ack='1'");
     world.send(2, "", "<b/>");
     assert!(world.inputs.is_empty() && !world.session.is_held());
     world.send(1, "", "<a/>");
@@ -176,7 +176,7 @@ fn what_comes_out_of_order_is_put_in_order() {
 
 #[test]
 fn who_asks_again_is_answered_the_same() {
-    let mut world = World::open(USUAL);
+    let mut world = BoshWorld::open(USUAL);
     world.send(1, "", "<a/>");
     world.write(&["<x/>"]);
     let first = world.take(1);
@@ -203,7 +203,7 @@ fn who_asks_again_is_answered_the_same() {
 
 #[test]
 fn a_rid_beyond_the_window_ends_the_session_for_all() {
-    let mut world = World::open(USUAL);
+    let mut world = BoshWorld::open(USUAL);
     world.send(1, "", "<a/>");
     world.send(4, "", "<a/>");
     assert_eq!(world.condition(4), "item-not-found");
@@ -214,24 +214,24 @@ fn a_rid_beyond_the_window_ends_the_session_for_all() {
 #[test]
 fn too_much_at_once_ends_the_session() {
     // More than were agreed.
-    let mut world = World::open(USUAL);
+    let mut world = BoshWorld::open(USUAL);
     for distance in 1..=3 {
         world.send(distance, "", "<a/>");
     }
     assert_eq!(world.condition(3), "policy-violation");
     // All that were agreed, the last with nothing to say.
-    let mut world = World::open(USUAL);
+    let mut world = BoshWorld::open(USUAL);
     world.send(1, "", "");
     world.send(2, "", "");
     assert_eq!(world.condition(2), "policy-violation");
     // One more is allowed to end it.
-    let mut world = World::open(USUAL);
+    let mut world = BoshWorld::open(USUAL);
     world.send(1, "", "<a/>");
     world.send(2, "", "<a/>");
     world.send(3, "type='terminate'", "");
     assert_eq!(world.inputs.last(), Some(&Input::Close));
     // Later it is no hurry.
-    let mut world = World::open(USUAL);
+    let mut world = BoshWorld::open(USUAL);
     world.send(1, "", "");
     world.wait(seconds(2));
     world.send(2, "", "");
@@ -241,7 +241,7 @@ fn too_much_at_once_ends_the_session() {
 /// XEP-0124 §11 counts requests in the order of their rid; two connections may turn them around.
 #[test]
 fn an_empty_request_that_a_later_one_has_overtaken_is_not_too_much() {
-    let mut world = World::open(USUAL);
+    let mut world = BoshWorld::open(USUAL);
     world.send(2, "", "<a/>");
     world.send(1, "", "");
     assert!(!world.session.is_over());
@@ -251,7 +251,7 @@ fn an_empty_request_that_a_later_one_has_overtaken_is_not_too_much() {
 
 #[test]
 fn who_polls_is_answered_at_once_and_may_not_poll_too_often() {
-    let mut world = World::open("wait='0' hold='1' ver='1.6'");
+    let mut world = BoshWorld::open("wait='0' hold='1' ver='1.6'");
     world.send(1, "", "<a/>");
     world.relax();
     assert_eq!(world.take(1), EMPTY);
@@ -272,7 +272,7 @@ fn who_polls_is_answered_at_once_and_may_not_poll_too_often() {
 
 #[test]
 fn a_pause_lets_all_go_and_gives_more_time_once() {
-    let mut world = World::open(USUAL);
+    let mut world = BoshWorld::open(USUAL);
     world.send(1, "", "");
     world.wait(seconds(1));
     world.send(2, "pause='120'", "");
@@ -286,14 +286,14 @@ fn a_pause_lets_all_go_and_gives_more_time_once() {
     assert!(!world.session.is_over());
     world.wait(seconds(1));
     assert!(world.session.is_over(), "as before");
-    let mut world = World::open(USUAL);
+    let mut world = BoshWorld::open(USUAL);
     world.send(1, "pause='121'", "");
     assert!(world.session.is_held(), "so long a pause is not granted");
 }
 
 #[test]
 fn who_does_not_come_back_is_gone() {
-    let mut world = World::open(USUAL);
+    let mut world = BoshWorld::open(USUAL);
     world.send(1, "", "");
     world.wait(seconds(20));
     world.tell(|session, now, _| session.handle_lost(now, 1));
@@ -309,7 +309,7 @@ fn who_does_not_come_back_is_gone() {
 
 #[test]
 fn a_gap_that_is_not_filled_ends_the_session() {
-    let mut world = World::open(USUAL);
+    let mut world = BoshWorld::open(USUAL);
     world.send(2, "", "<a/>");
     world.wait(seconds(30));
     assert_eq!(world.condition(2), "item-not-found");
@@ -323,8 +323,8 @@ fn keys_prove_that_it_is_the_same_client() {
         std::iter::successors(Some(hash("seed")), |key| Some(hash(key))).take(4).collect();
     let others: Vec<String> =
         std::iter::successors(Some(hash("other")), |key| Some(hash(key))).take(3).collect();
-    let begin = || World::open(&format!("{USUAL} newkey='{}'", keys[3]));
-    let say = |world: &mut World, distance: u64, attributes: &str| {
+    let begin = || BoshWorld::open(&format!("{USUAL} newkey='{}'", keys[3]));
+    let say = |world: &mut BoshWorld, distance: u64, attributes: &str| {
         world.send(distance, attributes, "<a/>");
         world.write(&[]);
     };
@@ -354,7 +354,7 @@ fn keys_prove_that_it_is_the_same_client() {
 
 #[test]
 fn the_client_ends_it_with_its_last_words() {
-    let mut world = World::open(USUAL);
+    let mut world = BoshWorld::open(USUAL);
     world.send(1, "", "");
     world.wait(seconds(3));
     world.send(2, "type='terminate'", "<presence type='unavailable'/>");
@@ -369,7 +369,7 @@ fn the_client_ends_it_with_its_last_words() {
 #[test]
 fn the_server_ends_it_now_or_with_the_next_request() {
     let error: Box<[u8]> = b"<stream:error/>"[..].into();
-    let mut world = World::open("wait='30' hold='2' ver='1.6'");
+    let mut world = BoshWorld::open("wait='30' hold='2' ver='1.6'");
     world.send(1, "", "<a/>");
     world.send(2, "", "<a/>");
     world.tell(|session, _, out| {
@@ -381,7 +381,7 @@ fn the_server_ends_it_now_or_with_the_next_request() {
         "{first}"
     );
     assert_eq!(world.condition(2), "other-request");
-    let mut world = World::open(USUAL);
+    let mut world = BoshWorld::open(USUAL);
     world.tell(|session, _, out| session.finish(Some(Condition::SystemShutdown), &[error], out));
     assert!(!world.session.is_over());
     world.send(1, "", "");
@@ -392,7 +392,7 @@ fn the_server_ends_it_now_or_with_the_next_request() {
 #[test]
 fn old_clients_are_told_by_http() {
     for (distance, payload, status) in [(9, "", 404), (2, "", 403)] {
-        let mut world = World::open("wait='30' hold='1'");
+        let mut world = BoshWorld::open("wait='30' hold='1'");
         world.send(1, "", "");
         world.send(distance, "", payload);
         assert_eq!(world.answers[&distance].status, status);
@@ -433,7 +433,7 @@ fn settings() -> c2s::Settings {
         max_stanza: limits::STANZA,
         idle_seconds: 600,
         secret: [1; 32],
-        looks: crate::sasl::Looks::default(),
+        looks: crate::sasl::UnknownAccounts::default(),
         caps: None,
     }
 }
@@ -455,7 +455,7 @@ fn documents(out: &c2s::Outbox) -> Vec<String> {
 fn a_stream_in_bodies_signs_in_and_begins_anew() {
     let mut stream = stream();
     let mut out = c2s::Outbox::default();
-    let mut inputs: Vec<Input> = World::new("wait='30' hold='1' to='example.org'").inputs;
+    let mut inputs: Vec<Input> = BoshWorld::new("wait='30' hold='1' to='example.org'").inputs;
     let Some(Input::Open(open)) = inputs.pop() else { panic!("no opening") };
     stream.handle_payload(open.clone(), &mut out);
     let features = documents(&out);
@@ -464,7 +464,7 @@ fn a_stream_in_bodies_signs_in_and_begins_anew() {
     let auth = Element::new("auth", ns::SASL).with("mechanism", "PLAIN").text("AGFsaWNlAHNlY3JldA==");
     stream.handle_payload(auth, &mut out);
     assert!(stream.is_waiting());
-    stream.handle_found(Known::Password(true), &mut out);
+    stream.handle_found(CredentialAnswer::Password(true), &mut out);
     out = c2s::Outbox::default();
     stream.handle_payload(open, &mut out);
     assert!(documents(&out)[0].contains("<bind xmlns="), "{:?}", documents(&out));
@@ -530,7 +530,7 @@ proptest! {
     /// Over a network that loses requests and answers, each stanza arrives once and in order, both ways.
     #[test]
     fn nothing_is_lost_or_doubled(losses in prop::collection::vec((any::<bool>(), any::<bool>()), 1..120), hold in 1_u32..3) {
-        let mut world = World::open(&format!("wait='30' hold='{hold}' ver='1.6'"));
+        let mut world = BoshWorld::open(&format!("wait='30' hold='{hold}' ver='1.6'"));
         let mut client = Client { next: 1, say: (0..20).collect(), waiting: BTreeMap::new(), heard: Vec::new(), tickets: 100 };
         let mut written = 0_u32;
         let mut losses = losses.into_iter();
@@ -592,7 +592,7 @@ proptest! {
         steps in prop::collection::vec((0_u64..8, 0_usize..6, 0_u64..20), 1..60),
         begin in prop::sample::select(vec!["wait='30' hold='1' ver='1.6'", "wait='0' hold='1' ver='1.6'", "wait='5' hold='2'"]),
     ) {
-        let mut world = World::open(begin);
+        let mut world = BoshWorld::open(begin);
         let (mut next, mut tickets, mut lost) = (1, 1_000, Vec::new());
         let mut asked = 0;
         for (ahead, what, pause) in steps {

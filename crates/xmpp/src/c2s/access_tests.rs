@@ -2,22 +2,24 @@
 
 use stdx::attempts::Cause;
 
-use super::tests::{HEADER, World, secure, settings};
+use super::tests::{ClientStreamWorld, HEADER, secure, settings};
 use super::*;
-use crate::sasl::{Find, Known, Secret, Token, TokenBinding, TokenState, testing_initial};
+use crate::sasl::{
+    CredentialAnswer, CredentialQuery, Secret, Token, TokenBinding, TokenState, testing_initial,
+};
 use crate::stanza::{Condition, StanzaError};
 
 const AGENT: &str = "<user-agent id='d4565fa7'><software>S</software><device>D</device></user-agent>";
 
-fn world() -> World {
+fn world() -> ClientStreamWorld {
     let settings =
         Settings { tokens: true, invitations: true, registration: true, anonymous: true, ..settings() };
-    let mut world = World::new(settings, secure());
+    let mut world = ClientStreamWorld::new(settings, secure());
     world.say(HEADER);
     world
 }
 
-fn authenticate(world: &mut World, mechanism: &str, initial: &[u8], more: &str) -> String {
+fn authenticate(world: &mut ClientStreamWorld, mechanism: &str, initial: &[u8], more: &str) -> String {
     world.say(&format!(
         "<authenticate xmlns='urn:xmpp:sasl:2' mechanism='{mechanism}'><initial-response>{}</initial-response>{more}</authenticate>",
         sasl::encode(initial)
@@ -29,24 +31,24 @@ fn token(state: TokenState) -> Token {
 }
 
 /// By a token; what is to be done with it then.
-fn by_token(world: &mut World, state: TokenState, fast: &str, more: &str) -> String {
+fn by_token(world: &mut ClientStreamWorld, state: TokenState, fast: &str, more: &str) -> String {
     let initial = testing_initial("alice", "token", b"exporter");
     let more = format!("{AGENT}<fast xmlns='urn:xmpp:fast:0'{fast}/>{more}");
     authenticate(world, "HT-SHA-256-EXPR", &initial, &more);
     let (user, agent) = ("alice".into(), "d4565fa7".into());
-    let find = Effect::Find { find: Find::Tokens { user, agent }, domain: "example.org".into() };
+    let find = Effect::Find { find: CredentialQuery::Tokens { user, agent }, domain: "example.org".into() };
     assert_eq!(world.effects, [find]);
-    world.found(Known::Tokens(vec![token(state)]))
+    world.found(CredentialAnswer::Tokens(vec![token(state)]))
 }
 
-fn work(world: &World) -> &TokenWork {
+fn work(world: &ClientStreamWorld) -> &TokenWork {
     match &world.effects[..] {
         [Effect::Tokens(work)] => work,
         other => panic!("{other:?}"),
     }
 }
 
-fn give(world: &mut World, done: Result<Option<NewToken>, sasl::Failure>) -> String {
+fn give(world: &mut ClientStreamWorld, done: Result<Option<NewToken>, sasl::Failure>) -> String {
     world.tell(|stream, out| stream.handle_tokens(done, out))
 }
 
@@ -64,7 +66,7 @@ fn a_client_gets_a_token_when_it_has_proved_itself() {
         "{AGENT}<request-token xmlns='urn:xmpp:fast:0' mechanism='HT-SHA-256-NONE'/><bind xmlns='urn:xmpp:bind:0'/>"
     );
     authenticate(&mut world, "PLAIN", b"\0alice\0secret", &more);
-    assert_eq!(world.found(Known::Password(true)), "", "first the token");
+    assert_eq!(world.found(CredentialAnswer::Password(true)), "", "first the token");
     let wanted = work(&world);
     assert_eq!((wanted.user.as_str(), &*wanted.agent), ("alice@example.org", "d4565fa7"));
     assert_eq!((wanted.wanted, &wanted.used, wanted.revokes), (Some(TokenBinding::None), &None, false));
@@ -88,7 +90,7 @@ fn who_asks_for_what_there_is_not_signs_in_without() {
     ] {
         let mut world = world();
         authenticate(&mut world, "PLAIN", b"\0alice\0secret", &more);
-        let answer = world.found(Known::Password(true));
+        let answer = world.found(CredentialAnswer::Password(true));
         assert!(answer.contains("<success") && !answer.contains("<token"), "{why}: {answer}");
     }
     let mut world = world();
@@ -156,7 +158,7 @@ fn why_a_session_is_not_resumed_is_said_with_the_new_one() {
     let mut world = world();
     let more = "<resume xmlns='urn:xmpp:sm:3' previd='p' h='1'/><bind xmlns='urn:xmpp:bind:0'/>";
     authenticate(&mut world, "PLAIN", b"\0alice\0secret", more);
-    world.found(Known::Password(true));
+    world.found(CredentialAnswer::Password(true));
     assert!(matches!(&world.effects[..], [Effect::Resume { .. }]));
     let failed = Element::new("failed", ns::SM).child(Element::new("item-not-found", ns::STANZA_ERRORS));
     let answer = world.tell(|stream, out| stream.handle_bound(Bound::NotResumed { failed }, out));
@@ -171,7 +173,7 @@ fn what_was_heard_of_one_exchange_is_of_no_use_in_the_next() {
     let keys = sasl::derive(sasl::Hash::Sha256, "secret", b"salt", 10);
     let mut challenge = || {
         authenticate(&mut world, "SCRAM-SHA-256", b"n,,n=alice,r=abc", "");
-        let challenge = world.found(Known::Keys(keys.clone()));
+        let challenge = world.found(CredentialAnswer::Keys(keys.clone()));
         world.say("<abort xmlns='urn:xmpp:sasl:2'/>");
         challenge
     };
@@ -180,14 +182,14 @@ fn what_was_heard_of_one_exchange_is_of_no_use_in_the_next() {
     assert_ne!(first, challenge());
 }
 
-fn ask(world: &mut World, kind: &str, payload: &str) -> String {
+fn ask(world: &mut ClientStreamWorld, kind: &str, payload: &str) -> String {
     world.say(&format!("<iq type='{kind}' id='q' to='example.org'>{payload}</iq>"))
 }
 
 const WANTED: &str =
     "<query xmlns='jabber:iq:register'><username>bob</username><password>secret</password></query>";
 
-fn registration(world: &World) -> &Registration {
+fn registration(world: &ClientStreamWorld) -> &Registration {
     match &world.effects[..] {
         [Effect::Register(registration)] => registration,
         other => panic!("{other:?}"),
@@ -238,7 +240,7 @@ fn what_is_no_account_is_refused_at_once() {
     assert!(ask(&mut world, "result", &query("")).contains("bad-request"));
     assert!(world.say("<iq type='set' id='x'><query xmlns='urn:x'/></iq>").contains("not-authorized"));
     let closed = Settings { registration: false, ..settings() };
-    let mut world = World::new(closed, secure());
+    let mut world = ClientStreamWorld::new(closed, secure());
     world.say(HEADER);
     assert!(ask(&mut world, "set", WANTED).contains("not-allowed"));
     let preauth = "<preauth xmlns='urn:xmpp:pars:0' token='t'/>";
@@ -247,7 +249,7 @@ fn what_is_no_account_is_refused_at_once() {
 
 #[test]
 fn an_invitation_opens_what_is_closed() {
-    let mut world = World::new(Settings { invitations: true, ..settings() }, secure());
+    let mut world = ClientStreamWorld::new(Settings { invitations: true, ..settings() }, secure());
     let features = world.say(HEADER);
     assert!(features.contains("<register xmlns='urn:xmpp:ibr-token:0'/>"), "{features}");
     assert!(ask(&mut world, "set", WANTED).contains("not-allowed"));
@@ -255,7 +257,7 @@ fn an_invitation_opens_what_is_closed() {
     ask(&mut world, "set", "<preauth xmlns='urn:xmpp:pars:0' token='t'/>");
     let effect = Effect::Invited { token: "t".into(), domain: "example.org".into() };
     assert_eq!(world.effects, [effect]);
-    let invited = Invited { user: Some("juliet".into()) };
+    let invited = InvitationGrant { user: Some("juliet".into()) };
     let answer = world.tell(|stream, out| stream.handle_invited(Ok(invited), out));
     assert_eq!(answer, "<iq type='result' id='q' from='example.org'/>");
     assert!(
@@ -282,7 +284,7 @@ fn who_guesses_at_invitations_is_a_guesser() {
 
 #[test]
 fn a_client_is_sent_to_another_host() {
-    let mut world = World::signed_in();
+    let mut world = ClientStreamWorld::signed_in();
     let answer = world.tell(|stream, out| stream.see_other_host("[2001:db8::1]:5222", out));
     assert!(
         answer.contains("<see-other-host xmlns='urn:ietf:params:xml:ns:xmpp-streams'>[2001:db8::1]:5222<"),
@@ -292,13 +294,13 @@ fn a_client_is_sent_to_another_host() {
 }
 
 /// A stream whose documents are whole: of a WebSocket, or of BOSH.
-fn documents(framing: Framing) -> World {
+fn documents(framing: Framing) -> ClientStreamWorld {
     let settings = Settings { invitations: true, anonymous: true, ..settings() };
     let stream = C2s::new(Arc::new(settings), framing, secure(), 1, "nonce".into());
-    World { stream, effects: Vec::new() }
+    ClientStreamWorld { stream, effects: Vec::new() }
 }
 
-fn document(world: &mut World, text: &str) -> String {
+fn document(world: &mut ClientStreamWorld, text: &str) -> String {
     if world.stream.framing() == Framing::Messages {
         return world.say(text);
     }
@@ -306,7 +308,7 @@ fn document(world: &mut World, text: &str) -> String {
     world.tell(|stream, out| stream.handle_payload(payload, out))
 }
 
-fn open_to(world: &mut World, domain: &str) -> String {
+fn open_to(world: &mut ClientStreamWorld, domain: &str) -> String {
     document(
         world,
         &format!("<open xmlns='urn:ietf:params:xml:ns:xmpp-framing' to='{domain}' version='1.0'/>"),
@@ -321,7 +323,7 @@ fn an_invitation_is_forgotten_when_the_stream_begins_anew() {
             open_to(&mut world, "example.org");
             let iq = |payload: &str| format!("<iq xmlns='jabber:client' type='set' id='q'>{payload}</iq>");
             document(&mut world, &iq("<preauth xmlns='urn:xmpp:pars:0' token='t'/>"));
-            let invited = Invited { user: Some("bob".into()) };
+            let invited = InvitationGrant { user: Some("bob".into()) };
             world.tell(|stream, out| stream.handle_invited(Ok(invited), out));
             open_to(&mut world, domain);
             let answer = document(&mut world, &iq(WANTED));
@@ -334,10 +336,10 @@ fn an_invitation_is_forgotten_when_the_stream_begins_anew() {
 #[test]
 fn an_invitation_before_tls_is_forgotten_with_it() {
     let settings = Settings { invitations: true, tls_required: false, ..settings() };
-    let mut world = World::new(settings, Security::default());
+    let mut world = ClientStreamWorld::new(settings, Security::default());
     world.say(HEADER);
     ask(&mut world, "set", "<preauth xmlns='urn:xmpp:pars:0' token='t'/>");
-    world.tell(|stream, out| stream.handle_invited(Ok(Invited::default()), out));
+    world.tell(|stream, out| stream.handle_invited(Ok(InvitationGrant::default()), out));
     world.say("<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>");
     world.tell(|stream, out| stream.handle_secured(secure(), out));
     world.say(&HEADER.replace("example.org", "other.org"));
@@ -354,14 +356,14 @@ fn who_signed_in_at_one_domain_does_not_go_on_at_another() {
             &mut world,
             "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>",
         );
-        assert!(world.found(Known::Password(true)).contains("<success"));
+        assert!(world.found(CredentialAnswer::Password(true)).contains("<success"));
         let answer = open_to(&mut world, "other.org");
         assert!(answer.contains("<not-authorized"), "{framing:?}: {answer}");
         assert!(world.effects.contains(&Effect::Close), "{:?}", world.effects);
     }
     let mut world = self::world();
     world.say("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>");
-    world.found(Known::Password(true));
+    world.found(CredentialAnswer::Password(true));
     let answer = world.say(&HEADER.replace("example.org", "other.org"));
     assert!(answer.contains("<not-authorized"), "{answer}");
 }
@@ -369,11 +371,12 @@ fn who_signed_in_at_one_domain_does_not_go_on_at_another() {
 const SCRAM: &str = "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='SCRAM-SHA-256'>";
 
 /// Challenged for an account that is there, or is not.
-fn challenged(is_there: bool) -> World {
+fn challenged(is_there: bool) -> ClientStreamWorld {
     let mut world = world();
     world.say(&format!("{SCRAM}{}</auth>", sasl::encode(b"n,,n=alice,r=abc")));
     let keys = sasl::derive(sasl::Hash::Sha256, "secret", b"0123456789abcdef", 10);
-    let answer = world.found(if is_there { Known::Keys(keys) } else { Known::Nobody });
+    let answer =
+        world.found(if is_there { CredentialAnswer::Keys(keys) } else { CredentialAnswer::NoAccount });
     assert!(answer.contains("<challenge"), "{answer}");
     world
 }
@@ -403,7 +406,7 @@ fn a_try_that_ends_after_the_challenge_counts_as_a_failure() {
     let mut world = world();
     for turn in 1..=FAILURES {
         world.say(&format!("{SCRAM}{}</auth>", sasl::encode(b"n,,n=alice,r=abc")));
-        world.found(Known::Nobody);
+        world.found(CredentialAnswer::NoAccount);
         let answer = world.say("<abort xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>");
         assert_eq!(answer.contains("policy-violation"), turn == FAILURES, "{turn}: {answer}");
     }
@@ -411,12 +414,12 @@ fn a_try_that_ends_after_the_challenge_counts_as_a_failure() {
 
 #[test]
 fn failures_tell_the_name_that_was_claimed_and_the_cause() {
-    let failed = |world: &mut World| {
+    let failed = |world: &mut ClientStreamWorld| {
         let failed = world.stream.take_failed();
         let [FailedAttempt { user, cause }] = &failed[..] else { panic!("{failed:?}") };
         (user.to_string(), *cause)
     };
-    let plain = |world: &mut World| {
+    let plain = |world: &mut ClientStreamWorld| {
         let first = sasl::encode(b"\0bob\0x");
         world
             .say(&format!("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>{first}</auth>"));
@@ -426,13 +429,13 @@ fn failures_tell_the_name_that_was_claimed_and_the_cause() {
     world.say("<abort xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>");
     assert_eq!(failed(&mut world), ("alice".to_owned(), Cause::Aborted));
     plain(&mut world);
-    world.found(Known::Password(false));
+    world.found(CredentialAnswer::Password(false));
     assert_eq!(failed(&mut world), ("bob".to_owned(), Cause::UnknownAccount));
     plain(&mut world);
-    world.tell(|stream, out| stream.handle_found_as(Known::Password(false), "bob", out));
+    world.tell(|stream, out| stream.handle_found_as(CredentialAnswer::Password(false), "bob", out));
     assert_eq!(failed(&mut world), ("bob".to_owned(), Cause::WrongPassword));
     plain(&mut world);
-    world.found(Known::Unavailable);
+    world.found(CredentialAnswer::Unavailable);
     assert_eq!((world.stream.take_failed(), world.stream.claimed()), (Vec::new(), None));
     authenticate(&mut world, "NO-SUCH", b"x", "");
     assert_eq!(failed(&mut world), (String::new(), Cause::Malformed), "of nobody");
@@ -444,7 +447,7 @@ fn who_learned_nothing_and_who_signed_in_has_not_failed() {
     world.say(&format!("{SCRAM}</auth>"));
     world.say("<abort xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>");
     assert_eq!(world.stream.failures(), 0, "given up before a name was said");
-    let mut world = World::signed_in();
+    let mut world = ClientStreamWorld::signed_in();
     world.tell(|stream, out| stream.fail("connection-timeout", out));
     world.tell(|stream, _| stream.handle_gone());
     assert_eq!(world.stream.failures(), 0);

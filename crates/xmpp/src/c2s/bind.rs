@@ -55,7 +55,7 @@ pub enum Bound {
 
 impl C2s {
     /// Signed in and not bound.
-    pub(super) fn settle(&mut self, element: Element, out: &mut Outbox) {
+    pub(super) fn handle_bind_stage(&mut self, element: Element, out: &mut Outbox) {
         let Some(user) = self.jid.clone() else { return };
         if element.is("resume", ns::SM) {
             let (id, seen) = (element.attr("previd"), element.attr("h").and_then(|h| h.parse().ok()));
@@ -68,7 +68,7 @@ impl C2s {
             return;
         }
         let bind = element.get("bind", ns::BIND).filter(|_| element.attr("type") == Some("set"));
-        let Some(bind) = bind.filter(|_| stanza::kind_of(&element) == Some(stanza::Kind::Iq)) else {
+        let Some(bind) = bind.filter(|_| stanza::kind_of(&element) == Some(stanza::StanzaKind::Iq)) else {
             return self.fail("not-authorized", out);
         };
         let resource = bind.content_of("resource", ns::BIND).map(Box::<str>::from);

@@ -9,7 +9,7 @@ impl C2s {
     pub(super) fn may_go_on(&mut self) -> bool {
         let heard = &mut self.entry_mut().heard;
         *heard = heard.saturating_add(1);
-        *heard <= limits::HEARD_BEFORE_AUTH
+        *heard <= limits::ELEMENTS_SENT_BEFORE_AUTH
     }
 
     pub(super) fn budget(&self) -> Budget {

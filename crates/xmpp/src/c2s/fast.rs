@@ -3,9 +3,8 @@
 use stdx::Instant;
 
 use super::{Binding, C2s, Effect, Outbox, State, features, sasl2};
-use crate::host::{Level, Specification};
 use crate::sasl::{Failure, Secret, TokenBinding, TokenState};
-use crate::{Element, Jid, ns, time};
+use crate::{Element, Jid, Level, Specification, ns, time};
 
 pub(super) const SPECIFICATION: Specification = Specification {
     name: "XEP-0484",
@@ -39,19 +38,19 @@ pub struct NewToken {
 
 /// What an authentication says about tokens.
 #[derive(Debug, Default)]
-pub(super) struct Wish {
+pub(super) struct FastRequest {
     pub(super) is_by_token: bool,
     pub(super) count: Option<u64>,
     revokes: bool,
     wanted: Option<TokenBinding>,
 }
 
-impl Wish {
-    pub(super) fn of(stream: &C2s, authenticate: &Element) -> Wish {
+impl FastRequest {
+    pub(super) fn of(stream: &C2s, authenticate: &Element) -> FastRequest {
         let fast = authenticate.get("fast", ns::FAST);
         let request = authenticate.get("request-token", ns::FAST);
         let wanted = request.and_then(|request| TokenBinding::parse(request.attr("mechanism")?));
-        Wish {
+        FastRequest {
             is_by_token: fast.is_some(),
             count: fast.and_then(|fast| fast.attr("count")?.parse().ok()),
             revokes: fast.is_some_and(|fast| matches!(fast.attr("invalidate"), Some("1" | "true"))),
@@ -77,7 +76,7 @@ impl C2s {
     pub(super) fn authenticated(
         &mut self,
         last: Option<Vec<u8>>,
-        mut wish: Box<sasl2::Wish>,
+        mut wish: Box<sasl2::Sasl2Request>,
         out: &mut Outbox,
     ) {
         match self.token_work(&mut wish) {
@@ -90,7 +89,7 @@ impl C2s {
     }
 
     /// `None`: there is nothing to be noted, as most times when a client signs in by its token.
-    fn token_work(&self, wish: &mut sasl2::Wish) -> Option<TokenWork> {
+    fn token_work(&self, wish: &mut sasl2::Sasl2Request) -> Option<TokenWork> {
         let used = wish.used.take();
         // XEP-0484 §4.1: tokens are a client's, which has to say which it is. Who is nobody has none.
         let agent = wish.agent.as_ref()?.id.clone().filter(|_| !self.is_anonymous)?;

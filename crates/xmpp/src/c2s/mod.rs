@@ -27,13 +27,13 @@ use std::sync::{Arc, LazyLock};
 pub use bind::{BindRequest, Bound, UserAgent};
 pub use failed::FailedAttempt;
 pub use fast::{NewToken, TokenWork};
-pub use register::{Invited, Registration};
-pub(crate) use register::{form_value, register_value};
+pub use register::{InvitationGrant, Registration};
+pub use register::{form_value, register_value};
 
-use crate::host::{Level, Specification, forget_mark, mark_too_large};
+use crate::internal::{mark_too_large, remove_ack_token};
 use crate::sasl::{self, Exchange};
 use crate::xml::{Frame, Framer, Measured, Prefixes, XmlError, parse_header, parse_within};
-use crate::{Element, Jid, limits, ns, stanza};
+use crate::{Element, Jid, Level, Specification, limits, ns, stanza};
 pub use trace::Direction;
 
 /// What is built here, besides what all streams are.
@@ -70,8 +70,8 @@ pub struct Settings {
     /// Of keys for nobody's accounts.
     pub secret: [u8; 32],
     /// How the accounts of each domain look to who has not signed in.
-    pub looks: sasl::Looks,
-    /// What the server can do (XEP-0115 §6.3), as `host::caps::of_server` makes it.
+    pub looks: sasl::UnknownAccounts,
+    /// What the server can do (XEP-0115 §6.3), as `chat::caps::of_server` makes it.
     pub caps: Option<Element>,
 }
 
@@ -101,7 +101,7 @@ pub enum Effect {
     /// After the bytes that were written: TLS as a server, then `handle_secured`.
     StartTls,
     /// Answered by `handle_found`. The domain is one of ours.
-    Find { find: sasl::Find, domain: Box<str> },
+    Find { find: sasl::CredentialQuery, domain: Box<str> },
     /// Answered by `handle_tokens`.
     Tokens(Box<TokenWork>),
     /// Whether this invitation is good. Answered by `handle_invited`.
@@ -139,12 +139,12 @@ enum State {
     Choosing,
     /// TLS is being set up.
     Securing,
-    /// For `Invited` or `Register` to be answered.
+    /// For `InvitationGrant` or `Register` to be answered.
     Registering(Box<Element>),
     /// An exchange goes on; `two` by SASL2.
     Proving {
         exchange: Box<Exchange>,
-        two: Option<Box<sasl2::Wish>>,
+        two: Option<Box<sasl2::Sasl2Request>>,
     },
     /// For `Bind` or `Resume` to be answered. The id of the iq, or what SASL2 is to answer.
     Binding(Binding),
@@ -159,12 +159,12 @@ enum Binding {
     /// Of SASL2, for `Tokens` to be answered.
     Tokens {
         last: Option<Vec<u8>>,
-        wish: Box<sasl2::Wish>,
+        wish: Box<sasl2::Sasl2Request>,
     },
     /// What the exchange said last; what it wanted besides, when its resumption fails.
     Two {
         last: Option<Vec<u8>>,
-        wish: Box<sasl2::Wish>,
+        wish: Box<sasl2::Sasl2Request>,
         resuming: bool,
     },
 }
@@ -191,7 +191,7 @@ pub struct C2s {
     /// The client has closed its stream.
     was_closed: bool,
     id: u64,
-    seen: trace::Seen,
+    seen: trace::TraceState,
 }
 
 /// What a stream needs until it is bound, and lets go of then.
@@ -244,7 +244,7 @@ impl C2s {
             has_opened: false,
             was_closed: false,
             id,
-            seen: trace::Seen::default(),
+            seen: trace::TraceState::default(),
         }
     }
 
@@ -410,7 +410,7 @@ impl C2s {
         match &self.state {
             State::Opening => self.fail("bad-format", out),
             State::Choosing if self.jid.is_none() => self.choose(&element, out),
-            State::Choosing => self.settle(element, out),
+            State::Choosing => self.handle_bind_stage(element, out),
             State::Proving { two: None, .. } => self.prove(&element, out),
             State::Proving { two: Some(_), .. } => self.prove2(&element, out),
             State::Bound => self.pass(element, written, out),
@@ -460,7 +460,7 @@ impl C2s {
             return self.fail("invalid-from", out);
         }
         element.set("from", jid.as_str());
-        forget_mark(&mut element);
+        remove_ack_token(&mut element);
         stanza::inherit_lang(&mut element, self.lang.as_deref());
         if written > self.settings.max_stanza {
             mark_too_large(&mut element);
@@ -481,13 +481,13 @@ impl C2s {
     }
 
     /// As [`handle_found`](Self::handle_found), of the account whose name is `user`: an alias signs in as that.
-    pub fn handle_found_as(&mut self, known: sasl::Known, user: &str, out: &mut Outbox) {
+    pub fn handle_found_as(&mut self, known: sasl::CredentialAnswer, user: &str, out: &mut Outbox) {
         self.entry_mut().found_as = Some(user.into());
         self.handle_found(known, out);
     }
 
-    /// The answer to `Find`.
-    pub fn handle_found(&mut self, known: sasl::Known, out: &mut Outbox) {
+    /// The answer to `CredentialQuery`.
+    pub fn handle_found(&mut self, known: sasl::CredentialAnswer, out: &mut Outbox) {
         let State::Proving { exchange, two } = &mut self.state else { return };
         if !exchange.is_finding() {
             return;

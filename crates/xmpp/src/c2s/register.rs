@@ -3,10 +3,9 @@
 use stdx::attempts::Cause;
 
 use super::{C2s, Effect, Outbox, State, features};
-use crate::host::{Level, Specification};
 use crate::sasl::Secret;
-use crate::stanza::{self, Condition, Kind, StanzaError};
-use crate::{Element, Jid, ns};
+use crate::stanza::{self, Condition, StanzaError, StanzaKind};
+use crate::{Element, Jid, Level, Specification, ns};
 
 pub(super) const SPECIFICATION: Specification = Specification {
     name: "XEP-0445",
@@ -30,7 +29,7 @@ pub struct Registration {
 
 /// What a good invitation is for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Invited {
+pub struct InvitationGrant {
     /// This name and no other.
     pub user: Option<Box<str>>,
 }
@@ -53,7 +52,7 @@ pub(super) fn features(stream: &C2s) -> impl Iterator<Item = Element> + use<> {
 /// Whether it is about an account, and may be asked here. Not in the clear: there is a password in it.
 pub(super) fn may_ask(stream: &C2s, element: &Element) -> bool {
     let is_about = element.get("query", ns::REGISTER).is_some() || element.get("preauth", ns::PARS).is_some();
-    stanza::kind_of(element) == Some(Kind::Iq) && is_about && !features::mechanisms(stream).is_empty()
+    stanza::kind_of(element) == Some(StanzaKind::Iq) && is_about && !features::mechanisms(stream).is_empty()
 }
 
 impl C2s {
@@ -163,11 +162,11 @@ impl C2s {
             .child(form)
     }
 
-    /// The answer to `Invited`.
-    pub fn handle_invited(&mut self, invited: Result<Invited, StanzaError>, out: &mut Outbox) {
+    /// The answer to `InvitationGrant`.
+    pub fn handle_invited(&mut self, invited: Result<InvitationGrant, StanzaError>, out: &mut Outbox) {
         let Some(iq) = self.take_iq() else { return };
         match invited {
-            Ok(Invited { user }) => {
+            Ok(InvitationGrant { user }) => {
                 let token = iq.get("preauth", ns::PARS).and_then(|preauth| preauth.attr("token"));
                 let token = token.unwrap_or_default().into();
                 self.entry_mut().invitation = Some(Box::new(Invitation { token, user }));
@@ -212,13 +211,13 @@ impl C2s {
 }
 
 /// Of a submitted form, else of the old fields.
-pub(crate) fn register_value(query: &Element, name: &str) -> Option<Box<str>> {
+pub fn register_value(query: &Element, name: &str) -> Option<Box<str>> {
     let form = query.get("x", ns::DATA).filter(|form| form.attr("type") == Some("submit"));
     let old = || query.content_of(name, ns::REGISTER).filter(|text| !text.is_empty()).map(Box::from);
     form.and_then(|form| form_value(form, name)).or_else(old)
 }
 
-pub(crate) fn form_value(form: &Element, var: &str) -> Option<Box<str>> {
+pub fn form_value(form: &Element, var: &str) -> Option<Box<str>> {
     let mut fields = form.elements().filter(|field| field.is("field", ns::DATA));
     let value = fields.find(|field| field.attr("var") == Some(var))?.content_of("value", ns::DATA)?;
     (!value.is_empty()).then(|| value.into())

@@ -3,7 +3,7 @@
 use stdx::attempts::Cause;
 
 use super::{C2s, Effect, FAILURES, Outbox, State, features};
-use crate::sasl::{self, Context, Exchange, Failure, Find, Identity, Mechanism, Step};
+use crate::sasl::{self, Context, CredentialQuery, Exchange, Failure, Identity, Mechanism, Step};
 use crate::{Element, Jid, ns};
 
 impl C2s {
@@ -90,7 +90,7 @@ impl C2s {
         }
     }
 
-    pub(super) fn find(&mut self, find: Find, out: &mut Outbox) {
+    pub(super) fn find(&mut self, find: CredentialQuery, out: &mut Outbox) {
         self.entry_mut().claimed = Some(find.user().into());
         out.effects.push(Effect::Find { find, domain: self.domain.clone() });
     }

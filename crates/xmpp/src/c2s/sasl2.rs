@@ -8,11 +8,11 @@ use crate::{Element, limits, ns};
 
 /// What the client wants once it has signed in.
 #[derive(Debug, Default)]
-pub(super) struct Wish {
+pub(super) struct Sasl2Request {
     bind: Option<Element>,
     resume: Option<(Box<str>, u32)>,
     pub(super) agent: Option<Box<UserAgent>>,
-    pub(super) fast: fast::Wish,
+    pub(super) fast: fast::FastRequest,
     /// That it signed in by, and that it gets.
     pub(super) used: Option<Token>,
     pub(super) token: Option<NewToken>,
@@ -43,7 +43,7 @@ fn agent_of(authenticate: &Element) -> Option<Box<UserAgent>> {
     }))
 }
 
-impl Wish {
+impl Sasl2Request {
     /// What a success has besides: why the old session was not taken up (XEP-0198 §7.2), and a token.
     fn after(&mut self) -> impl Iterator<Item = Element> + use<> {
         self.failed.take().into_iter().chain(self.token.take().as_ref().map(fast::element))
@@ -60,12 +60,12 @@ impl C2s {
         let resume = authenticate
             .get("resume", ns::SM)
             .and_then(|resume| Some((resume.attr("previd")?.into(), resume.attr("h")?.parse().ok()?)));
-        let wish = Wish {
+        let wish = Sasl2Request {
             bind: authenticate.get("bind", ns::BIND2).cloned(),
             resume,
             agent: agent_of(authenticate),
-            fast: fast::Wish::of(self, authenticate),
-            ..Wish::default()
+            fast: fast::FastRequest::of(self, authenticate),
+            ..Sasl2Request::default()
         };
         let mechanism = authenticate.attr("mechanism").and_then(Mechanism::parse);
         let mechanism = mechanism.filter(|wanted| match wanted {
@@ -124,7 +124,7 @@ impl C2s {
     }
 
     /// Its tokens are in order.
-    pub(super) fn signed_in(&mut self, last: Option<Vec<u8>>, mut wish: Box<Wish>, out: &mut Outbox) {
+    pub(super) fn signed_in(&mut self, last: Option<Vec<u8>>, mut wish: Box<Sasl2Request>, out: &mut Outbox) {
         let Some(user) = self.jid.clone() else { return };
         if let Some((id, seen)) = wish.resume.take() {
             out.effects.push(Effect::Resume { user, id, seen });
@@ -138,7 +138,7 @@ impl C2s {
         }
     }
 
-    fn bind2(&mut self, last: Option<Vec<u8>>, wish: Box<Wish>, out: &mut Outbox) {
+    fn bind2(&mut self, last: Option<Vec<u8>>, wish: Box<Sasl2Request>, out: &mut Outbox) {
         let (Some(user), Some(bind)) = (self.jid.clone(), &wish.bind) else { return };
         let request = BindRequest {
             user,
@@ -156,7 +156,7 @@ impl C2s {
     pub(super) fn bound2(
         &mut self,
         last: Option<Vec<u8>>,
-        mut wish: Box<Wish>,
+        mut wish: Box<Sasl2Request>,
         resuming: bool,
         bound: Bound,
         out: &mut Outbox,

@@ -1,7 +1,7 @@
 //! Ladders of whole streams.
 
 use super::*;
-use crate::sasl::{Find, Hash, Known, Secret};
+use crate::sasl::{CredentialAnswer, CredentialQuery, Hash, Secret};
 
 pub(super) fn settings() -> Settings {
     Settings {
@@ -15,7 +15,7 @@ pub(super) fn settings() -> Settings {
         max_stanza: limits::STANZA,
         idle_seconds: 1_800,
         secret: [1; 32],
-        looks: sasl::Looks::default(),
+        looks: sasl::UnknownAccounts::default(),
         caps: None,
     }
 }
@@ -25,17 +25,17 @@ pub(super) fn secure() -> Security {
     Security { encrypted: true, bindings, certified: None }
 }
 
-pub(super) struct World {
+pub(super) struct ClientStreamWorld {
     pub(super) stream: C2s,
     pub(super) effects: Vec<Effect>,
 }
 
 pub(super) const HEADER: &str = "<?xml version='1.0'?><stream:stream to='example.org' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>";
 
-impl World {
-    pub(super) fn new(settings: Settings, security: Security) -> World {
+impl ClientStreamWorld {
+    pub(super) fn new(settings: Settings, security: Security) -> ClientStreamWorld {
         let stream = C2s::new(Arc::new(settings), Framing::Stream, security, 1, "nonce".into());
-        World { stream, effects: Vec::new() }
+        ClientStreamWorld { stream, effects: Vec::new() }
     }
 
     /// What is written then.
@@ -50,7 +50,7 @@ impl World {
         self.tell(|stream, out| stream.handle_bytes(text.as_bytes(), out))
     }
 
-    pub(super) fn found(&mut self, known: Known) -> String {
+    pub(super) fn found(&mut self, known: CredentialAnswer) -> String {
         self.tell(|stream, out| stream.handle_found(known, out))
     }
 
@@ -60,13 +60,13 @@ impl World {
     }
 
     /// alice, by PLAIN, at her desk.
-    pub(super) fn signed_in() -> World {
-        let mut world = World::new(settings(), secure());
+    pub(super) fn signed_in() -> ClientStreamWorld {
+        let mut world = ClientStreamWorld::new(settings(), secure());
         world.say(HEADER);
         world.say(
             "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>",
         );
-        world.found(Known::Password(true));
+        world.found(CredentialAnswer::Password(true));
         world.say(HEADER);
         world.say("<iq type='set' id='1'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'><resource>desk</resource></bind></iq>");
         world.bind("alice@example.org/desk");
@@ -76,7 +76,7 @@ impl World {
 
 #[test]
 fn a_client_secures_its_stream_signs_in_and_binds() {
-    let mut world = World::new(settings(), Security::default());
+    let mut world = ClientStreamWorld::new(settings(), Security::default());
     let answer = world.say(HEADER);
     assert!(
         answer.contains("<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'><required/></starttls>"),
@@ -99,9 +99,12 @@ fn a_client_secures_its_stream_signs_in_and_binds() {
     assert!(first < answer.find("<mechanism>PLAIN").unwrap());
     assert!(answer.contains("<channel-binding type='tls-exporter'/>"), "{answer}");
     world.say("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>");
-    let find = Find::Password { user: "alice".into(), password: Secret("secret".into()) };
+    let find = CredentialQuery::Password { user: "alice".into(), password: Secret("secret".into()) };
     assert_eq!(world.effects, [Effect::Find { find, domain: "example.org".into() }]);
-    assert_eq!(world.found(Known::Password(true)), "<success xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>");
+    assert_eq!(
+        world.found(CredentialAnswer::Password(true)),
+        "<success xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>"
+    );
     let answer = world.say(HEADER);
     assert!(answer.contains("<bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/>"), "{answer}");
     world.say("<iq type='set' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></iq>");
@@ -119,10 +122,10 @@ fn a_client_secures_its_stream_signs_in_and_binds() {
 
 #[test]
 fn what_is_sent_ahead_waits_for_its_turn() {
-    let mut world = World::new(settings(), secure());
+    let mut world = ClientStreamWorld::new(settings(), secure());
     world.say(&format!("{HEADER}<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>{HEADER}"));
     assert!(matches!(world.effects[..], [Effect::Find { .. }]));
-    let answer = world.found(Known::Password(true));
+    let answer = world.found(CredentialAnswer::Password(true));
     assert!(answer.contains("success") && answer.contains("<bind "), "{answer}");
 }
 
@@ -131,29 +134,29 @@ fn the_server_says_what_it_can_do() {
     let caps = Element::new("c", ns::CAPS).with("hash", "sha-1").with("ver", "x");
     let settings = Settings { caps: Some(caps), ..settings() };
     let expected = "<c xmlns='http://jabber.org/protocol/caps' hash='sha-1' ver='x'/>";
-    let mut world = World::new(settings.clone(), secure());
+    let mut world = ClientStreamWorld::new(settings.clone(), secure());
     world.say(HEADER);
     world.say(
         "<authenticate xmlns='urn:xmpp:sasl:2' mechanism='PLAIN'><initial-response>AGFsaWNlAHNlY3JldA==</initial-response>\
          <bind xmlns='urn:xmpp:bind:0'/></authenticate>",
     );
-    world.found(Known::Password(true));
+    world.found(CredentialAnswer::Password(true));
     assert!(world.bind("alice@example.org/1").contains(expected));
-    let mut world = World::new(settings, secure());
+    let mut world = ClientStreamWorld::new(settings, secure());
     world.say(&format!("{HEADER}<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>{HEADER}"));
-    let answer = world.found(Known::Password(true));
+    let answer = world.found(CredentialAnswer::Password(true));
     assert!(answer.contains(expected), "{answer}");
 }
 
 #[test]
 fn sasl2_signs_in_and_binds_with_one_question() {
-    let mut world = World::new(settings(), secure());
+    let mut world = ClientStreamWorld::new(settings(), secure());
     assert!(world.say(HEADER).contains("<authentication xmlns='urn:xmpp:sasl:2'>"));
     world.say(
         "<authenticate xmlns='urn:xmpp:sasl:2' mechanism='PLAIN'><initial-response>AGFsaWNlAHNlY3JldA==</initial-response>\
          <bind xmlns='urn:xmpp:bind:0'><tag>phone</tag><enable xmlns='urn:xmpp:carbons:2'/></bind></authenticate>",
     );
-    world.found(Known::Password(true));
+    world.found(CredentialAnswer::Password(true));
     let [Effect::Bind(request)] = &world.effects[..] else { panic!("{:?}", world.effects) };
     assert_eq!((request.tag.as_deref(), request.inline.len()), (Some("phone"), 1));
     let answer = world.bind("alice@example.org/phone.1");
@@ -172,41 +175,41 @@ fn sasl2_signs_in_and_binds_with_one_question() {
 #[test]
 fn roster_versions_and_approvals_are_announced() {
     let expected = "<ver xmlns='urn:xmpp:features:rosterver'/><sub xmlns='urn:xmpp:features:pre-approval'/>";
-    let mut world = World::new(settings(), secure());
+    let mut world = ClientStreamWorld::new(settings(), secure());
     world.say(HEADER);
     world.say("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>");
-    world.found(Known::Password(true));
+    world.found(CredentialAnswer::Password(true));
     let answer = world.say(HEADER);
     assert!(answer.contains(expected), "{answer}");
-    let mut world = World::new(settings(), secure());
+    let mut world = ClientStreamWorld::new(settings(), secure());
     world.say(HEADER);
     world.say(
         "<authenticate xmlns='urn:xmpp:sasl:2' mechanism='PLAIN'><initial-response>AGFsaWNlAHNlY3JldA==</initial-response>\
          <bind xmlns='urn:xmpp:bind:0'/></authenticate>",
     );
-    world.found(Known::Password(true));
+    world.found(CredentialAnswer::Password(true));
     let answer = world.bind("alice@example.org/1");
     assert!(answer.contains(expected), "{answer}");
 }
 
 #[test]
 fn an_alias_signs_in_as_its_account() {
-    let mut world = World::new(settings(), secure());
+    let mut world = ClientStreamWorld::new(settings(), secure());
     world.say(HEADER);
     world.say("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>");
-    world.tell(|stream, out| stream.handle_found_as(Known::Password(true), "alice.smith", out));
+    world.tell(|stream, out| stream.handle_found_as(CredentialAnswer::Password(true), "alice.smith", out));
     assert_eq!(world.stream.jid().map(Jid::as_str), Some("alice.smith@example.org"));
 }
 
 #[test]
 fn a_guesser_has_five_tries() {
-    let mut world = World::new(settings(), secure());
+    let mut world = ClientStreamWorld::new(settings(), secure());
     world.say(HEADER);
     for turn in 1..=5 {
         world.say(
             "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>",
         );
-        let answer = world.found(Known::Password(false));
+        let answer = world.found(CredentialAnswer::Password(false));
         assert!(answer.contains("<not-authorized/>"), "{answer}");
         assert_eq!(answer.contains("policy-violation"), turn == 5, "{turn}: {answer}");
     }
@@ -216,13 +219,13 @@ fn a_guesser_has_five_tries() {
 
 #[test]
 fn who_could_not_be_checked_has_not_guessed() {
-    let mut world = World::new(settings(), secure());
+    let mut world = ClientStreamWorld::new(settings(), secure());
     world.say(HEADER);
     for _ in 0..6 {
         world.say(
             "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>",
         );
-        assert!(world.found(Known::Unavailable).contains("<temporary-auth-failure/>"));
+        assert!(world.found(CredentialAnswer::Unavailable).contains("<temporary-auth-failure/>"));
     }
     assert_eq!((world.stream.failures(), &world.effects[..]), (0, &[][..]));
 }
@@ -230,7 +233,7 @@ fn who_could_not_be_checked_has_not_guessed() {
 #[test]
 fn streams_that_cannot_be_are_told_why() {
     let case = |text: &str, condition: &str| {
-        let mut world = World::new(settings(), secure());
+        let mut world = ClientStreamWorld::new(settings(), secure());
         let answer = world.say(text);
         assert!(
             answer.contains(&format!("<{condition} xmlns='urn:ietf:params:xml:ns:xmpp-streams'")),
@@ -261,7 +264,7 @@ fn nobody_speaks_for_another() {
         ("bob@example.org", false),
         ("@", false),
     ] {
-        let mut world = World::signed_in();
+        let mut world = ClientStreamWorld::signed_in();
         let answer = world.say(&format!("<message from='{from}' to='bob@example.org'/>"));
         assert_eq!(matches!(world.effects[..], [Effect::Stanza(_)]), is_own, "{from}");
         assert_eq!(answer.contains("invalid-from"), !is_own, "{answer}");
@@ -270,7 +273,7 @@ fn nobody_speaks_for_another() {
 
 #[test]
 fn what_is_no_stanza_goes_to_its_feature_or_ends_the_stream() {
-    let mut world = World::signed_in();
+    let mut world = ClientStreamWorld::signed_in();
     world.say("<r xmlns='urn:xmpp:sm:3'/><inactive xmlns='urn:xmpp:csi:0'/>");
     assert!(matches!(&world.effects[..], [Effect::Nonza(r), Effect::Nonza(_)] if r.is("r", ns::SM)));
     assert!(world.say("<what xmlns='urn:x'/>").contains("unsupported-stanza-type"));
@@ -278,10 +281,10 @@ fn what_is_no_stanza_goes_to_its_feature_or_ends_the_stream() {
 
 #[test]
 fn a_session_is_taken_up_again() {
-    let mut world = World::new(settings(), secure());
+    let mut world = ClientStreamWorld::new(settings(), secure());
     world.say(HEADER);
     world.say("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>");
-    world.found(Known::Password(true));
+    world.found(CredentialAnswer::Password(true));
     world.say(HEADER);
     world.say("<resume xmlns='urn:xmpp:sm:3' previd='abc' h='7'/>");
     let user = Jid::parse("alice@example.org").unwrap();
@@ -314,15 +317,15 @@ fn over_websocket_each_message_is_a_document() {
 
 #[test]
 fn scram_goes_through_the_stream() {
-    let mut world = World::new(settings(), secure());
+    let mut world = ClientStreamWorld::new(settings(), secure());
     world.say(HEADER);
     let first = sasl::encode(b"n,,n=alice,r=abc");
     world.say(&format!(
         "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='SCRAM-SHA-256'>{first}</auth>"
     ));
-    let find = Find::Keys { user: "alice".into(), hash: Hash::Sha256 };
+    let find = CredentialQuery::Keys { user: "alice".into(), hash: Hash::Sha256 };
     assert_eq!(world.effects, [Effect::Find { find, domain: "example.org".into() }]);
-    let challenge = world.found(Known::Keys(sasl::derive(Hash::Sha256, "secret", b"salt", 10)));
+    let challenge = world.found(CredentialAnswer::Keys(sasl::derive(Hash::Sha256, "secret", b"salt", 10)));
     assert!(challenge.starts_with("<challenge"), "{challenge}");
     assert!(world.say("<abort xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>").contains("<aborted/>"));
 }
@@ -335,27 +338,27 @@ fn bomb(children: usize) -> String {
 
 #[test]
 fn a_namespace_bomb_ends_the_stream_before_and_after_signing_in() {
-    let mut stranger = World::new(settings(), secure());
+    let mut stranger = ClientStreamWorld::new(settings(), secure());
     stranger.say(HEADER);
     assert!(stranger.say(&bomb(2_000)).contains("policy-violation"));
-    let mut alice = World::signed_in();
+    let mut alice = ClientStreamWorld::signed_in();
     assert!(alice.say(&bomb(12_000)).contains("policy-violation"));
     // Long, but not in the middle of nothing else.
-    let mut alice = World::signed_in();
+    let mut alice = ClientStreamWorld::signed_in();
     alice.say(&bomb(10));
     assert!(matches!(&alice.effects[..], [Effect::Stanza(_)]), "{:?}", alice.effects);
 }
 
 #[test]
 fn a_language_that_is_none_is_not_said_back() {
-    let mut world = World::new(settings(), secure());
+    let mut world = ClientStreamWorld::new(settings(), secure());
     let header = HEADER.replace(" to=", &format!(" xml:lang='{}' to=", "x".repeat(10_000)));
     let answer = world.say(&header);
     assert!(answer.contains("xml:lang='en'") && answer.len() < 3_000, "{answer}");
 }
 
 /// The stanza that is passed on.
-fn passed(world: &mut World, text: &str) -> Element {
+fn passed(world: &mut ClientStreamWorld, text: &str) -> Element {
     world.say(text);
     match &world.effects[..] {
         [Effect::Stanza(element)] => element.clone(),
@@ -367,9 +370,9 @@ fn passed(world: &mut World, text: &str) -> Element {
 fn marks_of_ours_come_off_stanzas_of_clients() {
     let text =
         "<message xmlns:m='urn:belfry:handled' m:mark='1.1' to='bob@example.org'><body>hi</body></message>";
-    let passed = passed(&mut World::signed_in(), text);
+    let passed = passed(&mut ClientStreamWorld::signed_in(), text);
     assert_eq!(passed.attributes().len(), 2, "to and from: {passed}");
-    let mut world = World::signed_in();
+    let mut world = ClientStreamWorld::signed_in();
     let answer = world.say("<handled xmlns='urn:belfry:handled' to='bob@example.org/x' mark='1.1'/>");
     assert!(answer.contains("unsupported-stanza-type"), "{answer}");
 }
@@ -378,12 +381,12 @@ fn marks_of_ours_come_off_stanzas_of_clients() {
 fn a_stanza_without_a_language_has_that_of_its_stream() {
     let signed_in = |lang: &str| {
         let header = HEADER.replace(" version='1.0'>", &format!(" xml:lang='{lang}' version='1.0'>"));
-        let mut world = World::new(settings(), secure());
+        let mut world = ClientStreamWorld::new(settings(), secure());
         world.say(&header);
         world.say(
             "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>",
         );
-        world.found(Known::Password(true));
+        world.found(CredentialAnswer::Password(true));
         world.say(&header);
         world.say("<iq type='set' id='1'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></iq>");
         world.bind("alice@example.org/desk");
@@ -395,7 +398,7 @@ fn a_stanza_without_a_language_has_that_of_its_stream() {
         passed(&mut signed_in("de"), "<message xml:lang='en' to='b@example.org'/>").lang(),
         Some("en")
     );
-    assert_eq!(passed(&mut World::signed_in(), plain).lang(), None);
+    assert_eq!(passed(&mut ClientStreamWorld::signed_in(), plain).lang(), None);
     assert_eq!(passed(&mut signed_in(&"x".repeat(200)), plain).lang(), None, "it would be in each stanza");
 }
 
@@ -404,13 +407,13 @@ fn a_stanza_without_a_language_has_that_of_its_stream() {
 #[test]
 fn stream_management_before_there_is_a_session_has_failed() {
     let failed = "<failed xmlns='urn:xmpp:sm:3'><unexpected-request xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></failed>";
-    let mut world = World::new(settings(), secure());
+    let mut world = ClientStreamWorld::new(settings(), secure());
     world.say(HEADER);
     for early in ["<enable xmlns='urn:xmpp:sm:3'/>", "<resume xmlns='urn:xmpp:sm:3' previd='x' h='0'/>"] {
         assert_eq!(world.say(early), failed);
     }
     world.say("<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>AGFsaWNlAHNlY3JldA==</auth>");
-    assert!(world.found(Known::Password(true)).contains("<success"));
+    assert!(world.found(CredentialAnswer::Password(true)).contains("<success"));
     world.say(HEADER);
     assert_eq!(world.say("<enable xmlns='urn:xmpp:sm:3' resume='true'/>"), failed);
     world.say("<iq type='set' id='1'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></iq>");
@@ -421,6 +424,6 @@ fn stream_management_before_there_is_a_session_has_failed() {
 #[test]
 fn the_session_of_old_clients_is_a_stanza_as_any_other() {
     let text = "<iq type='set' id='s'><session xmlns='urn:ietf:params:xml:ns:xmpp-session'/></iq>";
-    let passed = passed(&mut World::signed_in(), text);
+    let passed = passed(&mut ClientStreamWorld::signed_in(), text);
     assert_eq!(passed.attr("id"), Some("s"), "it is for the host, which counts it");
 }

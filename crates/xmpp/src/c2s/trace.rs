@@ -14,7 +14,7 @@ pub enum Direction {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct TraceState {
     mechanism: Option<Mechanism>,
     pub(super) error: Option<Box<str>>,
     is_traced: bool,

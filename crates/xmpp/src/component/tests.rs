@@ -8,19 +8,22 @@ const HEADER: &str = "<?xml version='1.0'?><stream:stream xmlns='jabber:componen
 const PROOF: &str = "<handshake>3ca4ebcf5bfc32173bd880cb93abca93cee28925</handshake>";
 
 fn settings() -> Arc<Settings> {
-    let known = |domain: &str, secret: &str| Known { domain: domain.into(), secret: Secret(secret.into()) };
+    let known = |domain: &str, secret: &str| ComponentCredentials {
+        domain: domain.into(),
+        secret: Secret(secret.into()),
+    };
     let components = vec![known("echo.example.org", "hush"), known("other.example.org", "else")];
     Arc::new(Settings { components, max_stanza: 10_000 })
 }
 
-struct World {
+struct ComponentWorld {
     stream: Component,
     effects: Vec<Effect>,
 }
 
-impl World {
-    fn new() -> World {
-        World { stream: Component::new(settings(), "3BF96D32".into()), effects: Vec::new() }
+impl ComponentWorld {
+    fn new() -> ComponentWorld {
+        ComponentWorld { stream: Component::new(settings(), "3BF96D32".into()), effects: Vec::new() }
     }
 
     /// What is written then.
@@ -35,11 +38,11 @@ impl World {
         self.tell(|stream, out| stream.handle_bytes(text.as_bytes(), out))
     }
 
-    fn attached() -> World {
-        let mut world = World::new();
+    fn attached() -> ComponentWorld {
+        let mut world = ComponentWorld::new();
         world.say(HEADER);
         world.say(PROOF);
-        world.tell(|stream, out| stream.handle_attached(Attached::Here, out));
+        world.tell(|stream, out| stream.handle_attached(AttachOutcome::Here, out));
         world
     }
 
@@ -55,7 +58,7 @@ impl World {
 
 #[test]
 fn a_component_says_its_name_proves_it_and_talks() {
-    let mut world = World::new();
+    let mut world = ComponentWorld::new();
     let header = world.say(HEADER);
     assert!(header.contains("id='3BF96D32'") && header.contains("from='echo.example.org'"), "{header}");
     assert_eq!(world.say(PROOF), "", "not before it is attached");
@@ -63,10 +66,10 @@ fn a_component_says_its_name_proves_it_and_talks() {
     // What it says already waits for the answer.
     world.say("<message from='a@echo.example.org/b' to='alice@example.org'><body>hi</body></message>");
     assert_eq!(world.effects, []);
-    let written = world.tell(|stream, out| stream.handle_attached(Attached::Here, out));
+    let written = world.tell(|stream, out| stream.handle_attached(AttachOutcome::Here, out));
     assert_eq!(written, "<handshake/>");
     let [Effect::Stanza(message)] = &world.effects.clone()[..] else { panic!("{:?}", world.effects) };
-    assert_eq!(stanza::kind_of(message), Some(stanza::Kind::Message), "as a client's: {message}");
+    assert_eq!(stanza::kind_of(message), Some(stanza::StanzaKind::Message), "as a client's: {message}");
     assert_eq!(message.content_of("body", ns::CLIENT).as_deref(), Some("hi"));
     let written = world.tell(|stream, out| stream.write(message, out));
     assert_eq!(
@@ -79,7 +82,7 @@ fn a_component_says_its_name_proves_it_and_talks() {
 
 #[test]
 fn what_would_be_too_large_for_its_receiver_is_answered_and_bombs_end_the_stream() {
-    let mut world = World::attached();
+    let mut world = ComponentWorld::attached();
     let data = "a&".repeat(2_000);
     let answer = world.say(&format!(
         "<message from='echo.example.org' to='alice@example.org' id='m'><body><![CDATA[{data}]]></body></message>"
@@ -89,7 +92,7 @@ fn what_would_be_too_large_for_its_receiver_is_answered_and_bombs_end_the_stream
     let ns = "n".repeat(limits::NAMESPACE);
     let bomb = format!("<handshake xmlns:p='{ns}'>{}</handshake>", "<p:a/>".repeat(500));
     assert!(world.say(&bomb).contains("policy-violation"));
-    let mut stranger = World::new();
+    let mut stranger = ComponentWorld::new();
     stranger.say(HEADER);
     assert!(stranger.say(&bomb).contains("policy-violation"));
 }
@@ -115,7 +118,7 @@ fn who_is_no_component_is_told_why() {
         ("GET / HTTP/1.1".into(), "not-well-formed"),
         (format!("<!DOCTYPE a>{HEADER}"), "restricted-xml"),
     ] {
-        let mut world = World::new();
+        let mut world = ComponentWorld::new();
         let answer = world.say(&header);
         assert!(answer.starts_with("<?xml version='1.0'?><stream:stream "), "{answer}");
         assert!(answer.contains(&format!("<{condition} xmlns=")), "{header}: {answer}");
@@ -134,7 +137,7 @@ fn a_wrong_secret_and_anything_but_a_handshake_are_not_authorized() {
         format!("<handshake>{}</handshake>", handshake("3BF96D32", &Secret("else".into()))),
         format!("<handshake>{}</handshake>", handshake("3BF96D33", &Secret("hush".into()))),
     ] {
-        let mut world = World::new();
+        let mut world = ComponentWorld::new();
         world.say(HEADER);
         let answer = world.say(&said);
         assert!(answer.contains("<not-authorized xmlns="), "{said}: {answer}");
@@ -144,7 +147,7 @@ fn a_wrong_secret_and_anything_but_a_handshake_are_not_authorized() {
         "<message to='a@b'/>",
         "<handshake xmlns='jabber:client'>3ca4ebcf5bfc32173bd880cb93abca93cee28925</handshake>",
     ] {
-        let mut world = World::new();
+        let mut world = ComponentWorld::new();
         world.say(HEADER);
         let answer = world.say(said);
         assert!(answer.contains("<not-authorized xmlns="), "{said}: {answer}");
@@ -154,9 +157,10 @@ fn a_wrong_secret_and_anything_but_a_handshake_are_not_authorized() {
 
 #[test]
 fn a_refused_component_is_told_why() {
-    for (attached, condition) in [(Attached::Conflict, "<conflict"), (Attached::Barred, "<policy-violation")]
+    for (attached, condition) in
+        [(AttachOutcome::Conflict, "<conflict"), (AttachOutcome::Barred, "<policy-violation")]
     {
-        let mut world = World::new();
+        let mut world = ComponentWorld::new();
         world.say(HEADER);
         world.say(PROOF);
         let answer = world.tell(|stream, out| stream.handle_attached(attached, out));
@@ -168,15 +172,15 @@ fn a_refused_component_is_told_why() {
 #[test]
 fn it_speaks_for_its_domain_only() {
     for from in ["echo.example.org", "a@echo.example.org", "a@ECHO.example.org/b", "echo.example.org/b"] {
-        let passed = World::attached().passed(&format!("<message from='{from}' to='x@y'/>"));
+        let passed = ComponentWorld::attached().passed(&format!("<message from='{from}' to='x@y'/>"));
         let from = passed.attr("from").unwrap().to_owned();
         assert!(from.contains("echo.example.org"), "prepared: {from}");
     }
-    let passed = World::attached().passed("<message to='x@y'/>");
+    let passed = ComponentWorld::attached().passed("<message to='x@y'/>");
     assert_eq!(passed.attr("from"), Some("echo.example.org"));
     for from in ["other.example.org", "example.org", "alice@example.org/desk", "a.echo.example.org", "@", ""]
     {
-        let mut world = World::attached();
+        let mut world = ComponentWorld::attached();
         let answer = world.say(&format!("<iq type='get' id='1' from='{from}' to='x@y'><a/></iq>"));
         assert!(answer.contains("<invalid-from xmlns="), "{from}: {answer}");
         assert_eq!(world.effects, [Effect::Close]);
@@ -186,7 +190,7 @@ fn it_speaks_for_its_domain_only() {
 #[test]
 fn a_stanza_to_nobody_comes_back() {
     for (to, condition) in [("", "<bad-request"), (" to='@'", "<jid-malformed")] {
-        let mut world = World::attached();
+        let mut world = ComponentWorld::attached();
         let answer = world.say(&format!("<message{to} from='a@echo.example.org' id='1'/>"));
         let begin = "<message type='error' id='1' to='a@echo.example.org'>";
         assert!(answer.starts_with(begin) && answer.contains(condition), "{answer}");
@@ -200,31 +204,31 @@ fn what_is_no_stanza_ends_the_stream() {
     for said in
         ["<handshake/>", "<message xmlns='jabber:server' to='a@b'/>", "<enable xmlns='urn:xmpp:sm:3'/>"]
     {
-        let answer = World::attached().say(said);
+        let answer = ComponentWorld::attached().say(said);
         assert!(answer.contains("<unsupported-stanza-type xmlns="), "{said}: {answer}");
     }
 }
 
 #[test]
 fn marks_of_ours_are_nobody_elses() {
-    let passed = World::attached()
+    let passed = ComponentWorld::attached()
         .passed("<message xmlns:m='urn:belfry:handled' m:mark='1.1' to='a@b'><body>x</body></message>");
     assert!(!passed.to_string().contains("mark"), "{passed}");
 }
 
 #[test]
 fn a_stanza_without_a_language_has_that_of_its_stream() {
-    let mut world = World::new();
+    let mut world = ComponentWorld::new();
     world.say(&HEADER.replace("<stream:stream ", "<stream:stream xml:lang='de' "));
     world.say(PROOF);
-    world.tell(|stream, out| stream.handle_attached(Attached::Here, out));
+    world.tell(|stream, out| stream.handle_attached(AttachOutcome::Here, out));
     assert_eq!(world.passed("<message to='a@b'><body>hallo</body></message>").lang(), Some("de"));
     assert_eq!(world.passed("<message xml:lang='en' to='a@b'/>").lang(), Some("en"));
 }
 
 #[test]
 fn a_forwarded_stanza_stays_what_it_is() {
-    let mut world = World::attached();
+    let mut world = ComponentWorld::attached();
     let inner = "<forwarded xmlns='urn:xmpp:forward:0'><message xmlns='jabber:client' to='a@b'/></forwarded>";
     let passed = world.passed(&format!("<message from='echo.example.org' to='a@b'>{inner}</message>"));
     let written = world.tell(|stream, out| stream.write(&passed, out));
@@ -233,10 +237,10 @@ fn a_forwarded_stanza_stays_what_it_is() {
 
 #[test]
 fn limits_before_and_after_the_handshake() {
-    let mut world = World::new();
+    let mut world = ComponentWorld::new();
     let answer = world.say(&HEADER.replace("' to", &format!("' x='{}' to", "x".repeat(5_000))));
     assert!(answer.contains("<policy-violation"), "{answer}");
-    let mut world = World::attached();
+    let mut world = ComponentWorld::attached();
     world.passed(&format!("<message to='a@b'><body>{}</body></message>", "x".repeat(9_000)));
     let answer = world.say(&format!("<message to='a@b'><body>{}", "x".repeat(11_000)));
     assert!(answer.contains("<policy-violation"), "{answer}");
@@ -244,9 +248,9 @@ fn limits_before_and_after_the_handshake() {
 
 #[test]
 fn a_sign_of_life_is_a_space_and_nothing_before_it_is_attached() {
-    let keep_alive = |world: &mut World| world.tell(|stream, out| stream.keep_alive(out));
-    assert_eq!(keep_alive(&mut World::new()), "");
-    let mut world = World::attached();
+    let keep_alive = |world: &mut ComponentWorld| world.tell(|stream, out| stream.keep_alive(out));
+    assert_eq!(keep_alive(&mut ComponentWorld::new()), "");
+    let mut world = ComponentWorld::attached();
     assert_eq!(keep_alive(&mut world), " ");
     assert_eq!(world.say("  \n"), "", "and its own is no error");
     assert!(world.stream.is_attached());
@@ -254,13 +258,13 @@ fn a_sign_of_life_is_a_space_and_nothing_before_it_is_attached() {
 
 #[test]
 fn no_secret_is_shown() {
-    assert!(!format!("{:?}", World::attached().stream).contains("hush"));
+    assert!(!format!("{:?}", ComponentWorld::attached().stream).contains("hush"));
 }
 
 proptest! {
     #[test]
     fn no_bytes_make_it_panic(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..6)) {
-        let mut world = World::attached();
+        let mut world = ComponentWorld::attached();
         for piece in pieces {
             world.tell(|stream, out| stream.handle_bytes(&piece, out));
         }

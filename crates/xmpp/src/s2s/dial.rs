@@ -3,18 +3,18 @@
 use stdx::Instant;
 
 use super::outgoing::Outgoing;
-use super::{Pair, Question, Settings};
-use crate::host::Edge;
+use super::{KeyQuery, Pair, Settings};
+use crate::ConnectionId;
 
 /// Why a connection is made, and how.
 #[derive(Debug)]
-pub(super) struct Wish {
+pub(super) struct DialRequest {
     /// As in the stream's header; others of ours may speak too.
     pub(super) pair: Pair,
     /// Domains of ours that wait for leave to speak.
     pub(super) wanted: Vec<Box<str>>,
     /// Keys to ask about, asked or not.
-    pub(super) questions: Vec<(Edge, Question)>,
+    pub(super) questions: Vec<(ConnectionId, KeyQuery)>,
     /// The order of addresses, and how many of them were tried.
     pub(super) random: u64,
     pub(super) tried: usize,
@@ -24,9 +24,9 @@ pub(super) struct Wish {
     pub(super) is_second: bool,
 }
 
-impl Wish {
-    pub(super) fn of_nobody(pair: Pair) -> Wish {
-        Wish {
+impl DialRequest {
+    pub(super) fn of_nobody(pair: Pair) -> DialRequest {
+        DialRequest {
             pair,
             wanted: Vec::new(),
             questions: Vec::new(),
@@ -42,15 +42,15 @@ impl Wish {
     }
 
     /// What is wanted, to be told that there is none of it.
-    pub(super) fn take(&mut self) -> Wish {
-        let rest = Wish::of_nobody(self.pair.clone());
+    pub(super) fn take(&mut self) -> DialRequest {
+        let rest = DialRequest::of_nobody(self.pair.clone());
         std::mem::replace(self, rest)
     }
 }
 
 #[derive(Debug)]
 pub(super) struct Dial {
-    pub(super) wish: Wish,
+    pub(super) wish: DialRequest,
     pub(super) stream: Outgoing,
     pub(super) is_connected: bool,
     pub(super) was_ready: bool,
@@ -67,7 +67,7 @@ pub(super) struct Dial {
 }
 
 impl Dial {
-    pub(super) fn new(now: Instant, wish: Wish, stream: Outgoing) -> Dial {
+    pub(super) fn new(now: Instant, wish: DialRequest, stream: Outgoing) -> Dial {
         Dial {
             wish,
             stream,
@@ -102,7 +102,7 @@ impl Dial {
     }
 
     /// After it broke: what is still wanted, when another connection may go better.
-    pub(super) fn again(&mut self) -> Option<Wish> {
+    pub(super) fn again(&mut self) -> Option<DialRequest> {
         let was_refused = self.stream.was_refused_external() && !self.wish.avoid_external;
         let other = self.next.filter(|_| !self.was_ready && !was_refused);
         // It was fine, and ended as we began to want more of it: the other side found it idle, perhaps.
@@ -112,7 +112,7 @@ impl Dial {
         }
         let before = self.wish.take();
         let (tried, random) = other.map_or((0, 0), |tried| (tried, before.random));
-        Some(Wish {
+        Some(DialRequest {
             tried,
             random,
             is_second: before.is_second || self.was_ready,

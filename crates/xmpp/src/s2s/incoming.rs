@@ -4,20 +4,20 @@
 use std::sync::Arc;
 
 use super::dialback::{self, Dialback, Verdict};
-use super::stream::{Fault, Heard, Line, fault_of};
-use super::{Demands, Pair, Proof, Question, Security, Settings};
-use crate::host::forget_mark;
+use super::stream::{Fault, StreamInput, StreamParser, fault_of};
+use super::{Demands, KeyQuery, Pair, Proof, Security, Settings};
+use crate::internal::remove_ack_token;
 use crate::stanza::{self, Condition};
 use crate::xml::{Budget, Measured};
 use crate::{Element, Jid, limits, ns, sasl};
 
 /// What comes of it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Said {
+pub(super) enum IncomingEvent {
     /// After the bytes.
     StartTls,
     /// Answered by `handle_verified`.
-    Ask(Question),
+    Ask(KeyQuery),
     /// Stanzas of this pair may come, and go if the stream is bidirectional.
     Paired(Pair, Proof),
     Refused(Pair, &'static str),
@@ -31,9 +31,9 @@ pub(super) enum Said {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Out {
+pub(super) struct IncomingOutput {
     pub(super) bytes: Vec<u8>,
-    pub(super) said: Vec<Said>,
+    pub(super) said: Vec<IncomingEvent>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ enum State {
 #[derive(Debug)]
 pub(super) struct Incoming {
     settings: Arc<Settings>,
-    line: Line,
+    line: StreamParser,
     state: State,
     security: Security,
     id: Box<str>,
@@ -59,7 +59,7 @@ pub(super) struct Incoming {
     /// Proved by SASL: speaks to all our domains.
     certified: Option<Box<str>>,
     pairs: Vec<Pair>,
-    asked: Vec<Question>,
+    asked: Vec<KeyQuery>,
     is_bidi: bool,
     /// Bytes of the largest stanza that the other server takes (XEP-0478).
     max_bytes: Option<usize>,
@@ -78,7 +78,7 @@ impl Incoming {
         let local = settings.domains.first().cloned().unwrap_or_default();
         Incoming {
             settings,
-            line: Line::new(),
+            line: StreamParser::new(),
             state: State::Opening,
             security,
             id,
@@ -120,12 +120,12 @@ impl Incoming {
         &self.pairs
     }
 
-    pub(super) fn handle_bytes(&mut self, bytes: &[u8], out: &mut Out) {
+    pub(super) fn handle_bytes(&mut self, bytes: &[u8], out: &mut IncomingOutput) {
         self.line.put(bytes);
         self.go_on(out);
     }
 
-    fn go_on(&mut self, out: &mut Out) {
+    fn go_on(&mut self, out: &mut IncomingOutput) {
         while self.state != State::Securing && !self.line.is_closed() {
             let is_known = !self.pairs.is_empty();
             let (limit, budget) = match is_known {
@@ -134,15 +134,15 @@ impl Incoming {
             };
             match self.line.next(limit, budget) {
                 Ok(None) => return,
-                Ok(Some(Heard::Header(header))) => self.open(&header, out),
-                Ok(Some(Heard::Element(measured))) => self.handle_element(measured, out),
-                Ok(Some(Heard::Close)) => self.end(true, out),
+                Ok(Some(StreamInput::Header(header))) => self.open(&header, out),
+                Ok(Some(StreamInput::Element(measured))) => self.handle_element(measured, out),
+                Ok(Some(StreamInput::Close)) => self.end(true, out),
                 Err(error) => self.fail(fault_of(error), out),
             }
         }
     }
 
-    fn open(&mut self, header: &Element, out: &mut Out) {
+    fn open(&mut self, header: &Element, out: &mut IncomingOutput) {
         if self.state != State::Opening {
             return self.fail(("bad-format", "a second stream"), out);
         }
@@ -229,7 +229,7 @@ impl Incoming {
         is_named && self.certified.is_none()
     }
 
-    fn handle_element(&mut self, Measured { element, written, .. }: Measured, out: &mut Out) {
+    fn handle_element(&mut self, Measured { element, written, .. }: Measured, out: &mut IncomingOutput) {
         if self.state == State::Opening {
             return self.fail(("bad-format", "expected a stream"), out);
         }
@@ -256,7 +256,7 @@ impl Incoming {
         }
     }
 
-    fn start_tls(&mut self, out: &mut Out) {
+    fn start_tls(&mut self, out: &mut IncomingOutput) {
         if !self.settings.tls || self.security.encrypted {
             // RFC 6120 §5.4.2.2.
             self.line.write(&Element::new("failure", ns::TLS), &mut out.bytes);
@@ -264,11 +264,11 @@ impl Incoming {
         }
         self.line.write(&Element::new("proceed", ns::TLS), &mut out.bytes);
         self.state = State::Securing;
-        out.said.push(Said::StartTls);
+        out.said.push(IncomingEvent::StartTls);
     }
 
     /// The handshake is done; the stream begins anew.
-    pub(super) fn handle_secured(&mut self, security: Security, out: &mut Out) {
+    pub(super) fn handle_secured(&mut self, security: Security, out: &mut IncomingOutput) {
         if self.state != State::Securing {
             return;
         }
@@ -279,7 +279,7 @@ impl Incoming {
     }
 
     /// SASL EXTERNAL: the certificate proves the name.
-    fn prove(&mut self, auth: &Element, out: &mut Out) {
+    fn prove(&mut self, auth: &Element, out: &mut IncomingOutput) {
         let name = match sasl::decode(&auth.content()) {
             Ok(Some(name)) if !name.is_empty() => String::from_utf8(name).ok().as_deref().and_then(domain),
             Ok(_) => self.remote.clone(),
@@ -300,24 +300,24 @@ impl Incoming {
         self.state = State::Opening;
     }
 
-    fn refuse_auth(&mut self, condition: &'static str, out: &mut Out) {
+    fn refuse_auth(&mut self, condition: &'static str, out: &mut IncomingOutput) {
         let failure = Element::new("failure", ns::SASL).child(Element::new(condition, ns::SASL));
         self.line.write(&failure, &mut out.bytes);
     }
 
-    fn refuse(&self, remote: Box<str>, why: &'static str, out: &mut Out) {
-        out.said.push(Said::Refused(Pair { local: self.local.clone(), remote }, why));
+    fn refuse(&self, remote: Box<str>, why: &'static str, out: &mut IncomingOutput) {
+        out.said.push(IncomingEvent::Refused(Pair { local: self.local.clone(), remote }, why));
     }
 
-    fn pair(&mut self, pair: Pair, proof: Proof, out: &mut Out) {
+    fn pair(&mut self, pair: Pair, proof: Proof, out: &mut IncomingOutput) {
         if !self.pairs.contains(&pair) {
             self.pairs.push(pair.clone());
-            out.said.push(Said::Paired(pair, proof));
+            out.said.push(IncomingEvent::Paired(pair, proof));
         }
     }
 
     /// A key that is to prove a domain (XEP-0220 §2.1).
-    fn result(&mut self, element: &Element, out: &mut Out) {
+    fn result(&mut self, element: &Element, out: &mut IncomingOutput) {
         let Some((remote, local)) = dialback::addresses(element) else {
             return self.fail(("improper-addressing", "expected two domains"), out);
         };
@@ -335,13 +335,13 @@ impl Incoming {
                 self.answer(&pair, Verdict::Valid, out);
             }
             Ok(None) => {
-                let question = Question { pair, id: self.id.clone(), key: element.content().trim().into() };
+                let question = KeyQuery { pair, id: self.id.clone(), key: element.content().trim().into() };
                 self.asked.push(question.clone());
-                out.said.push(Said::Ask(question));
+                out.said.push(IncomingEvent::Ask(question));
             }
             Err((condition, why)) => {
                 self.answer(&pair, Verdict::Error(condition), out);
-                out.said.push(Said::Refused(pair, why));
+                out.said.push(IncomingEvent::Refused(pair, why));
                 self.count_refusal(out);
             }
         }
@@ -377,7 +377,7 @@ impl Incoming {
         Ok(None)
     }
 
-    fn answer(&mut self, pair: &Pair, verdict: Verdict, out: &mut Out) {
+    fn answer(&mut self, pair: &Pair, verdict: Verdict, out: &mut IncomingOutput) {
         if !self.line.is_closed() {
             let result = Dialback { name: "result", from: &pair.local, to: &pair.remote, id: None };
             result.answer(verdict, &mut out.bytes);
@@ -385,7 +385,12 @@ impl Incoming {
     }
 
     /// What the authoritative server said.
-    pub(super) fn handle_verified(&mut self, question: &Question, verdict: Verdict, out: &mut Out) {
+    pub(super) fn handle_verified(
+        &mut self,
+        question: &KeyQuery,
+        verdict: Verdict,
+        out: &mut IncomingOutput,
+    ) {
         let Some(at) = self.asked.iter().position(|asked| asked == question) else { return };
         let pair = self.asked.swap_remove(at).pair;
         if self.line.is_closed() {
@@ -393,8 +398,10 @@ impl Incoming {
         }
         match verdict {
             Verdict::Valid => self.pair(pair.clone(), Proof::Dialback, out),
-            Verdict::Invalid => out.said.push(Said::Refused(pair.clone(), "a wrong key")),
-            Verdict::Error(_) => out.said.push(Said::Refused(pair.clone(), "nobody answers for that domain")),
+            Verdict::Invalid => out.said.push(IncomingEvent::Refused(pair.clone(), "a wrong key")),
+            Verdict::Error(_) => {
+                out.said.push(IncomingEvent::Refused(pair.clone(), "nobody answers for that domain"))
+            }
         }
         self.answer(&pair, verdict, out);
         if verdict == Verdict::Invalid && !self.is_of_use() {
@@ -406,7 +413,7 @@ impl Incoming {
         }
     }
 
-    fn count_refusal(&mut self, out: &mut Out) {
+    fn count_refusal(&mut self, out: &mut IncomingOutput) {
         self.refused = self.refused.saturating_add(1);
         if self.refused >= limits::S2S_REFUSED_OF_STREAM {
             self.fail(("policy-violation", "too many domains were not proved"), out);
@@ -414,14 +421,14 @@ impl Incoming {
     }
 
     /// Somebody asks whether a key is ours (XEP-0220 §2.3).
-    fn verify(&mut self, element: &Element, out: &mut Out) {
+    fn verify(&mut self, element: &Element, out: &mut IncomingOutput) {
         match dialback::answer_verify(&self.settings, element, &mut out.bytes) {
             Ok(()) => self.has_verified = true,
             Err(fault) => self.fail(fault, out),
         }
     }
 
-    fn pass(&mut self, mut element: Element, written: usize, out: &mut Out) {
+    fn pass(&mut self, mut element: Element, written: usize, out: &mut IncomingOutput) {
         if self.pairs.is_empty() {
             return self.fail(("not-authorized", "no domain has been proved"), out);
         }
@@ -438,33 +445,33 @@ impl Incoming {
         if !self.settings.is_local(to.domain()) {
             return self.fail(("host-unknown", "that domain is not served here"), out);
         }
-        forget_mark(&mut element);
+        remove_ack_token(&mut element);
         stanza::inherit_lang(&mut element, self.lang.as_deref());
         let element = Box::new(element);
         let fits = written <= self.settings.max_stanza;
-        out.said.push(if fits { Said::Stanza(element) } else { Said::TooLarge(element) });
+        out.said.push(if fits { IncomingEvent::Stanza(element) } else { IncomingEvent::TooLarge(element) });
     }
 
     /// For the other server; of a pair that was proved.
     /// False: it is larger than what the other server takes, and was not written.
-    pub(super) fn send(&mut self, element: &Element, out: &mut Out) -> bool {
+    pub(super) fn send(&mut self, element: &Element, out: &mut IncomingOutput) -> bool {
         self.line.write_within(element, self.max_bytes, &mut out.bytes)
     }
 
     /// The stream ends.
-    fn end(&mut self, in_order: bool, out: &mut Out) {
+    fn end(&mut self, in_order: bool, out: &mut IncomingOutput) {
         if self.line.close(&mut out.bytes) {
-            out.said.push(Said::Close { in_order });
+            out.said.push(IncomingEvent::Close { in_order });
         }
     }
 
-    pub(super) fn close(&mut self, out: &mut Out) {
+    pub(super) fn close(&mut self, out: &mut IncomingOutput) {
         self.end(true, out);
     }
 
-    pub(super) fn fail(&mut self, fault: Fault, out: &mut Out) {
+    pub(super) fn fail(&mut self, fault: Fault, out: &mut IncomingOutput) {
         if self.line.fail(fault, &self.local, &self.id, &mut out.bytes) {
-            out.said.push(Said::Close { in_order: false });
+            out.said.push(IncomingEvent::Close { in_order: false });
         }
     }
 }

@@ -1,24 +1,24 @@
 //! Streams between servers (RFC 6120), of one shard: those that other servers open, and those that it opens itself.
 //!
 //! A domain of others is owned by one shard: the [`Servers`] there keep the way to it, with what waits for it. A connection
-//! that another server opened stays where it was accepted. What these have to tell each other is a [`Letter`]. The driver
+//! that another server opened stays where it was accepted. What these have to tell each other is a [`ShardMessage`]. The driver
 //! passes bytes and time in and performs each [`Effect`].
 //!
 //! Keys of dialback are an HMAC of a secret that all shards share, so any of them answers for any.
 
-mod alarms;
 mod certificate;
 mod dial;
 pub mod dialback;
 mod incoming;
-mod keeper;
 pub mod locate;
 mod outgoing;
+mod outgoing_router;
 mod policy;
 mod servers;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod timers;
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -28,9 +28,8 @@ pub use dialback::Verdict;
 pub use policy::{Admission, Demands, Domains, Policy};
 pub use servers::Servers;
 
-use crate::host::{Edge, Level, Specification};
 use crate::stanza::{self, Condition, StanzaError};
-use crate::{Element, limits, ns};
+use crate::{ConnectionId, Element, Level, Specification, limits, ns};
 
 /// The same for all shards of a server.
 #[derive(Clone, Debug)]
@@ -87,7 +86,7 @@ pub struct Pair {
 
 /// Whether that key is the other server's (XEP-0220 §2.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct KeyQuery {
     pub pair: Pair,
     /// Of the stream on which it came.
     pub id: Box<str>,
@@ -110,30 +109,30 @@ impl Failure {
 
 /// What shards tell each other.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Letter {
+pub enum ShardMessage {
     /// To the owner: ask the authoritative server. Answered by `Verified`.
     Verify {
-        edge: Edge,
-        question: Question,
+        edge: ConnectionId,
+        question: KeyQuery,
     },
     /// To the owner: stanzas may go back over this connection (XEP-0288) ...
     Offer {
-        edge: Edge,
+        edge: ConnectionId,
         pair: Pair,
     },
     /// ... and no more.
     Withdraw {
-        edge: Edge,
+        edge: ConnectionId,
         pair: Pair,
     },
     Verified {
-        edge: Edge,
-        question: Question,
+        edge: ConnectionId,
+        question: KeyQuery,
         verdict: Verdict,
     },
     /// For the server at the other end.
     Over {
-        edge: Edge,
+        edge: ConnectionId,
         element: Box<Element>,
     },
     /// To the owner: out to that server, by whatever way.
@@ -142,7 +141,7 @@ pub enum Letter {
     },
 }
 
-/// Who gets a [`Letter`].
+/// Who gets a [`ShardMessage`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recipient<'a> {
     /// The shard that owns this domain of others, prepared: each spelling has the same.
@@ -171,8 +170,8 @@ pub enum Effect {
     },
     /// To the host of `to`: it came from another server, or answers what could not be sent there.
     Deliver(Box<Element>),
-    Send(Letter),
-    Note(Note),
+    Send(ShardMessage),
+    Note(LogEvent),
 }
 
 /// A connection that is wanted.
@@ -187,7 +186,7 @@ pub struct Connect {
 
 /// For the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct LogEvent {
     pub pair: Pair,
     pub what: Event,
 }
@@ -283,7 +282,7 @@ pub const SPECIFICATIONS: &[Specification] = &[
         title: "Bidirectional Server-to-Server Connections",
         version: "1.0.1",
         level: Level::Complete,
-        file: "crates/xmpp/src/s2s/keeper.rs",
+        file: "crates/xmpp/src/s2s/outgoing_router.rs",
         note: "both roles",
     },
     Specification {
@@ -323,7 +322,7 @@ fn too_large(element: &Element) -> Option<Effect> {
     let is_answered = stanza::may_be_refused(element) && element.name() != "presence";
     let error = StanzaError::new(Condition::PolicyViolation, stanza::TOO_LARGE);
     let answer = || Box::new(stanza::refusal(element, &error));
-    is_answered.then(|| Effect::Send(Letter::Outbound { element: answer() }))
+    is_answered.then(|| Effect::Send(ShardMessage::Outbound { element: answer() }))
 }
 
 /// What the other server says in its features, or in its `<bidi/>`, that it takes (XEP-0478 §3). A limit below that of RFC 6120 §13.12 is not one that a server may have.

@@ -4,16 +4,16 @@
 use std::sync::Arc;
 
 use super::dialback::{self, Dialback, Verdict};
-use super::stream::{Fault, Heard, Line, fault_of};
-use super::{Demands, Failure, Pair, Proof, Question, Security, Settings};
-use crate::host::forget_mark;
+use super::stream::{Fault, StreamInput, StreamParser, fault_of};
+use super::{Demands, Failure, KeyQuery, Pair, Proof, Security, Settings};
+use crate::internal::remove_ack_token;
 use crate::stanza::{self, Condition};
 use crate::xml::{Budget, Measured};
 use crate::{Element, limits, ns, sasl};
 
 /// What comes of it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Said {
+pub(super) enum OutgoingEvent {
     /// After the bytes.
     StartTls,
     /// `authorize` and `ask` may be said from now on. Once.
@@ -21,7 +21,7 @@ pub(super) enum Said {
     /// A domain of ours may speak.
     Authorized(Box<str>, Proof),
     Refused(Box<str>, Failure),
-    Verified(Question, Verdict),
+    Verified(KeyQuery, Verdict),
     /// Of the other server (XEP-0288), to a domain that may speak.
     Stanza(Box<Element>),
     /// A stanza that is larger, when it is written again, than stanzas may be here.
@@ -31,9 +31,9 @@ pub(super) enum Said {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Out {
+pub(super) struct OutgoingOutput {
     pub(super) bytes: Vec<u8>,
-    pub(super) said: Vec<Said>,
+    pub(super) said: Vec<OutgoingEvent>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ enum State {
 pub(super) struct Outgoing {
     settings: Arc<Settings>,
     demands: Demands,
-    line: Line,
+    line: StreamParser,
     state: State,
     security: Security,
     /// Of the header.
@@ -67,7 +67,7 @@ pub(super) struct Outgoing {
     /// May speak; the one that SASL proved among them.
     authorized: Vec<Box<str>>,
     asked: Vec<Box<str>>,
-    questions: Vec<Question>,
+    questions: Vec<KeyQuery>,
     has_tried_external: bool,
     is_certified: bool,
     has_dialback: bool,
@@ -87,7 +87,7 @@ impl Outgoing {
         Outgoing {
             settings,
             demands,
-            line: Line::new(),
+            line: StreamParser::new(),
             state: State::Opening,
             security: Security::default(),
             local,
@@ -128,12 +128,12 @@ impl Outgoing {
         self.authorized.iter().any(|known| **known == *local)
     }
 
-    pub(super) fn handle_connected(&mut self, security: Security, out: &mut Out) {
+    pub(super) fn handle_connected(&mut self, security: Security, out: &mut OutgoingOutput) {
         self.security = security;
         self.line.open(&self.local, Some(&self.remote), None, &mut out.bytes);
     }
 
-    pub(super) fn handle_secured(&mut self, security: Security, out: &mut Out) {
+    pub(super) fn handle_secured(&mut self, security: Security, out: &mut OutgoingOutput) {
         if self.state != State::Securing {
             return;
         }
@@ -142,7 +142,7 @@ impl Outgoing {
         self.handle_connected(security, out);
     }
 
-    pub(super) fn handle_bytes(&mut self, bytes: &[u8], out: &mut Out) {
+    pub(super) fn handle_bytes(&mut self, bytes: &[u8], out: &mut OutgoingOutput) {
         self.line.put(bytes);
         while self.state != State::Securing && !self.line.is_closed() {
             // A server that only we have called has proved nothing.
@@ -152,15 +152,15 @@ impl Outgoing {
             };
             match self.line.next(limit, budget) {
                 Ok(None) => return,
-                Ok(Some(Heard::Header(header))) => self.opened(&header, out),
-                Ok(Some(Heard::Element(measured))) => self.handle_element(measured, out),
-                Ok(Some(Heard::Close)) => self.end(None, out),
+                Ok(Some(StreamInput::Header(header))) => self.opened(&header, out),
+                Ok(Some(StreamInput::Element(measured))) => self.handle_element(measured, out),
+                Ok(Some(StreamInput::Close)) => self.end(None, out),
                 Err(error) => self.fail(fault_of(error), out),
             }
         }
     }
 
-    fn opened(&mut self, header: &Element, out: &mut Out) {
+    fn opened(&mut self, header: &Element, out: &mut OutgoingOutput) {
         if self.state != State::Opening {
             return self.fail(("bad-format", "a second stream"), out);
         }
@@ -175,7 +175,7 @@ impl Outgoing {
         self.state = State::Choosing;
     }
 
-    fn handle_element(&mut self, Measured { element, written, .. }: Measured, out: &mut Out) {
+    fn handle_element(&mut self, Measured { element, written, .. }: Measured, out: &mut OutgoingOutput) {
         if element.is("error", ns::STREAM) {
             return self.end(Some(failure_of(&element)), out);
         }
@@ -183,7 +183,7 @@ impl Outgoing {
             State::Choosing if element.is("features", ns::STREAM) => self.choose(&element, out),
             State::AskingTls if element.is("proceed", ns::TLS) => {
                 self.state = State::Securing;
-                out.said.push(Said::StartTls);
+                out.said.push(OutgoingEvent::StartTls);
             }
             State::Proving if element.is("success", ns::SASL) => {
                 self.is_certified = true;
@@ -201,7 +201,7 @@ impl Outgoing {
     }
 
     /// Of what is offered, what brings us on.
-    fn choose(&mut self, features: &Element, out: &mut Out) {
+    fn choose(&mut self, features: &Element, out: &mut OutgoingOutput) {
         let has_starttls = features.get("starttls", ns::TLS).is_some();
         if !self.security.encrypted && has_starttls && self.settings.tls {
             self.line.write(&Element::new("starttls", ns::TLS), &mut out.bytes);
@@ -233,23 +233,23 @@ impl Outgoing {
         self.ready(out);
     }
 
-    fn ready(&mut self, out: &mut Out) {
+    fn ready(&mut self, out: &mut OutgoingOutput) {
         self.state = State::Open;
         if self.is_certified && !self.may_send(&self.local) {
             self.authorized.push(self.local.clone());
-            out.said.push(Said::Authorized(self.local.clone(), Proof::Certificate));
+            out.said.push(OutgoingEvent::Authorized(self.local.clone(), Proof::Certificate));
         }
         if !std::mem::replace(&mut self.was_ready, true) {
-            out.said.push(Said::Ready);
+            out.said.push(OutgoingEvent::Ready);
         }
     }
 
-    fn give_up(&mut self, why: &'static str, out: &mut Out) {
+    fn give_up(&mut self, why: &'static str, out: &mut OutgoingOutput) {
         self.end(Some(Failure::new(Condition::RemoteServerNotFound, why)), out);
     }
 
     /// Asks for leave to speak for a domain of ours (XEP-0220 §2.1).
-    pub(super) fn authorize(&mut self, local: &str, out: &mut Out) {
+    pub(super) fn authorize(&mut self, local: &str, out: &mut OutgoingOutput) {
         if !self.is_ready() || self.may_send(local) || self.asked.iter().any(|asked| **asked == *local) {
             return;
         }
@@ -259,14 +259,14 @@ impl Outgoing {
     }
 
     /// Asks whether a key is theirs.
-    pub(super) fn ask(&mut self, question: Question, out: &mut Out) {
-        let Question { pair, id, key } = &question;
+    pub(super) fn ask(&mut self, question: KeyQuery, out: &mut OutgoingOutput) {
+        let KeyQuery { pair, id, key } = &question;
         Dialback { name: "verify", from: &pair.local, to: &pair.remote, id: Some(id) }
             .ask(key, &mut out.bytes);
         self.questions.push(question);
     }
 
-    fn handle_open(&mut self, element: Element, written: usize, out: &mut Out) {
+    fn handle_open(&mut self, element: Element, written: usize, out: &mut OutgoingOutput) {
         if element.is("result", ns::DIALBACK) {
             self.result(&element, out);
         } else if element.is("verify", ns::DIALBACK) {
@@ -278,7 +278,7 @@ impl Outgoing {
         }
     }
 
-    fn result(&mut self, element: &Element, out: &mut Out) {
+    fn result(&mut self, element: &Element, out: &mut OutgoingOutput) {
         let Some((from, to)) = dialback::addresses(element) else {
             return self.fail(("improper-addressing", "expected two domains"), out);
         };
@@ -294,20 +294,22 @@ impl Outgoing {
         match verdict {
             Verdict::Valid => {
                 self.authorized.push(local.clone());
-                out.said.push(Said::Authorized(local, Proof::Dialback));
+                out.said.push(OutgoingEvent::Authorized(local, Proof::Dialback));
             }
             Verdict::Invalid => {
                 let text = "the server did not believe that we are who we are";
-                out.said.push(Said::Refused(local, Failure::new(Condition::RemoteServerNotFound, text)));
+                out.said
+                    .push(OutgoingEvent::Refused(local, Failure::new(Condition::RemoteServerNotFound, text)));
             }
             Verdict::Error(condition) => {
                 let text = format!("the server refused us: {}", condition.as_str());
-                out.said.push(Said::Refused(local, Failure::new(Condition::RemoteServerNotFound, text)));
+                out.said
+                    .push(OutgoingEvent::Refused(local, Failure::new(Condition::RemoteServerNotFound, text)));
             }
         }
     }
 
-    fn verify(&mut self, element: &Element, out: &mut Out) {
+    fn verify(&mut self, element: &Element, out: &mut OutgoingOutput) {
         let Some(verdict) = dialback::verdict(element) else {
             // With XEP-0288 a question may come this way.
             if let Err(fault) = dialback::answer_verify(&self.settings, element, &mut out.bytes) {
@@ -318,18 +320,18 @@ impl Outgoing {
         let Some((from, to)) = dialback::addresses(element) else {
             return self.fail(("improper-addressing", "expected two domains"), out);
         };
-        let is_it = |question: &Question| {
+        let is_it = |question: &KeyQuery| {
             question.pair.local == to
                 && question.pair.remote == from
                 && element.attr("id") == Some(&question.id)
         };
         if let Some(at) = self.questions.iter().position(is_it) {
-            out.said.push(Said::Verified(self.questions.swap_remove(at), verdict));
+            out.said.push(OutgoingEvent::Verified(self.questions.swap_remove(at), verdict));
         }
     }
 
     /// XEP-0288: only what is between domains that have proved themselves to each other.
-    fn pass(&mut self, mut element: Element, written: usize, out: &mut Out) {
+    fn pass(&mut self, mut element: Element, written: usize, out: &mut OutgoingOutput) {
         if !self.is_bidi {
             return self.fail(("not-authorized", "this stream has one direction"), out);
         }
@@ -340,35 +342,35 @@ impl Outgoing {
         if is_own || *from.domain() != *self.remote || !self.may_send(to.domain()) {
             return self.fail(("invalid-from", "a domain that was not proved"), out);
         }
-        forget_mark(&mut element);
+        remove_ack_token(&mut element);
         stanza::inherit_lang(&mut element, self.lang.as_deref());
         let element = Box::new(element);
         let fits = written <= self.settings.max_stanza;
-        out.said.push(if fits { Said::Stanza(element) } else { Said::TooLarge(element) });
+        out.said.push(if fits { OutgoingEvent::Stanza(element) } else { OutgoingEvent::TooLarge(element) });
     }
 
     /// False: it is larger than what the other server takes, and was not written.
-    pub(super) fn send(&mut self, element: &Element, out: &mut Out) -> bool {
+    pub(super) fn send(&mut self, element: &Element, out: &mut OutgoingOutput) -> bool {
         self.line.write_within(element, self.max_bytes, &mut out.bytes)
     }
 
-    fn end(&mut self, failure: Option<Failure>, out: &mut Out) {
+    fn end(&mut self, failure: Option<Failure>, out: &mut OutgoingOutput) {
         if self.line.close(&mut out.bytes) {
-            out.said.push(Said::Close(failure));
+            out.said.push(OutgoingEvent::Close(failure));
         }
     }
 
     /// Nothing is to be said any more.
-    pub(super) fn close(&mut self, out: &mut Out) {
+    pub(super) fn close(&mut self, out: &mut OutgoingOutput) {
         self.line.close(&mut out.bytes);
     }
 
-    fn fail(&mut self, fault: Fault, out: &mut Out) {
+    fn fail(&mut self, fault: Fault, out: &mut OutgoingOutput) {
         let (id, local) = (self.id.clone(), self.local.clone());
         if self.line.fail(fault, &local, &id, &mut out.bytes) {
             let text = format!("the server said what no server says: {}", fault.0);
             let failure = Failure::new(Condition::RemoteServerNotFound, text);
-            out.said.push(Said::Close(Some(failure)));
+            out.said.push(OutgoingEvent::Close(Some(failure)));
         }
     }
 }

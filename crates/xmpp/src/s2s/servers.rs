@@ -7,16 +7,15 @@ use std::sync::Arc;
 use stdx::Instant;
 use stdx::rng::Rng;
 
-use super::alarms::Alarms;
-use super::incoming::{Incoming, Out, Said};
-use super::keeper::Keeper;
-use super::{Counts, Effect, Event, Failure, Letter, Note, Pair, Recipient, Security, Settings};
-use crate::host::Edge;
+use super::incoming::{Incoming, IncomingEvent, IncomingOutput};
+use super::outgoing_router::OutgoingRouter;
+use super::timers::Timers;
+use super::{Counts, Effect, Event, Failure, LogEvent, Pair, Recipient, Security, Settings, ShardMessage};
 use crate::stanza::{self, Condition, StanzaError};
-use crate::{Element, limits};
+use crate::{ConnectionId, Element, limits};
 
 #[derive(Debug)]
-struct Caller {
+struct IncomingConnection {
     stream: Incoming,
     since: Instant,
     /// When something came last.
@@ -25,7 +24,7 @@ struct Caller {
     unsent: usize,
 }
 
-impl Caller {
+impl IncomingConnection {
     fn deadline(&self, settings: &Settings) -> Instant {
         if self.stream.is_of_use() { self.heard + settings.idle } else { self.since + settings.authorize }
     }
@@ -36,26 +35,28 @@ pub struct Servers {
     settings: Arc<Settings>,
     shard: u16,
     rng: Rng,
-    keeper: Keeper,
-    callers: HashMap<u64, Caller>,
-    alarms: Alarms,
+    keeper: OutgoingRouter,
+    callers: HashMap<u64, IncomingConnection>,
+    alarms: Timers,
     last: u64,
     counts: Counts,
 }
 
-impl Letter {
+impl ShardMessage {
     /// Who gets it.
     pub fn recipient(&self) -> Recipient<'_> {
         match self {
-            Letter::Verify { question, .. } => Recipient::Owner(Cow::Borrowed(&question.pair.remote)),
-            Letter::Offer { pair, .. } | Letter::Withdraw { pair, .. } => {
+            ShardMessage::Verify { question, .. } => Recipient::Owner(Cow::Borrowed(&question.pair.remote)),
+            ShardMessage::Offer { pair, .. } | ShardMessage::Withdraw { pair, .. } => {
                 Recipient::Owner(Cow::Borrowed(&pair.remote))
             }
-            Letter::Outbound { element } => {
+            ShardMessage::Outbound { element } => {
                 let to = stanza::to(element).ok().flatten();
                 Recipient::Owner(to.map_or_else(String::new, |to| to.domain().to_owned()).into())
             }
-            Letter::Verified { edge, .. } | Letter::Over { edge, .. } => Recipient::Shard(edge.shard),
+            ShardMessage::Verified { edge, .. } | ShardMessage::Over { edge, .. } => {
+                Recipient::Shard(edge.shard)
+            }
         }
     }
 }
@@ -63,14 +64,14 @@ impl Letter {
 impl Servers {
     pub fn new(settings: Arc<Settings>, shard: u16, seed: [u8; 32]) -> Servers {
         let mut rng = Rng::from_seed(seed);
-        let keeper = Keeper::new(Arc::clone(&settings), rng.fork());
+        let keeper = OutgoingRouter::new(Arc::clone(&settings), rng.fork());
         Servers {
             settings,
             shard,
             rng,
             keeper,
             callers: HashMap::new(),
-            alarms: Alarms::default(),
+            alarms: Timers::default(),
             last: 0,
             counts: Counts::default(),
         }
@@ -97,8 +98,8 @@ impl Servers {
         [self.keeper.deadline(), self.alarms.first()].into_iter().flatten().min()
     }
 
-    fn edge(&self, connection: u64) -> Edge {
-        Edge { shard: self.shard, connection }
+    fn edge(&self, connection: u64) -> ConnectionId {
+        ConnectionId { shard: self.shard, connection }
     }
 
     /// Another server, or who says so, has connected. Its number.
@@ -108,7 +109,7 @@ impl Servers {
         let number = self.last;
         let id = format!("{:016x}{:016x}", self.rng.next_u64(), self.rng.next_u64());
         let stream = Incoming::new(Arc::clone(&self.settings), security, id.into());
-        let caller = Caller { stream, since: now, heard: now, unsent: 0 };
+        let caller = IncomingConnection { stream, since: now, heard: now, unsent: 0 };
         self.alarms.arm(number, caller.deadline(&self.settings));
         self.callers.insert(number, caller);
         self.counts.incoming_total += 1;
@@ -172,18 +173,18 @@ impl Servers {
         self.keeper.handle_stanza(now, element, out);
     }
 
-    pub fn handle_letter(&mut self, now: Instant, letter: Letter, out: &mut Vec<Effect>) {
+    pub fn handle_shard_message(&mut self, now: Instant, letter: ShardMessage, out: &mut Vec<Effect>) {
         match letter {
-            Letter::Verify { edge, question } => self.keeper.handle_question(now, edge, question, out),
-            Letter::Offer { edge, pair } => self.keeper.handle_offer(edge, pair, out),
-            Letter::Withdraw { edge, pair } => self.keeper.handle_withdrawn(edge, &pair),
-            Letter::Verified { edge, question, verdict } => {
+            ShardMessage::Verify { edge, question } => self.keeper.handle_question(now, edge, question, out),
+            ShardMessage::Offer { edge, pair } => self.keeper.handle_offer(edge, pair, out),
+            ShardMessage::Withdraw { edge, pair } => self.keeper.handle_withdrawn(edge, &pair),
+            ShardMessage::Verified { edge, question, verdict } => {
                 self.with(now, edge.connection, out, |stream, out| {
                     stream.handle_verified(&question, verdict, out);
                 });
             }
-            Letter::Over { edge, element } => self.send_back(now, edge.connection, element, out),
-            Letter::Outbound { element } => self.keeper.handle_stanza(now, element, out),
+            ShardMessage::Over { edge, element } => self.send_back(now, edge.connection, element, out),
+            ShardMessage::Outbound { element } => self.keeper.handle_stanza(now, element, out),
         }
     }
 
@@ -197,7 +198,7 @@ impl Servers {
             if caller.is_some() {
                 self.withdraw(number, out);
             }
-            return out.push(Effect::Send(Letter::Outbound { element }));
+            return out.push(Effect::Send(ShardMessage::Outbound { element }));
         }
         let mut fits = true;
         self.with(now, number, out, |stream, out| fits = stream.send(&element, out));
@@ -211,7 +212,7 @@ impl Servers {
         let edge = self.edge(number);
         let Some(caller) = self.callers.get(&number).filter(|caller| caller.stream.is_bidi()) else { return };
         for pair in caller.stream.pairs().to_vec() {
-            out.push(Effect::Send(Letter::Withdraw { edge, pair }));
+            out.push(Effect::Send(ShardMessage::Withdraw { edge, pair }));
         }
     }
 
@@ -226,10 +227,10 @@ impl Servers {
         now: Instant,
         number: u64,
         out: &mut Vec<Effect>,
-        act: impl FnOnce(&mut Incoming, &mut Out),
+        act: impl FnOnce(&mut Incoming, &mut IncomingOutput),
     ) {
         let Some(caller) = self.callers.get_mut(&number) else { return };
-        let mut done = Out::default();
+        let mut done = IncomingOutput::default();
         act(&mut caller.stream, &mut done);
         if caller.unsent + done.bytes.len() > limits::S2S_UNREAD && !caller.stream.is_closed() {
             caller.stream.fail(super::UNREAD, &mut done);
@@ -244,32 +245,32 @@ impl Servers {
         }
     }
 
-    fn heard(&mut self, now: Instant, number: u64, said: Said, out: &mut Vec<Effect>) {
+    fn heard(&mut self, now: Instant, number: u64, said: IncomingEvent, out: &mut Vec<Effect>) {
         let edge = self.edge(number);
         match said {
-            Said::StartTls => out.push(Effect::StartTls { number }),
-            Said::Ask(question) => out.push(Effect::Send(Letter::Verify { edge, question })),
-            Said::Paired(pair, by) => {
+            IncomingEvent::StartTls => out.push(Effect::StartTls { number }),
+            IncomingEvent::Ask(question) => out.push(Effect::Send(ShardMessage::Verify { edge, question })),
+            IncomingEvent::Paired(pair, by) => {
                 let Some(caller) = self.callers.get(&number) else { return };
                 let what = Event::Accepted { by, is_encrypted: caller.stream.is_encrypted() };
-                out.push(Effect::Note(Note { pair: pair.clone(), what }));
+                out.push(Effect::Note(LogEvent { pair: pair.clone(), what }));
                 if caller.stream.is_bidi() {
-                    out.push(Effect::Send(Letter::Offer { edge, pair }));
+                    out.push(Effect::Send(ShardMessage::Offer { edge, pair }));
                 }
             }
-            Said::Refused(pair, why) => {
+            IncomingEvent::Refused(pair, why) => {
                 self.counts.refused += 1;
-                out.push(Effect::Note(Note { pair, what: Event::Refused { why } }));
+                out.push(Effect::Note(LogEvent { pair, what: Event::Refused { why } }));
             }
-            Said::Stanza(element) => {
+            IncomingEvent::Stanza(element) => {
                 self.counts.stanzas_in += 1;
                 out.push(Effect::Deliver(element));
             }
-            Said::TooLarge(element) => {
+            IncomingEvent::TooLarge(element) => {
                 self.counts.stanzas_in += 1;
                 out.extend(super::too_large(&element));
             }
-            Said::Close { in_order } => {
+            IncomingEvent::Close { in_order } => {
                 self.counts.faults += u64::from(!in_order);
                 out.push(Effect::Close { number });
                 self.forget(now, number, out);

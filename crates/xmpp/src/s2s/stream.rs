@@ -5,7 +5,7 @@
 use crate::xml::{Budget, Frame, Framer, Measured, Prefixes, XmlError, escape, parse_header, parse_within};
 use crate::{Element, ns};
 
-pub(super) enum Heard {
+pub(super) enum StreamInput {
     Header(Element),
     Element(Measured),
     Close,
@@ -15,7 +15,7 @@ pub(super) enum Heard {
 pub(super) type Fault = (&'static str, &'static str);
 
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct StreamParser {
     framer: Framer,
     prefixes: Prefixes,
     /// Our header is out, and our end is not.
@@ -23,9 +23,14 @@ pub(super) struct Line {
     is_closed: bool,
 }
 
-impl Line {
-    pub(super) fn new() -> Line {
-        Line { framer: Framer::new(), prefixes: Prefixes::default(), is_open: false, is_closed: false }
+impl StreamParser {
+    pub(super) fn new() -> StreamParser {
+        StreamParser {
+            framer: Framer::new(),
+            prefixes: Prefixes::default(),
+            is_open: false,
+            is_closed: false,
+        }
     }
 
     pub(super) fn put(&mut self, bytes: &[u8]) {
@@ -37,17 +42,21 @@ impl Line {
     }
 
     /// The next element of at most `limit` bytes and within a budget. `None`: more is needed.
-    pub(super) fn next(&mut self, limit: usize, budget: Budget) -> Result<Option<Heard>, XmlError> {
+    pub(super) fn next(&mut self, limit: usize, budget: Budget) -> Result<Option<StreamInput>, XmlError> {
         loop {
             return Ok(Some(match self.framer.next(limit)? {
                 None => return Ok(None),
                 Some(Frame::Whitespace) => continue,
-                Some(Frame::Close) => Heard::Close,
+                Some(Frame::Close) => StreamInput::Close,
                 Some(Frame::Header(range)) => {
                     let (header, prefixes) = parse_header(self.framer.bytes(range))?;
                     let is_right = header.is("stream", ns::STREAM) && prefixes.default_ns() == ns::SERVER;
                     self.prefixes = prefixes.reading(ns::SERVER, ns::CLIENT);
-                    if is_right { Heard::Header(header) } else { Heard::Header(Element::new("stream", "")) }
+                    if is_right {
+                        StreamInput::Header(header)
+                    } else {
+                        StreamInput::Header(Element::new("stream", ""))
+                    }
                 }
                 Some(Frame::Stanza(range)) => {
                     let mut measured = parse_within(self.framer.bytes(range), &self.prefixes, budget)?;
@@ -55,7 +64,7 @@ impl Line {
                     if is_said_in(&measured.element, ns::SERVER) {
                         measured.element.adopt(ns::SERVER, ns::CLIENT);
                     }
-                    Heard::Element(measured)
+                    StreamInput::Element(measured)
                 }
             }));
         }

@@ -131,7 +131,7 @@ pub(crate) mod testing {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Context, Exchange, Find, Known, Mechanism};
+    use super::super::{Context, CredentialAnswer, CredentialQuery, Exchange, Mechanism};
     use super::*;
 
     fn token(binding: TokenBinding, secret: &str) -> Token {
@@ -156,9 +156,9 @@ mod tests {
         let (mut exchange, step) =
             Exchange::start(Mechanism::HashedToken(binding), Some(initial), context(count));
         match step {
-            Step::Find(Find::Tokens { user, agent }) => {
+            Step::Find(CredentialQuery::Tokens { user, agent }) => {
                 assert_eq!((&*user, &*agent), ("alice", "phone"));
-                exchange.give(Known::Tokens(tokens))
+                exchange.give(CredentialAnswer::Tokens(tokens))
             }
             step => step,
         }

@@ -18,7 +18,7 @@ pub(crate) use ht::testing::initial as testing_initial;
 pub use ht::{Token, TokenBinding, TokenState};
 use scram::Scram;
 pub use scram::{Hash, Keys, derive};
-pub use unknown::{Look, Looks, Profile};
+pub use unknown::{AccountProfile, KeyParameters, UnknownAccounts};
 
 /// What we can do, the best first: RFC 5802, 7677, 4616, 4422, 4505.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -112,7 +112,7 @@ pub struct Context {
     pub domain: Box<str>,
     /// Makes keys for accounts that are nobody's, which look as others do: asking tells nothing.
     pub secret: [u8; 32],
-    pub looks: Looks,
+    pub looks: UnknownAccounts,
     /// The client's own id, which its tokens are of (XEP-0388 §2.3.1), and how often it says to have used its token.
     pub agent: Option<Box<str>>,
     pub count: Option<u64>,
@@ -120,7 +120,7 @@ pub struct Context {
 
 /// What is known of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum CredentialAnswer {
     /// Keys of the mechanism's hash.
     Keys(Keys),
     /// Whether the password that was sent is the account's.
@@ -130,14 +130,14 @@ pub enum Known {
     /// Of one client.
     Tokens(Vec<Token>),
     /// No such account, or none that may sign in so.
-    Nobody,
+    NoAccount,
     /// The record could not be asked.
     Unavailable,
 }
 
 /// What a client proves, and for whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Find {
+pub enum CredentialQuery {
     Keys {
         user: Box<str>,
         hash: Hash,
@@ -158,14 +158,14 @@ pub enum Find {
     },
 }
 
-impl Find {
+impl CredentialQuery {
     /// As the client named itself.
     pub fn user(&self) -> &str {
         match self {
-            Find::Keys { user, .. }
-            | Find::Password { user, .. }
-            | Find::Account { user }
-            | Find::Tokens { user, .. } => user,
+            CredentialQuery::Keys { user, .. }
+            | CredentialQuery::Password { user, .. }
+            | CredentialQuery::Account { user }
+            | CredentialQuery::Tokens { user, .. } => user,
         }
     }
 }
@@ -185,7 +185,7 @@ impl std::fmt::Debug for Secret {
 pub enum Step {
     /// To the client, and wait for its response.
     Challenge(Vec<u8>),
-    Find(Find),
+    Find(CredentialQuery),
     /// Signed in. `last` is for the client.
     Success {
         user: Identity,
@@ -312,28 +312,28 @@ impl Exchange {
     }
 
     /// What `Step::Find` asked for.
-    pub fn give(&mut self, known: Known) -> Step {
+    pub fn give(&mut self, known: CredentialAnswer) -> Step {
         let step = match (std::mem::replace(&mut self.state, State::Over), known) {
-            (_, Known::Unavailable) => Err(Failure::TemporaryAuthFailure),
-            (State::Password(user), Known::Password(true)) => {
+            (_, CredentialAnswer::Unavailable) => Err(Failure::TemporaryAuthFailure),
+            (State::Password(user), CredentialAnswer::Password(true)) => {
                 Ok(Step::Success { user: Identity::User(user), last: None })
             }
-            (State::Account(user), Known::Account) => {
+            (State::Account(user), CredentialAnswer::Account) => {
                 Ok(Step::Success { user: Identity::User(user), last: None })
             }
-            (State::Token(proof), Known::Tokens(tokens)) => {
+            (State::Token(proof), CredentialAnswer::Tokens(tokens)) => {
                 proof.check(tokens, self.context.count).map(|(token, step)| {
                     self.token = Some(token);
                     step
                 })
             }
-            (State::Scram(mut scram), Known::Keys(keys)) => {
+            (State::Scram(mut scram), CredentialAnswer::Keys(keys)) => {
                 let challenge = scram.challenge(keys, true, &self.context);
                 self.state = State::Scram(scram);
                 Ok(Step::Challenge(challenge))
             }
             // As if there were one: who asks learns nothing until the proof, which cannot be right.
-            (State::Scram(mut scram), Known::Nobody) => {
+            (State::Scram(mut scram), CredentialAnswer::NoAccount) => {
                 let keys = unknown::keys(scram.hash(), scram.user(), &self.context);
                 let challenge = scram.challenge(keys, false, &self.context);
                 self.state = State::Scram(scram);
@@ -348,26 +348,26 @@ impl Exchange {
         match mechanism {
             Mechanism::Scram { hash, plus } => {
                 let scram = Scram::first(hash, plus, message, &self.context)?;
-                let find = Find::Keys { user: scram.user().into(), hash };
+                let find = CredentialQuery::Keys { user: scram.user().into(), hash };
                 self.state = State::Scram(scram);
                 Ok(Step::Find(find))
             }
             Mechanism::Plain => {
                 let (user, password) = plain(message)?;
                 self.state = State::Password(user.clone());
-                Ok(Step::Find(Find::Password { user, password }))
+                Ok(Step::Find(CredentialQuery::Password { user, password }))
             }
             Mechanism::External => {
                 let user = external(message, self.context.certified.as_deref())?;
                 self.state = State::Account(user.clone());
-                Ok(Step::Find(Find::Account { user }))
+                Ok(Step::Find(CredentialQuery::Account { user }))
             }
             Mechanism::HashedToken(binding) => {
                 let agent = self.context.agent.clone().ok_or(Failure::MalformedRequest)?;
                 let proof = ht::Proof::read(binding, message, &self.context.bindings)?;
                 let user = proof.user().into();
                 self.state = State::Token(proof);
-                Ok(Step::Find(Find::Tokens { user, agent }))
+                Ok(Step::Find(CredentialQuery::Tokens { user, agent }))
             }
             Mechanism::Anonymous => Ok(Step::Success { user: Identity::Anonymous, last: None }),
         }

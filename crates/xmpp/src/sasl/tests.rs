@@ -28,8 +28,8 @@ fn the_example_of_rfc_5802() {
         Some(b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL"),
         context("3rfcNHYJY1ZVvWVs7j"),
     );
-    assert_eq!(step, Step::Find(Find::Keys { user: "user".into(), hash: Hash::Sha1 }));
-    let step = exchange.give(Known::Keys(keys));
+    assert_eq!(step, Step::Find(CredentialQuery::Keys { user: "user".into(), hash: Hash::Sha1 }));
+    let step = exchange.give(CredentialAnswer::Keys(keys));
     assert_eq!(text(&step), "r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,s=QSXCR+Q6sek8bf92,i=4096");
     let step = exchange
         .respond(b"c=biws,r=fyko+d2lbbFgONRv9qkxdawL3rfcNHYJY1ZVvWVs7j,p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=");
@@ -45,7 +45,7 @@ fn the_example_of_rfc_7677() {
         Some(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"),
         context("%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"),
     );
-    exchange.give(Known::Keys(keys));
+    exchange.give(CredentialAnswer::Keys(keys));
     let step = exchange.respond(
         b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=",
     );
@@ -53,14 +53,20 @@ fn the_example_of_rfc_7677() {
 }
 
 /// A client with this password, to the end.
-fn sign_in(hash: Hash, plus: Option<&str>, password: &str, known: Known, context: Context) -> Step {
+fn sign_in(
+    hash: Hash,
+    plus: Option<&str>,
+    password: &str,
+    known: CredentialAnswer,
+    context: Context,
+) -> Step {
     let flag = plus.map_or("n".to_owned(), |name| format!("p={name}"));
     let bare = "n=al=2Cice,r=abc";
     let data = plus.and_then(|name| context.bindings.find(name)).unwrap_or_default().to_vec();
     let mechanism = Mechanism::Scram { hash, plus: plus.is_some() };
     let (mut exchange, step) =
         Exchange::start(mechanism, Some(format!("{flag},,{bare}").as_bytes()), context);
-    assert_eq!(step, Step::Find(Find::Keys { user: "al,ice".into(), hash }));
+    assert_eq!(step, Step::Find(CredentialQuery::Keys { user: "al,ice".into(), hash }));
     let challenge = exchange.give(known);
     let challenge = text(&challenge).to_owned();
     let field =
@@ -73,8 +79,8 @@ fn sign_in(hash: Hash, plus: Option<&str>, password: &str, known: Known, context
     exchange.respond(format!("{without},p={proof}").as_bytes())
 }
 
-fn keys(hash: Hash, password: &str) -> Known {
-    Known::Keys(derive(hash, password, b"0123456789abcdef", 10))
+fn keys(hash: Hash, password: &str) -> CredentialAnswer {
+    CredentialAnswer::Keys(derive(hash, password, b"0123456789abcdef", 10))
 }
 
 #[test]
@@ -84,7 +90,7 @@ fn the_right_password_signs_in_and_no_other() {
         assert!(matches!(right, Step::Success { user: Identity::User(ref user), .. } if **user == *"al,ice"));
         let wrong = sign_in(hash, None, "Secret", keys(hash, "secret"), context("x"));
         assert_eq!(wrong, Step::Failure(Failure::NotAuthorized));
-        let nobody = sign_in(hash, None, "secret", Known::Nobody, context("x"));
+        let nobody = sign_in(hash, None, "secret", CredentialAnswer::NoAccount, context("x"));
         assert_eq!(nobody, Step::Failure(Failure::NotAuthorized));
     }
 }
@@ -119,7 +125,7 @@ fn nobodys_salt_is_always_the_same() {
     let salt = |secret: u8| {
         let context = Context { secret: [secret; 32], ..context("x") };
         let (mut exchange, _) = Exchange::start(scram(Hash::Sha1), Some(b"n,,n=ghost,r=b"), context);
-        text(&exchange.give(Known::Nobody)).to_owned()
+        text(&exchange.give(CredentialAnswer::NoAccount)).to_owned()
     };
     assert_eq!(salt(1), salt(1));
     assert_ne!(salt(1), salt(2));
@@ -129,13 +135,16 @@ fn nobodys_salt_is_always_the_same() {
 fn plain_names_one_user_and_nobody_else() {
     let start = |message: &[u8]| Exchange::start(Mechanism::Plain, Some(message), context("x"));
     let (mut exchange, step) = start(b"\0alice\0secret");
-    assert_eq!(step, Step::Find(Find::Password { user: "alice".into(), password: Secret("secret".into()) }));
     assert_eq!(
-        exchange.give(Known::Password(true)),
+        step,
+        Step::Find(CredentialQuery::Password { user: "alice".into(), password: Secret("secret".into()) })
+    );
+    assert_eq!(
+        exchange.give(CredentialAnswer::Password(true)),
         Step::Success { user: Identity::User("alice".into()), last: None }
     );
     let (mut exchange, _) = start(b"alice@example.org\0alice\0wrong");
-    assert_eq!(exchange.give(Known::Password(false)), Step::Failure(Failure::NotAuthorized));
+    assert_eq!(exchange.give(CredentialAnswer::Password(false)), Step::Failure(Failure::NotAuthorized));
     assert_eq!(start(b"bob\0alice\0secret").1, Step::Failure(Failure::InvalidAuthzid));
     for wrong in [&b""[..], b"alice", b"\0alice\0", b"\0\0secret", b"\0a\0b\0c", b"\0a\0\xff"] {
         assert_eq!(start(wrong).1, Step::Failure(Failure::MalformedRequest), "{wrong:?}");
@@ -149,7 +158,7 @@ fn a_certificate_is_its_owners() {
         Exchange::start(Mechanism::External, Some(message), context).1
     };
     // A certificate outlives its account: the record is asked.
-    let find = Step::Find(Find::Account { user: "alice".into() });
+    let find = Step::Find(CredentialQuery::Account { user: "alice".into() });
     assert_eq!(start(b"", Some("alice")), find);
     assert_eq!(start(b"alice@example.org", Some("alice")), find);
     assert_eq!(start(b"bob", Some("alice")), Step::Failure(Failure::InvalidAuthzid));
@@ -168,7 +177,7 @@ fn what_is_no_base64_is_refused() {
 fn of_unknown(hash: Hash, user: &str, context: Context) -> (Vec<u8>, u32) {
     let first = format!("n,,n={user},r=b");
     let (mut exchange, _) = Exchange::start(scram(hash), Some(first.as_bytes()), context);
-    let challenge = exchange.give(Known::Nobody);
+    let challenge = exchange.give(CredentialAnswer::NoAccount);
     let field = |name: &str| text(&challenge).split(',').find_map(|field| field.strip_prefix(name)).unwrap();
     (STANDARD.decode(field("s=")).unwrap(), field("i=").parse().unwrap())
 }
@@ -200,22 +209,22 @@ fn the_salt_of_an_account_that_is_not_there_is_of_its_hash_and_its_address() {
 
 #[test]
 fn an_account_that_is_not_there_looks_as_often_like_the_others_as_they_do() {
-    let look = |iterations, salt| Some(Look { iterations, salt });
-    let own = Profile {
+    let look = |iterations, salt| Some(KeyParameters { iterations, salt });
+    let own = AccountProfile {
         sha1: look(4_096, 16),
         sha256: look(4_096, 16),
         sha512: look(4_096, 16),
-        ..Profile::default()
+        ..AccountProfile::default()
     };
-    let imported = Profile { sha1: look(10_000, 36), only_keys: true, ..Profile::default() };
+    let imported = AccountProfile { sha1: look(10_000, 36), only_keys: true, ..AccountProfile::default() };
     let looks = |own_accounts, imported_accounts| {
         let profiles = vec![
-            Profile { accounts: own_accounts, ..own.clone() },
-            Profile { accounts: imported_accounts, ..imported.clone() },
+            AccountProfile { accounts: own_accounts, ..own.clone() },
+            AccountProfile { accounts: imported_accounts, ..imported.clone() },
         ];
-        Looks::new([("a.test".into(), profiles)])
+        UnknownAccounts::new([("a.test".into(), profiles)])
     };
-    let seen = |looks: &Looks, hash| -> Vec<(usize, u32)> {
+    let seen = |looks: &UnknownAccounts, hash| -> Vec<(usize, u32)> {
         let one = |number: u32| {
             let context = Context { looks: looks.clone(), ..at("a.test") };
             let (salt, iterations) = of_unknown(hash, &format!("ghost{number}"), context);

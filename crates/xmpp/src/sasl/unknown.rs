@@ -10,29 +10,29 @@ use crate::{Jid, limits};
 
 /// What can be seen of keys before a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Look {
+pub struct KeyParameters {
     pub iterations: u32,
     /// Bytes.
     pub salt: usize,
 }
 
 /// Of keys that this server makes itself.
-const OWN: Look = Look { iterations: limits::SCRAM_ITERATIONS, salt: 16 };
+const OWN: KeyParameters = KeyParameters { iterations: limits::SCRAM_ITERATIONS, salt: 16 };
 
 /// Accounts whose keys look alike.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Profile {
+pub struct AccountProfile {
     /// `None`: they have no keys of that hash, and are asked for such as an account is that is not there.
-    pub sha1: Option<Look>,
-    pub sha256: Option<Look>,
-    pub sha512: Option<Look>,
+    pub sha1: Option<KeyParameters>,
+    pub sha256: Option<KeyParameters>,
+    pub sha512: Option<KeyParameters>,
     /// Nothing but keys proves their password, which takes as long as making them.
     pub only_keys: bool,
     pub accounts: u64,
 }
 
-impl Profile {
-    fn look(&self, hash: Hash) -> Look {
+impl AccountProfile {
+    fn look(&self, hash: Hash) -> KeyParameters {
         match hash {
             Hash::Sha1 => self.sha1,
             Hash::Sha256 => self.sha256,
@@ -44,20 +44,20 @@ impl Profile {
 
 /// How the accounts of each domain look. Domains that are not named have none but those of this server's making.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Looks(Arc<HashMap<Box<str>, Vec<Profile>>>);
+pub struct UnknownAccounts(Arc<HashMap<Box<str>, Vec<AccountProfile>>>);
 
-impl Looks {
-    pub fn new(domains: impl IntoIterator<Item = (Box<str>, Vec<Profile>)>) -> Looks {
-        Looks(Arc::new(domains.into_iter().collect()))
+impl UnknownAccounts {
+    pub fn new(domains: impl IntoIterator<Item = (Box<str>, Vec<AccountProfile>)>) -> UnknownAccounts {
+        UnknownAccounts(Arc::new(domains.into_iter().collect()))
     }
 
     /// The profile of an account that is not there: each as often as it is among those that are, and for the same address
     /// nearly always the same when those change.
-    fn of(&self, secret: &[u8; 32], address: &str, domain: &str) -> Option<&Profile> {
+    fn of(&self, secret: &[u8; 32], address: &str, domain: &str) -> Option<&AccountProfile> {
         let profiles = self.0.get(domain)?.iter().filter(|profile| profile.accounts > 0);
         // Rendezvous hashing with weights.
-        let score = |profile: &Profile| {
-            let of = |look: Option<Look>| {
+        let score = |profile: &AccountProfile| {
+            let of = |look: Option<KeyParameters>| {
                 look.map_or(0, |look| u64::from(look.iterations) << 8 | look.salt as u64)
             };
             let [a, b, c] = [profile.sha1, profile.sha256, profile.sha512].map(of);

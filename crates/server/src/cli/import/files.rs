@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use xmpp::pie::{Document, PieError, Piece};
+use chat::pie::{Document, PieError, Piece};
 
 use super::Stop;
 use crate::cli::error::CliError;

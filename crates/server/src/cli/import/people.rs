@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use chat::pie::{Credentials, Fault, Piece, SkippedElements, User, read_user};
 use store::{Address, ImportOptions, NewAccount, NewUser, StoreError, Users, Verifiers};
-use xmpp::pie::{Credentials, Fault, Passed, Piece, User, read_user};
 
 use super::files::Files;
 use crate::cli::error::CliError;
@@ -32,7 +32,7 @@ pub(super) struct ImportSummary {
     /// Accounts without a password, and the first of them.
     keys_only: u64,
     first_keys_only: Vec<String>,
-    passed: Passed,
+    passed: SkippedElements,
 }
 
 impl<'a> People<'a> {

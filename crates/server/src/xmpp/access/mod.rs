@@ -17,11 +17,11 @@ use stdx::rate::{Policy, Rate};
 pub(crate) use registration::{NewAccount, hash_of};
 pub(super) use tokens::TokenKey;
 
+use chat::StoreReply;
+use chat::effect::Invitation;
 use store::access::{AccessLoaded, AccessRead, AccessWrite};
 use store::{StoreError, Write, WriteDone};
-use xmpp::host::effect::Invitation;
-use xmpp::host::{self, Loaded};
-use xmpp::sasl::Known;
+use xmpp::sasl::CredentialAnswer;
 use xmpp::{Bare, Jid};
 
 use super::{PendingRead, Xmpp, XmppEffect};
@@ -157,7 +157,7 @@ impl Xmpp {
             PendingRead::Tokens { stream, name, key, agent } => {
                 let known = match loaded {
                     Some(AccessLoaded::Tokens(rows)) => key.known(now, &agent, rows),
-                    _ => Known::Unavailable,
+                    _ => CredentialAnswer::Unavailable,
                 };
                 self.streams.tell(stream, |c2s, out| c2s.handle_found_as(known, &name, out));
             }
@@ -173,21 +173,21 @@ impl Xmpp {
     pub(super) fn host_access(
         &mut self,
         now: Instant,
-        ticket: host::Ticket,
-        access: host::Access,
+        ticket: chat::Ticket,
+        access: chat::Access,
         outbox: &mut Vec<XmppEffect>,
     ) {
         let write = match access {
-            host::Access::Password { user, password } => {
+            chat::Access::Password { user, password } => {
                 return self.change_account(now, ticket, &user, Some(password), outbox);
             }
-            host::Access::Remove { user } => return self.change_account(now, ticket, &user, None, outbox),
-            host::Access::Invitation { token } => {
+            chat::Access::Remove { user } => return self.change_account(now, ticket, &user, None, outbox),
+            chat::Access::Invitation { token } => {
                 let id = self.ask(PendingRead::Record { ticket });
                 let read = AccessRead::Invitation { hash: hash_of(&token) };
                 return outbox.push(XmppEffect::Access { id, read });
             }
-            host::Access::Invite { token, invitation } => {
+            chat::Access::Invite { token, invitation } => {
                 let Invitation { domain, name, inviter, registers, expires_at } = *invitation;
                 AccessWrite::Invite(Box::new(store::access::Invitation {
                     hash: hash_of(&token),
@@ -198,7 +198,7 @@ impl Xmpp {
                     expires_at,
                 }))
             }
-            host::Access::UseInvitation { token, inviter } => {
+            chat::Access::UseInvitation { token, inviter } => {
                 AccessWrite::UseInvitation { hash: hash_of(&token), inviter: inviter.as_str().into(), now }
             }
         };
@@ -229,9 +229,9 @@ impl Xmpp {
 }
 
 /// For a host: an invitation it asked about.
-pub(super) fn loaded_of(loaded: AccessLoaded) -> Loaded {
-    let AccessLoaded::Invitation(Some(found)) = loaded else { return Loaded::Invitation(None) };
-    Loaded::Invitation(Some(Box::new(Invitation {
+pub(super) fn loaded_of(loaded: AccessLoaded) -> StoreReply {
+    let AccessLoaded::Invitation(Some(found)) = loaded else { return StoreReply::Invitation(None) };
+    StoreReply::Invitation(Some(Box::new(Invitation {
         domain: found.domain,
         name: found.name,
         inviter: found.inviter.and_then(|inviter| Bare::parse(&inviter).ok()),

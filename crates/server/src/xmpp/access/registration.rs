@@ -7,8 +7,7 @@ use stdx::Instant;
 use store::access::{AccessLoaded, AccessRead, Invitation};
 use store::{Account, Address, StoreError, Write, WriteDone};
 use xmpp::Bare;
-use xmpp::c2s::{Invited, Registration};
-use xmpp::host;
+use xmpp::c2s::{InvitationGrant, Registration};
 use xmpp::sasl::Secret;
 use xmpp::stanza::{Condition, StanzaError};
 
@@ -76,7 +75,7 @@ impl Xmpp {
         let invited = match read {
             Some(AccessLoaded::Invitation(found)) => {
                 match found.filter(|found| is_good(found, domain, now)) {
-                    Some(found) => Ok(Invited { user: found.name }),
+                    Some(found) => Ok(InvitationGrant { user: found.name }),
                     None => Err(not_invited()),
                 }
             }
@@ -218,15 +217,16 @@ impl Xmpp {
     pub(crate) fn change_account(
         &mut self,
         now: Instant,
-        ticket: host::Ticket,
+        ticket: chat::Ticket,
         user: &Bare,
         password: Option<Secret>,
         outbox: &mut Vec<XmppEffect>,
     ) {
         let address = user.local().and_then(|local| Address::new(local, user.domain()).ok());
         let Some(address) = address else {
-            let missing = Err(host::RecordError::NotFound);
-            return self.tell_host(now, outbox, |host, out| host.handle_record(now, ticket, missing, out));
+            let missing = Err(chat::StoreFailure::NotFound);
+            return self
+                .tell_host(now, outbox, |host, out| host.handle_store_reply(now, ticket, missing, out));
         };
         let id = self.ask(PendingRead::AccountChanged { ticket, address: address.clone() });
         match password {
@@ -240,7 +240,7 @@ impl Xmpp {
     pub(crate) fn account_changed(
         &mut self,
         now: Instant,
-        (ticket, address): (host::Ticket, Address),
+        (ticket, address): (chat::Ticket, Address),
         result: Result<WriteDone, StoreError>,
         outbox: &mut Vec<XmppEffect>,
     ) {
@@ -251,7 +251,7 @@ impl Xmpp {
             outbox.push(XmppEffect::Forget { address: address.to_string().into() });
         }
         let done = super::super::record::done_of(result);
-        self.tell_host(now, outbox, |host, out| host.handle_record(now, ticket, done, out));
+        self.tell_host(now, outbox, |host, out| host.handle_store_reply(now, ticket, done, out));
     }
 
     /// What becomes of sessions when their account is another's, or nobody's.

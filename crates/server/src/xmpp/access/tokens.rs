@@ -7,7 +7,7 @@ use stdx::Instant;
 use store::access::{AccessRead, AccessWrite, FreshToken, TokenRow, TokenWrite, UsedToken};
 use store::{Account, StoreError, Write, WriteDone};
 use xmpp::c2s::{NewToken, TokenWork};
-use xmpp::sasl::{Failure, Known, Secret, Token, TokenBinding, TokenState};
+use xmpp::sasl::{CredentialAnswer, Failure, Secret, Token, TokenBinding, TokenState};
 
 use super::super::{PendingRead, Unavailable, Xmpp, XmppEffect, sign_in};
 
@@ -40,7 +40,7 @@ impl TokenKey {
     }
 
     /// What the record has, as the exchange wants it.
-    pub(crate) fn known(&self, now: Instant, agent: &str, rows: Vec<TokenRow>) -> Known {
+    pub(crate) fn known(&self, now: Instant, agent: &str, rows: Vec<TokenRow>) -> CredentialAnswer {
         let tokens = rows.into_iter().filter_map(|row| {
             Some(Token {
                 binding: TokenBinding::parse(&row.mechanism)?,
@@ -50,7 +50,7 @@ impl TokenKey {
                 id: row.id,
             })
         });
-        Known::Tokens(tokens.collect())
+        CredentialAnswer::Tokens(tokens.collect())
     }
 }
 

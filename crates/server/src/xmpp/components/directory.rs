@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use stdx::hash::Keyed;
-use xmpp::host::Edge;
+use xmpp::ConnectionId;
 use xmpp::limits;
 
 /// All shards choose alike, and who chooses addresses gains nothing: components are the operator's own.
@@ -11,7 +11,7 @@ const KEY: [u8; 16] = *b"belfry's choices";
 
 /// Connections by domain; none has an empty list.
 #[derive(Debug, Default)]
-pub(super) struct Directory(HashMap<Box<str>, Vec<Edge>>);
+pub(super) struct Directory(HashMap<Box<str>, Vec<ConnectionId>>);
 
 impl Directory {
     /// False: there are as many as may be.
@@ -19,14 +19,14 @@ impl Directory {
         self.0.get(domain).is_none_or(|edges| edges.len() < limits::COMPONENT_CONNECTIONS)
     }
 
-    pub(super) fn add(&mut self, domain: Box<str>, edge: Edge) {
+    pub(super) fn add(&mut self, domain: Box<str>, edge: ConnectionId) {
         let edges = self.0.entry(domain).or_default();
         if !edges.contains(&edge) {
             edges.push(edge);
         }
     }
 
-    pub(super) fn remove(&mut self, domain: &str, edge: Edge) {
+    pub(super) fn remove(&mut self, domain: &str, edge: ConnectionId) {
         let Some(edges) = self.0.get_mut(domain) else { return };
         edges.retain(|known| *known != edge);
         if edges.is_empty() {
@@ -36,8 +36,8 @@ impl Directory {
 
     /// All stanzas of one user go to one connection, and when others come or go most users stay where they are
     /// (rendezvous hashing). ejabberd calls it `bare_source`.
-    pub(super) fn pick(&self, domain: &str, user: &str) -> Option<Edge> {
-        let weight = |edge: &&Edge| {
+    pub(super) fn pick(&self, domain: &str, user: &str) -> Option<ConnectionId> {
+        let weight = |edge: &&ConnectionId| {
             let (shard, connection) = (edge.shard.to_be_bytes(), edge.connection.to_be_bytes());
             Keyed::new(KEY).hash_parts(&[user.as_bytes(), &shard, &connection])
         };
@@ -49,8 +49,8 @@ impl Directory {
 mod tests {
     use super::*;
 
-    fn edge(connection: u64) -> Edge {
-        Edge { shard: 0, connection }
+    fn edge(connection: u64) -> ConnectionId {
+        ConnectionId { shard: 0, connection }
     }
 
     #[test]
@@ -59,7 +59,7 @@ mod tests {
         assert_eq!(directory.pick("a.test", "u@b"), None);
         (0..4).for_each(|connection| directory.add("a.test".into(), edge(connection)));
         let users: Vec<String> = (0..4_000).map(|number| format!("u{number}@b")).collect();
-        let choose = |directory: &Directory| -> Vec<Edge> {
+        let choose = |directory: &Directory| -> Vec<ConnectionId> {
             users.iter().map(|user| directory.pick("a.test", user).unwrap()).collect()
         };
         let before = choose(&directory);

@@ -71,7 +71,7 @@ enum Event {
 /// What happened since the shard began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
-    /// Attached now.
+    /// AttachOutcome now.
     pub(crate) attached: u64,
     /// Wrong secrets, and whatever else was refused before a handshake was done.
     pub(crate) refused: u64,

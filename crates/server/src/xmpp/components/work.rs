@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use stdx::Instant;
 use stdx::attempts::Cause;
-use xmpp::component::Attached;
-use xmpp::host::Edge;
+use xmpp::ConnectionId;
+use xmpp::component::AttachOutcome;
 use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Element, Jid};
 
@@ -31,13 +31,13 @@ impl Xmpp {
         for event in events {
             match event {
                 Event::Attach { connection, domain, remote } => {
-                    let edge = Edge { shard: self.shard, connection };
+                    let edge = ConnectionId { shard: self.shard, connection };
                     if let Some(transport) = self.components.barred(now, connection, remote) {
                         self.note_component(now, (remote, transport), &domain, Cause::TooManyAttempts);
                     }
                     if self.components.answer(now, connection, &domain, remote) {
                         tracing::info!(component = &*domain, %remote, "a component is connected");
-                        let attached = |domain| XmppShardMessage::Attached { edge, domain };
+                        let attached = |domain| XmppShardMessage::AttachOutcome { edge, domain };
                         self.tell_all(now, attached, &domain, outbox);
                     }
                 }
@@ -47,7 +47,7 @@ impl Xmpp {
                 }
                 Event::Stanza(element) => self.route(now, Box::new(element), outbox),
                 Event::Gone { connection, domain } => {
-                    let edge = Edge { shard: self.shard, connection };
+                    let edge = ConnectionId { shard: self.shard, connection };
                     tracing::info!(component = &*domain, "a component is gone");
                     let detached = |domain| XmppShardMessage::Detached { edge, domain };
                     self.tell_all(now, detached, &domain, outbox);
@@ -112,7 +112,7 @@ impl Xmpp {
         outbox: &mut Vec<XmppEffect>,
     ) {
         match message {
-            XmppShardMessage::Attached { edge, domain } => self.components.directory.add(domain, edge),
+            XmppShardMessage::AttachOutcome { edge, domain } => self.components.directory.add(domain, edge),
             XmppShardMessage::Detached { edge, domain } => self.components.directory.remove(&domain, edge),
             XmppShardMessage::ToComponent { edge, element } => {
                 match self.components.deliver(edge.connection, &element) {
@@ -143,13 +143,13 @@ impl super::Components {
     fn answer(&mut self, now: Instant, connection: u64, domain: &str, remote: IpAddr) -> bool {
         let Some(connection) = self.shared.connection(connection) else { return false };
         let attached = if !self.wrong_secrets().penalty(now, remote).is_pass() {
-            Attached::Barred
+            AttachOutcome::Barred
         } else if self.directory.has_room(domain) {
-            Attached::Here
+            AttachOutcome::Here
         } else {
-            Attached::Conflict
+            AttachOutcome::Conflict
         };
-        let is_here = attached == Attached::Here;
+        let is_here = attached == AttachOutcome::Here;
         if is_here {
             self.wrong_secrets().succeed(remote);
             connection.was_attached.set(true);

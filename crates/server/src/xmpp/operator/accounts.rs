@@ -2,9 +2,9 @@
 
 use admin::ControlError;
 use admin::chat::{Answer, Contact, User};
+use chat::effect::HostAction;
 use store::xmpp::{ArchiveQuery, UserRow, XmppLoaded, XmppRead};
 use store::{Loaded, Read};
-use xmpp::host::effect::Act;
 use xmpp::{Bare, Element, ns};
 
 use super::{Operator, invalid};
@@ -41,7 +41,7 @@ impl Operator {
             _ => 0,
         };
         let who = Some(user.clone().into_jid());
-        let sessions = self.act(Act::Sessions { who, max: 0 }).await?.acted.count;
+        let sessions = self.act(HostAction::Sessions { who, max: 0 }).await?.acted.count;
         Ok(Answer::User(User {
             address: user.to_string(),
             sessions,

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use chat::StoreFailure;
+use chat::effect::{AccountList, AccountRefusal, Accounts};
 use store::{Account, AccountFilter, Address, Loaded, Read, StoreError};
 use xmpp::Bare;
-use xmpp::host::effect::{Accounts, Listed, NotDone};
-use xmpp::host::{self, RecordError};
 
 use super::Operator;
 use crate::control::{Change, FailureKind, Secret};
@@ -15,7 +15,11 @@ use crate::shard::{Command, ShardMessage};
 use stdx::Instant;
 
 impl Operator {
-    pub(crate) async fn administer(&self, now: Instant, ask: Accounts) -> Result<host::Loaded, RecordError> {
+    pub(crate) async fn administer(
+        &self,
+        now: Instant,
+        ask: Accounts,
+    ) -> Result<chat::StoreReply, StoreFailure> {
         let done = match ask {
             Accounts::List { domain, is_disabled, max } => {
                 return self.accounts(domain, is_disabled, max as usize).await;
@@ -43,7 +47,7 @@ impl Operator {
                 self.change_account(now, account, change).await
             }
         };
-        done.map(|done| host::Loaded::Accounts(done.map(|()| Listed::default())))
+        done.map(|done| chat::StoreReply::Accounts(done.map(|()| AccountList::default())))
     }
 
     async fn change_account(
@@ -51,7 +55,7 @@ impl Operator {
         now: Instant,
         account: Address,
         change: Change,
-    ) -> Result<Result<(), NotDone>, RecordError> {
+    ) -> Result<Result<(), AccountRefusal>, StoreFailure> {
         let aliases = Read::Aliases { account: Some(account.clone()) };
         let aliases = match self.read(aliases).await {
             Ok(Loaded::Aliases(aliases)) => aliases.into_iter().map(|alias| alias.alias).collect(),
@@ -62,21 +66,21 @@ impl Operator {
         let write = match write {
             Ok(Ok(write)) => write,
             Ok(Err(failure)) if failure.kind == FailureKind::Invalid => {
-                return Ok(Err(NotDone::Invalid(failure.message.into())));
+                return Ok(Err(AccountRefusal::Invalid(failure.message.into())));
             }
-            _ => return Err(RecordError::Unavailable),
+            _ => return Err(StoreFailure::Unavailable),
         };
         let ended = ended_by(&write);
         let (ticket, answer) = self.desk.expect_write();
-        self.store.write(write, ticket).map_err(|store::Busy| RecordError::Unavailable)?;
+        self.store.write(write, ticket).map_err(|store::Busy| StoreFailure::Unavailable)?;
         let done = match answer.await {
             Ok(Ok(done)) => done,
-            Ok(Err(StoreError::Exists { .. })) => return Ok(Err(NotDone::Exists)),
-            Ok(Err(StoreError::NotFound { .. })) => return Err(RecordError::NotFound),
+            Ok(Err(StoreError::Exists { .. })) => return Ok(Err(AccountRefusal::Exists)),
+            Ok(Err(StoreError::NotFound { .. })) => return Err(StoreFailure::NotFound),
             Ok(Err(StoreError::Invalid { what, expected })) => {
-                return Ok(Err(NotDone::Invalid(format!("{what}: expected {expected}").into())));
+                return Ok(Err(AccountRefusal::Invalid(format!("{what}: expected {expected}").into())));
             }
-            _ => return Err(RecordError::Unavailable),
+            _ => return Err(StoreFailure::Unavailable),
         };
         for address in std::iter::once(account).chain(aliases) {
             let address: Box<str> = address.to_string().into();
@@ -100,8 +104,8 @@ impl Operator {
         domain: Box<str>,
         is_disabled: bool,
         max: usize,
-    ) -> Result<host::Loaded, RecordError> {
-        let mut listed = Listed::default();
+    ) -> Result<chat::StoreReply, StoreFailure> {
+        let mut listed = AccountList::default();
         if !is_disabled {
             listed.total = self.count_accounts(&domain).await?;
         }
@@ -109,7 +113,7 @@ impl Operator {
             AccountFilter { domain: Some(domain), limit: limits::LIST_PAGE, ..AccountFilter::default() };
         while is_disabled || listed.accounts.len() < max {
             let Ok(Loaded::Accounts(page)) = self.read(Read::Accounts(filter.clone())).await else {
-                return Err(RecordError::Unavailable);
+                return Err(StoreFailure::Unavailable);
             };
             let is_last = page.len() < limits::LIST_PAGE as usize;
             filter.after = page.last().map(Account::address);
@@ -122,16 +126,16 @@ impl Operator {
                 break;
             }
         }
-        Ok(host::Loaded::Accounts(Ok(listed)))
+        Ok(chat::StoreReply::Accounts(Ok(listed)))
     }
 
-    async fn count_accounts(&self, domain: &str) -> Result<u64, RecordError> {
+    async fn count_accounts(&self, domain: &str) -> Result<u64, StoreFailure> {
         match self.read(Read::Domains).await {
             Ok(Loaded::Domains(domains)) => {
                 let known = domains.iter().find(|known| *known.name == *domain);
                 Ok(known.map_or(0, |known| known.accounts))
             }
-            _ => Err(RecordError::Unavailable),
+            _ => Err(StoreFailure::Unavailable),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What operators ask of chat ([`admin::chat`]): by commands over the control socket, and by REST.
 //!
-//! Of all hosts it is asked by an [`Act`]; of one account or room by a stanza, as any client would ask, from the domain or
+//! Of all hosts it is asked by an [`HostAction`]; of one account or room by a stanza, as any client would ask, from the domain or
 //! from the account itself. What is at rest is read in the record.
 
 mod accounts;
@@ -12,14 +12,14 @@ use std::sync::Arc;
 
 use admin::ControlError;
 use admin::chat::{Answer, Ask, Session, Text};
+use chat::effect::{HostAction, SessionState};
 use cluster::{Bucket, Outlet};
 use sip::transport::Transport;
 use stdx::Instant;
 use store::xmpp::{ItemQuery, XmppLoaded, XmppRead, XmppWrite};
 use store::{Loaded, Read, Service, Write};
 use tokio::sync::oneshot;
-use xmpp::host::Edge;
-use xmpp::host::effect::{Act, SessionState};
+use xmpp::ConnectionId;
 use xmpp::stanza::Condition;
 use xmpp::xml::parse_stored;
 use xmpp::{Bare, Element, Jid, ns};
@@ -66,14 +66,14 @@ impl Operator {
             Ask::Sessions { who } => self.sessions(who.as_deref()).await,
             Ask::End { who } => {
                 let who = vec![address(&who)?];
-                match self.act(Act::End { who }).await?.acted.count {
+                match self.act(HostAction::End { who }).await?.acted.count {
                     0 => Err(ControlError::NotFound),
                     count => Ok(Answer::Count(count)),
                 }
             }
             Ask::Announce { domain, text } => {
                 let message = Box::new(headline(&domain, &text));
-                let announce = Act::Announce { domain: domain.into(), message };
+                let announce = HostAction::Announce { domain: domain.into(), message };
                 Ok(Answer::Count(self.act(announce).await?.acted.count))
             }
             Ask::Message { to, text } => self.message(&to, &text).await,
@@ -102,11 +102,11 @@ impl Operator {
     pub(crate) async fn close_rooms(&self) {
         if self.rooms.is_some() {
             // A node without shards has no rooms.
-            let _ = self.act(Act::CloseRooms).await;
+            let _ = self.act(HostAction::CloseRooms).await;
         }
     }
 
-    async fn act(&self, act: Act) -> Result<ActAnswer, ControlError> {
+    async fn act(&self, act: HostAction) -> Result<ActAnswer, ControlError> {
         let (answer, answered) = oneshot::channel();
         self.post("", XmppShardMessage::Operate { act: Arc::new(act), answer })?;
         answered.await.map_err(|_| ControlError::Busy)
@@ -164,7 +164,7 @@ impl Operator {
     async fn sessions(&self, who: Option<&str>) -> Result<Answer, ControlError> {
         let who = who.map(address).transpose()?;
         let ActAnswer { acted, connections } =
-            self.act(Act::Sessions { who, max: limits::XMPP_LISTED }).await?;
+            self.act(HostAction::Sessions { who, max: limits::XMPP_LISTED }).await?;
         let connections = connections.into_iter().map(|connection| (connection.edge, connection)).collect();
         let mut sessions: Vec<Session> =
             acted.described.into_iter().map(|state| row_of(state, &connections)).collect();
@@ -202,18 +202,18 @@ impl Operator {
         let owner = Bare::parse(domain).map_err(|_| invalid("a domain", domain))?;
         let item = message.clone();
         let change =
-            xmpp::host::Change::Item { owner, node: MOTD.into(), id: CURRENT.into(), item, at: now, keep: 1 };
+            chat::Change::Item { owner, node: MOTD.into(), id: CURRENT.into(), item, at: now, keep: 1 };
         match self.write(record::write_of(now, change)).await {
             // To clear what is not there is no fault.
             Ok(()) | Err(ControlError::NotFound) => {}
             Err(error) => return Err(error),
         }
-        self.act(Act::Motd { domain: domain.into(), message }).await?;
+        self.act(HostAction::Motd { domain: domain.into(), message }).await?;
         Ok(Answer::Done)
     }
 }
 
-fn row_of(state: SessionState, connections: &HashMap<Edge, Connection>) -> Session {
+fn row_of(state: SessionState, connections: &HashMap<ConnectionId, Connection>) -> Session {
     let connection = state.edge.and_then(|edge| connections.get(&edge));
     Session {
         address: state.jid.as_str().into(),

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use admin::ControlError;
 use admin::chat::{Affiliated, Answer, Occupant, Room, RoomDetails};
+use chat::effect::HostAction;
+use chat::stored_room;
 use store::xmpp::{XmppLoaded, XmppRead};
-use xmpp::host::effect::Act;
-use xmpp::host::stored_room;
 use xmpp::xml::parse_stored;
 use xmpp::{Bare, Element, ns};
 
@@ -60,7 +60,7 @@ impl Operator {
             }
         }
         // What is in memory is newer.
-        for room in self.act(Act::DescribeRooms { domain }).await?.acted.described_rooms {
+        for room in self.act(HostAction::DescribeRooms { domain }).await?.acted.described_rooms {
             let address = room.address.to_string();
             let row = Room {
                 address: address.clone(),

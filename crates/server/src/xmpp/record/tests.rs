@@ -1,7 +1,7 @@
 //! What is written comes back as it was, at its largest; and what cannot be read back never looks as if it were not there.
 
+use chat::limits;
 use store::{Read, Sqlite, Store, Write};
-use xmpp::limits;
 
 use super::*;
 
@@ -25,10 +25,10 @@ impl World {
     fn change(&mut self, change: Change) {
         let write = Write::Xmpp(write_of(NOW, change));
         let mut done = self.writer.write_group(&[write]);
-        assert_eq!(done_of(done.remove(0)), Ok(Loaded::Done));
+        assert_eq!(done_of(done.remove(0)), Ok(StoreReply::Done));
     }
 
-    fn load(&mut self, load: Load) -> Loaded {
+    fn load(&mut self, load: Load) -> StoreReply {
         match self.reader.load(&Read::Xmpp(read_of(load).unwrap())) {
             Ok(store::Loaded::Xmpp(loaded)) => loaded_of(loaded).unwrap(),
             other => panic!("{other:?}"),
@@ -38,14 +38,14 @@ impl World {
     fn items(&mut self, owner: &Bare, node: &str) -> Vec<(Box<str>, Instant, Element)> {
         let query = Box::new(ItemQuery::all());
         match self.load(Load::Items { owner: owner.clone(), node: node.into(), query }) {
-            Loaded::Items(page) => page.items,
+            StoreReply::Items(page) => page.items,
             other => panic!("{other:?}"),
         }
     }
 
     fn waiting(&mut self, user: &Bare) -> Vec<(u64, Instant, Element)> {
         match self.load(Load::Offline { user: user.clone(), after: 0, ids: Vec::new() }) {
-            Loaded::Stanzas(page) => page.stanzas,
+            StoreReply::Stanzas(page) => page.stanzas,
             other => panic!("{other:?}"),
         }
     }
@@ -82,12 +82,12 @@ fn what_an_account_has_comes_back_as_it_was() {
     world.change(Change::Blocked { user: user.clone(), blocked: blocked.clone() });
     world.change(Change::LastSeen { user: user.clone(), at: NOW, status: "gone".into() });
     world.change(Change::Offline { user: user.clone(), at: NOW, stanza: Box::new(message()) });
-    let node = Box::<str>::from(::xmpp::host::user::NODES[0]);
+    let node = Box::<str>::from(::chat::user::NODES[0]);
     let published = Some(Box::new(message()));
     let (owner, id) = (user.clone(), "current".into());
     world.change(Change::Item { owner, node: node.clone(), id, item: published, at: NOW, keep: 1 });
-    let Loaded::User(Some(record)) = world.load(Load::User { user: user.clone() }) else { panic!() };
-    let expected = UserRecord {
+    let StoreReply::User(Some(record)) = world.load(Load::User { user: user.clone() }) else { panic!() };
+    let expected = AccountData {
         roster: vec![(contact, item)],
         roster_version: 7,
         blocked,
@@ -115,9 +115,9 @@ fn archives_items_and_rooms_come_back_as_they_were() {
         stanza: Box::new(message()),
     });
     let page = |world: &mut World, with: &str| {
-        let query = Query { with: Some(Jid::parse(with).unwrap()), max: 10, ..Query::default() };
+        let query = MamQuery { with: Some(Jid::parse(with).unwrap()), max: 10, ..MamQuery::default() };
         match world.load(Load::Archive { owner: owner.clone(), query: Box::new(query) }) {
-            Loaded::Page(page) => page,
+            StoreReply::Page(page) => page,
             other => panic!("{other:?}"),
         }
     };
@@ -139,18 +139,18 @@ fn archives_items_and_rooms_come_back_as_they_were() {
     });
     assert_eq!(world.items(&owner, &node), [("i".into(), NOW, message())]);
     let nodes = RowPage { rows: vec![(node, NOW, Element::new("x", ns::DATA))], is_complete: true };
-    assert_eq!(world.load(Load::Nodes { owner, after: None }), Loaded::Rows(nodes));
+    assert_eq!(world.load(Load::Nodes { owner, after: None }), StoreReply::Rows(nodes));
     let room = bare("tea@conference.example.org");
-    assert_eq!(world.load(Load::Room { room: room.clone() }), Loaded::Room(None));
+    assert_eq!(world.load(Load::Room { room: room.clone() }), StoreReply::Room(None));
     world.change(Change::Room { room: room.clone(), config: config.clone(), charged: None });
-    assert_eq!(world.load(Load::Room { room }), Loaded::Room(config));
+    assert_eq!(world.load(Load::Room { room }), StoreReply::Room(config));
 }
 
 #[test]
 fn what_is_not_there_is_told_from_what_cannot_be_read() {
-    assert_eq!(error_of(&StoreError::NotFound { what: "x".into() }), RecordError::NotFound);
+    assert_eq!(error_of(&StoreError::NotFound { what: "x".into() }), StoreFailure::NotFound);
     let broken = StoreError::Internal { detail: "x".into() };
-    assert_eq!(error_of(&broken), RecordError::Unavailable);
+    assert_eq!(error_of(&broken), StoreFailure::Unavailable);
     assert_eq!(element("<a>"), None);
 }
 
@@ -191,10 +191,10 @@ fn largest(bytes: usize) -> Element {
         deep = Element::new("d", "urn:x").child(deep);
     }
     let mut wide = Element::new("w", "urn:x");
-    for number in 0..limits::ATTRIBUTES {
+    for number in 0..::xmpp::limits::ATTRIBUTES {
         wide.set(Box::leak(format!("a{number}").into_boxed_str()) as &'static str, "'\"<&>\r\n\t\u{1f600}");
     }
-    let many = (0..limits::ELEMENTS - limits::DEPTH - 3).map(|_| Element::new("e", "urn:x"));
+    let many = (0..::xmpp::limits::ELEMENTS - limits::DEPTH - 3).map(|_| Element::new("e", "urn:x"));
     let mut element = Element::new("message", ns::CLIENT).child(deep).child(wide).children(many);
     let left = bytes.saturating_sub(element.to_bytes(ns::CLIENT).len() + "<body></body>".len());
     element.push(Element::new("body", ns::CLIENT).text("x".repeat(left)));
@@ -218,7 +218,9 @@ fn long_jid(number: usize) -> Jid {
 fn largest_changes(user: &Bare) -> Vec<(Change, Load)> {
     let item = RosterItem {
         name: Some("<".repeat(limits::CONTACT_NAME).into()),
-        asked: Some(Box::new(Element::new("presence", ns::CLIENT).with("x", "&".repeat(limits::ASKED - 50)))),
+        asked: Some(Box::new(
+            Element::new("presence", ns::CLIENT).with("x", "&".repeat(limits::SUBSCRIPTION_REQUEST - 50)),
+        )),
         groups: (0..limits::CONTACT_GROUPS)
             .map(|n| format!("{n:03}{}", "\"".repeat(limits::CONTACT_NAME - 3)).into())
             .collect(),
@@ -255,7 +257,10 @@ fn largest_changes(user: &Bare) -> Vec<(Change, Load)> {
                 at: NOW,
                 stanza: Box::new(wrapped(largest(limits::STANZA))),
             },
-            Load::Archive { owner: user.clone(), query: Box::new(Query { max: 10, ..Query::default() }) },
+            Load::Archive {
+                owner: user.clone(),
+                query: Box::new(MamQuery { max: 10, ..MamQuery::default() }),
+            },
         ),
     ];
     changes.extend(largest_configurations(user));
@@ -298,28 +303,28 @@ fn largest_item(user: &Bare, node: &str) -> (Change, Load) {
 }
 
 /// The elements of an answer, and whether it is of that change.
-fn is_of(change: &Change, loaded: &Loaded) -> bool {
+fn is_of(change: &Change, loaded: &StoreReply) -> bool {
     match (change, loaded) {
-        (Change::Roster { contact, item, .. }, Loaded::User(Some(record))) => {
+        (Change::Roster { contact, item, .. }, StoreReply::User(Some(record))) => {
             record.roster.iter().any(|(known, has)| known == contact && Some(has) == item.as_ref())
         }
-        (Change::Blocked { blocked, .. }, Loaded::User(Some(record))) => record.blocked == *blocked,
-        (Change::LastSeen { status, .. }, Loaded::User(Some(record))) => {
+        (Change::Blocked { blocked, .. }, StoreReply::User(Some(record))) => record.blocked == *blocked,
+        (Change::LastSeen { status, .. }, StoreReply::User(Some(record))) => {
             record.last_seen.as_ref().is_some_and(|(_, last)| last == status)
         }
-        (Change::Offline { stanza, .. }, Loaded::Stanzas(page)) => {
+        (Change::Offline { stanza, .. }, StoreReply::Stanzas(page)) => {
             page.stanzas.iter().any(|row| row.2 == **stanza)
         }
-        (Change::Archive { stanza, .. }, Loaded::Page(page)) => {
+        (Change::Archive { stanza, .. }, StoreReply::Page(page)) => {
             page.stanzas.iter().any(|row| row.2 == **stanza)
         }
-        (Change::Item { item, .. }, Loaded::Items(page)) => {
+        (Change::Item { item, .. }, StoreReply::Items(page)) => {
             page.items.iter().any(|row| Some(&row.2) == item.as_deref())
         }
-        (Change::Node { config, .. }, Loaded::Rows(page)) => {
+        (Change::Node { config, .. }, StoreReply::Rows(page)) => {
             page.rows.iter().any(|row| Some(&row.2) == config.as_deref())
         }
-        (Change::Room { config, .. }, Loaded::Room(room)) => room == config,
+        (Change::Room { config, .. }, StoreReply::Room(room)) => room == config,
         _ => false,
     }
 }
@@ -341,24 +346,24 @@ fn everything_that_is_written_comes_back_at_its_largest() {
 fn what_cannot_be_read_back_is_unavailable_and_never_absent() {
     let broken = || Box::<str>::from("<a>");
     let at = NOW;
-    assert_eq!(loaded_of(XmppLoaded::Room(Some(broken()))), Err(RecordError::Unavailable));
-    assert_eq!(loaded_of(XmppLoaded::Room(None)), Ok(Loaded::Room(None)));
+    assert_eq!(loaded_of(XmppLoaded::Room(Some(broken()))), Err(StoreFailure::Unavailable));
+    assert_eq!(loaded_of(XmppLoaded::Room(None)), Ok(StoreReply::Room(None)));
     let items = stored::ItemPage { items: vec![("i".into(), at, broken())], ..stored::ItemPage::default() };
-    assert_eq!(loaded_of(XmppLoaded::Items(items)), Err(RecordError::Unavailable));
+    assert_eq!(loaded_of(XmppLoaded::Items(items)), Err(StoreFailure::Unavailable));
     let rows = vec![("node".into(), at, broken())];
     let rows = loaded_of(XmppLoaded::Rows(stored::RowPage { rows, is_complete: true }));
-    assert!(matches!(rows, Ok(Loaded::Rows(page)) if page.rows.len() == 1), "a node's name is not free");
+    assert!(matches!(rows, Ok(StoreReply::Rows(page)) if page.rows.len() == 1), "a node's name is not free");
     let stanzas = vec![(7, at, broken())];
     let page = loaded_of(XmppLoaded::Stanzas(stored::StanzaPage { stanzas, is_complete: true }));
-    assert!(matches!(page, Ok(Loaded::Stanzas(page)) if page.stanzas[0].0 == 7), "it can be removed");
+    assert!(matches!(page, Ok(StoreReply::Stanzas(page)) if page.stanzas[0].0 == 7), "it can be removed");
     for row in [
         UserRow { blocked: vec!["@@".into()], ..UserRow::default() },
         UserRow { roster: vec![("@@".into(), RosterRow::default())], ..UserRow::default() },
     ] {
-        assert_eq!(loaded_of(XmppLoaded::User(Box::new(row))), Err(RecordError::Unavailable));
+        assert_eq!(loaded_of(XmppLoaded::User(Box::new(row))), Err(StoreFailure::Unavailable));
     }
     let row = UserRow { items: vec![("n".into(), broken())], ..UserRow::default() };
-    let Ok(Loaded::User(Some(user))) = loaded_of(XmppLoaded::User(Box::new(row))) else { panic!() };
+    let Ok(StoreReply::User(Some(user))) = loaded_of(XmppLoaded::User(Box::new(row))) else { panic!() };
     assert_eq!(user.items.len(), 1, "the feature learns that there was something");
 }
 
@@ -399,7 +404,7 @@ fn the_store_pages_items_as_items_in_memory_are_paged() {
                     ItemQuery { ids, newest, after, before, from_end, index, max, bytes, is_ids_only: false };
                 let load =
                     Load::Items { owner: owner.clone(), node: "n".into(), query: Box::new(query.clone()) };
-                assert_eq!(world.load(load), Loaded::Items(query.page_of(&rows)), "{query:?}");
+                assert_eq!(world.load(load), StoreReply::Items(query.page_of(&rows)), "{query:?}");
             }
         }
     }
@@ -432,10 +437,10 @@ fn a_removed_account_is_taken_out_of_what_rooms_and_nodes_are_stored() {
     world.change(Change::Node { owner: owner.clone(), node: "news".into(), config: all });
     let mut done =
         world.writer.write_group(&[Write::Xmpp(XmppWrite::ForgetUser { user: "alice@example.org".into() })]);
-    assert_eq!(done_of(done.remove(0)), Ok(Loaded::Done));
-    let Loaded::Room(Some(stored)) = world.load(Load::Room { room }) else { panic!() };
+    assert_eq!(done_of(done.remove(0)), Ok(StoreReply::Done));
+    let StoreReply::Room(Some(stored)) = world.load(Load::Room { room }) else { panic!() };
     let left = [&items("alice@example.org")[1..], &items("malice@example.org")].concat();
     assert_eq!(*stored, Element::new("room", ns::MUC_OWNER).children(left));
-    let Loaded::Rows(page) = world.load(Load::Nodes { owner, after: None }) else { panic!() };
+    let StoreReply::Rows(page) = world.load(Load::Nodes { owner, after: None }) else { panic!() };
     assert_eq!(page.rows[0].2, node(&["bob@example.org"]));
 }

@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 
 use stdx::Instant;
 use tokio::task::JoinHandle;
-use xmpp::s2s::{self, Letter};
+use xmpp::s2s::{self, ShardMessage};
 use xmpp::{Element, stanza};
 
 use super::streams::Allowance;
@@ -57,7 +57,7 @@ pub(crate) struct Reload {
 pub(crate) enum Event {
     /// To the host of `to`.
     Deliver(Box<Element>),
-    Send(Letter),
+    Send(ShardMessage),
 }
 
 /// What happened since the shard began, besides what `s2s` counts.
@@ -106,8 +106,8 @@ impl Servers {
     }
 
     /// From a domain of ours to one that this shard owns.
-    pub(crate) fn handle_message(&mut self, message: Letter) {
-        self.shared.tell(|servers, now, out| servers.handle_letter(now, message, out));
+    pub(crate) fn handle_message(&mut self, message: ShardMessage) {
+        self.shared.tell(|servers, now, out| servers.handle_shard_message(now, message, out));
     }
 
     /// Whether that domain is served here: nothing of other servers goes anywhere else.

@@ -12,7 +12,7 @@ use hickory_resolver::TokioResolver;
 use stdx::Instant;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
-use xmpp::s2s::{self, Counts, Effect, Failure, Note, Security};
+use xmpp::s2s::{self, Counts, Effect, Failure, LogEvent, Security};
 
 use super::connection::Connection;
 use super::{Counters, Event, Reload, Settings, connect};
@@ -260,7 +260,7 @@ impl Shared {
     }
 }
 
-fn tell_of(note: &Note) {
+fn tell_of(note: &LogEvent) {
     let (local, remote) = (&*note.pair.local, &*note.pair.remote);
     match &note.what {
         s2s::Event::Connected { by, is_encrypted } => {

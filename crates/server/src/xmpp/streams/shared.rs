@@ -27,7 +27,7 @@ use crate::xmpp::mailbox::Mailbox;
 pub(crate) enum Event {
     Find {
         stream: u64,
-        find: sasl::Find,
+        find: sasl::CredentialQuery,
         domain: Box<str>,
     },
     Tokens {
@@ -525,7 +525,7 @@ impl Shared {
 
 /// The answer to a probe has done its work by being there.
 fn is_sign_of_life(element: &Element) -> bool {
-    stanza::kind_of(element) == Some(stanza::Kind::Iq)
+    stanza::kind_of(element) == Some(stanza::StanzaKind::Iq)
         && matches!(element.attr("type"), Some("result" | "error"))
         && element.attr("id") == Some(PROBE)
 }

@@ -48,7 +48,7 @@ fn binding() {
         .when(refused(Condition::ResourceConstraint))
         .told(&["<iq type='error' id='b'", "<error type='wait'><resource-constraint"]),
         row("7.6.2.1", "whose bound is the host's")
-            .test("host/tests/mod.rs::an_account_has_so_many_sessions"),
+            .test("chat/src/tests/mod.rs::an_account_has_so_many_sessions"),
     ]);
 }
 
@@ -65,9 +65,9 @@ fn binding_a_resource_of_the_client() {
             .when(refused(Condition::BadRequest))
             .told(&["<iq type='error' id='b'", "<error type='modify'><bad-request"]),
         row("7.7.2.1", "which the host decides")
-            .test("host/tests/table/rfc_6120.rs::a_resource_that_cannot_be_one_is_a_bad_request"),
+            .test("chat/src/tests/table/rfc_6120.rs::a_resource_that_cannot_be_one_is_a_bad_request"),
         row("7.7.2.2", "conflict: the newer session has the resource")
-            .test("host/tests/mod.rs::a_second_session_of_the_same_name_replaces_the_first"),
+            .test("chat/src/tests/mod.rs::a_second_session_of_the_same_name_replaces_the_first"),
         row("7.7.3", "after an error the client may try again")
             .at(Stage::Unbound)
             .after(Step::Bytes(bind("<resource>x</resource>")))

@@ -1,6 +1,6 @@
 //! RFC 6120 requirement by requirement, at the stream of a client: a row has the section, what it demands, how far the
 //! stream has come, what is sent, and everything that comes back. Stanzas between servers are in `s2s/tests/table.rs`, the
-//! rules of §8 that the host keeps in `host/tests/table/rfc_6120.rs`. Requirements that have no row are in
+//! rules of §8 that the host keeps in `chat/src/tests/table/rfc_6120.rs`. Requirements that have no row are in
 //! `compliance::UNTESTED`.
 
 mod bind;
@@ -9,10 +9,10 @@ mod stanzas;
 mod streams;
 mod tls;
 
-use super::tests::{HEADER, World, secure, settings};
+use super::tests::{ClientStreamWorld, HEADER, secure, settings};
 use super::{Bound, Effect, Security};
 use crate::requirements::{self, has_in_order};
-use crate::sasl::{Hash, Known, derive, encode};
+use crate::sasl::{CredentialAnswer, Hash, derive, encode};
 use crate::{Jid, ns};
 
 /// How far a stream has come before the row begins.
@@ -35,12 +35,12 @@ enum Stage {
 }
 
 impl Stage {
-    fn world(self) -> World {
+    fn world(self) -> ClientStreamWorld {
         let security = match self {
             Stage::Connected | Stage::Clear => Security::default(),
             _ => secure(),
         };
-        let mut world = World::new(settings(), security);
+        let mut world = ClientStreamWorld::new(settings(), security);
         if matches!(self, Stage::Connected | Stage::Encrypted) {
             return world;
         }
@@ -49,7 +49,7 @@ impl Stage {
             return world;
         }
         world.say(&plain());
-        world.found(Known::Password(true));
+        world.found(CredentialAnswer::Password(true));
         if matches!(self, Stage::Authenticated) {
             return world;
         }
@@ -65,7 +65,7 @@ impl Stage {
 /// One thing that happens to a stream.
 enum Step {
     Bytes(String),
-    Found(Known),
+    Found(CredentialAnswer),
     Bound(Bound),
 }
 
@@ -189,7 +189,7 @@ impl Row {
     }
 }
 
-fn perform(world: &mut World, step: Step) -> String {
+fn perform(world: &mut ClientStreamWorld, step: Step) -> String {
     match step {
         Step::Bytes(text) => world.say(&text),
         Step::Found(known) => world.found(known),

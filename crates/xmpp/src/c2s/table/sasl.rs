@@ -6,8 +6,8 @@ fn scram() -> String {
     auth("SCRAM-SHA-256", &encode(b"n,,n=alice,r=abc"))
 }
 
-fn keys() -> Known {
-    Known::Keys(derive(Hash::Sha256, "secret", b"salt", 10))
+fn keys() -> CredentialAnswer {
+    CredentialAnswer::Keys(derive(Hash::Sha256, "secret", b"salt", 10))
 }
 
 #[test]
@@ -61,21 +61,21 @@ fn exchanging() {
         row("6.4.5", "a failure says why")
             .at(Stage::Open)
             .after(Step::Bytes(plain()))
-            .when(Step::Found(Known::Password(false)))
+            .when(Step::Found(CredentialAnswer::Password(false)))
             .told(&["<failure xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><not-authorized/></failure>"]),
         row("6.4.5", "and the client may try again")
             .at(Stage::Open)
             .after(Step::Bytes(plain()))
-            .after(Step::Found(Known::Password(false)))
+            .after(Step::Found(CredentialAnswer::Password(false)))
             .after(Step::Bytes(plain()))
-            .when(Step::Found(Known::Password(true)))
+            .when(Step::Found(CredentialAnswer::Password(true)))
             .told(&["<success"]),
         row("6.4.5", "two to five times, then the stream ends")
-            .test("c2s/tests.rs::a_guesser_has_five_tries"),
+            .test("xmpp/src/c2s/tests.rs::a_guesser_has_five_tries"),
         row("6.4.6", "success, without features before the client's new header")
             .at(Stage::Open)
             .after(Step::Bytes(plain()))
-            .when(Step::Found(Known::Password(true)))
+            .when(Step::Found(CredentialAnswer::Password(true)))
             .told(&["<success xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>", "!<stream:"]),
         row("6.4.6", "the stream begins anew without a closing tag")
             .at(Stage::Authenticated)
@@ -105,12 +105,12 @@ fn failures() {
         row("6.5.10", "not-authorized: an unknown account is answered as a wrong password is")
             .at(Stage::Open)
             .after(Step::Bytes(plain()))
-            .when(Step::Found(Known::Nobody))
+            .when(Step::Found(CredentialAnswer::NoAccount))
             .told(&["<failure xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><not-authorized/></failure>"]),
         row("6.5.11", "temporary-auth-failure")
             .at(Stage::Open)
             .after(Step::Bytes(plain()))
-            .when(Step::Found(Known::Unavailable))
+            .when(Step::Found(CredentialAnswer::Unavailable))
             .told(&["<failure xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><temporary-auth-failure/></failure>"]),
     ]);
 }

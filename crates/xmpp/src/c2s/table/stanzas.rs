@@ -30,7 +30,7 @@ fn attributes() {
             .sent("<message xml:lang='fr' to='b@example.org'/>")
             .passed(&["xml:lang='fr'"]),
         row("8.1.5", "one without has that of the stream")
-            .test("c2s/tests.rs::a_stanza_without_a_language_has_that_of_its_stream"),
+            .test("xmpp/src/c2s/tests.rs::a_stanza_without_a_language_has_that_of_its_stream"),
         row("8.4", "payloads that the server does not know are passed on as they are")
             .sent("<message to='b@example.org'><a xmlns='urn:a' b='c'><d xmlns='urn:d'/>t</a></message>")
             .passed(&["<a xmlns='urn:a' b='c'><d xmlns='urn:d'/>t</a>"]),

@@ -28,7 +28,7 @@ fn opening() {
         .sent(HEADER)
         .told(&["<?xml", "<stream:stream ", "<stream:features>", "</stream:features>"]),
         row("4.3.3", "what was negotiated on the stream before is not that of the new one")
-            .test("c2s/access_tests.rs::an_invitation_is_forgotten_when_the_stream_begins_anew"),
+            .test("xmpp/src/c2s/access_tests.rs::an_invitation_is_forgotten_when_the_stream_begins_anew"),
         row("4.6.1", "white space between stanzas is no fault, and is not answered").sent(" \n\t "),
     ]);
 }
@@ -53,7 +53,7 @@ fn headers() {
             .sent(HEADER.replace(" to=", " from='a b@' to="))
             .told(&["from='example.org'", "! to="]),
         row("4.7.3", "the server's header MUST have an id, another one for each stream")
-            .test("c2s/table/streams.rs::each_header_has_another_id"),
+            .test("xmpp/src/c2s/table/streams.rs::each_header_has_another_id"),
         row("4.7.4", "the server's header MUST have `xml:lang`")
             .at(Stage::Encrypted)
             .sent(HEADER)
@@ -63,7 +63,7 @@ fn headers() {
             .sent(HEADER.replace(" to=", " xml:lang='de' to="))
             .told(&["xml:lang='de'"]),
         row("4.7.4", "stanzas without a language have that of the stream")
-            .test("c2s/tests.rs::a_stanza_without_a_language_has_that_of_its_stream"),
+            .test("xmpp/src/c2s/tests.rs::a_stanza_without_a_language_has_that_of_its_stream"),
         row("4.7.5", "the server's version is the lower one of both")
             .at(Stage::Encrypted)
             .sent(HEADER.replace("version='1.0'>", "version='2.0'>"))
@@ -77,7 +77,7 @@ fn each_header_has_another_id() {
     let mut world = Stage::Encrypted.world();
     let first = id(&world.say(HEADER));
     world.say(&plain());
-    world.found(Known::Password(true));
+    world.found(CredentialAnswer::Password(true));
     let second = id(&world.say(HEADER));
     assert!(first != second && !first.is_empty() && !second.is_empty(), "{first} {second}");
 }
@@ -151,19 +151,19 @@ fn errors() {
             .sent(HEADER.replace("<stream:stream", "<stream:other"))
             .fails("invalid-namespace"),
         row("4.9.3.3", "conflict: another session has the resource")
-            .test("host/tests/mod.rs::a_second_session_of_the_same_name_replaces_the_first"),
+            .test("chat/src/tests/mod.rs::a_second_session_of_the_same_name_replaces_the_first"),
         row("4.9.3.4", "connection-timeout: a server that proves nothing")
-            .test("s2s/tests/bad.rs::who_proves_nothing_is_closed_in_time"),
+            .test("xmpp/src/s2s/tests/bad.rs::who_proves_nothing_is_closed_in_time"),
         row("4.9.3.5", "host-gone: the domain is served no more")
-            .test("s2s/tests/bad.rs::a_domain_that_is_served_no_more_is_gone"),
+            .test("xmpp/src/s2s/tests/bad.rs::a_domain_that_is_served_no_more_is_gone"),
         row("4.9.3.6", "host-unknown")
             .at(Stage::Open)
             .after(Step::Bytes(plain()))
-            .after(Step::Found(Known::Password(true)))
+            .after(Step::Found(CredentialAnswer::Password(true)))
             .sent(HEADER.replace("example.org", "nowhere.org"))
             .fails("host-unknown"),
         row("4.9.3.8", "internal-server-error: the account's record cannot be read")
-            .test("host/tests/mod.rs::a_record_that_cannot_be_read_ends_its_sessions"),
+            .test("chat/src/tests/mod.rs::a_record_that_cannot_be_read_ends_its_sessions"),
         row("4.9.3.9", "invalid-from: a stanza from another address")
             .sent("<message from='bob@example.org' to='c@example.org'/>")
             .fails("invalid-from"),
@@ -182,12 +182,14 @@ fn conditions_from_not_authorized_on() {
             .sent(HEADER.replace("example.org", "other.org"))
             .fails("not-authorized"),
         row("4.9.3.13", "not-well-formed").sent("<message></presence>").fails("not-well-formed"),
-        row("4.9.3.14", "policy-violation: too many failures").test("c2s/tests.rs::a_guesser_has_five_tries"),
+        row("4.9.3.14", "policy-violation: too many failures")
+            .test("xmpp/src/c2s/tests.rs::a_guesser_has_five_tries"),
         row("4.9.3.16", "reset: the account has another password")
-            .test("host/tests/register.rs::a_new_password_ends_the_other_sessions"),
-        row("4.9.3.19", "see-other-host").test("c2s/access_tests.rs::a_client_is_sent_to_another_host"),
+            .test("chat/src/tests/register.rs::a_new_password_ends_the_other_sessions"),
+        row("4.9.3.19", "see-other-host")
+            .test("xmpp/src/c2s/access_tests.rs::a_client_is_sent_to_another_host"),
         row("4.9.3.21", "undefined-condition: more stanzas are acknowledged than were sent (XEP-0198 §4)")
-            .test("host/tests/sm.rs::who_acknowledges_more_than_there_was_is_cut_off"),
+            .test("chat/src/tests/sm.rs::who_acknowledges_more_than_there_was_is_cut_off"),
         row("4.9.3.22", "unsupported-encoding")
             .at(Stage::Encrypted)
             .sent(HEADER.replace("version='1.0'?>", "version='1.0' encoding='ISO-8859-1'?>"))

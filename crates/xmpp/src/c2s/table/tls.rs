@@ -39,8 +39,8 @@ fn negotiating() {
             .after(Step::Bytes(STARTTLS.into()))
             .sent("<message to='b@example.org'/>"),
         row("5.4.3.3", "then the stream begins anew, with other features")
-            .test("c2s/tests.rs::a_client_secures_its_stream_signs_in_and_binds"),
+            .test("xmpp/src/c2s/tests.rs::a_client_secures_its_stream_signs_in_and_binds"),
         row("5.4.3.3", "what was learnt before TLS is discarded")
-            .test("c2s/access_tests.rs::an_invitation_before_tls_is_forgotten_with_it"),
+            .test("xmpp/src/c2s/access_tests.rs::an_invitation_before_tls_is_forgotten_with_it"),
     ]);
 }

@@ -6,25 +6,25 @@ pub(super) const HEADER: &str = "<?xml version='1.0'?><stream:stream xmlns='jabb
     xmlns:stream='http://etherx.jabber.org/streams' from='evil.test' to='a.test' version='1.0'>";
 
 /// Somebody at a stream that he opened.
-pub(super) struct Caller {
+pub(super) struct TestCaller {
     pub(super) servers: Servers,
     number: u64,
     pub(super) effects: Vec<Effect>,
 }
 
-impl Caller {
-    pub(super) fn new(change: impl Fn(&mut Settings), security: Security) -> Caller {
+impl TestCaller {
+    pub(super) fn new(change: impl Fn(&mut Settings), security: Security) -> TestCaller {
         let mut settings = settings(&["a.test", "rooms.a.test"], 1);
         change(&mut settings);
         let mut servers = Servers::new(Arc::new(settings), 0, [3; 32]);
         let number = servers.accept(START, security);
-        Caller { servers, number, effects: Vec::new() }
+        TestCaller { servers, number, effects: Vec::new() }
     }
 
     /// Encrypted, and the stream is open.
-    pub(super) fn secure() -> Caller {
+    pub(super) fn secure() -> TestCaller {
         let security = Security { encrypted: true, certificate: None };
-        let mut caller = Caller::new(|_| (), security);
+        let mut caller = TestCaller::new(|_| (), security);
         caller.say(HEADER);
         caller
     }
@@ -47,21 +47,21 @@ impl Caller {
 
     pub(super) fn verified(&mut self, verdict: Verdict) -> String {
         let asked = self.effects.iter().find_map(|effect| match effect {
-            Effect::Send(Letter::Verify { edge, question }) => Some((*edge, question.clone())),
+            Effect::Send(ShardMessage::Verify { edge, question }) => Some((*edge, question.clone())),
             _ => None,
         });
         let (edge, question) = asked.expect("a question");
-        let letter = Letter::Verified { edge, question, verdict };
-        self.tell(|servers, out| servers.handle_letter(START, letter, out))
+        let letter = ShardMessage::Verified { edge, question, verdict };
+        self.tell(|servers, out| servers.handle_shard_message(START, letter, out))
     }
 
     /// evil.test, which is who it says it is.
-    pub(super) fn proved() -> Caller {
-        Caller::proved_with(|_| ())
+    pub(super) fn proved() -> TestCaller {
+        TestCaller::proved_with(|_| ())
     }
 
-    pub(super) fn proved_with(change: impl Fn(&mut Settings)) -> Caller {
-        let mut caller = Caller::new(change, Security { encrypted: true, certificate: None });
+    pub(super) fn proved_with(change: impl Fn(&mut Settings)) -> TestCaller {
+        let mut caller = TestCaller::new(change, Security { encrypted: true, certificate: None });
         caller.say(HEADER);
         caller.say("<db:result from='evil.test' to='a.test'>right</db:result>");
         assert!(caller.verified(Verdict::Valid).contains("type='valid'"));
@@ -101,14 +101,14 @@ fn wrong_headers_end_the_stream() {
         ("<!DOCTYPE x>".into(), "restricted-xml"),
         (format!("<{}", "x".repeat(20_000)), "policy-violation"),
     ] {
-        Caller::new(|_| (), Security::default()).ends_with(&text, condition);
+        TestCaller::new(|_| (), Security::default()).ends_with(&text, condition);
     }
 }
 
 #[test]
 fn a_domain_that_is_blocked_is_told_at_once() {
     let block = |settings: &mut Settings| settings.policy.block = Domains(vec!["evil.test".into()]);
-    let mut caller = Caller::new(block, Security::default());
+    let mut caller = TestCaller::new(block, Security::default());
     caller.ends_with(HEADER, "policy-violation");
     assert_eq!(caller.servers.counts().refused, 1);
 }
@@ -121,12 +121,12 @@ fn in_the_clear_only_tls_can_be_begun() {
         "<message from='x@evil.test' to='y@a.test'/>",
         "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='EXTERNAL'>=</auth>",
     ] {
-        let mut caller = Caller::new(|_| (), Security::default());
+        let mut caller = TestCaller::new(|_| (), Security::default());
         let features = caller.say(HEADER);
         assert!(features.contains("<required/>") && !features.contains("features:dialback"), "{features}");
         caller.ends_with(text, "policy-violation");
     }
-    let mut caller = Caller::new(|_| (), Security::default());
+    let mut caller = TestCaller::new(|_| (), Security::default());
     caller.say(HEADER);
     assert!(
         caller.say("<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/><message/>").starts_with("<proceed")
@@ -141,7 +141,7 @@ fn in_the_clear_only_tls_can_be_begun() {
 
 #[test]
 fn a_wrong_key_ends_the_stream() {
-    let mut caller = Caller::secure();
+    let mut caller = TestCaller::secure();
     assert_eq!(caller.say("<db:result from='evil.test' to='a.test'>wrong</db:result>"), "");
     let answer = caller.verified(Verdict::Invalid);
     assert!(
@@ -153,7 +153,7 @@ fn a_wrong_key_ends_the_stream() {
 
 #[test]
 fn a_domain_for_which_nobody_answers_is_told_so_and_may_ask_again() {
-    let mut caller = Caller::secure();
+    let mut caller = TestCaller::secure();
     caller.say("<db:result from='evil.test' to='a.test'>key</db:result>");
     let answer = caller.verified(Verdict::Error(Condition::RemoteServerNotFound));
     assert!(answer.contains("type='error'") && answer.contains("<remote-server-not-found"), "{answer}");
@@ -163,7 +163,7 @@ fn a_domain_for_which_nobody_answers_is_told_so_and_may_ask_again() {
 
 #[test]
 fn domains_that_are_not_ours_are_refused_by_name() {
-    let mut caller = Caller::secure();
+    let mut caller = TestCaller::secure();
     let answer = caller.say("<db:result from='evil.test' to='elsewhere.test'>key</db:result>");
     assert!(answer.contains("from='elsewhere.test' to='evil.test' type='error'"), "{answer}");
     assert!(answer.contains("<item-not-found"), "{answer}");
@@ -175,7 +175,7 @@ fn domains_that_are_not_ours_are_refused_by_name() {
 fn a_key_counts_only_on_the_stream_it_was_made_for() {
     // XEP-0220 §2.3: we are asked about keys of ours, right, replayed on another stream, and for another domain.
     let key = dialback::key(&[1; 32], "evil.test", "a.test", "their-id");
-    let mut caller = Caller::secure();
+    let mut caller = TestCaller::secure();
     let mut ask = |from: &str, id: &str, key: &str| {
         caller.say(&format!("<db:verify from='{from}' to='a.test' id='{id}'>{key}</db:verify>"))
     };
@@ -194,13 +194,13 @@ fn answers_that_nobody_asked_for_end_the_stream() {
         "<db:result from='evil.test' to='a.test' type='valid'/>",
         "<db:verify from='evil.test' to='a.test' id='1' type='valid'/>",
     ] {
-        Caller::secure().ends_with(text, "invalid-from");
+        TestCaller::secure().ends_with(text, "invalid-from");
     }
 }
 
 #[test]
 fn stanzas_of_domains_that_were_not_proved_end_the_stream() {
-    Caller::secure().ends_with("<message from='x@evil.test' to='y@a.test'/>", "not-authorized");
+    TestCaller::secure().ends_with("<message from='x@evil.test' to='y@a.test'/>", "not-authorized");
     for (text, condition) in [
         ("<message from='x@bank.test' to='y@a.test'/>", "invalid-from"),
         ("<message from='x@evil.test' to='y@rooms.a.test'/>", "invalid-from"),
@@ -211,9 +211,9 @@ fn stanzas_of_domains_that_were_not_proved_end_the_stream() {
         ("<something xmlns='else'/>", "unsupported-stanza-type"),
         ("<message from='x@evil.test' to='y@a.test'>\u{0}</message>", "not-well-formed"),
     ] {
-        Caller::proved().ends_with(text, condition);
+        TestCaller::proved().ends_with(text, condition);
     }
-    let mut caller = Caller::proved();
+    let mut caller = TestCaller::proved();
     caller.say("<message from='x@evil.test' to='y@a.test'><body>hi</body></message>");
     assert!(matches!(&caller.effects[..], [Effect::Deliver(_)]), "{:?}", caller.effects);
     let long = format!("<message from='x@evil.test' to='y@a.test'>{}", "x".repeat(300_000));
@@ -223,7 +223,7 @@ fn stanzas_of_domains_that_were_not_proved_end_the_stream() {
 #[test]
 fn who_proves_nothing_is_closed_in_time() {
     for text in ["", HEADER] {
-        let mut caller = Caller::new(|_| (), Security { encrypted: true, certificate: None });
+        let mut caller = TestCaller::new(|_| (), Security { encrypted: true, certificate: None });
         caller.say(text);
         let at = caller.servers.deadline().unwrap();
         assert_eq!(at, START + Duration::from_secs(30));
@@ -235,7 +235,7 @@ fn who_proves_nothing_is_closed_in_time() {
 
 #[test]
 fn one_stream_cannot_ask_for_everything() {
-    let mut caller = Caller::secure();
+    let mut caller = TestCaller::secure();
     for number in 0..crate::limits::S2S_ASKED_OF_STREAM {
         assert_eq!(caller.say(&format!("<db:result from='d{number}.test' to='a.test'>k</db:result>")), "");
     }
@@ -246,7 +246,7 @@ fn one_stream_cannot_ask_for_everything() {
 
 #[test]
 fn who_fails_too_often_is_closed() {
-    let mut caller = Caller::secure();
+    let mut caller = TestCaller::secure();
     for number in 1..=crate::limits::S2S_REFUSED_OF_STREAM {
         caller.say(&format!("<db:result from='d{number}.test' to='a.test'>k</db:result>"));
         let answer = caller.verified(Verdict::Error(Condition::RemoteServerNotFound));
@@ -257,7 +257,7 @@ fn who_fails_too_often_is_closed() {
 
 #[test]
 fn a_domain_that_is_served_no_more_is_gone() {
-    let mut caller = Caller::proved();
+    let mut caller = TestCaller::proved();
     let settings = Arc::new(settings(&["rooms.a.test"], 1));
     let answer = caller.tell(|servers, out| servers.reload(START, &settings, out));
     assert!(answer.contains("<host-gone"), "{answer}");
@@ -271,7 +271,7 @@ fn external_is_for_the_name_in_the_certificate() {
     };
     let certified = |name: &str| {
         let certificate = Some(Certificate::of_dns(name));
-        let mut caller = Caller::new(|_| (), Security { encrypted: true, certificate });
+        let mut caller = TestCaller::new(|_| (), Security { encrypted: true, certificate });
         let features = caller.say(HEADER);
         (caller, features)
     };
@@ -293,8 +293,8 @@ fn external_is_for_the_name_in_the_certificate() {
 #[test]
 fn a_server_that_talks_back_without_being_asked_is_closed() {
     let open = |answer: &str| {
-        let mut world = World::new(1, &[&["a.test"]]);
-        world.places.insert("evil.test".into(), Place::Silent);
+        let mut world = FederationWorld::new(1, &[&["a.test"]]);
+        world.places.insert("evil.test".into(), LinkEnd::Silent);
         world.set(0, |settings| settings.policy.require_tls = false);
         world.message(0, "x@a.test/y", "z@evil.test", "1");
         let shard = owner("evil.test");
@@ -330,7 +330,7 @@ fn a_server_that_talks_back_without_being_asked_is_closed() {
 proptest::proptest! {
     #[test]
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
-        let mut caller = Caller::secure();
+        let mut caller = TestCaller::secure();
         let number = caller.number;
         caller.tell(|servers, out| servers.handle_bytes(START, number, &bytes, out));
     }
@@ -344,24 +344,24 @@ fn bomb(name: &str, attributes: &str) -> String {
 
 #[test]
 fn a_namespace_bomb_ends_the_stream_before_and_after_a_domain_is_proved() {
-    Caller::secure().ends_with(&bomb("db:result", "from='evil.test' to='a.test'"), "policy-violation");
-    Caller::proved().ends_with(&bomb("message", "from='x@evil.test' to='y@a.test'"), "policy-violation");
+    TestCaller::secure().ends_with(&bomb("db:result", "from='evil.test' to='a.test'"), "policy-violation");
+    TestCaller::proved().ends_with(&bomb("message", "from='x@evil.test' to='y@a.test'"), "policy-violation");
 }
 
 #[test]
 fn a_stanza_is_small_until_a_domain_is_proved() {
     let text = format!("<db:result from='evil.test' to='a.test'>{}</db:result>", "x".repeat(16 << 10));
-    Caller::secure().ends_with(&text, "policy-violation");
+    TestCaller::secure().ends_with(&text, "policy-violation");
 }
 
 #[test]
 fn a_stanza_that_would_be_too_large_for_its_receiver_is_answered_and_the_stream_goes_on() {
-    let mut caller = Caller::proved();
+    let mut caller = TestCaller::proved();
     let data = "a&".repeat(50_000);
     let text =
         format!("<message from='x@evil.test' to='y@a.test' id='m'><body><![CDATA[{data}]]></body></message>");
     assert_eq!(caller.say(&text), "");
-    let [Effect::Send(Letter::Outbound { element })] = &caller.effects[..] else {
+    let [Effect::Send(ShardMessage::Outbound { element })] = &caller.effects[..] else {
         panic!("{:?}", caller.effects)
     };
     assert!(
@@ -374,16 +374,17 @@ fn a_stanza_that_would_be_too_large_for_its_receiver_is_answered_and_the_stream_
 
 #[test]
 fn what_a_bidirectional_peer_says_that_it_takes_is_all_it_gets() {
-    let mut caller = Caller::secure();
+    let mut caller = TestCaller::secure();
     caller.say("<bidi xmlns='urn:xmpp:bidi'><limits xmlns='urn:xmpp:stream-limits:0'><max-bytes>12000</max-bytes></limits></bidi>");
     caller.say("<db:result from='evil.test' to='a.test'>right</db:result>");
     caller.verified(Verdict::Valid);
     for (size, is_written) in [(11_000, true), (13_000, false)] {
-        let edge = Edge { shard: 0, connection: caller.number };
+        let edge = ConnectionId { shard: 0, connection: caller.number };
         let element = Element::new("message", ns::CLIENT).with("from", "y@a.test").with("to", "x@evil.test");
         let element = Box::new(element.child(Element::new("body", ns::CLIENT).text("x".repeat(size))));
-        let written =
-            caller.tell(|servers, out| servers.handle_letter(START, Letter::Over { edge, element }, out));
+        let written = caller.tell(|servers, out| {
+            servers.handle_shard_message(START, ShardMessage::Over { edge, element }, out)
+        });
         assert_eq!(!written.is_empty(), is_written, "{size}");
         let is_answered = caller.effects.iter().any(|effect| {
             matches!(effect, Effect::Deliver(answer) if answer.to_string().contains("policy-violation"))

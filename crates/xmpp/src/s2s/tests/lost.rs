@@ -6,7 +6,7 @@ use super::*;
 
 /// What happens in a play.
 #[derive(Clone, Copy, Debug)]
-enum Act {
+enum TestStep {
     /// From a node to the other, from its first or second domain.
     Say(bool, bool),
     Steps(u8),
@@ -14,17 +14,17 @@ enum Act {
     Wait(u16),
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn act() -> impl Strategy<Value = TestStep> {
     prop_oneof![
-        4 => (any::<bool>(), any::<bool>()).prop_map(|(who, second)| Act::Say(who, second)),
-        4 => (1u8..40).prop_map(Act::Steps),
-        1 => Just(Act::Cut),
-        1 => (1u16..900).prop_map(Act::Wait),
+        4 => (any::<bool>(), any::<bool>()).prop_map(|(who, second)| TestStep::Say(who, second)),
+        4 => (1u8..40).prop_map(TestStep::Steps),
+        1 => Just(TestStep::Cut),
+        1 => (1u16..900).prop_map(TestStep::Wait),
     ]
 }
 
-fn play(seed: u64, certified: [bool; 2], acts: &[Act]) {
-    let mut world = World::new(seed, &[&["a.test", "rooms.a.test"], &["b.test", "rooms.b.test"]]);
+fn play(seed: u64, certified: [bool; 2], acts: &[TestStep]) {
+    let mut world = FederationWorld::new(seed, &[&["a.test", "rooms.a.test"], &["b.test", "rooms.b.test"]]);
     for node in 0..2 {
         if certified[node] {
             world.certify(node, ["a.test", "b.test"][node]);
@@ -33,7 +33,7 @@ fn play(seed: u64, certified: [bool; 2], acts: &[Act]) {
     let mut said = Vec::new();
     for act in acts {
         match *act {
-            Act::Say(who, second) => {
+            TestStep::Say(who, second) => {
                 let (node, mut domains) = (usize::from(who), ["a.test", "b.test"]);
                 if who {
                     domains.reverse();
@@ -43,12 +43,12 @@ fn play(seed: u64, certified: [bool; 2], acts: &[Act]) {
                 world.message(node, &format!("x@{from}/y"), &format!("z@{}", domains[1]), &id);
                 said.push((node, id));
             }
-            Act::Steps(count) => {
+            TestStep::Steps(count) => {
                 for _ in 0..count {
                     world.step();
                 }
             }
-            Act::Cut => {
+            TestStep::Cut => {
                 let open = world.wires.iter().enumerate().filter(|(_, wire)| !wire.is_gone);
                 let open: Vec<usize> = open.map(|(wire, _)| wire).collect();
                 if !open.is_empty() {
@@ -56,7 +56,7 @@ fn play(seed: u64, certified: [bool; 2], acts: &[Act]) {
                     world.cut(wire);
                 }
             }
-            Act::Wait(seconds) => world.pass(Duration::from_secs(seconds.into())),
+            TestStep::Wait(seconds) => world.pass(Duration::from_secs(seconds.into())),
         }
     }
     world.pass(Duration::from_secs(2_000));

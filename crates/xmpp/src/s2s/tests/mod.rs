@@ -49,14 +49,14 @@ struct Node {
     /// What others see of its certificate.
     certificate: Option<Certificate>,
     delivered: Vec<Element>,
-    notes: Vec<Note>,
+    notes: Vec<LogEvent>,
 }
 
 /// A connection, by node, shard and number.
 type End = (usize, u16, u64);
 
 #[derive(Default)]
-struct Wire {
+struct Link {
     ends: Vec<End>,
     /// For the end of that index.
     bytes: [VecDeque<u8>; 2],
@@ -69,27 +69,27 @@ struct Wire {
 
 /// What a name leads to.
 #[derive(Clone, Copy)]
-enum Place {
+enum LinkEnd {
     Node(usize),
     /// Nobody answers.
     Silent,
 }
 
-struct World {
+struct FederationWorld {
     now: Instant,
     rng: Rng,
     nodes: Vec<Node>,
-    wires: Vec<Wire>,
-    places: BTreeMap<String, Place>,
+    wires: Vec<Link>,
+    places: BTreeMap<String, LinkEnd>,
     /// Ids of stanzas that were on a wire when it was cut.
     lost: BTreeSet<String>,
     dialled: usize,
 }
 
-impl World {
+impl FederationWorld {
     /// One node for each list of domains.
-    fn new(seed: u64, nodes: &[&[&str]]) -> World {
-        let mut world = World {
+    fn new(seed: u64, nodes: &[&[&str]]) -> FederationWorld {
+        let mut world = FederationWorld {
             now: START,
             rng: Rng::seeded(seed),
             nodes: Vec::new(),
@@ -100,7 +100,7 @@ impl World {
         };
         for (index, domains) in nodes.iter().enumerate() {
             for domain in *domains {
-                world.places.insert((*domain).into(), Place::Node(index));
+                world.places.insert((*domain).into(), LinkEnd::Node(index));
             }
             world.add(&settings(domains, u8::try_from(index).unwrap()));
         }
@@ -175,7 +175,7 @@ impl World {
                     Recipient::Owner(domain) => owner(&domain),
                     Recipient::Shard(shard) => shard,
                 };
-                self.tell(node, shard, |servers, now, out| servers.handle_letter(now, letter, out));
+                self.tell(node, shard, |servers, now, out| servers.handle_shard_message(now, letter, out));
             }
         }
     }
@@ -191,17 +191,17 @@ impl World {
         self.dialled += 1;
         let number = connect.number;
         match self.places.get(&*connect.pair.remote).copied() {
-            Some(Place::Node(other)) => {
+            Some(LinkEnd::Node(other)) => {
                 let there = u16::try_from(self.rng.below(SHARDS.into())).unwrap();
                 let servers = &mut self.nodes[other].shards[usize::from(there)];
                 let accepted = servers.accept(self.now, Security::default());
                 let ends = vec![(node, shard, number), (other, there, accepted)];
-                self.wires.push(Wire { ends, ..Wire::default() });
+                self.wires.push(Link { ends, ..Link::default() });
                 self.tell(node, shard, |servers, now, out| {
                     servers.handle_connected(now, number, Security::default(), None, out);
                 });
             }
-            Some(Place::Silent) => {}
+            Some(LinkEnd::Silent) => {}
             None => {
                 let failure = Failure::new(Condition::RemoteServerNotFound, "no such name");
                 self.tell(node, shard, |servers, now, out| servers.handle_broken(now, number, failure, out));

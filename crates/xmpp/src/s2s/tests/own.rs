@@ -1,6 +1,6 @@
 //! Domains that this server has itself: no other server speaks for them, whatever it shows (RFC 6120 §8.1.1.2, §13.7.2).
 
-use super::bad::{Caller, HEADER};
+use super::bad::{HEADER, TestCaller};
 use super::*;
 
 /// Domains of ours: one with accounts, a service below it, and a component's.
@@ -14,8 +14,8 @@ fn with_component(settings: &mut Settings) {
     settings.domains.push("gateway.test".into());
 }
 
-fn caller(security: Security) -> Caller {
-    Caller::new(with_component, security)
+fn caller(security: Security) -> TestCaller {
+    TestCaller::new(with_component, security)
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn no_key_is_verified_for_who_claims_a_domain_of_ours() {
 #[test]
 fn stanzas_from_domains_of_ours_end_a_stream_that_proved_another() {
     for own in OWN {
-        let mut caller = Caller::proved_with(with_component);
+        let mut caller = TestCaller::proved_with(with_component);
         caller.ends_with(&format!("<message from='x@{own}' to='y@a.test'/>"), "invalid-from");
         // As a server does that has proved it by certificate, to any domain of ours.
         let mut caller = self::caller(certified("evil.test"));
@@ -93,19 +93,23 @@ fn nothing_is_sent_out_to_a_domain_of_ours() {
         let message = Element::new("message", ns::CLIENT).with("from", "x@a.test/r").with("to", own);
         servers.handle_stanza(START, Box::new(message), &mut out);
         // Verification of a key that another shard was asked about, likewise.
-        let question = Question {
+        let question = KeyQuery {
             pair: Pair { local: "a.test".into(), remote: own.into() },
             id: "i".into(),
             key: "k".into(),
         };
-        let edge = Edge { shard: 0, connection: 2 };
-        servers.handle_letter(START, Letter::Verify { edge, question: question.clone() }, &mut out);
+        let edge = ConnectionId { shard: 0, connection: 2 };
+        servers.handle_shard_message(
+            START,
+            ShardMessage::Verify { edge, question: question.clone() },
+            &mut out,
+        );
         // A stream back is not taken for one either (XEP-0288).
-        servers.handle_letter(START, Letter::Offer { edge, pair: question.pair }, &mut out);
+        servers.handle_shard_message(START, ShardMessage::Offer { edge, pair: question.pair }, &mut out);
         assert!(!out.iter().any(|effect| matches!(effect, Effect::Connect(_))), "{own}: {out:?}");
         let refused = |effect: &&Effect| match effect {
             Effect::Deliver(answer) => answer.attr("type") == Some("error"),
-            Effect::Send(Letter::Verified { verdict, .. }) => matches!(verdict, Verdict::Error(_)),
+            Effect::Send(ShardMessage::Verified { verdict, .. }) => matches!(verdict, Verdict::Error(_)),
             _ => false,
         };
         assert_eq!(out.iter().filter(refused).count(), 2, "{own}: {out:?}");
@@ -114,12 +118,12 @@ fn nothing_is_sent_out_to_a_domain_of_ours() {
 
 #[test]
 fn a_stream_of_a_domain_that_becomes_ours_ends() {
-    let mut caller = Caller::proved();
+    let mut caller = TestCaller::proved();
     let settings = Arc::new(settings(&["a.test", "evil.test"], 1));
     let answer = caller.tell(|servers, out| servers.reload(START, &settings, out));
     assert!(answer.contains("<invalid-from"), "{answer}");
     // The same of one that we opened.
-    let mut world = World::new(1, &[&["a.test"], &["b.test"]]);
+    let mut world = FederationWorld::new(1, &[&["a.test"], &["b.test"]]);
     world.message(0, "alice@a.test/x", "bob@b.test", "1");
     world.run();
     world.set(0, |settings| settings.domains.push("b.test".into()));

@@ -1,7 +1,7 @@
 //! RFC 6120 requirement by requirement, at a stream that another server opened: a row has the section, what it demands,
 //! what evil.test sends and what comes back. The streams of clients are in `c2s/table`.
 
-use super::bad::{Caller, HEADER};
+use super::bad::{HEADER, TestCaller};
 use super::*;
 use crate::requirements::{self, has_in_order};
 
@@ -76,10 +76,10 @@ impl Row {
     fn exchange(&self) -> Option<String> {
         let security = |encrypted| Security { encrypted, certificate: None };
         let mut caller = match self.stage {
-            Stage::Connected | Stage::Clear => Caller::new(|_| (), security(false)),
-            Stage::Encrypted => Caller::new(|_| (), security(true)),
-            Stage::Open => Caller::secure(),
-            Stage::Proved => Caller::proved(),
+            Stage::Connected | Stage::Clear => TestCaller::new(|_| (), security(false)),
+            Stage::Encrypted => TestCaller::new(|_| (), security(true)),
+            Stage::Open => TestCaller::secure(),
+            Stage::Proved => TestCaller::proved(),
         };
         if matches!(self.stage, Stage::Clear) {
             caller.say(HEADER);
@@ -170,8 +170,8 @@ fn stream_errors() {
             .sent(HEADER.replace("'jabber:server'", "'jabber:client'"))
             .fails("invalid-namespace"),
         row("4.9.3.17", "resource-constraint: too many domains on one stream")
-            .test("s2s/tests/bad.rs::one_stream_cannot_ask_for_everything"),
-        row("4.9.3.20", "system-shutdown").test("s2s/tests/ways.rs::a_node_that_ends_says_so"),
+            .test("xmpp/src/s2s/tests/bad.rs::one_stream_cannot_ask_for_everything"),
+        row("4.9.3.20", "system-shutdown").test("xmpp/src/s2s/tests/ways.rs::a_node_that_ends_says_so"),
         row("4.9.3.18", "restricted-xml: a comment").sent("<!-- x -->").fails("restricted-xml"),
         row("4.9.3.22", "unsupported-encoding")
             .at(Stage::Encrypted)
@@ -182,7 +182,7 @@ fn stream_errors() {
             .sent(HEADER.replace(" version='1.0'>", ">"))
             .fails("unsupported-version"),
         row("4.6", "a stream that was idle for long is closed")
-            .test("s2s/tests/ways.rs::idle_streams_are_closed_and_opened_again"),
+            .test("xmpp/src/s2s/tests/ways.rs::idle_streams_are_closed_and_opened_again"),
     ]);
 }
 
@@ -211,9 +211,9 @@ fn tls_and_sasl() {
             .sent("<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>")
             .told(&["<proceed xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>"]),
         row("5.4.3.3", "then the stream begins anew, and what came in the clear is discarded")
-            .test("s2s/tests/bad.rs::in_the_clear_only_tls_can_be_begun"),
+            .test("xmpp/src/s2s/tests/bad.rs::in_the_clear_only_tls_can_be_begun"),
         row("6.3.2", "EXTERNAL is offered to the server that its certificate names, and not after success")
-            .test("s2s/tests/bad.rs::external_is_for_the_name_in_the_certificate"),
+            .test("xmpp/src/s2s/tests/bad.rs::external_is_for_the_name_in_the_certificate"),
         row("6.5.5", "incorrect-encoding")
             .at(Stage::Open)
             .sent(external.replace("=<", "@@<"))
@@ -227,7 +227,7 @@ fn tls_and_sasl() {
             .sent(external)
             .told(&["<failure xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><not-authorized/></failure>"]),
         row("6.4.5", "the number of retries has a bound, as for clients")
-            .test("s2s/tests/bad.rs::who_fails_too_often_is_closed"),
+            .test("xmpp/src/s2s/tests/bad.rs::who_fails_too_often_is_closed"),
     ]);
 }
 
@@ -253,7 +253,7 @@ fn stanzas() {
             .sent("<message from='x@evil.test/r' to='y@a.test/s' id='m'><body>hi</body></message>")
             .delivered(&["from='x@evil.test/r'", "to='y@a.test/s'", "id='m'", "hi"]),
         row("8.1.5", "a stanza without a language has that of its stream")
-            .test("s2s/tests/stanzas.rs::a_stanza_without_a_language_has_that_of_its_stream"),
+            .test("xmpp/src/s2s/tests/stanzas.rs::a_stanza_without_a_language_has_that_of_its_stream"),
         row("8.2", "another element than a stanza: unsupported-stanza-type")
             .sent("<other/>")
             .fails("unsupported-stanza-type"),
@@ -262,8 +262,8 @@ fn stanzas() {
             .sent("<message from='x@evil.test' to='y@a.test'/>")
             .fails("not-authorized"),
         row("8.3.3.16", "remote-server-not-found: no name, or no answer")
-            .test("s2s/tests/ways.rs::a_server_that_is_nowhere_is_not_found_and_then_left_alone_for_a_while"),
+            .test("xmpp/src/s2s/tests/ways.rs::a_server_that_is_nowhere_is_not_found_and_then_left_alone_for_a_while"),
         row("8.3.3.17", "remote-server-timeout: the other server does not answer in time")
-            .test("s2s/tests/ways.rs::a_server_that_is_silent_is_given_up_in_time"),
+            .test("xmpp/src/s2s/tests/ways.rs::a_server_that_is_silent_is_given_up_in_time"),
     ]);
 }

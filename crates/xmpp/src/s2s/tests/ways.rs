@@ -7,7 +7,7 @@ const DIALBACK: Event = Event::Connected { by: Proof::Dialback, is_encrypted: tr
 #[test]
 fn a_stranger_is_believed_by_dialback() {
     for seed in 0..50 {
-        let mut world = World::new(seed, &[&["a.test"], &["b.test"]]);
+        let mut world = FederationWorld::new(seed, &[&["a.test"], &["b.test"]]);
         world.message(0, "alice@a.test/x", "bob@b.test", "1");
         world.message(0, "alice@a.test/x", "bob@b.test", "2");
         world.run();
@@ -26,7 +26,7 @@ fn a_stranger_is_believed_by_dialback() {
 
 #[test]
 fn answers_come_back_on_the_same_stream() {
-    let mut world = World::new(1, &[&["a.test"], &["b.test"]]);
+    let mut world = FederationWorld::new(1, &[&["a.test"], &["b.test"]]);
     world.message(0, "alice@a.test/x", "bob@b.test", "1");
     world.run();
     world.message(1, "bob@b.test/y", "alice@a.test/x", "2");
@@ -39,7 +39,7 @@ fn answers_come_back_on_the_same_stream() {
 
 #[test]
 fn who_has_a_certificate_needs_no_dialback() {
-    let mut world = World::new(2, &[&["a.test"], &["b.test"]]);
+    let mut world = FederationWorld::new(2, &[&["a.test"], &["b.test"]]);
     world.certify(0, "a.test");
     world.certify(1, "b.test");
     world.message(0, "alice@a.test/x", "bob@b.test", "1");
@@ -56,12 +56,12 @@ fn who_has_a_certificate_needs_no_dialback() {
 
 #[test]
 fn a_certificate_of_somebody_else_proves_nothing() {
-    let mut world = World::new(3, &[&["a.test"], &["b.test"]]);
+    let mut world = FederationWorld::new(3, &[&["a.test"], &["b.test"]]);
     world.certify(0, "other.test");
     world.message(0, "alice@a.test/x", "bob@b.test", "1");
     world.run();
     assert!(world.proofs(0).contains(&DIALBACK));
-    let mut world = World::new(3, &[&["a.test"], &["b.test"]]);
+    let mut world = FederationWorld::new(3, &[&["a.test"], &["b.test"]]);
     world.certify(0, "other.test");
     world.set(1, |settings| settings.policy.require_certificate = true);
     world.message(0, "alice@a.test/x", "bob@b.test", "1");
@@ -73,7 +73,7 @@ fn a_certificate_of_somebody_else_proves_nothing() {
 
 #[test]
 fn we_demand_a_certificate_of_whom_we_call() {
-    let mut world = World::new(4, &[&["a.test"], &["b.test"]]);
+    let mut world = FederationWorld::new(4, &[&["a.test"], &["b.test"]]);
     world.certify(1, "wrong.test");
     world.set(0, |settings| settings.policy.require_certificate = true);
     world.message(0, "alice@a.test/x", "bob@b.test", "1");
@@ -85,7 +85,7 @@ fn we_demand_a_certificate_of_whom_we_call() {
 
 #[test]
 fn more_domains_share_a_stream() {
-    let mut world = World::new(5, &[&["a.test", "rooms.a.test"], &["b.test"]]);
+    let mut world = FederationWorld::new(5, &[&["a.test", "rooms.a.test"], &["b.test"]]);
     world.message(0, "alice@a.test/x", "bob@b.test", "1");
     world.message(0, "tea@rooms.a.test/hag", "bob@b.test/y", "2");
     world.run();
@@ -99,7 +99,7 @@ fn more_domains_share_a_stream() {
 
 #[test]
 fn without_tls_nobody_speaks_unless_that_is_allowed() {
-    let mut world = World::new(6, &[&["a.test"], &["b.test"]]);
+    let mut world = FederationWorld::new(6, &[&["a.test"], &["b.test"]]);
     world.set(1, |settings| {
         settings.tls = false;
         settings.policy.require_tls = false;
@@ -120,7 +120,7 @@ fn without_tls_nobody_speaks_unless_that_is_allowed() {
 
 #[test]
 fn a_server_that_is_nowhere_is_not_found_and_then_left_alone_for_a_while() {
-    let mut world = World::new(7, &[&["a.test"]]);
+    let mut world = FederationWorld::new(7, &[&["a.test"]]);
     world.message(0, "alice@a.test/x", "bob@nowhere.test", "1");
     world.message(0, "alice@a.test/x", "bob@nowhere.test", "2");
     world.run();
@@ -128,7 +128,7 @@ fn a_server_that_is_nowhere_is_not_found_and_then_left_alone_for_a_while() {
     assert_eq!(world.dialled, 1, "the second was told what came of the first");
     world.pass(Duration::from_secs(3));
     world.add(&settings(&["nowhere.test"], 9));
-    world.places.insert("nowhere.test".into(), Place::Node(1));
+    world.places.insert("nowhere.test".into(), LinkEnd::Node(1));
     world.message(0, "alice@a.test/x", "bob@nowhere.test", "3");
     world.run();
     assert_eq!(world.got(1), ["3"]);
@@ -136,7 +136,7 @@ fn a_server_that_is_nowhere_is_not_found_and_then_left_alone_for_a_while() {
 
 #[test]
 fn each_failure_doubles_the_pause() {
-    let mut world = World::new(7, &[&["a.test"]]);
+    let mut world = FederationWorld::new(7, &[&["a.test"]]);
     for _ in 0..600 {
         world.message(0, "alice@a.test/x", "bob@nowhere.test", "1");
         world.pass(Duration::from_secs(1));
@@ -147,8 +147,8 @@ fn each_failure_doubles_the_pause() {
 
 #[test]
 fn a_server_that_is_silent_is_given_up_in_time() {
-    let mut world = World::new(8, &[&["a.test"]]);
-    world.places.insert("silent.test".into(), Place::Silent);
+    let mut world = FederationWorld::new(8, &[&["a.test"]]);
+    world.places.insert("silent.test".into(), LinkEnd::Silent);
     world.message(0, "alice@a.test/x", "bob@silent.test", "1");
     let presence = Element::new("presence", ns::CLIENT).with("from", "alice@a.test/x");
     world.say(0, presence.clone().with("to", "bob@silent.test"));
@@ -163,7 +163,7 @@ fn a_server_that_is_silent_is_given_up_in_time() {
 
 #[test]
 fn idle_streams_are_closed_and_opened_again() {
-    let mut world = World::new(9, &[&["a.test"], &["b.test"]]);
+    let mut world = FederationWorld::new(9, &[&["a.test"], &["b.test"]]);
     world.message(0, "alice@a.test/x", "bob@b.test", "1");
     world.pass(Duration::from_secs(1_300));
     for node in 0..2 {
@@ -177,7 +177,7 @@ fn idle_streams_are_closed_and_opened_again() {
 
 #[test]
 fn with_whom_nobody_wants_to_speak_nobody_does() {
-    let mut world = World::new(10, &[&["a.test"], &["b.test"]]);
+    let mut world = FederationWorld::new(10, &[&["a.test"], &["b.test"]]);
     world.set(0, |settings| settings.policy.block = Domains(vec!["b.test".into()]));
     world.message(0, "alice@a.test/x", "bob@b.test", "1");
     world.message(1, "bob@b.test/x", "alice@a.test", "2");
@@ -189,16 +189,16 @@ fn with_whom_nobody_wants_to_speak_nobody_does() {
 
 #[test]
 fn nobody_speaks_through_us() {
-    let mut world = World::new(14, &[&["a.test"], &["b.test"]]);
+    let mut world = FederationWorld::new(14, &[&["a.test"], &["b.test"]]);
     world.message(0, "evil@other.test/x", "bob@b.test", "1");
     world.run();
     assert_eq!((world.got(0), world.dialled), (vec!["1 not-allowed".to_owned()], 0));
 }
 
 /// A connection of node 0 to `peer.test`, whose server is the test: what the server says at once, in the clear.
-fn call(next: Option<usize>, answers: &str) -> World {
-    let mut world = World::new(15, &[&["a.test"]]);
-    world.places.insert("peer.test".into(), Place::Silent);
+fn call(next: Option<usize>, answers: &str) -> FederationWorld {
+    let mut world = FederationWorld::new(15, &[&["a.test"]]);
+    world.places.insert("peer.test".into(), LinkEnd::Silent);
     world.set(0, |settings| settings.policy.require_tls = false);
     world.message(0, "x@a.test/y", "z@peer.test", "1");
     let shard = owner("peer.test");
@@ -268,7 +268,7 @@ fn who_does_not_read_gets_nothing_more() {
 
 #[test]
 fn a_reload_ends_what_is_not_allowed_any_more() {
-    let mut world = World::new(11, &[&["a.test"], &["b.test"]]);
+    let mut world = FederationWorld::new(11, &[&["a.test"], &["b.test"]]);
     world.message(0, "alice@a.test/x", "bob@b.test", "1");
     world.run();
     world.set(1, |settings| settings.policy.admission = Admission::Closed);
@@ -282,8 +282,8 @@ fn a_reload_ends_what_is_not_allowed_any_more() {
 
 #[test]
 fn what_waits_has_a_bound() {
-    let mut world = World::new(12, &[&["a.test"]]);
-    world.places.insert("silent.test".into(), Place::Silent);
+    let mut world = FederationWorld::new(12, &[&["a.test"]]);
+    world.places.insert("silent.test".into(), LinkEnd::Silent);
     for id in 0..=crate::limits::S2S_QUEUE {
         world.message(0, "alice@a.test/x", "bob@silent.test", &id.to_string());
     }
@@ -292,7 +292,7 @@ fn what_waits_has_a_bound() {
 
 #[test]
 fn a_node_that_ends_says_so() {
-    let mut world = World::new(13, &[&["a.test"], &["b.test"]]);
+    let mut world = FederationWorld::new(13, &[&["a.test"], &["b.test"]]);
     world.message(0, "alice@a.test/x", "bob@b.test", "1");
     world.run();
     for shard in 0..SHARDS {
@@ -310,7 +310,7 @@ fn a_stanza_that_is_larger_than_the_other_server_takes_is_answered_and_not_sent(
             Element::new("message", ns::CLIENT).with("from", "alice@a.test/x").with("to", "bob@b.test");
         message.with("id", "large").child(body)
     };
-    let mut world = World::new(8, &[&["a.test"], &["b.test"]]);
+    let mut world = FederationWorld::new(8, &[&["a.test"], &["b.test"]]);
     world.set(1, |settings| settings.max_stanza = 10_000);
     world.say(0, large());
     world.message(0, "alice@a.test/x", "bob@b.test", "1");

@@ -1,0 +1,168 @@
+//! When a client's message counts as handled (XEP-0198 §4): once it is delivered or stored, wherever that happens.
+//!
+//! A message of a session that counts carries a mark: the session's key and the message's number. Where its way ends,
+//! the mark comes off, and when all that the record has to write for it is on disk, the session's host is told so.
+
+use std::collections::HashMap;
+
+use stdx::slab::Key;
+use xmpp::internal::NS;
+use xmpp::{Element, Jid};
+
+use super::{Host, Outbox};
+
+/// Messages that came here and wait for the record.
+#[derive(Default)]
+pub(super) struct PendingAcks {
+    /// The one that is being looked at.
+    current: Option<u64>,
+    waiting: HashMap<u64, PendingAck>,
+    last: u64,
+}
+
+struct PendingAck {
+    mark: Box<str>,
+    sender: Jid,
+    /// Writes on their way, and the looking at it.
+    left: u32,
+}
+
+#[cfg(test)]
+impl PendingAcks {
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+/// Until it is given back, the message counts as unhandled.
+#[must_use]
+pub(super) struct AckGuard(Option<u64>);
+
+pub(super) fn put_ack_token(message: &mut Element, mark: Option<Box<str>>) {
+    if let Some(mark) = mark {
+        message.set_ns("mark", NS, mark);
+    }
+}
+
+pub(super) fn new_ack_token(key: Key, number: u64) -> Box<str> {
+    format!("{}.{number}", key.to_u64()).into()
+}
+
+pub(super) fn take_ack_token(message: &mut Element) -> Option<Box<str>> {
+    message.take_ns("mark", NS)
+}
+
+fn parse_ack_token(mark: &str) -> Option<(Key, u64)> {
+    let (key, number) = mark.split_once('.')?;
+    Some((Key::from_u64(key.parse().ok()?), number.parse().ok()?))
+}
+
+pub(super) fn take_too_large(stanza: &mut Element) -> bool {
+    stanza.take_ns("too-large", NS).is_some()
+}
+
+impl Host {
+    /// Takes the mark off a stanza at the end of its way. What is written until [`Self::end_ack`] holds it up.
+    pub(super) fn begin_ack(&mut self, stanza: &mut Element) -> AckGuard {
+        let Some(mark) = take_ack_token(stanza) else { return AckGuard(None) };
+        let Ok(Some(sender)) = xmpp::stanza::from(stanza) else { return AckGuard(None) };
+        let handling = &mut self.pending_acks;
+        handling.last += 1;
+        handling.current = Some(handling.last);
+        handling.waiting.insert(handling.last, PendingAck { mark, sender, left: 1 });
+        AckGuard(handling.current)
+    }
+
+    pub(super) fn end_ack(&mut self, hold: AckGuard, out: &mut Outbox) {
+        self.pending_acks.current = None;
+        self.release_ack_guard(hold, out);
+    }
+
+    /// For a write: until it is done, the message that is being looked at is not handled.
+    pub(super) fn ack_guard(&mut self) -> AckGuard {
+        let current = self.pending_acks.current;
+        if let Some(waiting) = current.and_then(|number| self.pending_acks.waiting.get_mut(&number)) {
+            waiting.left += 1;
+        }
+        AckGuard(current)
+    }
+
+    pub(super) fn release_ack_guard(&mut self, AckGuard(held): AckGuard, out: &mut Outbox) {
+        let Some(number) = held else { return };
+        let Some(waiting) = self.pending_acks.waiting.get_mut(&number) else { return };
+        waiting.left -= 1;
+        if waiting.left == 0
+            && let Some(PendingAck { mark, sender, .. }) = self.pending_acks.waiting.remove(&number)
+        {
+            self.report_handled(&mark, &sender, out);
+        }
+    }
+
+    /// It went no further: a refusal is an end too.
+    pub(super) fn refused(&mut self, stanza: &Element, out: &mut Outbox) {
+        let Some(mark) = stanza.attr_ns("mark", NS) else { return };
+        if let Ok(Some(sender)) = xmpp::stanza::from(stanza) {
+            self.report_handled(mark, &sender, out);
+        }
+    }
+
+    fn report_handled(&mut self, mark: &str, sender: &Jid, out: &mut Outbox) {
+        if self.phone_message_handled(mark, out) {
+            return;
+        }
+        // Only we mark, and only our own.
+        if !self.settings.is_local(sender.domain()) {
+            return;
+        }
+        if self.session_of(sender).is_some() {
+            return self.acknowledge_message(sender, mark, out);
+        }
+        let told = Element::new("handled", NS).with("to", sender.as_str()).with("mark", mark);
+        out.push(super::Effect::Route(Box::new(told)));
+    }
+
+    /// What another host tells by [`Self::report_handled`]. True: that is what it was. A stanza has a sender, and this has
+    /// none, so nobody else can say it.
+    pub(super) fn handle_handled(&mut self, element: &Element, to: &Jid, out: &mut Outbox) -> bool {
+        if !element.is("handled", NS) || element.attr("from").is_some() {
+            return false;
+        }
+        if let Some(mark) = element.attr("mark") {
+            self.acknowledge_message(to, mark, out);
+        }
+        true
+    }
+
+    fn acknowledge_message(&mut self, session: &Jid, mark: &str, out: &mut Outbox) {
+        let Some((key, number)) = parse_ack_token(mark) else { return };
+        if self.sessions.get(key).is_some_and(|known| known.jid == *session) {
+            self.sm_handled(key, number, out);
+        }
+    }
+
+    /// For other servers marks mean nothing: what is given to the streams between servers is out of our hands.
+    pub(super) fn take_foreign_ack_token(&mut self, stanza: &mut Element, out: &mut Outbox) {
+        if stanza.attr_ns("mark", NS).is_none() {
+            return;
+        }
+        let is_ours =
+            xmpp::stanza::to(stanza).ok().flatten().is_some_and(|to| self.settings.is_ours(to.domain()));
+        if !is_ours {
+            self.refused(stanza, out);
+            take_ack_token(stanza);
+        }
+    }
+
+    /// While a message's own sender has it archived.
+    pub(super) fn hold_ack(&mut self, mark: Option<&str>) {
+        if let Some((key, number)) = mark.and_then(parse_ack_token) {
+            self.sm_hold(key, number);
+        }
+    }
+
+    pub(super) fn release_ack(&mut self, mark: Option<&str>, out: &mut Outbox) {
+        if let Some((key, number)) = mark.and_then(parse_ack_token) {
+            self.sm_handled(key, number, out);
+        }
+    }
+}

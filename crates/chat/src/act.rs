@@ -1,0 +1,115 @@
+//! What is asked of all hosts of a server at once: by administrators' commands, and by its operator.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use stdx::Instant;
+use stdx::slab::Key;
+use xmpp::{Bare, Element, Jid, ns};
+
+use super::effect::{HostAction, HostActionResult, OnlineFilter, SessionState};
+use super::session::Session;
+use super::{Host, Outbox};
+
+impl HostActionResult {
+    /// What several hosts did.
+    pub fn merge(&mut self, other: HostActionResult) {
+        self.users.extend(other.users);
+        self.count += other.count;
+        self.described.extend(other.described);
+        self.described_rooms.extend(other.described_rooms);
+        self.rooms.extend(other.rooms);
+    }
+}
+
+impl Host {
+    /// This host's part: run by the driver on all.
+    pub fn act(&mut self, now: Instant, act: &HostAction, out: &mut Outbox) -> HostActionResult {
+        match act {
+            HostAction::Online { domain, who, max } => {
+                let users = self.users_online(domain, *who);
+                let count = users.len();
+                HostActionResult { users: users.into_iter().take(*max as usize).collect(), ..counted(count) }
+            }
+            HostAction::Announce { domain, message } => {
+                let keys = self.online(domain);
+                for key in &keys {
+                    self.send_from_domain(now, *key, Element::clone(message), out);
+                }
+                counted(keys.len())
+            }
+            HostAction::End { who } => {
+                let is_meant = |jid: &Jid| who.iter().any(|who| is_of(who, jid));
+                let sessions = self.sessions.iter().filter(|(_, session)| is_meant(&session.jid));
+                let keys: Vec<Key> = sessions.map(|(key, _)| key).collect();
+                for key in &keys {
+                    self.close_session(now, *key, "policy-violation", out);
+                }
+                counted(keys.len())
+            }
+            HostAction::Motd { domain, message } => {
+                self.set_motd(domain.clone(), message.as_deref().cloned());
+                HostActionResult::default()
+            }
+            HostAction::Sessions { who, max } => self.describe_sessions(who.as_ref(), *max as usize),
+            HostAction::Rooms { domain } => self.rooms_here(domain),
+            HostAction::DescribeRooms { domain } => HostActionResult {
+                described_rooms: self.describe_rooms(domain),
+                ..HostActionResult::default()
+            },
+            HostAction::Departed { user } => self.departed(now, user, out),
+            HostAction::CloseRooms => {
+                self.close_rooms(out);
+                HostActionResult::default()
+            }
+        }
+    }
+
+    /// An account's sessions are all of one host, so no two hosts count the same user.
+    fn users_online(&self, domain: &str, who: OnlineFilter) -> Vec<Bare> {
+        let mut is_active: BTreeMap<Bare, bool> = BTreeMap::new();
+        for session in self.online(domain).into_iter().filter_map(|key| self.sessions.get(key)) {
+            let is_away = matches!(&*show_of(session.presence().as_ref()), "away" | "xa");
+            *is_active.entry(session.jid.bare()).or_default() |= !is_away;
+        }
+        let is_meant = |active: bool| match who {
+            OnlineFilter::All => true,
+            OnlineFilter::Active => active,
+            OnlineFilter::Idle => !active,
+        };
+        is_active.into_iter().filter(|(_, active)| is_meant(*active)).map(|(user, _)| user).collect()
+    }
+
+    fn describe_sessions(&self, who: Option<&Jid>, max: usize) -> HostActionResult {
+        let is_meant = |session: &Session| who.is_none_or(|who| is_of(who, &session.jid));
+        let those = || self.sessions.iter().map(|(_, session)| session).filter(|session| is_meant(session));
+        HostActionResult { described: those().take(max).map(state_of).collect(), ..counted(those().count()) }
+    }
+}
+
+fn show_of(presence: Option<&Element>) -> Cow<'_, str> {
+    presence.and_then(|presence| presence.content_of("show", ns::CLIENT)).unwrap_or_default()
+}
+
+/// An account's sessions, or the one.
+fn is_of(who: &Jid, jid: &Jid) -> bool {
+    who == jid || (who.is_bare() && who.as_str() == jid.bare_str())
+}
+
+fn counted(count: usize) -> HostActionResult {
+    HostActionResult { count: count as u64, ..HostActionResult::default() }
+}
+
+fn state_of(session: &Session) -> SessionState {
+    let presence = session.presence();
+    let client = presence.as_ref().and_then(|presence| presence.get("c", ns::CAPS)?.attr("node"));
+    SessionState {
+        jid: session.jid.clone(),
+        began: session.began,
+        edge: session.edge,
+        priority: presence.as_ref().map(|_| session.priority),
+        show: show_of(presence.as_ref()).into(),
+        client: client.unwrap_or_default().into(),
+        is_resumable: session.sm.as_deref().is_some_and(super::sm::Sm::is_resumable),
+    }
+}

@@ -1,0 +1,204 @@
+//! Message archives (XEP-0313) of accounts and rooms, and the stable ids they give (XEP-0359).
+
+mod preferences;
+mod query;
+
+use std::collections::HashMap;
+
+use stdx::Instant;
+use xmpp::{Bare, Element, Jid, Level, Specification, ns, stanza};
+
+pub use self::preferences::ArchiveDefault;
+pub(super) use self::preferences::NODE as PREFERENCES;
+use self::preferences::Preferences;
+use super::effect::{Change, Load, MamQuery, StoreFailure, StoreReply};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::{Host, Outbox, hints, offline};
+
+const FILE: &str = "crates/chat/src/archive/mod.rs";
+
+pub(super) const FEATURE: Feature = Feature {
+    specifications: &[
+        Specification {
+            name: "XEP-0313",
+            title: "Message Archive Management",
+            version: "1.1.3",
+            level: Level::Complete,
+            file: FILE,
+            note: "pages by id, not by index",
+        },
+        Specification {
+            name: "XEP-0359",
+            title: "Unique and Stable Stanza IDs",
+            version: "0.7.0",
+            level: Level::Complete,
+            file: FILE,
+            note: "",
+        },
+        Specification {
+            name: "XEP-0059",
+            title: "Result Set Management",
+            version: "1.0",
+            level: Level::Complete,
+            file: "crates/chat/src/archive/query.rs",
+            note: "pages by index (§2.6, optional) of nodes only",
+        },
+        Specification {
+            name: "XEP-0441",
+            title: "Message Archive Management Preferences",
+            version: "0.2.0",
+            level: Level::Complete,
+            file: "crates/chat/src/archive/preferences.rs",
+            note: "",
+        },
+    ],
+    account: &[ns::MAM, ns::MAM_EXTENDED, ns::SID],
+    server: &[],
+    handles: &[
+        IqHandler { at: IqTarget::Own, name: "query", ns: ns::MAM, run: own_archive },
+        IqHandler { at: IqTarget::Own, name: "metadata", ns: ns::MAM, run: own_archive },
+        IqHandler { at: IqTarget::Own, name: "prefs", ns: ns::MAM, run: preferences::handle },
+    ],
+};
+
+#[derive(Default)]
+pub(super) struct Archive {
+    /// Of accounts in memory, where they differ from ours.
+    preferences: HashMap<Bare, Preferences>,
+    /// What the last id was made of.
+    last: u64,
+}
+
+impl Archive {
+    pub(super) fn forget(&mut self, user: &Bare) {
+        self.preferences.remove(user);
+    }
+}
+
+/// With its stable id (XEP-0359).
+pub(super) fn with_id(message: Element, owner: &Bare, id: Box<str>) -> Element {
+    message.child(Element::new("stanza-id", ns::SID).with("by", owner.as_str()).with("id", id))
+}
+
+/// Takes out ids that only the owner's archive may give (XEP-0359 §6).
+pub(super) fn remove_forged_ids(message: &mut Element, owner: &Bare) {
+    message.remove_children(|child| {
+        let by = child.attr("by").map(Jid::parse);
+        child.is("stanza-id", ns::SID) && by.is_some_and(|by| by.is_ok_and(|by| by == *owner.as_jid()))
+    });
+}
+
+fn own_archive(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+    host.archive_query(now, &iq.to.bare(), iq.iq, out);
+    IqReply::Later
+}
+
+impl Host {
+    /// A message that a session of the account sends. Its id, when it is archived; until then the message with that mark
+    /// is not handled.
+    pub(super) fn archive_sent(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        message: &Element,
+        mark: Option<&str>,
+        out: &mut Outbox,
+    ) -> Option<Box<str>> {
+        let to = stanza::to(message).ok().flatten()?;
+        // To oneself: it is archived where it arrives.
+        if to.bare() == *user || !self.is_archived(user, &to, message) {
+            return None;
+        }
+        self.hold_ack(mark);
+        let mark = mark.map(Box::<str>::from);
+        self.retract_archived(user, &to, message, out);
+        let (id, change) = self.archive_entry(now, user, &to, message);
+        // The message goes its way, archived or not.
+        self.change(change, out, move |host, _, _, out| host.release_ack(mark.as_deref(), out));
+        Some(id)
+    }
+
+    /// A message for the account; it gets its id.
+    pub(super) fn archive_received(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        message: &mut Element,
+        out: &mut Outbox,
+    ) {
+        remove_forged_ids(message, user);
+        let Some(from) = offline::sender(message) else { return };
+        if self.is_archived(user, &from, message) {
+            self.retract_archived(user, &from, message, out);
+            let id = self.archive_write(now, user, &from, message, out);
+            let with = Element::new("stanza-id", ns::SID).with("by", user.as_str()).with("id", id);
+            message.push(with);
+        }
+    }
+
+    fn is_archived(&self, user: &Bare, with: &Jid, message: &Element) -> bool {
+        hints::is_worth_archiving(message) && !self.is_anonymous(user) && self.prefers_archived(user, with)
+    }
+
+    /// Into somebody's archive, an account's or a room's. Its id there; until it is written, the message that is being
+    /// looked at is not handled.
+    pub(super) fn archive_write(
+        &mut self,
+        now: Instant,
+        owner: &Bare,
+        with: &Jid,
+        message: &Element,
+        out: &mut Outbox,
+    ) -> Box<str> {
+        let hold = self.ack_guard();
+        let (id, change) = self.archive_entry(now, owner, with, message);
+        // Who gets it alive has it, whatever becomes of the archive.
+        self.change(change, out, move |host, _, _, out| host.release_ack_guard(hold, out));
+        id
+    }
+
+    fn archive_entry(
+        &mut self,
+        now: Instant,
+        owner: &Bare,
+        with: &Jid,
+        message: &Element,
+    ) -> (Box<str>, Change) {
+        // Ids sort by time, no two are equal, and what comes after a clock was set back takes nobody's place.
+        self.archive.last = now.as_micros().max(self.archive.last + 1);
+        let id: Box<str> = format!("{:014x}{:08x}", self.archive.last, self.rng.next_u64() >> 32).into();
+        let stanza = Box::new(message.clone());
+        (id.clone(), Change::Archive { owner: owner.clone(), id, with: with.clone(), at: now, stanza })
+    }
+
+    /// In place of an archived message (XEP-0424 §4, XEP-0425 §5): `tombstone` makes what is in the message's stead, unless
+    /// that one is not to be replaced. `then` learns whether it was there.
+    pub fn archive_replace(
+        &mut self,
+        owner: &Bare,
+        id: &str,
+        out: &mut Outbox,
+        tombstone: impl FnOnce(&Element) -> Option<Element> + 'static,
+        then: impl FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox) + 'static,
+    ) {
+        let query = MamQuery { ids: vec![id.into()], max: 1, ..MamQuery::default() };
+        let owner = owner.clone();
+        let load = Load::Archive { owner: owner.clone(), query: Box::new(query) };
+        self.load(load, out, move |host, now, loaded, out| {
+            let page = match loaded {
+                Ok(StoreReply::Page(page)) => page,
+                Ok(_) => return then(host, now, Err(StoreFailure::Unavailable), out),
+                Err(error) => return then(host, now, Err(error), out),
+            };
+            let found = page.stanzas.into_iter().next();
+            let Some((id, at, stone)) = found.and_then(|(id, at, old)| Some((id, at, tombstone(&old)?)))
+            else {
+                return then(host, now, Err(StoreFailure::NotFound), out);
+            };
+            // Whom it was from or to stays as it is: the record changes the stanza only.
+            let with = owner.as_jid().clone();
+            let stanza = Box::new(stone);
+            host.change(Change::Archive { owner, id, with, at, stanza }, out, then);
+        });
+    }
+}

@@ -1,0 +1,166 @@
+//! What is archived (XEP-0441, once XEP-0313 §6).
+
+use stdx::Instant;
+use xmpp::stanza::{Condition, StanzaError};
+use xmpp::{Bare, Element, Jid, ns};
+
+use super::super::effect::Change;
+use super::super::feature::{IqReply, IqRequest};
+use super::super::{Host, Outbox, change_queue};
+use crate::limits;
+
+/// The node that keeps them. Nobody but its account reads nodes of that prefix.
+pub(in super::super) const NODE: &str = "private:urn:xmpp:mam:2#preferences";
+
+/// Whose messages an account's archive keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ArchiveDefault {
+    #[default]
+    Always,
+    Roster,
+    Never,
+}
+
+impl ArchiveDefault {
+    /// By the words of XEP-0441.
+    pub fn parse(text: &str) -> Option<ArchiveDefault> {
+        [ArchiveDefault::Always, ArchiveDefault::Roster, ArchiveDefault::Never]
+            .into_iter()
+            .find(|archived| archived.name() == text)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            ArchiveDefault::Always => "always",
+            ArchiveDefault::Roster => "roster",
+            ArchiveDefault::Never => "never",
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Preferences {
+    otherwise: ArchiveDefault,
+    always: Vec<Jid>,
+    never: Vec<Jid>,
+}
+
+impl Preferences {
+    /// Of who never said.
+    fn usual(host: &Host) -> Preferences {
+        Preferences { otherwise: host.settings.archive, ..Preferences::default() }
+    }
+
+    fn parse(prefs: &Element) -> Result<Preferences, StanzaError> {
+        let Some(otherwise) = prefs.attr("default").and_then(ArchiveDefault::parse) else {
+            let text = "the default is always, never or roster";
+            return Err(StanzaError::new(Condition::BadRequest, text));
+        };
+        Ok(Preferences { otherwise, always: jids(prefs, "always")?, never: jids(prefs, "never")? })
+    }
+
+    fn element(&self) -> Element {
+        let list = |name: &'static str, jids: &[Jid]| {
+            let jids = jids.iter().map(|jid| Element::new("jid", ns::MAM).text(jid.as_str()));
+            Element::new(name, ns::MAM).children(jids)
+        };
+        Element::new("prefs", ns::MAM)
+            .with("default", self.otherwise.name())
+            .child(list("always", &self.always))
+            .child(list("never", &self.never))
+    }
+}
+
+fn jids(prefs: &Element, name: &str) -> Result<Vec<Jid>, StanzaError> {
+    let list = prefs.get(name, ns::MAM);
+    let jids = list.into_iter().flat_map(Element::elements).filter(|child| child.is("jid", ns::MAM));
+    let jids: Vec<Jid> = jids
+        .map(|jid| Jid::parse(jid.content().trim()))
+        .collect::<Result<_, _>>()
+        .map_err(|_| Condition::JidMalformed)?;
+    if jids.len() > limits::ARCHIVE_PREFERENCES {
+        return Err(StanzaError::new(Condition::PolicyViolation, "too many addresses in a list"));
+    }
+    Ok(jids)
+}
+
+/// An address without a resource stands for all of them.
+fn names(list: &[Jid], with: &Jid) -> bool {
+    list.iter().any(|jid| jid == with || jid.as_str() == with.bare_str())
+}
+
+pub(super) fn handle(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+    let user = iq.to.bare();
+    if !iq.is_set {
+        let own = host.archive.preferences.get(&user).cloned();
+        let preferences = own.unwrap_or_else(|| Preferences::usual(host));
+        return IqReply::Result(Some(preferences.element()));
+    }
+    if host.is_anonymous(&user) {
+        return IqReply::Error(Condition::NotAllowed.into());
+    }
+    let preferences = match Preferences::parse(iq.payload) {
+        Ok(preferences) => preferences,
+        Err(error) => return IqReply::Error(error),
+    };
+    let change = Change::Item {
+        owner: user.clone(),
+        node: NODE.into(),
+        id: "current".into(),
+        item: Some(Box::new(preferences.element())),
+        at: now,
+        keep: 1,
+    };
+    let iq = iq.iq.clone();
+    host.change(change, out, move |host, _, done, out| {
+        let answer = done.map_err(change_queue::not_written).map(|()| {
+            let element = preferences.element();
+            // Who left meanwhile has them read again.
+            if host.is_in_memory(&user) {
+                host.archive.preferences.insert(user, preferences);
+            }
+            Some(element)
+        });
+        host.answer(&iq, answer, out);
+    });
+    IqReply::Later
+}
+
+impl Host {
+    pub(super) fn prefers_archived(&self, user: &Bare, with: &Jid) -> bool {
+        let own = self.archive.preferences.get(user);
+        if let Some(own) = own {
+            if names(&own.never, with) {
+                return false;
+            }
+            if names(&own.always, with) {
+                return true;
+            }
+        }
+        match own.map_or(self.settings.archive, |own| own.otherwise) {
+            ArchiveDefault::Always => true,
+            ArchiveDefault::Never => false,
+            ArchiveDefault::Roster => {
+                let contact = self.account_data(user).and_then(|data| data.contact(&with.bare()));
+                contact.is_some_and(|contact| contact.is_listed)
+            }
+        }
+    }
+
+    /// Whoever it is from or to.
+    pub(in super::super) fn archives_all(&self, user: &Bare) -> bool {
+        match self.archive.preferences.get(user) {
+            Some(own) => own.never.is_empty() && own.otherwise == ArchiveDefault::Always,
+            None => self.settings.archive == ArchiveDefault::Always,
+        }
+    }
+
+    /// The account's record was read, and what it prefers with it: its first message finds that.
+    pub(in super::super) fn preferences_loaded(&mut self, user: &Bare, item: Option<&Element>) {
+        let Some(item) = item else { return };
+        // Preferences that cannot be read are not those of who never said: until they are set anew nothing is archived.
+        let nothing = Preferences { otherwise: ArchiveDefault::Never, ..Preferences::default() };
+        let preferences = Preferences::parse(item).unwrap_or(nothing);
+        self.archive.preferences.insert(user.clone(), preferences);
+    }
+}

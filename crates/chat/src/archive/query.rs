@@ -1,0 +1,293 @@
+//! Questions to archives (XEP-0313 §4), in pages (XEP-0059).
+
+use stdx::Instant;
+use stdx::slab::Key;
+use xmpp::stanza::{Condition, StanzaError};
+use xmpp::{Bare, Element, Jid, ns};
+
+use super::super::effect::{Load, MamPage, MamQuery, StoreFailure, StoreReply};
+use super::super::{Host, Outbox, change_queue, sm};
+use crate::limits;
+
+/// What is asked, and how it is to be told.
+struct ArchiveRequest {
+    query: MamQuery,
+    id: Option<Box<str>>,
+    is_flipped: bool,
+    /// `after-id` or `before-id` is among the filters.
+    has_bounds: bool,
+}
+
+fn bad(text: &str) -> StanzaError {
+    StanzaError::new(Condition::BadRequest, text)
+}
+
+impl ArchiveRequest {
+    fn parse(payload: &Element) -> Result<ArchiveRequest, StanzaError> {
+        let mut query =
+            MamQuery { max: limits::ARCHIVE_PAGE, bytes: limits::ARCHIVE_PAGE_BYTES, ..MamQuery::default() };
+        if let Some(set) = payload.get("set", ns::RSM) {
+            read_page(set, &mut query)?;
+        }
+        let form = payload.get("x", ns::DATA);
+        let has_bounds = form.map_or(Ok(false), |form| read_form(form, &mut query))?;
+        if !query.ids.is_empty() {
+            query.max = query.max.max(query.ids.len() as u32);
+        }
+        let is_flipped = payload.get("flip-page", ns::MAM).is_some();
+        Ok(ArchiveRequest { query, id: payload.attr("queryid").map(Box::from), is_flipped, has_bounds })
+    }
+}
+
+/// XEP-0059 §2.
+fn read_page(set: &Element, query: &mut MamQuery) -> Result<(), StanzaError> {
+    if set.get("index", ns::RSM).is_some() {
+        return Err(StanzaError::new(
+            Condition::FeatureNotImplemented,
+            "pages are named by ids, not by an index",
+        ));
+    }
+    if let Some(max) = set.content_of("max", ns::RSM) {
+        let max: u32 = max.trim().parse().map_err(|_| bad("max is a number"))?;
+        query.max = max.min(limits::ARCHIVE_PAGE_MAX);
+    }
+    query.after = set.content_of("after", ns::RSM).filter(|id| !id.is_empty()).map(|id| (&*id).into());
+    if let Some(before) = set.content_of("before", ns::RSM) {
+        query.from_end = true;
+        query.before = (!before.is_empty()).then(|| (&*before).into());
+    }
+    Ok(())
+}
+
+/// XEP-0313 §4.1.1 to §4.1.5. True: the result is bounded by ids.
+fn read_form(form: &Element, query: &mut MamQuery) -> Result<bool, StanzaError> {
+    let mut has_bounds = false;
+    let when = |text: &str| xmpp::time::parse(text).ok_or_else(|| bad("not a time of XEP-0082"));
+    for field in form.elements().filter(|field| field.is("field", ns::DATA)) {
+        let mut values = field.elements().filter(|value| value.is("value", ns::DATA)).map(Element::content);
+        if field.attr("var") == Some("ids") {
+            query.ids = values.map(|value| (&*value).into()).collect();
+            if query.ids.len() > limits::ARCHIVE_IDS {
+                return Err(StanzaError::new(Condition::PolicyViolation, "too many ids in one question"));
+            }
+            continue;
+        }
+        let Some(value) = values.next() else { continue };
+        has_bounds |= matches!(field.attr("var"), Some("after-id" | "before-id"));
+        match field.attr("var") {
+            Some("FORM_TYPE") if value == ns::MAM => {}
+            Some("FORM_TYPE") => return Err(bad("another FORM_TYPE than urn:xmpp:mam:2")),
+            Some("with") => query.with = Some(Jid::parse(&value).map_err(|_| Condition::JidMalformed)?),
+            Some("start") => query.since = Some(when(&value)?),
+            Some("end") => query.until = Some(when(&value)?),
+            // Ids sort by time: of two bounds the narrower holds.
+            Some("after-id") => query.after = query.after.take().max(Some((&*value).into())),
+            Some("before-id") => {
+                let before: Box<str> = (&*value).into();
+                query.before = Some(query.before.take().map_or(before.clone(), |other| other.min(before)));
+            }
+            _ => {
+                let text = "a field that this archive cannot be asked by";
+                return Err(StanzaError::new(Condition::FeatureNotImplemented, text));
+            }
+        }
+    }
+    Ok(has_bounds)
+}
+
+/// XEP-0122 §3.2.1: values of a list that has no options may be any. XEP-0313 §4.1.4 has it so.
+fn any_value() -> Element {
+    Element::new("validate", ns::VALIDATE)
+        .with("datatype", "xs:string")
+        .child(Element::new("open", ns::VALIDATE))
+}
+
+/// XEP-0313 §4.1.6.
+fn form() -> Element {
+    let field = |var: &'static str, kind: &'static str| {
+        Element::new("field", ns::DATA).with("var", var).with("type", kind)
+    };
+    let form_type = field("FORM_TYPE", "hidden").child(Element::new("value", ns::DATA).text(ns::MAM));
+    let texts = ["start", "end", "before-id", "after-id"].map(|var| field(var, "text-single"));
+    let form = Element::new("x", ns::DATA)
+        .with("type", "form")
+        .child(form_type)
+        .child(field("with", "jid-single"))
+        .children(texts)
+        .child(field("ids", "list-multi").child(any_value()));
+    Element::new("query", ns::MAM).child(form)
+}
+
+/// XEP-0313 §4.2 and XEP-0297.
+fn told(
+    owner: &Bare,
+    to: &str,
+    query: Option<&str>,
+    (id, at, message): &(Box<str>, Instant, Element),
+) -> Element {
+    let delay = Element::new("delay", ns::DELAY).with("stamp", xmpp::time::stamp(*at));
+    let forwarded = Element::new("forwarded", ns::FORWARD).child(delay).child(message.clone());
+    let result = Element::new("result", ns::MAM).with_opt("queryid", query).with("id", id.clone());
+    Element::new("message", ns::CLIENT)
+        .with("from", owner.as_str())
+        .with("to", to)
+        .child(result.child(forwarded))
+}
+
+fn fin(page: &MamPage) -> Element {
+    let text = |name: &'static str, text: &str| Element::new(name, ns::RSM).text(text);
+    let first = page.stanzas.first().map(|(id, ..)| text("first", id));
+    let last = page.stanzas.last().map(|(id, ..)| text("last", id));
+    let count = page.total.map(|total| text("count", &total.to_string()));
+    let set = Element::new("set", ns::RSM).children(first).children(last).children(count);
+    let fin = Element::new("fin", ns::MAM).with_opt("complete", page.is_complete.then_some("true"));
+    fin.child(set)
+}
+
+/// To what may be told at once; a page of the end loses its begin.
+fn shorten(page: &mut MamPage, from_end: bool) {
+    let mut room = limits::ARCHIVE_PAGE_BYTES;
+    let mut fits = |(_, _, stanza): &&(Box<str>, Instant, Element)| {
+        let weight = sm::weight(stanza);
+        let fits = weight <= room;
+        room = room.saturating_sub(weight);
+        fits
+    };
+    let all = page.stanzas.len();
+    let stanzas = &mut page.stanzas;
+    let count = if from_end {
+        stanzas.iter().rev().take_while(&mut fits).count()
+    } else {
+        stanzas.iter().take_while(&mut fits).count()
+    };
+    // One that is too large alone is told alone.
+    let count = count.max(1).min(all);
+    if count < all {
+        page.is_complete = false;
+        if from_end {
+            stanzas.drain(..all - count);
+        } else {
+            stanzas.truncate(count);
+        }
+    }
+}
+
+impl Host {
+    /// Somebody who may asks an archive: `<query/>` or `<metadata/>`. What is found goes to him as messages of the
+    /// owner's, and the answer after them.
+    pub(in super::super) fn archive_query(
+        &mut self,
+        _now: Instant,
+        owner: &Bare,
+        iq: &Element,
+        out: &mut Outbox,
+    ) {
+        let is_set = iq.attr("type") == Some("set");
+        let Some(payload) = iq.first() else { return self.refuse(iq, &Condition::BadRequest.into(), out) };
+        match (payload.name(), is_set) {
+            ("query", false) => self.answer(iq, Ok(Some(form())), out),
+            ("query", true) => match ArchiveRequest::parse(payload) {
+                Ok(question) => {
+                    // One page at a time: the next one is read when its client has read this one.
+                    let key = Jid::parse(iq.attr("from").unwrap_or_default()).ok();
+                    let key = key.and_then(|from| self.session_of(&from));
+                    if self.begin_page(key, owner, iq, out).is_some() {
+                        self.archive_ask((owner, key), iq.clone(), question, out);
+                    }
+                }
+                Err(error) => self.refuse(iq, &error, out),
+            },
+            ("metadata", false) => self.archive_metadata(owner, iq.clone(), out),
+            _ => self.refuse(iq, &Condition::BadRequest.into(), out),
+        }
+    }
+
+    /// `key`: of the session that asks, when it is one of this host's.
+    fn archive_ask(
+        &mut self,
+        (owner, key): (&Bare, Option<Key>),
+        iq: Element,
+        question: ArchiveRequest,
+        out: &mut Outbox,
+    ) {
+        let ArchiveRequest { query, id, is_flipped, has_bounds } = question;
+        let from_end = query.from_end;
+        let owner = owner.clone();
+        let load = Load::Archive { owner: owner.clone(), query: Box::new(query) };
+        self.load(load, out, move |host, now, loaded, out| {
+            match loaded {
+                Ok(StoreReply::Page(page)) if page.is_unknown => {
+                    host.refuse(&iq, &Condition::ItemNotFound.into(), out);
+                }
+                Ok(StoreReply::Page(mut page)) => {
+                    shorten(&mut page, from_end);
+                    // XEP-0059 §2.6: a count is of the whole result. The store counts without regard to ids.
+                    page.total = page.total.filter(|_| !has_bounds);
+                    let fin = fin(&page);
+                    if is_flipped {
+                        page.stanzas.reverse();
+                    }
+                    host.archive_tell(now, &owner, &iq, id.as_deref(), &page, out);
+                    host.answer(&iq, Ok(Some(fin)), out);
+                }
+                Ok(_) => host.refuse(&iq, &change_queue::not_written(StoreFailure::Unavailable), out),
+                Err(error) => host.refuse(&iq, &change_queue::not_written(error), out),
+            }
+            host.end_page(now, key, out);
+        });
+    }
+
+    fn archive_tell(
+        &mut self,
+        now: Instant,
+        owner: &Bare,
+        iq: &Element,
+        query: Option<&str>,
+        page: &MamPage,
+        out: &mut Outbox,
+    ) {
+        let Some(to) = iq.attr("from").and_then(|from| Jid::parse(from).ok()) else { return };
+        let own = self.session_of(&to).filter(|_| to.bare() == *owner);
+        for stanza in &page.stanzas {
+            let message = told(owner, to.as_str(), query, stanza);
+            match own {
+                Some(key) => self.deliver(now, key, message, out),
+                None => self.route(message, out),
+            }
+        }
+    }
+
+    fn archive_metadata(&mut self, owner: &Bare, iq: Element, out: &mut Outbox) {
+        self.archive_ends(owner, out, move |host, _, metadata, out| match metadata {
+            Ok(metadata) => host.answer(&iq, Ok(Some(metadata)), out),
+            Err(error) => host.refuse(&iq, &change_queue::not_written(error), out),
+        });
+    }
+
+    /// XEP-0313 §5: the first and the last.
+    pub(in super::super) fn archive_ends(
+        &mut self,
+        owner: &Bare,
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Instant, Result<Element, StoreFailure>, &mut Outbox) + 'static,
+    ) {
+        let end = |from_end: bool| Box::new(MamQuery { max: 1, from_end, ..MamQuery::default() });
+        let first = Load::Archive { owner: owner.clone(), query: end(false) };
+        let last = Load::Archive { owner: owner.clone(), query: end(true) };
+        self.load(first, out, move |host, _, first, out| {
+            host.load(last, out, move |host, now, last, out| {
+                let (Ok(StoreReply::Page(first)), Ok(StoreReply::Page(last))) = (first, last) else {
+                    return then(host, now, Err(StoreFailure::Unavailable), out);
+                };
+                let edge = |name: &'static str, page: &MamPage| {
+                    let (id, at, _) = page.stanzas.first()?;
+                    let edge = Element::new(name, ns::MAM).with("id", id.clone());
+                    Some(edge.with("timestamp", xmpp::time::stamp(*at)))
+                };
+                let metadata = Element::new("metadata", ns::MAM);
+                let metadata = metadata.children(edge("start", &first)).children(edge("end", &last));
+                then(host, now, Ok(metadata), out);
+            });
+        });
+    }
+}

@@ -1,0 +1,243 @@
+//! Blocking (XEP-0191).
+
+use std::collections::HashSet;
+
+use stdx::Instant;
+use stdx::slab::Key;
+use xmpp::stanza::{self, Condition, StanzaError};
+use xmpp::{Bare, Element, Jid, Level, Specification, ns};
+
+use super::change_queue::{not_written, too_many};
+use super::effect::Change;
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::session::Session;
+use super::{Host, Outbox};
+use crate::limits;
+
+pub(super) const FEATURE: Feature = Feature {
+    specifications: &[Specification {
+        name: "XEP-0191",
+        title: "Blocking Command",
+        version: "1.3",
+        level: Level::Complete,
+        file: "crates/chat/src/blocking.rs",
+        note: "",
+    }],
+    account: &[ns::BLOCKING],
+    server: &[ns::BLOCKING],
+    handles: &[
+        IqHandler { at: IqTarget::Own, name: "blocklist", ns: ns::BLOCKING, run: blocklist },
+        IqHandler { at: IqTarget::Own, name: "block", ns: ns::BLOCKING, run: block },
+        IqHandler { at: IqTarget::Own, name: "unblock", ns: ns::BLOCKING, run: unblock },
+    ],
+};
+
+/// XEP-0191 §5: an address matches itself, a bare one all its resources too, a domain all that is there.
+fn matches(blocked: &Jid, jid: &Jid) -> bool {
+    let blocked = blocked.as_str();
+    blocked == jid.as_str() || blocked == jid.bare_str() || blocked == jid.domain()
+}
+
+/// Many addresses compared with many.
+pub(super) struct Blocklist<'a> {
+    blocked: HashSet<&'a str>,
+}
+
+impl<'a> Blocklist<'a> {
+    pub(super) fn new(blocked: &'a [Jid]) -> Blocklist<'a> {
+        Blocklist { blocked: blocked.iter().map(Jid::as_str).collect() }
+    }
+
+    pub(super) fn has(&self, jid: &Jid) -> bool {
+        !self.blocked.is_empty()
+            && [jid.as_str(), jid.bare_str(), jid.domain()].iter().any(|text| self.blocked.contains(text))
+    }
+}
+
+fn list(name: &'static str, blocked: &[Jid]) -> Element {
+    let items = blocked.iter().map(|jid| Element::new("item", ns::BLOCKING).with("jid", jid.as_str()));
+    Element::new(name, ns::BLOCKING).children(items)
+}
+
+/// XEP-0191 §3.2. Who asks is told of changes.
+fn blocklist(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+    if iq.is_set {
+        return IqReply::Error(Condition::BadRequest.into());
+    }
+    let Some(data) = host.account_data(&iq.from.bare()) else {
+        return IqReply::Error(Condition::InternalServerError.into());
+    };
+    let list = list("blocklist", &data.blocked);
+    let Some(key) = iq.session else { return IqReply::Result(Some(list)) };
+    if let Some(session) = host.sessions.get_mut(key) {
+        session.wants_blocklist = true;
+    }
+    // Past the router, as pushes are: else one could overtake it.
+    host.deliver(now, key, stanza::result(iq.iq, Some(list)), out);
+    IqReply::Later
+}
+
+fn block(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+    match read(iq) {
+        Ok(jids) if jids.is_empty() => {
+            IqReply::Error(StanzaError::new(Condition::BadRequest, "whom to block: at least one item"))
+        }
+        Ok(jids) => host.change_blocked(now, iq, "block", jids, out),
+        Err(error) => IqReply::Error(error),
+    }
+}
+
+/// Nobody named: all of them (XEP-0191 §3.5).
+fn unblock(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+    match read(iq) {
+        Ok(jids) => host.change_blocked(now, iq, "unblock", jids, out),
+        Err(error) => IqReply::Error(error),
+    }
+}
+
+fn read(iq: &IqRequest<'_>) -> Result<Vec<Jid>, StanzaError> {
+    if !iq.is_set {
+        return Err(Condition::BadRequest.into());
+    }
+    let mut jids: Vec<Jid> = Vec::new();
+    let mut seen = HashSet::new();
+    for item in iq.payload.elements() {
+        let Some(jid) = item.attr("jid").filter(|_| item.is("item", ns::BLOCKING)) else {
+            return Err(StanzaError::new(Condition::BadRequest, "items with addresses only"));
+        };
+        let jid = Jid::parse(jid).map_err(|_| StanzaError::from(Condition::JidMalformed))?;
+        if seen.insert(jid.clone()) {
+            jids.push(jid);
+        }
+    }
+    Ok(jids)
+}
+
+impl Host {
+    /// Why the session may not send that.
+    pub(super) fn blocks_outgoing(&self, key: Key, stanza: &Element) -> Option<StanzaError> {
+        let user = self.sessions.get(key)?.jid.bare();
+        // Nearly everybody.
+        if self.account_data(&user)?.blocked.is_empty() {
+            return None;
+        }
+        let to = stanza::to(stanza).ok()??;
+        self.blocks_incoming(&user, &to).then(|| StanzaError {
+            kind: Some("cancel"),
+            ..StanzaError::from(Condition::NotAcceptable).with(Element::new("blocked", ns::BLOCKING_ERRORS))
+        })
+    }
+
+    /// Past the router: what comes from a blocked address would be dropped.
+    pub(super) fn refuse_blocked(
+        &mut self,
+        now: Instant,
+        key: Key,
+        stanza: &Element,
+        error: &StanzaError,
+        out: &mut Outbox,
+    ) {
+        if stanza::may_be_refused(stanza) {
+            self.deliver(now, key, stanza::refusal(stanza, error), out);
+        }
+    }
+
+    /// Neither oneself nor one's server can be blocked, whatever the list says: they are how it is changed.
+    pub(super) fn blocks_incoming(&self, user: &Bare, from: &Jid) -> bool {
+        let Some(data) = self.account_data(user) else { return false };
+        let is_own = from.bare_str() == user.as_str() || from.as_str() == user.domain();
+        !is_own && data.blocked.iter().any(|blocked| matches(blocked, from))
+    }
+
+    fn change_blocked(
+        &mut self,
+        now: Instant,
+        iq: &IqRequest<'_>,
+        name: &'static str,
+        jids: Vec<Jid>,
+        out: &mut Outbox,
+    ) -> IqReply {
+        let (user, iq) = (iq.from.bare(), iq.iq.clone());
+        let has_turn = self.queue_change(now, &user.clone(), out, move |host, now, out| {
+            host.write_blocked(now, user, iq, (name, jids), out);
+        });
+        if has_turn.is_ok() { IqReply::Later } else { IqReply::Error(too_many()) }
+    }
+
+    fn write_blocked(
+        &mut self,
+        now: Instant,
+        user: Bare,
+        iq: Element,
+        (name, jids): (&'static str, Vec<Jid>),
+        out: &mut Outbox,
+    ) {
+        let Some(data) = self.account_data(&user) else { return };
+        let before = data.blocked.clone();
+        let named: HashSet<&Jid> = jids.iter().collect();
+        let mut after: Vec<Jid> = before.clone();
+        match name {
+            "block" => {
+                let known: HashSet<&Jid> = before.iter().collect();
+                after.extend(jids.iter().filter(|jid| !known.contains(jid)).cloned());
+            }
+            _ => after.retain(|jid| !jids.is_empty() && !named.contains(jid)),
+        }
+        if after.len() > limits::BLOCKED {
+            let error = StanzaError::new(Condition::PolicyViolation, "too many are blocked: unblock some");
+            return self.refuse(&iq, &error, out);
+        }
+        let change = Change::Blocked { user: user.clone(), blocked: after.clone() };
+        self.write_queued_change(now, (&user.clone(), change), out, move |host, now, result, out| {
+            if let Err(error) = result {
+                return host.refuse(&iq, &not_written(error), out);
+            }
+            if let Some(data) = host.account_data_mut(&user) {
+                data.blocked.clone_from(&after);
+                host.weigh(&user);
+            }
+            host.answer(&iq, Ok(None), out);
+            let push = list(name, &jids);
+            for key in host.keys_of(&user, |session: &Session| session.wants_blocklist) {
+                host.push(now, key, push.clone(), out);
+            }
+            host.hide(&user, &Blocklist::new(&before), &Blocklist::new(&after), out);
+            host.show(&user, &Blocklist::new(&before), &Blocklist::new(&after), out);
+        });
+    }
+
+    /// XEP-0191 §3.3: who is blocked now sees the user go.
+    fn hide(&mut self, user: &Bare, before: &Blocklist<'_>, after: &Blocklist<'_>, out: &mut Outbox) {
+        let is_hidden = |jid: &Jid| after.has(jid) && !before.has(jid);
+        let Some(data) = self.account_data(user) else { return };
+        for (contact, item) in &data.roster {
+            if item.subscription.has_from() && is_hidden(contact.as_jid()) {
+                self.send_unavailable(user, contact.as_str(), out);
+            }
+        }
+        for key in self.keys_of(user, |session: &Session| !session.directed.is_empty()) {
+            let Some(session) = self.sessions.get_mut(key) else { continue };
+            let gone = super::presence::gone(&session.jid);
+            for to in session.directed.extract_if(.., |to| is_hidden(to)) {
+                let gone = gone.clone().with("to", to.as_str());
+                out.push(super::Effect::Route(Box::new(gone)));
+            }
+        }
+    }
+
+    /// XEP-0191 §3.4: who is not blocked any more sees the user, and the user him.
+    fn show(&self, user: &Bare, before: &Blocklist<'_>, after: &Blocklist<'_>, out: &mut Outbox) {
+        let Some(data) = self.account_data(user) else { return };
+        for (contact, item) in &data.roster {
+            if !before.has(contact.as_jid()) || after.has(contact.as_jid()) {
+                continue;
+            }
+            if item.subscription.has_from() {
+                self.send_presences(user, contact.as_str(), out);
+            }
+            if item.subscription.has_to() {
+                self.send_probes(user, contact.as_str(), out);
+            }
+        }
+    }
+}

@@ -1,0 +1,452 @@
+//! Entity capabilities (XEP-0115): what contacts' clients can do, asked once for each kind and checked.
+
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use sha1::{Digest, Sha1};
+use stdx::Instant;
+use stdx::cache::Cache;
+use stdx::rng::Rng;
+use xmpp::{Bare, Element, Jid, Level, Specification, ns};
+
+use super::feature::Feature;
+use super::{Host, Outbox, Settings, disco, token};
+use crate::limits;
+
+pub(super) const FEATURE: Feature = Feature {
+    specifications: &[Specification {
+        name: "XEP-0115",
+        title: "Entity Capabilities",
+        version: "1.6.0",
+        level: Level::Complete,
+        file: "crates/chat/src/caps.rs",
+        note: "SHA-1 only, as everybody announces it",
+    }],
+    account: &[],
+    server: &[ns::CAPS],
+    handles: &[],
+};
+
+/// Names the software, not a place (XEP-0115 §4).
+const NODE: &str = "urn:belfry:xmpp";
+
+/// After that an answer is not expected any more, and the next presence asks again.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A hash, as it is announced.
+type Ver = Rc<str>;
+
+/// Features of a kind of client.
+pub(super) type ClientFeatures = Rc<HashSet<Box<str>>>;
+
+pub(super) struct Caps {
+    /// Features whose hash was checked.
+    known: Cache<Ver, ClientFeatures>,
+    /// Clients that are here, by account: ours and contacts'.
+    clients: Cache<Bare, Vec<(Jid, Ver)>>,
+    asked: HashMap<Ver, CapsQuery>,
+    /// By the id of the request.
+    ids: HashMap<Box<str>, Ver>,
+}
+
+struct CapsQuery {
+    id: Box<str>,
+    of: Jid,
+    /// The account that asks, and the clients that are asked when the response is wrong.
+    asker: Bare,
+    others: Vec<(Jid, Bare)>,
+    node: Box<str>,
+    until: Instant,
+}
+
+/// A kind of client that a presence announced and that is not known yet.
+struct Announcement {
+    ver: Ver,
+    node: Box<str>,
+}
+
+/// Everything that a response causes.
+enum CapsEffect {
+    /// A request to another client of the same kind.
+    Send(Element),
+    /// The features of this kind of client are known from now on.
+    FeaturesKnown(Ver),
+}
+
+impl Default for Caps {
+    fn default() -> Caps {
+        Caps {
+            known: Cache::new(limits::CAPS),
+            clients: Cache::new(limits::CAPS_ACCOUNTS),
+            asked: HashMap::new(),
+            ids: HashMap::new(),
+        }
+    }
+}
+
+impl Caps {
+    /// Clients of an account that are here and can do that: `…+notify` for events (XEP-0163 §4).
+    pub(super) fn clients_with<'a>(
+        &'a self,
+        account: &Bare,
+        feature: &'a str,
+    ) -> impl Iterator<Item = &'a Jid> {
+        let clients = self.clients.get(account).map(|clients| &clients[..]).unwrap_or_default();
+        let is_able = move |ver: &Ver| self.known.get(ver).is_some_and(|known| known.contains(feature));
+        clients.iter().filter(move |(_, ver)| is_able(ver)).map(|(jid, _)| jid)
+    }
+
+    pub(super) fn clients_of(&self, account: &Bare) -> Vec<(Jid, Ver)> {
+        self.clients.get(account).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn abilities_of(&self, ver: &str) -> Option<ClientFeatures> {
+        self.known.get(ver).cloned()
+    }
+
+    /// The shared string of a hash.
+    fn shared(&self, ver: &str) -> Ver {
+        let asked = || self.asked.get_key_value(ver).map(|(ver, _)| ver.clone());
+        self.known.get_key(ver).cloned().or_else(asked).unwrap_or_else(|| ver.into())
+    }
+
+    fn is_noted(&self, jid: &Jid, ver: &str) -> bool {
+        let clients = self.clients.get(&jid.bare());
+        let is_it = |(known, its): &(Jid, Ver)| known == jid && **its == *ver;
+        self.known.get(ver).is_some() && clients.is_some_and(|clients| clients.iter().any(is_it))
+    }
+
+    fn note(&mut self, jid: &Jid, ver: &Ver) {
+        let account = jid.bare();
+        let Some(clients) = self.clients.get_mut(&account) else {
+            self.clients.insert(account, vec![(jid.clone(), ver.clone())]);
+            return;
+        };
+        match clients.iter().position(|(known, _)| known == jid) {
+            Some(at) => clients[at].1 = ver.clone(),
+            None if clients.len() < limits::CAPS_RESOURCES => clients.push((jid.clone(), ver.clone())),
+            None => {}
+        }
+    }
+
+    fn forget(&mut self, jid: &Jid) {
+        let account = jid.bare();
+        if let Some(clients) = self.clients.get_mut(&account) {
+            clients.retain(|(known, _)| known != jid);
+            if clients.is_empty() {
+                self.clients.remove(&account);
+            }
+        }
+    }
+
+    /// Forgets requests that got no response in time.
+    fn tidy(&mut self, now: Instant) {
+        let ids = &mut self.ids;
+        self.asked.retain(|_, query| {
+            let is_open = now < query.until;
+            if !is_open {
+                ids.remove(&query.id);
+            }
+            is_open
+        });
+    }
+}
+
+impl Caps {
+    /// Notes the kind of client that a presence announces. Returns the announcement if its features are not known and it can
+    /// be asked about: [`Self::learn`] takes it, if the client may be asked.
+    fn handle_presence(&mut self, from: &Jid, presence: &Element) -> Option<Announcement> {
+        if presence.attr("type").is_some() {
+            self.forget(from);
+            return None;
+        }
+        let caps = presence.get("c", ns::CAPS)?;
+        let (Some("sha-1"), Some(node), Some(ver)) = (caps.attr("hash"), caps.attr("node"), caps.attr("ver"))
+        else {
+            return None;
+        };
+        // A SHA-1 has 28 characters in base64.
+        let is_sound = !from.is_bare() && ver.len() == 28 && node.len() <= limits::JID_PART;
+        (is_sound && !self.is_noted(from, ver))
+            .then(|| Announcement { ver: self.shared(ver), node: node.into() })
+    }
+
+    /// Notes a client of a known account, and returns the request for its features if no other client is asked for them.
+    fn learn(
+        &mut self,
+        now: Instant,
+        announcement: Announcement,
+        (of, asker): (&Jid, &Bare),
+        rng: &mut Rng,
+    ) -> Option<Element> {
+        let Announcement { ver, node } = announcement;
+        self.note(of, &ver);
+        if self.known.get(&ver).is_some() {
+            return None;
+        }
+        if let Some(query) = self.asked.get_mut(&ver).filter(|query| now < query.until) {
+            let is_known = query.of == *of || query.others.iter().any(|(other, _)| other == of);
+            if !is_known && query.others.len() < limits::CAPS_OTHERS {
+                query.others.push((of.clone(), asker.clone()));
+            }
+            return None;
+        }
+        if self.asked.len() >= limits::CAPS_QUESTIONS {
+            self.tidy(now);
+        }
+        if self.asked.len() >= limits::CAPS_QUESTIONS {
+            return None;
+        }
+        let node = format!("{node}#{ver}").into();
+        let (of, asker) = (of.clone(), asker.clone());
+        let query = CapsQuery { id: "".into(), of, asker, others: Vec::new(), node, until: now };
+        Some(self.request(now, ver, query, rng))
+    }
+
+    /// Builds a request from the account itself, so that the response comes to the host that asked.
+    fn request(&mut self, now: Instant, ver: Ver, mut query: CapsQuery, rng: &mut Rng) -> Element {
+        query.id = token(rng)[..16].into();
+        query.until = now + PATIENCE;
+        let iq = Element::new("iq", ns::CLIENT)
+            .with("type", "get")
+            .with("id", query.id.clone())
+            .with("from", query.asker.as_str())
+            .with("to", query.of.as_str())
+            .child(Element::new("query", ns::DISCO_INFO).with("node", query.node.clone()));
+        self.ids.insert(query.id.clone(), ver.clone());
+        if let Some(old) = self.asked.insert(ver, query) {
+            self.ids.remove(&old.id);
+        }
+        iq
+    }
+
+    /// Takes a response to one of these requests; other iqs have no effect.
+    fn handle_response(
+        &mut self,
+        now: Instant,
+        from: &Jid,
+        iq: &Element,
+        rng: &mut Rng,
+    ) -> Option<CapsEffect> {
+        let ver = iq.attr("id").and_then(|id| self.ids.get(id)).cloned()?;
+        // A client answers for itself only.
+        if self.asked.get(&ver).is_none_or(|query| query.of != *from) {
+            return None;
+        }
+        let mut query = self.asked.remove(&ver)?;
+        self.ids.remove(&query.id);
+        let info = iq.get("query", ns::DISCO_INFO).filter(|_| iq.attr("type") == Some("result"));
+        let info = info.filter(|info| hash(info).is_some_and(|hash| *hash == *ver));
+        if let Some(info) = info {
+            self.known.insert(ver.clone(), Rc::new(features(info).map(Box::from).collect()));
+            return Some(CapsEffect::FeaturesKnown(ver));
+        }
+        // XEP-0115 §5.4: features that do not fit their hash are forged. Another client that announces the same hash may have
+        // the true ones.
+        self.forget(from);
+        if query.others.is_empty() {
+            return None;
+        }
+        (query.of, query.asker) = query.others.remove(0);
+        Some(CapsEffect::Send(self.request(now, ver, query, rng)))
+    }
+}
+
+impl Host {
+    /// Passes a presence that one of our accounts sent or got to [`Caps`].
+    pub(super) fn caps_heard(
+        &mut self,
+        now: Instant,
+        from: &Jid,
+        user: &Bare,
+        presence: &Element,
+        out: &mut Outbox,
+    ) {
+        let Some(announcement) = self.caps.handle_presence(from, presence) else { return };
+        // Clients of occupants and of strangers are not remembered.
+        if !self.may_be_asked(user, from) {
+            return;
+        }
+        if let Some(iq) = self.caps.learn(now, announcement, (from, user), &mut self.rng) {
+            self.route(iq, out);
+        }
+    }
+
+    fn may_be_asked(&self, user: &Bare, from: &Jid) -> bool {
+        let contact = from.bare();
+        contact == *user
+            || self
+                .account_data(user)
+                .and_then(|data| data.contact(&contact))
+                .is_some_and(|item| item.subscription != super::effect::Subscription::None)
+    }
+
+    /// Passes an iq of type result or error to [`Caps`].
+    pub(super) fn caps_answered(&mut self, now: Instant, from: &Jid, iq: &Element, out: &mut Outbox) {
+        match self.caps.handle_response(now, from, iq, &mut self.rng) {
+            Some(CapsEffect::Send(iq)) => self.route(iq, out),
+            Some(CapsEffect::FeaturesKnown(ver)) => self.pubsub_caps_known(now, &ver, out),
+            None => {}
+        }
+    }
+
+    pub(super) fn caps_gone(&mut self, jid: &Jid) {
+        self.caps.forget(jid);
+    }
+}
+
+fn features(info: &Element) -> impl Iterator<Item = &str> {
+    info.elements().filter(|child| child.is("feature", ns::DISCO_INFO)).filter_map(|child| child.attr("var"))
+}
+
+/// The server's own `<c/>`, for stream features and presence.
+pub fn of_server(settings: &Settings) -> Element {
+    let caps = Element::new("c", ns::CAPS).with("hash", "sha-1").with("node", NODE);
+    caps.with_opt("ver", hash(&disco::server_info(settings)))
+}
+
+/// Whether that node is the one that is announced for this `info`.
+pub(super) fn is_of(node: &str, info: &Element) -> bool {
+    node.strip_prefix(NODE)
+        .and_then(|rest| rest.strip_prefix('#'))
+        .is_some_and(|ver| hash(info).as_deref() == Some(ver))
+}
+
+/// The hash of XEP-0115 §5.1. `None`: `info` is ill-formed (§5.4), or has two readings, by which hashes are forged.
+fn hash(info: &Element) -> Option<String> {
+    let mut text = String::new();
+    for part in identities(info)?.iter().chain(&vars(info)?).chain(&forms(info)?) {
+        text.push_str(part);
+        text.push('<');
+    }
+    Some(BASE64_STANDARD.encode(Sha1::digest(text.as_bytes())))
+}
+
+/// The text, unless it has the separator in it.
+fn plain(text: &str) -> Option<&str> {
+    (!text.contains('<')).then_some(text)
+}
+
+/// Sorted; `None` if one occurs twice.
+fn sorted(mut all: Vec<String>) -> Option<Vec<String>> {
+    let given = all.len();
+    all.sort_unstable();
+    all.dedup();
+    (all.len() == given).then_some(all)
+}
+
+fn identities(info: &Element) -> Option<Vec<String>> {
+    let mut all = Vec::new();
+    for identity in info.elements().filter(|child| child.is("identity", ns::DISCO_INFO)) {
+        let parts = [identity.attr("category")?, identity.attr("type")?, identity.lang().unwrap_or_default()];
+        if parts.iter().any(|part| part.contains('/')) {
+            return None;
+        }
+        let text = format!("{}/{}", parts.join("/"), identity.attr("name").unwrap_or_default());
+        all.push(plain(&text)?.to_owned());
+    }
+    sorted(all)
+}
+
+fn vars(info: &Element) -> Option<Vec<String>> {
+    let vars: Option<Vec<String>> = features(info).map(|var| plain(var).map(str::to_owned)).collect();
+    sorted(vars.filter(|vars| vars.len() <= limits::CAPS_FEATURES)?)
+}
+
+/// A form's fields and values in one string each, so that forms are sorted as the text wants them.
+fn forms(info: &Element) -> Option<Vec<String>> {
+    let mut all = Vec::new();
+    let mut kinds = HashSet::new();
+    for form in info.elements().filter(|child| child.is("x", ns::DATA)) {
+        let mut fields = Vec::new();
+        let mut kind = None;
+        for field in form.elements().filter(|child| child.is("field", ns::DATA)) {
+            let var = plain(field.attr("var")?)?;
+            let mut values = field
+                .elements()
+                .filter(|child| child.is("value", ns::DATA))
+                .map(|value| plain(&value.content()).map(str::to_owned))
+                .collect::<Option<Vec<String>>>()?;
+            values.sort_unstable();
+            if var == "FORM_TYPE" {
+                // §5.4: a form whose type is not hidden is left out, one with two types is ill-formed.
+                let [value] = &values[..] else { return None };
+                kind = (field.attr("type") == Some("hidden")).then(|| value.clone());
+                continue;
+            }
+            // Else features at the end of the list could be passed off as a form.
+            if values.is_empty() || var.contains(':') {
+                return None;
+            }
+            fields.push(format!("{var}<{}", values.join("<")));
+        }
+        let Some(kind) = kind else { continue };
+        if !kinds.insert(kind.clone()) {
+            return None;
+        }
+        let fields = sorted(fields)?;
+        all.push([&[kind], &fields[..]].concat().join("<"));
+    }
+    all.sort_unstable();
+    Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(xml: &str) -> Element {
+        let xml = format!("<query xmlns='http://jabber.org/protocol/disco#info'>{xml}</query>");
+        xmpp::xml::parse(xml.as_bytes(), &xmpp::xml::Prefixes::of_default(ns::CLIENT)).unwrap()
+    }
+
+    const PSI: &str = "<identity xml:lang='en' category='client' name='Psi 0.11' type='pc'/>\
+        <identity xml:lang='el' category='client' name='Ψ 0.11' type='pc'/>\
+        <feature var='http://jabber.org/protocol/caps'/>\
+        <feature var='http://jabber.org/protocol/disco#info'/>\
+        <feature var='http://jabber.org/protocol/disco#items'/>\
+        <feature var='http://jabber.org/protocol/muc'/>\
+        <x xmlns='jabber:x:data' type='result'>\
+        <field var='FORM_TYPE' type='hidden'><value>urn:xmpp:dataforms:softwareinfo</value></field>\
+        <field var='ip_version'><value>ipv4</value><value>ipv6</value></field>\
+        <field var='os'><value>Mac</value></field><field var='os_version'><value>10.5.1</value></field>\
+        <field var='software'><value>Psi</value></field>\
+        <field var='software_version'><value>0.11</value></field></x>";
+
+    /// XEP-0115 §5.2 and §5.3.
+    #[test]
+    fn hashes_of_the_text() {
+        let exodus = "<identity category='client' type='pc' name='Exodus 0.9.1'/>\
+            <feature var='http://jabber.org/protocol/muc'/><feature var='http://jabber.org/protocol/disco#items'/>\
+            <feature var='http://jabber.org/protocol/disco#info'/><feature var='http://jabber.org/protocol/caps'/>";
+        assert_eq!(hash(&info(exodus)).as_deref(), Some("QgayPKawpkPSDYmwT/WM94uAlu0="));
+        assert_eq!(hash(&info(PSI)).as_deref(), Some("q07IKJEyjvHSyhy//CH0CxmKi8w="));
+    }
+
+    #[test]
+    fn what_could_be_read_in_two_ways_has_none() {
+        let form = |fields: &str| format!("<x xmlns='jabber:x:data' type='result'>{fields}</x>");
+        let kind = "<field var='FORM_TYPE' type='hidden'><value>urn:x</value></field>";
+        for wrong in [
+            "<feature var='a'/><feature var='a'/>".to_owned(),
+            "<feature var='a&lt;b'/>".to_owned(),
+            "<identity category='client' type='pc' name='x&lt;urn:y'/>".to_owned(),
+            "<identity category='client/pc' type='' name=''/>".to_owned(),
+            "<identity category='client'/>".to_owned(),
+            "<identity category='a' type='b'/><identity category='a' type='b'/>".to_owned(),
+            form(kind) + &form(kind),
+            form("<field var='FORM_TYPE' type='hidden'><value>a</value><value>b</value></field>"),
+            form(&format!("{kind}<field var='urn:y'><value>z</value></field>")),
+            form(&format!("{kind}<field var='y'/>")),
+            form(&format!("{kind}<field var='y'><value>a&lt;b</value></field>")),
+            (0..=limits::CAPS_FEATURES).map(|n| format!("<feature var='{n}'/>")).collect(),
+        ] {
+            assert_eq!(hash(&info(&wrong)), None, "{wrong}");
+        }
+        let open = form("<field var='FORM_TYPE'><value>urn:x</value></field>");
+        assert_eq!(hash(&info(&open)), hash(&info("")), "a type that is not hidden (§5.4)");
+    }
+}

@@ -1,0 +1,156 @@
+//! Message carbons (XEP-0280): what one session sends or gets, the others see.
+
+use stdx::Instant;
+use stdx::slab::Key;
+use xmpp::stanza::{self, Condition};
+use xmpp::{Bare, Element, Level, Specification, ns};
+
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::{Host, Outbox, archive, hints};
+
+pub(super) const FEATURE: Feature = Feature {
+    specifications: &[Specification {
+        name: "XEP-0280",
+        title: "Message Carbons",
+        version: "1.0.1",
+        level: Level::Complete,
+        file: "crates/chat/src/carbons.rs",
+        note: "an error is copied when it has its message's words in it",
+    }],
+    account: &[ns::CARBONS, ns::CARBON_RULES],
+    server: &[ns::CARBONS, ns::CARBON_RULES],
+    handles: &[
+        IqHandler { at: IqTarget::Own, name: "enable", ns: ns::CARBONS, run: switch },
+        IqHandler { at: IqTarget::Own, name: "disable", ns: ns::CARBONS, run: switch },
+    ],
+};
+
+fn switch(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
+    if !iq.is_set {
+        return IqReply::Error(Condition::BadRequest.into());
+    }
+    match iq.session.and_then(|key| host.sessions.get_mut(key)) {
+        Some(session) => {
+            session.has_carbons = iq.payload.name() == "enable";
+            IqReply::Result(None)
+        }
+        None => IqReply::Error(Condition::NotAllowed.into()),
+    }
+}
+
+/// XEP-0280 §6.1. `is_sent`: by one of our sessions.
+fn is_eligible(message: &Element, is_sent: bool) -> bool {
+    if message.get("private", ns::CARBONS).is_some() || hints::has(message, "no-copy") {
+        return false;
+    }
+    // Copies are never copied, nor what is told of an archive.
+    if message.elements().any(|child| matches!(child.ns(), ns::CARBONS | ns::MAM)) {
+        return false;
+    }
+    if let Some(room) = message.get("x", ns::MUC_USER) {
+        // An invitation is for the user; what occupants say in private, their room copies itself.
+        return is_sent || room.get("invite", ns::MUC_USER).is_some();
+    }
+    let is_talk =
+        |child: &Element| matches!(child.ns(), ns::CHATSTATES | ns::RECEIPTS | ns::MARKERS | ns::CONFERENCE);
+    match message.attr("type") {
+        Some("groupchat" | "headline") => false,
+        Some("chat") => true,
+        Some("error") => hints::has_body(message),
+        _ => hints::has_body(message) || message.elements().any(is_talk),
+    }
+}
+
+/// XEP-0280 §7 and §8.
+fn carbon(user: &Bare, to: &str, name: &'static str, message: &Element) -> Element {
+    let forwarded = Element::new("forwarded", ns::FORWARD).child(message.clone());
+    Element::new("message", ns::CLIENT)
+        .with("from", user.as_str())
+        .with("to", to)
+        .with_opt("type", message.attr("type").filter(|kind| *kind != "error"))
+        .child(Element::new(name, ns::CARBONS).child(forwarded))
+}
+
+impl Host {
+    /// With Bind 2.
+    pub(super) fn carbons_inline(&mut self, key: Key, request: &Element) -> Option<Element> {
+        if request.name() == "enable"
+            && let Some(session) = self.sessions.get_mut(key)
+        {
+            session.has_carbons = true;
+        }
+        None
+    }
+
+    /// `id`: which it has in the archive.
+    pub(super) fn carbons_sent(
+        &mut self,
+        now: Instant,
+        key: Key,
+        message: &Element,
+        id: Option<Box<str>>,
+        out: &mut Outbox,
+    ) {
+        let Some(user) = self.sessions.get(key).map(|session| session.jid.bare()) else { return };
+        let Ok(Some(to)) = stanza::to(message) else { return };
+        // To oneself: all get it anyway.
+        if (to.is_bare() && to.bare() == user) || !is_eligible(message, true) {
+            return;
+        }
+        let mut except = vec![key];
+        except.extend(self.session_of(&to));
+        let copy = id.map(|id| archive::with_id(message.clone(), &user, id));
+        self.copy(now, &user, &except, "sent", copy.as_ref().unwrap_or(message), out);
+    }
+
+    /// What a phone of the account has said; `id` as for `carbons_sent`.
+    pub(super) fn carbons_of_phone(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        message: &Element,
+        id: Option<Box<str>>,
+        out: &mut Outbox,
+    ) {
+        let is_to_oneself = stanza::to(message).ok().flatten().is_none_or(|to| to.bare() == *user);
+        if !is_to_oneself && is_eligible(message, true) {
+            let copy = id.map(|id| archive::with_id(message.clone(), user, id));
+            self.copy(now, user, &[], "sent", copy.as_ref().unwrap_or(message), out);
+        }
+    }
+
+    /// `except` get it anyway.
+    pub(super) fn carbons_received(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        except: &[Key],
+        message: &Element,
+        out: &mut Outbox,
+    ) {
+        // From one of ours: it was copied when it was sent.
+        let is_own = stanza::from(message).ok().flatten().is_some_and(|from| from.bare() == *user);
+        if !is_own && is_eligible(message, false) {
+            self.copy(now, user, except, "received", message, out);
+        }
+    }
+
+    fn copy(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        except: &[Key],
+        name: &'static str,
+        message: &Element,
+        out: &mut Outbox,
+    ) {
+        let keys = self.users.get(user).map(|user| user.sessions.clone()).unwrap_or_default();
+        for key in keys {
+            let Some(session) = self.sessions.get(key) else { continue };
+            if session.has_carbons && !except.contains(&key) {
+                let copy = carbon(user, session.jid.as_str(), name, message);
+                self.deliver(now, key, copy, out);
+            }
+        }
+    }
+}

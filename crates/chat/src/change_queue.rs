@@ -1,0 +1,129 @@
+//! One change of an account at a time: what depends on its roster or its blocking list waits until the change before is
+//! on disk, so that every stanza is judged by what is true.
+
+use std::collections::{HashMap, VecDeque};
+
+use stdx::Instant;
+use xmpp::Bare;
+use xmpp::stanza::{Condition, StanzaError};
+
+use super::effect::{AccountData, Change, StoreFailure};
+use super::user::AccountState;
+use super::{Host, Outbox};
+use crate::limits;
+
+type QueuedChange = Box<dyn FnOnce(&mut Host, Instant, &mut Outbox)>;
+
+/// Accounts with a change on its way, and what waits for it.
+#[derive(Default)]
+pub(super) struct ChangeQueues {
+    busy: HashMap<Bare, VecDeque<QueuedChange>>,
+}
+
+#[cfg(test)]
+impl ChangeQueues {
+    pub(super) fn len(&self) -> usize {
+        self.busy.len()
+    }
+}
+
+impl Host {
+    pub(super) fn is_changing(&self, user: &Bare) -> bool {
+        self.change_queues.busy.contains_key(user)
+    }
+
+    /// Now, or after what is on its way.
+    ///
+    /// # Errors
+    /// The job, undone: too much waits already.
+    pub(super) fn queue_change<J>(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        out: &mut Outbox,
+        job: J,
+    ) -> Result<(), J>
+    where
+        J: FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
+    {
+        let Some(waiting) = self.change_queues.busy.get_mut(user) else {
+            job(self, now, out);
+            return Ok(());
+        };
+        if waiting.len() >= limits::CHANGES {
+            return Err(job);
+        }
+        waiting.push_back(Box::new(job));
+        Ok(())
+    }
+
+    /// Changes the record, and `then` puts it into memory too. Only from a job of [`queue_change`](Self::queue_change).
+    pub(super) fn write_queued_change(
+        &mut self,
+        now: Instant,
+        change: (&Bare, Change),
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox) + 'static,
+    ) {
+        let (user, change) = (change.0.clone(), change.1);
+        if self.is_anonymous(&user) {
+            // Nothing of them is stored.
+            return then(self, now, Ok(()), out);
+        }
+        self.change_queues.busy.insert(user.clone(), VecDeque::new());
+        self.change(change, out, move |host, now, result, out| {
+            let mut waiting = host.change_queues.busy.remove(&user).unwrap_or_default();
+            then(host, now, result, out);
+            while let Some(job) = waiting.pop_front() {
+                job(host, now, out);
+                if let Some(newer) = host.change_queues.busy.get_mut(&user) {
+                    waiting.append(newer);
+                    *newer = waiting;
+                    return;
+                }
+            }
+            host.forget_user(now, &user);
+        });
+    }
+
+    pub(super) fn is_anonymous(&self, user: &Bare) -> bool {
+        let Some(user) = self.users.get(user) else { return false };
+        let mut sessions = user.sessions.iter().filter_map(|key| self.sessions.get(*key));
+        sessions.any(|session| session.is_anonymous)
+    }
+
+    /// What the record has of an account that somebody has to do with.
+    pub(super) fn account_data(&self, user: &Bare) -> Option<&AccountData> {
+        match &self.users.get(user)?.state {
+            AccountState::Ready(data) => Some(data),
+            AccountState::Loading(_) | AccountState::Evicted | AccountState::Absent => None,
+        }
+    }
+
+    pub(super) fn account_data_mut(&mut self, user: &Bare) -> Option<&mut AccountData> {
+        match &mut self.users.get_mut(user)?.state {
+            AccountState::Ready(data) => Some(data),
+            AccountState::Loading(_) | AccountState::Evicted | AccountState::Absent => None,
+        }
+    }
+}
+
+/// What who asked for a change is told when there is none.
+pub(super) fn not_written(error: StoreFailure) -> StanzaError {
+    match error {
+        StoreFailure::Unavailable => {
+            StanzaError::new(Condition::ResourceConstraint, "cannot be stored now: try again later")
+        }
+        StoreFailure::Beyond => {
+            StanzaError::new(Condition::ResourceConstraint, "too large to be stored, or one too many")
+        }
+        StoreFailure::NotFound => {
+            StanzaError::new(Condition::InternalServerError, "the account is not in the record any more")
+        }
+    }
+}
+
+/// When too much waits.
+pub(super) fn too_many() -> StanzaError {
+    StanzaError::new(Condition::ResourceConstraint, "too many changes at once: wait for their answers")
+}

@@ -1,0 +1,496 @@
+//! Commands (XEP-0050) of administrators (XEP-0133): who is here, announcements, the message of the day, the end of a
+//! session.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use stdx::Instant;
+use stdx::cache::Cache;
+use stdx::slab::Key;
+use xmpp::stanza::{Condition, StanzaError};
+use xmpp::{Bare, Element, Jid, Level, Specification, ns};
+
+use super::change_queue::not_written;
+use super::effect::{Change, HostAction, HostActionResult, Load, OnlineFilter, StoreFailure, StoreReply};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::pubsub::items_of;
+use super::{Host, ItemQuery, Outbox};
+use crate::limits;
+
+const FILE: &str = "crates/chat/src/commands.rs";
+
+pub(super) const FEATURE: Feature = Feature {
+    specifications: &[
+        Specification {
+            name: "XEP-0050",
+            title: "Ad-Hoc Commands",
+            version: "1.3.0",
+            level: Level::Complete,
+            file: FILE,
+            note: "commands have one form at most",
+        },
+        Specification {
+            name: "XEP-0133",
+            title: "Service Administration",
+            version: "1.3.1",
+            level: Level::Partial,
+            file: FILE,
+            note: "no lists of whom to block (§4.11, §4.12), no welcome message (§4.27, §4.28); administrators, restart and \
+                   shutdown are the operator's (§4.29 to §4.31)",
+        },
+    ],
+    account: &[],
+    server: &[ns::COMMANDS],
+    handles: &[IqHandler { at: IqTarget::Server, name: "command", ns: ns::COMMANDS, run: command }],
+};
+
+/// How long a form may lie on somebody's desk.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+const PREFIX: &str = "http://jabber.org/protocol/admin#";
+
+/// Of a form: name, type, label, and whether there has to be a value.
+pub(super) type Field = (&'static str, &'static str, &'static str, bool);
+
+/// A node's rest, its name, and the fields of its form.
+pub(super) struct Command {
+    pub(super) node: &'static str,
+    pub(super) name: &'static str,
+    pub(super) fields: &'static [Field],
+    pub(super) run: fn(&mut Host, Instant, &Form, &mut Outbox),
+}
+
+const COMMANDS: &[Command] = &[
+    Command {
+        node: "announce",
+        name: "Send an announcement to users online",
+        fields: &[SUBJECT, ("announcement", "text-multi", "Text", true)],
+        run: announce,
+    },
+    Command { node: "delete-motd", name: "Delete the message of the day", fields: &[], run: delete_motd },
+    Command { node: "edit-motd", name: "Change the message of the day", fields: DAY, run: edit_motd },
+    Command {
+        node: "end-user-session",
+        name: "End sessions of users",
+        fields: &[("accountjids", "jid-multi", "Addresses of users or sessions", true)],
+        run: end_sessions,
+    },
+    Command { node: "get-online-users-list", name: "List users online", fields: MAX, run: list_online },
+    Command { node: "get-online-users-num", name: "Count users online", fields: &[], run: count_online },
+    Command { node: "set-motd", name: "Set the message of the day, and send it", fields: DAY, run: set_motd },
+];
+
+/// In none of the forms of XEP-0133: as XEP-0068 §3.3 has it, the name says so.
+const SUBJECT: Field = ("{urn:belfry:admin}subject", "text-single", "Subject", false);
+
+/// §4.24 and §4.25.
+const DAY: &[Field] = &[SUBJECT, ("motd", "text-multi", "Text", true)];
+
+/// §4.18 to §4.22. `none` is as many as one answer may have.
+pub(super) const MAX: &[Field] = &[("max_items", "list-single", "How many at most", false)];
+
+const MAX_ITEMS: [&str; 7] = ["25", "50", "75", "100", "150", "200", "none"];
+
+const MOTD: &str = "motd";
+const CURRENT: &str = "current";
+
+/// Forms that are being filled in, and messages of the day by domain.
+pub(super) struct Commands {
+    open: Cache<Box<str>, (Jid, &'static str)>,
+    motd: HashMap<Box<str>, Option<Element>>,
+}
+
+impl Default for Commands {
+    fn default() -> Commands {
+        Commands { open: Cache::new(limits::COMMANDS), motd: HashMap::new() }
+    }
+}
+
+/// Of the fields of a form.
+type Values = Vec<(Box<str>, Vec<Box<str>>)>;
+
+/// A command that is run, with what was filled in.
+#[derive(Clone)]
+pub(super) struct Form {
+    pub(super) iq: Element,
+    pub(super) domain: Bare,
+    node: Box<str>,
+    session: Box<str>,
+    values: Values,
+}
+
+fn fault(condition: Condition, detail: &'static str) -> StanzaError {
+    StanzaError::from(condition).with(Element::new(detail, ns::COMMANDS))
+}
+
+fn command(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+    if let Some(answer) = super::invite::command(host, now, iq, out) {
+        return answer;
+    }
+    match begin(host, now, iq, out) {
+        Ok(Some(payload)) => IqReply::Result(Some(payload)),
+        Ok(None) => IqReply::Later,
+        Err(error) => IqReply::Error(error),
+    }
+}
+
+/// XEP-0050 §4.4 has the errors.
+fn begin(
+    host: &mut Host,
+    now: Instant,
+    iq: &IqRequest<'_>,
+    out: &mut Outbox,
+) -> Result<Option<Element>, StanzaError> {
+    if !host.is_admin(iq.from) {
+        return Err(Condition::Forbidden.into());
+    }
+    if !iq.is_set {
+        return Err(Condition::BadRequest.into());
+    }
+    let node = iq.payload.attr("node").unwrap_or_default();
+    let known = find(node).ok_or_else(|| StanzaError::from(Condition::ItemNotFound))?;
+    let action = iq.payload.attr("action").unwrap_or("execute");
+    if !matches!(action, "execute" | "complete" | "cancel" | "next" | "prev") {
+        return Err(fault(Condition::BadRequest, "malformed-action"));
+    }
+    let Some(session) = iq.payload.attr("sessionid") else {
+        if action != "execute" {
+            return Err(fault(Condition::BadRequest, "bad-action"));
+        }
+        let session: Box<str> = host.token()[..16].into();
+        if !known.fields.is_empty() {
+            host.commands.open.insert_until(now + PATIENCE, session.clone(), (iq.from.clone(), known.node));
+            return Ok(Some(known.ask(node, &session)));
+        }
+        (known.run)(host, now, &Form::new(iq, node, &session, Vec::new()), out);
+        return Ok(None);
+    };
+    let open = host.commands.open.get(session);
+    if open.is_none_or(|(who, open)| who != iq.from || *open != known.node) {
+        return Err(fault(Condition::BadRequest, "bad-sessionid"));
+    }
+    if host.commands.open.get_at(now, session).is_none() {
+        host.commands.open.remove(session);
+        return Err(fault(Condition::NotAllowed, "session-expired"));
+    }
+    match action {
+        "cancel" => {
+            host.commands.open.remove(session);
+            Ok(Some(status(node, session, "canceled")))
+        }
+        // There is but one form.
+        "next" | "prev" => Err(fault(Condition::BadRequest, "bad-action")),
+        _ => {
+            let values = known.read(iq.payload)?;
+            host.commands.open.remove(session);
+            (known.run)(host, now, &Form::new(iq, node, session, values), out);
+            Ok(None)
+        }
+    }
+}
+
+fn find(node: &str) -> Option<&'static Command> {
+    let rest = node.strip_prefix(PREFIX)?;
+    all().find(|command| command.node == rest)
+}
+
+fn all() -> impl Iterator<Item = &'static Command> {
+    COMMANDS.iter().chain(super::administration::COMMANDS)
+}
+
+fn status(node: &str, session: &str, status: &'static str) -> Element {
+    Element::new("command", ns::COMMANDS).with("node", node).with("sessionid", session).with("status", status)
+}
+
+pub(super) fn field(var: &str, kind: &str) -> Element {
+    Element::new("field", ns::DATA).with("var", var).with("type", kind)
+}
+
+pub(super) fn value(text: &str) -> Element {
+    Element::new("value", ns::DATA).text(text)
+}
+
+pub(super) fn form(kind: &'static str) -> Element {
+    let of_type = field("FORM_TYPE", "hidden").child(value(ns::ADMIN));
+    Element::new("x", ns::DATA).with("type", kind).child(of_type)
+}
+
+impl Command {
+    fn ask(&self, node: &str, session: &str) -> Element {
+        let complete = Element::new("complete", ns::COMMANDS);
+        let actions = Element::new("actions", ns::COMMANDS).with("execute", "complete").child(complete);
+        let title = Element::new("title", ns::DATA).text(self.name);
+        let fields = self.fields.iter().map(|(var, kind, label, is_required)| {
+            let required = is_required.then(|| Element::new("required", ns::DATA));
+            let options: &[&str] = if *kind == "list-single" { &MAX_ITEMS } else { &[] };
+            let options = options
+                .iter()
+                .map(|option| Element::new("option", ns::DATA).with("label", *option).child(value(option)));
+            field(var, kind).with("label", *label).children(required).children(options)
+        });
+        let form = form("form").child(title).children(fields);
+        status(node, session, "executing").child(actions).child(form)
+    }
+
+    fn read(&self, payload: &Element) -> Result<Values, StanzaError> {
+        let bad = || fault(Condition::BadRequest, "bad-payload");
+        let form = payload.get("x", ns::DATA).filter(|form| form.attr("type") == Some("submit"));
+        let fields = form.ok_or_else(bad)?.elements().filter(|child| child.is("field", ns::DATA));
+        let values: Values = fields
+            .filter_map(|field| {
+                let values = field.elements().filter(|child| child.is("value", ns::DATA));
+                let values = values.map(Element::content).filter(|text| !text.is_empty());
+                let values = values.map(Box::from);
+                Some((field.attr("var")?.into(), values.collect()))
+            })
+            .collect();
+        for (var, _, _, is_required) in self.fields {
+            let has = values.iter().any(|(known, values)| **known == **var && !values.is_empty());
+            if *is_required && !has {
+                return Err(bad());
+            }
+        }
+        Ok(values)
+    }
+}
+
+impl Form {
+    fn new(iq: &IqRequest<'_>, node: &str, session: &str, values: Values) -> Form {
+        Form { iq: iq.iq.clone(), domain: iq.to.bare(), node: node.into(), session: session.into(), values }
+    }
+
+    pub(super) fn of(&self, var: &str) -> &[Box<str>] {
+        let found = self.values.iter().find(|(known, _)| **known == *var);
+        found.map(|(_, values)| &values[..]).unwrap_or_default()
+    }
+
+    pub(super) fn done(&self) -> Element {
+        status(&self.node, &self.session, "completed")
+    }
+
+    fn note(&self, text: &str) -> Element {
+        self.done().child(Element::new("note", ns::COMMANDS).with("type", "info").text(text))
+    }
+
+    /// `max_items`: as many as an answer may have where it says nothing.
+    ///
+    /// # Errors
+    /// §4.18: "the max_items value is unacceptable".
+    pub(super) fn max_items(&self) -> Result<u32, StanzaError> {
+        let asked = match self.of("max_items").first().map(|text| &**text) {
+            None | Some("none") => limits::ONLINE_LIST,
+            Some(text) => text.parse().map_err(|_| {
+                StanzaError::new(Condition::NotAcceptable, "max_items is neither a number nor none")
+            })?,
+        };
+        Ok(asked.min(limits::ONLINE_LIST))
+    }
+
+    /// What users are sent, without an address.
+    fn message(&self, text: &str) -> Element {
+        let subject = self.of(SUBJECT.0).first().or_else(|| self.of("subject").first());
+        let subject = subject.map(|text| Element::new("subject", ns::CLIENT).text(text.clone()));
+        Element::new("message", ns::CLIENT)
+            .with("type", "headline")
+            .with("from", self.domain.as_str())
+            .children(subject)
+            .child(Element::new("body", ns::CLIENT).text(self.of(text).join("\n")))
+    }
+}
+
+fn count_online(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
+    host.count_users(form, out, (OnlineFilter::All, "onlineusersnum"));
+}
+
+fn list_online(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
+    host.list_users(form, out, (OnlineFilter::All, "onlineuserjids"));
+}
+
+fn announce(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
+    let act = HostAction::Announce {
+        domain: form.domain.domain().into(),
+        message: Box::new(form.message("announcement")),
+    };
+    host.act_everywhere(act, form, out, |form, acted| {
+        Ok(form.note(&format!("sent to {} sessions", acted.count)))
+    });
+}
+
+fn end_sessions(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
+    let jids: Result<Vec<Jid>, _> = form.of("accountjids").iter().map(|jid| Jid::parse(jid)).collect();
+    let Ok(jids) = jids else { return host.refuse(&form.iq, &Condition::JidMalformed.into(), out) };
+    if jids.iter().any(|jid| jid.domain() != form.domain.domain()) {
+        let error = StanzaError::new(Condition::NotAllowed, "not an address of this domain");
+        return host.refuse(&form.iq, &error, out);
+    }
+    host.act_everywhere(HostAction::End { who: jids }, form, out, |form, acted| match acted.count {
+        0 => Err(Condition::ItemNotFound.into()),
+        count => Ok(form.note(&format!("ended {count} sessions"))),
+    });
+}
+
+fn set_motd(host: &mut Host, now: Instant, form: &Form, out: &mut Outbox) {
+    host.write_motd(now, form, Some(form.message("motd")), true, out);
+}
+
+fn edit_motd(host: &mut Host, now: Instant, form: &Form, out: &mut Outbox) {
+    host.write_motd(now, form, Some(form.message("motd")), false, out);
+}
+
+fn delete_motd(host: &mut Host, now: Instant, form: &Form, out: &mut Outbox) {
+    host.write_motd(now, form, None, false, out);
+}
+
+impl Host {
+    pub(super) fn is_admin(&self, from: &Jid) -> bool {
+        self.settings.admins.contains(&from.bare())
+    }
+
+    /// Nodes of commands with their names, for who may run them (XEP-0050 §2.3).
+    pub(super) fn list_commands(&self, from: &Jid) -> Option<impl Iterator<Item = (String, &'static str)>> {
+        let all = || all().map(|command| (format!("{PREFIX}{}", command.node), command.name));
+        self.is_admin(from).then(all)
+    }
+
+    pub(super) fn describe_command(&self, from: &Jid, node: &str) -> Option<Element> {
+        let known = find(node).filter(|_| self.is_admin(from))?;
+        let identity = Element::new("identity", ns::DISCO_INFO)
+            .with("category", "automation")
+            .with("type", "command-node")
+            .with("name", known.name);
+        let feature = |var: &str| Element::new("feature", ns::DISCO_INFO).with("var", var);
+        let query = Element::new("query", ns::DISCO_INFO).with("node", node).child(identity);
+        Some(query.child(feature(ns::COMMANDS)).child(feature(ns::DATA)))
+    }
+
+    /// §4.20 to §4.22: users, whatever the number of their sessions.
+    pub(super) fn list_users(
+        &mut self,
+        form: &Form,
+        out: &mut Outbox,
+        (who, var): (OnlineFilter, &'static str),
+    ) {
+        let max = match form.max_items() {
+            Ok(max) => max,
+            Err(error) => return self.refuse(&form.iq, &error, out),
+        };
+        let act = HostAction::Online { domain: form.domain.domain().into(), who, max };
+        self.act_everywhere(act, form, out, move |form, acted| {
+            let mut users = acted.users;
+            users.sort();
+            let shown = users.iter().take(max as usize).map(|user| value(user.as_str()));
+            let list = field(var, "jid-multi").children(shown);
+            Ok(form.done().child(self::form("result").child(list)))
+        });
+    }
+
+    /// §4.15 to §4.17.
+    pub(super) fn count_users(
+        &mut self,
+        form: &Form,
+        out: &mut Outbox,
+        (who, var): (OnlineFilter, &'static str),
+    ) {
+        let act = HostAction::Online { domain: form.domain.domain().into(), who, max: 0 };
+        self.act_everywhere(act, form, out, move |form, acted| {
+            let count = field(var, "text-single").child(value(&acted.count.to_string()));
+            Ok(form.done().child(self::form("result").child(count)))
+        });
+    }
+
+    /// All hosts of the server do it, this one too.
+    pub(super) fn act_everywhere(
+        &mut self,
+        act: HostAction,
+        form: &Form,
+        out: &mut Outbox,
+        then: impl FnOnce(&Form, HostActionResult) -> Result<Element, StanzaError> + 'static,
+    ) {
+        let form = form.clone();
+        self.load(Load::Act(Box::new(act)), out, move |host, _, result, out| {
+            let answer = match result {
+                Ok(StoreReply::HostActionResult(acted)) => then(&form, acted),
+                _ => Err(StanzaError::new(Condition::ResourceConstraint, "not now: try again later")),
+            };
+            host.answer(&form.iq, answer.map(Some), out);
+        });
+    }
+
+    pub(super) fn online(&self, domain: &str) -> Vec<Key> {
+        let sessions = self.sessions.iter();
+        let here = sessions.filter(|(_, session)| session.is_available() && session.jid.domain() == domain);
+        here.map(|(key, _)| key).collect()
+    }
+
+    pub(super) fn send_from_domain(
+        &mut self,
+        now: Instant,
+        key: Key,
+        mut message: Element,
+        out: &mut Outbox,
+    ) {
+        let Some(session) = self.sessions.get(key) else { return };
+        message.set("to", session.jid.as_str());
+        self.deliver(now, key, message, out);
+    }
+
+    fn write_motd(
+        &mut self,
+        now: Instant,
+        form: &Form,
+        message: Option<Element>,
+        is_sent: bool,
+        out: &mut Outbox,
+    ) {
+        let owner = form.domain.clone();
+        let domain: Box<str> = owner.domain().into();
+        let item = message.clone().map(Box::new);
+        let change = Change::Item { owner, node: MOTD.into(), id: CURRENT.into(), item, at: now, keep: 1 };
+        let form = form.clone();
+        self.change(change, out, move |host, _, result, out| {
+            match result {
+                // To delete what is not there is no fault.
+                Ok(()) | Err(StoreFailure::NotFound) => {}
+                Err(error) => return host.refuse(&form.iq, &not_written(error), out),
+            }
+            let message = message.map(Box::new);
+            let announced = message.clone().filter(|_| is_sent);
+            let motd = HostAction::Motd { domain: domain.clone(), message };
+            let Some(message) = announced else {
+                return host.act_everywhere(motd, &form, out, |form, _| Ok(form.done()));
+            };
+            // Who is here is told now; the answer counts them.
+            host.load(Load::Act(Box::new(motd)), out, |_, _, _, _| {});
+            host.act_everywhere(HostAction::Announce { domain, message }, &form, out, |form, acted| {
+                Ok(form.note(&format!("sent to {} sessions", acted.count)))
+            });
+        });
+    }
+
+    pub(super) fn set_motd(&mut self, domain: Box<str>, message: Option<Element>) {
+        self.commands.motd.insert(domain, message);
+    }
+
+    /// A session has become available.
+    pub(super) fn send_motd(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let domain: Box<str> = session.jid.domain().into();
+        if let Some(motd) = self.commands.motd.get(&domain) {
+            if let Some(message) = motd.clone() {
+                self.send_from_domain(now, key, message, out);
+            }
+            return;
+        }
+        let Ok(owner) = Bare::parse(&domain) else { return };
+        let query = Box::new(ItemQuery::newest());
+        self.load(Load::Items { owner, node: MOTD.into(), query }, out, move |host, now, result, out| {
+            // When it cannot be read, the next session asks again.
+            let Ok(page) = items_of(result) else { return };
+            let motd = page.items.into_iter().next().map(|(_, _, message)| message);
+            let motd = host.commands.motd.entry(domain).or_insert(motd);
+            if let Some(message) = motd.clone() {
+                host.send_from_domain(now, key, message, out);
+            }
+        });
+    }
+}

@@ -1,0 +1,147 @@
+//! Client state (XEP-0352): what an inactive client can do without is kept back.
+
+use stdx::Instant;
+use stdx::slab::Key;
+use xmpp::stanza::{self, StanzaKind};
+use xmpp::{Element, Level, Specification, ns};
+
+use super::feature::Feature;
+use super::sm::weight;
+use super::{Host, Outbox, hints};
+use crate::limits;
+
+pub(super) const FEATURE: Feature = Feature {
+    specifications: &[Specification {
+        name: "XEP-0352",
+        title: "Client State Indication",
+        version: "1.0.0",
+        level: Level::Complete,
+        file: "crates/chat/src/csi.rs",
+        note: "presence: the last of each sender; chat states are dropped; words let all out",
+    }],
+    account: &[],
+    server: &[],
+    handles: &[],
+};
+
+/// What an inactive client is told, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Urgency {
+    Now,
+    Later,
+    /// Later, and only the last of its sender.
+    Last,
+    Never,
+}
+
+fn urgency(stanza: &Element) -> Urgency {
+    match stanza::kind_of(stanza) {
+        Some(StanzaKind::Presence) => match stanza.attr("type") {
+            None | Some("unavailable") if !is_about_itself(stanza) => Urgency::Last,
+            _ => Urgency::Now,
+        },
+        Some(StanzaKind::Message) => of_message(copied(stanza).unwrap_or(stanza)),
+        Some(StanzaKind::Iq) | None => Urgency::Now,
+    }
+}
+
+/// Presence of which only the last of its sender counts.
+pub(super) fn is_outdated_by_next(stanza: &Element) -> bool {
+    stanza::kind_of(stanza) == Some(StanzaKind::Presence) && urgency(stanza) == Urgency::Last
+}
+
+fn of_message(message: &Element) -> Urgency {
+    if hints::has_body(message) {
+        return Urgency::Now;
+    }
+    if message.get("event", ns::PUBSUB_EVENT).is_some() {
+        return Urgency::Later;
+    }
+    let is_state = |child: &Element| child.ns() == ns::CHATSTATES;
+    let is_trimming = |child: &Element| {
+        is_state(child)
+            || matches!(child.ns(), ns::HINTS | ns::SID)
+            || child.is("thread", ns::CLIENT)
+            || child.is("x", ns::MUC_USER)
+    };
+    match message.elements().any(is_state) && message.elements().all(is_trimming) {
+        true => Urgency::Never,
+        false => Urgency::Now,
+    }
+}
+
+/// The message in a carbon.
+fn copied(message: &Element) -> Option<&Element> {
+    let carbon = message.elements().find(|child| child.ns() == ns::CARBONS)?;
+    carbon.get("forwarded", ns::FORWARD)?.get("message", ns::CLIENT)
+}
+
+/// That one has entered or left a room oneself (XEP-0045 §7.2.2).
+fn is_about_itself(presence: &Element) -> bool {
+    let room = presence.get("x", ns::MUC_USER);
+    room.is_some_and(|x| {
+        x.elements().any(|status| status.name() == "status" && status.attr("code") == Some("110"))
+    })
+}
+
+impl Host {
+    /// `<active/>` or `<inactive/>`.
+    pub(super) fn csi(&mut self, now: Instant, key: Key, state: &Element, out: &mut Outbox) {
+        match state.name() {
+            "active" => self.csi_active(now, key, out),
+            "inactive" => {
+                if let Some(session) = self.sessions.get_mut(key) {
+                    session.is_inactive = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn csi_active(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.is_inactive = false;
+        }
+        self.csi_let_out(now, key, out);
+    }
+
+    /// What was kept back, in its order.
+    fn csi_let_out(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+        let held = self.sessions.get_mut(key).map(|session| std::mem::take(&mut session.held));
+        for stanza in held.unwrap_or_default() {
+            self.session_send(now, key, stanza, out);
+        }
+    }
+
+    /// What an inactive client gets now, if that is for now; after what was kept back, so that nothing overtakes.
+    pub(super) fn csi_hold(
+        &mut self,
+        now: Instant,
+        key: Key,
+        stanza: Element,
+        out: &mut Outbox,
+    ) -> Option<Element> {
+        let session = self.sessions.get_mut(key)?;
+        if !session.is_inactive {
+            return Some(stanza);
+        }
+        match urgency(&stanza) {
+            Urgency::Now => {
+                self.csi_let_out(now, key, out);
+                return Some(stanza);
+            }
+            Urgency::Never => return None,
+            Urgency::Later => {}
+            Urgency::Last => {
+                let from = stanza.attr("from");
+                session.held.retain(|other| urgency(other) != Urgency::Last || other.attr("from") != from);
+            }
+        }
+        let is_large = weight(&stanza) > limits::CSI_HELD_EACH;
+        session.held.push(stanza);
+        if session.held.len() > limits::CSI_HELD || is_large {
+            self.csi_let_out(now, key, out);
+        }
+        None
+    }
+}

@@ -1,0 +1,47 @@
+//! An account that was removed loses what it was in rooms and nodes: the next account of its name inherits nothing.
+//!
+//! The store takes it out of what is stored, in the transaction that removes the account ([`without_user`]). Hosts take it out
+//! of what they have in memory, when `HostAction::Departed` reaches them. A room or node without an owner belongs to the
+//! administrators of the server, who may name another or destroy it.
+
+use stdx::Instant;
+use xmpp::{Bare, Element, Jid, ns};
+
+use super::effect::{HostAction, HostActionResult, Load};
+use super::{Host, Outbox};
+
+/// A room's or node's configuration without what this account is in it. `None`: it is nothing there. Whoever is banned stays
+/// so: a new account is no way back.
+pub fn without_user(config: &Element, user: &Bare) -> Option<Element> {
+    let is_of = |child: &Element| {
+        let is_right = child.is("item", ns::MUC_OWNER)
+            || child.is("affiliation", ns::PUBSUB_OWNER)
+            || child.is("subscription", ns::PUBSUB_OWNER);
+        is_right
+            && child.attr("affiliation") != Some("outcast")
+            && child.attr("jid").and_then(|jid| Jid::parse(jid).ok()).is_some_and(|jid| jid.bare() == *user)
+    };
+    let mut without = config.clone();
+    without.remove_children(is_of);
+    for list in ["affiliations", "subscriptions"] {
+        if let Some(list) = without.get_mut(list, ns::PUBSUB_OWNER) {
+            list.remove_children(is_of);
+        }
+    }
+    (without != *config).then_some(without)
+}
+
+impl Host {
+    /// The account is out of the store: all hosts are told.
+    pub(super) fn tell_departed(&mut self, user: &Bare, out: &mut Outbox) {
+        let act = HostAction::Departed { user: user.clone() };
+        self.load(Load::Act(Box::new(act)), out, |_, _, _, _| {});
+    }
+
+    /// On every host.
+    pub(super) fn departed(&mut self, now: Instant, user: &Bare, out: &mut Outbox) -> HostActionResult {
+        self.leave_rooms(now, user, out);
+        self.leave_nodes(now, user, out);
+        HostActionResult::default()
+    }
+}

@@ -1,0 +1,228 @@
+//! Discovery (XEP-0030): what an address is, can do and has; with the operator's contacts (XEP-0157).
+
+use stdx::Instant;
+use xmpp::stanza::Condition;
+use xmpp::{Bare, Element, Jid, Level, Specification, ns};
+
+use super::feature::{FEATURES, Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::{Host, Outbox, Settings, caps};
+
+const FILE: &str = "crates/chat/src/disco.rs";
+
+pub(super) const FEATURE: Feature = Feature {
+    specifications: &[
+        Specification {
+            name: "XEP-0030",
+            title: "Service Discovery",
+            version: "2.5.0",
+            level: Level::Complete,
+            file: FILE,
+            note: "accounts tell only themselves and who is subscribed to them",
+        },
+        Specification {
+            name: "XEP-0157",
+            title: "Contact Addresses for XMPP Services",
+            version: "1.1.1",
+            level: Level::Complete,
+            file: FILE,
+            note: "",
+        },
+    ],
+    account: &[ns::DISCO_INFO, ns::DISCO_ITEMS],
+    server: &[ns::DISCO_INFO, ns::DISCO_ITEMS],
+    handles: &[
+        IqHandler { at: IqTarget::Server, name: "query", ns: ns::DISCO_INFO, run: of_server },
+        IqHandler { at: IqTarget::Server, name: "query", ns: ns::DISCO_ITEMS, run: items_of_server },
+        IqHandler { at: IqTarget::Account, name: "query", ns: ns::DISCO_INFO, run: of_account },
+        IqHandler { at: IqTarget::Account, name: "query", ns: ns::DISCO_ITEMS, run: items_of_account },
+    ],
+};
+
+/// What a domain of ours is and can do.
+pub(super) fn server_info(settings: &Settings) -> Element {
+    let is_offered = |var: &&&str| match **var {
+        ns::UPLOAD => settings.uploads.is_some(),
+        ns::EXTDISCO => !settings.services.is_empty(),
+        ns::COMMANDS => !settings.admins.is_empty(),
+        _ => true,
+    };
+    let features = FEATURES.iter().flat_map(|feature| feature.server).filter(is_offered);
+    let query = Element::new("query", ns::DISCO_INFO)
+        .child(identity("server", "im").with("name", settings.software.clone()))
+        // XEP-0363 §3: clients look for this.
+        .children(settings.uploads.map(|_| identity("store", "file").with("name", "Files")))
+        .children(features.map(|var| feature(var)));
+    query.children(contacts(settings)).children(super::upload::form(settings))
+}
+
+/// XEP-0157 §3: one field for each kind of contact.
+fn contacts(settings: &Settings) -> Option<Element> {
+    if settings.contacts.is_empty() {
+        return None;
+    }
+    let field =
+        |var: &str, kind: &'static str| Element::new("field", ns::DATA).with("type", kind).with("var", var);
+    let value = |text: &str| Element::new("value", ns::DATA).text(text);
+    let mut form = Element::new("x", ns::DATA)
+        .with("type", "result")
+        .child(field("FORM_TYPE", "hidden").child(value("http://jabber.org/network/serverinfo")));
+    let mut kinds: Vec<&str> = settings.contacts.iter().map(|(kind, _)| &**kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    for kind in kinds {
+        let addresses = settings.contacts.iter().filter(|(known, _)| **known == *kind);
+        let values = addresses.map(|(_, address)| value(address));
+        form.push(field(kind, "list-multi").children(values));
+    }
+    Some(form)
+}
+
+fn identity(category: &'static str, kind: &'static str) -> Element {
+    Element::new("identity", ns::DISCO_INFO).with("category", category).with("type", kind)
+}
+
+fn feature(var: &str) -> Element {
+    Element::new("feature", ns::DISCO_INFO).with("var", var)
+}
+
+fn of_server(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
+    if iq.is_set {
+        return IqReply::Error(Condition::BadRequest.into());
+    }
+    let describe =
+        |node| host.describe_command(iq.from, node).or_else(|| host.describe_invitation(iq.from, node));
+    if let Some(command) = iq.payload.attr("node").and_then(describe) {
+        return IqReply::Result(Some(command));
+    }
+    let mut info = server_info(&host.settings);
+    if let Some(node) = iq.payload.attr("node") {
+        // XEP-0115 §6.2: the hash that we announce is a node of ours.
+        if !caps::is_of(node, &info) {
+            return IqReply::Error(Condition::ItemNotFound.into());
+        }
+        info.set("node", node);
+    }
+    IqReply::Result(Some(info))
+}
+
+/// The services of a domain.
+fn items_of_server(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
+    if iq.is_set {
+        return IqReply::Error(Condition::BadRequest.into());
+    }
+    if let Some(node) = iq.payload.attr("node") {
+        let own = host.list_commands(iq.from).into_iter().flatten();
+        let mut commands = own.chain(host.list_invitations(iq.from)).peekable();
+        if node != ns::COMMANDS || commands.peek().is_none() {
+            return IqReply::Error(Condition::ItemNotFound.into());
+        }
+        let item = |(node, name): (String, &'static str)| {
+            let item = Element::new("item", ns::DISCO_ITEMS).with("jid", iq.to.as_str());
+            item.with("node", node).with("name", name)
+        };
+        let query = Element::new("query", ns::DISCO_ITEMS).with("node", node);
+        return IqReply::Result(Some(query.children(commands.map(item))));
+    }
+    let rooms = format!("{}.{}", host.settings.rooms, iq.to.domain());
+    let item =
+        |jid: &str, name: &str| Element::new("item", ns::DISCO_ITEMS).with("jid", jid).with("name", name);
+    // What it is, the component says itself.
+    let component = |jid: &str| Element::new("item", ns::DISCO_ITEMS).with("jid", jid);
+    let components = components_of(&host.settings, iq.to.domain()).map(component);
+    let nodes = format!("{}.{}", host.settings.pubsub, iq.to.domain());
+    let query = Element::new("query", ns::DISCO_ITEMS).child(item(&rooms, "Rooms"));
+    let query = query.child(item(&nodes, "Publish-subscribe")).children(components);
+    IqReply::Result(Some(query))
+}
+
+/// Components are named at the domain that they are below of; those below of none at each.
+fn components_of<'a>(settings: &'a Settings, domain: &str) -> impl Iterator<Item = &'a str> {
+    let is_below = |component: &str, domain: &str| {
+        component.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
+    };
+    let is_named = move |component: &&str| {
+        is_below(component, domain) || !settings.domains.iter().any(|other| is_below(component, other))
+    };
+    settings.components.iter().map(|component| &**component).filter(is_named)
+}
+
+impl Host {
+    /// An account says what it is to itself and to who may see it; to others it is nobody's (XEP-0030 §8).
+    pub(super) fn is_seen_by(&self, user: &Bare, from: &Jid) -> bool {
+        let contact = from.bare();
+        let is_subscribed = |data: &super::effect::AccountData| {
+            data.contact(&contact).is_some_and(|item| item.subscription.has_from())
+        };
+        contact == *user || self.account_data(user).is_some_and(is_subscribed)
+    }
+}
+
+fn of_account(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+    let user = iq.to.bare();
+    if iq.payload.attr("node") == Some(ns::OFFLINE) && iq.from.bare() == user {
+        return host.offline_disco(iq, out);
+    }
+    if !host.is_seen_by(&user, iq.from) {
+        return IqReply::Error(Condition::ServiceUnavailable.into());
+    }
+    if iq.is_set {
+        return IqReply::Error(Condition::BadRequest.into());
+    }
+    if let Some(node) = iq.payload.attr("node") {
+        let question = iq.iq.clone();
+        host.describe_node(now, &user, (iq.from, node), out, move |host, info, out| {
+            host.answer(&question, info.map(Some), out);
+        });
+        return IqReply::Later;
+    }
+    let kind = if host.is_anonymous(&user) { "anonymous" } else { "registered" };
+    // XEP-0163 §6.
+    let pep = (!super::pubsub::FEATURE.account.is_empty()).then(|| identity("pubsub", "pep"));
+    let features = FEATURES.iter().flat_map(|feature| feature.account);
+    let query = Element::new("query", ns::DISCO_INFO)
+        .child(identity("account", kind))
+        .children(pep)
+        .children(features.map(|var| feature(var)));
+    IqReply::Result(Some(query))
+}
+
+/// Whether a stanza is a question for the items of its addressee.
+pub(super) fn asks_for_items(iq: &Element) -> bool {
+    iq.attr("type") == Some("get") && iq.get("query", ns::DISCO_ITEMS).is_some()
+}
+
+/// XEP-0030 §8: the items of an account that is not there, or that the entity which asks may not see, are an empty set.
+pub(super) fn no_items(query: &Element) -> Element {
+    Element::new("query", ns::DISCO_ITEMS).with_opt("node", query.attr("node"))
+}
+
+/// The nodes of an account (XEP-0060 §5.2).
+fn items_of_account(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+    let user = iq.to.bare();
+    if iq.payload.attr("node") == Some(ns::OFFLINE) && iq.from.bare() == user {
+        return host.offline_disco(iq, out);
+    }
+    let is_seen = host.is_seen_by(&user, iq.from);
+    if iq.is_set {
+        let condition = if is_seen { Condition::BadRequest } else { Condition::ServiceUnavailable };
+        return IqReply::Error(condition.into());
+    }
+    if !is_seen {
+        return IqReply::Result(Some(no_items(iq.payload)));
+    }
+    if let Some(node) = iq.payload.attr("node") {
+        return IqReply::Result(Some(Element::new("query", ns::DISCO_ITEMS).with("node", node)));
+    }
+    let (question, jid) = (iq.iq.clone(), user.clone());
+    host.list_nodes(now, &user, iq.from, out, move |host, nodes, out| {
+        let item = |(name, title): (Box<str>, Box<str>)| {
+            let title = (!title.is_empty()).then_some(title);
+            let item = Element::new("item", ns::DISCO_ITEMS).with("jid", jid.as_str());
+            item.with("node", name).with_opt("name", title)
+        };
+        let query =
+            nodes.map(|nodes| Element::new("query", ns::DISCO_ITEMS).children(nodes.into_iter().map(item)));
+        host.answer(&question, query.map(Some), out);
+    });
+    IqReply::Later
+}

@@ -1,0 +1,495 @@
+//! Everything a host can ask of the world.
+
+use stdx::Instant;
+use xmpp::c2s::Bound;
+use xmpp::sasl::Secret;
+use xmpp::{Bare, ConnectionId, Element, Jid};
+
+use super::page::{ItemPage, ItemQuery, RowPage, StanzaPage};
+use super::phones::PhoneMessageOutcome;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// The answer to `handle_bind` or `handle_resume`.
+    Bound {
+        edge: ConnectionId,
+        bound: Bound,
+    },
+    /// Stanzas and other elements for a client, in order.
+    Deliver {
+        edge: ConnectionId,
+        element: Element,
+    },
+    /// Answered by `handle_drained`, once the connection has written what it was given before.
+    Flush {
+        edge: ConnectionId,
+    },
+    /// A stream error of this condition, and the end of the connection.
+    Close {
+        edge: ConnectionId,
+        condition: &'static str,
+    },
+    /// Into `handle_routed` of the host that owns `to`, this one perhaps, or to another server.
+    Route(Box<Element>),
+    /// Answered by `handle_store_reply`.
+    Load {
+        ticket: Ticket,
+        load: Load,
+    },
+    Change {
+        ticket: Ticket,
+        change: Change,
+    },
+    /// Into `befriend` of the host that owns `user`.
+    Befriend {
+        user: Bare,
+        contact: Bare,
+    },
+    /// Of accounts and invitations. Answered by `handle_store_reply`.
+    Access {
+        ticket: Ticket,
+        access: Access,
+    },
+    /// A text for all phones of an account, sent at `at`. Answered by `handle_store_reply`: `Done` when one has taken them,
+    /// `NotFound` when none is there or takes such, `Unavailable` when none answered.
+    Text {
+        ticket: Ticket,
+        from: Bare,
+        to: Bare,
+        body: Box<str>,
+        at: Instant,
+    },
+    /// `handle_phone` tells how it is with this account's phones, as it does of all accounts when that changes.
+    AskPhone {
+        user: Bare,
+    },
+    /// Who watches the account from a phone sees its chat otherwise, perhaps: `shown` says how.
+    Show {
+        user: Bare,
+    },
+    /// The answer to `handle_watcher`.
+    Consent {
+        id: u64,
+        is_given: bool,
+    },
+    /// The answer to `handle_phone_message`.
+    PhoneMessageOutcome {
+        id: u64,
+        outcome: PhoneMessageOutcome,
+    },
+}
+
+/// What can be read. All of one account, room or service.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Load {
+    /// `StoreReply::User`; nobody: `None`.
+    User { user: Bare },
+    /// A page of a node: `StoreReply::Items`.
+    Items { owner: Bare, node: Box<str>, query: Box<ItemQuery> },
+    /// The names of an owner's nodes with their configuration, of those after that name: a page, `StoreReply::Rows`.
+    Nodes { owner: Bare, after: Option<Box<str>> },
+    /// A page of those after that id, or these: `StoreReply::Stanzas`, the oldest first.
+    Offline { user: Bare, after: u64, ids: Vec<u64> },
+    /// `StoreReply::Page`.
+    Archive { owner: Bare, query: Box<MamQuery> },
+    /// `StoreReply::Room`; `None` where there is none.
+    Room { room: Bare },
+    /// A place for a file that a user may upload, once: `StoreReply::Slot`. Names and types are checked; the name is for the
+    /// address, and where the file is kept has nothing of it.
+    Slot { user: Bare, name: Box<str>, size: u64, kind: Box<str> },
+    /// What administrators do to accounts, as the operator's commands would: `StoreReply::Accounts`.
+    Accounts(Box<Accounts>),
+    /// For all hosts of the server: each performs it (`Host::act`), and `StoreReply::HostActionResult` has the sum (`HostActionResult::merge`).
+    Act(Box<HostAction>),
+    /// Accounts of this host whose messages wait: `StoreReply::Users`.
+    Waiting,
+    /// Rooms of a service, listed or not, of those after that address: a page, `StoreReply::Rows`.
+    Rooms { domain: Box<str>, after: Option<Box<str>> },
+    /// Nothing: one address has too many reads under way. Answered with `StoreFailure::Unavailable`.
+    TooMany,
+}
+
+impl Load {
+    /// Whose sessions may wait for it.
+    pub(super) fn account(&self) -> Option<&Bare> {
+        match self {
+            Load::User { user } | Load::Offline { user, .. } | Load::Slot { user, .. } => Some(user),
+            Load::Items { owner, .. } | Load::Nodes { owner, .. } | Load::Archive { owner, .. } => {
+                Some(owner)
+            }
+            Load::Room { .. }
+            | Load::Accounts(_)
+            | Load::Act(_)
+            | Load::Waiting
+            | Load::Rooms { .. }
+            | Load::TooMany => None,
+        }
+    }
+
+    /// It may load as much as a page has, for nobody but the one who asks. Of nodes and rooms there is one read at a time
+    /// for all who ask, which must not wait for what else one of them has asked.
+    pub(super) fn is_large(&self) -> bool {
+        match self {
+            Load::Items { .. } | Load::Offline { .. } | Load::Archive { .. } => true,
+            Load::User { .. }
+            | Load::Nodes { .. }
+            | Load::Room { .. }
+            | Load::Rooms { .. }
+            | Load::Slot { .. }
+            | Load::Accounts(_)
+            | Load::Act(_)
+            | Load::Waiting
+            | Load::TooMany => false,
+        }
+    }
+}
+
+impl Change {
+    /// As [`Load::account`].
+    pub(super) fn account(&self) -> Option<&Bare> {
+        match self {
+            Change::Roster { user, .. }
+            | Change::Blocked { user, .. }
+            | Change::LastSeen { user, .. }
+            | Change::Offline { user, .. }
+            | Change::ForgetOffline { user, .. } => Some(user),
+            Change::Archive { owner, .. } | Change::Item { owner, .. } | Change::Node { owner, .. } => {
+                Some(owner)
+            }
+            Change::Room { .. } => None,
+        }
+    }
+}
+
+impl Access {
+    /// As [`Load::account`].
+    pub(super) fn account(&self) -> Option<&Bare> {
+        match self {
+            Access::Password { user, .. } | Access::Remove { user } => Some(user),
+            Access::Invite { .. } | Access::Invitation { .. } | Access::UseInvitation { .. } => None,
+        }
+    }
+}
+
+/// Of an archive (XEP-0313).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MamQuery {
+    pub with: Option<Jid>,
+    pub since: Option<Instant>,
+    pub until: Option<Instant>,
+    /// Ids of a page's neighbours.
+    pub after: Option<Box<str>>,
+    pub before: Option<Box<str>>,
+    /// The last page when nothing else is said.
+    pub from_end: bool,
+    pub ids: Vec<Box<str>>,
+    pub max: u32,
+    /// Bytes of stanzas, unless one alone has more. None: as many as the store reads at once.
+    pub bytes: usize,
+}
+
+impl MamQuery {
+    /// No message since `since` has a lower id than this: ids begin with their time (`archive::archive_entry`).
+    pub fn lowest_id(&self) -> Option<Box<str>> {
+        Some(format!("{:014x}", self.since?.as_micros()).into())
+    }
+}
+
+/// What can be written. A change is whole or not at all.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// `None` removes the contact. `version` is the roster's afterwards.
+    Roster { user: Bare, contact: Bare, item: Option<RosterItem>, version: u64 },
+    /// All of them.
+    Blocked { user: Bare, blocked: Vec<Jid> },
+    /// When the last session ended, and its last words.
+    LastSeen { user: Bare, at: Instant, status: Box<str> },
+    /// Kept until the user is back.
+    Offline { user: Bare, at: Instant, stanza: Box<Element> },
+    /// Those of these ids; all when there are none.
+    ForgetOffline { user: Bare, ids: Vec<u64> },
+    /// `with` is whom it was from or to. Ids sort by time.
+    Archive { owner: Bare, id: Box<str>, with: Jid, at: Instant, stanza: Box<Element> },
+    /// A node's item: PEP, pubsub, private data (`private:NAMESPACE`), the vCard (`vcard-temp`). Keeps the newest
+    /// `keep`; `None` removes.
+    Item { owner: Bare, node: Box<str>, id: Box<str>, item: Option<Box<Element>>, at: Instant, keep: u32 },
+    /// A node with its configuration; `None` removes it with its items.
+    Node { owner: Bare, node: Box<str>, config: Option<Box<Element>> },
+    /// `None` removes it with its history. A new one counts as one of those that `charged` has made: an account of ours, or
+    /// a foreign domain. `StoreFailure::Beyond`: there are too many.
+    Room { room: Bare, config: Option<Box<Element>>, charged: Option<Box<str>> },
+}
+
+/// Who may sign in: what users change of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Access {
+    /// `StoreReply::Done`.
+    Password { user: Bare, password: Secret },
+    /// The account and all that is its. `StoreReply::Done`.
+    Remove { user: Bare },
+    /// Who has the token may use it once. `StoreReply::Done`; `Unavailable` when there are too many of one user.
+    Invite { token: Box<str>, invitation: Box<Invitation> },
+    /// `StoreReply::Invitation`.
+    Invitation { token: Box<str> },
+    /// `StoreReply::Done`, or `NotFound` when it is used already.
+    UseInvitation { token: Box<str>, inviter: Bare },
+}
+
+/// XEP-0401.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invitation {
+    pub domain: Box<str>,
+    /// The only name that an account may be made of.
+    pub name: Option<Box<str>>,
+    /// Who becomes a contact of whoever uses it.
+    pub inviter: Option<Bare>,
+    /// An account may be made by it.
+    pub registers: bool,
+    pub expires_at: Instant,
+}
+
+/// One contact.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RosterItem {
+    pub name: Option<Box<str>>,
+    pub subscription: Subscription,
+    /// We asked and have no answer.
+    pub ask: bool,
+    /// We approve before we are asked (RFC 6121 §3.4).
+    pub approved: bool,
+    /// They asked and have no answer: their stanza (RFC 6121 §3.1.3). Such a contact may be in no list of the user's.
+    pub asked: Option<Box<Element>>,
+    /// The user put it there, or answered it.
+    pub is_listed: bool,
+    pub groups: Vec<Box<str>>,
+    /// The roster's version when it changed last.
+    pub version: u64,
+}
+
+/// Who gets whose presence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Subscription {
+    #[default]
+    None,
+    /// We get theirs.
+    To,
+    /// They get ours.
+    From,
+    Both,
+}
+
+impl Subscription {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Subscription::None => "none",
+            Subscription::To => "to",
+            Subscription::From => "from",
+            Subscription::Both => "both",
+        }
+    }
+
+    pub fn has_to(self) -> bool {
+        matches!(self, Subscription::To | Subscription::Both)
+    }
+
+    pub fn has_from(self) -> bool {
+        matches!(self, Subscription::From | Subscription::Both)
+    }
+
+    pub fn new(to: bool, from: bool) -> Subscription {
+        match (to, from) {
+            (false, false) => Subscription::None,
+            (true, false) => Subscription::To,
+            (false, true) => Subscription::From,
+            (true, true) => Subscription::Both,
+        }
+    }
+}
+
+/// All that a host needs of an account while somebody is signed in.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AccountData {
+    pub roster: Vec<(Bare, RosterItem)>,
+    pub roster_version: u64,
+    pub blocked: Vec<Jid>,
+    pub last_seen: Option<(Instant, Box<str>)>,
+    /// Messages that wait.
+    pub offline: u32,
+    /// Of `user::NODES`, those that have an item, with the newest.
+    pub items: Vec<(Box<str>, Element)>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum StoreReply {
+    /// Of a change.
+    Done,
+    User(Option<Box<AccountData>>),
+    Items(ItemPage),
+    Rows(RowPage),
+    Stanzas(StanzaPage),
+    Page(MamPage),
+    Room(Option<Box<Element>>),
+    Slot(Box<UploadSlot>),
+    HostActionResult(HostActionResult),
+    Users(Vec<Bare>),
+    Accounts(Result<AccountList, AccountRefusal>),
+    /// `None`: there is none, or it is used.
+    Invitation(Option<Box<Invitation>>),
+}
+
+/// What administrators do to accounts. One that is not there is `StoreFailure::NotFound`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Accounts {
+    Add {
+        user: Bare,
+        password: Secret,
+        name: Box<str>,
+    },
+    Password {
+        user: Bare,
+        password: Secret,
+    },
+    Disable {
+        user: Bare,
+        disabled: bool,
+    },
+    Remove {
+        user: Bare,
+    },
+    /// Of a domain, all or those that are disabled; `max` of them are named.
+    List {
+        domain: Box<str>,
+        is_disabled: bool,
+        max: u32,
+    },
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccountList {
+    pub total: u64,
+    pub accounts: Vec<Bare>,
+}
+
+/// Why an account was not changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccountRefusal {
+    Exists,
+    /// A name or password that breaks a rule, in words.
+    Invalid(Box<str>),
+}
+
+/// What administrators do to the whole server.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HostAction {
+    /// Counts users of a domain that have an available session, and names so many of them.
+    Online { domain: Box<str>, who: OnlineFilter, max: u32 },
+    /// To each of them.
+    Announce { domain: Box<str>, message: Box<Element> },
+    /// Ends sessions of these accounts, or these sessions.
+    End { who: Vec<Jid> },
+    /// It is in the record already.
+    Motd { domain: Box<str>, message: Option<Box<Element>> },
+    /// The rooms of a service that are in memory.
+    Rooms { domain: Box<str> },
+    /// Describes sessions, available or not: of this account or session, or of all.
+    Sessions { who: Option<Jid>, max: u32 },
+    /// Describes the rooms of a service that are in memory.
+    DescribeRooms { domain: Box<str> },
+    /// This account was removed: it loses what it is in rooms and nodes.
+    Departed { user: Bare },
+    /// The server ends: occupants are told so.
+    CloseRooms,
+}
+
+/// XEP-0133 §4.16: a user that is online is active or idle: idle, when all of its sessions say that they are away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnlineFilter {
+    All,
+    Active,
+    Idle,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostActionResult {
+    pub users: Vec<Bare>,
+    /// Users or sessions that it is about.
+    pub count: u64,
+    /// By address; `None`: nobody is to know of it.
+    pub rooms: Vec<(Box<str>, Option<RoomListing>)>,
+    pub described: Vec<SessionState>,
+    pub described_rooms: Vec<RoomState>,
+}
+
+/// A room as a directory has it (XEP-0433 §6.2).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RoomListing {
+    pub name: Box<str>,
+    pub description: Box<str>,
+    pub lang: Box<str>,
+    pub occupants: u32,
+    /// Anybody may enter.
+    pub is_open: bool,
+    /// Only moderators see who is who.
+    pub is_anonymous: bool,
+}
+
+/// One session, for an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionState {
+    pub jid: Jid,
+    pub began: Instant,
+    /// `None`: it has lost its connection and may come back.
+    pub edge: Option<ConnectionId>,
+    /// `None`: it is not available.
+    pub priority: Option<i8>,
+    /// What it shows: `away`, `dnd`, nothing.
+    pub show: Box<str>,
+    /// The program, as its abilities name it (XEP-0115 `node`).
+    pub client: Box<str>,
+    /// It can be resumed (XEP-0198).
+    pub is_resumable: bool,
+}
+
+/// One room that is in memory, for an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoomState {
+    pub address: Bare,
+    pub name: Box<str>,
+    pub occupants: u64,
+    pub is_persistent: bool,
+    /// The service's list shows it (XEP-0045 `muc_public`).
+    pub is_listed: bool,
+}
+
+/// Where a file goes, and where it will be (XEP-0363).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UploadSlot {
+    /// `https://…`, as `get`.
+    pub put: Box<str>,
+    pub get: Box<str>,
+    /// Of the request: `Authorization`, `Cookie` or `Expires` (XEP-0363 §5).
+    pub headers: Vec<(Box<str>, Box<str>)>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MamPage {
+    pub stanzas: Vec<(Box<str>, Instant, Element)>,
+    /// Nothing is beyond it.
+    pub is_complete: bool,
+    pub total: Option<u64>,
+    /// Of an id in the query that is in no archive: `item-not-found`.
+    pub is_unknown: bool,
+}
+
+/// The record could not be read or written, or the change is not possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreFailure {
+    /// Full, busy, broken: try later.
+    Unavailable,
+    NotFound,
+    /// Too large, or one too many: a limit of the store.
+    Beyond,
+}

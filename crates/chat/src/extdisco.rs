@@ -1,0 +1,122 @@
+//! Services of others (XEP-0215): STUN and TURN, with credentials that end (draft-uberti-behave-turn-rest).
+
+use std::fmt;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use sha1::Sha1;
+use stdx::Instant;
+use xmpp::stanza::Condition;
+use xmpp::{Bare, Element, Level, Specification, ns};
+
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::{Host, Outbox};
+
+pub(super) const FEATURE: Feature = Feature {
+    specifications: &[Specification {
+        name: "XEP-0215",
+        title: "External Service Discovery",
+        version: "1.0.0",
+        level: Level::Complete,
+        file: "crates/chat/src/extdisco.rs",
+        note: "services change only with the configuration, so there are no pushes",
+    }],
+    account: &[],
+    server: &[ns::EXTDISCO],
+    handles: &[
+        IqHandler { at: IqTarget::Server, name: "services", ns: ns::EXTDISCO, run: services },
+        IqHandler { at: IqTarget::Server, name: "credentials", ns: ns::EXTDISCO, run: credentials },
+    ],
+};
+
+/// One of them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ExternalService {
+    /// `stun`, `turn`, `turns`.
+    pub kind: Box<str>,
+    pub host: Box<str>,
+    pub port: Option<u16>,
+    /// `udp` or `tcp`.
+    pub transport: Option<Box<str>>,
+    /// What we share with it, and how long credentials made of it are good.
+    pub secret: Option<(Box<str>, Duration)>,
+}
+
+impl fmt::Debug for ExternalService {
+    /// Without the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.kind, self.host, self.port.unwrap_or_default())
+    }
+}
+
+impl ExternalService {
+    fn element(&self, now: Instant, user: &Bare) -> Element {
+        let service = Element::new("service", ns::EXTDISCO)
+            .with("type", self.kind.clone())
+            .with("host", self.host.clone())
+            .with_opt("port", self.port.map(|port| port.to_string()))
+            .with_opt("transport", self.transport.clone());
+        let Some((secret, lifetime)) = &self.secret else { return service };
+        let until = now + *lifetime;
+        // As coturn and others want it: the time first.
+        let name = format!("{}:{}", until.unix_seconds(), user.as_str());
+        let mut mac = Hmac::<Sha1>::new_from_slice(secret.as_bytes()).expect("HMAC takes keys of any length");
+        mac.update(name.as_bytes());
+        service
+            .with("restricted", "true")
+            .with("username", name)
+            .with("password", BASE64_STANDARD.encode(mac.finalize().into_bytes()))
+            .with("expires", xmpp::time::stamp(until))
+    }
+}
+
+/// Relays cost money: for our own users.
+fn may_ask(host: &Host, iq: &IqRequest<'_>) -> Result<Bare, IqReply> {
+    if host.settings.services.is_empty() {
+        return Err(IqReply::Error(Condition::ServiceUnavailable.into()));
+    }
+    let user = iq.from.bare();
+    if user.local().is_none() || !host.settings.is_local(user.domain()) {
+        return Err(IqReply::Error(Condition::Forbidden.into()));
+    }
+    if iq.is_set { Err(IqReply::Error(Condition::BadRequest.into())) } else { Ok(user) }
+}
+
+/// §3.1 and §3.2.
+fn services(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
+    let user = match may_ask(host, iq) {
+        Ok(user) => user,
+        Err(answer) => return answer,
+    };
+    let kind = iq.payload.attr("type");
+    let fitting =
+        host.settings.services.iter().filter(|service| kind.is_none_or(|kind| kind == &*service.kind));
+    let list = Element::new("services", ns::EXTDISCO).with_opt("type", kind);
+    IqReply::Result(Some(list.children(fitting.map(|service| service.element(now, &user)))))
+}
+
+/// §3.3.
+fn credentials(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
+    let user = match may_ask(host, iq) {
+        Ok(user) => user,
+        Err(answer) => return answer,
+    };
+    let Some(asked) = iq.payload.get("service", ns::EXTDISCO) else {
+        return IqReply::Error(Condition::BadRequest.into());
+    };
+    let (Some(name), Some(kind)) = (asked.attr("host"), asked.attr("type")) else {
+        return IqReply::Error(Condition::BadRequest.into());
+    };
+    let port = asked.attr("port");
+    let fitting = host.settings.services.iter().filter(|service| {
+        let is_port = port.is_none_or(|port| service.port.is_some_and(|known| known.to_string() == port));
+        *service.host == *name && *service.kind == *kind && is_port
+    });
+    let found: Vec<Element> = fitting.map(|service| service.element(now, &user)).collect();
+    if found.is_empty() {
+        return IqReply::Error(Condition::ItemNotFound.into());
+    }
+    IqReply::Result(Some(Element::new("credentials", ns::EXTDISCO).children(found)))
+}

@@ -1,0 +1,97 @@
+//! The table of features: what each announces and which questions it answers.
+
+use stdx::Instant;
+use stdx::slab::Key;
+use xmpp::stanza::StanzaError;
+use xmpp::{Element, Jid, Specification};
+
+use super::{Host, Outbox};
+
+/// The kind of this server's addresses at which a request is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IqTarget {
+    /// An account's bare address: its own, from one of its sessions.
+    Own,
+    /// An account's bare address, whoever asks.
+    Account,
+    /// A domain that we serve.
+    Server,
+}
+
+/// A question.
+pub(super) struct IqRequest<'a> {
+    pub(super) iq: &'a Element,
+    pub(super) payload: &'a Element,
+    pub(super) from: &'a Jid,
+    /// Whose address was asked; the account of the session when none was.
+    pub(super) to: &'a Jid,
+    /// The session that asks, when it is one of ours.
+    pub(super) session: Option<Key>,
+    pub(super) is_set: bool,
+}
+
+pub(super) enum IqReply {
+    Result(Option<Element>),
+    Error(StanzaError),
+    /// It follows; whoever promises it answers with `Host::answer`.
+    Later,
+}
+
+pub(super) type IqHandlerFn = fn(&mut Host, Instant, &IqRequest<'_>, &mut Outbox) -> IqReply;
+
+/// Answers a question with this payload.
+pub(super) struct IqHandler {
+    pub(super) at: IqTarget,
+    pub(super) name: &'static str,
+    pub(super) ns: &'static str,
+    pub(super) run: IqHandlerFn,
+}
+
+pub(super) struct Feature {
+    pub(super) specifications: &'static [Specification],
+    /// Announced by accounts and by the server (XEP-0030).
+    pub(super) account: &'static [&'static str],
+    pub(super) server: &'static [&'static str],
+    pub(super) handles: &'static [IqHandler],
+}
+
+/// All, in the order of their names.
+pub(super) const FEATURES: &[&Feature] = &[
+    &super::archive::FEATURE,
+    &super::blocking::FEATURE,
+    &super::caps::FEATURE,
+    &super::carbons::FEATURE,
+    &super::commands::FEATURE,
+    &super::csi::FEATURE,
+    &super::disco::FEATURE,
+    &super::extdisco::FEATURE,
+    &super::hints::FEATURE,
+    &super::invite::FEATURE,
+    &super::last::FEATURE,
+    &super::legacy_session::FEATURE,
+    &super::muc::FEATURE,
+    &super::offline::FEATURE,
+    &super::phones::FEATURE,
+    &super::ping::FEATURE,
+    &super::presence::FEATURE,
+    &super::private::FEATURE,
+    &super::pubsub::FEATURE,
+    &super::push::FEATURE,
+    &super::register::FEATURE,
+    &super::retract::FEATURE,
+    &super::roster::FEATURE,
+    &super::sm::FEATURE,
+    &super::upload::FEATURE,
+    &super::vcard::FEATURE,
+];
+
+pub(super) fn find(at: IqTarget, payload: &Element) -> Option<IqHandlerFn> {
+    let handles = FEATURES.iter().flat_map(|feature| feature.handles);
+    let mut fitting = handles.filter(|handle| handle.at == at && payload.is(handle.name, handle.ns));
+    fitting.next().map(|handle| handle.run)
+}
+
+/// What is built, for `docs/compliance.md`.
+pub fn specifications() -> impl Iterator<Item = &'static Specification> {
+    FEATURES.iter().flat_map(|feature| feature.specifications)
+}

@@ -1,0 +1,66 @@
+//! What is done with a message, by its content and its sender's hints (XEP-0334).
+
+use xmpp::{Element, Level, Specification, ns};
+
+use super::feature::Feature;
+
+pub(super) const FEATURE: Feature = Feature {
+    specifications: &[Specification {
+        name: "XEP-0334",
+        title: "Message Processing Hints",
+        version: "0.4.0",
+        level: Level::Complete,
+        file: "crates/chat/src/hints.rs",
+        note: "",
+    }],
+    account: &[ns::HINTS],
+    server: &[ns::HINTS],
+    handles: &[],
+};
+
+pub(super) fn has(message: &Element, hint: &str) -> bool {
+    message.get(hint, ns::HINTS).is_some()
+}
+
+pub(super) fn has_body(message: &Element) -> bool {
+    message.content_of("body", ns::CLIENT).is_some_and(|body| !body.is_empty())
+}
+
+/// What conversations are made of besides words.
+const CONTENT: &[(&str, &str)] = &[
+    ("received", ns::RECEIPTS),
+    ("displayed", ns::MARKERS),
+    ("reactions", ns::REACTIONS),
+    ("retract", ns::RETRACT),
+    ("encrypted", ns::OMEMO),
+    ("encrypted", ns::OMEMO_OLD),
+    ("encryption", ns::ENCRYPTION),
+    ("propose", ns::JINGLE_MESSAGE),
+    ("x", ns::CONFERENCE),
+];
+
+/// Whether somebody who comes later wants to have it (XEP-0160 §3, XEP-0313 §5.1.1): words and what belongs to
+/// conversations, unless the sender says otherwise.
+pub(super) fn is_worth_keeping(message: &Element) -> bool {
+    if matches!(message.attr("type"), Some("error" | "groupchat" | "headline")) || has(message, "no-store") {
+        return false;
+    }
+    let is_invitation = |x: &Element| x.is("x", ns::MUC_USER) && x.get("invite", ns::MUC_USER).is_some();
+    let is_content =
+        |child: &Element| CONTENT.iter().any(|(name, ns)| child.is(name, ns)) || is_invitation(child);
+    has(message, "store") || has_body(message) || message.elements().any(is_content)
+}
+
+/// Whether somebody wants to be woken for it: words and calls, not what clients tell each other.
+pub(super) fn is_notable(message: &Element) -> bool {
+    let is_call = |child: &Element| {
+        let encrypted = child.name() == "encrypted" && matches!(child.ns(), ns::OMEMO | ns::OMEMO_OLD);
+        encrypted || child.is("propose", ns::JINGLE_MESSAGE) || child.is("x", ns::CONFERENCE)
+    };
+    is_worth_keeping(message) && (has_body(message) || message.elements().any(is_call))
+}
+
+/// As [`is_worth_keeping`], for good.
+pub(super) fn is_worth_archiving(message: &Element) -> bool {
+    is_worth_keeping(message) && !has(message, "no-permanent-store")
+}

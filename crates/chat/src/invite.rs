@@ -1,0 +1,333 @@
+//! Invitations (XEP-0401): a user or an administrator gets a link, and who follows it becomes a contact (XEP-0379), by an
+//! account made for it when there is none (XEP-0445, `c2s::register`).
+
+use std::time::Duration;
+
+use stdx::Instant;
+use xmpp::c2s::form_value;
+use xmpp::stanza::{Condition, StanzaError};
+use xmpp::{Bare, Element, Jid, Level, Specification, ns, time};
+
+use super::effect::{Access, Invitation, Load, StoreFailure, StoreReply, Subscription};
+use super::feature::{Feature, IqReply, IqRequest};
+use super::presence::subscription::SubscriptionAction;
+use super::{Effect, Host, Outbox};
+
+const FILE: &str = "crates/chat/src/invite.rs";
+
+pub(super) const FEATURE: Feature = Feature {
+    specifications: &[
+        Specification {
+            name: "XEP-0401",
+            title: "Ad-hoc Account Invitation Generation",
+            version: "0.5.0",
+            level: Level::Complete,
+            file: FILE,
+            note: "without a landing page; also by belfry xmpp invite",
+        },
+        Specification {
+            name: "XEP-0379",
+            title: "Pre-Authenticated Roster Subscription",
+            version: "0.3.3",
+            level: Level::Complete,
+            file: FILE,
+            note: "checked by the inviter's server, once for each token",
+        },
+    ],
+    account: &[],
+    server: &[],
+    // Its commands are asked for as all are: `commands`.
+    handles: &[],
+};
+
+/// Who may invite whom to what.
+#[derive(Clone, Debug, Default)]
+pub struct InvitationSettings {
+    /// Users' invitations are good for an account.
+    pub by_users: bool,
+    pub by_admins: bool,
+    pub good_for: Duration,
+}
+
+/// A link, as XEP-0401 §5 writes it.
+pub fn uri(token: &str, invitation: &Invitation) -> String {
+    let Invitation { domain, name, inviter, registers, .. } = invitation;
+    match (inviter, name) {
+        (_, Some(name)) => format!("xmpp:{name}@{domain}?register;preauth={token}"),
+        (Some(inviter), None) if *registers => format!("xmpp:{inviter}?roster;preauth={token};ibr=y"),
+        (Some(inviter), None) => format!("xmpp:{inviter}?roster;preauth={token}"),
+        (None, None) => format!("xmpp:{domain}?register;preauth={token}"),
+    }
+}
+
+/// What XEP-0379 puts into a request for presence.
+fn token_of(presence: &Element) -> Option<Box<str>> {
+    let token = presence.get("preauth", ns::PARS)?.attr("token")?;
+    (!token.is_empty()).then(|| token.into())
+}
+
+/// Of its user's host.
+pub(super) fn is_command(iq: &Element) -> bool {
+    let node = iq.get("command", ns::COMMANDS).and_then(|command| command.attr("node"));
+    matches!(node, Some(ns::INVITE | ns::INVITE_ACCOUNT))
+}
+
+/// `None`: it is another command.
+pub(super) fn command(
+    host: &mut Host,
+    now: Instant,
+    iq: &IqRequest<'_>,
+    out: &mut Outbox,
+) -> Option<IqReply> {
+    let node = iq.payload.attr("node")?;
+    let is_account = match node {
+        ns::INVITE => false,
+        ns::INVITE_ACCOUNT => true,
+        _ => return None,
+    };
+    Some(run(host, now, iq, is_account, out).unwrap_or_else(IqReply::Error))
+}
+
+fn run(
+    host: &mut Host,
+    now: Instant,
+    iq: &IqRequest<'_>,
+    is_account: bool,
+    out: &mut Outbox,
+) -> Result<IqReply, StanzaError> {
+    let user = iq.from.bare();
+    let is_ours = iq.session.is_some() && user.domain() == iq.to.domain() && !host.is_anonymous(&user);
+    if !is_ours || (is_account && !host.may_invite(iq.from)) {
+        return Err(Condition::Forbidden.into());
+    }
+    if !iq.is_set {
+        return Err(Condition::BadRequest.into());
+    }
+    match iq.payload.attr("action").unwrap_or("execute") {
+        "execute" | "complete" => {}
+        "cancel" => return Ok(IqReply::Result(Some(reply(iq, "canceled")))),
+        _ => return Err(Condition::BadRequest.into()),
+    }
+    let form = iq.payload.get("x", ns::DATA);
+    let mut invitation = Invitation {
+        domain: user.domain().into(),
+        name: None,
+        inviter: Some(user),
+        registers: is_account || host.may_invite(iq.from),
+        expires_at: now + host.settings.invitations.good_for,
+    };
+    if !is_account {
+        host.invite(iq, invitation, out);
+        return Ok(IqReply::Later);
+    }
+    let Some(form) = form else { return Ok(IqReply::Result(Some(ask(iq)))) };
+    if !matches!(form_value(form, "roster-subscription").as_deref(), Some("1" | "true")) {
+        invitation.inviter = None;
+    }
+    let Some(name) = form_value(form, "username") else {
+        host.invite(iq, invitation, out);
+        return Ok(IqReply::Later);
+    };
+    let jid = Jid::new(Some(&name), iq.to.domain(), None).ok();
+    let Some(wanted) = jid.filter(|jid| jid.local() == Some(&*name)) else {
+        return Err(StanzaError::new(Condition::JidMalformed, "this is no username"));
+    };
+    invitation.name = Some(name);
+    host.invite_by_name(iq, wanted.bare(), invitation, out);
+    Ok(IqReply::Later)
+}
+
+fn reply(iq: &IqRequest<'_>, status: &'static str) -> Element {
+    let payload = iq.payload;
+    Element::new("command", ns::COMMANDS)
+        .with_opt("node", payload.attr("node"))
+        .with("sessionid", payload.attr("sessionid").unwrap_or("invite"))
+        .with("status", status)
+}
+
+fn field(var: &'static str, kind: &'static str) -> Element {
+    Element::new("field", ns::DATA).with("var", var).with("type", kind)
+}
+
+fn ask(iq: &IqRequest<'_>) -> Element {
+    let complete = Element::new("complete", ns::COMMANDS);
+    let form = Element::new("x", ns::DATA)
+        .with("type", "form")
+        .child(Element::new("title", ns::DATA).text("Invite somebody to make an account"))
+        .child(field("username", "text-single").with("label", "Username, or any when empty"))
+        .child(field("roster-subscription", "boolean").with("label", "Becomes a contact of yours"));
+    reply(iq, "executing")
+        .child(Element::new("actions", ns::COMMANDS).with("execute", "complete").child(complete))
+        .child(form)
+}
+
+fn done(command: Element, token: &str, invitation: &Invitation) -> Element {
+    let value = |text: String| Element::new("value", ns::DATA).text(text);
+    let form = Element::new("x", ns::DATA)
+        .with("type", "result")
+        .child(field("FORM_TYPE", "hidden").child(value(ns::INVITATION.into())))
+        .child(field("uri", "text-single").child(value(uri(token, invitation))))
+        .child(field("expire", "text-single").child(value(time::stamp(invitation.expires_at))));
+    command.child(form)
+}
+
+impl Host {
+    /// An account may be made by what this one gives out.
+    fn may_invite(&self, from: &Jid) -> bool {
+        let invitations = &self.settings.invitations;
+        invitations.by_users || (invitations.by_admins && self.is_admin(from))
+    }
+
+    /// Nodes of these commands, for disco.
+    pub(super) fn list_invitations(
+        &self,
+        from: &Jid,
+    ) -> impl Iterator<Item = (String, &'static str)> + use<> {
+        let is_ours = self.settings.is_local(from.domain());
+        let account = self.may_invite(from).then(|| (ns::INVITE_ACCOUNT.to_owned(), "Create account"));
+        let user = (ns::INVITE.to_owned(), "Invite user");
+        std::iter::once(user).chain(account).filter(move |_| is_ours)
+    }
+
+    pub(super) fn describe_invitation(&self, from: &Jid, node: &str) -> Option<Element> {
+        let (_, name) = self.list_invitations(from).find(|(known, _)| known == node)?;
+        let identity = Element::new("identity", ns::DISCO_INFO)
+            .with("category", "automation")
+            .with("type", "command-node")
+            .with("name", name);
+        let feature = |var: &str| Element::new("feature", ns::DISCO_INFO).with("var", var);
+        let query = Element::new("query", ns::DISCO_INFO).with("node", node).child(identity);
+        Some(query.child(feature(ns::COMMANDS)).child(feature(ns::DATA)))
+    }
+
+    fn invite_by_name(&mut self, iq: &IqRequest<'_>, wanted: Bare, invitation: Invitation, out: &mut Outbox) {
+        let (iq, command) = (iq.iq.clone(), reply(iq, "completed"));
+        self.load(Load::User { user: wanted }, out, move |host, _, result, out| match result {
+            Ok(StoreReply::User(None)) => host.write_invitation(iq, command, invitation, out),
+            Ok(_) => host.refuse(&iq, &StanzaError::new(Condition::Conflict, "this name is taken"), out),
+            Err(_) => host.refuse(&iq, &Condition::ResourceConstraint.into(), out),
+        });
+    }
+
+    fn invite(&mut self, iq: &IqRequest<'_>, invitation: Invitation, out: &mut Outbox) {
+        self.write_invitation(iq.iq.clone(), reply(iq, "completed"), invitation, out);
+    }
+
+    fn write_invitation(&mut self, iq: Element, command: Element, invitation: Invitation, out: &mut Outbox) {
+        let token: Box<str> = self.token().into();
+        let access = Access::Invite { token: token.clone(), invitation: Box::new(invitation.clone()) };
+        self.access(access, out, move |host, _, result, out| match result {
+            Ok(_) => host.answer(&iq, Ok(Some(done(command, &token, &invitation))), out),
+            Err(_) => {
+                let text = "too many invitations that nobody has used, or they cannot be stored now";
+                host.refuse(&iq, &StanzaError::new(Condition::ResourceConstraint, text), out);
+            }
+        });
+    }
+
+    /// A request for presence with a token (XEP-0379 §3.4). True: it is looked into, and `handle_preauthenticated` or the
+    /// usual way follows.
+    pub(super) fn preauthenticate(
+        &mut self,
+        user: &Bare,
+        contact: &Bare,
+        presence: &Element,
+        out: &mut Outbox,
+    ) -> bool {
+        let Some(token) = token_of(presence) else { return false };
+        let (user, contact, presence) = (user.clone(), contact.clone(), presence.clone());
+        let access = Access::Invitation { token: token.clone() };
+        self.access(access, out, move |host, now, result, out| {
+            let is_good =
+                |found: &Invitation| found.inviter.as_ref() == Some(&user) && found.expires_at > now;
+            let is_good = matches!(&result, Ok(StoreReply::Invitation(Some(found))) if is_good(found));
+            if !is_good {
+                // §4.1: the user is asked, as by any other. His client may know more of the token than we.
+                return host.ask_user(now, user, contact, presence, out);
+            }
+            let access = Access::UseInvitation { token, inviter: user.clone() };
+            host.access(access, out, move |host, now, result, out| {
+                if result == Err(StoreFailure::NotFound) {
+                    // Somebody else was first.
+                    return host.ask_user(now, user, contact, presence, out);
+                }
+                host.let_in(now, user, contact, presence, out);
+            });
+        });
+        true
+    }
+
+    /// While the token was looked into, the account may have been let go of.
+    fn ask_user(&mut self, now: Instant, user: Bare, contact: Bare, presence: Element, out: &mut Outbox) {
+        self.with_account_data(now, &user.clone(), out, move |host, now, out| {
+            host.subscription_in(now, &user, contact, SubscriptionAction::Subscribe, presence, out);
+        });
+    }
+
+    /// §3.5: the request is granted for the user, and answered by one of his own.
+    fn let_in(&mut self, now: Instant, user: Bare, contact: Bare, presence: Element, out: &mut Outbox) {
+        let owner = user.clone();
+        self.with_account_data(now, &owner, out, move |host, now, out| {
+            if host.account_data(&user).is_none() {
+                return;
+            }
+            let (of, whom) = (user.clone(), contact.clone());
+            let approved = host.queue_change(now, &user, out, move |host, now, out| {
+                let Some(data) = host.account_data(&of) else { return };
+                let mut item = data.contact(&whom).cloned().unwrap_or_default();
+                (item.approved, item.is_listed) = (true, true);
+                host.write_contact(now, &of, (whom, Some(item)), false, out, |_, _, _, _| {});
+            });
+            host.subscription_in(now, &user, contact.clone(), SubscriptionAction::Subscribe, presence, out);
+            if approved.is_ok() {
+                host.subscribe_for(now, &user, &contact, out);
+            }
+        });
+    }
+
+    /// Who was invited has the inviter as a contact, and then he has him: a question for presence that came before would be
+    /// answered by `unsubscribed` (XEP-0401 §5.4).
+    pub fn befriend_both(&mut self, now: Instant, invited: &Bare, inviter: &Bare, out: &mut Outbox) {
+        let next = Effect::Befriend { user: inviter.clone(), contact: invited.clone() };
+        self.make_contact(now, invited, inviter, Some(next), out);
+    }
+
+    /// Who was invited is a contact from now on, and sees the user.
+    pub fn befriend(&mut self, now: Instant, user: &Bare, contact: &Bare, out: &mut Outbox) {
+        self.make_contact(now, user, contact, None, out);
+    }
+
+    fn make_contact(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        contact: &Bare,
+        after: Option<Effect>,
+        out: &mut Outbox,
+    ) {
+        let (user, contact) = (user.clone(), contact.clone());
+        let owner = user.clone();
+        self.with_account_data(now, &owner, out, move |host, now, out| {
+            if host.account_data(&user).is_none() {
+                return;
+            }
+            let owner = user.clone();
+            // With so much on its way that this does not fit, they ask each other as all do.
+            let _ = host.queue_change(now, &owner, out, move |host, now, out| {
+                let Some(data) = host.account_data(&user) else { return };
+                let mut item = data.contact(&contact).cloned().unwrap_or_default();
+                (item.subscription, item.is_listed) = (Subscription::Both, true);
+                (item.ask, item.asked) = (false, None);
+                let next = (contact.clone(), Some(item));
+                host.write_contact(now, &user.clone(), next, true, out, move |host, now, result, out| {
+                    if result.is_ok() {
+                        host.push_contact(now, &user, &contact, out);
+                        host.send_presences(&user, contact.as_str(), out);
+                        host.send_probes(&user, contact.as_str(), out);
+                        out.extend(after);
+                    }
+                });
+            });
+        });
+    }
+}

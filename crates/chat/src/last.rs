@@ -1,0 +1,65 @@
+//! When somebody was last here, and since when the server is (XEP-0012).
+
+use stdx::Instant;
+use xmpp::stanza::{Condition, StanzaError};
+use xmpp::{Element, Jid, Level, Specification, ns};
+
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::{Host, Outbox};
+
+pub(super) const FEATURE: Feature = Feature {
+    specifications: &[Specification {
+        name: "XEP-0012",
+        title: "Last Activity",
+        version: "2.0",
+        level: Level::Complete,
+        file: "crates/chat/src/last.rs",
+        note: "",
+    }],
+    account: &[ns::LAST],
+    server: &[ns::LAST],
+    handles: &[
+        IqHandler { at: IqTarget::Server, name: "query", ns: ns::LAST, run: uptime },
+        IqHandler { at: IqTarget::Account, name: "query", ns: ns::LAST, run: last },
+    ],
+};
+
+fn seconds(from: Instant, to: Instant) -> Element {
+    Element::new("query", ns::LAST).with("seconds", to.since(from).as_secs().to_string())
+}
+
+fn uptime(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
+    if iq.is_set {
+        return IqReply::Error(Condition::BadRequest.into());
+    }
+    IqReply::Result(Some(seconds(host.settings.started, now)))
+}
+
+/// XEP-0012 §3: zero while somebody is here.
+fn last(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
+    let user = iq.to.bare();
+    if !host.is_seen_by(&user, iq.from) {
+        return IqReply::Error(Condition::Forbidden.into());
+    }
+    if iq.is_set {
+        return IqReply::Error(Condition::BadRequest.into());
+    }
+    if host.available(&user).next().is_some() {
+        return IqReply::Result(Some(seconds(now, now)));
+    }
+    match host.account_data(&user).and_then(|data| data.last_seen.as_ref()) {
+        Some((at, status)) => IqReply::Result(Some(seconds(*at, now).text(status.clone()))),
+        None => IqReply::Error(StanzaError::new(Condition::ItemNotFound, "was never here")),
+    }
+}
+
+impl Host {
+    /// XEP-0012 §8: a client must not be asked by who may not see it.
+    pub(super) fn hides_last(&self, to: &Jid, from: &Jid, iq: &Element) -> bool {
+        iq.get("query", ns::LAST).is_some() && stanza_asks(iq) && !self.is_seen_by(&to.bare(), from)
+    }
+}
+
+fn stanza_asks(iq: &Element) -> bool {
+    matches!(iq.attr("type"), Some("get" | "set"))
+}

@@ -1,0 +1,320 @@
+//! Limits of accounts, rooms and services, with their reasons and what happens at them.
+
+// Limits of stanzas that features keep too.
+pub use xmpp::limits::{DEPTH, JID_PART, STANZA};
+
+/// Rooms that one host has in memory: 100,000 empty ones are some 100 MB. Beyond: `resource-constraint`, and a room that
+/// is left makes place.
+pub const ROOMS: usize = 100_000;
+
+/// Occupants of one room, however its owner configures it: each more costs every message a copy. Beyond:
+/// `service-unavailable`, but not for owners and administrators.
+pub const OCCUPANTS: usize = 5_000;
+
+/// Sessions that share one nickname: more than anybody has devices. Beyond: `resource-constraint`.
+pub const SESSIONS_OF_OCCUPANT: usize = 20;
+
+/// Bytes of a nickname: it is in every message. Beyond: `not-acceptable`.
+pub const NICK: usize = 128;
+
+/// Users with an affiliation or a reserved nickname in one room: all are one entry of the record. Beyond:
+/// `resource-constraint`.
+pub const AFFILIATIONS: usize = 5_000;
+
+/// Bytes of a room's name, password, language or other short text. Beyond: `not-acceptable`.
+pub const ROOM_TEXT: usize = 1_024;
+
+/// Contacts that a room names (`muc#roomconfig_contactjid`): they are in each answer to disco#info. Beyond: `not-acceptable`.
+pub const ROOM_CONTACTS: usize = 10;
+
+/// Bytes of a room's description. Beyond: `not-acceptable`.
+pub const ROOM_DESCRIPTION: usize = 8_192;
+
+/// Bytes of a room's subject: it is text (XEP-0045 §8.1), is stored with the room and sent to each occupant who enters.
+/// Beyond: `not-acceptable`.
+pub const ROOM_SUBJECT: usize = 4_096;
+
+/// Messages that a room keeps in memory for whoever enters, and their bytes. Beyond: the oldest go.
+pub const HISTORY: usize = 100;
+pub const HISTORY_BYTES: usize = 128 << 10;
+
+/// Messages that who enters gets unless he asks for another number: a screen or two.
+pub const HISTORY_UNASKED: usize = 20;
+
+/// Stanzas that wait while a room is read or written: some seconds of a busy one. Beyond: `resource-constraint`.
+pub const ROOM_WAITING: usize = 1_000;
+
+/// Rooms in a host's memory that it tells of when all are listed. Beyond: what the record has of a room is listed, and
+/// temporary ones are not.
+pub const ROOMS_LISTED: usize = 10_000;
+
+/// How long an empty room stays in memory, so that who comes back soon need not wait for the record.
+pub const ROOM_IDLE: std::time::Duration = std::time::Duration::from_secs(600);
+
+/// How long the list of a service's stored rooms answers questions before it is read again: reading it costs the same however
+/// many ask.
+pub const DIRECTORY_FOR: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// Entries of one page of a service's list of rooms, whatever is asked for (XEP-0059 §2.1). The rest is on the next page.
+pub const ROOMS_PAGE: usize = 200;
+
+/// Contacts of one account, those that only asked among them. Beyond: `policy-violation`, and strangers' requests are
+/// refused with `resource-constraint`. More than any person has; each is loaded when the account signs in.
+pub const CONTACTS: usize = 5_000;
+
+/// Of these, strangers that wait for an answer. Beyond: `resource-constraint`. Else anybody could fill a roster.
+pub const CONTACTS_ASKING: usize = 500;
+
+/// Bytes of a request that are kept until it is answered (RFC 6121 §3.1.3). Longer: only who asks, and his words cut.
+pub const SUBSCRIPTION_REQUEST: usize = 4 << 10;
+
+/// Bytes of a contact's name and of a group's (RFC 6121 §2.3.3). Beyond: `not-acceptable`.
+pub const CONTACT_NAME: usize = 1_023;
+
+/// Groups of one contact. Beyond: `not-acceptable`.
+pub const CONTACT_GROUPS: usize = 64;
+
+/// Blocked addresses of one account. Beyond: `policy-violation`. Every stanza is compared with all.
+pub const BLOCKED: usize = 1_000;
+
+/// Changes of one account, and what depends on them, that wait for the one before. Beyond: `resource-constraint`.
+pub const CHANGES: usize = 64;
+
+/// Stanzas and jobs that wait while one account is read, which takes milliseconds. Beyond: `resource-constraint`.
+pub const USER_WAITING: usize = 1_000;
+
+/// Accounts without a session whose records stay in memory, the contacts of all of them (some 200 bytes each), and how
+/// long. Beyond: the one used least recently is read again when it is needed.
+pub const IDLE_ACCOUNTS: usize = 4_096;
+pub const IDLE_ACCOUNT_CONTACTS: usize = 100_000;
+pub const IDLE_ACCOUNT_FOR: std::time::Duration = std::time::Duration::from_secs(600);
+
+/// Bytes of the rosters of who is signed in, in one host, estimated: some 600,000 contacts. Beyond: rosters that nobody needed
+/// lately are let go of, and read again for who needs them.
+pub const ROSTERS: usize = 128 << 20;
+
+/// Sessions that are looked at at a time for rosters that may go: some 100 µs.
+pub const ROSTERS_LOOKED_AT: usize = 1_000;
+
+/// Bytes of a session's presence, which is kept and copied for every contact. Beyond: `policy-violation`. Clients send a
+/// few hundred.
+pub const PRESENCE: usize = 16 << 10;
+
+/// Addresses that one session has sent directed presence. Beyond: `resource-constraint`, and it is not sent.
+pub const DIRECTED: usize = 1_000;
+
+/// Kinds of clients whose abilities are remembered (XEP-0115). Beyond: the one that was used least recently is forgotten.
+pub const CAPS: usize = 5_000;
+
+/// Features of one kind of client. Beyond: they are not remembered, as if forged.
+pub const CAPS_FEATURES: usize = 500;
+
+/// Accounts of whose clients is known what kind they are. Beyond: the least recently heard of is forgotten.
+pub const CAPS_ACCOUNTS: usize = 100_000;
+
+/// Clients of one of them. Beyond: another one gets no events that clients ask for by their abilities.
+pub const CAPS_RESOURCES: usize = 32;
+
+/// Questions for abilities without an answer. Beyond: nothing is asked until some are answered or too old.
+pub const CAPS_QUESTIONS: usize = 1_000;
+
+/// Other clients that may be asked when the first gives a wrong answer. Beyond: a later presence has to.
+pub const CAPS_OTHERS: usize = 8;
+
+/// Stanzas that a session was sent and has not acknowledged (XEP-0198), and those that wait while it is asleep. Beyond: nothing
+/// more is sent until some are, and stanzas wait as for a client that does not read.
+pub const SM_QUEUE: usize = 2_000;
+
+/// Bytes of them, about. Beyond: the same.
+pub const SM_QUEUE_BYTES: usize = 4 << 20;
+
+/// How long a client may acknowledge nothing while as much as may be waits for that. Longer: `resource-constraint`, and its
+/// messages go to the other sessions or are kept.
+pub const SM_PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Bytes, about, that a connection is given before it has to have written them; it is given so many again meanwhile. The rest
+/// waits with the session. Two of them take a client at 1 MB/s an eighth of a second.
+pub const WINDOW: u32 = 64 << 10;
+
+/// Stanzas that wait for a client which does not read them as fast as they come, and their bytes, about: what entering a room of
+/// `OCCUPANTS` is told. Beyond: presence is dropped, messages are stored as if the client were away, occupants are removed
+/// from their rooms, questions are answered `resource-constraint`.
+pub const BACKLOG: usize = 10_000;
+pub const BACKLOG_BYTES: usize = 8 << 20;
+
+/// Stanzas of them from which on they are searched for presence that a later one has made untrue.
+pub const BACKLOG_COMPACTED: usize = 256;
+
+/// Questions of one session for pages of archives that wait for the page before. Beyond: `resource-constraint`.
+pub const PAGES_ASKED: usize = 16;
+
+/// Stanzas without a message among them after which we ask for an acknowledgement. A message is worth a question itself.
+pub const SM_ASK_AFTER: u32 = 20;
+
+/// Messages of one session that wait for the record. Beyond: `resource-constraint`.
+pub const SM_UNHANDLED: usize = 2_000;
+
+/// Ended sessions of a host whose count of handled stanzas is remembered. Beyond: the oldest is forgotten, and its client
+/// learns only that it cannot be resumed.
+pub const SM_REMEMBERED: usize = 4_096;
+
+/// Stanzas kept back from an inactive client (XEP-0352). Beyond: it gets all of them.
+pub const CSI_HELD: usize = 200;
+
+/// Bytes, about, of one of them. A larger one goes out with all that was kept back.
+pub const CSI_HELD_EACH: usize = 8 << 10;
+
+/// Messages that wait for one account (XEP-0160); the record has the same limit. Beyond: `service-unavailable`.
+pub const OFFLINE: u32 = 1_000;
+
+/// Bytes, about, of messages that waited and are delivered at once. The rest follows when the client has acknowledged
+/// them, so that they do not fill its queue.
+pub const OFFLINE_BYTES: usize = 1 << 20;
+
+/// Bytes, about, of one page of an archive. Beyond: the page is shorter than was asked for, and says that it is not the
+/// last.
+pub const ARCHIVE_PAGE_BYTES: usize = 1 << 20;
+
+/// Messages of one page of an archive (XEP-0313), when the client names no number, and at most.
+pub const ARCHIVE_PAGE: u32 = 50;
+pub const ARCHIVE_PAGE_MAX: u32 = 250;
+
+/// Messages that one question asks for by their ids. Beyond: `policy-violation`.
+pub const ARCHIVE_IDS: usize = 100;
+
+/// Messages with a contact among which one that is taken back is looked for (XEP-0424). Older: it stays in the archive
+/// beside its retraction.
+pub const RETRACT_AMONG: u32 = 100;
+
+/// Addresses in an account's preferences of archiving, each list. Beyond: `policy-violation`.
+pub const ARCHIVE_PREFERENCES: usize = 500;
+
+/// Clients of one account that are told by push (XEP-0357). Beyond: the oldest is forgotten.
+pub const PUSH_CLIENTS: u32 = 16;
+
+/// Bytes of what a client wants told with its notifications. Beyond: `policy-violation`.
+pub const PUSH_OPTIONS: usize = 4 << 10;
+
+/// Notifications whose answer is awaited. Beyond: the oldest is forgotten, and its error would change nothing.
+pub const PUSH_ASKED: usize = 4_096;
+
+/// Nodes of one account. Beyond: `resource-constraint`. All their configurations are in memory while one is used.
+pub const NODES: usize = 200;
+
+/// Nodes of a service, of all who have some; of one of them as of an account. Beyond: `resource-constraint`. All are in
+/// memory while one is used.
+pub const SERVICE_NODES: usize = 2_000;
+
+/// Items that a service's node keeps unless its owner says otherwise: a page of news.
+pub const SERVICE_ITEMS: u32 = 20;
+
+/// Nodes that a service lists in one answer. Beyond: they are there for who knows them. An answer has to fit a stanza.
+pub const SERVICE_LISTED: usize = 1_000;
+
+/// Bytes of a node's name, an item's id, a title. Beyond: `not-acceptable`.
+pub const NODE_NAME: usize = 1_023;
+
+/// Items of one node: what `max` means for `pubsub#max_items`. Beyond: the oldest is forgotten. A long list of bookmarks.
+pub const NODE_ITEMS: u32 = 1_000;
+
+/// Bytes of an item. Beyond: `not-acceptable`. It has to fit a stanza with what a notification adds; an avatar does.
+pub const ITEM: usize = 192 << 10;
+
+/// Bytes of items in one answer. Beyond: the rest is for another page (XEP-0060 §6.5.4), of which the answer tells.
+pub const ITEMS_ANSWER: usize = 224 << 10;
+
+/// Bytes of a node's items that are read at once where all are needed: of bookmarks, a thousand with long names. Beyond:
+/// `resource-constraint`, until the client takes some back.
+pub const ITEMS_WHOLE: usize = 1 << 20;
+
+/// Reads of the store that one address has under way, each of as many bytes as a page may have. Further ones wait.
+pub const READS_UNDER_WAY: usize = 8;
+
+/// Reads of one address that wait: a client that signs in asks for the vCard of every contact at once. Beyond:
+/// `resource-constraint`.
+pub const READS_WAITING: usize = 1_000;
+
+/// Subscriptions of one node, and its affiliations. Beyond: `policy-violation`. Each publication goes through all.
+pub const NODE_SUBSCRIPTIONS: usize = 500;
+
+/// Subscriptions of one account to one node, a resource each. Beyond: `policy-violation`. Else one account fills the node.
+pub const SUBSCRIPTIONS_OF_USER: usize = 20;
+
+/// Accounts whose nodes are in memory. Beyond: those used least recently are read again when they are needed.
+pub const NODE_OWNERS: usize = 10_000;
+
+/// Questions for the nodes of one account that wait for a change. Beyond: `resource-constraint`.
+pub const NODE_QUESTIONS: usize = 64;
+
+/// Clients that were told the newest items, so that they are told but once. Beyond: one is told again.
+pub const NODE_NOTIFIED: usize = 200_000;
+
+/// Kinds of clients whose abilities are not known yet, and clients of each, that are told once they are. Beyond: they
+/// are told with their next presence.
+pub const NODE_INTERESTED: usize = 1_000;
+pub const NODE_INTERESTED_CLIENTS: usize = 64;
+
+/// Accounts whose avatar's hash is remembered. Beyond: it is read again when somebody signs in.
+pub const AVATARS: usize = 100_000;
+
+/// Kinds of private data of one namespace and account (XEP-0049). Beyond: the oldest is forgotten.
+pub const PRIVATE_NAMES: u32 = 16;
+
+/// Bytes of the name of an uploaded file, and of its content type. Beyond: `bad-request`. What file systems take.
+pub const FILE_NAME: usize = 255;
+
+/// Bytes that a slot costs at least of what a user may upload in a day, so that slots have a number too.
+pub const FILE_COST: u64 = 4 << 10;
+
+/// Users whose uploads of today are counted in memory. Beyond: the record is asked again for the one counted least
+/// recently.
+pub const UPLOADERS: usize = 100_000;
+
+/// Commands whose form is being filled in. Beyond: the oldest has to be started again.
+pub const COMMANDS: usize = 100;
+
+/// Sessions that a command lists. Beyond: the rest is only counted. An answer has to fit a stanza.
+pub const ONLINE_LIST: u32 = 1_000;
+
+/// Accounts whose phones a host keeps in mind: those that have one, and those that are away and seen by somebody. Beyond: the
+/// phones of others are shown to nobody.
+pub const PHONES: usize = 200_000;
+
+/// Characters of a status that go to phones and come from them. Beyond: they are cut off. A NOTIFY has to fit a datagram.
+pub const PHONE_STATUS: usize = 200;
+
+/// Bytes of one message for a phone. RFC 3428 §8 allows 1,300 with all headers, which take up to 400.
+pub const TEXT_BYTES: usize = 900;
+
+/// Messages that one body becomes for a phone. Beyond: it waits for a client.
+pub const TEXT_PARTS: usize = 8;
+
+/// When a phone that did not answer is tried again, while it is registered.
+pub const TEXT_AGAIN: std::time::Duration = std::time::Duration::from_mins(5);
+
+/// Accounts whose phones are tried again. Beyond: the phone gets what waits when it comes anew.
+pub const TEXTS_AGAIN: usize = 10_000;
+
+/// Copies for phones on their way. Beyond: there is no copy; chat has the message.
+pub const TEXT_COPIES: usize = 1_000;
+
+/// Messages of phones whose outcome is not known yet. Beyond: their senders are told to try later.
+pub const PHONE_MESSAGES: usize = 16_384;
+
+/// Bytes of a SIP address that is written out as the address in chat of a caller from outside: what people can read. Beyond:
+/// its hash stands for it.
+pub const STRANGER: usize = 200;
+
+/// Accounts that one command changes. Beyond: `policy-violation`. Each is a write of its own.
+pub const ACCOUNTS_AT_ONCE: usize = 100;
+
+/// Bytes and elements of one user in a file of XEP-0227: an account with all that it may have here, and an archive of some ten
+/// thousand messages. Beyond: the user is passed over, and told.
+pub const PIE_USER: usize = 32 << 20;
+pub const PIE_ELEMENTS: usize = 500_000;
+
+/// Bytes that a file of XEP-0227 is read by.
+pub const PIE_READ: usize = 256 << 10;
+
+/// Rounds of imported keys of SCRAM: each sign-in makes the client's device do so many. Beyond: the user is passed over.
+pub const PIE_ITERATIONS: u32 = 1_000_000;

@@ -1,0 +1,36 @@
+//! What becomes of rooms in memory when an account is removed.
+
+use stdx::Instant;
+use xmpp::{Bare, Element, ns};
+
+use super::UnsavedRoom;
+use super::room::RoomEffect;
+use crate::{Host, Outbox};
+
+impl Host {
+    /// A removed account loses what it is in the rooms that are in memory. Of the others the store has taken it out.
+    pub(crate) fn leave_rooms(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
+        let addresses: Vec<Bare> = self.rooms.slots.keys().cloned().collect();
+        for address in addresses {
+            let Some(slot) = self.rooms.slots.get_mut(&address) else { continue };
+            if slot.is_busy {
+                slot.departed.push(user.clone());
+            } else {
+                self.leave_room(now, &address, user, out);
+            }
+        }
+    }
+
+    pub(super) fn leave_room(&mut self, now: Instant, address: &Bare, user: &Bare, out: &mut Outbox) {
+        let Some(room) = self.rooms.room(address) else { return };
+        if room.remove_user(user) && room.is_persistent() {
+            // Nobody waits for it, and what cannot be written now stays true in memory.
+            let unsaved = UnsavedRoom {
+                stanza: Box::new(Element::new("presence", ns::CLIENT).with("type", "error")),
+                before: None,
+                outs: vec![RoomEffect::Save],
+            };
+            self.save(now, address, unsaved, out);
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! How a room is configured (XEP-0045 §10, §15.5.3), as the owner's form and as the record has it.
+
+use std::borrow::Cow;
+
+use xmpp::stanza::{Condition, StanzaError};
+use xmpp::{Element, Jid, ns};
+
+use super::form::{boolean, choice, field, flag, form, value, values};
+use crate::effect::RoomListing;
+use crate::limits::{OCCUPANTS, ROOM_CONTACTS, ROOM_DESCRIPTION, ROOM_TEXT};
+
+/// `FORM_TYPE` of the form.
+pub(super) const FORM: &str = "http://jabber.org/protocol/muc#roomconfig";
+
+/// Who may send private messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AllowPm {
+    Anyone,
+    Participants,
+    Moderators,
+    Nobody,
+}
+
+impl AllowPm {
+    const ALL: [AllowPm; 4] = [AllowPm::Anyone, AllowPm::Participants, AllowPm::Moderators, AllowPm::Nobody];
+    const NAMES: [&str; 4] = ["anyone", "participants", "moderators", "none"];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            AllowPm::Anyone => "anyone",
+            AllowPm::Participants => "participants",
+            AllowPm::Moderators => "moderators",
+            AllowPm::Nobody => "none",
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct RoomConfig {
+    pub(super) name: Box<str>,
+    pub(super) description: Box<str>,
+    pub(super) lang: Box<str>,
+    /// Addresses of contacts.
+    pub(super) contacts: Vec<Box<str>>,
+    /// A node of pubsub that belongs to the room.
+    pub(super) pubsub: Box<str>,
+    pub(super) is_persistent: bool,
+    pub(super) is_public: bool,
+    pub(super) is_moderated: bool,
+    pub(super) is_members_only: bool,
+    /// Empty: none.
+    pub(super) password: Box<str>,
+    /// 0: as many as the limit allows.
+    pub(super) max_users: usize,
+    /// Everybody sees real addresses, not moderators only.
+    pub(super) is_whois_anyone: bool,
+    pub(super) may_change_subject: bool,
+    pub(super) may_invite: bool,
+    pub(super) allow_pm: AllowPm,
+    /// Once it is persistent.
+    pub(super) is_logged: bool,
+}
+
+impl Default for RoomConfig {
+    fn default() -> Self {
+        RoomConfig {
+            name: "".into(),
+            description: "".into(),
+            lang: "".into(),
+            contacts: Vec::new(),
+            pubsub: "".into(),
+            is_persistent: false,
+            is_public: true,
+            is_moderated: false,
+            is_members_only: false,
+            password: "".into(),
+            max_users: 0,
+            is_whois_anyone: false,
+            may_change_subject: false,
+            may_invite: false,
+            allow_pm: AllowPm::Anyone,
+            is_logged: true,
+        }
+    }
+}
+
+impl RoomConfig {
+    pub(super) fn max_users(&self) -> usize {
+        if self.max_users == 0 { OCCUPANTS } else { self.max_users.min(OCCUPANTS) }
+    }
+
+    pub(super) fn listing(&self, occupants: u32) -> RoomListing {
+        RoomListing {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            lang: self.lang.clone(),
+            occupants,
+            is_open: !self.is_members_only && self.password.is_empty(),
+            is_anonymous: !self.is_whois_anyone,
+        }
+    }
+
+    /// Kept where the occupants' memory ends.
+    pub(super) fn is_archived(&self) -> bool {
+        self.is_persistent && self.is_logged
+    }
+
+    /// `kind`: `form` for the owner, `submit` for the record.
+    pub(super) fn to_form(&self, kind: &'static str) -> Element {
+        let text = |var, label, value| field(var, "text-single", label, [value]);
+        let on = boolean;
+        let whois = if self.is_whois_anyone { "anyone" } else { "moderators" };
+        let is_logged = if kind == "form" { self.is_archived() } else { self.is_logged };
+        form(kind, FORM).children([
+            text("muc#roomconfig_roomname", "Name", &self.name),
+            text("muc#roomconfig_roomdesc", "Description", &self.description),
+            text("muc#roomconfig_lang", "Language", &self.lang),
+            field(
+                "muc#roomconfig_contactjid",
+                "jid-multi",
+                "Contacts",
+                self.contacts.iter().map(|jid| &**jid),
+            ),
+            text("muc#roomconfig_pubsub", "Node of pubsub", &self.pubsub),
+            on("muc#roomconfig_persistentroom", "Stays when everybody has left", self.is_persistent),
+            on("muc#roomconfig_publicroom", "Is in the list of rooms", self.is_public),
+            on("muc#roomconfig_moderatedroom", "Only those with voice speak", self.is_moderated),
+            on("muc#roomconfig_membersonly", "Only members enter", self.is_members_only),
+            on(
+                "muc#roomconfig_passwordprotectedroom",
+                "A password is needed to enter",
+                !self.password.is_empty(),
+            ),
+            field("muc#roomconfig_roomsecret", "text-private", "Password", [&*self.password]),
+            self.max_users_field(),
+            choice("muc#roomconfig_whois", "Who sees real addresses", whois, &["moderators", "anyone"]),
+            on("muc#roomconfig_changesubject", "Occupants change the subject", self.may_change_subject),
+            on("muc#roomconfig_allowinvites", "Occupants invite others", self.may_invite),
+            choice(
+                "muc#roomconfig_allowpm",
+                "Who sends private messages",
+                self.allow_pm.as_str(),
+                &AllowPm::NAMES,
+            ),
+            on("muc#roomconfig_enablelogging", "Messages are archived", is_logged),
+        ])
+    }
+
+    /// §15.5.3 has it as a list. Clients may submit any number.
+    fn max_users_field(&self) -> Element {
+        let mut counts = vec![10, 20, 30, 50, 100, 200, 500, 1_000, OCCUPANTS];
+        counts.extend(Some(self.max_users).filter(|count| *count > 0));
+        counts.sort_unstable();
+        counts.dedup();
+        let mut options: Vec<String> = counts.iter().map(usize::to_string).collect();
+        options.push("none".to_owned());
+        let current = if self.max_users == 0 { "none".to_owned() } else { self.max_users.to_string() };
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        choice("muc#roomconfig_maxusers", "Most occupants", &current, &options)
+    }
+
+    /// What the form changes; fields that it lacks stay as they are.
+    ///
+    /// # Errors
+    /// `not-acceptable` with the field that is not.
+    pub(super) fn apply(&self, form: &Element) -> Result<RoomConfig, StanzaError> {
+        let config = self.clone().changed(form, |text, most| text.len() <= most)?;
+        if let Some(contacts) = values(form, "muc#roomconfig_contactjid") {
+            let is_address = |jid: &Cow<'_, str>| Jid::parse(jid).is_ok() && jid.len() <= ROOM_TEXT;
+            let mut given = contacts.iter().filter(|jid| !jid.is_empty());
+            if contacts.len() > ROOM_CONTACTS || !given.all(is_address) {
+                return Err(refused("muc#roomconfig_contactjid has too many addresses, or one that is none"));
+            }
+        }
+        // Nothing of a temporary room is stored.
+        if !config.is_persistent && flag(form, "muc#roomconfig_enablelogging") == Some(true) {
+            return Err(refused(
+                "a temporary room is not logged: set muc#roomconfig_persistentroom to 1, or \
+                 muc#roomconfig_enablelogging to 0",
+            ));
+        }
+        Ok(config)
+    }
+
+    /// As it was stored, whatever the limits are now. `None`: it has what nobody here wrote.
+    pub(super) fn stored(form: &Element) -> Option<RoomConfig> {
+        RoomConfig::default().changed(form, |_, _| true).ok()
+    }
+
+    fn changed(self, form: &Element, fits: impl Fn(&str, usize) -> bool) -> Result<RoomConfig, StanzaError> {
+        let mut config = self;
+        for (var, place, most) in [
+            ("muc#roomconfig_roomname", &mut config.name, ROOM_TEXT),
+            ("muc#roomconfig_roomdesc", &mut config.description, ROOM_DESCRIPTION),
+            ("muc#roomconfig_lang", &mut config.lang, ROOM_TEXT),
+            ("muc#roomconfig_pubsub", &mut config.pubsub, ROOM_TEXT),
+            ("muc#roomconfig_roomsecret", &mut config.password, ROOM_TEXT),
+        ] {
+            let Some(value) = value(form, var) else { continue };
+            if !fits(&value, most) {
+                return Err(refused(&format!("{var} is longer than {most} bytes")));
+            }
+            *place = value.into();
+        }
+        for (var, place) in [
+            ("muc#roomconfig_persistentroom", &mut config.is_persistent),
+            ("muc#roomconfig_publicroom", &mut config.is_public),
+            ("muc#roomconfig_moderatedroom", &mut config.is_moderated),
+            ("muc#roomconfig_membersonly", &mut config.is_members_only),
+            ("muc#roomconfig_changesubject", &mut config.may_change_subject),
+            ("muc#roomconfig_allowinvites", &mut config.may_invite),
+            ("muc#roomconfig_enablelogging", &mut config.is_logged),
+        ] {
+            if value(form, var).is_some() {
+                *place = flag(form, var).ok_or_else(|| refused(&format!("{var} is neither 0 nor 1")))?;
+            }
+        }
+        if let Some(contacts) = values(form, "muc#roomconfig_contactjid") {
+            config.contacts =
+                contacts.iter().filter(|jid| !jid.is_empty()).map(|jid| (&**jid).into()).collect();
+        }
+        config.apply_choices(form)?;
+        Ok(config)
+    }
+
+    fn apply_choices(&mut self, form: &Element) -> Result<(), StanzaError> {
+        if let Some(is_protected) = flag(form, "muc#roomconfig_passwordprotectedroom") {
+            if !is_protected {
+                self.password = "".into();
+            } else if self.password.is_empty() {
+                return Err(refused("a room with a password needs one"));
+            }
+        }
+        if let Some(most) = value(form, "muc#roomconfig_maxusers") {
+            self.max_users = match &*most {
+                "none" | "" => 0,
+                most => most
+                    .parse()
+                    .ok()
+                    .filter(|most| *most > 0)
+                    .ok_or_else(|| refused("muc#roomconfig_maxusers is not a number"))?,
+            };
+        }
+        if let Some(whois) = value(form, "muc#roomconfig_whois") {
+            self.is_whois_anyone = match &*whois {
+                "anyone" => true,
+                "moderators" => false,
+                _ => return Err(refused("muc#roomconfig_whois is neither moderators nor anyone")),
+            };
+        }
+        if let Some(allowed) = value(form, "muc#roomconfig_allowpm") {
+            let found = AllowPm::ALL.into_iter().find(|known| known.as_str() == allowed);
+            self.allow_pm = found.ok_or_else(|| refused("muc#roomconfig_allowpm is none of its options"))?;
+        }
+        Ok(())
+    }
+
+    /// What it is, as features of disco name it (§15.3).
+    pub(super) fn features(&self) -> [&'static str; 6] {
+        [
+            if self.is_persistent { "muc_persistent" } else { "muc_temporary" },
+            if self.is_public { "muc_public" } else { "muc_hidden" },
+            if self.is_moderated { "muc_moderated" } else { "muc_unmoderated" },
+            if self.is_members_only { "muc_membersonly" } else { "muc_open" },
+            if self.password.is_empty() { "muc_unsecured" } else { "muc_passwordprotected" },
+            if self.is_whois_anyone { "muc_nonanonymous" } else { "muc_semianonymous" },
+        ]
+    }
+
+    /// The status codes that tell occupants of a change (§10.2.1).
+    pub(super) fn changes(&self, old: &RoomConfig) -> Vec<u16> {
+        let mut codes = Vec::new();
+        if self.is_archived() != old.is_archived() {
+            codes.push(if self.is_archived() { 170 } else { 171 });
+        }
+        if self.is_whois_anyone != old.is_whois_anyone {
+            codes.push(if self.is_whois_anyone { 172 } else { 173 });
+        }
+        let rest =
+            RoomConfig { is_logged: old.is_logged, is_whois_anyone: old.is_whois_anyone, ..self.clone() };
+        if rest != *old {
+            codes.push(104);
+        }
+        codes
+    }
+}
+
+fn refused(text: &str) -> StanzaError {
+    StanzaError::new(Condition::NotAcceptable, text)
+}
+
+/// The form in a question, and whether it was cancelled.
+pub(super) fn submitted(query: &Element) -> Option<(&Element, bool)> {
+    let form = query.get("x", ns::DATA)?;
+    match form.attr("type") {
+        Some("submit") => Some((form, false)),
+        Some("cancel") => Some((form, true)),
+        _ => None,
+    }
+}

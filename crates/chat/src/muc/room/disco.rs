@@ -1,0 +1,111 @@
+//! What the room is and who is here (XEP-0045 §6.3 to §6.6, §15.5.4; §7.12 for one's reserved nickname).
+
+use xmpp::stanza::{self, Condition};
+use xmpp::{Element, Jid, ns};
+
+use super::form::{field, form};
+use super::rules::Affiliation;
+use super::{Room, RoomEffect, refuse};
+use crate::limits::HISTORY;
+
+const ROOM_INFO: &str = "http://jabber.org/protocol/muc#roominfo";
+const OWN_ITEM: &str = "x-roomuser-item";
+const TRAFFIC: &str = "http://jabber.org/protocol/muc#traffic";
+
+const FEATURES: [&str; 11] = [
+    ns::DISCO_INFO,
+    ns::DISCO_ITEMS,
+    ns::MUC,
+    ns::REGISTER,
+    ns::PING,
+    ns::SID,
+    ns::OCCUPANT_ID,
+    ns::MODERATE,
+    ns::RETRACT,
+    "http://jabber.org/protocol/muc#stable_id",
+    "http://jabber.org/protocol/muc#self-ping-optimization",
+];
+
+pub(in super::super) fn identity(category: &'static str, kind: &'static str, name: &str) -> Element {
+    Element::new("identity", ns::DISCO_INFO)
+        .with("category", category)
+        .with("type", kind)
+        .with_opt("name", Some(name).filter(|name| !name.is_empty()))
+}
+
+pub(in super::super) fn feature(var: &'static str) -> Element {
+    Element::new("feature", ns::DISCO_INFO).with("var", var)
+}
+
+impl Room {
+    pub(super) fn disco_info(&self, from: &Jid, query: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
+        let answer = Element::new("query", ns::DISCO_INFO).with_opt("node", query.attr("node"));
+        let answer = match query.attr("node") {
+            None => self.info(answer),
+            Some(OWN_ITEM) => {
+                let entry = self.entries.get(&from.bare());
+                let nick = entry.and_then(|entry| entry.nick.as_deref());
+                answer.children(nick.map(|nick| identity("conference", "text", nick)))
+            }
+            // §17.1.1: everything may be said here, so there is no list of it.
+            Some(TRAFFIC) => return refuse(iq, Condition::FeatureNotImplemented, out),
+            Some(_) => return refuse(iq, Condition::ItemNotFound, out),
+        };
+        out.push(RoomEffect::Send(stanza::result(iq, Some(answer))));
+    }
+
+    fn info(&self, answer: Element) -> Element {
+        let config = &self.config;
+        let mut answer = answer.child(identity("conference", "text", &config.name));
+        for var in FEATURES.into_iter().chain(config.features()) {
+            answer.push(feature(var));
+        }
+        if self.is_archived() {
+            answer.push(feature(ns::MAM));
+            answer.push(feature(ns::RETRACT_TOMBSTONE));
+        }
+        let text = |var: &'static str, value: &str| field(var, "text-single", "", [value]);
+        let on = |var: &'static str, value: bool| field(var, "boolean", "", [if value { "1" } else { "0" }]);
+        let subject = self.subject.message.as_ref().and_then(|set| set.content_of("subject", ns::CLIENT));
+        let mut about = form("result", ROOM_INFO)
+            .child(text("muc#roominfo_description", &config.description))
+            .child(text("muc#roominfo_occupants", &self.occupants.len().to_string()))
+            .child(on("muc#roominfo_subjectmod", config.may_change_subject))
+            // COMPAT(clients of ejabberd and Prosody): the name in an example of older versions.
+            .child(on("muc#roominfo_changesubject", config.may_change_subject))
+            .child(text("muc#maxhistoryfetch", &HISTORY.to_string()))
+            .child(on("muc#roomconfig_changesubject", config.may_change_subject))
+            .child(on("{http://prosody.im/protocol/muc}roomconfig_allowmemberinvites", config.may_invite));
+        if let Some(subject) = subject {
+            about.push(text("muc#roominfo_subject", &subject));
+        }
+        if !config.contacts.is_empty() {
+            let contacts = config.contacts.iter().map(|jid| &**jid);
+            about.push(field("muc#roominfo_contactjid", "jid-multi", "", contacts));
+        }
+        for (var, value) in [("muc#roominfo_lang", &config.lang), ("muc#roominfo_pubsub", &config.pubsub)] {
+            if !value.is_empty() {
+                about.push(text(var, value));
+            }
+        }
+        answer.push(about);
+        answer
+    }
+
+    /// Occupants of a hidden room are for those who belong to it.
+    pub(super) fn disco_items(&self, from: &Jid, query: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
+        if query.attr("node").is_some() {
+            return refuse(iq, Condition::ItemNotFound, out);
+        }
+        let affiliation = self.affiliation(&from.bare());
+        let is_insider = self.occupant_of(from).is_some() || affiliation >= Affiliation::Member;
+        let is_open =
+            self.config.is_public && !self.config.is_members_only && affiliation != Affiliation::Outcast;
+        let mut answer = Element::new("query", ns::DISCO_ITEMS);
+        if is_insider || is_open {
+            let item = |nick: &str| Element::new("item", ns::DISCO_ITEMS).with("jid", self.address_of(nick));
+            answer = answer.children(self.occupants.values().map(|occupant| item(&occupant.nick)));
+        }
+        out.push(RoomEffect::Send(stanza::result(iq, Some(answer))));
+    }
+}

@@ -1,0 +1,115 @@
+//! The owner's business: configuration and the room's end (XEP-0045 §10.1, §10.2, §10.9).
+
+use xmpp::stanza::{self, Condition};
+use xmpp::{Element, Jid, ns};
+
+use super::config::{self, FORM, submitted};
+use super::form::type_of;
+use super::notice::{Notice, to};
+use super::rules::Affiliation;
+use super::{Room, RoomEffect, refuse};
+
+impl Room {
+    pub(super) fn owner_get(&self, from: &Jid, iq: &Element, out: &mut Vec<RoomEffect>) {
+        if self.affiliation(&from.bare()) != Affiliation::Owner {
+            return refuse(iq, Condition::Forbidden, out);
+        }
+        let query = Element::new("query", ns::MUC_OWNER).child(self.config.to_form("form"));
+        out.push(RoomEffect::Send(stanza::result(iq, Some(query))));
+    }
+
+    pub(super) fn owner_set(&mut self, from: &Jid, query: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
+        if self.affiliation(&from.bare()) != Affiliation::Owner {
+            return refuse(iq, Condition::Forbidden, out);
+        }
+        if let Some(destroy) = query.get("destroy", ns::MUC_OWNER) {
+            return self.destroy(destroy, iq, out);
+        }
+        match submitted(query) {
+            // §10.1.3: who cancels the first configuration does not want the room.
+            Some((_, true)) if self.is_locked => {
+                self.end(&Element::new("destroy", ns::MUC_USER), out);
+                out.push(RoomEffect::Send(stanza::result(iq, None)));
+            }
+            Some((_, true)) => out.push(RoomEffect::Send(stanza::result(iq, None))),
+            Some((form, false)) => self.configure(form, iq, out),
+            None => refuse(iq, Condition::BadRequest, out),
+        }
+    }
+
+    fn configure(&mut self, form: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
+        // §10.1.2: an empty form is an instant room.
+        if type_of(form).is_some_and(|kind| kind != FORM) {
+            return refuse(iq, Condition::BadRequest, out);
+        }
+        let config = match self.config.apply(form) {
+            Ok(config) => config,
+            Err(error) => return refuse(iq, error, out),
+        };
+        let old = std::mem::replace(&mut self.config, config);
+        let was_locked = std::mem::take(&mut self.is_locked);
+        if self.config.is_persistent || old.is_persistent {
+            out.push(RoomEffect::Save);
+        }
+        if !was_locked {
+            let codes = self.config.changes(&old);
+            self.tell_codes(&codes, out);
+        }
+        if self.config.is_members_only && !old.is_members_only {
+            self.expel_outsiders(322, out);
+        }
+        if self.config.is_moderated != old.is_moderated {
+            self.voices.clear();
+            self.voices_follow(out);
+        }
+        out.push(RoomEffect::Send(stanza::result(iq, None)));
+    }
+
+    /// Voice is by default what the affiliation gives, in the moderated room and in the other.
+    fn voices_follow(&mut self, out: &mut Vec<RoomEffect>) {
+        let wrong = |key: &u64| {
+            let occupant = self.occupants.get(key)?;
+            let affiliation = self.affiliation(&occupant.user);
+            let role = affiliation.role(self.config.is_moderated);
+            (affiliation == Affiliation::None
+                && occupant.role < super::Role::Moderator
+                && occupant.role != role)
+                .then_some((*key, role))
+        };
+        let changed: Vec<_> = self.occupants.keys().filter_map(wrong).collect();
+        for (key, role) in changed {
+            self.set_role(key, role, None, None, out);
+        }
+    }
+
+    fn destroy(&mut self, asked: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
+        let venue = match asked.attr("jid").map(Jid::parse) {
+            None => None,
+            Some(Ok(venue)) => Some(venue),
+            Some(Err(_)) => return refuse(iq, Condition::JidMalformed, out),
+        };
+        let mut destroy =
+            Element::new("destroy", ns::MUC_USER).with_opt("jid", venue.as_ref().map(Jid::as_str));
+        for name in ["reason", "password"] {
+            if let Some(text) = asked.content_of(name, ns::MUC_OWNER) {
+                let name = if name == "reason" { "reason" } else { "password" };
+                destroy.push(Element::new(name, ns::MUC_USER).text(&*text));
+            }
+        }
+        self.end(&destroy, out);
+        out.push(RoomEffect::Send(stanza::result(iq, None)));
+    }
+
+    fn end(&mut self, destroy: &Element, out: &mut Vec<RoomEffect>) {
+        out.push(RoomEffect::Destroyed);
+        for occupant in self.occupants.values() {
+            let mut notice = Notice { destroy: Some(destroy), ..Notice::gone(self, occupant) };
+            // §10.9: nobody has an affiliation with what is no more.
+            notice.standing.affiliation = Affiliation::None;
+            let last = notice.build(self, true, true);
+            out.extend(occupant.sessions.iter().map(|session| RoomEffect::Send(to(&last, session))));
+        }
+        *self =
+            Room { config: config::RoomConfig::default(), ..Room::new(self.address.clone(), self.secret) };
+    }
+}

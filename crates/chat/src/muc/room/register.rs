@@ -1,0 +1,96 @@
+//! Reserving a nickname, and with it membership of an open room (XEP-0045 §7.10).
+
+use xmpp::stanza::{self, Condition};
+use xmpp::{Bare, Element, Jid, ns};
+
+use super::form::{field, form, type_of, value};
+use super::rules::Affiliation;
+use super::{FULL, Room, RoomEffect, refuse};
+use crate::limits::AFFILIATIONS;
+
+const REGISTER_FORM: &str = "http://jabber.org/protocol/muc#register";
+
+impl Room {
+    /// Into a room for members one is made a member, one does not become it.
+    fn may_register(&self, affiliation: Affiliation) -> Result<(), Condition> {
+        match affiliation {
+            Affiliation::Outcast => Err(Condition::Forbidden),
+            Affiliation::None if self.config.is_members_only || self.is_locked => Err(Condition::NotAllowed),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn register_get(&self, from: &Jid, iq: &Element, out: &mut Vec<RoomEffect>) {
+        let user = from.bare();
+        if let Err(condition) = self.may_register(self.affiliation(&user)) {
+            return refuse(iq, condition, out);
+        }
+        let mut query = Element::new("query", ns::REGISTER);
+        match self.entries.get(&user).and_then(|entry| entry.nick.as_deref()) {
+            Some(nick) => {
+                query.push(Element::new("registered", ns::REGISTER));
+                query.push(Element::new("username", ns::REGISTER).text(nick));
+            }
+            None => {
+                let nick = field("muc#register_roomnick", "text-single", "Nickname", [])
+                    .child(Element::new("required", ns::DATA));
+                query.push(form("form", REGISTER_FORM).child(nick));
+            }
+        }
+        out.push(RoomEffect::Send(stanza::result(iq, Some(query))));
+    }
+
+    pub(super) fn register_set(
+        &mut self,
+        from: &Jid,
+        query: &Element,
+        iq: &Element,
+        out: &mut Vec<RoomEffect>,
+    ) {
+        let user = from.bare();
+        let affiliation = self.affiliation(&user);
+        if let Err(condition) = self.may_register(affiliation) {
+            return refuse(iq, condition, out);
+        }
+        if query.get("remove", ns::REGISTER).is_some() {
+            self.set_entry(&user, |entry| entry.nick = None);
+            if affiliation == Affiliation::Member && !self.config.is_members_only {
+                self.set_affiliation(&user, Affiliation::None, None, None, out);
+            }
+            return self.registered(iq, out);
+        }
+        let form = query.get("x", ns::DATA).filter(|form| form.attr("type") == Some("submit"));
+        let form = form.filter(|form| type_of(form).is_none_or(|kind| kind == REGISTER_FORM));
+        let Some(nick) = form.and_then(|form| value(form, "muc#register_roomnick")) else {
+            return refuse(iq, Condition::BadRequest, out);
+        };
+        let nick = match self.reservable(&user, &nick) {
+            Ok(nick) => nick,
+            Err(condition) => return refuse(iq, condition, out),
+        };
+        if !self.entries.contains_key(&user) && self.entries.len() >= AFFILIATIONS {
+            return refuse(iq, FULL, out);
+        }
+        self.set_entry(&user, |entry| entry.nick = Some(nick));
+        // In a moderated room membership is voice, which is not for the taking.
+        if affiliation == Affiliation::None && !self.config.is_moderated {
+            self.set_affiliation(&user, Affiliation::Member, None, None, out);
+        }
+        self.registered(iq, out);
+    }
+
+    /// As the nickname will be in an address, if it is free.
+    pub(super) fn reservable(&self, user: &Bare, nick: &str) -> Result<Box<str>, Condition> {
+        let address = self.address.with_resource(nick).map_err(|_| Condition::JidMalformed)?;
+        let nick = address.resource().unwrap_or_default();
+        self.may_be_called(user, nick)?;
+        Ok(nick.into())
+    }
+
+    fn registered(&self, iq: &Element, out: &mut Vec<RoomEffect>) {
+        if self.config.is_persistent {
+            out.push(RoomEffect::Save);
+        }
+        out.push(RoomEffect::Send(stanza::result(iq, None)));
+    }
+}

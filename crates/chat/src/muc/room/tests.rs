@@ -1,0 +1,269 @@
+//! Whatever happens in a room, it stays consistent, and everybody sees what is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+
+const ROOM: &str = "coven@conference.example.org";
+const OWNER: &str = "u0@example.org/a";
+
+/// What a client knows from what it was sent: who is here. `None`: it is not.
+type Views = BTreeMap<String, BTreeSet<String>>;
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Or another nickname.
+    Enter {
+        who: usize,
+        nick: usize,
+    },
+    Leave {
+        who: usize,
+    },
+    Bounce {
+        who: usize,
+    },
+    Role {
+        by: usize,
+        nick: usize,
+        role: usize,
+    },
+    Affiliation {
+        by: usize,
+        user: usize,
+        affiliation: usize,
+    },
+    Swap {
+        by: usize,
+        one: usize,
+        other: usize,
+    },
+    Configure {
+        var: usize,
+        on: bool,
+    },
+    Register {
+        who: usize,
+        nick: usize,
+    },
+    Invite {
+        by: usize,
+        user: usize,
+    },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (0..10_usize, 0..6_usize).prop_map(|(who, nick)| Step::Enter { who, nick }),
+        1 => (0..10_usize).prop_map(|who| Step::Leave { who }),
+        1 => (0..10_usize).prop_map(|who| Step::Bounce { who }),
+        2 => (0..10_usize, 0..6_usize, 0..4_usize).prop_map(|(by, nick, role)| Step::Role { by, nick, role }),
+        3 => (0..10_usize, 0..5_usize, 0..5_usize)
+            .prop_map(|(by, user, affiliation)| Step::Affiliation { by, user, affiliation }),
+        1 => (0..10_usize, 0..5_usize, 0..5_usize).prop_map(|(by, one, other)| Step::Swap { by, one, other }),
+        1 => (0..3_usize, any::<bool>()).prop_map(|(var, on)| Step::Configure { var, on }),
+        1 => (0..10_usize, 0..6_usize).prop_map(|(who, nick)| Step::Register { who, nick }),
+        1 => (0..10_usize, 0..5_usize).prop_map(|(by, user)| Step::Invite { by, user }),
+    ];
+    proptest::collection::vec(step, 0..120)
+}
+
+/// Five users with two clients each.
+fn session(who: usize) -> String {
+    format!("{}/{}", user(who / 2), if who.is_multiple_of(2) { "a" } else { "b" })
+}
+
+fn user(number: usize) -> String {
+    format!("u{number}@example.org")
+}
+
+fn parse(xml: &str) -> Element {
+    xmpp::xml::parse(xml.as_bytes(), &xmpp::xml::Prefixes::of_default(ns::CLIENT)).unwrap()
+}
+
+fn stanza(step: &Step, owner: &str) -> Element {
+    let iq = |from: &str, payload: String| {
+        parse(&format!("<iq id='q' type='set' from='{from}' to='{ROOM}'>{payload}</iq>"))
+    };
+    let admin = |by: usize, items: String| {
+        iq(&session(by), format!("<query xmlns='{}'>{items}</query>", ns::MUC_ADMIN))
+    };
+    match step {
+        Step::Enter { who, nick } => {
+            let x = format!("<x xmlns='{}'><history maxstanzas='0'/></x>", ns::MUC);
+            parse(&format!("<presence from='{}' to='{ROOM}/n{nick}'>{x}</presence>", session(*who)))
+        }
+        Step::Leave { who } => {
+            parse(&format!("<presence type='unavailable' from='{}' to='{ROOM}/x'/>", session(*who)))
+        }
+        Step::Bounce { who } => {
+            let error = format!("<error type='cancel'><gone xmlns='{}'/></error>", ns::STANZA_ERRORS);
+            parse(&format!("<message type='error' from='{}' to='{ROOM}/x'>{error}</message>", session(*who)))
+        }
+        Step::Role { by, nick, role } => {
+            admin(*by, format!("<item nick='n{nick}' role='{}'/>", Role::ALL[*role].as_str()))
+        }
+        Step::Affiliation { by, user: of, affiliation } => {
+            let affiliation = Affiliation::ALL[*affiliation].as_str();
+            admin(*by, format!("<item jid='{}' affiliation='{affiliation}'/>", user(*of)))
+        }
+        Step::Swap { by, one, other } => admin(
+            *by,
+            format!(
+                "<item jid='{}' affiliation='none'/><item jid='{}' affiliation='owner'/>",
+                user(*one),
+                user(*other)
+            ),
+        ),
+        Step::Configure { var, on } => {
+            let var = ["membersonly", "moderatedroom", "persistentroom"][*var];
+            let value = u8::from(*on);
+            let field = format!("<field var='muc#roomconfig_{var}'><value>{value}</value></field>");
+            let form = format!("<x xmlns='jabber:x:data' type='submit'>{field}</x>");
+            iq(&format!("{owner}/x"), format!("<query xmlns='{}'>{form}</query>", ns::MUC_OWNER))
+        }
+        Step::Register { who, nick } => {
+            let field = format!("<field var='muc#register_roomnick'><value>n{nick}</value></field>");
+            let form = format!("<x xmlns='jabber:x:data' type='submit'>{field}</x>");
+            iq(&session(*who), format!("<query xmlns='{}'>{form}</query>", ns::REGISTER))
+        }
+        Step::Invite { by, user: guest } => {
+            let x = format!("<x xmlns='{}'><invite to='{}'/></x>", ns::MUC_USER, user(*guest));
+            parse(&format!("<message from='{}' to='{ROOM}'>{x}</message>", session(*by)))
+        }
+    }
+}
+
+fn apply(room: &mut Room, stanza: &Element, views: &mut Views) {
+    let (from, to) = (stanza::from(stanza).unwrap().unwrap(), stanza::to(stanza).unwrap().unwrap());
+    let mut outs = Vec::new();
+    let may_save = room.may_save(&from, stanza);
+    room.handle(Instant::from_unix_seconds(1), &from, &to, stanza, &mut outs);
+    let is_saved = outs.iter().any(|out| matches!(out, RoomEffect::Save | RoomEffect::Destroyed));
+    assert!(may_save || !is_saved, "{stanza} is saved, and could not be undone");
+    for out in outs {
+        if let RoomEffect::Send(sent) = out {
+            see(&sent, views);
+        }
+    }
+}
+
+/// As a client does that knows XEP-0045 only.
+fn see(sent: &Element, views: &mut Views) {
+    let Some(x) = sent.get("x", ns::MUC_USER).filter(|_| sent.name() == "presence") else { return };
+    let codes: Vec<&str> = x.elements().filter_map(|child| child.attr("code")).collect();
+    let (who, is_self) = (sent.attr("to").unwrap().to_owned(), codes.contains(&"110"));
+    let nick = sent.attr("from").unwrap().split_once('/').unwrap().1.to_owned();
+    match sent.attr("type") {
+        None => {
+            views.entry(who).or_default().insert(nick);
+        }
+        Some("unavailable") if is_self && !codes.contains(&"303") => {
+            views.remove(&who);
+        }
+        Some("unavailable") => {
+            assert!(views.entry(who).or_default().remove(&nick), "{sent}: was never here");
+        }
+        Some(_) => {}
+    }
+}
+
+/// What must be true at any time.
+fn check(room: &Room, views: &Views) {
+    let mut sessions = 0;
+    for (key, occupant) in &room.occupants {
+        assert_eq!(room.by_nick.get(&occupant.nick), Some(key));
+        assert!(room.by_user[&occupant.user].contains(key));
+        assert!(!occupant.sessions.is_empty(), "a ghost");
+        sessions += occupant.sessions.len();
+        for session in &occupant.sessions {
+            assert_eq!(room.by_session.get(session), Some(key));
+            assert_eq!(session.bare(), occupant.user);
+        }
+        let affiliation = room.affiliation(&occupant.user);
+        assert!(affiliation > Affiliation::Outcast && occupant.role > Role::None);
+        assert!(!room.config.is_members_only || affiliation >= Affiliation::Member);
+        assert!(affiliation < Affiliation::Admin || occupant.role == Role::Moderator);
+        let reserved = room.entries.iter().find(|(_, entry)| entry.nick.as_deref() == Some(&*occupant.nick));
+        assert!(reserved.is_none_or(|(user, _)| *user == occupant.user));
+    }
+    assert_eq!((room.by_nick.len(), room.by_session.len()), (room.occupants.len(), sessions));
+    assert_eq!(room.by_user.values().map(Vec::len).sum::<usize>(), room.occupants.len());
+    assert!(room.by_user.values().all(|keys| !keys.is_empty()));
+    assert!(room.owners() > 0, "nobody owns it");
+    let nicks: BTreeSet<String> = room.by_nick.keys().map(|nick| nick.to_string()).collect();
+    let here: BTreeSet<String> = room.by_session.keys().map(|session| session.to_string()).collect();
+    assert_eq!(views.keys().cloned().collect::<BTreeSet<_>>(), here);
+    for (who, view) in views {
+        assert_eq!(*view, nicks, "what {who} sees");
+    }
+}
+
+fn opened(views: &mut Views) -> Room {
+    let owner = Jid::parse(OWNER).unwrap();
+    let mut room = Room::created(Bare::parse(ROOM).unwrap(), [3; 32], owner.bare());
+    room.is_locked = false;
+    apply(&mut room, &stanza(&Step::Enter { who: 0, nick: 0 }, ""), views);
+    room
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn everybody_sees_what_is_and_no_ghost_remains(steps in steps()) {
+        let mut views = Views::new();
+        let mut room = opened(&mut views);
+        for step in &steps {
+            let is_owner = |entry: &&Bare| room.entries[*entry].affiliation == Affiliation::Owner;
+            let owner = room.entries.keys().find(is_owner).unwrap().to_string();
+            apply(&mut room, &stanza(step, &owner), &mut views);
+            check(&room, &views);
+        }
+        let kept = Room::from_stored(room.address.clone(), &room.to_stored()).unwrap();
+        prop_assert_eq!(&kept.entries, &room.entries);
+        prop_assert!(kept.config == room.config && kept.secret == room.secret);
+    }
+}
+
+/// As many as a big meeting: what one message costs is its copies, and finding the speaker costs nothing.
+#[test]
+fn a_thousand_occupants_get_one_copy_each() {
+    let mut room = Room::created(Bare::parse(ROOM).unwrap(), [3; 32], Bare::parse("u0@example.org").unwrap());
+    let presence = Arc::new(Element::new("presence", ns::CLIENT));
+    for number in 0..1_000 {
+        let session = Jid::parse(&format!("p{number}@example.org/x")).unwrap();
+        room.add_occupant(&format!("n{number}"), &session, Role::Participant, Arc::clone(&presence));
+    }
+    let said = parse(&format!(
+        "<message type='groupchat' from='p500@example.org/x' to='{ROOM}'><body>hi</body></message>"
+    ));
+    let mut outs = Vec::new();
+    let (from, to) = (stanza::from(&said).unwrap().unwrap(), stanza::to(&said).unwrap().unwrap());
+    room.handle(Instant::default(), &from, &to, &said, &mut outs);
+    let [RoomEffect::Said(message)] = &outs[..] else { panic!("{outs:?}") };
+    let message = Element::clone(message);
+    let mut copies = Vec::new();
+    room.publish(Instant::default(), message, "1", &mut copies);
+    let addressees: BTreeSet<_> = copies
+        .iter()
+        .map(|out| match out {
+            RoomEffect::Send(copy) => copy.attr("to").unwrap().to_owned(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!((copies.len(), addressees.len()), (1_000, 1_000));
+}
+
+/// XEP-0313 §6.1.2: the archive knows who it was where everybody may, and nowhere else.
+#[test]
+fn the_archive_has_addresses_only_where_they_are_no_secret() {
+    let mut views = Views::new();
+    let mut room = opened(&mut views);
+    let said = parse(&format!("<message type='groupchat' from='{ROOM}/n0'><body>hi</body></message>"));
+    assert!(!room.archived(&said).to_string().contains(OWNER));
+    room.config.is_whois_anyone = true;
+    assert!(room.archived(&said).to_string().contains(OWNER));
+}

@@ -1,0 +1,189 @@
+//! Messages for the room itself: invitations (XEP-0045 §7.8), their refusal, and requests for voice (§7.13, §8.6).
+
+use xmpp::stanza::Condition;
+use xmpp::{Bare, Element, Jid, ns};
+
+use super::form::{choice, field, flag, form, type_of, value};
+use super::notice::to as addressed;
+use super::rules::{Affiliation, Role, may_set_role};
+use super::{FULL, Occupant, Room, RoomEffect, refuse};
+use crate::limits::AFFILIATIONS;
+
+const REQUEST: &str = "http://jabber.org/protocol/muc#request";
+
+impl Room {
+    /// To the room and not to everybody in it.
+    pub(super) fn for_the_room(&mut self, from: &Jid, stanza: &Element, out: &mut Vec<RoomEffect>) {
+        if let Some(x) = stanza.get("x", ns::MUC_USER) {
+            if let Some(decline) = x.get("decline", ns::MUC_USER) {
+                return self.decline(from, decline, stanza, out);
+            }
+            let invites: Vec<&Element> =
+                x.elements().filter(|child| child.is("invite", ns::MUC_USER)).collect();
+            if !invites.is_empty() {
+                return self.invite(from, &invites, stanza, out);
+            }
+        }
+        let form = stanza.get("x", ns::DATA).filter(|form| form.attr("type") == Some("submit"));
+        match form.filter(|form| type_of(form).as_deref() == Some(REQUEST)) {
+            Some(form) => self.voice(from, form, stanza, out),
+            None => refuse(stanza, Condition::BadRequest, out),
+        }
+    }
+
+    /// All of them, or none.
+    fn invite(&mut self, from: &Jid, invites: &[&Element], stanza: &Element, out: &mut Vec<RoomEffect>) {
+        let Some(inviter) = self.occupant_of(from) else {
+            return refuse(stanza, Condition::NotAcceptable, out);
+        };
+        let is_admin = self.affiliation(&inviter.user) >= Affiliation::Admin;
+        // §7.8.2: into a room for members, those only who could make members.
+        let may = is_admin
+            || (inviter.role == Role::Moderator && !self.config.is_members_only)
+            || (self.config.may_invite && inviter.role >= Role::Participant);
+        if !may {
+            return refuse(stanza, Condition::Forbidden, out);
+        }
+        let mut guests = Vec::new();
+        for invite in invites {
+            match invite.attr("to").map(Jid::parse) {
+                Some(Ok(guest)) => guests.push((guest, *invite)),
+                _ => return refuse(stanza, Condition::JidMalformed, out),
+            }
+        }
+        if guests.iter().any(|(guest, _)| self.affiliation(&guest.bare()) == Affiliation::Outcast) {
+            return refuse(stanza, Condition::Forbidden, out);
+        }
+        if self.config.is_members_only && self.entries.len() + guests.len() > AFFILIATIONS {
+            return refuse(stanza, FULL, out);
+        }
+        let inviter = inviter.clone();
+        for (guest, invite) in guests {
+            out.push(RoomEffect::Send(self.invitation(&inviter, &guest, invite)));
+            let user = guest.bare();
+            if self.config.is_members_only && self.affiliation(&user) < Affiliation::Member {
+                self.set_entry(&user, |entry| entry.affiliation = Affiliation::Member);
+                if self.config.is_persistent {
+                    out.push(RoomEffect::Save);
+                }
+            }
+        }
+    }
+
+    /// With that of XEP-0249, for clients that know only it.
+    fn invitation(&self, inviter: &Occupant, guest: &Jid, asked: &Element) -> Element {
+        let by: Box<str> = if self.config.is_whois_anyone {
+            inviter.user.as_str().into()
+        } else {
+            self.address_of(&inviter.nick)
+        };
+        let reason = asked.content_of("reason", ns::MUC_USER);
+        let mut invite = Element::new("invite", ns::MUC_USER).with("from", by);
+        if let Some(reason) = &reason {
+            invite.push(Element::new("reason", ns::MUC_USER).text(&**reason));
+        }
+        invite = invite.children(asked.get("continue", ns::MUC_USER).cloned());
+        let mut x = Element::new("x", ns::MUC_USER).child(invite);
+        let password = Some(&*self.config.password).filter(|password| !password.is_empty());
+        if let Some(password) = password {
+            x.push(Element::new("password", ns::MUC_USER).text(password));
+        }
+        let direct = Element::new("x", ns::CONFERENCE)
+            .with("jid", self.address.as_str())
+            .with_opt("reason", reason.as_deref())
+            .with_opt("password", password);
+        Element::new("message", ns::CLIENT)
+            .with("from", self.address.as_str())
+            .with("to", guest.as_str())
+            .child(x)
+            .child(direct)
+    }
+
+    /// To who invited: by the address in the invitation.
+    fn decline(&mut self, from: &Jid, decline: &Element, stanza: &Element, out: &mut Vec<RoomEffect>) {
+        let Some(Ok(inviter)) = decline.attr("to").map(Jid::parse) else {
+            return refuse(stanza, Condition::JidMalformed, out);
+        };
+        let is_occupant = inviter.bare() == self.address;
+        let sessions: Vec<Jid> = match inviter.resource() {
+            Some(nick) if is_occupant => {
+                self.by_nick(nick).map(|found| found.sessions.clone()).unwrap_or_default()
+            }
+            _ if is_occupant => Vec::new(),
+            _ => {
+                let keys = self.by_user.get(&inviter.bare()).map(|keys| &keys[..]).unwrap_or_default();
+                let found = keys.iter().filter_map(|key| self.occupants.get(key));
+                found.flat_map(|occupant| occupant.sessions.clone()).collect()
+            }
+        };
+        // Only to those who are here: the room is no way to write to strangers.
+        if sessions.is_empty() {
+            return refuse(stanza, Condition::ItemNotFound, out);
+        }
+        let mut answer = Element::new("decline", ns::MUC_USER).with("from", from.bare_str());
+        if let Some(reason) = decline.content_of("reason", ns::MUC_USER) {
+            answer.push(Element::new("reason", ns::MUC_USER).text(&*reason));
+        }
+        let message = Element::new("message", ns::CLIENT)
+            .with("from", self.address.as_str())
+            .child(Element::new("x", ns::MUC_USER).child(answer));
+        out.extend(sessions.iter().map(|session| RoomEffect::Send(addressed(&message, session))));
+    }
+
+    fn voice(&mut self, from: &Jid, form: &Element, stanza: &Element, out: &mut Vec<RoomEffect>) {
+        let Some(asker) = self.occupant_of(from) else {
+            return refuse(stanza, Condition::NotAcceptable, out);
+        };
+        if flag(form, "muc#request_allow").is_some() {
+            return self.voice_answered(from, form, stanza, out);
+        }
+        if asker.role != Role::Visitor {
+            return refuse(stanza, Condition::BadRequest, out);
+        }
+        let asked = self.voice_form(asker);
+        let message = Element::new("message", ns::CLIENT).with("from", self.address.as_str()).child(asked);
+        let moderators = self.occupants.values().filter(|other| other.role == Role::Moderator);
+        let sessions = moderators.flat_map(|moderator| &moderator.sessions);
+        out.extend(sessions.map(|session| RoomEffect::Send(addressed(&message, session))));
+    }
+
+    fn voice_form(&self, asker: &Occupant) -> Element {
+        let address = asker.sessions.last().map(Jid::as_str);
+        form("form", REQUEST)
+            .child(Element::new("title", ns::DATA).text("Voice request"))
+            .child(choice("muc#role", "Requested role", "participant", &["participant"]))
+            .child(field("muc#jid", "jid-single", "User", address))
+            .child(field("muc#roomnick", "text-single", "Nickname", [&*asker.nick]))
+            .child(field("muc#request_allow", "boolean", "Grant voice to this person?", ["0"]))
+    }
+
+    /// A moderator's answer.
+    fn voice_answered(&mut self, from: &Jid, form: &Element, stanza: &Element, out: &mut Vec<RoomEffect>) {
+        let actor = self.standing(from);
+        if actor.role != Role::Moderator {
+            return refuse(stanza, Condition::Forbidden, out);
+        }
+        if flag(form, "muc#request_allow") != Some(true) {
+            return;
+        }
+        let nick = value(form, "muc#roomnick").unwrap_or_default();
+        let Some(key) = self.by_nick.get(&*nick).copied() else {
+            return refuse(stanza, Condition::ItemNotFound, out);
+        };
+        let Some(asker) = self.occupants.get(&key) else { return };
+        // The nickname may be somebody else's by now.
+        let is_him = value(form, "muc#jid")
+            .and_then(|jid| Jid::parse(&jid).ok())
+            .is_none_or(|jid: Jid| Bare::eq(&jid.bare(), &asker.user));
+        if !is_him {
+            return refuse(stanza, Condition::ItemNotFound, out);
+        }
+        if asker.role != Role::Visitor {
+            return;
+        }
+        match may_set_role(actor, self.standing_of(asker), Role::Participant) {
+            Ok(()) => self.set_role(key, Role::Participant, None, None, out),
+            Err(condition) => refuse(stanza, condition, out),
+        }
+    }
+}

@@ -1,0 +1,432 @@
+//! Messages for who is not there (XEP-0160), and choosing among them (XEP-0013).
+
+use std::collections::{HashMap, HashSet};
+
+use stdx::Instant;
+use stdx::slab::Key;
+use xmpp::stanza::{self, Condition, StanzaError};
+use xmpp::{Bare, Element, Jid, Level, Specification, ns};
+
+use super::effect::{Change, Load, StoreFailure, StoreReply};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::{Host, Outbox, StanzaPage, change_queue, hints, sm};
+use crate::limits;
+
+const FILE: &str = "crates/chat/src/offline.rs";
+
+pub(super) const FEATURE: Feature = Feature {
+    specifications: &[
+        Specification {
+            name: "XEP-0160",
+            title: "Best Practices for Handling Offline Messages",
+            version: "1.0.1",
+            level: Level::Complete,
+            file: FILE,
+            note: "",
+        },
+        Specification {
+            name: "XEP-0013",
+            title: "Flexible Offline Message Retrieval",
+            version: "1.2",
+            level: Level::Complete,
+            file: FILE,
+            note: "",
+        },
+        Specification {
+            name: "XEP-0203",
+            title: "Delayed Delivery",
+            version: "2.0",
+            level: Level::Complete,
+            file: FILE,
+            note: "",
+        },
+    ],
+    account: &[ns::OFFLINE],
+    server: &["msgoffline", ns::OFFLINE],
+    handles: &[IqHandler { at: IqTarget::Own, name: "offline", ns: ns::OFFLINE, run: flexible }],
+};
+
+/// Accounts whose messages are on their way to the record or from it.
+#[derive(Default)]
+pub(super) struct OfflineMessages {
+    writing: HashMap<Bare, u32>,
+    reading: HashSet<Bare>,
+}
+
+#[cfg(test)]
+impl OfflineMessages {
+    pub(super) fn len(&self) -> usize {
+        self.writing.len() + self.reading.len()
+    }
+}
+
+/// With the time it came, unless we said it already (XEP-0203).
+pub(crate) fn delayed(mut message: Element, at: Instant, domain: &str) -> Element {
+    let is_ours = |child: &Element| child.is("delay", ns::DELAY) && child.attr("from") == Some(domain);
+    if !message.elements().any(is_ours) {
+        let delay = Element::new("delay", ns::DELAY);
+        message.push(delay.with("from", domain).with("stamp", xmpp::time::stamp(at)));
+    }
+    message
+}
+
+impl Host {
+    /// Nobody can take it now.
+    pub(super) fn keep_message(&mut self, now: Instant, user: &Bare, message: Element, out: &mut Outbox) {
+        if !hints::is_worth_keeping(&message) {
+            return;
+        }
+        if self.is_pushed(user, &message) {
+            self.push_message(now, user, true, out);
+        }
+        self.keep(now, user, message, out);
+    }
+
+    /// As [`keep_message`](Self::keep_message), but nobody is told when it is not possible, except `then`: it runs before
+    /// the message counts as handled.
+    pub(super) fn keep_then(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        message: Element,
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Result<(), StanzaError>) + 'static,
+    ) {
+        if self.is_pushed(user, &message) {
+            self.push_message(now, user, true, out);
+        }
+        self.try_keep(now, user, message, out, move |host, result, _| then(host, result));
+    }
+
+    /// It was for a session that has ended, and perhaps never had it. It goes to those that have not had it either, or
+    /// is kept.
+    pub(super) fn message_undelivered(
+        &mut self,
+        now: Instant,
+        at: Instant,
+        session: &Jid,
+        message: Element,
+        out: &mut Outbox,
+    ) {
+        let is_told = |child: &Element| matches!(child.ns(), ns::CARBONS | ns::MAM);
+        if !hints::is_worth_keeping(&message) || message.elements().any(is_told) {
+            return;
+        }
+        let user = session.bare();
+        let able = self.able(&user);
+        if able.is_empty() {
+            return self.keep(at, &user, message, out);
+        }
+        let was_alone = message.attr("to") == Some(session.as_str());
+        let has_not = |key: &Key| {
+            let other = self.sessions.get(*key);
+            other.is_some_and(|other| other.began >= at || (was_alone && !other.has_carbons))
+        };
+        let others: Vec<Key> = able.into_iter().filter(has_not).collect();
+        let message = delayed(message, at, user.domain());
+        self.deliver_to_all(now, &others, message, out);
+    }
+
+    fn keep(&mut self, at: Instant, user: &Bare, message: Element, out: &mut Outbox) {
+        let refused = message.clone();
+        self.try_keep(at, user, message, out, move |host, result, out| {
+            if let Err(error) = result {
+                host.refuse(&refused, &error, out);
+            }
+        });
+    }
+
+    fn try_keep(
+        &mut self,
+        at: Instant,
+        user: &Bare,
+        message: Element,
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Result<(), StanzaError>, &mut Outbox) + 'static,
+    ) {
+        let waiting = self.account_data(user).map(|data| data.offline);
+        if self.is_anonymous(user) || waiting.is_none_or(|waiting| waiting >= limits::OFFLINE) {
+            // XEP-0160 §2.
+            return then(self, Err(Condition::ServiceUnavailable.into()), out);
+        }
+        *self.offline.writing.entry(user.clone()).or_default() += 1;
+        let hold = self.ack_guard();
+        let change = Change::Offline { user: user.clone(), at, stanza: Box::new(message) };
+        let user = user.clone();
+        self.change(change, out, move |host, now, result, out| {
+            if let Some(writing) = host.offline.writing.get_mut(&user) {
+                *writing -= 1;
+                if *writing == 0 {
+                    host.offline.writing.remove(&user);
+                }
+            }
+            if result.is_ok() {
+                host.offline_kept(now, &user, out);
+            }
+            then(host, result.map_err(change_queue::not_written), out);
+            host.release_ack_guard(hold, out);
+            host.forget_user(now, &user);
+        });
+    }
+
+    /// Somebody may have come while it was written.
+    fn offline_kept(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
+        if let Some(data) = self.account_data_mut(user) {
+            data.offline += 1;
+        }
+        let able = self.able(user);
+        match able.iter().find(|key| !self.is_congested(**key)) {
+            Some(key) => self.offline_deliver(now, *key, out),
+            None if able.is_empty() => self.texts_due(now, user, out),
+            // Once its client has read what it was sent.
+            None => {}
+        }
+    }
+
+    /// The account has to stay in memory, where its messages are counted.
+    pub(super) fn is_keeping(&self, user: &Bare) -> bool {
+        self.offline.writing.contains_key(user) || self.offline.reading.contains(user)
+    }
+
+    /// A session has said that it can be reached: what waits is for it (XEP-0160 §2).
+    pub(super) fn offline_deliver(&mut self, _now: Instant, key: Key, out: &mut Outbox) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let is_able = session.is_available() && session.priority >= 0 && !session.takes_offline;
+        if !is_able || self.is_congested(key) {
+            return;
+        }
+        let user = session.jid.bare();
+        if self.account_data(&user).is_none_or(|data| data.offline == 0)
+            || !self.offline.reading.insert(user.clone())
+        {
+            return;
+        }
+        self.load(first_page(&user), out, move |host, now, loaded, out| {
+            // It may have gone, and another may have come.
+            let key = Some(key).filter(|key| host.sessions.contains(*key));
+            let key = key.or_else(|| host.able(&user).first().copied());
+            let (Some(key), Ok(StoreReply::Stanzas(StanzaPage { stanzas: messages, .. }))) = (key, loaded)
+            else {
+                host.offline.reading.remove(&user);
+                return host.forget_user(now, &user);
+            };
+            let (mut ids, mut room) = (Vec::new(), limits::OFFLINE_BYTES);
+            for (id, at, message) in messages {
+                let weight = sm::weight(&message);
+                if weight > room && !ids.is_empty() {
+                    break;
+                }
+                room = room.saturating_sub(weight);
+                ids.push(id);
+                host.deliver(now, key, delayed(message, at, user.domain()), out);
+            }
+            if ids.is_empty() {
+                host.offline.reading.remove(&user);
+                return host.forget_user(now, &user);
+            }
+            host.offline_forget(&user, ids, out, move |host, now, done, out| {
+                // Who acknowledges gets the rest then.
+                if done.is_ok() && host.sm_waiting(key, |_| true) == 0 && !host.is_congested(key) {
+                    host.offline_deliver(now, key, out);
+                }
+            });
+        });
+    }
+
+    /// They are read elsewhere.
+    pub(super) fn offline_clear(&mut self, user: &Bare, out: &mut Outbox) {
+        self.offline_forget(user, Vec::new(), out, |_, _, _, _| {});
+    }
+
+    pub(super) fn offline_forget(
+        &mut self,
+        user: &Bare,
+        ids: Vec<u64>,
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox) + 'static,
+    ) {
+        self.offline.reading.insert(user.clone());
+        let (user, count) = (user.clone(), ids.len() as u32);
+        let is_all = ids.is_empty();
+        self.change(Change::ForgetOffline { user: user.clone(), ids }, out, move |host, now, done, out| {
+            host.offline.reading.remove(&user);
+            // When it failed they come once more: better twice than never.
+            if done.is_ok()
+                && let Some(data) = host.account_data_mut(&user)
+            {
+                data.offline = if is_all { 0 } else { data.offline.saturating_sub(count) };
+            }
+            then(host, now, done, out);
+            host.forget_user(now, &user);
+        });
+    }
+
+    /// Sessions that take messages which are for the account.
+    pub(super) fn able(&self, user: &Bare) -> Vec<Key> {
+        self.available(user).filter(|(_, priority)| *priority >= 0).map(|(key, _)| key).collect()
+    }
+
+    /// XEP-0013 §2.1 and §2.2: the client asks what waits before it is available, and so wants to choose.
+    pub(super) fn offline_disco(&mut self, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+        let user = iq.to.bare();
+        if iq.is_set || iq.from.bare() != user {
+            return IqReply::Error(Condition::BadRequest.into());
+        }
+        if let Some(session) = iq.session.and_then(|key| self.sessions.get_mut(key)) {
+            session.takes_offline = true;
+        }
+        let (iq, wants_items) = (iq.iq.clone(), iq.payload.ns() == ns::DISCO_ITEMS);
+        self.offline_senders(user.clone(), Vec::new(), out, move |host, senders, out| {
+            let answer = match senders {
+                Ok(senders) if wants_items => Ok(Some(headers(&user, &senders))),
+                Ok(senders) => Ok(Some(count(senders.len()))),
+                Err(error) => Err(change_queue::not_written(error)),
+            };
+            host.answer(&iq, answer, out);
+        });
+        IqReply::Later
+    }
+}
+
+fn node_of(id: u64) -> String {
+    format!("{id:020}")
+}
+
+/// The id of a message that waits, and the address of its sender.
+type Sender = (u64, Option<Box<str>>);
+
+type SendersContinuation = Box<dyn FnOnce(&mut Host, Result<Vec<Sender>, StoreFailure>, &mut Outbox)>;
+
+fn first_page(user: &Bare) -> Load {
+    Load::Offline { user: user.clone(), after: 0, ids: Vec::new() }
+}
+
+fn headers(user: &Bare, messages: &[Sender]) -> Element {
+    let item = |(id, from): &Sender| {
+        Element::new("item", ns::DISCO_ITEMS)
+            .with("jid", user.as_str())
+            .with("node", node_of(*id))
+            .with_opt("name", from.clone())
+    };
+    Element::new("query", ns::DISCO_ITEMS).with("node", ns::OFFLINE).children(messages.iter().map(item))
+}
+
+fn count(messages: usize) -> Element {
+    let field = |var: &'static str, value: String| {
+        Element::new("field", ns::DATA).with("var", var).child(Element::new("value", ns::DATA).text(value))
+    };
+    let form = Element::new("x", ns::DATA)
+        .with("type", "result")
+        .child(field("FORM_TYPE", ns::OFFLINE.to_owned()).with("type", "hidden"))
+        .child(field("number_of_messages", messages.to_string()));
+    Element::new("query", ns::DISCO_INFO)
+        .with("node", ns::OFFLINE)
+        .child(
+            Element::new("identity", ns::DISCO_INFO)
+                .with("category", "automation")
+                .with("type", "message-list"),
+        )
+        .child(Element::new("feature", ns::DISCO_INFO).with("var", ns::OFFLINE))
+        .child(form)
+}
+
+/// XEP-0013 §2.3 to §2.7.
+fn flexible(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+    let has = |name: &str| iq.payload.get(name, ns::OFFLINE).is_some();
+    let is_wanted = |action: &'static str| {
+        let items = iq.payload.elements().filter(move |item| item.attr("action") == Some(action));
+        items.filter_map(|item| item.attr("node")?.parse().ok()).collect::<Vec<u64>>()
+    };
+    let (view, remove) = (is_wanted("view"), is_wanted("remove"));
+    match (iq.is_set, iq.session) {
+        (true, _) if has("purge") => host.offline_remove(iq, Vec::new(), out),
+        (true, _) if !remove.is_empty() => host.offline_remove(iq, remove, out),
+        (_, None) => return IqReply::Error(Condition::NotAllowed.into()),
+        (false, Some(key)) if has("fetch") => host.offline_view(key, iq, None, out),
+        (false, Some(key)) if !view.is_empty() => host.offline_view(key, iq, Some(view), out),
+        _ => return IqReply::Error(Condition::BadRequest.into()),
+    }
+    IqReply::Later
+}
+
+impl Host {
+    /// Who sent the messages that wait, page by page: all pages have too much to be in memory at once.
+    fn offline_senders(
+        &mut self,
+        user: Bare,
+        mut known: Vec<Sender>,
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Result<Vec<Sender>, StoreFailure>, &mut Outbox) + 'static,
+    ) {
+        let after = known.last().map_or(0, |(id, _)| *id);
+        let then: SendersContinuation = Box::new(then);
+        let load = Load::Offline { user: user.clone(), after, ids: Vec::new() };
+        self.load(load, out, move |host, _, loaded, out| {
+            let Ok(StoreReply::Stanzas(page)) = loaded else {
+                return then(host, Err(StoreFailure::Unavailable), out);
+            };
+            let is_last = page.is_complete || page.stanzas.is_empty();
+            known.extend(
+                page.stanzas.iter().map(|(id, _, message)| (*id, message.attr("from").map(Box::from))),
+            );
+            if is_last { then(host, Ok(known), out) } else { host.offline_senders(user, known, out, then) }
+        });
+    }
+
+    /// These, or all of them, as many as are sent at once.
+    fn offline_view(&mut self, key: Key, iq: &IqRequest<'_>, wanted: Option<Vec<u64>>, out: &mut Outbox) {
+        let (user, iq) = (iq.to.bare(), iq.iq.clone());
+        let load = Load::Offline { user: user.clone(), after: 0, ids: wanted.clone().unwrap_or_default() };
+        self.load(load, out, move |host, now, loaded, out| {
+            let Ok(StoreReply::Stanzas(page)) = loaded else {
+                return host.refuse(&iq, &change_queue::not_written(StoreFailure::Unavailable), out);
+            };
+            if !page.is_complete {
+                let text = "more than is sent at once: view some of the messages by their nodes";
+                return host.refuse(&iq, &StanzaError::new(Condition::ResourceConstraint, text), out);
+            }
+            let is_there = |id: &u64| page.stanzas.iter().any(|(known, _, _)| known == id);
+            if !wanted.iter().flatten().all(is_there) {
+                return host.refuse(&iq, &Condition::ItemNotFound.into(), out);
+            }
+            for (id, at, message) in page.stanzas {
+                let item = Element::new("item", ns::OFFLINE).with("node", node_of(id));
+                let message = message.child(Element::new("offline", ns::OFFLINE).child(item));
+                host.deliver(now, key, delayed(message, at, user.domain()), out);
+            }
+            host.answer(&iq, Ok(None), out);
+        });
+    }
+
+    /// All, when none is named.
+    fn offline_remove(&mut self, iq: &IqRequest<'_>, ids: Vec<u64>, out: &mut Outbox) {
+        let (user, iq) = (iq.to.bare(), iq.iq.clone());
+        if ids.len() > limits::OFFLINE as usize {
+            let error = StanzaError::new(Condition::PolicyViolation, "more messages than can be there");
+            return self.refuse(&iq, &error, out);
+        }
+        if ids.is_empty() {
+            return self.offline_removed(&user, iq, ids, out);
+        }
+        self.offline_senders(user.clone(), Vec::new(), out, move |host, senders, out| {
+            let Ok(messages) = senders else {
+                return host.refuse(&iq, &change_queue::not_written(StoreFailure::Unavailable), out);
+            };
+            if !ids.iter().all(|id| messages.iter().any(|(known, _)| known == id)) {
+                return host.refuse(&iq, &Condition::ItemNotFound.into(), out);
+            }
+            host.offline_removed(&user, iq, ids, out);
+        });
+    }
+
+    fn offline_removed(&mut self, user: &Bare, iq: Element, ids: Vec<u64>, out: &mut Outbox) {
+        self.offline_forget(user, ids, out, move |host, _, done, out| {
+            host.answer(&iq, done.map(|()| None).map_err(change_queue::not_written), out);
+        });
+    }
+}
+
+/// Whom a message is from, when it says that rightly.
+pub(super) fn sender(message: &Element) -> Option<Jid> {
+    stanza::from(message).ok().flatten()
+}

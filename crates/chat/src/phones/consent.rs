@@ -1,0 +1,44 @@
+//! Whether an account lets another one watch it from a phone: what its roster says (RFC 6121 §3).
+
+use std::collections::HashMap;
+
+use stdx::Instant;
+use xmpp::Bare;
+
+use super::super::effect::Effect;
+use super::super::{Host, Outbox};
+use crate::limits;
+
+/// Questions whose account's record is being read.
+#[derive(Default)]
+pub(super) struct PendingConsents(HashMap<u64, Bare>);
+
+impl Host {
+    /// Answered by `Effect::Consent`: a contact with the subscription `from` or `both`, that is not blocked, may.
+    pub fn handle_watcher(&mut self, now: Instant, id: u64, user: Bare, watcher: Bare, out: &mut Outbox) {
+        if self.phones.consents.0.len() >= limits::PHONE_MESSAGES {
+            return out.push(Effect::Consent { id, is_given: false });
+        }
+        self.phones.consents.0.insert(id, user.clone());
+        let account = user.clone();
+        self.with_account_data(now, &account, out, move |host, _, out| {
+            let is_subscribed = host
+                .account_data(&user)
+                .and_then(|data| data.contact(&watcher))
+                .is_some_and(|item| item.subscription.has_from());
+            let is_given = is_subscribed && !host.blocks_incoming(&user, watcher.as_jid());
+            if host.phones.consents.0.remove(&id).is_some() {
+                out.push(Effect::Consent { id, is_given });
+            }
+        });
+    }
+
+    /// The account's record cannot be read: it has consented to nothing.
+    pub(in super::super) fn refuse_watchers(&mut self, user: &Bare, out: &mut Outbox) {
+        let waiting = self.phones.consents.0.iter().filter(|(_, account)| *account == user);
+        for id in waiting.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.phones.consents.0.remove(&id);
+            out.push(Effect::Consent { id, is_given: false });
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Messages from phones: a MESSAGE for an account is a chat message for its sessions, its archive and, when nobody is there,
+//! its messages that wait (RFC 7572 §5).
+
+use std::collections::HashMap;
+
+use stdx::Instant;
+use xmpp::{Bare, Element, Jid, ns};
+
+use super::super::effect::Effect;
+use super::super::user::AccountState;
+use super::super::{Host, Outbox, ack};
+use super::body::MessageBody;
+use crate::limits;
+
+/// A MESSAGE for an account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PhoneMessage {
+    /// For `Effect::PhoneMessageOutcome`.
+    pub id: u64,
+    pub from: PhoneSender,
+    pub to: Bare,
+    pub words: MessageBody,
+    /// The account has phones, which get it whatever becomes of it here: it is not kept.
+    pub has_phones: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PhoneSender {
+    /// An account of ours, proven.
+    Account(Bare),
+    /// Who proved nothing to anybody: his address as he says it is.
+    Stranger(Box<str>),
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PhoneMessageOutcome {
+    /// A session has it.
+    Delivered,
+    /// It is in the record, and comes with the next session or phone.
+    Kept,
+    /// No session is there, and it was not to be kept.
+    NoSession,
+    /// The account takes nothing from this sender.
+    Refused,
+    /// Not now.
+    Busy,
+}
+
+/// MESSAGEs whose outcome is not told yet.
+#[derive(Default)]
+pub(super) struct PendingPhoneMessages(HashMap<u64, (Bare, PhoneMessageOutcome)>);
+
+const MARK: &str = "heard.";
+
+impl Host {
+    /// Answered by `Effect::PhoneMessageOutcome`, once what is to be written is on disk.
+    pub fn handle_phone_message(&mut self, now: Instant, heard: PhoneMessage, out: &mut Outbox) {
+        let waits = self.users.get(&heard.to).map_or(0, |user| match &user.state {
+            AccountState::Loading(waiting) => waiting.len(),
+            AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => 0,
+        });
+        // What would not be done would not be answered either.
+        if self.phones.heard.0.len() >= limits::PHONE_MESSAGES || waits >= limits::USER_WAITING {
+            return out
+                .push(Effect::PhoneMessageOutcome { id: heard.id, outcome: PhoneMessageOutcome::Busy });
+        }
+        self.phones.heard.0.insert(heard.id, (heard.to.clone(), PhoneMessageOutcome::Busy));
+        let to = heard.to.clone();
+        self.with_account_data(now, &to, out, move |host, now, out| host.hear(now, heard, out));
+    }
+
+    fn hear(&mut self, now: Instant, heard: PhoneMessage, out: &mut Outbox) {
+        let PhoneMessage { id, from, to, words, has_phones } = heard;
+        if self.users.get(&to).is_none_or(|user| matches!(user.state, AccountState::Absent)) {
+            return self.tell_outcome(id, PhoneMessageOutcome::NoSession, out);
+        }
+        let (from, words) = match (from, words) {
+            (PhoneSender::Account(account), words) => (account.into_jid(), words),
+            // Nobody may speak in the name of an address that he has not proven: a reader would believe it.
+            (PhoneSender::Stranger(_), MessageBody::Typing(_)) => {
+                return self.tell_outcome(id, PhoneMessageOutcome::NoSession, out);
+            }
+            (PhoneSender::Stranger(uri), words @ MessageBody::Text(_)) => {
+                match super::guests::address_of(&uri, to.domain()) {
+                    Some(address) => (address, words),
+                    None => return self.tell_outcome(id, PhoneMessageOutcome::NoSession, out),
+                }
+            }
+        };
+        if self.blocks_incoming(&to, &from) {
+            return self.tell_outcome(id, PhoneMessageOutcome::Refused, out);
+        }
+        let mut message = self.message_of(&from, &to, &words);
+        ack::put_ack_token(&mut message, Some(format!("{MARK}{id}").into()));
+        let hold = self.begin_ack(&mut message);
+        let outcome = self.hear_message(now, &to, id, (message, words, has_phones), out);
+        self.set_outcome(id, outcome);
+        self.end_ack(hold, out);
+    }
+
+    fn hear_message(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        id: u64,
+        (mut message, words, has_phones): (Element, MessageBody, bool),
+        out: &mut Outbox,
+    ) -> PhoneMessageOutcome {
+        self.archive_received(now, user, &mut message, out);
+        let able = self.able(user);
+        if !able.is_empty() {
+            self.carbons_received(now, user, &able, &message, out);
+            self.deliver_message(now, user, &able, message, out);
+            return PhoneMessageOutcome::Delivered;
+        }
+        if has_phones || matches!(words, MessageBody::Typing(_)) {
+            return PhoneMessageOutcome::NoSession;
+        }
+        self.keep_then(now, user, message, out, move |host, result| {
+            if result.is_ok() {
+                host.set_outcome(id, PhoneMessageOutcome::Kept);
+            }
+        });
+        PhoneMessageOutcome::Busy
+    }
+
+    /// The same words, as their sender's other clients see them.
+    pub fn handle_said(&mut self, now: Instant, from: Bare, to: Bare, words: MessageBody, out: &mut Outbox) {
+        if matches!(words, MessageBody::Typing(_)) {
+            return;
+        }
+        let user = from.clone();
+        self.with_account_data(now, &user, out, move |host, now, out| {
+            if host.account_data(&from).is_none() {
+                return;
+            }
+            let message = host.message_of(from.as_jid(), &to, &words);
+            let id = host.archive_sent(now, &from, &message, None, out);
+            host.carbons_of_phone(now, &from, &message, id, out);
+        });
+    }
+
+    fn message_of(&mut self, from: &Jid, to: &Bare, words: &MessageBody) -> Element {
+        let message = Element::new("message", ns::CLIENT)
+            .with("from", from.as_str())
+            .with("to", to.as_str())
+            .with("type", "chat")
+            .with("id", self.token());
+        match words {
+            MessageBody::Text(text) => message.child(Element::new("body", ns::CLIENT).text(text.clone())),
+            MessageBody::Typing(true) => message.child(Element::new("composing", ns::CHATSTATES)),
+            MessageBody::Typing(false) => message.child(Element::new("paused", ns::CHATSTATES)),
+        }
+    }
+
+    fn set_outcome(&mut self, id: u64, outcome: PhoneMessageOutcome) {
+        if let Some((_, known)) = self.phones.heard.0.get_mut(&id) {
+            *known = outcome;
+        }
+    }
+
+    fn tell_outcome(&mut self, id: u64, outcome: PhoneMessageOutcome, out: &mut Outbox) {
+        if self.phones.heard.0.remove(&id).is_some() {
+            out.push(Effect::PhoneMessageOutcome { id, outcome });
+        }
+    }
+
+    /// All that is to be written for it is on disk. True: the mark was ours.
+    pub(in super::super) fn phone_message_handled(&mut self, mark: &str, out: &mut Outbox) -> bool {
+        let Some(id) = mark.strip_prefix(MARK) else { return false };
+        let known = id.parse().ok().and_then(|id| Some((id, self.phones.heard.0.get(&id)?.1)));
+        if let Some((id, outcome)) = known {
+            self.tell_outcome(id, outcome, out);
+        }
+        true
+    }
+
+    /// The account's record cannot be read: what waited for it is not heard.
+    pub(in super::super) fn fail_phone_messages(&mut self, user: &Bare, out: &mut Outbox) {
+        let waiting = self.phones.heard.0.iter().filter(|(_, (to, _))| to == user);
+        for id in waiting.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.tell_outcome(id, PhoneMessageOutcome::Busy, out);
+        }
+    }
+}

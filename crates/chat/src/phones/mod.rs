@@ -1,0 +1,351 @@
+//! The phones of an account, as its contacts see them, and its chat, as phones see it (RFC 7248, RFC 7572).
+//!
+//! A phone is no session: it is a resource of the account that others see, [`RESOURCE`], made of what `handle_phone`
+//! tells. It takes words ([`texts`]) and says some ([`heard`]); what else is asked of it is refused, Jingle's
+//! `session-initiate` among it: whoever leads such calls to phones takes them in `phone_asked` and adds their features.
+
+mod body;
+mod consent;
+mod guests;
+mod messages;
+mod pidf;
+mod texts;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use stdx::Instant;
+use xmpp::{Bare, Element, Jid, Level, Specification, ns, stanza};
+
+pub use body::{MessageBody, UnsupportedBody, read as read_body};
+pub use guests::{SUBDOMAIN as GUESTS, uri_of as uri_of_guest};
+pub use messages::{PhoneMessage, PhoneMessageOutcome, PhoneSender};
+pub use texts::TextsToPhones;
+
+use super::blocking::Blocklist;
+use super::effect::{Effect, Load, StoreReply};
+use super::feature::Feature;
+use super::presence::{addressed, gone};
+use super::session::Session;
+use super::{Host, Outbox};
+use crate::limits;
+
+const FILE: &str = "crates/chat/src/phones/mod.rs";
+
+pub(super) const FEATURE: Feature = Feature {
+    specifications: &[
+        Specification {
+            name: "RFC 7248",
+            title: "Interworking between SIP and XMPP: Presence",
+            version: "2014",
+            level: Level::Partial,
+            file: FILE,
+            note: "of one account; subscriptions of chat contacts and of phones are each their own",
+        },
+        Specification {
+            name: "RFC 7572",
+            title: "Interworking between SIP and XMPP: Instant Messaging",
+            version: "2015",
+            level: Level::Partial,
+            file: "crates/chat/src/phones/messages.rs",
+            note: "between accounts; who is none of ours has an address of its own below `sip-guest.`, and is answered by telephone only",
+        },
+        Specification {
+            name: "RFC 3428",
+            title: "SIP Extension for Instant Messaging",
+            version: "2002",
+            level: Level::Complete,
+            file: "crates/chat/src/phones/texts.rs",
+            note: "long words go as several messages",
+        },
+        Specification {
+            name: "RFC 3856",
+            title: "A Presence Event Package for SIP",
+            version: "2004",
+            level: Level::Complete,
+            file: FILE,
+            note: "published documents become a phone's presence, and chat's presence a document",
+        },
+        Specification {
+            name: "RFC 3994",
+            title: "Indication of Message Composition for Instant Messaging",
+            version: "2005",
+            level: Level::Partial,
+            file: "crates/chat/src/phones/body.rs",
+            note: "from phones to chat",
+        },
+        Specification {
+            name: "RFC 3862",
+            title: "Common Presence and Instant Messaging (CPIM): Message Format",
+            version: "2004",
+            level: Level::Partial,
+            file: "crates/chat/src/phones/body.rs",
+            note: "the text in it; its addresses are not believed",
+        },
+    ],
+    account: &[],
+    server: &[],
+    handles: &[],
+};
+
+/// Contacts see an account's phones as this one resource.
+pub const RESOURCE: &str = "sip-phone";
+
+/// What is known of an account's phones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Phone {
+    /// One is registered, or says that it can be reached.
+    pub is_there: bool,
+    pub is_talking: bool,
+    /// The newest document that one published (RFC 3863).
+    pub published: Option<Arc<[u8]>>,
+}
+
+/// An account's chat, as phones are told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChatPresence {
+    pub show: Show,
+    pub status: Box<str>,
+}
+
+/// RFC 6121 §4.7.2.1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Show {
+    Xa,
+    Away,
+    Dnd,
+    #[default]
+    Available,
+}
+
+impl Show {
+    fn of(presence: &Element) -> Show {
+        match presence.content_of("show", ns::CLIENT).as_deref() {
+            Some("away") => Show::Away,
+            Some("dnd") => Show::Dnd,
+            Some("xa") => Show::Xa,
+            _ => Show::Available,
+        }
+    }
+
+    fn as_str(self) -> Option<&'static str> {
+        match self {
+            Show::Available => None,
+            Show::Away => Some("away"),
+            Show::Dnd => Some("dnd"),
+            Show::Xa => Some("xa"),
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Phones {
+    /// Accounts with a phone, and those that nobody is signed in to and somebody is interested in. Of who is signed in and has
+    /// none, as most of a chat server's users, nothing is kept.
+    watched: HashMap<Bare, WatchedPhone>,
+    texts: texts::Texts,
+    heard: messages::PendingPhoneMessages,
+    consents: consent::PendingConsents,
+}
+
+#[derive(Default)]
+struct WatchedPhone {
+    phone: Phone,
+    /// What contacts were told last; `None`: that it is not there, or nothing.
+    told: Option<Box<Element>>,
+}
+
+impl Phones {
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.texts.deadline()
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.watched.is_empty()
+    }
+}
+
+impl Host {
+    /// Somebody is interested in this account's phones. While it is available, all of them are known.
+    pub(super) fn watch_phone(&mut self, user: &Bare, out: &mut Outbox) {
+        if self.available(user).next().is_none() {
+            self.ask_phone(user, out);
+        }
+    }
+
+    /// A session has come, or somebody is interested while none is here.
+    pub(super) fn ask_phone(&mut self, user: &Bare, out: &mut Outbox) {
+        if self.phones.watched.contains_key(user) {
+            self.forget_phone(user);
+        } else if self.keep_phone(user) {
+            out.push(Effect::AskPhone { user: user.clone() });
+        }
+    }
+
+    /// True: there is a place for what is known of them.
+    pub(super) fn keep_phone(&mut self, user: &Bare) -> bool {
+        if self.phones.watched.contains_key(user) {
+            return true;
+        }
+        let is_kept = self.phones.watched.len() < limits::PHONES && !self.is_anonymous(user);
+        if is_kept {
+            self.phones.watched.insert(user.clone(), WatchedPhone::default());
+        }
+        is_kept
+    }
+
+    /// Of whom there is nothing to say, and whose changes are told anyway.
+    fn forget_phone(&mut self, user: &Bare) {
+        let is_nothing = |watched: &WatchedPhone| watched.phone == Phone::default() && watched.told.is_none();
+        if self.is_signed_in(user) && self.phones.watched.get(user).is_some_and(is_nothing) {
+            self.phones.watched.remove(user);
+        }
+    }
+
+    /// At the start: accounts with messages that wait, whose phones may come before their clients.
+    pub fn begin(&mut self, out: &mut Outbox) {
+        if self.settings.texts_to_phones == TextsToPhones::Never {
+            return;
+        }
+        self.load(Load::Waiting, out, |host, _, loaded, out| {
+            let Ok(StoreReply::Users(users)) = loaded else { return };
+            for user in users {
+                host.watch_phone(&user, out);
+            }
+        });
+    }
+
+    pub fn is_signed_in(&self, user: &Bare) -> bool {
+        self.users.get(user).is_some_and(|user| !user.sessions.is_empty())
+    }
+
+    /// Whether one of the account's sessions wants messages and is seen.
+    pub fn is_available(&self, user: &Bare) -> bool {
+        self.available(user).next().is_some()
+    }
+
+    /// How it is with an account's phones: the answer to `Effect::AskPhone`, and whenever it changes, of any account.
+    pub fn handle_phone(&mut self, now: Instant, user: &Bare, phone: Phone, out: &mut Outbox) {
+        if phone != Phone::default() && self.is_signed_in(user) {
+            self.keep_phone(user);
+        }
+        let Some(watched) = self.phones.watched.get_mut(user) else { return };
+        if watched.phone == phone {
+            return self.forget_phone(user);
+        }
+        let has_come = phone.is_there && !watched.phone.is_there;
+        watched.phone = phone;
+        let told = user.clone();
+        // The account is needed for this moment only: who sees it is in its roster.
+        self.with_account_data(now, user, out, move |host, now, out| host.tell_phone(now, &told, out));
+        if has_come {
+            self.texts_due(now, user, out);
+        }
+    }
+
+    /// What is said of the phones now, to all who see the account and have been told otherwise.
+    fn tell_phone(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
+        let Some(data) = self.account_data(user) else { return };
+        let Some(watched) = self.phones.watched.get(user) else { return };
+        let presence = presence_of(user, &watched.phone);
+        if presence.as_ref() == watched.told.as_deref() {
+            return self.forget_phone(user);
+        }
+        let said = match &presence {
+            Some(presence) => presence.clone(),
+            None => phone_of(user).map_or_else(|| Element::new("presence", ns::CLIENT), |jid| gone(&jid)),
+        };
+        let blocked = Blocklist::new(&data.blocked);
+        let seeing = data
+            .roster
+            .iter()
+            .filter(|(contact, item)| item.subscription.has_from() && !blocked.has(contact.as_jid()));
+        out.extend(seeing.map(|(contact, _)| addressed(&said, contact.as_str())));
+        let own = self.keys_of(user, Session::is_available);
+        self.deliver_to_all(now, &own, said, out);
+        if let Some(watched) = self.phones.watched.get_mut(user) {
+            watched.told = presence.map(Box::new);
+        }
+        self.forget_phone(user);
+    }
+
+    /// What contacts know of the account's phones.
+    pub(super) fn phone_presence(&self, user: &Bare) -> Option<&Element> {
+        self.phones.watched.get(user)?.told.as_deref()
+    }
+
+    fn has_phone(&self, user: &Bare) -> bool {
+        self.phones.watched.get(user).is_some_and(|watched| watched.phone.is_there)
+    }
+
+    /// How the account's sessions are, for phones: the one that is most for messages speaks for all. `None`: there is none.
+    pub fn shown(&self, user: &Bare) -> Option<ChatPresence> {
+        if self.is_anonymous(user) {
+            return None;
+        }
+        let sessions = self.available(user).filter_map(|(key, priority)| {
+            let presence = self.sessions.get(key)?.presence.as_ref()?.unpack()?;
+            Some((priority, Show::of(&presence), presence))
+        });
+        let (_, show, presence) = sessions.max_by_key(|(priority, show, _)| (*priority, *show))?;
+        let status = presence.content_of("status", ns::CLIENT).unwrap_or_default();
+        Some(ChatPresence { show, status: status.chars().take(limits::PHONE_STATUS).collect() })
+    }
+
+    /// Most accounts are watched by no phone: how they are shown is not worked out before somebody asks.
+    pub(super) fn show_to_phones(&self, user: &Bare, out: &mut Outbox) {
+        if !self.is_anonymous(user) {
+            out.push(Effect::Show { user: user.clone() });
+        }
+    }
+
+    /// A question for an account's phone: what it is, and nothing else. True: it is answered.
+    pub(super) fn phone_asked(&mut self, from: &Jid, to: &Jid, iq: &Element, out: &mut Outbox) -> bool {
+        let user = to.bare();
+        let asks_what = iq.attr("type") == Some("get") && iq.get("query", ns::DISCO_INFO).is_some();
+        let is_seen = || self.phone_presence(&user).is_some() && self.is_seen_by(&user, from);
+        if to.resource() != Some(RESOURCE) || !asks_what || !is_seen() {
+            return false;
+        }
+        let identity =
+            Element::new("identity", ns::DISCO_INFO).with("category", "client").with("type", "phone");
+        let feature = Element::new("feature", ns::DISCO_INFO).with("var", ns::DISCO_INFO);
+        let info = Element::new("query", ns::DISCO_INFO).child(identity).child(feature);
+        self.route(stanza::result(iq, Some(info)), out);
+        true
+    }
+
+    /// Texts that are to be tried again.
+    pub(super) fn expire_phones(&mut self, now: Instant, out: &mut Outbox) {
+        for user in self.phones.texts.due(now) {
+            self.texts_due(now, &user, out);
+        }
+    }
+}
+
+fn phone_of(user: &Bare) -> Option<Jid> {
+    user.with_resource(RESOURCE).ok()
+}
+
+/// RFC 7248 §5.3. Its priority is negative: what is for the account is for its sessions first.
+fn presence_of(user: &Bare, phone: &Phone) -> Option<Element> {
+    let published = phone.published.as_deref().and_then(pidf::read).unwrap_or_default();
+    if !phone.is_there || published.is_closed {
+        return None;
+    }
+    let (show, status) = match phone.is_talking {
+        true => (Show::Dnd, "On the phone"),
+        false => (published.show, &*published.note),
+    };
+    let text = |name, text: &str| Element::new(name, ns::CLIENT).text(text);
+    let mut presence = Element::new("presence", ns::CLIENT).with("from", phone_of(user)?.as_str());
+    if let Some(show) = show.as_str() {
+        presence.push(text("show", show));
+    }
+    if !status.is_empty() {
+        presence.push(text("status", status));
+    }
+    presence.push(text("priority", "-1"));
+    Some(presence)
+}

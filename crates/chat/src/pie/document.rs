@@ -1,0 +1,371 @@
+//! One file: hosts, and in them users, each of which is in memory alone.
+
+use std::fmt;
+use std::io::{self, Read};
+
+use xmpp::xml::{Prefixes, XmlError, parse_of, parse_opening};
+use xmpp::{Element, ns};
+
+use super::lexer::{Declaration, Token, token};
+use crate::limits;
+
+/// What a file has one after the other. Lines count from 1.
+#[derive(Debug)]
+pub enum Piece {
+    User {
+        line: u64,
+        host: Box<str>,
+        element: Box<Element>,
+    },
+    /// Another file has what stands here (XInclude). `host`: whose users, if users these are.
+    Include {
+        line: u64,
+        host: Option<Box<str>>,
+        href: Box<str>,
+    },
+    /// A user who cannot be read; the next one can.
+    Unreadable {
+        line: u64,
+        found: String,
+        expected: &'static str,
+    },
+    /// Something that no user is: its name.
+    Other(Box<str>),
+}
+
+/// Why a file cannot be read to its end.
+#[derive(Debug)]
+pub enum PieError {
+    Io(io::Error),
+    At { line: u64, found: String, expected: &'static str },
+}
+
+impl fmt::Display for PieError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PieError::Io(error) => write!(f, "cannot be read: {error}"),
+            PieError::At { line, found, expected } => write!(f, "line {line}: {found}; expected {expected}"),
+        }
+    }
+}
+
+impl std::error::Error for PieError {}
+
+const ROOT: &str = "<server-data xmlns='urn:xmpp:pie:0'>, or a <host> or <user> of that namespace";
+
+/// An element that others stand in: `<server-data>` or `<host>`.
+#[derive(Debug)]
+struct EnclosingElement {
+    /// As it is written.
+    name: Box<[u8]>,
+    prefixes: Prefixes,
+    /// Of a host.
+    host: Option<Box<str>>,
+    is_known: bool,
+}
+
+/// Gives the pieces of a file in order.
+#[derive(Debug)]
+pub struct Document<R> {
+    input: R,
+    buffer: Vec<u8>,
+    /// What came before it in `buffer` is done.
+    at: usize,
+    /// Of `at`.
+    line: u64,
+    bytes: u64,
+    around: Vec<EnclosingElement>,
+    /// Of a file that another one includes.
+    host: Option<Box<str>>,
+    is_at_end: bool,
+    /// The outermost element has ended.
+    is_whole: bool,
+}
+
+impl<R: Read> Document<R> {
+    /// `host` is that of the element which includes the file.
+    pub fn new(input: R, host: Option<Box<str>>) -> Document<R> {
+        Document {
+            input,
+            buffer: Vec::new(),
+            at: 0,
+            line: 1,
+            bytes: 0,
+            around: Vec::new(),
+            host,
+            is_at_end: false,
+            is_whole: false,
+        }
+    }
+
+    /// Bytes of the file that are done with.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// `None`: the file has ended.
+    ///
+    /// # Errors
+    /// What stands there is no XEP-0227, and what follows cannot be told.
+    pub fn next_piece(&mut self) -> Result<Option<Piece>, PieError> {
+        loop {
+            let Some((kind, length)) = self.token()? else {
+                return if self.is_whole { Ok(None) } else { Err(self.cut_short()) };
+            };
+            match kind {
+                Token::Text | Token::Cdata if !self.is_space(length) => {
+                    return Err(self.bad("text between elements".into(), "elements only"));
+                }
+                Token::Instruction => self.check_encoding(length)?,
+                Token::Open | Token::Empty => {
+                    if let Some(piece) = self.element(kind == Token::Empty, length)? {
+                        return Ok(Some(piece));
+                    }
+                    continue;
+                }
+                Token::Close => self.close(length)?,
+                Token::Text | Token::Cdata | Token::Comment => {}
+            }
+            self.done(length);
+        }
+    }
+
+    fn bad(&self, found: String, expected: &'static str) -> PieError {
+        PieError::At { line: self.line, found, expected }
+    }
+
+    fn cut_short(&self) -> PieError {
+        match self.around.last() {
+            Some(around) => {
+                let name = String::from_utf8_lossy(&around.name);
+                self.bad(format!("the file ends within <{name}>"), "a whole file: it has been cut short")
+            }
+            None => self.bad("the file ends before anything was in it".into(), ROOT),
+        }
+    }
+
+    /// The next one, whole. `None`: the file has ended.
+    fn token(&mut self) -> Result<Option<(Token, usize)>, PieError> {
+        loop {
+            match token(&self.buffer[self.at..]) {
+                Ok(Some(found)) => return Ok(Some(found)),
+                Ok(None) if self.is_at_end && self.at == self.buffer.len() => return Ok(None),
+                Ok(None) if self.is_at_end => return Err(self.cut_short()),
+                Ok(None) if self.buffer.len() - self.at > limits::PIE_USER => {
+                    return Err(self.bad("a tag that does not end".into(), "an element with < and >"));
+                }
+                Ok(None) => self.fill()?,
+                Err(Declaration) => {
+                    let found = "a document type or another declaration (<!)".into();
+                    return Err(self.bad(found, "a file without: entities are not taken"));
+                }
+            }
+        }
+    }
+
+    /// As much again as waits already, so that what is long is not looked through too often.
+    fn fill(&mut self) -> Result<(), PieError> {
+        self.buffer.drain(..self.at);
+        self.at = 0;
+        let wanted = self.buffer.len().max(limits::PIE_READ) as u64;
+        let read = self.input.by_ref().take(wanted).read_to_end(&mut self.buffer).map_err(PieError::Io)?;
+        self.is_at_end = read == 0;
+        Ok(())
+    }
+
+    fn done(&mut self, length: usize) {
+        let bytes = &self.buffer[self.at..self.at + length];
+        self.line += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.bytes += length as u64;
+        self.at += length;
+    }
+
+    fn bytes_of(&self, length: usize) -> &[u8] {
+        &self.buffer[self.at..self.at + length]
+    }
+
+    fn is_space(&self, length: usize) -> bool {
+        let bytes = self.bytes_of(length);
+        // A file of some editors begins with a mark.
+        let mark = if self.bytes == 0 { bytes.strip_prefix("\u{feff}".as_bytes()) } else { None };
+        mark.unwrap_or(bytes).iter().all(u8::is_ascii_whitespace)
+    }
+
+    fn check_encoding(&self, length: usize) -> Result<(), PieError> {
+        let text = String::from_utf8_lossy(self.bytes_of(length)).to_ascii_lowercase();
+        let encoding =
+            text.split_once("encoding").map(|(_, rest)| rest.trim_start_matches([' ', '=', '"', '\'']));
+        let is_known = encoding.is_none_or(|name| name.starts_with("utf-8") || name.starts_with("us-ascii"));
+        if is_known { Ok(()) } else { Err(self.bad("another encoding".into(), "a file saved as UTF-8")) }
+    }
+
+    fn close(&mut self, length: usize) -> Result<(), PieError> {
+        let bytes = self.bytes_of(length);
+        let name = bytes[2..length - 1].trim_ascii_end();
+        match self.around.last() {
+            Some(around) if *around.name == *name => {}
+            _ => {
+                let found = format!("</{}>", String::from_utf8_lossy(name));
+                return Err(self.bad(found, "the end of what was opened last"));
+            }
+        }
+        self.around.pop();
+        self.is_whole = self.around.is_empty();
+        Ok(())
+    }
+
+    /// A tag that opens something: it is entered, or read to its end.
+    fn element(&mut self, is_empty: bool, length: usize) -> Result<Option<Piece>, PieError> {
+        if self.is_whole {
+            return Err(self.bad("something after the end".into(), "one outermost element"));
+        }
+        let mut tag = self.bytes_of(length).to_vec();
+        if is_empty {
+            // As one that something is in.
+            tag.truncate(length - 2);
+            tag.push(b'>');
+        }
+        let outer = Prefixes::default();
+        let outer = self.around.last().map_or(&outer, |around| &around.prefixes);
+        let (mut element, prefixes) =
+            parse_opening(&tag, outer).map_err(|error| self.bad(error.to_string(), "well-formed XML"))?;
+        let prefixes = prefixes.reading(ns::PIE_OLD, ns::PIE);
+        element.adopt(ns::PIE_OLD, ns::PIE);
+        if element.ns() == ns::PIE && element.name() == "user" {
+            return self.user(is_empty, length).map(Some);
+        }
+        if element.is("include", ns::XINCLUDE) {
+            return self.include(&element, is_empty, length).map(Some);
+        }
+        self.enter(&element, prefixes, is_empty, length)
+    }
+
+    fn enter(
+        &mut self,
+        element: &Element,
+        prefixes: Prefixes,
+        is_empty: bool,
+        length: usize,
+    ) -> Result<Option<Piece>, PieError> {
+        let is_data = element.is("server-data", ns::PIE);
+        let is_host = element.is("host", ns::PIE);
+        let within = self.around.last().map(|around| (around.is_known, around.host.is_some()));
+        let fits = match within {
+            None => is_data || is_host,
+            Some((is_known, in_host)) => is_known && is_host && !in_host,
+        };
+        if within.is_none() && !fits {
+            let found = format!("<{}> of namespace {:?}", element.name(), element.ns());
+            return Err(self.bad(found, ROOT));
+        }
+        if self.around.len() >= limits::DEPTH {
+            return Err(self.bad("elements too deep inside each other".into(), "users"));
+        }
+        let host = element.attr("jid").filter(|_| is_host).map(Box::from);
+        if is_host && host.is_none() {
+            return Err(self.bad("a <host> without jid".into(), "its domain: <host jid='…'>"));
+        }
+        let is_other = within.is_some_and(|(is_known, _)| is_known) && !fits;
+        let piece = is_other.then(|| Piece::Other(name_of(element)));
+        if is_empty {
+            self.is_whole = self.around.is_empty();
+        } else {
+            let name = raw_name(self.bytes_of(length)).into();
+            self.around.push(EnclosingElement { name, prefixes, host, is_known: fits });
+        }
+        self.done(length);
+        Ok(piece)
+    }
+
+    fn include(&mut self, element: &Element, is_empty: bool, length: usize) -> Result<Piece, PieError> {
+        let line = self.line;
+        let plain =
+            element.attr("parse").is_none_or(|parse| parse == "xml") && element.attr("xpointer").is_none();
+        let Some(href) = element.attr("href").filter(|_| plain).map(Box::from) else {
+            let found = "an include of another kind".into();
+            return Err(self.bad(found, "href with a file, and neither parse nor xpointer"));
+        };
+        // Its fallback is for files that are not there; ours have to be.
+        self.gather(is_empty, length)?;
+        Ok(Piece::Include { line, host: self.host_here(), href })
+    }
+
+    fn host_here(&self) -> Option<Box<str>> {
+        let within = self.around.iter().rev().find_map(|around| around.host.clone());
+        within.or_else(|| self.host.clone())
+    }
+
+    fn user(&mut self, is_empty: bool, length: usize) -> Result<Piece, PieError> {
+        let line = self.line;
+        let host = self.host_here();
+        let Some(bytes) = self.gather(is_empty, length)? else {
+            let found = format!("a user of more than {} MiB", limits::PIE_USER >> 20);
+            return Ok(Piece::Unreadable { line, found, expected: "less, perhaps without an archive" });
+        };
+        let Some(host) = host else {
+            let found = "a <user> outside of a <host>".into();
+            return Ok(Piece::Unreadable { line, found, expected: "one within <host jid='…'>" });
+        };
+        let outer = Prefixes::default();
+        let outer = self.around.last().map_or(&outer, |around| &around.prefixes);
+        Ok(match parse_of(&bytes, outer, limits::PIE_ELEMENTS) {
+            Ok(mut element) => {
+                element.adopt(ns::PIE_OLD, ns::PIE);
+                Piece::User { line, host, element: Box::new(element) }
+            }
+            Err(error) => Piece::Unreadable { line, found: found_in(error), expected: "well-formed XML" },
+        })
+    }
+
+    /// The whole of an element that begins here, without comments. `None`: it is too large.
+    fn gather(&mut self, is_empty: bool, length: usize) -> Result<Option<Vec<u8>>, PieError> {
+        let mut bytes = self.bytes_of(length).to_vec();
+        self.done(length);
+        self.is_whole = self.around.is_empty() && is_empty;
+        let mut depth = usize::from(!is_empty);
+        let mut fits = true;
+        while depth > 0 {
+            let Some((kind, length)) = self.token()? else {
+                return Err(
+                    self.bad("the file ends within a user".into(), "a whole file: it has been cut short")
+                );
+            };
+            match kind {
+                Token::Open => depth += 1,
+                Token::Close => depth -= 1,
+                Token::Text | Token::Empty | Token::Cdata | Token::Comment | Token::Instruction => {}
+            }
+            fits &= bytes.len() + length <= limits::PIE_USER;
+            if fits && !matches!(kind, Token::Comment | Token::Instruction) {
+                bytes.extend_from_slice(&self.buffer[self.at..self.at + length]);
+            }
+            self.done(length);
+        }
+        self.is_whole = self.around.is_empty();
+        Ok(fits.then_some(bytes))
+    }
+}
+
+fn found_in(error: XmlError) -> String {
+    match error {
+        XmlError::TooLarge(_) => {
+            format!("a user of more than {} elements, or too deep", limits::PIE_ELEMENTS)
+        }
+        error => error.to_string(),
+    }
+}
+
+/// With its namespace where that says more.
+pub(super) fn name_of(element: &Element) -> Box<str> {
+    match element.ns() {
+        ns::PIE | "" => format!("<{}>", element.name()).into(),
+        ns => format!("<{} xmlns='{ns}'>", element.name()).into(),
+    }
+}
+
+/// `a:b` of `<a:b c='d'>`.
+fn raw_name(tag: &[u8]) -> &[u8] {
+    let rest = &tag[1..];
+    let end = rest.iter().position(|byte| byte.is_ascii_whitespace() || matches!(byte, b'>' | b'/'));
+    &rest[..end.unwrap_or(rest.len())]
+}

@@ -1,0 +1,78 @@
+//! Pings, versions and times (XEP-0199, XEP-0092, XEP-0202): the small questions that everybody asks.
+
+use stdx::Instant;
+use xmpp::stanza::Condition;
+use xmpp::{Element, Level, Specification, ns};
+
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::{Host, Outbox};
+
+const FILE: &str = "crates/chat/src/ping.rs";
+
+pub(super) const FEATURE: Feature = Feature {
+    specifications: &[
+        Specification {
+            name: "XEP-0199",
+            title: "XMPP Ping",
+            version: "2.0.1",
+            level: Level::Complete,
+            file: FILE,
+            note: "",
+        },
+        Specification {
+            name: "XEP-0092",
+            title: "Software Version",
+            version: "1.1",
+            level: Level::Complete,
+            file: FILE,
+            note: "the operating system is not told",
+        },
+        Specification {
+            name: "XEP-0202",
+            title: "Entity Time",
+            version: "2.0",
+            level: Level::Complete,
+            file: FILE,
+            note: "",
+        },
+    ],
+    account: &[ns::PING],
+    server: &[ns::PING, ns::VERSION, ns::TIME],
+    handles: &[
+        IqHandler { at: IqTarget::Server, name: "ping", ns: ns::PING, run: ping },
+        IqHandler { at: IqTarget::Account, name: "ping", ns: ns::PING, run: ping },
+        IqHandler { at: IqTarget::Server, name: "query", ns: ns::VERSION, run: version },
+        IqHandler { at: IqTarget::Server, name: "time", ns: ns::TIME, run: time },
+    ],
+};
+
+/// An account answers itself; to others it would tell that it exists.
+fn ping(_host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
+    if iq.to.local().is_some() && iq.from.bare() != iq.to.bare() {
+        return IqReply::Error(Condition::ServiceUnavailable.into());
+    }
+    if iq.is_set { IqReply::Error(Condition::BadRequest.into()) } else { IqReply::Result(None) }
+}
+
+fn version(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
+    if iq.is_set {
+        return IqReply::Error(Condition::BadRequest.into());
+    }
+    let text = |name: &'static str, text: &str| Element::new(name, ns::VERSION).text(text);
+    let settings = host.settings();
+    let query = Element::new("query", ns::VERSION)
+        .child(text("name", &settings.software))
+        .child(text("version", &settings.version));
+    IqReply::Result(Some(query))
+}
+
+fn time(_host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
+    if iq.is_set {
+        return IqReply::Error(Condition::BadRequest.into());
+    }
+    let text = |name: &'static str, text: String| Element::new(name, ns::TIME).text(text);
+    let time = Element::new("time", ns::TIME)
+        .child(text("tzo", "+00:00".to_owned()))
+        .child(text("utc", xmpp::time::stamp(now)));
+    IqReply::Result(Some(time))
+}

@@ -1,0 +1,561 @@
+//! Publishing, taking back and reading items (XEP-0060 §6.5, §7).
+
+use std::rc::Rc;
+
+use stdx::Instant;
+use xmpp::stanza::{Condition, StanzaError};
+use xmpp::{Bare, Element, ns};
+
+use super::super::change_queue::not_written;
+use super::super::effect::{Change, Load, StoreFailure};
+use super::super::write_group::WriteGroup;
+use super::super::{Host, ItemPage, ItemQuery, Outbox, imported};
+use super::node::{FormFault, Node, NodeAffiliation, NodeConfig, Nodes};
+use super::{PendingRequest, PubSubReply, PubSubResult, fault, items_of, node_of, unsupported};
+use crate::limits;
+
+/// Nodes that are kept like items but are none of these: private data, what of a quota is used, and vCards.
+const RESERVED: [&str; 3] = ["private:", "quota:", "vcard-temp"];
+
+pub(super) fn name_is_free(name: &str) -> Result<(), StanzaError> {
+    if name.len() > limits::NODE_NAME || RESERVED.iter().any(|reserved| name.starts_with(reserved)) {
+        let text = "a node cannot have that name: choose another";
+        return Err(StanzaError::new(Condition::NotAcceptable, text));
+    }
+    Ok(())
+}
+
+/// Something of the server's own that is published for an account.
+pub(crate) struct Publication {
+    pub(crate) node: &'static str,
+    pub(crate) id: Box<str>,
+    pub(crate) payload: Element,
+    /// How the node is made when there is none: a form's fields.
+    pub(crate) options: &'static [(&'static str, &'static str)],
+}
+
+impl Publication {
+    /// The node, as it is made when there is none.
+    fn node(&self) -> Node {
+        let config = NodeConfig::default().with_form(&submit(self.options), "publish-options", true);
+        Node { config: config.unwrap_or_default(), ..Node::default() }
+    }
+
+    fn item(&self) -> Element {
+        Element::new("item", ns::PUBSUB).with("id", self.id.clone()).child(self.payload.clone())
+    }
+
+    /// What is written of it into an account that has no such node.
+    pub(crate) fn changes(&self, owner: &Bare, at: Instant) -> [Change; 2] {
+        let node = self.node();
+        let config = Some(Box::new(node.element()));
+        let item = imported::kept(owner, (self.node, &self.id), self.item(), at, node.config.keep());
+        [Change::Node { owner: owner.clone(), node: self.node.into(), config }, item]
+    }
+}
+
+/// What is to be published where.
+struct Item {
+    owner: Bare,
+    node: Box<str>,
+    id: Box<str>,
+    item: Element,
+}
+
+impl Host {
+    /// §7.1.
+    pub(super) fn publish_asked(
+        &mut self,
+        now: Instant,
+        asked: &Rc<PendingRequest>,
+        part: &Element,
+        nodes: &Rc<Nodes>,
+        out: &mut Outbox,
+    ) -> PubSubResult {
+        let name = asked.node_name(part)?;
+        let mut given = part.elements().filter(|child| child.is("item", ns::PUBSUB));
+        let (item, more) = (given.next(), given.next());
+        if more.is_some() {
+            return Err(fault(Condition::BadRequest, "invalid-payload"));
+        }
+        let options = asked.iq.first().and_then(|pubsub| pubsub.get("publish-options", ns::PUBSUB));
+        let options = options.and_then(|options| options.get("x", ns::DATA));
+        let known = nodes.get(&name);
+        if known.is_some_and(|node| !node.may_publish(&asked.who, &asked.relation)) {
+            return Err(Condition::Forbidden.into());
+        }
+        let (node, is_new) = match known {
+            Some(node) => {
+                meets(node, options)?;
+                (Rc::clone(node), false)
+            }
+            None => (Rc::new(new_node(asked, &name, nodes, options)?), true),
+        };
+        let id: Box<str> = match checked_id(item)? {
+            Some(id) => id.into(),
+            None => self.token()[..16].into(),
+        };
+        let item = item_to_keep(item, &id, asked, &node.config)?;
+        let item = Item { owner: asked.owner.clone(), node: name, id, item };
+        let (shared, name) = (Rc::clone(asked), item.node.clone());
+        let payload = item.item.first().cloned();
+        let answer = move |host: &mut Host, result: Result<Box<str>, StanzaError>, out: &mut Outbox| {
+            if result.is_err() || !shared.relation.is_owner {
+                return host.answer(&shared.iq, result.map(|id| Some(published(&name, &id))), out);
+            }
+            let (owner, node) = (shared.owner.clone(), name.clone());
+            let then = move |host: &mut Host, out: &mut Outbox| {
+                host.answer(&shared.iq, result.map(|id| Some(published(&name, &id))), out);
+            };
+            host.bookmarks_published(now, &owner, &node, (payload.as_ref(), is_new), out, then);
+        };
+        if is_new {
+            self.publish_first(item, node, out, answer);
+        } else {
+            self.publish_item(now, item, node, out, answer);
+        }
+        Ok(PubSubReply::Later)
+    }
+
+    /// Into a node that is made for it (§7.1.4).
+    fn publish_first(
+        &mut self,
+        item: Item,
+        node: Rc<Node>,
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Result<Box<str>, StanzaError>, &mut Outbox) + 'static,
+    ) {
+        let (owner, name) = (item.owner.clone(), item.node.clone());
+        let made = Node::clone(&node);
+        self.change_node(&owner, &name, Some(made), out, move |host, now, result, out| match result {
+            Ok(()) => host.publish_item(now, item, node, out, then),
+            Err(error) => then(host, Err(error), out),
+        });
+    }
+
+    fn publish_item(
+        &mut self,
+        now: Instant,
+        item: Item,
+        node: Rc<Node>,
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Result<Box<str>, StanzaError>, &mut Outbox) + 'static,
+    ) {
+        if !node.config.persists {
+            self.item_published(now, &item, &node, out);
+            return then(self, Ok(item.id), out);
+        }
+        let change = Change::Item {
+            owner: item.owner.clone(),
+            node: item.node.clone(),
+            id: item.id.clone(),
+            item: Some(Box::new(item.item.clone())),
+            at: now,
+            keep: node.config.keep(),
+        };
+        // Nobody is told of what may be lost.
+        self.change(change, out, move |host, now, result, out| match result {
+            Ok(()) => {
+                host.item_published(now, &item, &node, out);
+                then(host, Ok(item.id), out);
+            }
+            Err(error) => then(host, Err(not_written(error)), out),
+        });
+    }
+
+    fn item_published(&mut self, now: Instant, item: &Item, node: &Rc<Node>, out: &mut Outbox) {
+        self.notify_items(
+            now,
+            &item.owner,
+            &item.node,
+            node,
+            vec![event_item(&item.item, &node.config)],
+            out,
+        );
+        if let Some(payload) = item.item.first().filter(|_| item.owner.local().is_some()) {
+            self.vcard_published(now, &item.owner, &item.node, payload, out);
+        }
+    }
+
+    /// For the account itself, by another feature of it.
+    pub(crate) fn publish_for(
+        &mut self,
+        now: Instant,
+        owner: &Bare,
+        publication: Publication,
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Instant, Result<(), StanzaError>, &mut Outbox) + 'static,
+    ) {
+        let user = owner.clone();
+        let job = move |host: &mut Host, now, nodes: Result<Rc<Nodes>, StanzaError>, out: &mut Outbox| {
+            let done = move |host: &mut Host, result: Result<Box<str>, StanzaError>, out: &mut Outbox| {
+                then(host, now, result.map(drop), out);
+            };
+            let nodes = match nodes {
+                Ok(nodes) => nodes,
+                Err(error) => return done(host, Err(error), out),
+            };
+            let item = Item {
+                owner: user,
+                node: publication.node.into(),
+                item: publication.item(),
+                id: publication.id.clone(),
+            };
+            match nodes.get(publication.node) {
+                Some(node) => host.publish_item(now, item, Rc::clone(node), out, done),
+                None => host.publish_first(item, Rc::new(publication.node()), out, done),
+            }
+        };
+        self.with_nodes(now, owner, out, Box::new(job));
+    }
+
+    /// Of items that are there; others are passed over.
+    pub(crate) fn retract_for(
+        &mut self,
+        now: Instant,
+        owner: &Bare,
+        (node, ids): (&'static str, Vec<Box<str>>),
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Instant, Result<(), StanzaError>, &mut Outbox) + 'static,
+    ) {
+        let user = owner.clone();
+        let job = move |host: &mut Host, now, nodes: Result<Rc<Nodes>, StanzaError>, out: &mut Outbox| {
+            let node_of = match nodes {
+                Ok(nodes) => nodes.get(node).cloned(),
+                Err(error) => return then(host, now, Err(error), out),
+            };
+            let Some(node_of) = node_of else { return then(host, now, Ok(()), out) };
+            let all = WriteGroup::new(Box::new(then));
+            let own = all.one();
+            for id in ids {
+                let (user, node_of, one) = (user.clone(), Rc::clone(&node_of), all.one());
+                let change = removal(&user, node, &id);
+                host.change(change, out, move |host, now, result, out| {
+                    if result.is_ok() {
+                        host.notify_items(now, &user, node, &node_of, vec![retracted(&id)], out);
+                    }
+                    // To take back an item that is not there is no fault.
+                    let result = match result {
+                        Ok(()) | Err(StoreFailure::NotFound) => Ok(()),
+                        Err(error) => Err(not_written(error)),
+                    };
+                    one(host, now, result, out);
+                });
+            }
+            own(host, now, Ok(()), out);
+        };
+        self.with_nodes(now, owner, out, Box::new(job));
+    }
+
+    /// §7.2.
+    pub(super) fn retract_asked(
+        &mut self,
+        asked: &Rc<PendingRequest>,
+        part: &Element,
+        nodes: &Rc<Nodes>,
+        out: &mut Outbox,
+    ) -> PubSubResult {
+        let name = asked.node_name(part)?;
+        let node = Rc::clone(node_of(nodes, &name)?);
+        let mut given = part.elements().filter(|child| child.is("item", ns::PUBSUB));
+        let (Some(item), None) = (given.next(), given.next()) else {
+            return Err(fault(Condition::BadRequest, "item-required"));
+        };
+        let id = checked_id(Some(item))?;
+        let id: Box<str> = id.ok_or_else(|| fault(Condition::BadRequest, "item-required"))?.into();
+        if !matches!(
+            node.affiliation(&asked.who, &asked.relation),
+            NodeAffiliation::Owner | NodeAffiliation::Publisher
+        ) {
+            return Err(Condition::Forbidden.into());
+        }
+        if !node.config.persists {
+            return Err(unsupported("persistent-items"));
+        }
+        let is_told = matches!(part.attr("notify"), Some("1" | "true")) || node.config.notify_retract;
+        let (shared, change) = (Rc::clone(asked), removal(&asked.owner, &name, &id));
+        self.change(change, out, move |host, now, result, out| {
+            if result.is_ok() && is_told {
+                host.notify_items(now, &shared.owner, &name, &node, vec![retracted(&id)], out);
+            }
+            let is_mirrored = result.is_ok() && shared.relation.is_owner;
+            let result = match result {
+                Ok(()) => Ok(None),
+                Err(StoreFailure::NotFound) => Err(Condition::ItemNotFound.into()),
+                Err(error) => Err(not_written(error)),
+            };
+            if !is_mirrored {
+                return host.answer(&shared.iq, result, out);
+            }
+            let owner = shared.owner.clone();
+            let then = move |host: &mut Host, out: &mut Outbox| host.answer(&shared.iq, result, out);
+            host.bookmarks_published(now, &owner, &name, (None, false), out, then);
+        });
+        Ok(PubSubReply::Later)
+    }
+
+    /// §6.5.
+    pub(super) fn items_asked(
+        &mut self,
+        asked: &Rc<PendingRequest>,
+        part: &Element,
+        nodes: &Rc<Nodes>,
+        out: &mut Outbox,
+    ) -> PubSubResult {
+        let name = asked.node_name(part)?;
+        let node = node_of(nodes, &name)?;
+        node.may_read(&asked.who, &asked.relation)?;
+        if !node.config.persists {
+            return Err(unsupported("persistent-items"));
+        }
+        let page = ItemsPage::read(part, asked.iq.first())?;
+        let query = Box::new(page.query.clone());
+        let (shared, load) =
+            (Rc::clone(asked), Load::Items { owner: asked.owner.clone(), node: name.clone(), query });
+        self.load(load, out, move |host, _, result, out| {
+            let answer = items_of(result).and_then(|found| page.of(&name, found));
+            host.answer(&shared.iq, answer.map(Some), out);
+        });
+        Ok(PubSubReply::Later)
+    }
+}
+
+fn removal(owner: &Bare, node: &str, id: &str) -> Change {
+    let at = Instant::from_micros(0);
+    Change::Item { owner: owner.clone(), node: node.into(), id: id.into(), item: None, at, keep: u32::MAX }
+}
+
+fn retracted(id: &str) -> Element {
+    Element::new("retract", ns::PUBSUB_EVENT).with("id", id)
+}
+
+/// As it is told.
+pub(super) fn event_item(item: &Element, config: &NodeConfig) -> Element {
+    let payload = item.elements().filter(|_| config.with_payload).cloned();
+    Element::new("item", ns::PUBSUB_EVENT)
+        .with_opt("id", item.attr("id"))
+        .with_opt("publisher", item.attr("publisher"))
+        .children(payload)
+}
+
+fn published(node: &str, id: &str) -> Element {
+    let item = Element::new("item", ns::PUBSUB).with("id", id);
+    let publish = Element::new("publish", ns::PUBSUB).with("node", node).child(item);
+    Element::new("pubsub", ns::PUBSUB).child(publish)
+}
+
+fn submit(fields: &[(&'static str, &'static str)]) -> Element {
+    Element::new("x", ns::DATA).with("type", "submit").children(fields.iter().map(|(var, value)| {
+        let value = Element::new("value", ns::DATA).text(*value);
+        Element::new("field", ns::DATA).with("var", *var).child(value)
+    }))
+}
+
+/// §7.1.5: who publishes counts on it that the node is as he says.
+fn meets(node: &Node, options: Option<&Element>) -> Result<(), StanzaError> {
+    let Some(form) = options else { return Ok(()) };
+    match node.config.with_form(form, "publish-options", true) {
+        Ok(wanted) if wanted == node.config => Ok(()),
+        Err(FormFault::Malformed) => Err(Condition::BadRequest.into()),
+        _ => Err(fault(Condition::Conflict, "precondition-not-met")),
+    }
+}
+
+/// Only owners make nodes by publishing (XEP-0163 §3).
+fn new_node(
+    asked: &PendingRequest,
+    name: &str,
+    nodes: &Nodes,
+    options: Option<&Element>,
+) -> Result<Node, StanzaError> {
+    if !asked.relation.is_owner || asked.is_of_service() {
+        return Err(Condition::ItemNotFound.into());
+    }
+    name_is_free(name)?;
+    there_is_room(nodes)?;
+    let config = match options.map(|form| NodeConfig::default().with_form(form, "publish-options", true)) {
+        None => NodeConfig::default(),
+        Some(Ok(config)) => config,
+        Some(Err(FormFault::Malformed)) => return Err(Condition::BadRequest.into()),
+        Some(Err(_)) => return Err(fault(Condition::Conflict, "precondition-not-met")),
+    };
+    Ok(Node { config, ..Node::default() })
+}
+
+pub(super) fn there_is_room(nodes: &Nodes) -> Result<(), StanzaError> {
+    if nodes.len() < limits::NODES {
+        return Ok(());
+    }
+    Err(StanzaError::new(Condition::ResourceConstraint, "the account has too many nodes: delete some"))
+}
+
+fn checked_id(item: Option<&Element>) -> Result<Option<&str>, StanzaError> {
+    let id = item.and_then(|item| item.attr("id")).filter(|id| !id.is_empty());
+    if id.is_some_and(|id| id.len() > limits::NODE_NAME) {
+        return Err(StanzaError::new(Condition::NotAcceptable, "an item's id is too long"));
+    }
+    Ok(id)
+}
+
+/// §7.1.3: with exactly what the node wants.
+fn item_to_keep(
+    item: Option<&Element>,
+    id: &str,
+    asked: &PendingRequest,
+    config: &NodeConfig,
+) -> Result<Element, StanzaError> {
+    let wants_payload = config.persists || config.with_payload;
+    let Some(item) = item else {
+        let is_bare_event = !wants_payload;
+        let none = Element::new("item", ns::PUBSUB).with("id", id);
+        return if is_bare_event { Ok(none) } else { Err(fault(Condition::BadRequest, "item-required")) };
+    };
+    match (item.elements().count(), wants_payload) {
+        (1, true) | (0, false) => {}
+        (0, true) => return Err(fault(Condition::BadRequest, "payload-required")),
+        (_, false) if !config.persists && !config.with_payload => {
+            return Err(fault(Condition::BadRequest, "item-forbidden"));
+        }
+        _ => return Err(fault(Condition::BadRequest, "invalid-payload")),
+    }
+    // Who published is told where it need not be the owner.
+    let is_told = !asked.relation.is_owner || asked.is_of_service();
+    let publisher = is_told.then(|| asked.who.as_str());
+    let item = Element::new("item", ns::PUBSUB)
+        .with("id", id)
+        .with_opt("publisher", publisher)
+        .children(item.first().cloned());
+    if item.to_bytes(ns::CLIENT).len() > limits::ITEM {
+        return Err(fault(Condition::NotAcceptable, "payload-too-big"));
+    }
+    Ok(item)
+}
+
+/// Which items are asked for: by id, the newest, or a page (XEP-0059).
+#[derive(Debug)]
+struct ItemsPage {
+    query: ItemQuery,
+    /// The client asked for a page, and is told which it got.
+    is_paged: bool,
+}
+
+impl ItemsPage {
+    fn read(part: &Element, pubsub: Option<&Element>) -> Result<ItemsPage, StanzaError> {
+        let number = |text: &str| text.trim().parse::<u32>();
+        let bad = |_| StanzaError::from(Condition::BadRequest);
+        let ids = part.elements().filter(|child| child.is("item", ns::PUBSUB));
+        let mut query = ItemQuery {
+            ids: ids.filter_map(|item| item.attr("id")).map(Box::from).collect(),
+            newest: part.attr("max_items").map(number).transpose().map_err(bad)?,
+            bytes: limits::ITEMS_ANSWER,
+            ..ItemQuery::all()
+        };
+        if query.ids.len() > limits::NODE_ITEMS as usize {
+            return Err(StanzaError::new(Condition::PolicyViolation, "more items than a node has"));
+        }
+        let set = pubsub.and_then(|pubsub| pubsub.get("set", ns::RSM));
+        if let Some(set) = set {
+            let text = |name: &str| set.content_of(name, ns::RSM);
+            query.max = text("max").map(|text| number(&text)).transpose().map_err(bad)?.unwrap_or(query.max);
+            let index = text("index").map(|text| number(&text)).transpose().map_err(bad)?;
+            query.after = text("after").map(|text| text.into());
+            // XEP-0059 §2.2: what is beyond an item counts first, then what is before one, then an index.
+            if let Some(before) = text("before").filter(|_| query.after.is_none()) {
+                query.from_end = true;
+                query.before = (!before.is_empty()).then(|| before.into());
+            } else if query.after.is_none() {
+                query.index = index.unwrap_or(0);
+            }
+        }
+        Ok(ItemsPage { query, is_paged: set.is_some() })
+    }
+
+    /// The newest first, as the text has them.
+    fn of(&self, node: &str, mut found: ItemPage) -> Result<Element, StanzaError> {
+        // Items that are asked for by their ids and are not there make an empty list (§6.5.9.12).
+        if found.is_unknown || self.query.index > found.total {
+            return Err(Condition::ItemNotFound.into());
+        }
+        shorten(&mut found, self.query.from_end);
+        let ItemPage { items: shown, index, total, .. } = found;
+        let items = Element::new("items", ns::PUBSUB).with("node", node);
+        let answer = Element::new("pubsub", ns::PUBSUB)
+            .child(items.children(shown.iter().map(|(_, _, item)| item.clone())));
+        if !self.is_paged && shown.len() == total as usize {
+            return Ok(answer);
+        }
+        let text = |name: &'static str, text: &str| Element::new(name, ns::RSM).text(text);
+        let mut set = Element::new("set", ns::RSM);
+        if let [(from, ..), ..] = &shown[..] {
+            set.push(text("first", from).with("index", index.to_string()));
+        }
+        if let [.., (to, ..)] = &shown[..] {
+            set.push(text("last", to));
+        }
+        Ok(answer.child(set.child(text("count", &total.to_string()))))
+    }
+}
+
+/// To as much of a page as an answer may have, at least one item: on the wire an item may be larger than it is stored.
+fn shorten(page: &mut ItemPage, is_from_end: bool) {
+    let mut bytes = 0;
+    let mut fits = |row: &&(Box<str>, Instant, Element)| {
+        let is_first = bytes == 0;
+        bytes += row.2.to_bytes(ns::CLIENT).len();
+        is_first || bytes <= limits::ITEMS_ANSWER
+    };
+    if is_from_end {
+        let taken = page.items.iter().rev().take_while(&mut fits).count();
+        let left_out = page.items.len() - taken;
+        page.items.drain(..left_out);
+        page.index += u32::try_from(left_out).unwrap_or(u32::MAX);
+    } else {
+        let taken = page.items.iter().take_while(&mut fits).count();
+        page.items.truncate(taken);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ItemRow;
+
+    fn rows(count: u32) -> Vec<ItemRow> {
+        let row = |n: u32| (n.to_string().into(), Instant::from_micros(0), Element::new("item", ns::PUBSUB));
+        (0..count).map(row).collect()
+    }
+
+    /// First and last id of a page, where it begins, and how many items it has.
+    fn page(query: ItemQuery, count: u32) -> Option<(String, String, u32)> {
+        let found = query.page_of(&rows(count));
+        let answer = ItemsPage { query, is_paged: true }.of("n", found).unwrap();
+        let items = answer.get("items", ns::PUBSUB).unwrap().elements().count();
+        let set = answer.get("set", ns::RSM).unwrap();
+        let text = |name: &str| set.content_of(name, ns::RSM).map(|text| text.into_owned());
+        Some((text("first")?, text("last")?, u32::try_from(items).unwrap()))
+    }
+
+    proptest! {
+        #[test]
+        fn pages_in_either_direction_have_every_item_once(count in 1..40_u32, max in 1..9_u32) {
+            let mut seen = 0;
+            let mut next = ItemQuery { max, ..ItemQuery::all() };
+            while let Some((_, last, items)) = page(next, count) {
+                seen += items;
+                prop_assert_eq!(&last, &(count - seen).to_string());
+                next = ItemQuery { max, after: Some(last.into()), ..ItemQuery::all() };
+            }
+            prop_assert_eq!(seen, count);
+            let mut seen = 0;
+            let mut next = ItemQuery { max, from_end: true, ..ItemQuery::all() };
+            while let Some((first, _, items)) = page(next, count) {
+                seen += items;
+                prop_assert_eq!(&first, &(seen - 1).to_string());
+                next = ItemQuery { max, from_end: true, before: Some(first.into()), ..ItemQuery::all() };
+            }
+            prop_assert_eq!(seen, count);
+        }
+    }
+}

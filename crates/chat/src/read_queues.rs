@@ -1,0 +1,116 @@
+//! How many reads of the store one address has under way. Each may load as much as a page has; more of them wait, and more
+//! than may wait are refused. `Host::load` asks here for every read that can be large.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+
+use stdx::Instant;
+use stdx::slab::Key;
+use xmpp::{Element, Jid};
+
+use super::effect::{Load, Ticket};
+use super::{Host, Outbox};
+use crate::limits;
+
+/// The hash of an address: two that share one share the bound, and no address has to be copied for a stanza.
+pub(super) type Requester = u64;
+
+#[derive(Default)]
+pub(super) struct ReadQueues {
+    hasher: RandomState,
+    /// For whom the host acts now.
+    requester: Option<Requester>,
+    of: HashMap<Requester, RequesterReads>,
+}
+
+#[derive(Default)]
+struct RequesterReads {
+    count: usize,
+    waiting: VecDeque<(Ticket, Load)>,
+}
+
+impl ReadQueues {
+    pub(super) fn requester_of(&self, who: &Jid) -> Requester {
+        self.hasher.hash_one(who.bare_str())
+    }
+
+    pub(super) fn requester(&self) -> Option<Requester> {
+        self.requester
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.of.len()
+    }
+
+    /// The read that begins now; `None`: it begins later.
+    pub(super) fn begin(&mut self, ticket: Ticket, load: Load) -> Option<(Ticket, Load)> {
+        let Some(requester) = self.requester.filter(|_| load.is_large()) else { return Some((ticket, load)) };
+        let of = self.of.entry(requester).or_default();
+        if of.count < limits::READS_UNDER_WAY {
+            of.count += 1;
+            return Some((ticket, load));
+        }
+        if of.waiting.len() < limits::READS_WAITING {
+            of.waiting.push_back((ticket, load));
+            return None;
+        }
+        // Its answer takes a place that it never had.
+        of.count += 1;
+        Some((ticket, Load::TooMany))
+    }
+
+    /// A large read of that address was answered. The next one that begins.
+    fn end(&mut self, requester: Requester) -> Option<(Ticket, Load)> {
+        let of = self.of.get_mut(&requester)?;
+        of.count -= 1;
+        let has_place = of.count < limits::READS_UNDER_WAY;
+        let next = has_place.then(|| of.waiting.pop_front()).flatten();
+        of.count += usize::from(next.is_some());
+        if of.count == 0 {
+            self.of.remove(&requester);
+        }
+        next
+    }
+}
+
+impl Host {
+    /// Reads that begin in `act` are of that address, and so is what follows from their answers.
+    pub(super) fn for_requester<T>(&mut self, who: &Jid, act: impl FnOnce(&mut Host) -> T) -> T {
+        let requester = self.read_queues.requester_of(who);
+        self.with_requester(Some(requester), act)
+    }
+
+    pub(super) fn with_requester<T>(
+        &mut self,
+        requester: Option<Requester>,
+        act: impl FnOnce(&mut Host) -> T,
+    ) -> T {
+        let before = std::mem::replace(&mut self.read_queues.requester, requester);
+        let done = act(self);
+        self.read_queues.requester = before;
+        done
+    }
+
+    /// What is read for the stanza is read for the account of its session.
+    pub(super) fn handle_session_element(
+        &mut self,
+        now: Instant,
+        key: Key,
+        element: Element,
+        out: &mut Outbox,
+    ) {
+        let Some(requester) =
+            self.sessions.get(key).map(|session| self.read_queues.requester_of(&session.jid))
+        else {
+            return;
+        };
+        self.with_requester(Some(requester), |host| host.handle_element_of_session(now, key, element, out));
+    }
+
+    pub(super) fn read_answered(&mut self, requester: Option<Requester>, out: &mut Outbox) {
+        if let Some(read) = requester.and_then(|requester| self.read_queues.end(requester)) {
+            self.begin_read(read, out);
+        }
+    }
+}

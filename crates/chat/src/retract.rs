@@ -1,0 +1,87 @@
+//! Messages that are taken back (XEP-0424): in an archive a tombstone stands for what was said.
+
+use stdx::Instant;
+use xmpp::{Bare, Element, Jid, Level, Specification, ns};
+
+use super::effect::{Change, Load, MamQuery, StoreReply};
+use super::feature::Feature;
+use super::{Host, Outbox, offline};
+use crate::limits;
+
+pub(super) const FEATURE: Feature = Feature {
+    specifications: &[Specification {
+        name: "XEP-0424",
+        title: "Message Retraction",
+        version: "0.4.2",
+        level: Level::Complete,
+        file: "crates/chat/src/retract.rs",
+        note: "tombstones in archives of rooms, and of accounts for the latest messages with a contact",
+    }],
+    account: &[ns::RETRACT, ns::RETRACT_TOMBSTONE],
+    server: &[],
+    handles: &[],
+};
+
+/// The id of the message that this one takes back.
+pub(super) fn retracts(message: &Element) -> Option<&str> {
+    message.get("retract", ns::RETRACT)?.attr("id").filter(|id| !id.is_empty())
+}
+
+pub(super) fn retracted(now: Instant) -> Element {
+    Element::new("retracted", ns::RETRACT).with("stamp", xmpp::time::stamp(now))
+}
+
+/// XEP-0424 §4: whose it was and which, and nothing of what it said.
+pub(super) fn tombstone(old: &Element, retracted: Element) -> Element {
+    let is_known = |child: &&Element| {
+        child.is("origin-id", ns::SID)
+            || child.is("occupant-id", ns::OCCUPANT_ID)
+            || child.is("x", ns::MUC_USER)
+    };
+    let mut stone = Element::new("message", ns::CLIENT);
+    for name in ["from", "to", "id", "type"] {
+        if let Some(value) = old.attr(name) {
+            stone.set(name, value);
+        }
+    }
+    stone.children(old.elements().filter(is_known).cloned()).child(retracted)
+}
+
+fn is_stone(message: &Element) -> bool {
+    message.get("retracted", ns::RETRACT).is_some()
+}
+
+/// In a conversation of two a message is named by the id that its sender gave it (XEP-0424 §3).
+fn is_called(message: &Element, id: &str) -> bool {
+    let origin = message.get("origin-id", ns::SID).and_then(|origin| origin.attr("id"));
+    origin.or(message.attr("id")) == Some(id)
+}
+
+impl Host {
+    /// A message between the account and somebody else is archived: perhaps it takes another one back.
+    pub(super) fn retract_archived(&mut self, user: &Bare, with: &Jid, message: &Element, out: &mut Outbox) {
+        let Some(id) = retracts(message).map(Box::<str>::from) else { return };
+        let Some(sender) = offline::sender(message).map(|from| from.bare()) else { return };
+        let query = MamQuery {
+            with: Some(with.bare().into_jid()),
+            from_end: true,
+            max: limits::RETRACT_AMONG,
+            ..MamQuery::default()
+        };
+        let (owner, with) = (user.clone(), with.clone());
+        let load = Load::Archive { owner: owner.clone(), query: Box::new(query) };
+        self.load(load, out, move |host, now, loaded, out| {
+            let Ok(StoreReply::Page(page)) = loaded else { return };
+            // §5: only the one who said it takes it back.
+            let is_it = |old: &Element| {
+                let is_his = offline::sender(old).is_some_and(|from| from.bare() == sender);
+                is_his && is_called(old, &id) && !is_stone(old) && retracts(old).is_none()
+            };
+            let found = page.stanzas.into_iter().rev().find(|(_, _, old)| is_it(old));
+            let Some((id, at, old)) = found else { return };
+            let stanza = Box::new(tombstone(&old, retracted(now)));
+            // Who asks sees the retraction in any case.
+            host.change(Change::Archive { owner, id, with, at, stanza }, out, |_, _, _, _| {});
+        });
+    }
+}

@@ -1,0 +1,626 @@
+//! Where stanzas go: from a client (RFC 6120 §10, RFC 6121 §8) and to our addresses.
+
+use stdx::Instant;
+use stdx::slab::Key;
+use xmpp::c2s::{BindRequest, Bound};
+use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
+use xmpp::{Bare, ConnectionId, Element, Jid, ns};
+
+use super::ack;
+use super::effect::{Effect, Load, StoreReply};
+use super::feature::{IqReply, IqRequest, IqTarget, find};
+use super::session::Session;
+use super::user::{AccountState, QueuedWork, User};
+use super::{Host, Outbox, phones};
+
+/// The account, and whom it invites.
+fn is_about_account(iq: &Element, to: &Jid, user: &Bare) -> bool {
+    let is_own_domain = to.local().is_none() && to.resource().is_none() && to.domain() == user.domain();
+    is_own_domain && (iq.get("query", ns::REGISTER).is_some() || super::invite::is_command(iq))
+}
+
+impl Host {
+    /// A client has signed in and wants a resource.
+    pub fn handle_bind(&mut self, now: Instant, edge: ConnectionId, request: &BindRequest, out: &mut Outbox) {
+        let name = match (&request.resource, &request.tag) {
+            (Some(resource), _) => resource.to_string(),
+            (None, Some(tag)) => format!("{tag}~{}", &self.token()[..8]),
+            (None, None) => self.token()[..16].to_owned(),
+        };
+        // Contacts see the account's phones by that name.
+        let name = if name == phones::RESOURCE { format!("{name}~{}", &self.token()[..8]) } else { name };
+        let Ok(jid) = request.user.with_resource(&name) else {
+            let refused = Bound::Refused(Condition::BadRequest.into());
+            return out.push(Effect::Bound { edge, bound: refused });
+        };
+        // The newer one wins (RFC 6120 §7.7.2.2): the older one is most often a dead connection of the same device.
+        if let Some(old) = self.session_of(&jid) {
+            self.close_session(now, old, "conflict", out);
+        }
+        let agent = request.agent.as_ref().and_then(|agent| agent.id.as_deref()).filter(|_| request.is_bind2);
+        if let Some(agent) = agent {
+            self.end_sessions_of_agent(now, &jid.bare(), agent, out);
+        }
+        if !self.make_room_for_session(now, &jid.bare(), out) {
+            let error = StanzaError::new(
+                Condition::ResourceConstraint,
+                "too many sessions of this account: end another one first",
+            );
+            return out.push(Effect::Bound { edge, bound: Bound::Refused(error) });
+        }
+        let key = self.sessions.insert(Session::new(now, jid.clone(), edge, request.is_anonymous));
+        self.by_edge.insert(edge, key);
+        let user = self.user(now, &jid.bare(), out);
+        user.sessions.push(key);
+        if !matches!(user.state, AccountState::Loading(_)) {
+            self.load_avatar(&jid.bare(), out);
+        }
+        let inline = request.inline.iter().filter_map(|child| self.inline(now, key, child, out)).collect();
+        if request.is_bind2 {
+            return self.bind2(now, key, agent, inline, out);
+        }
+        out.push(Effect::Bound { edge, bound: Bound::Session { jid, inline } });
+    }
+
+    /// Whether one more session fits, after the oldest have gone if that is how it is configured.
+    fn make_room_for_session(&mut self, now: Instant, user: &Bare, out: &mut Outbox) -> bool {
+        let limit = self.settings.sessions;
+        loop {
+            let sessions = self.users.get(user).map(|user| &user.sessions[..]).unwrap_or_default();
+            if sessions.len() < limit.most {
+                return true;
+            }
+            let Some(oldest) = sessions.first().copied().filter(|_| limit.ends_oldest) else { return false };
+            self.close_session(now, oldest, "conflict", out);
+        }
+    }
+
+    /// A request that came with Bind 2.
+    fn inline(&mut self, now: Instant, key: Key, child: &Element, out: &mut Outbox) -> Option<Element> {
+        match child.ns() {
+            ns::SM => self.sm_inline(now, key, child),
+            ns::CARBONS => self.carbons_inline(key, child),
+            ns::CSI => {
+                self.csi(now, key, child, out);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// The account, whose record is asked for when it is not here.
+    pub(super) fn user(&mut self, now: Instant, bare: &Bare, out: &mut Outbox) -> &mut User {
+        let known = self.users.get(bare);
+        let is_away = known.is_some_and(|user| matches!(user.state, AccountState::Evicted));
+        let is_known = known.is_some();
+        let idle = if is_known { None } else { self.take_idle_account(now, bare) };
+        let is_stored = idle.is_some();
+        if is_away || (!is_known && !is_stored) {
+            let asked = bare.clone();
+            self.load(Load::User { user: bare.clone() }, out, move |host, now, result, out| {
+                host.account_loaded(now, &asked, result.ok(), out);
+            });
+        }
+        if !is_known {
+            let state = idle.unwrap_or_else(|| AccountState::Loading(Vec::new()));
+            let fresh = User { sessions: Vec::with_capacity(1), state, is_stored, is_used: true, weight: 0 };
+            self.users.insert(bare.clone(), fresh);
+            self.weigh(bare);
+        }
+        let user = self.users.get_mut(bare).expect("it was there, or is now");
+        user.is_used = true;
+        if is_away {
+            user.state = AccountState::Loading(Vec::new());
+        }
+        user
+    }
+
+    fn account_loaded(&mut self, now: Instant, bare: &Bare, loaded: Option<StoreReply>, out: &mut Outbox) {
+        let Some(user) = self.users.get_mut(bare) else { return };
+        let mut items = Vec::new();
+        let state = match loaded {
+            Some(StoreReply::User(Some(mut data))) => {
+                user.is_stored = true;
+                items = std::mem::take(&mut data.items);
+                AccountState::Ready(data)
+            }
+            Some(StoreReply::User(None))
+                if user
+                    .sessions
+                    .iter()
+                    .all(|key| self.sessions.get(*key).is_some_and(|session| !session.is_anonymous))
+                    && user.sessions.is_empty() =>
+            {
+                AccountState::Absent
+            }
+            // Somebody anonymous, or an account that was removed while it is signed in.
+            Some(StoreReply::User(None)) => AccountState::Ready(Box::default()),
+            _ => return self.account_unavailable(now, bare, out),
+        };
+        let AccountState::Loading(waiting) = std::mem::replace(&mut user.state, state) else { return };
+        self.weigh(bare);
+        // The first must not take the record away from the others.
+        self.being_loaded.push(bare.clone());
+        let newest = |node: &str| items.iter().find(|(known, _)| **known == *node).map(|(_, item)| item);
+        self.preferences_loaded(bare, newest(super::archive::PREFERENCES));
+        self.avatar_loaded(bare, newest(ns::VCARD_UPDATE));
+        for waiting in waiting {
+            match waiting {
+                QueuedWork::FromSession(key, stanza) => self.handle_session_element(now, key, *stanza, out),
+                QueuedWork::Routed(stanza) => {
+                    let from = stanza::from(&stanza).ok().flatten();
+                    let requester = from.map(|from| self.read_queues.requester_of(&from));
+                    self.with_requester(requester, |host| host.routed_to_account(now, *stanza, out));
+                }
+                QueuedWork::Job(job) => job(self, now, out),
+            }
+        }
+        self.being_loaded.pop();
+        self.forget_user(now, bare);
+    }
+
+    /// The record cannot be read: whoever waits is told so, and the next one asks again. Who had it once stays signed in.
+    fn account_unavailable(&mut self, now: Instant, bare: &Bare, out: &mut Outbox) {
+        if let Some(user) = self.users.get_mut(bare)
+            && user.is_stored
+            && !user.sessions.is_empty()
+        {
+            let AccountState::Loading(waiting) = std::mem::replace(&mut user.state, AccountState::Evicted)
+            else {
+                return;
+            };
+            return self.refuse_all_waiting(now, waiting, out);
+        }
+        let Some(user) = self.remove_user(bare) else { return };
+        self.archive.forget(bare);
+        self.push.forget(bare);
+        self.fail_phone_messages(bare, out);
+        self.refuse_watchers(bare, out);
+        for key in user.sessions {
+            if let Some(edge) = self.sessions.remove(key).and_then(|session| session.edge) {
+                self.by_edge.remove(&edge);
+                out.push(Effect::Close { edge, condition: "internal-server-error" });
+            }
+        }
+        let AccountState::Loading(waiting) = user.state else { return };
+        self.refuse_all_waiting(now, waiting, out);
+    }
+
+    fn refuse_all_waiting(&mut self, now: Instant, waiting: Vec<QueuedWork>, out: &mut Outbox) {
+        for waiting in waiting {
+            self.refuse_waiting(now, waiting, &Condition::ResourceConstraint.into(), out);
+        }
+    }
+
+    /// Once the account's record is in memory.
+    pub(super) fn with_account_data(
+        &mut self,
+        now: Instant,
+        bare: &Bare,
+        out: &mut Outbox,
+        job: impl FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
+    ) {
+        match &self.user(now, bare, out).state {
+            AccountState::Loading(_) => {
+                self.wait_for_account_data(now, bare, QueuedWork::Job(Box::new(job)), out)
+            }
+            AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => {
+                job(self, now, out);
+                self.forget_user(now, bare);
+            }
+        }
+    }
+
+    /// Nobody is signed in any more, and nothing waits: it rests, and soon costs nothing again.
+    pub(super) fn forget_user(&mut self, now: Instant, bare: &Bare) {
+        let is_idle =
+            |user: &User| user.sessions.is_empty() && !matches!(user.state, AccountState::Loading(_));
+        let is_needed = self.is_changing(bare) || self.is_keeping(bare) || self.being_loaded.contains(bare);
+        if self.users.get(bare).is_some_and(is_idle)
+            && !is_needed
+            && let Some(user) = self.remove_user(bare)
+        {
+            self.keep_idle_account(now, bare, user);
+        }
+    }
+
+    /// A stanza of a client of ours. `from` is its full address already.
+    pub fn handle_stanza(
+        &mut self,
+        now: Instant,
+        edge: ConnectionId,
+        mut element: Element,
+        out: &mut Outbox,
+    ) {
+        let Some(&key) = self.by_edge.get(&edge) else { return };
+        let is_too_large = ack::take_too_large(&mut element);
+        if !self.sm_count(now, key, &mut element, out) {
+            return;
+        }
+        if is_too_large {
+            let error = StanzaError::new(Condition::PolicyViolation, stanza::TOO_LARGE);
+            return self.refuse(&element, &error, out);
+        }
+        self.handle_session_element(now, key, element, out);
+    }
+
+    /// An element of a client that is no stanza.
+    pub fn handle_nonza(&mut self, now: Instant, edge: ConnectionId, element: &Element, out: &mut Outbox) {
+        let Some(&key) = self.by_edge.get(&edge) else { return };
+        match element.ns() {
+            ns::SM => self.sm(now, key, element, out),
+            ns::CSI => self.csi(now, key, element, out),
+            _ => {}
+        }
+    }
+
+    /// The connection is gone. `in_order`: the client closed its stream.
+    pub fn handle_gone(&mut self, now: Instant, edge: ConnectionId, in_order: bool, out: &mut Outbox) {
+        let Some(key) = self.by_edge.remove(&edge) else { return };
+        if in_order || !self.sleep(now, key, out) {
+            self.end_session(now, key, out);
+        }
+    }
+
+    /// By no wish of its client: its address is somebody else's now, or an administrator ends it.
+    pub(super) fn close_session(
+        &mut self,
+        now: Instant,
+        key: Key,
+        condition: &'static str,
+        out: &mut Outbox,
+    ) {
+        if let Some(edge) = self.sessions.get(key).and_then(|session| session.edge) {
+            self.by_edge.remove(&edge);
+            out.push(Effect::Close { edge, condition });
+        }
+        self.end_session(now, key, out);
+    }
+
+    /// The session is over: everybody who saw it learns that.
+    pub(super) fn end_session(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+        self.presence_ended(now, key, out);
+        let Some(session) = self.sessions.remove(key) else { return };
+        if let Some(edge) = session.edge {
+            self.by_edge.remove(&edge);
+        }
+        let bare = session.jid.bare();
+        if let Some(user) = self.users.get_mut(&bare) {
+            user.sessions.retain(|other| *other != key);
+        }
+        self.sm_ended(now, session, out);
+        self.forget_user(now, &bare);
+    }
+
+    pub(super) fn handle_element_of_session(
+        &mut self,
+        now: Instant,
+        key: Key,
+        mut element: Element,
+        out: &mut Outbox,
+    ) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let (jid, bare) = (session.jid.clone(), session.jid.bare());
+        // What it is to others depends on roster and blocking list.
+        if let AccountState::Loading(_) = self.user(now, &bare, out).state {
+            return self.wait_for_account_data(
+                now,
+                &bare,
+                QueuedWork::FromSession(key, Box::new(element)),
+                out,
+            );
+        }
+        let Ok(to) = stanza::to(&element) else {
+            element.unset("to");
+            return self.refuse(&element, &Condition::JidMalformed.into(), out);
+        };
+        let is_own = to.as_ref().is_none_or(|to| to.is_bare() && to.bare() == bare);
+        match stanza::kind_of(&element) {
+            Some(StanzaKind::Iq) if is_own => self.ask(now, &element, &jid, &bare.into_jid(), Some(key), out),
+            // Asked of the domain, which is another host's, about what is this one's.
+            Some(StanzaKind::Iq) if to.as_ref().is_some_and(|to| is_about_account(&element, to, &bare)) => {
+                let domain = Jid::new(None, bare.domain(), None).unwrap_or_else(|_| bare.into_jid());
+                self.ask(now, &element, &jid, &domain, Some(key), out);
+            }
+            Some(StanzaKind::Iq) => self.send(now, key, element, out),
+            Some(StanzaKind::Presence) => {
+                let is_broadcast = to.is_none();
+                self.presence_from(now, key, to, element, out);
+                if is_broadcast {
+                    self.offline_deliver(now, key, out);
+                }
+            }
+            Some(StanzaKind::Message) => self.message_from(now, key, element, out),
+            None => {}
+        }
+    }
+
+    /// Out to somebody else, unless the sender blocks him.
+    pub(super) fn send(&mut self, now: Instant, key: Key, element: Element, out: &mut Outbox) {
+        if let Some(error) = self.blocks_outgoing(key, &element) {
+            return self.refuse_blocked(now, key, &element, &error, out);
+        }
+        self.route(element, out);
+    }
+
+    fn message_from(&mut self, now: Instant, key: Key, mut element: Element, out: &mut Outbox) {
+        let Some(jid) = self.sessions.get(key).map(|session| session.jid.clone()) else { return };
+        if element.attr("to").is_none() {
+            element.set("to", jid.bare_str());
+        }
+        if let Some(error) = self.blocks_outgoing(key, &element) {
+            self.refused(&element, out);
+            return self.refuse_blocked(now, key, &element, &error, out);
+        }
+        let mark = ack::take_ack_token(&mut element);
+        let id = self.archive_sent(now, &jid.bare(), &element, mark.as_deref(), out);
+        self.carbons_sent(now, key, &element, id, out);
+        ack::put_ack_token(&mut element, mark);
+        self.route(element, out);
+    }
+
+    /// From another host or server, or from a service of ours: `to` is an address of this host's.
+    pub fn handle_routed(&mut self, now: Instant, element: Element, out: &mut Outbox) {
+        let Ok(Some(to)) = stanza::to(&element) else { return };
+        if self.handle_handled(&element, &to, out) {
+            return;
+        }
+        // What is read for the stanza is read for its sender.
+        let requester =
+            stanza::from(&element).ok().flatten().map(|from| self.read_queues.requester_of(&from));
+        self.with_requester(requester, |host| host.routed(now, element, &to, out));
+    }
+
+    fn routed(&mut self, now: Instant, mut element: Element, to: &Jid, out: &mut Outbox) {
+        let from = match stanza::from(&element) {
+            Ok(Some(from)) => from,
+            // From the account itself, to a session that named nobody.
+            Ok(None) => {
+                if let Some(key) = self.session_of(to) {
+                    self.deliver(now, key, element, out);
+                }
+                return;
+            }
+            Err(_) => return,
+        };
+        let settings = std::sync::Arc::clone(&self.settings);
+        if settings.rooms_of(to.domain()).is_some() {
+            let hold = self.begin_ack(&mut element);
+            self.routed_to_room(now, element, &from, to, out);
+            return self.end_ack(hold, out);
+        }
+        if settings.pubsub_of(to.domain()).is_some() {
+            let hold = self.begin_ack(&mut element);
+            self.routed_to_pubsub(now, &element, &from, to, out);
+            return self.end_ack(hold, out);
+        }
+        if settings.guest_domain_of(to.domain()).is_some() {
+            let hold = self.begin_ack(&mut element);
+            self.routed_to_guest(&element, &from, to, out);
+            return self.end_ack(hold, out);
+        }
+        if !settings.is_local(to.domain()) {
+            return self.refuse(&element, &Condition::RemoteServerNotFound.into(), out);
+        }
+        if to.local().is_none() {
+            return match stanza::kind_of(&element) {
+                Some(StanzaKind::Iq) => self.ask(now, &element, &from, to, None, out),
+                _ => {
+                    let hold = self.begin_ack(&mut element);
+                    self.routed_to_server(&element, out);
+                    self.end_ack(hold, out);
+                }
+            };
+        }
+        let bare = to.bare();
+        match &self.user(now, &bare, out).state {
+            AccountState::Loading(_) => {
+                self.wait_for_account_data(now, &bare, QueuedWork::Routed(Box::new(element)), out)
+            }
+            AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => {
+                self.routed_to_account(now, element, out)
+            }
+        }
+    }
+
+    /// Messages and presence for a domain of ours.
+    fn routed_to_server(&mut self, element: &Element, out: &mut Outbox) {
+        if stanza::kind_of(element) == Some(StanzaKind::Message) {
+            self.refuse(element, &Condition::ServiceUnavailable.into(), out);
+        }
+    }
+
+    fn routed_to_account(&mut self, now: Instant, element: Element, out: &mut Outbox) {
+        let bare = stanza::to(&element).ok().flatten().map(|to| to.bare());
+        let Some(mut element) = self.redirect_detail(element, out) else {
+            bare.into_iter().for_each(|bare| self.forget_user(now, &bare));
+            return;
+        };
+        let hold = self.begin_ack(&mut element);
+        self.arrived(now, element, out);
+        self.end_ack(hold, out);
+    }
+
+    fn arrived(&mut self, now: Instant, element: Element, out: &mut Outbox) {
+        let (Ok(Some(to)), Ok(Some(from))) = (stanza::to(&element), stanza::from(&element)) else { return };
+        let bare = to.bare();
+        if self.users.get(&bare).is_none_or(|user| matches!(user.state, AccountState::Absent)) {
+            match stanza::kind_of(&element) {
+                Some(StanzaKind::Presence) => self.presence_to_nobody(&from, &to, &element, out),
+                Some(StanzaKind::Iq) if to.is_bare() => self.answer_for_nobody(&element, out),
+                _ => self.refuse_without_account(&element, out),
+            }
+            return self.forget_user(now, &bare);
+        }
+        if self.blocks_incoming(&bare, &from) {
+            self.refuse_without_account(&element, out);
+            return self.forget_user(now, &bare);
+        }
+        match stanza::kind_of(&element) {
+            Some(StanzaKind::Presence) => self.presence_to(now, &from, &to, element, out),
+            Some(StanzaKind::Message) => self.message_to(now, &from, &to, element, out),
+            Some(StanzaKind::Iq) if to.is_bare() => self.ask(now, &element, &from, &to, None, out),
+            Some(StanzaKind::Iq) if self.hides_last(&to, &from, &element) => {
+                self.refuse(&element, &Condition::Forbidden.into(), out);
+            }
+            Some(StanzaKind::Iq) => match self.session_of(&to) {
+                Some(key) => self.deliver(now, key, element, out),
+                None if self.phone_asked(&from, &to, &element, out) => {}
+                None => self.refuse(&element, &Condition::ServiceUnavailable.into(), out),
+            },
+            None => {}
+        }
+        self.forget_user(now, &bare);
+    }
+
+    /// RFC 6121 §8.5.2 and 8.5.3: to the session that is meant, or those that fit best, or kept.
+    fn message_to(&mut self, now: Instant, from: &Jid, to: &Jid, mut element: Element, out: &mut Outbox) {
+        let bare = to.bare();
+        if self.pubsub_message(now, from, to, &element, out) {
+            return;
+        }
+        let kind = element.attr("type").unwrap_or("normal").to_owned();
+        let key = self.session_of(to).filter(|_| !to.is_bare());
+        // RFC 6121 §8.5.3.2.1: what is not chat and matches no resource is ignored or answered by an error. Headlines are
+        // ignored, others come back, so that their senders know; neither is in the archive.
+        if !to.is_bare() && key.is_none() && kind != "chat" && !self.is_for_phone(to, &element) {
+            return match kind.as_str() {
+                "headline" | "error" => {}
+                _ => self.refuse(&element, &Condition::ServiceUnavailable.into(), out),
+            };
+        }
+        self.archive_received(now, &bare, &mut element, out);
+        if !to.is_bare() {
+            if let Some(key) = key {
+                self.carbons_received(now, &bare, &[key], &element, out);
+                return self.deliver_message(now, &bare, &[key], element, out);
+            }
+            if self.is_for_phone(to, &element) {
+                return self.send_text_to_phones(now, &bare, element, out);
+            }
+        }
+        if kind == "groupchat" {
+            return self.refuse(&element, &Condition::ServiceUnavailable.into(), out);
+        }
+        self.message_to_account(now, &bare, element, out);
+    }
+
+    /// RFC 6121 §8.5.2.
+    pub(super) fn message_to_account(
+        &mut self,
+        now: Instant,
+        bare: &Bare,
+        element: Element,
+        out: &mut Outbox,
+    ) {
+        let kind = element.attr("type").unwrap_or("normal");
+        let able = self.able(bare);
+        if able.is_empty() {
+            return match kind {
+                "error" | "headline" => {}
+                _ => self.keep_message(now, bare, element, out),
+            };
+        }
+        if kind == "error" {
+            return;
+        }
+        // All that are able: with carbons around, who has to guess is wrong (RFC 6121 §8.5.2.1.1 allows it).
+        self.carbons_received(now, bare, &able, &element, out);
+        self.copy_to_phone(now, bare, &element, out);
+        self.deliver_message(now, bare, &able, element, out);
+    }
+
+    pub(super) fn deliver_message(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        keys: &[Key],
+        mut message: Element,
+        out: &mut Outbox,
+    ) {
+        // It has done what it was for (XEP-0280 §10).
+        message.remove_children(|child| child.is("private", ns::CARBONS));
+        let is_pushed = self.is_pushed(user, &message);
+        self.deliver_to_all(now, keys, message, out);
+        if is_pushed {
+            self.push_message(now, user, false, out);
+        }
+    }
+
+    /// Available sessions and their priorities.
+    pub(super) fn available(&self, bare: &Bare) -> impl Iterator<Item = (Key, i8)> {
+        let keys = self.users.get(bare).map(|user| &user.sessions[..]).unwrap_or_default();
+        keys.iter().filter_map(|key| {
+            let session = self.sessions.get(*key).filter(|session| session.is_available())?;
+            Some((*key, session.priority))
+        })
+    }
+
+    /// A question for an account or a domain of ours.
+    fn ask(
+        &mut self,
+        now: Instant,
+        iq: &Element,
+        from: &Jid,
+        to: &Jid,
+        session: Option<Key>,
+        out: &mut Outbox,
+    ) {
+        let is_set = match iq.attr("type") {
+            Some("get") => false,
+            Some("set") => true,
+            Some("result" | "error") => return self.answered(now, iq, from, to, out),
+            _ => return self.refuse(iq, &Condition::BadRequest.into(), out),
+        };
+        // RFC 6120 §8.2.3: an iq has an id, and a question one child.
+        let (Some(payload), 1, Some(_)) = (iq.first(), iq.elements().count(), iq.attr("id")) else {
+            return self.refuse(iq, &Condition::BadRequest.into(), out);
+        };
+        let is_own = to.local().is_some() && from.bare() == to.bare();
+        let places: &[IqTarget] = match (to.local(), is_own) {
+            (None, _) => &[IqTarget::Server],
+            (Some(_), true) => &[IqTarget::Own, IqTarget::Account],
+            (Some(_), false) => &[IqTarget::Account],
+        };
+        let Some(run) = places.iter().find_map(|at| find(*at, payload)) else {
+            return self.refuse(iq, &Condition::ServiceUnavailable.into(), out);
+        };
+        let session = session.or_else(|| self.session_of(from).filter(|_| is_own));
+        let question = IqRequest { iq, payload, from, to, session, is_set };
+        match run(self, now, &question, out) {
+            IqReply::Result(payload) => self.answer(iq, Ok(payload), out),
+            IqReply::Error(error) => self.refuse(iq, &error, out),
+            IqReply::Later => {}
+        }
+    }
+
+    /// The answer to a question that was promised one.
+    pub(super) fn answer(
+        &mut self,
+        iq: &Element,
+        result: Result<Option<Element>, StanzaError>,
+        out: &mut Outbox,
+    ) {
+        match result {
+            Ok(payload) => {
+                let answer = stanza::result(iq, payload);
+                self.route(answer, out);
+            }
+            Err(error) => self.refuse(iq, &error, out),
+        }
+    }
+
+    /// Answers to questions that we asked ourselves.
+    fn answered(&mut self, now: Instant, iq: &Element, from: &Jid, _to: &Jid, out: &mut Outbox) {
+        self.push_answered(now, from, iq, out);
+        self.caps_answered(now, from, iq, out);
+    }
+
+    pub(super) fn refuse(&mut self, stanza: &Element, error: &StanzaError, out: &mut Outbox) {
+        self.refused(stanza, out);
+        let is_presence = stanza.name() == "presence";
+        if stanza::may_be_refused(stanza) && !is_presence && stanza.attr("from").is_some() {
+            self.route(stanza::refusal(stanza, error), out);
+        }
+    }
+}

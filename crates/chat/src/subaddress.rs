@@ -1,0 +1,43 @@
+//! Subaddresses (RFC 5233 §1 has the words): a message for `alice+shop` is for `alice`, unless somebody is called
+//! `alice+shop`.
+
+use xmpp::stanza::{self, StanzaKind};
+use xmpp::{Element, Jid};
+
+use super::user::AccountState;
+use super::{Effect, Host, Outbox};
+
+/// XEP-0033: how it was addressed, for clients that sort by it.
+const ADDRESS: &str = "http://jabber.org/protocol/address";
+
+/// The same resource of who it is a part of.
+fn whole(to: &Jid) -> Option<Jid> {
+    let (user, detail) = to.local()?.split_once('+')?;
+    if user.is_empty() || detail.is_empty() {
+        return None;
+    }
+    Jid::new(Some(user), to.domain(), to.resource()).ok()
+}
+
+impl Host {
+    /// Nobody has that address: perhaps it is a part of somebody's. What is not a message would have to be answered from
+    /// an address that is nobody's. Gives it back when it is not.
+    pub(super) fn redirect_detail(&mut self, mut stanza: Element, out: &mut Outbox) -> Option<Element> {
+        let is_message =
+            stanza::kind_of(&stanza) == Some(StanzaKind::Message) && stanza::may_be_refused(&stanza);
+        let Some(to) = stanza::to(&stanza).ok().flatten().filter(|_| is_message) else { return Some(stanza) };
+        let is_nobody =
+            self.users.get(&to.bare()).is_some_and(|user| matches!(user.state, AccountState::Absent));
+        let Some(whole) = whole(&to).filter(|_| is_nobody) else { return Some(stanza) };
+        stanza.set("to", whole.as_str());
+        let address = Element::new("address", ADDRESS)
+            .with("type", "to")
+            .with("jid", to.as_str())
+            .with("delivered", "true");
+        stanza.remove_children(|child| child.is("addresses", ADDRESS));
+        stanza.push(Element::new("addresses", ADDRESS).child(address));
+        // With the mark that it may have: it is not handled before it arrives.
+        out.push(Effect::Route(Box::new(stanza)));
+        None
+    }
+}

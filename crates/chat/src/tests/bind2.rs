@@ -1,0 +1,121 @@
+//! What a session gets that binds while it signs in.
+
+use xmpp::c2s::UserAgent;
+
+use super::*;
+
+/// Signs in as alice by Bind 2; the connection's number.
+fn bind(world: &mut HostWorld, connection: u64, agent: Option<&str>) -> u64 {
+    let agent = agent.map(|id| Box::new(UserAgent { id: Some(id.into()), ..UserAgent::default() }));
+    let request = BindRequest {
+        user: Jid::parse("alice@example.org").unwrap(),
+        is_anonymous: false,
+        resource: None,
+        tag: Some("T".into()),
+        agent,
+        is_bind2: true,
+        inline: Vec::new(),
+    };
+    world.tell(|host, now, out| host.handle_bind(now, edge(connection), &request, out));
+    connection
+}
+
+fn bound(world: &mut HostWorld, connection: u64) -> String {
+    match world.bound.get(&connection) {
+        Some(Bound::Session { jid, inline }) => {
+            assert!(jid.as_str().starts_with("alice@example.org/T"), "{jid}");
+            inline.iter().map(ToString::to_string).collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A client that comes back after its connection was lost is one session, not two.
+#[test]
+fn at_the_limit_a_client_takes_its_own_place_again() {
+    let mut world = HostWorld::new(&USERS);
+    let sessions = SessionLimit { most: 2, ends_oldest: false };
+    world.host = Host::new(Arc::new(Settings { sessions, ..settings() }), [1; 32]);
+    let other = world.sign_in("alice@example.org/x");
+    let old = bind(&mut world, 90, Some("phone"));
+    let new = bind(&mut world, 91, Some("phone"));
+    bound(&mut world, new);
+    assert_eq!(world.closed, [(old, "conflict")]);
+    // Nobody else has it.
+    bind(&mut world, 92, Some("tablet"));
+    assert!(
+        matches!(&world.bound[&92], Bound::Refused(error) if error.condition == xmpp::stanza::Condition::ResourceConstraint)
+    );
+    assert!(world.host.session_of(&Jid::parse("alice@example.org/x").unwrap()).is_some(), "{other} stays");
+}
+
+const USERS: [&str; 2] = ["alice@example.org", "bob@example.org"];
+
+#[test]
+fn it_learns_what_its_archive_has_and_what_waited_is_read_there() {
+    let mut world = HostWorld::new(&USERS);
+    let bob = world.sign_in("bob@example.org/x");
+    world.say(bob, "<message type='chat' to='alice@example.org'><body>hi</body></message>");
+    assert_eq!(world.store.messages.offline.len(), 1);
+    let alice = bind(&mut world, 90, None);
+    let inline = bound(&mut world, alice);
+    assert!(inline.contains("<metadata xmlns='urn:xmpp:mam:2'><start id="), "{inline}");
+    world.say(alice, "<presence/>");
+    let heard = world.hear(alice).join("\n");
+    assert!(!heard.contains("<body>hi"), "{heard}");
+    assert_eq!(world.store.messages.offline.len(), 0);
+}
+
+#[test]
+fn what_is_in_no_archive_goes_on_waiting() {
+    let mut world = HostWorld::new(&USERS);
+    let first = world.sign_in("alice@example.org/x");
+    let prefs = "<prefs xmlns='urn:xmpp:mam:2' default='never'><always/><never/></prefs>";
+    world.say(first, &format!("<iq type='set' id='p'>{prefs}</iq>"));
+    world.tell(|host, now, out| host.handle_gone(now, edge(first), true, out));
+    let bob = world.sign_in("bob@example.org/x");
+    world.say(bob, "<message type='chat' to='alice@example.org'><body>hi</body></message>");
+    let alice = bind(&mut world, 90, None);
+    bound(&mut world, alice);
+    world.say(alice, "<presence/>");
+    assert!(world.hear(alice).join("").contains("<body>hi"));
+}
+
+#[test]
+fn the_same_client_has_one_session() {
+    let mut world = HostWorld::new(&USERS);
+    let first = bind(&mut world, 90, Some("phone"));
+    let desk = bind(&mut world, 91, Some("desk"));
+    let nameless = bind(&mut world, 92, None);
+    assert!(world.closed.is_empty());
+    bind(&mut world, 93, None);
+    bind(&mut world, 94, Some("phone"));
+    assert_eq!(world.closed, [(first, "conflict")]);
+    assert_eq!(world.host.sessions(), 4);
+    let _ = (desk, nameless);
+}
+
+#[test]
+fn what_comes_before_it_knows_its_address_comes_after() {
+    let mut world = HostWorld::new(&USERS);
+    let mut out = Outbox::new();
+    let request = BindRequest {
+        user: Jid::parse("alice@example.org").unwrap(),
+        is_anonymous: false,
+        resource: None,
+        tag: None,
+        agent: None,
+        is_bind2: true,
+        inline: Vec::new(),
+    };
+    world.host.handle_bind(START, edge(7), &request, &mut out);
+    assert!(!out.iter().any(|effect| matches!(effect, Effect::Bound { .. })), "the archive is asked first");
+    let key = world.host.by_edge[&edge(7)];
+    let ping = Element::new("message", ns::CLIENT).with("id", "early");
+    world.host.deliver(START, key, ping, &mut out);
+    assert!(!out.iter().any(|effect| matches!(effect, Effect::Deliver { .. })));
+    // What was asked is answered now.
+    world.tell(|_, _, all| *all = out);
+    assert_eq!(world.hear(7).len(), 1);
+    world.bound.remove(&7).unwrap();
+}

@@ -1,0 +1,178 @@
+//! What addresses are and have.
+
+use super::effect::{RosterItem, Subscription};
+use super::*;
+
+fn ask(world: &mut HostWorld, client: u64, kind: &str, to: &str) -> String {
+    world.say(
+        client,
+        &format!(
+            "<iq type='get' id='d' to='{to}'><query xmlns='http://jabber.org/protocol/disco#{kind}'/></iq>"
+        ),
+    );
+    world.hear(client).pop().unwrap()
+}
+
+#[test]
+fn a_server_says_what_it_is_and_who_to_talk_to() {
+    let mut settings = settings();
+    settings.contacts = vec![
+        ("abuse-addresses".into(), "mailto:abuse@example.org".into()),
+        ("admin-addresses".into(), "xmpp:admin@example.org".into()),
+        ("abuse-addresses".into(), "xmpp:abuse@example.org".into()),
+    ];
+    let mut world = HostWorld::new(&["alice@example.org"]);
+    world.host = Host::new(Arc::new(settings), [1; 32]);
+    let alice = world.sign_in("alice@example.org/desk");
+    let info = ask(&mut world, alice, "info", "example.org");
+    for part in [
+        "<identity category='server' type='im' name='Belfry'/>",
+        "<feature var='http://jabber.org/protocol/disco#info'/>",
+        "<feature var='urn:xmpp:blocking'/>",
+        "<feature var='jabber:iq:version'/>",
+        // XEP-0054 §4.
+        "<feature var='vcard-temp'/>",
+        "<value>http://jabber.org/network/serverinfo</value>",
+        "<field type='list-multi' var='abuse-addresses'><value>mailto:abuse@example.org</value>\
+         <value>xmpp:abuse@example.org</value></field>",
+    ] {
+        assert!(info.contains(part), "{part}: {info}");
+    }
+    let items = ask(&mut world, alice, "items", "example.org");
+    assert!(items.contains("<item jid='conference.example.org' name='Rooms'/>"), "{items}");
+}
+
+#[test]
+fn components_are_items_of_the_domain_that_they_are_below_of() {
+    let mut settings = settings();
+    settings.domains.push("other.org".into());
+    settings.components =
+        ["irc.example.org", "sms.other.org", "bots.elsewhere.net", "notexample.org"].map(Into::into).into();
+    let mut world = HostWorld::new(&["alice@example.org"]);
+    world.host = Host::new(Arc::new(settings), [1; 32]);
+    let alice = world.sign_in("alice@example.org/desk");
+    for (domain, own, anothers) in [
+        ("example.org", "irc.example.org", "sms.other.org"),
+        ("other.org", "sms.other.org", "irc.example.org"),
+    ] {
+        let items = ask(&mut world, alice, "items", domain);
+        for named in [own, "bots.elsewhere.net", "notexample.org"] {
+            assert!(items.contains(&format!("<item jid='{named}'/>")), "{named}: {items}");
+        }
+        assert!(!items.contains(anothers), "{items}");
+    }
+}
+
+#[test]
+fn no_feature_is_announced_twice() {
+    for announced in [
+        feature::FEATURES.iter().flat_map(|feature| feature.server).collect::<Vec<_>>(),
+        feature::FEATURES.iter().flat_map(|feature| feature.account).collect(),
+    ] {
+        let once: std::collections::HashSet<_> = announced.iter().collect();
+        assert_eq!(once.len(), announced.len(), "{announced:?}");
+    }
+}
+
+#[test]
+fn an_account_tells_only_who_may_see_it() {
+    let mut world = HostWorld::new(&["alice@example.org", "bob@example.org", "eve@example.org"]);
+    let store = world.store.users.get_mut(&Bare::parse("alice@example.org").unwrap()).unwrap();
+    let item = RosterItem { subscription: Subscription::From, ..Default::default() };
+    store.roster.push((Bare::parse("bob@example.org").unwrap(), item));
+    for (client, is_told) in
+        [("alice@example.org/1", true), ("bob@example.org/1", true), ("eve@example.org/1", false)]
+    {
+        let client = world.sign_in(client);
+        let info = ask(&mut world, client, "info", "alice@example.org");
+        assert_eq!(info.contains("<identity category='account' type='registered'/>"), is_told, "{info}");
+        assert_eq!(info.contains("<feature var='urn:xmpp:blocking'/>"), is_told, "{info}");
+        let items = ask(&mut world, client, "items", "alice@example.org");
+        // §8: "the server MUST return an empty result set" to all others.
+        assert!(items.contains("type='result'") && items.contains("disco#items'/>"), "{items}");
+        assert_eq!(info.contains("service-unavailable"), !is_told, "{info}");
+    }
+    let guest = world.sign_in_as("guest@example.org/x", true);
+    assert!(ask(&mut world, guest, "info", "guest@example.org").contains("type='anonymous'"));
+}
+
+/// XEP-0030 §8: of an account that is not there, "no matter if the request specifies a node or not", and of one that the
+/// asking entity may not see, items are an empty set. The two cannot be told from each other.
+#[test]
+fn a_stranger_cannot_tell_an_account_from_none() {
+    let mut world = HostWorld::new(&["alice@example.org", "eve@example.org"]);
+    let alice = world.sign_in("alice@example.org/desk");
+    let node = "<publish node='n'><item id='i'><x xmlns='urn:x'/></item></publish>";
+    super::pubsub::set(&mut world, alice, "alice@example.org", node);
+    let eve = world.sign_in("eve@example.org/desk");
+    let items = "http://jabber.org/protocol/disco#items";
+    for (kind, payload) in [
+        ("get", format!("<query xmlns='{items}'/>")),
+        ("get", format!("<query xmlns='{items}' node='n'/>")),
+        ("set", format!("<query xmlns='{items}'/>")),
+        ("get", "<query xmlns='http://jabber.org/protocol/disco#info'/>".to_owned()),
+        ("get", format!("<query xmlns='{items}'/><q xmlns='urn:x'/>")),
+        ("get", String::new()),
+        ("what", "<q xmlns='urn:x'/>".to_owned()),
+    ] {
+        let mut ask = |to: &str| {
+            world.say(eve, &format!("<iq type='{kind}' id='d' to='{to}'>{payload}</iq>"));
+            world.hear(eve).join("").replace(to, "TO")
+        };
+        let (there, none) = (ask("alice@example.org"), ask("ghost@example.org"));
+        assert_eq!(there, none, "{kind} {payload}");
+        let is_empty = there.contains("type='result'") && !there.contains("<item");
+        assert_eq!(
+            is_empty,
+            kind == "get"
+                && payload.ends_with("/>")
+                && payload.matches(items).count() == 1
+                && payload.matches("xmlns").count() == 1,
+            "{there}"
+        );
+    }
+}
+
+#[test]
+fn nodes_that_nobody_has_are_not_found() {
+    let mut world = HostWorld::new(&["alice@example.org"]);
+    let alice = world.sign_in("alice@example.org/desk");
+    for (to, kind) in [("example.org", "info"), ("example.org", "items"), ("alice@example.org", "info")] {
+        world.say(
+            alice,
+            &format!(
+                "<iq type='get' id='d' to='{to}'><query xmlns='http://jabber.org/protocol/disco#{kind}' node='x'/></iq>"
+            ),
+        );
+        assert!(world.hear(alice)[0].contains("item-not-found"), "{to} {kind}");
+    }
+    for (to, kind) in [
+        ("example.org", "info"),
+        ("example.org", "items"),
+        ("alice@example.org", "info"),
+        ("alice@example.org", "items"),
+    ] {
+        world.say(
+            alice,
+            &format!("<iq type='set' id='d' to='{to}'><query xmlns='http://jabber.org/protocol/disco#{kind}'/></iq>"),
+        );
+        assert!(world.hear(alice)[0].contains("bad-request"), "{to} {kind}");
+    }
+}
+
+#[test]
+fn the_servers_hash_is_a_node_of_its_own() {
+    let mut world = HostWorld::new(&["alice@example.org"]);
+    let alice = world.sign_in("alice@example.org/desk");
+    let caps = crate::caps::of_server(world.host.settings());
+    let node = format!("{}#{}", caps.attr("node").unwrap(), caps.attr("ver").unwrap());
+    world.say(
+        alice,
+        &format!(
+            "<iq type='get' id='d' to='example.org'>\
+             <query xmlns='http://jabber.org/protocol/disco#info' node='{node}'/></iq>"
+        ),
+    );
+    let heard = world.hear(alice);
+    assert!(heard[0].contains(&format!("node='{node}'")) && heard[0].contains("<feature"), "{heard:?}");
+}

@@ -1,0 +1,577 @@
+//! Acknowledgements and resumption (XEP-0198).
+
+use super::*;
+
+const ALICE: &str = "alice@example.org/desk";
+const ENABLE: &str = "<enable xmlns='urn:xmpp:sm:3' resume='true'/>";
+const ASK: &str = "<r xmlns='urn:xmpp:sm:3'/>";
+
+fn world() -> HostWorld {
+    HostWorld::new(&["alice@example.org", "bob@example.org"])
+}
+
+/// Signs in, enables, is available. The client's number and the session's id.
+fn managed(world: &mut HostWorld, jid: &str) -> (u64, String) {
+    let client = world.sign_in(jid);
+    world.say(client, ENABLE);
+    let enabled = world.hear(client).pop().unwrap();
+    world.say(client, "<presence/>");
+    world.hear(client);
+    (client, value(&enabled, "id"))
+}
+
+fn value(xml: &str, name: &str) -> String {
+    let (_, rest) = xml.split_once(&format!(" {name}='")).unwrap_or_else(|| panic!("no {name} in {xml}"));
+    rest.split_once('\'').unwrap().0.to_owned()
+}
+
+fn ack(world: &mut HostWorld, client: u64, h: u32) {
+    world.say(client, &format!("<a xmlns='urn:xmpp:sm:3' h='{h}'/>"));
+}
+
+fn from_abroad(world: &mut HostWorld, to: &str, body: &str) {
+    world.arrive(&format!("<message type='chat' from='eve@x.org/1' to='{to}'><body>{body}</body></message>"));
+}
+
+fn bodies(heard: &[String]) -> Vec<&str> {
+    let body = |xml: &'_ String| -> Option<std::ops::Range<usize>> {
+        let start = xml.find("<body>")? + 6;
+        Some(start..start + xml[start..].find("</body>")?)
+    };
+    heard.iter().filter_map(|xml| body(xml).map(|range| &xml[range])).collect()
+}
+
+#[test]
+fn it_is_enabled_once_and_its_counts_are_told() {
+    let mut world = world();
+    let alice = world.sign_in(ALICE);
+    world.say(alice, ASK);
+    assert!(world.hear(alice)[0].contains("unexpected-request"));
+    world.say(alice, ENABLE);
+    let enabled = world.hear(alice).pop().unwrap();
+    assert!(enabled.contains("resume='true'") && enabled.contains("max='300'"), "{enabled}");
+    assert!(!enabled.contains("location"), "{enabled}");
+    world.say(alice, ENABLE);
+    assert!(world.hear(alice)[0].contains("unexpected-request"));
+    world.say(alice, "<presence/>");
+    world.say(alice, "<iq type='get' id='1'><ping xmlns='urn:xmpp:ping'/></iq>");
+    world.hear(alice);
+    world.say(alice, ASK);
+    assert_eq!(world.hear(alice), ["<a xmlns='urn:xmpp:sm:3' h='2'/>"]);
+    world.say(alice, "<resume xmlns='urn:xmpp:sm:3' previd='x' h='0'/>");
+    assert!(world.hear(alice)[0].contains("unexpected-request"));
+}
+
+#[test]
+fn without_resumption_there_is_no_id_and_a_lost_session_is_over() {
+    let mut world = world();
+    let alice = world.sign_in(ALICE);
+    world.say(alice, "<enable xmlns='urn:xmpp:sm:3'/>");
+    assert_eq!(world.hear(alice), ["<enabled xmlns='urn:xmpp:sm:3'/>"]);
+    world.lose(alice);
+    assert_eq!(world.host.sessions(), 0);
+    // Whoever is anonymous has nobody to be again.
+    let guest = world.sign_in_as("guest@example.org/x", true);
+    world.say(guest, ENABLE);
+    assert_eq!(world.hear(guest), ["<enabled xmlns='urn:xmpp:sm:3'/>"]);
+}
+
+#[test]
+fn with_bind_2_it_is_enabled_inline() {
+    let mut world = world();
+    let enable = Element::new("enable", ns::SM).with("resume", "true");
+    let alice = world.sign_in_with(ALICE, false, vec![enable]);
+    let Bound::Session { inline, .. } = &world.bound[&alice] else { panic!() };
+    assert!(inline.len() == 2 && inline[0].is("enabled", ns::SM) && inline[0].attr("id").is_some());
+}
+
+#[test]
+fn a_message_is_acknowledged_only_once_it_is_stored() {
+    let mut world = world();
+    let (alice, _) = managed(&mut world, ALICE);
+    world.is_slow = true;
+    world.say(alice, "<message to='bob@example.org' type='chat'><body>hi</body></message>");
+    world.say(alice, ASK);
+    // Its presence counts.
+    assert_eq!(world.hear(alice), ["<a xmlns='urn:xmpp:sm:3' h='1'/>"]);
+    while !world.unwritten.is_empty() {
+        assert!(world.hear(alice).is_empty());
+        world.write();
+    }
+    assert_eq!(world.hear(alice), ["<a xmlns='urn:xmpp:sm:3' h='2'/>"]);
+    assert_eq!(world.store.messages.offline.len(), 1);
+}
+
+#[test]
+fn what_is_on_its_way_to_the_record_is_not_said_again_after_a_resumption() {
+    let mut world = world();
+    let (alice, id) = managed(&mut world, ALICE);
+    world.is_slow = true;
+    world.say(alice, "<message to='bob@example.org' type='chat'><body>hi</body></message>");
+    world.lose(alice);
+    let again = world.resume("alice@example.org", &id, 1);
+    let Bound::Resumed { resumed, .. } = &world.bound[&again] else { panic!() };
+    assert_eq!(resumed.attr("h"), Some("2"));
+}
+
+#[test]
+fn what_cannot_be_stored_is_refused_and_then_handled() {
+    let mut world = world();
+    let (alice, _) = managed(&mut world, ALICE);
+    // Bob's account is read while the record still works.
+    let bob = world.sign_in("bob@example.org/x");
+    world.store.is_broken = true;
+    world.say(alice, "<message id='m' to='bob@example.org' type='chat'><body>hi</body></message>");
+    let heard = world.hear(alice);
+    assert!(heard[0].contains("type='error'") && heard[0].contains("resource-constraint"), "{heard:?}");
+    for (number, to) in
+        ["ghost@example.org", "@", "bob@elsewhere.net", "example.org", "x@conference.example.org"]
+            .iter()
+            .enumerate()
+    {
+        world.say(alice, &format!("<message to='{to}' type='chat'><body>hi</body></message>"));
+        world.hear(alice);
+        world.say(alice, ASK);
+        let expected = format!("<a xmlns='urn:xmpp:sm:3' h='{}'/>", number + 3);
+        assert_eq!(world.hear(alice), [expected], "{to}");
+    }
+    world.lose(bob);
+}
+
+#[test]
+fn nobody_sees_the_marks_nor_can_make_them() {
+    let mut world = world();
+    let (alice, _) = managed(&mut world, ALICE);
+    let (bob, _) = managed(&mut world, "bob@example.org/x");
+    world.say(alice, "<message to='bob@example.org/x'><body>1</body></message>");
+    world.say(
+        alice,
+        "<message to='eve@x.org' xmlns:m='urn:belfry:handled' m:mark='1.1'><body>1</body></message>",
+    );
+    world.say(
+        alice,
+        "<iq type='get' id='1' to='bob@example.org/x' xmlns:m='urn:belfry:handled' m:mark='1.1'><q xmlns='urn:x'/></iq>",
+    );
+    let mut seen = world.hear(bob);
+    world.tell(|host, now, out| host.handle_gone(now, edge(bob), true, out));
+    world.is_slow = true;
+    world.say(alice, "<message to='bob@example.org'><body>2</body></message>");
+    seen.extend(world.sent_abroad());
+    assert_eq!(bodies(&seen), ["1", "1"]);
+    assert!(seen.iter().all(|xml| !xml.contains("mark")), "{seen:?}");
+    let mark = format!("{}.5", world.host.by_edge[&edge(alice)].to_u64());
+    // More often than anything is waited for.
+    for _ in 0..5 {
+        world.say(alice, &format!(
+            "<iq type='get' id='1' to='x.org' xmlns:m='urn:belfry:handled' m:mark='{mark}'><q xmlns='urn:x'/></iq>"
+        ));
+        world.arrive(&format!(
+            "<message from='eve@x.org/1' to='bob@example.org' xmlns:m='urn:belfry:handled' m:mark='{mark}'/>"
+        ));
+        world.arrive(&format!(
+            "<handled xmlns='urn:belfry:handled' from='x.org' to='{ALICE}' mark='{mark}'/>"
+        ));
+    }
+    world.say(alice, ASK);
+    assert!(!world.unwritten.is_empty());
+    assert_eq!(world.hear(alice).pop().unwrap(), "<a xmlns='urn:xmpp:sm:3' h='4'/>");
+}
+
+#[test]
+fn a_message_is_followed_by_a_question_and_others_only_after_many() {
+    let mut world = world();
+    let (alice, _) = managed(&mut world, ALICE);
+    ack(&mut world, alice, 1);
+    from_abroad(&mut world, ALICE, "1");
+    from_abroad(&mut world, ALICE, "2");
+    let heard = world.hear(alice);
+    assert_eq!(heard.iter().filter(|xml| *xml == ASK).count(), 1, "{heard:?}");
+    assert_eq!(heard[1], ASK);
+    // There is one more to ask for.
+    ack(&mut world, alice, 2);
+    assert_eq!(world.hear(alice), [ASK]);
+    ack(&mut world, alice, 3);
+    assert!(world.hear(alice).is_empty());
+    for _ in 0..crate::limits::SM_ASK_AFTER {
+        world.say(alice, "<iq type='get' id='1'><ping xmlns='urn:xmpp:ping'/></iq>");
+    }
+    assert_eq!(world.hear(alice).iter().filter(|xml| *xml == ASK).count(), 1);
+}
+
+#[test]
+fn who_acknowledges_more_than_there_was_is_cut_off() {
+    for (ack, condition) in [("h='4'", "undefined-condition"), ("h='-1'", "bad-format"), ("", "bad-format")] {
+        let mut world = world();
+        let (alice, _) = managed(&mut world, ALICE);
+        from_abroad(&mut world, ALICE, "1");
+        world.say(alice, &format!("<a xmlns='urn:xmpp:sm:3' {ack}/>"));
+        assert_eq!(world.closed, [(alice, condition)]);
+        assert_eq!(world.host.sessions(), 0);
+    }
+}
+
+#[test]
+fn counts_wrap() {
+    let mut world = world();
+    let (alice, id) = managed(&mut world, ALICE);
+    ack(&mut world, alice, 1);
+    let key = world.host.by_edge[&edge(alice)];
+    let sm = world.host.sessions.get_mut(key).unwrap().sm.as_mut().unwrap();
+    (sm.sent, sm.received) = (u64::from(u32::MAX) - 1, u64::from(u32::MAX) - 1);
+    for body in ["1", "2", "3"] {
+        from_abroad(&mut world, ALICE, body);
+        world.say(alice, "<message to='bob@example.org' type='chat'><body>hi</body></message>");
+    }
+    world.say(alice, ASK);
+    assert_eq!(world.hear(alice).pop().unwrap(), "<a xmlns='urn:xmpp:sm:3' h='1'/>");
+    // 2^32 - 1 and 0.
+    ack(&mut world, alice, 0);
+    world.hear(alice);
+    world.lose(alice);
+    let again = world.resume("alice@example.org", &id, 0);
+    assert_eq!(bodies(&world.hear(again)), ["3"]);
+}
+
+#[test]
+fn a_session_sleeps_and_goes_on_where_it_was() {
+    let mut world = world();
+    let (alice, id) = managed(&mut world, ALICE);
+    from_abroad(&mut world, ALICE, "1");
+    from_abroad(&mut world, ALICE, "2");
+    world.lose(alice);
+    from_abroad(&mut world, ALICE, "3");
+    from_abroad(&mut world, "alice@example.org", "4");
+    world.wait(Duration::from_secs(299));
+    let again = world.resume("alice@example.org", &id, 2);
+    let Bound::Resumed { jid, resumed } = &world.bound[&again] else { panic!() };
+    assert_eq!(jid.as_str(), ALICE);
+    assert_eq!((resumed.attr("previd"), resumed.attr("h")), (Some(&*id), Some("1")));
+    let heard = world.hear(again);
+    assert_eq!(bodies(&heard), ["2", "3", "4"]);
+    assert_eq!(heard.last().unwrap(), ASK);
+    assert!(world.store.messages.offline.is_empty());
+    ack(&mut world, again, 5);
+    // It does not end at the time it would have ended.
+    world.wait(Duration::from_secs(300));
+    from_abroad(&mut world, ALICE, "5");
+    assert_eq!(bodies(&world.hear(again)), ["5"]);
+}
+
+#[test]
+fn a_session_that_nobody_resumes_ends_and_its_messages_are_kept() {
+    let mut world = world();
+    let (alice, id) = managed(&mut world, ALICE);
+    world.say(alice, "<presence to='eve@x.org/1'/>");
+    world.lose(alice);
+    let gone_at = world.now;
+    from_abroad(&mut world, ALICE, "1");
+    world.arrive(&format!("<iq type='get' id='q' from='eve@x.org/1' to='{ALICE}'><q xmlns='urn:x'/></iq>"));
+    world
+        .arrive(&format!("<message type='groupchat' from='r@x.org/n' to='{ALICE}'><body>g</body></message>"));
+    world.sent_abroad();
+    world.wait(Duration::from_secs(300));
+    assert_eq!(world.host.sessions(), 0);
+    let sent = world.sent_abroad();
+    assert!(
+        sent.iter().any(|xml| xml.contains("type='unavailable'") && xml.contains("eve@x.org/1")),
+        "{sent:?}"
+    );
+    assert!(sent.iter().any(|xml| xml.starts_with("<iq") && xml.contains("service-unavailable")), "{sent:?}");
+    let kept: Vec<Instant> = world.store.messages.offline.iter().map(|(_, _, at, _)| *at).collect();
+    assert_eq!(kept, [gone_at]);
+    // Who comes too late learns what was handled.
+    let late = world.resume("alice@example.org", &id, 1);
+    let Bound::NotResumed { failed } = &world.bound[&late] else { panic!() };
+    assert_eq!(failed.attr("h"), Some("2"));
+    assert!(failed.get("item-not-found", ns::STANZA_ERRORS).is_some());
+}
+
+#[test]
+fn what_was_never_acknowledged_goes_to_sessions_that_have_not_had_it() {
+    let mut world = world();
+    let (phone, _) = managed(&mut world, "alice@example.org/phone");
+    let desk = world.sign_in(ALICE);
+    world.say(desk, "<presence/>");
+    let copied =
+        world.sign_in_with("alice@example.org/laptop", false, vec![Element::new("enable", ns::CARBONS)]);
+    world.say(copied, "<presence/>");
+    world.hear(copied);
+    world.lose(phone);
+    world.wait(Duration::from_secs(1));
+    from_abroad(&mut world, "alice@example.org", "to all");
+    from_abroad(&mut world, "alice@example.org/phone", "to one");
+    world.wait(Duration::from_secs(100));
+    let late = world.sign_in("alice@example.org/late");
+    world.say(late, "<presence/>");
+    assert_eq!(bodies(&world.hear(desk)), ["to all"]);
+    assert_eq!(bodies(&world.hear(copied)), ["to all", "to one"]);
+    world.wait(Duration::from_secs(200));
+    assert!(bodies(&world.hear(copied)).is_empty());
+    assert_eq!(bodies(&world.hear(desk)), ["to one"]);
+    let heard = world.hear(late);
+    assert_eq!(bodies(&heard), ["to all", "to one"]);
+    assert!(heard.last().unwrap().contains("urn:xmpp:delay"), "{heard:?}");
+    assert!(world.store.messages.offline.is_empty());
+}
+
+#[test]
+fn a_dead_connection_is_taken_over() {
+    let mut world = world();
+    let (alice, id) = managed(&mut world, ALICE);
+    from_abroad(&mut world, ALICE, "1");
+    world.hear(alice);
+    let again = world.resume("alice@example.org", &id, 1);
+    assert!(matches!(world.bound[&again], Bound::Resumed { .. }));
+    assert_eq!(world.closed, [(alice, "conflict")]);
+    assert_eq!(bodies(&world.hear(again)), ["1"]);
+    // The old one's end is nobody's.
+    world.lose(alice);
+    from_abroad(&mut world, ALICE, "2");
+    assert_eq!(bodies(&world.hear(again)), ["2"]);
+    assert!(world.hear(alice).is_empty());
+}
+
+#[test]
+fn nobody_resumes_somebody_elses_session() {
+    let mut world = world();
+    let (alice, id) = managed(&mut world, ALICE);
+    for (user, id, seen) in
+        [("bob@example.org", &*id, 0), ("alice@example.org", "x", 0), ("alice@example.org", &*id, 2)]
+    {
+        let thief = world.resume(user, id, seen);
+        let Bound::NotResumed { failed } = &world.bound[&thief] else { panic!("{user}") };
+        assert!(failed.attr("h").is_none() || seen == 2);
+    }
+    assert!(world.closed.is_empty());
+    from_abroad(&mut world, ALICE, "1");
+    assert_eq!(bodies(&world.hear(alice)), ["1"]);
+    // Nor learns of one that has ended.
+    world.tell(|host, now, out| host.handle_gone(now, edge(alice), true, out));
+    let thief = world.resume("bob@example.org", &id, 0);
+    let Bound::NotResumed { failed } = &world.bound[&thief] else { panic!() };
+    assert_eq!(failed.attr("h"), None);
+}
+
+#[test]
+fn sessions_end_in_the_order_of_their_deadlines() {
+    let mut world = world();
+    let long = managed(&mut world, ALICE).0;
+    let short = world.sign_in("alice@example.org/short");
+    world.say(short, "<enable xmlns='urn:xmpp:sm:3' resume='1' max='10'/>");
+    assert!(world.hear(short)[0].contains("max='10'"));
+    world.lose(long);
+    world.lose(short);
+    assert_eq!(world.host.deadline(), Some(START + Duration::from_secs(10)));
+    world.wait(Duration::from_secs(10));
+    assert_eq!(world.host.sessions(), 1);
+    assert_eq!(world.host.deadline(), Some(START + Duration::from_secs(300)));
+}
+
+#[test]
+fn a_client_that_acknowledges_nothing_gets_no_more_and_after_a_minute_its_session_ends() {
+    let mut world = world();
+    let (alice, _) = managed(&mut world, ALICE);
+    for number in 0..crate::limits::SM_QUEUE + 10 {
+        from_abroad(&mut world, ALICE, &number.to_string());
+    }
+    // Its own presence is among those that were sent.
+    let heard = world.hear(alice);
+    assert_eq!(bodies(&heard).len(), crate::limits::SM_QUEUE - 1);
+    assert!(world.closed.is_empty(), "others cannot end it");
+    ack(&mut world, alice, 1);
+    assert_eq!(bodies(&world.hear(alice)).len(), 1, "one more may go");
+    world.wait(crate::limits::SM_PATIENCE + Duration::from_secs(1));
+    from_abroad(&mut world, ALICE, "last");
+    assert_eq!((&world.closed[..], world.host.sessions()), (&[(alice, "resource-constraint")][..], 0));
+    let kept = world.store.messages.offline.len();
+    assert!(kept >= crate::limits::OFFLINE as usize, "{kept}: as many as may wait");
+}
+
+#[test]
+fn a_session_that_sleeps_is_not_ended_by_what_others_send() {
+    let mut world = world();
+    let (alice, id) = managed(&mut world, ALICE);
+    world.lose(alice);
+    let total = crate::limits::SM_QUEUE + 500;
+    for number in 0..total {
+        from_abroad(&mut world, ALICE, &number.to_string());
+    }
+    let resumed = world.resume("alice@example.org", &id, 1);
+    let mut had = 0;
+    let mut all: Vec<usize> = Vec::new();
+    loop {
+        let heard = world.hear(resumed);
+        had += heard.iter().filter(|xml| xml.starts_with("<message")).count();
+        all.extend(bodies(&heard).iter().map(|body| body.parse::<usize>().unwrap()));
+        if heard.is_empty() {
+            break;
+        }
+        ack(&mut world, resumed, u32::try_from(1 + had).unwrap());
+    }
+    assert_eq!(all, (0..total).collect::<Vec<_>>(), "once each, in order");
+}
+
+#[test]
+fn a_client_that_outruns_the_record_is_cut_off() {
+    let mut world = world();
+    let (alice, _) = managed(&mut world, ALICE);
+    world.is_slow = true;
+    for _ in 0..=crate::limits::SM_UNHANDLED {
+        world.say(alice, "<message to='bob@example.org' type='chat'><body>hi</body></message>");
+    }
+    assert_eq!(world.closed, [(alice, "resource-constraint")]);
+}
+
+/// Whatever is lost and acknowledged when, every message arrives, in order, and none twice to a client that counts.
+#[test]
+fn every_message_arrives_once_and_in_order() {
+    for seed in 0..200_u64 {
+        let mut random = stdx::rng::Rng::from_seed([seed as u8; 32]);
+        let mut world = world();
+        let (mut client, id) = managed(&mut world, ALICE);
+        let (mut seen, mut got, mut sent) = (1_u32, Vec::new(), 0);
+        for _ in 0..60 {
+            match random.next_u64() % 5 {
+                0 | 1 => {
+                    from_abroad(&mut world, ALICE, &sent.to_string());
+                    sent += 1;
+                }
+                2 => {
+                    let heard = world.hear(client);
+                    seen += heard.iter().filter(|xml| xml.starts_with("<message")).count() as u32;
+                    got.extend(bodies(&heard).into_iter().map(|body| body.parse::<usize>().unwrap()));
+                }
+                3 => ack(&mut world, client, seen),
+                _ => {
+                    // What was on the wire is lost.
+                    world.hear(client);
+                    if random.next_u64().is_multiple_of(2) {
+                        world.lose(client);
+                    }
+                    client = world.resume("alice@example.org", &id, seen);
+                    assert!(matches!(world.bound[&client], Bound::Resumed { .. }), "seed {seed}");
+                }
+            }
+        }
+        got.extend(bodies(&world.hear(client)).into_iter().map(|body| body.parse::<usize>().unwrap()));
+        assert_eq!(got, (0..sent).collect::<Vec<_>>(), "seed {seed}");
+    }
+}
+
+/// What the host routes when the record does what it is asked for.
+fn routed(world: &mut HostWorld, act: impl FnOnce(&mut Host, Instant, &mut Outbox)) -> Vec<Element> {
+    let mut todo = Outbox::new();
+    act(&mut world.host, world.now, &mut todo);
+    let mut routed = Vec::new();
+    while !todo.is_empty() {
+        let mut out = Outbox::new();
+        for effect in todo {
+            let (ticket, answer) = match effect {
+                Effect::Route(element) => {
+                    routed.push(*element);
+                    continue;
+                }
+                Effect::Load { ticket, load } => (ticket, world.store.load(&load)),
+                Effect::Change { ticket, change } => (ticket, world.store.change(change)),
+                _ => continue,
+            };
+            world.host.handle_store_reply(world.now, ticket, answer, &mut out);
+        }
+        todo = out;
+    }
+    routed
+}
+
+#[test]
+fn another_host_tells_when_it_has_stored_a_message() {
+    let (mut here, mut there) = (world(), world());
+    let (alice, _) = managed(&mut here, ALICE);
+    let prefixes = xmpp::xml::Prefixes::of_default(ns::CLIENT);
+    let message =
+        format!("<message from='{ALICE}' to='bob@example.org' type='chat'><body>hi</body></message>");
+    let message = xmpp::xml::parse(message.as_bytes(), &prefixes).unwrap();
+    let sent = routed(&mut here, |host, now, out| host.handle_stanza(now, edge(alice), message, out));
+    here.say(alice, ASK);
+    assert_eq!(here.hear(alice).pop().unwrap(), "<a xmlns='urn:xmpp:sm:3' h='1'/>");
+    let [message] = <[Element; 1]>::try_from(sent).unwrap();
+    let told = routed(&mut there, |host, now, out| host.handle_routed(now, message, out));
+    assert_eq!(there.store.messages.offline.len(), 1);
+    let [told] = <[Element; 1]>::try_from(told).unwrap();
+    assert_eq!(told.attr("to"), Some(ALICE));
+    here.tell(|host, now, out| host.handle_routed(now, told, out));
+    assert_eq!(here.hear(alice), ["<a xmlns='urn:xmpp:sm:3' h='2'/>"]);
+}
+
+/// Of her messages, after her presence, as she was told last.
+fn acknowledged(world: &mut HostWorld, alice: u64) -> usize {
+    let answer = world.hear(alice).into_iter().rfind(|xml| xml.starts_with("<a ")).unwrap();
+    value(&answer, "h").parse::<usize>().unwrap() - 1
+}
+
+fn is_stored_for_bob(world: &HostWorld, body: &str) -> bool {
+    let stored = &world.store.messages;
+    let archived = stored.archive.iter().filter(|(owner, _)| owner.local() == Some("bob"));
+    let mut stanzas =
+        stored.offline.iter().map(|(.., stanza)| stanza).chain(archived.map(|(_, (.., stanza))| stanza));
+    stanzas.any(|stanza| stanza.content_of("body", ns::CLIENT).is_some_and(|text| text == body))
+}
+
+/// Were the server to die at any moment, what its clients take for delivered is somewhere.
+#[test]
+fn an_acknowledged_message_is_delivered_or_stored() {
+    for seed in 0..100_u64 {
+        let mut random = stdx::rng::Rng::from_seed([seed as u8 + 1; 32]);
+        let mut world = world();
+        let (alice, _) = managed(&mut world, ALICE);
+        let (mut bob, mut id) = managed(&mut world, "bob@example.org/x");
+        world.is_slow = true;
+        let (mut sent, mut checked, mut heard) = (0, 0, Vec::<String>::new());
+        for step in 0..80 {
+            match random.next_u64() % 6 {
+                0 | 1 => {
+                    let to = ["bob@example.org", "bob@example.org/x"][step % 2];
+                    world.say(
+                        alice,
+                        &format!("<message to='{to}' type='chat'><body>n{sent}.</body></message>"),
+                    );
+                    sent += 1;
+                }
+                2 | 3 if !world.unwritten.is_empty() => world.write(),
+                4 => world.lose(bob),
+                _ => {
+                    bob = world.resume("bob@example.org", &id, 1);
+                    if !matches!(world.bound[&bob], Bound::Resumed { .. }) {
+                        (bob, id) = managed(&mut world, "bob@example.org/x");
+                    }
+                }
+            }
+            if step == 50 {
+                world.wait(Duration::from_secs(300));
+            }
+            world.say(alice, ASK);
+            let others: Vec<u64> = world.got.keys().copied().filter(|client| *client != alice).collect();
+            others.into_iter().for_each(|client| heard.extend(world.hear(client)));
+            let acknowledged = acknowledged(&mut world, alice);
+            for number in checked..acknowledged {
+                let body = format!("n{number}.");
+                assert!(
+                    is_stored_for_bob(&world, &body) || heard.iter().any(|xml| xml.contains(&body)),
+                    "seed {seed} step {step}: message {number} is nowhere"
+                );
+            }
+            checked = checked.max(acknowledged);
+        }
+        // In the end all is handled.
+        while !world.unwritten.is_empty() {
+            world.write();
+        }
+        world.say(alice, ASK);
+        assert_eq!(acknowledged(&mut world, alice), sent, "seed {seed}");
+    }
+}
+
+#[test]
+fn an_idle_session_is_small() {
+    assert!(size_of::<crate::session::Session>() <= 320, "{}", size_of::<crate::session::Session>());
+    assert!(size_of::<crate::sm::Sm>() <= 200, "{}", size_of::<crate::sm::Sm>());
+}

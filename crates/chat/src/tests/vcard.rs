@@ -1,0 +1,164 @@
+//! vCards, and avatars however they are set.
+
+use super::effect::{RosterItem, Subscription};
+use super::pubsub::{appear, ask, events, get, set};
+use super::*;
+
+const ALICE: &str = "alice@example.org";
+/// A picture of the three bytes `abc`, and its hash.
+const DATA: &str = "YWJj";
+const HASH: &str = "a9993e364706816aba3e25717850c26c9cd0d89d";
+
+fn world() -> (HostWorld, u64, u64, u64) {
+    let mut world = HostWorld::new(&[ALICE, "bob@example.org", "eve@example.org"]);
+    for (user, contact) in [(ALICE, "bob@example.org"), ("bob@example.org", ALICE)] {
+        let item = RosterItem { subscription: Subscription::Both, is_listed: true, ..Default::default() };
+        let store = world.store.users.get_mut(&Bare::parse(user).unwrap()).unwrap();
+        store.roster.push((Bare::parse(contact).unwrap(), item));
+    }
+    let clients = ["alice@example.org/desk", "bob@example.org/phone", "eve@example.org/den"];
+    let [alice, bob, eve] = clients.map(|jid| world.sign_in(jid));
+    for client in [alice, bob, eve] {
+        world.say(client, "<presence/>");
+        world.hear(client);
+    }
+    (world, alice, bob, eve)
+}
+
+fn vcard(inner: &str) -> String {
+    format!("<vCard xmlns='vcard-temp'>{inner}</vCard>")
+}
+
+fn photo(data: &str) -> String {
+    format!("<PHOTO><TYPE>image/jpeg</TYPE><BINVAL>{data}</BINVAL></PHOTO>")
+}
+
+fn publish(world: &mut HostWorld, client: u64, node: &str, id: &str, payload: &str) -> String {
+    set(world, client, ALICE, &format!("<publish node='{node}'><item id='{id}'>{payload}</item></publish>"))
+}
+
+fn data(data: &str) -> String {
+    format!("<data xmlns='urn:xmpp:avatar:data'>{data}</data>")
+}
+
+fn metadata(info: &str) -> String {
+    format!("<metadata xmlns='urn:xmpp:avatar:metadata'>{info}</metadata>")
+}
+
+#[test]
+fn a_vcard_is_kept_and_shown_to_everybody() {
+    let (mut world, alice, _, eve) = world();
+    assert!(ask(&mut world, alice, "get", ALICE, &vcard("")).contains("item-not-found"));
+    let none = ask(&mut world, eve, "get", ALICE, &vcard(""));
+    assert!(none.contains("service-unavailable"), "{none}");
+    let nobody = ask(&mut world, eve, "get", "nobody@example.org", &vcard(""));
+    assert_eq!(none.replace(ALICE, "nobody@example.org"), nobody);
+    world.say(alice, &format!("<iq type='set' id='v'>{}</iq>", vcard("<FN>Alice</FN>")));
+    assert!(world.hear(alice).last().unwrap().contains("type='result'"));
+    assert!(ask(&mut world, eve, "get", ALICE, &vcard("")).contains("<FN>Alice</FN>"));
+    assert!(ask(&mut world, eve, "set", ALICE, &vcard("")).contains("forbidden"));
+    let big = vcard(&format!("<DESC>{}</DESC>", "x".repeat(crate::limits::ITEM)));
+    assert!(ask(&mut world, alice, "set", ALICE, &big).contains("not-acceptable"));
+    assert!(ask(&mut world, alice, "set", ALICE, &vcard(&photo("?"))).contains("bad-request"));
+    world.store.is_broken = true;
+    for kind in ["get", "set"] {
+        assert!(ask(&mut world, alice, kind, ALICE, &vcard("")).contains("resource-constraint"));
+    }
+}
+
+#[test]
+fn a_photo_in_the_vcard_is_an_avatar_everywhere() {
+    let (mut world, alice, bob, _) = world();
+    appear(&mut world, bob, &["urn:xmpp:avatar:metadata"]);
+    world.hear(bob);
+    ask(&mut world, alice, "set", ALICE, &vcard(&photo(DATA)));
+    let heard = world.hear(bob);
+    let presence = heard.iter().find(|stanza| stanza.starts_with("<presence")).unwrap();
+    assert!(presence.contains(&format!("<photo>{HASH}</photo>")), "{heard:?}");
+    let event = heard.iter().find(|stanza| stanza.contains("pubsub#event")).unwrap();
+    for part in [&format!("id='{HASH}'"), "type='image/jpeg'", "bytes='3'"] {
+        assert!(event.contains(part), "{part}: {event}");
+    }
+    let item = get(&mut world, bob, ALICE, "<items node='urn:xmpp:avatar:data'/>");
+    assert!(item.contains(&data(DATA)), "{item}");
+    // Nothing new, nothing told.
+    ask(&mut world, alice, "set", ALICE, &vcard(&photo(DATA)));
+    assert!(world.hear(bob).is_empty());
+    ask(&mut world, alice, "set", ALICE, &vcard("<FN>Alice</FN>"));
+    let heard = world.hear(bob);
+    assert!(heard.iter().any(|stanza| stanza.contains("<photo/>")), "{heard:?}");
+    assert!(
+        heard.iter().any(|stanza| stanza.contains("<metadata xmlns='urn:xmpp:avatar:metadata'/>")),
+        "{heard:?}"
+    );
+}
+
+#[test]
+fn a_published_avatar_is_in_the_vcard() {
+    let (mut world, alice, bob, _) = world();
+    ask(&mut world, alice, "set", ALICE, &vcard("<FN>Alice</FN>"));
+    publish(&mut world, alice, "urn:xmpp:avatar:data", HASH, &data(DATA));
+    world.hear(bob);
+    let info = format!("<info id='{HASH}' type='image/png' bytes='3'/>");
+    publish(&mut world, alice, "urn:xmpp:avatar:metadata", HASH, &metadata(&info));
+    assert!(world.hear(bob)[0].contains(&format!("<photo>{HASH}</photo>")));
+    let card = ask(&mut world, bob, "get", ALICE, &vcard(""));
+    for part in ["<FN>Alice</FN>", "<TYPE>image/png</TYPE>", "<BINVAL>YWJj</BINVAL>"] {
+        assert!(card.contains(part), "{part}: {card}");
+    }
+    // Not one that is not there, is not what it says, or is elsewhere.
+    publish(&mut world, alice, "urn:xmpp:avatar:data", "other", &data("ZGVm"));
+    for info in ["<info id='none'/>", "<info id='other'/>", "<info id='far' url='https://x.org/a.png'/>"] {
+        publish(&mut world, alice, "urn:xmpp:avatar:metadata", "m", &metadata(info));
+        assert!(world.hear(bob).is_empty(), "{info}");
+    }
+    publish(&mut world, alice, "urn:xmpp:avatar:metadata", "m", &metadata(""));
+    assert!(world.hear(bob)[0].contains("<photo/>"));
+    let card = ask(&mut world, bob, "get", ALICE, &vcard(""));
+    assert!(card.contains("<FN>Alice</FN>") && !card.contains("PHOTO"), "{card}");
+}
+
+#[test]
+fn presence_has_the_hash_whatever_the_client_says() {
+    let (mut world, alice, bob, _) = world();
+    let wrong = "<presence><x xmlns='vcard-temp:x:update'><photo>0</photo></x></presence>";
+    world.say(alice, wrong);
+    assert!(world.hear(bob)[0].contains("<photo/>"));
+    ask(&mut world, alice, "set", ALICE, &vcard(&photo(DATA)));
+    world.hear(bob);
+    for presence in ["<presence/>", wrong] {
+        world.say(alice, presence);
+        let heard = world.hear(bob);
+        assert!(heard.len() == 1 && heard[0].matches(HASH).count() == 1, "{heard:?}");
+        assert_eq!(heard[0].matches("vcard-temp:x:update").count(), 1);
+    }
+    // It is read again by a host that has just begun.
+    world.host = Host::new(Arc::new(settings()), [2; 32]);
+    let (bob, alice) = (world.sign_in("bob@example.org/phone"), world.sign_in("alice@example.org/desk"));
+    world.say(bob, "<presence/>");
+    world.hear(bob);
+    world.say(alice, "<presence/>");
+    assert!(world.hear(bob)[0].contains(HASH));
+}
+
+#[test]
+fn a_vcard4_is_the_item_of_its_node() {
+    let (mut world, alice, _, eve) = world();
+    let query = "<vcard xmlns='urn:ietf:params:xml:ns:vcard-4.0'/>";
+    assert!(ask(&mut world, alice, "get", ALICE, query).contains("item-not-found"));
+    assert!(ask(&mut world, eve, "get", ALICE, query).contains("service-unavailable"));
+    let card = "<vcard xmlns='urn:ietf:params:xml:ns:vcard-4.0'><fn><text>Alice</text></fn></vcard>";
+    assert!(ask(&mut world, eve, "set", ALICE, card).contains("forbidden"));
+    assert!(ask(&mut world, alice, "set", ALICE, card).contains("result"));
+    assert!(ask(&mut world, eve, "get", ALICE, query).contains("<text>Alice</text>"));
+    let item = get(&mut world, eve, ALICE, "<items node='urn:xmpp:vcard4'/>");
+    assert!(item.contains("<text>Alice</text>"), "{item}");
+    publish(&mut world, alice, "urn:xmpp:vcard4", "current", &card.replace("Alice", "Al"));
+    assert!(ask(&mut world, eve, "get", ALICE, query).contains("<text>Al</text>"));
+    let secret = "<configure node='urn:xmpp:vcard4'><x xmlns='jabber:x:data' type='submit'>\
+        <field var='pubsub#access_model'><value>whitelist</value></field></x></configure>";
+    let owner = format!("<pubsub xmlns='http://jabber.org/protocol/pubsub#owner'>{secret}</pubsub>");
+    assert!(ask(&mut world, alice, "set", ALICE, &owner).contains("result"));
+    assert!(ask(&mut world, eve, "get", ALICE, query).contains("service-unavailable"));
+    assert!(events(&mut world, eve).is_empty());
+}

@@ -1,0 +1,363 @@
+//! vCards (XEP-0054, XEP-0292), and one avatar however it is set: in the vCard, as items (XEP-0084), in presence
+//! (XEP-0153, XEP-0398).
+
+use std::rc::Rc;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use sha1::{Digest, Sha1};
+use stdx::Instant;
+use stdx::cache::Cache;
+use stdx::hex;
+use xmpp::stanza::{Condition, StanzaError};
+use xmpp::{Bare, Element, Level, Specification, ns};
+
+use super::change_queue::not_written;
+use super::effect::{Change, Load};
+use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::pubsub::{Publication, items_of};
+use super::session::Session;
+use super::{Host, ItemQuery, Outbox, imported};
+use crate::limits;
+
+const FILE: &str = "crates/chat/src/vcard.rs";
+
+const fn complete(name: &'static str, title: &'static str, version: &'static str) -> Specification {
+    Specification { name, title, version, level: Level::Complete, file: FILE, note: "" }
+}
+
+pub(super) const FEATURE: Feature = Feature {
+    specifications: &[
+        complete("XEP-0054", "vcard-temp", "1.2"),
+        complete("XEP-0084", "User Avatar", "1.1.4"),
+        complete("XEP-0153", "vCard-Based Avatars", "1.1"),
+        complete("XEP-0292", "vCard4 Over XMPP", "0.12.0"),
+        complete("XEP-0398", "User Avatar to vCard-Based Avatars Conversion", "1.0.1"),
+    ],
+    account: &[ns::VCARD, ns::VCARD4, ns::VCARD_CONVERSION],
+    // XEP-0054 §4: a server says that it has the vCards of its accounts.
+    server: &[ns::VCARD],
+    handles: &[
+        IqHandler { at: IqTarget::Account, name: "vCard", ns: ns::VCARD, run: vcard },
+        IqHandler { at: IqTarget::Account, name: "vcard", ns: ns::VCARD4, run: vcard4 },
+    ],
+};
+
+/// Who may see a vCard may see its picture.
+const OPEN: &[(&str, &str)] = &[("pubsub#access_model", "open")];
+
+const CURRENT: &str = "current";
+
+/// Hashes of accounts' avatars; `None` inside: it has none.
+pub(super) struct Avatars {
+    hashes: Cache<Bare, Option<Box<str>>>,
+}
+
+impl Default for Avatars {
+    fn default() -> Avatars {
+        Avatars { hashes: Cache::new(limits::AVATARS) }
+    }
+}
+
+/// As it is in a vCard.
+struct Photo {
+    hash: Box<str>,
+    kind: Box<str>,
+    /// Base64 without white space.
+    data: Box<str>,
+    bytes: usize,
+}
+
+impl Photo {
+    fn new(kind: &str, data: &str) -> Option<Photo> {
+        let data: String = data.split_ascii_whitespace().collect();
+        let bytes = BASE64_STANDARD.decode(&data).ok().filter(|bytes| !bytes.is_empty())?;
+        let kind = if kind.is_empty() { "image/png" } else { kind };
+        Some(Photo {
+            hash: hex::encode(&Sha1::digest(&bytes)).into(),
+            kind: kind.into(),
+            data: data.into(),
+            bytes: bytes.len(),
+        })
+    }
+
+    /// `Ok(None)`: the vCard has none.
+    fn of(vcard: &Element) -> Result<Option<Photo>, StanzaError> {
+        let photo = vcard.get("PHOTO", ns::VCARD);
+        let data = photo.and_then(|photo| photo.content_of("BINVAL", ns::VCARD));
+        let Some((photo, data)) = photo.zip(data.filter(|data| !data.trim().is_empty())) else {
+            return Ok(None);
+        };
+        let kind = photo.content_of("TYPE", ns::VCARD).unwrap_or_default();
+        let wrong = || StanzaError::new(Condition::BadRequest, "the photo is not base64");
+        Photo::new(kind.trim(), &data).map(Some).ok_or_else(wrong)
+    }
+
+    fn element(&self) -> Element {
+        let text = |name: &'static str, text: &str| Element::new(name, ns::VCARD).text(text);
+        Element::new("PHOTO", ns::VCARD).child(text("TYPE", &self.kind)).child(text("BINVAL", &self.data))
+    }
+
+    fn metadata(&self) -> Element {
+        let info = Element::new("info", ns::AVATAR_METADATA)
+            .with("id", self.hash.clone())
+            .with("type", self.kind.clone())
+            .with("bytes", self.bytes.to_string());
+        Element::new("metadata", ns::AVATAR_METADATA).child(info)
+    }
+}
+
+fn vcard(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+    let (user, is_own, question) = (iq.to.bare(), iq.from.bare() == iq.to.bare(), iq.iq.clone());
+    if !iq.is_set {
+        host.load_newest(&user, ns::VCARD, out, move |host, _, newest, out| {
+            host.answer(&question, found(newest, is_own), out);
+        });
+        return IqReply::Later;
+    }
+    if let Err(error) = may_set(host, iq) {
+        return IqReply::Error(error);
+    }
+    let photo = match Photo::of(iq.payload) {
+        Ok(photo) => photo,
+        Err(error) => return IqReply::Error(error),
+    };
+    let photo = photo.map(Rc::new);
+    let vcard = iq.payload.clone();
+    host.write_vcard(now, &user.clone(), vcard, photo.clone(), out, move |host, now, result, out| {
+        let is_new_photo = matches!(result, Ok(true));
+        host.answer(&question, result.map(|_| None), out);
+        if is_new_photo {
+            host.publish_avatar(now, &user, photo.as_deref(), out);
+        }
+    });
+    IqReply::Later
+}
+
+/// XEP-0054 §3: nobody learns from it whether there is such an account.
+fn found(newest: Result<Option<Element>, StanzaError>, is_own: bool) -> Result<Option<Element>, StanzaError> {
+    let none = if is_own { Condition::ItemNotFound } else { Condition::ServiceUnavailable };
+    newest.and_then(|vcard| vcard.map(Some).ok_or_else(|| none.into()))
+}
+
+/// Whether a stanza for an account sets its vCard, as only the account itself may.
+pub(super) fn sets_vcard(iq: &Element) -> bool {
+    iq.attr("type") == Some("set")
+        && (iq.get("vCard", ns::VCARD).is_some() || iq.get("vcard", ns::VCARD4).is_some())
+}
+
+fn may_set(host: &Host, iq: &IqRequest<'_>) -> Result<(), StanzaError> {
+    if iq.from.bare() != iq.to.bare() {
+        return Err(Condition::Forbidden.into());
+    }
+    if host.is_anonymous(&iq.to.bare()) {
+        return Err(StanzaError::new(Condition::NotAllowed, "anonymous accounts have no vCard"));
+    }
+    if iq.payload.to_bytes(ns::CLIENT).len() > limits::ITEM {
+        return Err(StanzaError::new(Condition::NotAcceptable, "the vCard is too big: use a smaller photo"));
+    }
+    Ok(())
+}
+
+/// XEP-0292: the same as its node has.
+fn vcard4(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+    let (user, is_own, question) = (iq.to.bare(), iq.from.bare() == iq.to.bare(), iq.iq.clone());
+    if !iq.is_set {
+        host.read_newest(now, &user, (iq.from, ns::VCARD4_NODE), out, move |host, newest, out| {
+            let vcard = newest.map(|item| item.and_then(|item| item.first().cloned()));
+            host.answer(&question, found(vcard, is_own), out);
+        });
+        return IqReply::Later;
+    }
+    if let Err(error) = may_set(host, iq) {
+        return IqReply::Error(error);
+    }
+    let publication =
+        Publication { node: ns::VCARD4_NODE, id: CURRENT.into(), payload: iq.payload.clone(), options: OPEN };
+    host.publish_for(now, &user, publication, out, move |host, _, result, out| {
+        host.answer(&question, result.map(|()| None), out);
+    });
+    IqReply::Later
+}
+
+/// What is written when a client sets it. Its picture is shown in presence; nodes of XEP-0084 have their own.
+pub(crate) fn imported(owner: &Bare, vcard: &Element, at: Instant) -> Result<Vec<Change>, &'static str> {
+    let photo = Photo::of(vcard).ok().filter(|_| vcard.to_bytes(ns::CLIENT).len() <= limits::ITEM);
+    let photo = photo.ok_or("vCards whose picture is too large or none")?;
+    let update = update(photo.as_ref().map(|photo| &*photo.hash));
+    Ok(vec![
+        imported::kept(owner, (ns::VCARD, CURRENT), vcard.clone(), at, 1),
+        imported::kept(owner, (ns::VCARD_UPDATE, CURRENT), update, at, 1),
+    ])
+}
+
+/// XEP-0153 §3.
+fn update(hash: Option<&str>) -> Element {
+    let photo = Element::new("photo", ns::VCARD_UPDATE).text(hash.unwrap_or_default());
+    Element::new("x", ns::VCARD_UPDATE).child(photo)
+}
+
+impl Host {
+    /// The vCard, and apart from it the hash of its photo, which is read at every sign-in. `Ok(true)`: it is another.
+    fn write_vcard(
+        &mut self,
+        now: Instant,
+        user: &Bare,
+        vcard: Element,
+        photo: Option<Rc<Photo>>,
+        out: &mut Outbox,
+        then: impl FnOnce(&mut Host, Instant, Result<bool, StanzaError>, &mut Outbox) + 'static,
+    ) {
+        let item = |node: &str, item: Element| Change::Item {
+            owner: user.clone(),
+            node: node.into(),
+            id: CURRENT.into(),
+            item: Some(Box::new(item)),
+            at: now,
+            keep: 1,
+        };
+        let hash = photo.map(|photo| photo.hash.clone());
+        let update = item(ns::VCARD_UPDATE, update(hash.as_deref()));
+        let user = user.clone();
+        self.change(item(ns::VCARD, vcard), out, move |host, now, result, out| {
+            if let Err(error) = result {
+                return then(host, now, Err(not_written(error)), out);
+            }
+            host.change(update, out, move |host, now, result, out| {
+                let is_new = result.is_ok() && host.avatars.hashes.get(&user) != Some(&hash);
+                if is_new {
+                    host.avatars.hashes.insert(user.clone(), hash);
+                    host.show_avatar(now, &user, out);
+                }
+                then(host, now, result.map(|()| is_new).map_err(not_written), out);
+            });
+        });
+    }
+
+    /// A client has signed in to an account that is in memory already: its presence will need the hash.
+    pub(super) fn load_avatar(&mut self, user: &Bare, out: &mut Outbox) {
+        if self.avatars.hashes.get(user).is_some() || self.is_anonymous(user) {
+            return;
+        }
+        let user = user.clone();
+        self.load_newest(&user.clone(), ns::VCARD_UPDATE, out, move |host, now, newest, out| {
+            // When it cannot be read, presence goes as the client wrote it.
+            let Ok(newest) = newest else { return };
+            if host.avatar_loaded(&user, newest.as_ref()) {
+                host.show_avatar(now, &user, out);
+            }
+        });
+    }
+
+    /// The account's record was read, and what its presence says of its avatar with it. True: it has one, which is news.
+    pub(super) fn avatar_loaded(&mut self, user: &Bare, update: Option<&Element>) -> bool {
+        if self.avatars.hashes.get(user).is_some() {
+            return false;
+        }
+        let hash = update.and_then(|update| update.content_of("photo", ns::VCARD_UPDATE));
+        let hash: Option<Box<str>> = hash.filter(|hash| !hash.is_empty()).map(Box::from);
+        let is_there = hash.is_some();
+        self.avatars.hashes.insert(user.clone(), hash);
+        is_there
+    }
+
+    /// XEP-0398 §4: whoever looks into presence for an avatar finds it, whatever the client knows of it.
+    pub(super) fn stamp_avatar(&self, user: &Bare, presence: &mut Element) {
+        let Some(hash) = self.avatars.hashes.get(user) else { return };
+        let is_update = |child: &Element| child.is("x", ns::VCARD_UPDATE);
+        if hash.is_none() && !presence.elements().any(is_update) {
+            return;
+        }
+        presence.remove_children(is_update);
+        presence.push(update(hash.as_deref()));
+    }
+
+    /// To everybody who sees the account's presence.
+    fn show_avatar(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
+        for key in self.keys_of(user, Session::is_available) {
+            self.say_again(now, key, out);
+        }
+    }
+
+    /// XEP-0398: to the nodes of XEP-0084.
+    fn publish_avatar(&mut self, now: Instant, user: &Bare, photo: Option<&Photo>, out: &mut Outbox) {
+        let publication = |node: &'static str, id: &str, payload: Element| Publication {
+            node,
+            id: id.into(),
+            payload,
+            options: OPEN,
+        };
+        let Some(photo) = photo else {
+            let metadata = Element::new("metadata", ns::AVATAR_METADATA);
+            let gone = publication(ns::AVATAR_METADATA, CURRENT, metadata);
+            return self.publish_for(now, user, gone, out, |_, _, _, _| {});
+        };
+        let data = Element::new("data", ns::AVATAR_DATA).text(photo.data.clone());
+        let data = publication(ns::AVATAR_DATA, &photo.hash, data);
+        let metadata = publication(ns::AVATAR_METADATA, &photo.hash, photo.metadata());
+        let owner = user.clone();
+        // Nobody is told of a picture that is not there. The vCard has it in any case.
+        self.publish_for(now, user, data, out, move |host, now, result, out| {
+            if result.is_ok() {
+                host.publish_for(now, &owner, metadata, out, |_, _, _, _| {});
+            }
+        });
+    }
+
+    /// Something was published for an account. XEP-0398: its avatar goes into the vCard.
+    pub(super) fn vcard_published(
+        &mut self,
+        now: Instant,
+        owner: &Bare,
+        node: &str,
+        payload: &Element,
+        out: &mut Outbox,
+    ) {
+        if node != ns::AVATAR_METADATA || !payload.is("metadata", ns::AVATAR_METADATA) {
+            return;
+        }
+        // One that is elsewhere cannot be shown in a vCard.
+        let info = payload.elements().find(|child| child.name() == "info" && child.attr("url").is_none());
+        let Some((id, kind)) = info.and_then(|info| Some((info.attr("id")?, info.attr("type")))) else {
+            if info.is_none() && payload.elements().next().is_none() {
+                self.set_photo(now, owner, None, out);
+            }
+            return;
+        };
+        let is_known = self.avatars.hashes.get(owner).is_some_and(|hash| hash.as_deref() == Some(id));
+        if is_known {
+            return;
+        }
+        let (owner, id, kind) = (owner.clone(), Box::<str>::from(id), kind.unwrap_or_default().to_owned());
+        let query = Box::new(ItemQuery::of_id(&id));
+        let load = Load::Items { owner: owner.clone(), node: ns::AVATAR_DATA.into(), query };
+        self.load(load, out, move |host, now, result, out| {
+            let data = items_of(result).ok().and_then(|page| page.items.into_iter().next());
+            let data = data.and_then(|(_, _, item)| {
+                item.content_of("data", ns::AVATAR_DATA).map(|text| text.into_owned())
+            });
+            let photo = data.and_then(|data| Photo::new(&kind, &data));
+            // An id that is not the hash of the data would show another picture than it says.
+            if let Some(photo) = photo.filter(|photo| photo.hash == id) {
+                host.set_photo(now, &owner, Some(photo), out);
+            }
+        });
+    }
+
+    fn set_photo(&mut self, now: Instant, user: &Bare, photo: Option<Photo>, out: &mut Outbox) {
+        if photo.is_none() && self.avatars.hashes.get(user) == Some(&None) {
+            return;
+        }
+        let user = user.clone();
+        self.load_newest(&user.clone(), ns::VCARD, out, move |host, _, newest, out| {
+            // When it cannot be read it must not be overwritten either.
+            let Ok(vcard) = newest else { return };
+            let mut vcard = vcard.unwrap_or_else(|| Element::new("vCard", ns::VCARD));
+            vcard.remove_children(|child| child.is("PHOTO", ns::VCARD));
+            if let Some(photo) = &photo {
+                vcard.push(photo.element());
+            }
+            host.write_vcard(now, &user, vcard, photo.map(Rc::new), out, |_, _, _, _| {});
+        });
+    }
+}

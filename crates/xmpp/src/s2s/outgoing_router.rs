@@ -1,0 +1,534 @@
+//! The ways to other servers, of the domains that this shard owns: which stream a pair of domains has, what waits for one,
+//! and what becomes of it when there is none.
+//!
+//! A stanza is given to a stream once, or answered once. What a stream had when its connection broke is nobody's (RFC 6120
+//! §13.8 knows no receipt between servers), and is not sent twice.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use stdx::Instant;
+use stdx::rng::Rng;
+
+use super::dial::{Dial, DialRequest};
+use super::outgoing::{Outgoing, OutgoingEvent, OutgoingOutput};
+use super::timers::Timers;
+use super::{
+    Connect, Counts, Effect, Event, Failure, KeyQuery, LogEvent, Pair, Security, Settings, ShardMessage,
+    Verdict,
+};
+use crate::stanza::{self, Condition, StanzaError};
+use crate::{ConnectionId, Element, limits, ns};
+
+/// How stanzas of a pair get there.
+#[derive(Debug)]
+enum StanzaRoute {
+    /// For a stream that lets it speak.
+    Waiting {
+        queue: VecDeque<Box<Element>>,
+        bytes: usize,
+    },
+    Stream(u64),
+    /// Over a stream that the other server opened (XEP-0288).
+    Back(ConnectionId),
+}
+
+#[derive(Debug)]
+struct Backoff {
+    times: u32,
+    until: Instant,
+    failure: Failure,
+}
+
+#[derive(Debug)]
+pub(super) struct OutgoingRouter {
+    settings: Arc<Settings>,
+    rng: Rng,
+    ways: HashMap<Pair, StanzaRoute>,
+    dials: HashMap<u64, Dial>,
+    by_remote: HashMap<Box<str>, Vec<u64>>,
+    failed: HashMap<Pair, Backoff>,
+    alarms: Timers,
+    last: u64,
+    counts: Counts,
+}
+
+impl OutgoingRouter {
+    pub(super) fn new(settings: Arc<Settings>, rng: Rng) -> OutgoingRouter {
+        OutgoingRouter {
+            settings,
+            rng,
+            ways: HashMap::new(),
+            dials: HashMap::new(),
+            by_remote: HashMap::new(),
+            failed: HashMap::new(),
+            alarms: Timers::default(),
+            // Odd; those of incoming streams are even.
+            last: 1,
+            counts: Counts::default(),
+        }
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        Counts { outgoing: self.dials.len() as u64, ..self.counts }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.alarms.first()
+    }
+
+    pub(super) fn has(&self, number: u64) -> bool {
+        self.dials.contains_key(&number)
+    }
+
+    /// From a domain of ours to one that this shard owns.
+    pub(super) fn handle_stanza(&mut self, now: Instant, element: Box<Element>, out: &mut Vec<Effect>) {
+        let (Ok(Some(from)), Ok(Some(to))) = (stanza::from(&element), stanza::to(&element)) else { return };
+        let pair = Pair { local: from.domain().into(), remote: to.domain().into() };
+        if !self.settings.is_local(&pair.local) {
+            // Nobody may speak through us to others.
+            let text = "this server does not speak for that domain";
+            return self.give_back(&element, &Failure::new(Condition::NotAllowed, text), out);
+        }
+        if self.settings.demands(&pair.remote).is_none() {
+            let text = "this server does not speak with that domain";
+            return self.give_back(&element, &Failure::new(Condition::NotAllowed, text), out);
+        }
+        match self.ways.get_mut(&pair) {
+            Some(StanzaRoute::Stream(number)) => {
+                let number = *number;
+                self.send(now, number, &element, out);
+            }
+            Some(StanzaRoute::Back(edge)) => {
+                self.counts.stanzas_out += 1;
+                out.push(Effect::Send(ShardMessage::Over { edge: *edge, element }));
+            }
+            Some(StanzaRoute::Waiting { queue, bytes }) => {
+                let size = size_of(&element);
+                if queue.len() < limits::S2S_QUEUE && *bytes + size <= limits::S2S_QUEUE_BYTES {
+                    *bytes += size;
+                    queue.push_back(element);
+                    self.counts.waiting += 1;
+                } else {
+                    self.give_back(&element, &too_much(), out);
+                }
+            }
+            None => self.begin_with(now, &pair, element, out),
+        }
+    }
+
+    /// The first stanza of a pair that has no way.
+    fn begin_with(&mut self, now: Instant, pair: &Pair, element: Box<Element>, out: &mut Vec<Effect>) {
+        if let Some(failed) = self.failed.get(pair).filter(|failed| now < failed.until) {
+            let failure = failed.failure.clone();
+            return self.give_back(&element, &failure, out);
+        }
+        if self.ways.len() >= limits::S2S_PAIRS {
+            return self.give_back(&element, &too_much(), out);
+        }
+        let bytes = size_of(&element);
+        self.ways.insert(pair.clone(), StanzaRoute::Waiting { queue: [element].into(), bytes });
+        self.counts.waiting += 1;
+        self.begin(now, pair, out);
+    }
+
+    /// A stream for a pair that waits: one that is there, or a new one.
+    fn begin(&mut self, now: Instant, pair: &Pair, out: &mut Vec<Effect>) {
+        let there = self.by_remote.get(&pair.remote).into_iter().flatten().copied();
+        let fits = |number: &u64| {
+            self.dials.get(number).is_some_and(|dial| !dial.is_ready() || dial.stream.takes(&pair.local))
+        };
+        let Some(number) = there.into_iter().find(fits) else {
+            let wanted = vec![pair.local.clone()];
+            return self.dial(now, DialRequest { wanted, ..DialRequest::of_nobody(pair.clone()) }, out);
+        };
+        if let Some(dial) = self.dials.get_mut(&number) {
+            dial.wish.wanted.push(pair.local.clone());
+            dial.asked = now;
+        }
+        self.with(now, number, out, |dial, out| {
+            if dial.is_ready() {
+                dial.stream.authorize(&pair.local, out);
+            }
+        });
+    }
+
+    /// Begins to connect.
+    fn dial(&mut self, now: Instant, mut wish: DialRequest, out: &mut Vec<Effect>) {
+        let Some(demands) = self.settings.demands(&wish.pair.remote) else {
+            return self.fail(now, wish, &Failure::new(Condition::NotAllowed, "policy"), out);
+        };
+        self.last += 2;
+        let number = self.last;
+        if wish.tried == 0 {
+            wish.random = self.rng.next_u64();
+        }
+        let (pair, random, tried) = (wish.pair.clone(), wish.random, wish.tried);
+        out.push(Effect::Connect(Connect { number, pair: pair.clone(), random, tried }));
+        let stream = Outgoing::new(Arc::clone(&self.settings), demands, pair.clone(), wish.avoid_external);
+        let dial = Dial::new(now, wish, stream);
+        self.alarms.arm(number, dial.deadline(&self.settings));
+        self.by_remote.entry(pair.remote).or_default().push(number);
+        self.counts.outgoing_total += 1;
+        self.dials.insert(number, dial);
+    }
+
+    /// `next`: how many addresses were tried, when there are more.
+    pub(super) fn handle_connected(
+        &mut self,
+        now: Instant,
+        number: u64,
+        (security, next): (Security, Option<usize>),
+        out: &mut Vec<Effect>,
+    ) {
+        if let Some(dial) = self.dials.get_mut(&number) {
+            (dial.is_connected, dial.next, dial.asked, dial.used) = (true, next, now, now);
+        }
+        self.with(now, number, out, |dial, out| dial.stream.handle_connected(security, out));
+    }
+
+    pub(super) fn handle_secured(
+        &mut self,
+        now: Instant,
+        number: u64,
+        security: Security,
+        out: &mut Vec<Effect>,
+    ) {
+        self.with(now, number, out, |dial, out| dial.stream.handle_secured(security, out));
+    }
+
+    pub(super) fn handle_bytes(&mut self, now: Instant, number: u64, bytes: &[u8], out: &mut Vec<Effect>) {
+        self.with(now, number, out, |dial, out| dial.stream.handle_bytes(bytes, out));
+    }
+
+    pub(super) fn handle_broken(
+        &mut self,
+        now: Instant,
+        number: u64,
+        failure: Failure,
+        out: &mut Vec<Effect>,
+    ) {
+        self.lost(now, number, Some(failure), out);
+    }
+
+    pub(super) fn handle_written(&mut self, number: u64, count: usize) {
+        if let Some(dial) = self.dials.get_mut(&number) {
+            dial.unsent = dial.unsent.saturating_sub(count);
+        }
+    }
+
+    /// Lets a stream work, and does what comes of it.
+    fn with(
+        &mut self,
+        now: Instant,
+        number: u64,
+        out: &mut Vec<Effect>,
+        act: impl FnOnce(&mut Dial, &mut OutgoingOutput),
+    ) {
+        let Some(dial) = self.dials.get_mut(&number) else { return };
+        let mut done = OutgoingOutput::default();
+        act(dial, &mut done);
+        let deadline = dial.deadline(&self.settings);
+        self.alarms.arm(number, deadline);
+        if !done.bytes.is_empty() {
+            dial.unsent += done.bytes.len();
+            out.push(Effect::Write { number, bytes: done.bytes });
+        }
+        for said in done.said {
+            self.heard(now, number, said, out);
+        }
+    }
+
+    fn heard(&mut self, now: Instant, number: u64, said: OutgoingEvent, out: &mut Vec<Effect>) {
+        match said {
+            OutgoingEvent::StartTls => out.push(Effect::StartTls { number }),
+            OutgoingEvent::Ready => self.ready(now, number, out),
+            OutgoingEvent::Authorized(local, proof) => {
+                let Some(dial) = self.dials.get_mut(&number) else { return };
+                dial.wish.wanted.retain(|wanted| *wanted != local);
+                let is_encrypted = dial.stream.is_encrypted();
+                let pair = dial.pair_of(local);
+                let what = Event::Connected { by: proof, is_encrypted };
+                out.push(Effect::Note(LogEvent { pair: pair.clone(), what }));
+                self.failed.remove(&pair);
+                self.flow(now, number, pair, out);
+            }
+            OutgoingEvent::Refused(local, failure) => {
+                let Some(dial) = self.dials.get_mut(&number) else { return };
+                dial.wish.wanted.retain(|wanted| *wanted != local);
+                let pair = dial.pair_of(local);
+                self.fail_pair(now, pair, &failure, out);
+            }
+            OutgoingEvent::Verified(question, verdict) => {
+                let Some(dial) = self.dials.get_mut(&number) else { return };
+                dial.used = now;
+                if let Some(at) = dial.wish.questions.iter().position(|(_, asked)| *asked == question) {
+                    let (edge, question) = dial.wish.questions.swap_remove(at);
+                    out.push(Effect::Send(ShardMessage::Verified { edge, question, verdict }));
+                }
+            }
+            OutgoingEvent::Stanza(element) => {
+                self.counts.stanzas_in += 1;
+                if let Some(dial) = self.dials.get_mut(&number) {
+                    dial.used = now;
+                }
+                out.push(Effect::Deliver(element));
+            }
+            OutgoingEvent::TooLarge(element) => {
+                self.counts.stanzas_in += 1;
+                out.extend(super::too_large(&element));
+            }
+            OutgoingEvent::Close(failure) => {
+                self.counts.faults += u64::from(failure.is_some());
+                out.push(Effect::Close { number });
+                self.lost(now, number, failure, out);
+            }
+        }
+    }
+
+    fn ready(&mut self, now: Instant, number: u64, out: &mut Vec<Effect>) {
+        let Some(dial) = self.dials.get_mut(&number) else { return };
+        dial.was_ready = true;
+        let (mine, elsewhere): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut dial.wish.wanted).into_iter().partition(|local| dial.stream.takes(local));
+        dial.wish.wanted.clone_from(&mine);
+        let remote = dial.wish.pair.remote.clone();
+        self.with(now, number, out, |dial, out| {
+            mine.iter().for_each(|local| dial.stream.authorize(local, out));
+            for (_, question) in dial.wish.questions.clone() {
+                dial.stream.ask(question, out);
+            }
+        });
+        for local in elsewhere {
+            self.begin(now, &Pair { local, remote: remote.clone() }, out);
+        }
+    }
+
+    /// The pair may speak: what waited goes first.
+    fn flow(&mut self, now: Instant, number: u64, pair: Pair, out: &mut Vec<Effect>) {
+        // Over another way already: order is kept by staying there.
+        let Some(StanzaRoute::Waiting { .. }) = self.ways.get(&pair) else { return };
+        let waited = self.take_queue(&pair);
+        if let Some(dial) = self.dials.get_mut(&number) {
+            dial.speaking.push(pair.local.clone());
+            self.ways.insert(pair, StanzaRoute::Stream(number));
+        }
+        for element in waited {
+            self.send(now, number, &element, out);
+        }
+    }
+
+    /// What waits for a way, which is none any more.
+    fn take_queue(&mut self, pair: &Pair) -> VecDeque<Box<Element>> {
+        let Some(StanzaRoute::Waiting { queue, .. }) = self.ways.remove(pair) else { return VecDeque::new() };
+        self.counts.waiting -= queue.len() as u64;
+        queue
+    }
+
+    fn send(&mut self, now: Instant, number: u64, element: &Element, out: &mut Vec<Effect>) {
+        let is_stuck = self.dials.get(&number).is_none_or(|dial| dial.unsent > limits::S2S_UNSENT);
+        if is_stuck {
+            return self.give_back(element, &too_much(), out);
+        }
+        let mut fits = true;
+        self.with(now, number, out, |dial, out| {
+            dial.used = now;
+            fits = dial.stream.send(element, out);
+        });
+        if !fits {
+            let failure = Failure::new(Condition::PolicyViolation, super::TOO_LARGE_FOR_OTHERS);
+            return self.give_back(element, &failure, out);
+        }
+        self.counts.stanzas_out += 1;
+    }
+
+    /// A key that has to be asked about.
+    pub(super) fn handle_question(
+        &mut self,
+        now: Instant,
+        edge: ConnectionId,
+        question: KeyQuery,
+        out: &mut Vec<Effect>,
+    ) {
+        let there = self.by_remote.get(&question.pair.remote).into_iter().flatten().copied();
+        let Some(number) = there.into_iter().next() else {
+            let mut wish = DialRequest::of_nobody(question.pair.clone());
+            wish.questions.push((edge, question));
+            return self.dial(now, wish, out);
+        };
+        let Some(dial) = self.dials.get_mut(&number) else { return };
+        if dial.wish.questions.len() >= limits::S2S_VERIFIES {
+            let verdict = Verdict::Error(Condition::ResourceConstraint);
+            return out.push(Effect::Send(ShardMessage::Verified { edge, question, verdict }));
+        }
+        dial.wish.questions.push((edge, question.clone()));
+        dial.asked = now;
+        self.with(now, number, out, |dial, out| {
+            if dial.is_ready() {
+                dial.stream.ask(question, out);
+            }
+        });
+    }
+
+    /// The other server has opened a stream that takes stanzas back (XEP-0288).
+    pub(super) fn handle_offer(&mut self, edge: ConnectionId, pair: Pair, out: &mut Vec<Effect>) {
+        match self.ways.get(&pair) {
+            // Order is kept by staying on a way.
+            Some(StanzaRoute::Stream(_) | StanzaRoute::Back(_)) => return,
+            None if self.ways.len() >= limits::S2S_PAIRS => return,
+            _ if self.settings.demands(&pair.remote).is_none() => return,
+            Some(StanzaRoute::Waiting { .. }) | None => {}
+        }
+        self.failed.remove(&pair);
+        for element in self.take_queue(&pair) {
+            self.counts.stanzas_out += 1;
+            out.push(Effect::Send(ShardMessage::Over { edge, element }));
+        }
+        self.ways.insert(pair, StanzaRoute::Back(edge));
+    }
+
+    pub(super) fn handle_withdrawn(&mut self, edge: ConnectionId, pair: &Pair) {
+        if matches!(self.ways.get(pair), Some(StanzaRoute::Back(known)) if *known == edge) {
+            self.ways.remove(pair);
+        }
+    }
+
+    /// The connection is gone, or of no use.
+    fn lost(&mut self, now: Instant, number: u64, failure: Option<Failure>, out: &mut Vec<Effect>) {
+        let Some(mut dial) = self.dials.remove(&number) else { return };
+        self.alarms.disarm(number);
+        if let Some(numbers) = self.by_remote.get_mut(&dial.wish.pair.remote) {
+            numbers.retain(|other| *other != number);
+            if numbers.is_empty() {
+                self.by_remote.remove(&dial.wish.pair.remote);
+            }
+        }
+        for local in std::mem::take(&mut dial.speaking) {
+            self.ways.remove(&dial.pair_of(local));
+        }
+        if dial.wish.is_empty() {
+            return;
+        }
+        let failure = failure
+            .unwrap_or_else(|| Failure::new(Condition::RemoteServerTimeout, "the server closed the stream"));
+        match dial.again() {
+            Some(again) => self.dial(now, again, out),
+            None => self.fail(now, dial.wish, &failure, out),
+        }
+    }
+
+    fn fail(&mut self, now: Instant, wish: DialRequest, failure: &Failure, out: &mut Vec<Effect>) {
+        self.counts.failures += 1;
+        for local in wish.wanted {
+            let pair = Pair { local, remote: wish.pair.remote.clone() };
+            self.fail_pair(now, pair, failure, out);
+        }
+        for (edge, question) in wish.questions {
+            let verdict = Verdict::Error(failure.condition);
+            out.push(Effect::Send(ShardMessage::Verified { edge, question, verdict }));
+        }
+    }
+
+    /// There is no way, and for a while none is looked for.
+    fn fail_pair(&mut self, now: Instant, pair: Pair, failure: &Failure, out: &mut Vec<Effect>) {
+        out.push(Effect::Note(LogEvent { pair: pair.clone(), what: Event::Failed(failure.clone()) }));
+        if !matches!(self.ways.get(&pair), Some(StanzaRoute::Waiting { .. })) {
+            return;
+        }
+        for element in self.take_queue(&pair) {
+            self.give_back(&element, failure, out);
+        }
+        let times = self.failed.get(&pair).map_or(0, |failed| failed.times);
+        let pause = limits::S2S_BACKOFF.saturating_mul(1 << times.min(10)).min(limits::S2S_BACKOFF_MAX);
+        let backoff = Backoff { times: times + 1, until: now + pause, failure: failure.clone() };
+        if self.failed.len() >= limits::S2S_FAILED {
+            let first = self.failed.iter().min_by_key(|(_, failed)| failed.until);
+            if let Some(first) = first.map(|(pair, _)| pair.clone()) {
+                self.failed.remove(&first);
+            }
+        }
+        self.failed.insert(pair, backoff);
+    }
+
+    pub(super) fn expire(&mut self, now: Instant, out: &mut Vec<Effect>) {
+        while let Some(number) = self.alarms.pop(now) {
+            let Some(dial) = self.dials.get(&number) else { continue };
+            let deadline = dial.deadline(&self.settings);
+            if deadline > now {
+                self.alarms.arm(number, deadline);
+            } else {
+                self.expired(now, number, out);
+            }
+        }
+    }
+
+    fn expired(&mut self, now: Instant, number: u64, out: &mut Vec<Effect>) {
+        let Some(dial) = self.dials.get_mut(&number) else { return };
+        let (pair, is_idle) = (dial.wish.pair.clone(), dial.wish.is_empty());
+        let late = Failure::new(Condition::RemoteServerTimeout, "the server did not answer in time");
+        if dial.is_connected && !is_idle && !dial.speaking.is_empty() {
+            // Others speak on it: only who waits is told.
+            let rest = dial.wish.take();
+            self.alarms.arm(number, now + self.settings.authorize);
+            return self.fail(now, rest, &late, out);
+        }
+        if is_idle {
+            out.push(Effect::Note(LogEvent { pair, what: Event::Closed { why: "idle" } }));
+        }
+        self.hang_up(now, number, (!is_idle).then_some(late), out);
+    }
+
+    /// Our end of it.
+    fn hang_up(&mut self, now: Instant, number: u64, failure: Option<Failure>, out: &mut Vec<Effect>) {
+        self.with(now, number, out, |dial, out| dial.stream.close(out));
+        out.push(Effect::Close { number });
+        self.lost(now, number, failure, out);
+    }
+
+    /// What is not allowed any more ends.
+    pub(super) fn reload(&mut self, now: Instant, settings: Arc<Settings>, out: &mut Vec<Effect>) {
+        self.settings = settings;
+        let settings = &self.settings;
+        let over = self.dials.iter().filter(|(_, dial)| settings.demands(&dial.wish.pair.remote).is_none());
+        let over: Vec<u64> = over.map(|(number, _)| *number).collect();
+        for number in over {
+            let failure = Failure::new(Condition::NotAllowed, "policy");
+            self.hang_up(now, number, Some(failure), out);
+        }
+        self.failed.clear();
+    }
+
+    /// The node ends.
+    pub(super) fn close_all(&mut self, now: Instant, out: &mut Vec<Effect>) {
+        let numbers: Vec<u64> = self.dials.keys().copied().collect();
+        for number in numbers {
+            if let Some(dial) = self.dials.get_mut(&number) {
+                // Nothing follows it.
+                (dial.wish.is_second, dial.next, dial.wish.avoid_external) = (true, None, true);
+            }
+            let failure = Failure::new(Condition::RemoteServerTimeout, "this server is shutting down");
+            self.hang_up(now, number, Some(failure), out);
+        }
+    }
+
+    /// To its sender, when he may be told.
+    fn give_back(&mut self, element: &Element, failure: &Failure, out: &mut Vec<Effect>) {
+        self.counts.returned += 1;
+        // Presence is told to many, and nobody waits for an answer but who enters a room (XEP-0045 §7.2).
+        let is_told = element.name() != "presence"
+            || (element.attr("type").is_none() && element.get("x", ns::MUC).is_some());
+        if is_told && stanza::may_be_refused(element) && element.attr("from").is_some() {
+            let error = StanzaError::new(failure.condition, &failure.text);
+            out.push(Effect::Deliver(Box::new(stanza::refusal(element, &error))));
+        }
+    }
+}
+
+fn too_much() -> Failure {
+    Failure::new(Condition::ResourceConstraint, "too much waits for that server")
+}
+
+/// About.
+fn size_of(element: &Element) -> usize {
+    element.written_len(ns::CLIENT)
+}
