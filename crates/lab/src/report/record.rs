@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use stdx::calendar::Date;
 use lab_sip::scenario::model::{Expect, Scenario, ScenarioSource, SentKind, StepKind};
 use lab_sip::stats::{Count, Durations, Stats, TimerDurations};
+use stdx::calendar::Date;
 use stdx::time::Instant;
 
 use crate::engine::{Progress, RunEnd, RunOutcome, Setup};

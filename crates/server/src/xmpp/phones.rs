@@ -95,7 +95,12 @@ impl Xmpp {
     }
 
     /// In the host's words, and told to the sender's host.
-    fn hear(&mut self, now: Instant, offer: &Offer, outbox: &mut Vec<XmppEffect>) -> Result<PhoneMessage, Offered> {
+    fn hear(
+        &mut self,
+        now: Instant,
+        offer: &Offer,
+        outbox: &mut Vec<XmppEffect>,
+    ) -> Result<PhoneMessage, Offered> {
         let message = &offer.message;
         let to = self.account_of(&message.aor).ok_or(Offered::NoClient)?;
         let is_missed = !offer.has_phones && self.host.is_signed_in(&to);
@@ -131,7 +136,14 @@ impl Xmpp {
         self.host.shown(&self.account_of(aor)?).map(chat_of)
     }
 
-    fn said(&mut self, now: Instant, from: &Bare, to: &Bare, words: &MessageBody, outbox: &mut Vec<XmppEffect>) {
+    fn said(
+        &mut self,
+        now: Instant,
+        from: &Bare,
+        to: &Bare,
+        words: &MessageBody,
+        outbox: &mut Vec<XmppEffect>,
+    ) {
         let owner = self.owner(from.as_str());
         let message = XmppShardMessage::Said { from: from.clone(), to: to.clone(), words: words.clone() };
         self.send(now, owner, message, outbox);

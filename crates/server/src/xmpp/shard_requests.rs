@@ -80,7 +80,13 @@ impl Xmpp {
         self.ask_all(now, Requester::Operator(answer), act, outbox);
     }
 
-    fn ask_all(&mut self, now: Instant, asker: Requester, act: &Arc<HostAction>, outbox: &mut Vec<XmppEffect>) {
+    fn ask_all(
+        &mut self,
+        now: Instant,
+        asker: Requester,
+        act: &Arc<HostAction>,
+        outbox: &mut Vec<XmppEffect>,
+    ) {
         self.asks.last += 1;
         let id = self.asks.last;
         let asking = OpenRequest { asker, left: self.shards, sum: ActAnswer::default() };
