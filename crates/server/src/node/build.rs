@@ -154,6 +154,9 @@ fn compile(config: &Config, domains: &[Box<str>], routes: &[store::Route]) -> Re
             None
         }
     });
+    for warning in routes.iter().filter_map(|route| routes::unverifiable(config, route)) {
+        tracing::warn!("{warning}");
+    }
     let local = addresses(config).into_iter().map(|listener| listener.address).collect();
     let settings = PlanSettings {
         domains: domains.to_vec(),
