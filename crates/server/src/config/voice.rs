@@ -38,6 +38,8 @@ pub struct Voice {
     pub speech: Vec<Box<str>>,
     /// Empty: nobody listens to words. One URL, or a program and its arguments.
     pub recogniser: Vec<Box<str>>,
+    /// Empty: recordings are WAV files only. A program and its arguments.
+    pub mp3: Vec<Box<str>>,
     /// `<data>/recordings` unless named.
     pub recordings: Option<PathBuf>,
     /// Without a slash at its end.
@@ -137,6 +139,11 @@ impl Voice {
             recordings: section.optional(
                 "recordings",
                 "Folder of recordings, made with the first. `recordings` in `server.data` when not given.",
+            ),
+            mp3: section.list(
+                "mp3",
+                Vec::new(),
+                "Program that encodes recordings as MP3, and its arguments, as `[\"lame\", \"--quiet\", \"-\", \"-\"]`: a WAV file in, MP3 out, within two minutes. Requests for `.mp3` are answered 406 when empty.",
             ),
             public_url: section
                 .optional("public_url", "Where applications find this node's HTTP: `RecordingUrl` begins with it. `http://` and `http.listen` when not given.")

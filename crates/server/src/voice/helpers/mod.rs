@@ -39,6 +39,7 @@ use speech::Words;
 
 pub(crate) use recognise::{Heard, Listener};
 pub(crate) use settings::Settings;
+pub(crate) use speech::is_installed;
 pub(crate) use websocket::{News, Opening, Order, Said};
 
 /// Who asked, and its number for the question.
