@@ -259,7 +259,7 @@ impl Servers {
             }
             Said::Refused(pair, why) => {
                 self.counts.refused += 1;
-                out.push(Effect::Note(Note { pair, what: Event::Refused { why } }));
+                out.push(Effect::Note(Note { pair, what: Event::Refused { number, why } }));
             }
             Said::Stanza(element) => {
                 self.counts.stanzas_in += 1;
