@@ -13,7 +13,7 @@ mod dial;
 pub(crate) mod helpers;
 mod leg;
 mod letter;
-mod limits;
+pub(crate) mod limits;
 mod media_rules;
 mod messages;
 pub(crate) mod numbers;
