@@ -125,7 +125,7 @@ impl Security {
             "none" => Security::None,
             "starttls" => Security::StartTls,
             "direct" => Security::Tls,
-            _ => return Err(format!("tls {name:?}: expected none, starttls or direct")),
+            _ => return Err(format!("{name:?}: expected none, starttls or direct")),
         })
     }
 }

@@ -215,6 +215,7 @@ fn keywords(options: &Options, scenario: &Scenario, files: &Files) -> Option<Mis
 fn missing_target(setup: &Setup) -> Option<Mistake> {
     let options = &setup.options;
     let by_peer = options.network.remote_sending.is_some();
-    (setup.scenario.starts_calls() && options.remote.is_none() && !by_peer)
-        .then(|| Mistake("Missing remote host parameter. This scenario requires it".to_owned()))
+    (setup.scenario.starts_calls() && options.remote.is_none() && !by_peer).then(|| {
+        Mistake("Missing remote host parameter. This scenario requires it: add HOST or HOST:PORT".to_owned())
+    })
 }
