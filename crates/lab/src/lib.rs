@@ -27,5 +27,6 @@ pub mod shell;
 pub mod stats;
 pub mod threshold;
 pub mod trace;
+mod unanswered;
 pub mod watch;
 mod whole_file;

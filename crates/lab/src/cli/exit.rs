@@ -53,7 +53,10 @@ impl ExitCode {
     pub fn of_run(outcome: &Outcome, timeout_is_error: bool) -> ExitCode {
         let counts = &outcome.progress.total.counts;
         let timed_out = outcome.end == End::Timeout;
-        if outcome.end == End::Fatal || counts[Count::FatalErrors] > 0 || (timed_out && timeout_is_error) {
+        if matches!(outcome.end, End::Fatal | End::NoAccounts)
+            || counts[Count::FatalErrors] > 0
+            || (timed_out && timeout_is_error)
+        {
             return ExitCode::Fatal;
         }
         if counts[Count::FailedRtpCheck] > 0 {

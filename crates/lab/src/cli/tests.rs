@@ -283,6 +283,7 @@ fn exit_codes_are_sipps_and_our_own() {
         (0, 5, End::Terminated, false, 0),
         (1, 5, End::Terminated, false, 1),
         (0, 5, End::Fatal, false, 255),
+        (20, 0, End::NoAccounts, false, 255),
         (0, 5, End::Normal, true, 98),
         (2, 5, End::Normal, true, 1),
     ] {

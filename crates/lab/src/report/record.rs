@@ -175,6 +175,7 @@ fn finish(report: &mut Report, setup: &Setup, outcome: &Outcome) {
         End::Timeout => "timeout",
         End::Terminated => "terminated",
         End::Failures => "failures",
+        End::NoAccounts => "no accounts",
         End::Fatal => "fatal",
     }
     .to_owned();
