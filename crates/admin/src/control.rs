@@ -5,6 +5,7 @@
 
 use std::io::Read;
 use std::net::IpAddr;
+use std::pin::Pin;
 
 use stdx::Instant;
 use stdx::attempts::Cause;
@@ -48,6 +49,9 @@ pub trait ControlPlane: Source {
     fn modify_recording(&self, sid: &str, change: RecordingChange) -> Result<(), ControlError>;
     /// The recording as a WAV file; `None` when there is none on this node.
     fn recording(&self, sid: &str) -> Option<Audio>;
+    /// The recording as an MP3 file. Returns at once; the future is polled by a task of the runtime, and dropping it ends
+    /// the encoder.
+    fn recording_as_mp3(&self, sid: &str) -> Encoding;
     /// Deletes the sound. Not an error when it is gone.
     fn remove_recording(&self, sid: &str) -> Result<(), ControlError>;
 
@@ -214,9 +218,27 @@ pub struct QueueMember {
     pub enqueued_at: Instant,
 }
 
-/// A WAV file.
+/// A file of sound.
 pub struct Audio {
+    /// The value of Content-Type: `audio/x-wav`, `audio/mpeg`.
+    pub media_type: &'static str,
     /// Bytes.
     pub length: u64,
     pub read: Box<dyn Read + Send>,
+}
+
+/// A recording that is being converted.
+pub type Encoding = Pin<Box<dyn Future<Output = Result<Audio, EncodeError>> + Send>>;
+
+/// Why a recording is not to be had in another format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EncodeError {
+    /// No recording of that sid is complete on this node.
+    NotFound,
+    /// The configuration names no encoder.
+    NoEncoder,
+    /// Too many conversions wait.
+    Busy,
+    /// The encoder failed or took too long; the log has the reason.
+    Failed,
 }

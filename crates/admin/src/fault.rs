@@ -2,7 +2,7 @@
 
 use store::StoreError;
 
-use crate::control::ControlError;
+use crate::control::{ControlError, EncodeError};
 use crate::value::Value;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +76,23 @@ impl From<ControlError> for Fault {
                 ),
             ),
             ControlError::Unsupported(what) => Fault::new(501, 20501, format!("{what} is not implemented")),
+        }
+    }
+}
+
+impl From<EncodeError> for Fault {
+    fn from(error: EncodeError) -> Self {
+        match error {
+            EncodeError::NotFound => Fault::new(404, 20404, "The recording was not found on this node"),
+            EncodeError::NoEncoder => Fault::new(
+                406,
+                20406,
+                "This node encodes no MP3: ask for .wav, or have its operator name an encoder with [voice] mp3",
+            ),
+            EncodeError::Busy => Fault::busy(),
+            EncodeError::Failed => {
+                Fault::new(500, 20500, "The recording could not be encoded as MP3: ask for .wav")
+            }
         }
     }
 }

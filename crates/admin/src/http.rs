@@ -69,6 +69,11 @@ async fn answer(Shared(edge): Shared<Edge>, request: HttpRequest) -> Response {
         (request, done)
     });
     match work.await {
+        // Waited for here, where it takes no place of `at_work`, and where a client that hangs up drops it.
+        Ok((request, Ok(Answer::Encoding(encoding)))) => match encoding.await {
+            Ok(audio) => sound(audio),
+            Err(error) => refuse(&request, &error.into()),
+        },
         Ok((request, Ok(answer))) => write(&request, answer),
         Ok((request, Err(refusal))) => refusal.response(&request),
         // A handler that panicked is a defect of ours; it ends this request only.
@@ -169,6 +174,8 @@ fn write(request: &Request, answer: Answer) -> Response {
     match answer {
         Answer::Nothing => StatusCode::NO_CONTENT.into_response(),
         Answer::Audio(audio) => sound(audio),
+        // `answer` has waited for it.
+        Answer::Encoding(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         Answer::Item(status, name, value) => {
             document(request, status, |json, out| if json { value.json(out) } else { value.xml(name, out) })
         }
@@ -228,6 +235,6 @@ fn sound(audio: Audio) -> Response {
         let left = if done.is_ok() { left - size as u64 } else { 0 };
         Some((done, (read, left)))
     });
-    let headers = [(CONTENT_TYPE, "audio/x-wav".to_owned()), (CONTENT_LENGTH, length.to_string())];
+    let headers = [(CONTENT_TYPE, audio.media_type.to_owned()), (CONTENT_LENGTH, length.to_string())];
     (headers, Body::from_stream(pieces)).into_response()
 }

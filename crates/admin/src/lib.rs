@@ -23,7 +23,7 @@ mod sign_in;
 pub mod table;
 pub mod value;
 
-pub use control::{Audio, ControlError, ControlPlane, Source};
+pub use control::{Audio, ControlError, ControlPlane, EncodeError, Encoding, Source};
 pub use fault::Fault;
 pub use http::router;
 pub use request::Base;

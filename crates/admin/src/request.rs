@@ -45,7 +45,6 @@ pub(crate) enum Format {
     Json,
     Xml,
     Wav,
-    /// Refused by the recordings, by its name.
     Mp3,
 }
 

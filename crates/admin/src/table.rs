@@ -2,7 +2,7 @@
 
 use store::rest::types::RestAccount;
 
-use crate::control::Audio;
+use crate::control::{Audio, Encoding};
 use crate::date;
 use crate::fault::Fault;
 use crate::limits;
@@ -68,6 +68,8 @@ pub(crate) enum Answer {
     List(Box<List>),
     Nothing,
     Audio(Audio),
+    /// Sound that is ready once the future is.
+    Encoding(Encoding),
 }
 
 /// A page. Names are those of the JSON key and of an item's element.

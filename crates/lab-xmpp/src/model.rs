@@ -132,7 +132,7 @@ impl StreamSecurity {
             "none" => StreamSecurity::None,
             "starttls" => StreamSecurity::StartTls,
             "direct" => StreamSecurity::Tls,
-            _ => return Err(format!("tls {name:?}: expected none, starttls or direct")),
+            _ => return Err(format!("{name:?}: expected none, starttls or direct")),
         })
     }
 }

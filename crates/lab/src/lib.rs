@@ -17,5 +17,6 @@ pub mod session;
 pub mod shell;
 pub mod threshold;
 pub mod trace;
+mod unanswered;
 pub mod watch;
 mod whole_file;

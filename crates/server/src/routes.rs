@@ -5,6 +5,8 @@ use sip::endpoint::{RouteCertificate, RoutePeer};
 use sip::transport::Transport;
 use store::{Pattern, Route};
 
+use crate::config::Config;
+
 /// What the plan makes of a route of the record. The error says what was expected.
 pub fn to_plan(route: &Route) -> Result<call::Route, String> {
     let member = |target: &store::RouteTarget| {
@@ -34,6 +36,22 @@ pub fn to_plan(route: &Route) -> Result<call::Route, String> {
         max_rate: route.policy.max_rate,
         deny: route.policy.deny.clone(),
     })
+}
+
+/// What keeps a route with `--certificate` from accepting any call, and what to do. `None`: nothing does, or the route
+/// names no certificate. A certificate proves its name on a TLS connection, by an authority (RFC 5922 §7.1).
+pub fn unverifiable(config: &Config, route: &Route) -> Option<String> {
+    if route.policy.certificates.is_empty() {
+        return None;
+    }
+    let missing = if config.tls.ca.is_none() {
+        "[tls] ca names no file of authorities, so no certificate can be verified: set it and restart the node"
+    } else if config.sip.listen.iter().all(|listener| listener.transport != Transport::Tls) {
+        "[sip] listen has no tls: address, so no certificate is ever shown: add one and restart the node"
+    } else {
+        return None;
+    };
+    Some(format!("the route {} accepts no calls: {missing}", route.name))
 }
 
 /// The systems that routes lead to, as the endpoints know them.

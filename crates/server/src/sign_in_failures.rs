@@ -17,23 +17,27 @@ use stdx::source::SourcePrefix;
 use crate::limits;
 use crate::logging::Identity;
 
-/// A service that accounts sign in to.
+/// A service that accounts, components or other servers sign in to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Service {
     Sip,
     Xmpp,
     Components,
+    /// Other servers, by dialback or certificate.
+    Servers,
     Rest,
 }
 
 impl Service {
-    pub(crate) const ALL: [Service; 4] = [Service::Sip, Service::Xmpp, Service::Components, Service::Rest];
+    pub(crate) const ALL: [Service; 5] =
+        [Service::Sip, Service::Xmpp, Service::Components, Service::Servers, Service::Rest];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Service::Sip => "sip",
             Service::Xmpp => "xmpp",
             Service::Components => "components",
+            Service::Servers => "servers",
             Service::Rest => "rest",
         }
     }

@@ -55,20 +55,23 @@ pub enum Cause {
     /// Credentials that cannot be read, or of a mechanism that was not offered.
     Malformed,
     UnknownInvitation,
-    /// The secret of a component or another server was wrong.
+    /// The secret of a component was wrong, or the key or certificate of another server.
     WrongSecret,
+    /// The server of a domain could not be asked whether a key is its own.
+    Unverified,
     /// Too many failures before: the credentials were not looked at.
     TooManyAttempts,
 }
 
 impl Cause {
-    pub const ALL: [Cause; 7] = [
+    pub const ALL: [Cause; 8] = [
         Cause::WrongPassword,
         Cause::UnknownAccount,
         Cause::Aborted,
         Cause::Malformed,
         Cause::UnknownInvitation,
         Cause::WrongSecret,
+        Cause::Unverified,
         Cause::TooManyAttempts,
     ];
 
@@ -80,6 +83,7 @@ impl Cause {
             Cause::Malformed => "malformed",
             Cause::UnknownInvitation => "unknown-invitation",
             Cause::WrongSecret => "wrong-secret",
+            Cause::Unverified => "unverified",
             Cause::TooManyAttempts => "too-many-attempts",
         }
     }

@@ -30,7 +30,7 @@ const fn get_route(path: &'static str) -> Route {
     Route {
         method: "GET",
         path,
-        summary: "A recording; with .wav its sound",
+        summary: "A recording; with .wav or .mp3 its sound",
         parameters: NONE,
         answer: Shape::Item(200, "Recording", example),
         handler: get,
@@ -179,8 +179,8 @@ fn get(context: &Context<'_>) -> Result<Answer, Fault> {
     match context.request.format {
         Format::Json | Format::Xml => return Ok(item(context, 200, &recording)),
         Format::Mp3 => {
-            let message = "Recordings are WAV files and not encoded as MP3: ask for .wav";
-            return Err(Fault::new(406, 20406, message));
+            let encoding = context.state.control.recording_as_mp3(&recording.common.sid);
+            return Ok(Answer::Encoding(encoding));
         }
         Format::Wav => {}
     }

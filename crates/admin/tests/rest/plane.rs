@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use admin::chat::{Affiliated, Answer as Told, Ask, Contact, Room, RoomDetails, Session, Text, User};
 use admin::control::{
-    Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, Participant,
-    ParticipantChange, QueueMember, RecordingChange, Source, StartCall, StartRecording,
+    Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, EncodeError, Encoding,
+    Participant, ParticipantChange, QueueMember, RecordingChange, Source, StartCall, StartRecording,
 };
 use stdx::Instant;
 use stdx::attempts::Cause;
@@ -109,7 +109,22 @@ impl ControlPlane for Plane {
     fn recording(&self, sid: &str) -> Option<Audio> {
         // Longer than a piece.
         let sound = vec![b'~'; 100_000];
-        sid.starts_with("RE").then(|| Audio { length: 100_000, read: Box::new(Cursor::new(sound)) })
+        sid.starts_with("RE").then(|| Audio {
+            media_type: "audio/x-wav",
+            length: 100_000,
+            read: Box::new(Cursor::new(sound)),
+        })
+    }
+
+    fn recording_as_mp3(&self, sid: &str) -> Encoding {
+        let result = match sid {
+            "RE1" => Err(EncodeError::NoEncoder),
+            "RE3" => Err(EncodeError::Busy),
+            "RE4" => Err(EncodeError::Failed),
+            "RE5" => Err(EncodeError::NotFound),
+            _ => Ok(Audio { media_type: "audio/mpeg", length: 3, read: Box::new(Cursor::new(b"ID3")) }),
+        };
+        Box::pin(std::future::ready(result))
     }
 
     fn remove_recording(&self, sid: &str) -> Result<(), ControlError> {

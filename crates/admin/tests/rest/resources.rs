@@ -351,15 +351,24 @@ fn the_recording_under_way_has_a_name() {
 }
 
 #[test]
-fn a_recording_is_not_encoded_as_mp3_and_says_so() {
+fn a_recording_as_mp3_is_the_encoders_output_or_says_why_not() {
     let world = World::new();
-    let recording =
-        Recording { common: world.common("RE1", 0), status: "completed".into(), ..Recording::default() };
-    world.insert(&recording);
+    for sid in ["RE1", "RE2", "RE3", "RE4", "RE5"] {
+        let common = world.common(sid, 0);
+        world.insert(&Recording { common, status: "completed".into(), ..Recording::default() });
+    }
+    let encoded = world.get("/Recordings/RE2.mp3");
+    assert_eq!((encoded.status, &*encoded.text()), (200, "ID3"));
+    assert_eq!(encoded.headers["content-type"], "audio/mpeg");
+    assert_eq!(encoded.headers["content-length"], "3");
     let refused = world.get("/Recordings/RE1.mp3");
     assert_eq!(refused.fault(), (406, 20406));
     assert!(refused.text().contains(".wav"), "{}", refused.text());
-    assert_eq!(world.get("/Recordings/RE2.mp3").fault(), (404, 20404));
+    assert!(refused.text().contains("[voice] mp3"), "{}", refused.text());
+    assert_eq!(world.get("/Recordings/RE3.mp3").fault(), (429, 20429));
+    assert_eq!(world.get("/Recordings/RE4.mp3").fault(), (500, 20500));
+    assert_eq!(world.get("/Recordings/RE5.mp3").fault(), (404, 20404));
+    assert_eq!(world.get("/Recordings/RE6.mp3").fault(), (404, 20404));
 }
 
 /// A client that asks for something is told where it is not had; values that ask for what is done anyway pass.

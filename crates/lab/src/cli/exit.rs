@@ -55,7 +55,10 @@ impl ExitCode {
     pub fn of_run(outcome: &RunOutcome, timeout_is_error: bool) -> ExitCode {
         let counts = &outcome.progress.total.counts;
         let timed_out = outcome.end == RunEnd::Timeout;
-        if outcome.end == RunEnd::Fatal || counts[Count::FatalErrors] > 0 || (timed_out && timeout_is_error) {
+        if matches!(outcome.end, RunEnd::Fatal | End::NoAccounts)
+            || counts[Count::FatalErrors] > 0
+            || (timed_out && timeout_is_error)
+        {
             return ExitCode::Fatal;
         }
         if counts[Count::FailedRtpCheck] > 0 {

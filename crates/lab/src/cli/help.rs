@@ -75,7 +75,7 @@ Exit codes:
    99  no call was made, a threshold was missed, or -h, -v, -sd only printed
   253  rtpcheck failed
   254  a socket could not be bound
-  255  a mistake in flags or files, or a fatal fault
+  255  a mistake in flags or files, users without accounts, or a fatal fault
 ";
 
 const CONTROL: &str = "\
@@ -122,7 +122,11 @@ pub(super) fn page() -> String {
             );
         }
     }
-    page.push_str("\n## `ringer xmpp`\n\nEach is followed by its value; in brackets what holds without it.\n\n| flag | meaning |\n|---|---|\n");
+    let units = super::xmpp::UNITS;
+    let _ = write!(
+        page,
+        "\n## `ringer xmpp`\n\nEach is followed by its value. {units}\n\n| flag | meaning |\n|---|---|\n"
+    );
     for flag in super::xmpp::FLAGS {
         let (value, about) = (flag.value.replace('|', "\\|"), flag.about.replace('|', "\\|"));
         let _ = writeln!(page, "| `{} {value}` | {about} |", flag.name);

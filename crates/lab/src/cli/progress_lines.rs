@@ -8,6 +8,7 @@ use stdx::time::Instant;
 
 use crate::engine::{Progress, RunOutcome, Setup};
 use crate::session::Observer;
+use crate::unanswered;
 
 /// Every cause a call fails by, with the word it has in a line.
 const CAUSES: &[(Count, &str)] = &[
@@ -41,6 +42,8 @@ const CAUSES: &[(Count, &str)] = &[
 
 pub(super) struct ProgressLines {
     quiet: bool,
+    /// The notice that nothing has answered yet was written.
+    noticed: bool,
     period: Duration,
     next: Instant,
 }
@@ -49,16 +52,28 @@ impl ProgressLines {
     /// No lines on a terminal, which shows the screens, nor in the background, whose output is not read.
     pub(super) fn new(setup: &Setup) -> ProgressLines {
         let quiet = std::io::stderr().is_terminal() || setup.options.behaviour.background;
-        ProgressLines { quiet, period: setup.options.files.screen_period, next: Instant::default() }
+        ProgressLines {
+            quiet,
+            noticed: false,
+            period: setup.options.files.screen_period,
+            next: Instant::default(),
+        }
     }
 }
 
 impl Observer for ProgressLines {
     fn progress(&mut self, setup: &Setup, progress: &Progress) {
+        if !self.noticed
+            && !setup.options.behaviour.background
+            && let Some(notice) = unanswered::notice(setup, progress)
+        {
+            self.noticed = true;
+            let _ = writeln!(std::io::stderr(), "{notice}");
+        }
         if !self.quiet && progress.now >= self.next {
             // Half a tick of slack: intervals are not to the microsecond.
             self.next = progress.now + self.period.saturating_sub(Duration::from_millis(500));
-            tell(progress);
+            tell(&line(progress));
             // Errors of calls go to the error log; users have none.
             if let Some(error) = progress.errors.last().filter(|_| setup.chat.is_some()) {
                 let _ = writeln!(std::io::stderr(), "        {error}");
@@ -68,18 +83,33 @@ impl Observer for ProgressLines {
 
     fn ended(&mut self, _setup: &Setup, outcome: &RunOutcome) {
         if !self.quiet {
-            tell(&outcome.progress);
+            // The causes of failures are in the summary below it.
+            tell(&line_without_causes(&outcome.progress));
         }
     }
 }
 
 /// To standard error, or nowhere when it is gone.
-fn tell(progress: &Progress) {
-    let _ = writeln!(std::io::stderr(), "{}", line(progress));
+fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// `   12s  50.0/50.0 cps  200 open  580 ok  3 failed (unexpected 3)  p50 1.2 ms  p99 4.0 ms`
 pub(super) fn line(progress: &Progress) -> String {
+    let counts = &progress.total.counts;
+    let causes: Vec<String> = CAUSES
+        .iter()
+        .filter(|(count, _)| counts[*count] > 0)
+        .map(|(count, word)| format!("{word} {}", counts[*count]))
+        .collect();
+    written(progress, &causes)
+}
+
+fn line_without_causes(progress: &Progress) -> String {
+    written(progress, &[])
+}
+
+fn written(progress: &Progress, causes: &[String]) -> String {
     let counts = &progress.total.counts;
     let interval = &progress.interval.counts;
     let seconds = progress.now.since(progress.started).as_secs();
@@ -92,11 +122,6 @@ pub(super) fn line(progress: &Progress) -> String {
         counts[Count::SuccessfulCall],
         counts[Count::FailedCall]
     );
-    let causes: Vec<String> = CAUSES
-        .iter()
-        .filter(|(count, _)| counts[*count] > 0)
-        .map(|(count, word)| format!("{word} {}", counts[*count]))
-        .collect();
     if !causes.is_empty() {
         text.push_str(&format!(" ({})", causes.join(", ")));
     }

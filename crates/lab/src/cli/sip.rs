@@ -9,12 +9,14 @@ use super::flags::{FlagAction, LiveView, Outputs, ParsedArguments};
 use super::progress_lines::ProgressLines;
 use super::setup::{BuiltSetup, build, no_built_in, unknown_global};
 use super::{ExitCode, background, help, parse, version};
+use crate::chat::Chat;
 use crate::command::{ReportFiles, write_reports};
 use crate::engine::{Progress, Run, RunEnd, RunOutcome, Setup, check_reachable};
 use crate::prometheus::{DEFAULT_PORT, Exporter};
 use crate::report::{Recorder, Report, model, summary, tables};
 use crate::screen::{self, ScreenObserver};
 use crate::session::{Observer, RunController, drive};
+use crate::stats::Count;
 use crate::threshold::Threshold;
 use crate::trace;
 use crate::watch::ProcessWatch;
@@ -140,6 +142,10 @@ pub(super) fn run(mut setup: Setup, outputs: &Outputs) -> ExitCode {
     // The terminal is given back before anything else is said.
     drop(observers);
     drop(controls);
+    if let Some(chat) = setup.chat.as_ref().filter(|_| outcome.end == End::NoAccounts) {
+        eprintln!("{}", no_accounts(chat, outcome.progress.total.counts[Count::FailedNotAuthorized]));
+        return ExitCode::Fatal;
+    }
     for reason in &outcome.limited_by_ringer {
         eprintln!("Ringer was the limit: {reason}");
     }
@@ -164,6 +170,21 @@ pub(super) fn run(mut setup: Setup, outputs: &Outputs) -> ExitCode {
             ExitCode::Fatal
         }
     }
+}
+
+/// How the accounts of a load are made.
+fn no_accounts(chat: &Chat, refused: u64) -> String {
+    let (people, last) = (&chat.people, chat.people.all().saturating_sub(1));
+    format!(
+        "no run: the first {refused} sign-ins were all refused with not-authorized. The accounts {} to {} are not at {}, or have \
+         other passwords (--name, --password, --users-file). Write them with: ringer xmpp accounts --users {} --domain {} ..., \
+         and give them to the server with: belfry account import FILE",
+        people.address(0),
+        people.address(last),
+        chat.target,
+        people.count(),
+        people.domain(),
+    )
 }
 
 fn failed_by_time(setup: &Setup, outcome: &RunOutcome) -> bool {

@@ -134,10 +134,13 @@ pub fn address(text: &str, default_port: u16, like: Option<IpAddr>) -> Result<So
     }
     let found: Vec<SocketAddr> = (host.as_str(), port)
         .to_socket_addrs()
-        .map_err(|error| format!("Unknown host '{host}': {error}"))?
+        .map_err(|error| format!("Unknown host '{host}': {error}; check the name, or give an IP address"))?
         .collect();
     let preferred = like.and_then(|like| found.iter().find(|address| address.is_ipv4() == like.is_ipv4()));
-    preferred.or(found.first()).copied().ok_or_else(|| format!("Unknown host '{host}': it has no address"))
+    preferred
+        .or(found.first())
+        .copied()
+        .ok_or_else(|| format!("Unknown host '{host}': it has no address; give an IP address"))
 }
 
 /// The address that a host name or a written address stands for.

@@ -86,9 +86,12 @@ fn make_accounts(program: &str, words: &[String]) -> ExitCode {
     }
 }
 
+/// The units of the flags, and where their defaults stand.
+pub(super) const UNITS: &str = "TIME is a number with ms, s, m or h behind it; without, seconds. RATE is a number a second. The default is in parentheses.";
+
 fn help(program: &str) -> String {
     let mut text = format!(
-        "usage: {program} HOST[:PORT] [FLAG VALUE ...]\n       {program} accounts ...    write accounts and rosters for a server to import\n       {program} --actions       what users can do\n\nUsers sign in, talk, and account for every message and presence.\n\n"
+        "usage: {program} HOST[:PORT] [FLAG VALUE ...]\n       {program} accounts ...    write accounts and rosters for a server to import\n       {program} --actions       what users can do\n\nUsers sign in, talk, and account for every message and presence.\n{UNITS}\n\n"
     );
     for flag in FLAGS {
         let head = format!("{} {}", flag.name, flag.value);

@@ -61,7 +61,7 @@ impl ControlSocket {
         }
         let why = last.map_or_else(String::new, |error| error.to_string());
         Err(format!(
-            "Unable to bind remote control socket to {ip}, ports {} to {}: {why}; -cp names another",
+            "Unable to bind remote control socket to {ip}, ports {} to {}: {why}; -i takes an address of this machine, -cp another port",
             ports.start(),
             ports.end()
         ))

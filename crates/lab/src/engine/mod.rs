@@ -158,6 +158,8 @@ pub enum RunEnd {
     Terminated,
     /// `--max-failures`: no call was started after it.
     Failures,
+    /// The first sign-ins of users were all refused with `not-authorized`: there are no such accounts.
+    NoAccounts,
     Fatal,
 }
 
@@ -228,6 +230,7 @@ impl Run {
             let gauges = self.gauges();
             if let Some(mut progress) = self.collector.progress(gauges, self.started) {
                 self.judge(&mut progress);
+                self.judge_accounts(&mut progress);
                 return Event::Progress(Box::new(progress));
             }
             if now >= until {
@@ -267,6 +270,30 @@ impl Run {
             crew.follow(self.hub.phase(), now);
             self.hub.tell_open(u64::from(users.signed_in()), now);
         }
+    }
+
+    /// Users whose accounts are not on the server try again for the whole run, and figures of that say nothing: the run
+    /// ends after the first sign-ins (RFC 6120 §6.5.10). A load that says how many failures it takes is left alone.
+    fn judge_accounts(&mut self, progress: &mut Progress) {
+        let Some(chat) = &self.setup.chat else { return };
+        let counts = &progress.total.counts;
+        let first = u64::from(chat.people.count()).min(limits::FIRST_SIGN_INS);
+        let expects_failures = chat.register || chat.retry.give_up > 0 || chat.max_failures.is_some();
+        let refused = counts[Count::FailedNotAuthorized];
+        if self.early.end.is_some()
+            || expects_failures
+            || counts[Count::SuccessfulCall] > 0
+            || refused < first.max(1)
+        {
+            return;
+        }
+        self.early.end = Some(End::NoAccounts);
+        progress.errors.push(format!(
+            "the first {refused} sign-ins were all refused with not-authorized: {} and the others are not accounts there, or \
+             have other passwords",
+            chat.people.address(0)
+        ));
+        self.hub.advance(Phase::Hard);
     }
 
     /// `--max-failures`: the run ends as with a soft quit.

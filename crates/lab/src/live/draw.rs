@@ -11,6 +11,7 @@ use ratatui::widgets::{Block, Gauge, Paragraph, Row, Sparkline, Table};
 
 use super::history::{History, HistoryPoint};
 use crate::engine::{Progress, Setup};
+use crate::unanswered;
 
 /// The values of the set-up that the screen shows.
 pub(super) struct SetupNames<'a> {
@@ -41,7 +42,14 @@ pub(super) fn overview(
         rtd: setup.scenario.rtds.first().map_or("", String::as_str),
         is_of_users: setup.chat.is_some(),
     };
-    panels(frame, &names, progress, history, line);
+    let notice = unanswered::notice(setup, progress);
+    panels(
+        frame,
+        &names,
+        progress,
+        history,
+        if line.is_empty() { notice.as_deref().unwrap_or("") } else { line },
+    );
 }
 
 /// One of SIPp's screens as it is, and the lowest line when there is something in it.

@@ -176,7 +176,8 @@ fn finish(report: &mut Report, setup: &Setup, outcome: &RunOutcome) {
         RunEnd::Timeout => "timeout",
         RunEnd::Terminated => "terminated",
         RunEnd::Failures => "failures",
-        RunEnd::Fatal => "fatal",
+        RunEnd::NoAccounts => "no accounts",
+        End::Fatal => "fatal",
     }
     .to_owned();
     report.limited_by_ringer.clone_from(&outcome.limited_by_ringer);

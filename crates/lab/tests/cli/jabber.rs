@@ -24,13 +24,24 @@ struct House {
     presences: BTreeMap<String, String>,
     waiting: BTreeMap<String, Vec<String>>,
     messages: u64,
+    /// Nobody has an account.
+    refuses: bool,
 }
 
 impl Jabber {
     pub(crate) fn start(ip: &str) -> Jabber {
+        Jabber::start_with(ip, House::default())
+    }
+
+    /// A server without accounts.
+    pub(crate) fn refusing(ip: &str) -> Jabber {
+        Jabber::start_with(ip, House { refuses: true, ..House::default() })
+    }
+
+    fn start_with(ip: &str, house: House) -> Jabber {
         let listener = TcpListener::bind((ip, 0)).expect("a port");
         let address = listener.local_addr().expect("bound");
-        let house = Arc::new(Mutex::new(House::default()));
+        let house = Arc::new(Mutex::new(house));
         let keeper = Arc::clone(&house);
         let accepts = move || {
             for stream in listener.incoming() {
@@ -79,7 +90,7 @@ impl Visit {
                     Frame::Stanza(range) => {
                         let stanza = parse(framer.bytes(range), &prefixes).expect("a stanza");
                         self.handle(&stanza);
-                        if stanza.is("auth", ns::SASL) {
+                        if stanza.is("auth", ns::SASL) && self.name.is_some() {
                             framer.restart();
                         }
                     }
@@ -119,6 +130,9 @@ impl Visit {
 
     fn handle(&mut self, stanza: &Element) {
         match stanza.name() {
+            "auth" if self.house.lock().expect("no visit panicked").refuses => {
+                self.say(&format!("<failure xmlns='{}'><not-authorized/></failure>", ns::SASL));
+            }
             "auth" => {
                 let plain = STANDARD.decode(stanza.content().trim()).expect("base 64");
                 let plain = String::from_utf8(plain).expect("text");

@@ -45,6 +45,43 @@ fn a_run_that_fails_names_the_causes() {
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.err.contains("\n2 failed: UnexpectedMessage 2\n"), "{said:?}");
     assert!(said.err.contains("\nanswers that were not expected: 404 2\n"), "{said:?}");
+    let last = said.err.lines().rfind(|line| line.contains(" cps ")).expect("a progress line");
+    assert!(
+        last.contains("2 failed") && !last.contains("(unexpected"),
+        "the summary names the causes: {said:?}"
+    );
+}
+
+/// A call fails after 32 seconds (RFC 3261 §17.1.1.2); a wrong address shows after four.
+#[test]
+fn a_target_that_does_not_answer_is_told_of_early() {
+    let place = Place::new();
+    let silent = std::net::UdpSocket::bind((address(), 5060)).expect("a port");
+    let target = silent.local_addr().expect("bound");
+    let mut run = place.start(&format!("sip -sn uac {target} -i {} -m 1", address()));
+    run.heard(&format!("nothing has answered yet at {target} by UDP: "));
+}
+
+#[test]
+fn users_without_accounts_end_the_run_with_what_to_do() {
+    let place = Place::new();
+    let server = Jabber::refusing(&address());
+    for workers in ["", "--workers 2"] {
+        let words = format!(
+            "xmpp {} --domain d --users 60 --contacts 3 --mechanism PLAIN --tls none --logins 100 --for 600 {workers}",
+            server.address
+        );
+        let said = place.run(&words);
+        assert_eq!(said.code, Some(255), "{said:?}");
+        for wanted in [
+            "sign-ins were all refused with not-authorized",
+            "user0@d to user59@d are not at",
+            "ringer xmpp accounts --users 60 --domain d",
+            "belfry account import FILE",
+        ] {
+            assert!(said.err.contains(wanted), "{wanted}: {said:?}");
+        }
+    }
 }
 
 /// It took 32 seconds, and no line said why.

@@ -35,12 +35,19 @@ pub(super) enum AccountCommand {
     /// Change name and limits
     Set(SetArgs),
     /// Refuse its registrations and calls, keep everything else
-    Disable { account: String },
+    Disable {
+        /// user@domain, or user in the default domain
+        account: String,
+    },
     /// Take `disable` back
-    Enable { account: String },
+    Enable {
+        /// user@domain, or user in the default domain
+        account: String,
+    },
     /// Remove accounts, their aliases with them
     Remove {
-        #[arg(required = true)]
+        /// Each user@domain, or user in the default domain
+        #[arg(required = true, value_name = "ACCOUNT")]
         accounts: Vec<String>,
     },
     /// Other addresses of an account
@@ -50,6 +57,7 @@ pub(super) enum AccountCommand {
 
 #[derive(Debug, Args)]
 pub(super) struct AddArgs {
+    /// user@domain, or user in the default domain
     account: String,
     #[command(flatten)]
     password: PasswordArgs,
@@ -59,7 +67,7 @@ pub(super) struct AddArgs {
 
 #[derive(Debug, Args)]
 struct Details {
-    /// Shown to people
+    /// Name shown to people [default: none]
     #[arg(long)]
     name: Option<String>,
     /// Phones at once [default: what the configuration says]
@@ -78,6 +86,7 @@ struct Details {
 
 #[derive(Debug, Args)]
 pub(super) struct PasswdArgs {
+    /// user@domain, or user in the default domain
     account: String,
     #[command(flatten)]
     password: PasswordArgs,
@@ -85,6 +94,7 @@ pub(super) struct PasswdArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct SetArgs {
+    /// user@domain, or user in the default domain
     account: String,
     #[command(flatten)]
     details: Details,
@@ -95,11 +105,11 @@ pub(super) struct SetArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct ListArgs {
-    /// Only accounts of this domain
+    /// Only accounts of this domain [default: all domains]
     #[arg(long)]
     domain: Option<String>,
-    /// Only names that start so
-    #[arg(long, default_value = "")]
+    /// Only names that start so [default: all names]
+    #[arg(long, default_value = "", hide_default_value = true)]
     prefix: String,
     /// No more than so many [default: all]
     #[arg(long, value_name = "N")]
@@ -111,7 +121,9 @@ pub(super) struct ListArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct ShowArgs {
+    /// user@domain, or user in the default domain
     account: String,
+    /// One JSON object
     #[arg(long)]
     json: bool,
 }
@@ -154,7 +166,7 @@ impl AccountCommand {
 impl AddArgs {
     fn run(self, config: &Config) -> Result<(), CliError> {
         let address = address(&self.account, config)?;
-        let mut backend = Backend::open(config)?;
+        let mut backend = Backend::open_or_make(config)?;
         backend.ensure_domain(config, &address.domain)?;
         let domains = backend.ask(Ask::Domains)?;
         let Listing::Domains(domains) = &domains else { return Err(unexpected(&domains)) };

@@ -14,12 +14,22 @@ use crate::control::{Ask, Change, Listing};
 #[derive(Debug, Subcommand)]
 pub(super) enum AliasCommand {
     /// Let ALIAS lead to ACCOUNT
-    Add { alias: String, account: String },
+    Add {
+        /// The new address: user@domain, or user in the default domain
+        alias: String,
+        /// An account that is there
+        account: String,
+    },
     /// Remove an alias; its account stays
-    Remove { alias: String },
+    Remove {
+        /// user@domain, or user in the default domain
+        alias: String,
+    },
     /// The aliases of an account, or all
     List {
+        /// [default: of all accounts]
         account: Option<String>,
+        /// One JSON object a line
         #[arg(long)]
         json: bool,
     },

@@ -1,6 +1,8 @@
 //! Where a command reads and writes the record: through the running node, or in the file when none runs.
 
-use store::Admin;
+use std::path::Path;
+
+use store::{Admin, Sqlite};
 
 use super::error::CliError;
 use crate::clock::Clock;
@@ -15,12 +17,23 @@ pub(super) enum Backend {
 }
 
 impl Backend {
+    /// The running node, or the database of one that does not run.
+    ///
+    /// # Errors
+    /// No node runs and there is no database: a new one would only hide that the command was run in a wrong folder.
     pub(super) fn open(config: &Config) -> Result<Self, CliError> {
+        Backend::connect(config, || open_database(config))
+    }
+
+    /// As [`open`](Backend::open); a database that is not there is made, which the command says.
+    pub(super) fn open_or_make(config: &Config) -> Result<Self, CliError> {
+        Backend::connect(config, || make_database(config))
+    }
+
+    fn connect(config: &Config, open: impl FnOnce() -> Result<Sqlite, CliError>) -> Result<Self, CliError> {
         match Client::connect(&config.server.control) {
             Ok(client) => Ok(Backend::Node(client)),
-            Err(ClientError::NotRunning { .. }) => {
-                Ok(Backend::Record(Box::new(Admin::new(&record::open(&config.server)?)?)))
-            }
+            Err(ClientError::NotRunning { .. }) => Ok(Backend::Record(Box::new(Admin::new(&open()?)?))),
             Err(error) => Err(error.into()),
         }
     }
@@ -58,6 +71,44 @@ impl Backend {
             done => done,
         }
     }
+}
+
+/// The database of the configuration, which must be there.
+pub(super) fn open_database(config: &Config) -> Result<Sqlite, CliError> {
+    let file = config.server.database();
+    if !file.exists() {
+        return Err(CliError::Other(no_database(config, &file)));
+    }
+    Ok(record::open(&config.server)?)
+}
+
+/// The database of the configuration. One that was not there is made, and the command says where.
+pub(super) fn make_database(config: &Config) -> Result<Sqlite, CliError> {
+    let file = config.server.database();
+    let is_new = !file.exists();
+    let database = record::open(&config.server)?;
+    if is_new {
+        eprintln!("belfry: made a new database, {}", absolute(&file));
+    }
+    Ok(database)
+}
+
+/// Which file is missing, where its name comes from, and what to do.
+fn no_database(config: &Config, file: &Path) -> String {
+    let file = absolute(file);
+    let origin = match &config.file {
+        Some(config) => format!("`data` of {} leads there", absolute(config)),
+        None => "there is no belfry.toml in this folder, so the default `data` was taken".to_owned(),
+    };
+    format!(
+        "there is no database {file} and no node runs: {origin}. Name the configuration with --config FILE, \
+         or make the database with: belfry serve, or belfry account add"
+    )
+}
+
+/// For people: a relative path says nothing about the folder that the command was run in.
+fn absolute(file: &Path) -> String {
+    std::path::absolute(file).unwrap_or_else(|_| file.to_owned()).display().to_string()
 }
 
 /// For an answer of another kind than was asked for.

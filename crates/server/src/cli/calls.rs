@@ -14,7 +14,7 @@ use crate::control::{Ask, Listing};
 
 #[derive(Debug, Args)]
 pub(super) struct CallsArgs {
-    /// So many
+    /// So many of the newest
     #[arg(long, short = 'n', value_name = "N", default_value_t = 20)]
     last: u32,
     /// Only calls that this account placed or was called by; or of a REST account, by its SID

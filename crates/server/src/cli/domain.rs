@@ -7,12 +7,16 @@ use clap::Subcommand;
 use super::backend::{Backend, unexpected};
 use super::error::CliError;
 use super::table::{Table, grouped};
+use crate::config::Config;
 use crate::control::{Ask, Change, Listing};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum DomainCommand {
     /// Serve a domain
-    Add { domain: String },
+    Add {
+        /// A host name, as example.net
+        domain: String,
+    },
     /// Domains and how many accounts each has
     List {
         /// One JSON object a line
@@ -20,17 +24,22 @@ pub(super) enum DomainCommand {
         json: bool,
     },
     /// Serve it no more; refused while it has accounts
-    Remove { domain: String },
+    Remove {
+        /// As `belfry domain list` has it
+        domain: String,
+    },
 }
 
 impl DomainCommand {
-    pub(super) fn run(self, backend: &mut Backend) -> Result<(), CliError> {
+    pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
         match self {
-            DomainCommand::Add { domain } => backend.change(Change::AddDomain { name: domain.into() }),
-            DomainCommand::Remove { domain } => {
-                backend.change(Change::RemoveDomain { name: domain.to_lowercase().into() })
+            DomainCommand::Add { domain } => {
+                Backend::open_or_make(config)?.change(Change::AddDomain { name: domain.into() })
             }
-            DomainCommand::List { json } => list(backend, json),
+            DomainCommand::Remove { domain } => {
+                Backend::open(config)?.change(Change::RemoveDomain { name: domain.to_lowercase().into() })
+            }
+            DomainCommand::List { json } => list(&mut Backend::open(config)?, json),
         }
     }
 }

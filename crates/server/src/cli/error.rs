@@ -6,7 +6,7 @@ use std::io;
 use store::StoreError;
 
 use crate::config::ConfigError;
-use crate::control::{ClientError, Failure};
+use crate::control::{ClientError, Failure, FailureKind};
 
 #[derive(Debug)]
 pub(super) enum CliError {
@@ -37,12 +37,45 @@ impl CliError {
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            CliError::Config(error @ ConfigError::Unreadable { .. }) => {
+                write!(f, "{error}; name another file with --config or BELFRY_CONFIG")
+            }
             CliError::Config(error) => error.fmt(f),
             CliError::Client(error) => error.fmt(f),
-            CliError::Failure(failure) => failure.fmt(f),
+            CliError::Failure(failure) => {
+                failure.fmt(f)?;
+                next_step(failure).map_or(Ok(()), |step| write!(f, "; {step}"))
+            }
             CliError::Other(text) | CliError::Usage(text) => f.write_str(text),
             CliError::Broken => f.write_str("the output was closed"),
         }
+    }
+}
+
+/// What to do about a failure whose message names a thing that is missing, or there already. The messages of other kinds
+/// say it themselves.
+fn next_step(failure: &Failure) -> Option<String> {
+    const NOUNS: [(&str, &str); 4] = [
+        ("account ", "belfry account"),
+        ("alias ", "belfry account alias"),
+        ("domain ", "belfry domain"),
+        ("route ", "belfry route"),
+    ];
+    let command =
+        |text: &str| NOUNS.iter().find(|(noun, _)| text.starts_with(noun)).map(|(_, command)| *command);
+    match failure.kind {
+        FailureKind::NotFound => {
+            let command = command(failure.message.strip_prefix("there is no ")?)?;
+            Some(format!("see those there are with: {command} list"))
+        }
+        FailureKind::Exists => match command(&failure.message)? {
+            "belfry account" => {
+                Some("change it with: belfry account set, or belfry account passwd".to_owned())
+            }
+            "belfry route" => Some("replace it with: belfry route add --replace".to_owned()),
+            command => Some(format!("see those there are with: {command} list")),
+        },
+        _ => None,
     }
 }
 

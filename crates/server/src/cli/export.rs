@@ -12,17 +12,18 @@ use store::{Account, AccountFilter, Admin, Loaded, Read};
 use xmpp::xml::escape;
 use xmpp::{Bare, ns};
 
+use super::backend::open_database;
 use super::error::CliError;
 use super::table::grouped;
 use crate::config::Config;
+use crate::limits;
 use crate::xmpp::keys;
-use crate::{limits, record};
 
 #[derive(Debug, Args)]
 pub(super) struct ExportArgs {
     /// Made, and closed to other users: whoever has keys of passwords can try many
     file: PathBuf,
-    /// Only accounts of this domain
+    /// Only accounts of this domain [default: all domains]
     #[arg(long)]
     domain: Option<String>,
 }
@@ -38,7 +39,7 @@ struct Counts {
 
 impl ExportArgs {
     pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
-        let mut admin = Admin::new(&record::open(&config.server)?)?;
+        let mut admin = Admin::new(&open_database(config)?)?;
         let mut domains: Vec<Box<str>> = admin.domains()?.into_iter().map(|domain| domain.name).collect();
         if let Some(only) = self.domain.map(|domain| domain.to_lowercase()) {
             domains.retain(|domain| **domain == *only);

@@ -38,12 +38,16 @@ impl InviteArgs {
             return Err(CliError::Other(text.into()));
         }
         let good_for = match &self.expires {
-            Some(text) => parse_duration(text)
-                .filter(|time| !time.is_zero() && *time <= LONGEST)
-                .ok_or_else(|| CliError::Usage(format!("--expires {text}: a time, as 12h or 7d")))?,
+            Some(text) => {
+                parse_duration(text).filter(|time| !time.is_zero() && *time <= LONGEST).ok_or_else(|| {
+                    CliError::Usage(format!(
+                        "--expires {text}: expected a time of a year at most, as 12h or 7d"
+                    ))
+                })?
+            }
             None => config.registration.invitation_for,
         };
-        let mut backend = Backend::open(config)?;
+        let mut backend = Backend::open_or_make(config)?;
         let (name, domain) = self.account(&mut backend, config)?;
         let from = self.from.as_deref().map(|from| inviter(&mut backend, config, from)).transpose()?;
         let mut secret = [0; 16];
@@ -98,19 +102,22 @@ impl InviteArgs {
         }
         let address = address(&self.who, config)?;
         if !is_served(&address.domain) {
-            let text = format!("the domain {} is not served here", address.domain);
+            let text = format!(
+                "the domain {0} is not served here; add it with: belfry domain add {0}",
+                address.domain
+            );
             return Err(CliError::Other(text));
         }
         let bare = Bare::new(Some(&address.user), &address.domain).ok();
         if bare.as_ref().and_then(Bare::local) != Some(&*address.user) {
-            let text = format!("{} is no name for chat: lower case, without spaces", address.user);
+            let text = format!("{} is no name for chat; expected lower case, without spaces", address.user);
             return Err(CliError::Other(text));
         }
         match backend.ask(Ask::Account { address: address.clone() })? {
             Listing::Account(None) => Ok((Some(address.user), address.domain)),
-            Listing::Account(Some(_)) => {
-                Err(CliError::Other(format!("there is an account {address} already")))
-            }
+            Listing::Account(Some(_)) => Err(CliError::Other(format!(
+                "there is an account {address} already; set a new password with: belfry account passwd {address}"
+            ))),
             other => Err(unexpected(&other)),
         }
     }
@@ -121,10 +128,15 @@ fn inviter(backend: &mut Backend, config: &Config, text: &str) -> Result<Bare, C
     match backend.ask(Ask::Account { address: address.clone() })? {
         Listing::Account(Some(found)) => {
             let account = found.address;
-            Bare::new(Some(&account.user), &account.domain)
-                .map_err(|_| CliError::Other(format!("{account} cannot sign in to chat")))
+            Bare::new(Some(&account.user), &account.domain).map_err(|_| {
+                CliError::Other(format!(
+                    "{account} cannot sign in to chat; name an account in lower case, without spaces"
+                ))
+            })
         }
-        Listing::Account(None) => Err(CliError::Other(format!("there is no account {address}"))),
+        Listing::Account(None) => Err(CliError::Other(format!(
+            "there is no account {address}; see those there are with: belfry account list"
+        ))),
         other => Err(unexpected(&other)),
     }
 }

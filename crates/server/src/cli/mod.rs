@@ -35,7 +35,6 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::config::Config;
-use backend::Backend;
 use error::CliError;
 
 const AFTER: &str = "\
@@ -112,8 +111,8 @@ fn run(cli: Cli) -> Result<(), CliError> {
         Command::CheckConfig(_) => unreachable!("answered above"),
         Command::Status(args) => args.run(&config),
         Command::Account(command) => command.run(&config),
-        Command::Domain(command) => command.run(&mut Backend::open(&config)?),
-        Command::Route(command) => command.run(&mut Backend::open(&config)?),
+        Command::Domain(command) => command.run(&config),
+        Command::Route(command) => command.run(&config),
         Command::Rest(command) => command.run(&config),
         Command::Xmpp(command) => command.run(&config),
         Command::Trace(args) => args.run(&config),
@@ -121,5 +120,32 @@ fn run(cli: Cli) -> Result<(), CliError> {
         Command::Blocks(args) => args.run(&config),
         Command::Reload => node::reload(&config),
         Command::Drain(args) => args.run(&config),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    /// Commands and arguments without help, by their paths.
+    fn without_help(command: &clap::Command, path: &str, missing: &mut Vec<String>) {
+        let arguments = command.get_arguments().filter(|argument| argument.get_help().is_none());
+        missing.extend(arguments.map(|argument| format!("{path} {}", argument.get_id())));
+        for inner in command.get_subcommands() {
+            let path = format!("{path} {}", inner.get_name());
+            if inner.get_about().is_none() {
+                missing.push(path.clone());
+            }
+            without_help(inner, &path, missing);
+        }
+    }
+
+    #[test]
+    fn every_command_and_argument_has_help() {
+        let mut missing = Vec::new();
+        without_help(&Cli::command(), "belfry", &mut missing);
+        assert!(missing.is_empty(), "{missing:#?}");
     }
 }

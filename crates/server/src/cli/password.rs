@@ -42,21 +42,24 @@ impl PasswordArgs {
 fn from_stdin() -> Result<Secret, CliError> {
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line);
-    read.map_err(|error| CliError::Other(format!("cannot read the password: {error}")))?;
+    read.map_err(|error| {
+        CliError::Other(format!("cannot read the password: {error}; give it with --password-stdin"))
+    })?;
     Ok(Secret::new(line.trim_end_matches(['\r', '\n'])))
 }
 
 fn ask(account: &store::Address) -> Result<Secret, CliError> {
     let terminal = console::Term::stderr();
     let line = |prompt: &str| {
-        terminal
-            .write_str(prompt)
-            .and_then(|()| terminal.read_secure_line())
-            .map_err(|error| CliError::Other(format!("cannot read the password: {error}")))
+        terminal.write_str(prompt).and_then(|()| terminal.read_secure_line()).map_err(|error| {
+            CliError::Other(format!("cannot read the password: {error}; give it with --password-stdin"))
+        })
     };
     let password = line(&format!("Password of {account}: "))?;
     if line("Once more: ")? != password {
-        return Err(CliError::Other("the two passwords differ; nothing was changed".into()));
+        return Err(CliError::Other(
+            "the two passwords differ; nothing was changed: run the command again".into(),
+        ));
     }
     Ok(Secret::new(&password))
 }

@@ -7,12 +7,12 @@ use clap::{Args, Subcommand};
 use store::Admin;
 use store::rest::types::RestAccount;
 
+use super::backend::open_database;
 use super::error::CliError;
 use super::table::Table;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::{Client, ClientError, Request, Response};
-use crate::record;
 use crate::rest::{self, Chance};
 use crate::voice::numbers;
 
@@ -39,7 +39,7 @@ pub(super) struct TokenArgs {
 
 impl RestCommand {
     pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
-        let repository = admin::Blocking::new(Admin::new(&record::open(&config.server)?)?);
+        let repository = admin::Blocking::new(Admin::new(&open_database(config)?)?);
         match self {
             RestCommand::Accounts { json } => accounts(&repository, json),
             RestCommand::Token(TokenArgs { sid, .. }) => {

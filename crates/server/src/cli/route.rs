@@ -8,6 +8,7 @@ use store::{Route, RoutePolicy, RouteTarget};
 use super::backend::{Backend, unexpected};
 use super::error::CliError;
 use super::table::Table;
+use crate::config::Config;
 use crate::control::{Ask, Change, Listing};
 use crate::routes;
 
@@ -39,13 +40,19 @@ pub(super) enum RouteCommand {
         json: bool,
     },
     /// Remove a route
-    Remove { name: String },
+    Remove {
+        /// As `belfry route list` has it
+        name: String,
+    },
 }
 
 #[derive(Debug, Args)]
 pub(super) struct AddArgs {
+    /// Name of the route, for lists and records of calls
     name: String,
+    /// Destinations that take it: number:, prefix:, user:, regex: or domain: and a value (see below)
     pattern: String,
+    /// SIP addresses, or one account, with ,weight=N and ,priority=N [default: 1 each] (see below)
     #[arg(required = true, value_name = "TARGET")]
     targets: Vec<String>,
     /// Strangers, who have not signed in, may use it too
@@ -54,11 +61,11 @@ pub(super) struct AddArgs {
     /// Watch the targets with OPTIONS; those that do not answer are left out
     #[arg(long)]
     probe: bool,
-    /// Take so many digits off the number
+    /// Digits taken off the front of the number
     #[arg(long, value_name = "N", default_value_t = 0)]
     strip: u8,
-    /// Put this before what is left
-    #[arg(long, value_name = "DIGITS", default_value = "")]
+    /// Digits put before what is left [default: none]
+    #[arg(long, value_name = "DIGITS", default_value = "", hide_default_value = true)]
     prefix: String,
     #[command(flatten)]
     policy: PolicyArgs,
@@ -79,26 +86,28 @@ struct PolicyArgs {
     /// address proves them
     #[arg(long, value_name = "NAME", conflicts_with = "trust_udp_address")]
     certificate: Vec<Box<str>>,
-    /// New calls a second by this route, in each process
+    /// New calls a second by this route [default: no limit]
     #[arg(long, value_name = "N")]
     max_rate: Option<u32>,
-    /// Destinations that it does not carry, as +882*, 00* or 1900???????; may be repeated
+    /// Destinations that it does not carry, as +882*, 00* or 1900???????; may be repeated [default: none]
     #[arg(long, value_name = "PATTERN")]
     deny: Vec<Box<str>>,
 }
 
 impl RouteCommand {
-    pub(super) fn run(self, backend: &mut Backend) -> Result<(), CliError> {
+    pub(super) fn run(self, config: &Config) -> Result<(), CliError> {
         match self {
-            RouteCommand::Add(args) => args.run(backend),
-            RouteCommand::List { json } => list(backend, json),
-            RouteCommand::Remove { name } => backend.change(Change::RemoveRoute { name: name.into() }),
+            RouteCommand::Add(args) => args.run(config),
+            RouteCommand::List { json } => list(&mut Backend::open(config)?, json),
+            RouteCommand::Remove { name } => {
+                Backend::open(config)?.change(Change::RemoveRoute { name: name.into() })
+            }
         }
     }
 }
 
 impl AddArgs {
-    fn run(self, backend: &mut Backend) -> Result<(), CliError> {
+    fn run(self, config: &Config) -> Result<(), CliError> {
         let Some(pattern) = routes::parse_pattern(&self.pattern) else {
             return Err(CliError::Usage(format!(
                 "pattern {:?}: expected number:, prefix:, user:, regex: or domain: and a value; \
@@ -125,7 +134,12 @@ impl AddArgs {
             },
             created_at: stdx::Instant::default(),
         };
-        backend.change(Change::AddRoute { route, replace: self.replace })
+        let warning = routes::unverifiable(config, &route);
+        Backend::open_or_make(config)?.change(Change::AddRoute { route, replace: self.replace })?;
+        if let Some(warning) = warning {
+            eprintln!("belfry: warning: {warning}");
+        }
+        Ok(())
     }
 }
 

@@ -16,6 +16,7 @@ use crate::control::{Ask, Client, Listing, Request, Response, TraceLine};
 
 #[derive(Debug, Args)]
 pub(super) struct TraceArgs {
+    /// user@domain, or user in the default domain
     account: String,
     /// Also where there is no such account: a number, or a caller of another domain
     #[arg(long)]
@@ -23,10 +24,10 @@ pub(super) struct TraceArgs {
     /// Whole messages, too; what a password could be guessed from is masked
     #[arg(long)]
     full: bool,
-    /// End after so many messages
+    /// End after so many messages [default: at Ctrl-C]
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// End after this time: 30s, 10m
+    /// End after this time, as 30s or 10m [default: at Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
     /// One JSON object a line
@@ -74,7 +75,11 @@ impl TraceArgs {
                 Some(Response::Missed(missed)) => writeln!(out, "… {missed} messages not shown")?,
                 Some(other) => return Err(client.unexpected(&other).into()),
                 None if end.is_some_and(|end| clock.now() >= end) => return Ok(()),
-                None => return Err(CliError::Other("the node ended the trace; it may be stopping".into())),
+                None => {
+                    return Err(CliError::Other(
+                        "the node ended the trace; it may be stopping: see belfry status".into(),
+                    ));
+                }
             }
             out.flush()?;
         }

@@ -35,7 +35,7 @@ impl XmppCommand {
 pub(super) enum ChatCommand {
     /// Who is signed in
     Sessions {
-        /// Only of this account
+        /// Only those of this account [default: of all]
         #[arg(long)]
         user: Option<String>,
         /// One JSON object a line
@@ -43,9 +43,13 @@ pub(super) enum ChatCommand {
         json: bool,
     },
     /// End the sessions of an account, or one session: user@domain/resource
-    Kick { who: String },
+    Kick {
+        /// user@domain for all its sessions, user@domain/resource for one
+        who: String,
+    },
     /// Send an account a message from the server; it waits when nobody is there
     Message {
+        /// user@domain, or user in the default domain
         user: String,
         #[command(flatten)]
         text: TextArgs,
@@ -54,7 +58,7 @@ pub(super) enum ChatCommand {
     Announce {
         #[command(flatten)]
         text: TextArgs,
-        /// [default: the default domain]
+        /// A domain served here [default: the default domain]
         #[arg(long)]
         domain: Option<String>,
     },
@@ -63,7 +67,7 @@ pub(super) enum ChatCommand {
     Motd(MotdCommand),
     /// Rooms of a domain
     Rooms {
-        /// [default: the default domain]
+        /// A domain served here [default: the default domain]
         domain: Option<String>,
         /// One JSON object a line
         #[arg(long)]
@@ -77,6 +81,7 @@ pub(super) enum ChatCommand {
     User(UserCommand),
     /// An account's contacts
     Roster {
+        /// user@domain, or user in the default domain
         user: String,
         #[command(subcommand)]
         command: RosterCommand,
@@ -85,17 +90,21 @@ pub(super) enum ChatCommand {
 
 #[derive(Debug, Args)]
 pub(super) struct TextArgs {
-    /// Shown above it
-    #[arg(long, default_value = "")]
+    /// Shown above the text [default: none]
+    #[arg(long, default_value = "", hide_default_value = true)]
     subject: String,
+    /// The message
     text: String,
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum MotdCommand {
+    /// The message as it is set
     Show {
+        /// A domain served here [default: the default domain]
         #[arg(long)]
         domain: Option<String>,
+        /// One JSON object
         #[arg(long)]
         json: bool,
     },
@@ -103,10 +112,13 @@ pub(super) enum MotdCommand {
     Set {
         #[command(flatten)]
         text: TextArgs,
+        /// A domain served here [default: the default domain]
         #[arg(long)]
         domain: Option<String>,
     },
+    /// No message any more
     Clear {
+        /// A domain served here [default: the default domain]
         #[arg(long)]
         domain: Option<String>,
     },
@@ -116,15 +128,18 @@ pub(super) enum MotdCommand {
 pub(super) enum RoomCommand {
     /// Configuration, affiliations and occupants
     Show {
+        /// room@conference.domain, or room in the default domain
         room: String,
+        /// One JSON object
         #[arg(long)]
         json: bool,
     },
     /// Make a room that stays
     Create {
+        /// room@conference.domain, or room in the default domain
         room: String,
-        /// Shown in lists
-        #[arg(long, default_value = "")]
+        /// Name shown in lists [default: none]
+        #[arg(long, default_value = "", hide_default_value = true)]
         name: String,
         /// An account [default: nobody but the operator]
         #[arg(long)]
@@ -132,43 +147,57 @@ pub(super) enum RoomCommand {
     },
     /// End a room and forget what was said there
     Destroy {
+        /// room@conference.domain, or room in the default domain
         room: String,
-        /// Told to who is there
-        #[arg(long, default_value = "")]
+        /// Reason that the occupants are shown [default: none]
+        #[arg(long, default_value = "", hide_default_value = true)]
         reason: String,
     },
     /// What somebody is to the room: outcast bans, none takes all back
     Affiliation {
+        /// room@conference.domain, or room in the default domain
         room: String,
+        /// user@domain, or user in the default domain
         user: String,
+        /// What the user is from now on
         #[arg(value_parser = ["owner", "admin", "member", "none", "outcast"])]
         affiliation: String,
-        /// Told to who is banned
-        #[arg(long, default_value = "")]
+        /// Reason that a banned user is shown [default: none]
+        #[arg(long, default_value = "", hide_default_value = true)]
         reason: String,
     },
     /// Put somebody out, who may come back
     Kick {
+        /// room@conference.domain, or room in the default domain
         room: String,
+        /// The occupant's nickname in the room
         nick: String,
-        #[arg(long, default_value = "")]
+        /// Reason that the occupant is shown [default: none]
+        #[arg(long, default_value = "", hide_default_value = true)]
         reason: String,
     },
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum UserCommand {
+    /// Sessions, contacts and messages that wait
     Show {
+        /// user@domain, or user in the default domain
         user: String,
+        /// One JSON object
         #[arg(long)]
         json: bool,
     },
     /// Forget the messages that wait for the account
-    ClearOffline { user: String },
+    ClearOffline {
+        /// user@domain, or user in the default domain
+        user: String,
+    },
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum RosterCommand {
+    /// All contacts
     List {
         /// One JSON object a line
         #[arg(long)]
@@ -176,13 +205,18 @@ pub(super) enum RosterCommand {
     },
     /// Add a contact, or change its name and groups
     Add {
+        /// The contact's address, user@domain
         contact: String,
-        #[arg(long, default_value = "")]
+        /// Name that the account sees [default: none]
+        #[arg(long, default_value = "", hide_default_value = true)]
         name: String,
+        /// Group of the contact; may be repeated [default: none]
         #[arg(long = "group")]
         groups: Vec<String>,
     },
+    /// Remove a contact
     Remove {
+        /// The contact's address, user@domain
         contact: String,
     },
 }

@@ -38,6 +38,8 @@ pub struct Voice {
     pub speech: Vec<Box<str>>,
     /// Empty: nobody listens to words. One URL, or a program and its arguments.
     pub recogniser: Vec<Box<str>>,
+    /// Empty: recordings are WAV files only. A program and its arguments.
+    pub mp3: Vec<Box<str>>,
     /// `<data>/recordings` unless named.
     pub recordings: Option<PathBuf>,
     /// Without a slash at its end.
@@ -138,6 +140,7 @@ impl Voice {
                 "recordings",
                 "Folder of recordings, made with the first. `recordings` in `server.data` when not given.",
             ),
+            mp3: read_mp3(&mut section),
             public_url: section
                 .optional("public_url", "Where applications find this node's HTTP: `RecordingUrl` begins with it. `http://` and `http.listen` when not given.")
                 .map(|Base(url)| url),
@@ -186,6 +189,14 @@ fn read_end_pause(section: &mut Section<'_, '_>) -> Duration {
         Duration::from_millis(500),
         Duration::ZERO..=Duration::from_secs(10),
         "How long a call stays up after its last sound, when its document ends or says `<Hangup>`. `0s`: not at all.",
+    )
+}
+
+fn read_mp3(section: &mut Section<'_, '_>) -> Vec<Box<str>> {
+    section.list(
+        "mp3",
+        Vec::new(),
+        "Program that encodes recordings as MP3, and its arguments, as `[\"lame\", \"--quiet\", \"-\", \"-\"]`: a WAV file in, MP3 out, within two minutes. Requests for `.mp3` are answered 406 when empty.",
     )
 }
 

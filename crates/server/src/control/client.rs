@@ -126,13 +126,20 @@ impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ClientError::NotRunning { socket } => {
-                write!(f, "no node answers at {}; start one with: belfry serve", socket.display())
+                // A relative path says nothing about the folder that the command was run in.
+                let socket = std::path::absolute(socket).unwrap_or_else(|_| socket.clone());
+                write!(
+                    f,
+                    "no node answers at {}; start one with: belfry serve, or name the configuration of one that runs \
+                     with --config FILE",
+                    socket.display()
+                )
             }
             ClientError::Io { socket, error } if error.kind() == io::ErrorKind::PermissionDenied => {
                 write!(f, "{}: permission denied; run this as the user that runs belfry", socket.display())
             }
             ClientError::Io { socket, error } if error.kind() == io::ErrorKind::UnexpectedEof => {
-                write!(f, "{}: the node hung up; it may be stopping", socket.display())
+                write!(f, "{}: the node hung up; it may be stopping: see belfry status", socket.display())
             }
             ClientError::Io { socket, error } => write!(f, "{}: {error}", socket.display()),
             ClientError::Failed(failure) => failure.fmt(f),

@@ -154,6 +154,9 @@ fn compile(config: &Config, domains: &[Box<str>], routes: &[store::Route]) -> Re
             None
         }
     });
+    for warning in routes.iter().filter_map(|route| routes::unverifiable(config, route)) {
+        tracing::warn!("{warning}");
+    }
     let local = addresses(config).into_iter().map(|listener| listener.address).collect();
     let settings = PlanSettings {
         domains: domains.to_vec(),
@@ -436,6 +439,7 @@ pub(crate) fn voice_common(
     let folder = voice.recordings.clone().unwrap_or_else(|| config.server.data.join("recordings"));
     let files =
         Files::start(&folder, Arc::clone(&post) as Arc<dyn Deliver>).context("recordings cannot be kept")?;
+    let files = files.with_mp3(&voice.mp3);
     let helpers = Helpers::start(&settings, post).context("what speaks and asks cannot begin")?;
     let repository = admin::Blocking::new(store::Admin::new(sqlite)?);
     let numbers = Numbers::load(voice, &repository).context("bound numbers cannot be read")?;

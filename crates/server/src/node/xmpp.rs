@@ -186,6 +186,7 @@ fn server_settings(
         max_connections: config.limits.connections as usize,
         max_connections_per_source: config.limits.connections_per_source as usize,
         admission: Arc::clone(&shared.admissions.servers),
+        failures: Arc::clone(&shared.failures),
         allowance: streams::Allowance { stanzas: config.federation.stanzas, bytes: config.federation.bytes },
         reload,
         seed,

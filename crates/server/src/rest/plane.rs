@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use admin::Repository as _;
 use admin::control::{
-    Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, Participant,
-    ParticipantChange, QueueMember, RecordingChange, Source, StartCall, StartRecording, StatusCallback,
-    Track,
+    Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, EncodeError, Encoding,
+    Participant, ParticipantChange, QueueMember, RecordingChange, Source, StartCall, StartRecording,
+    StatusCallback, Track,
 };
 use cluster::Outlet;
 use ivr::document::{Address, Callback, tones};
@@ -301,7 +301,15 @@ impl ControlPlane for Plane {
 
     fn recording(&self, sid: &str) -> Option<Audio> {
         let sound = self.files.as_ref()?.open(sid)?;
-        Some(Audio { length: sound.len, read: Box::new(sound.file) })
+        Some(Audio { media_type: "audio/x-wav", length: sound.len, read: Box::new(sound.file) })
+    }
+
+    fn recording_as_mp3(&self, sid: &str) -> Encoding {
+        let (files, sid) = (self.files.clone(), sid.to_owned());
+        Box::pin(async move {
+            let sound = files.ok_or(EncodeError::NotFound)?.open_mp3(&sid).await?;
+            Ok(Audio { media_type: "audio/mpeg", length: sound.len, read: Box::new(sound.file) })
+        })
     }
 
     fn remove_recording(&self, sid: &str) -> Result<(), ControlError> {

@@ -55,11 +55,31 @@ pub(super) const ROOM_KNOWN: std::time::Duration = std::time::Duration::from_sec
 /// A member that the other shard has not spoken of for so long is a ghost: the room lets it go, and its script goes on.
 pub(super) const ROOM_LOST: std::time::Duration = std::time::Duration::from_secs(5);
 /// Recordings of the node that are open: each has a file. One more fails with code 13600.
-pub(super) const RECORDINGS: usize = 2_048;
+pub(crate) const RECORDINGS: usize = 2_048;
 
 /// Pieces of 200 ms that wait for the disk: three seconds of 1,000 recordings. A recording that finds no place ends with
 /// code 13600.
 pub(super) const RECORDED_PIECES: usize = 16_384;
+
+/// Encoders of `[voice] mp3` that run at once: each takes a core. More wait.
+pub(crate) const ENCODERS: usize = 2;
+
+/// Conversions of recordings that run or wait, a request each. More: 429.
+pub(crate) const ENCODINGS: usize = 32;
+
+/// For a conversion, and as long for its turn: lame needs a minute for the longest recording. Longer: the encoder is killed,
+/// and the request answered 500; one whose turn does not come, 429.
+pub(crate) const ENCODE_TIME: Duration = Duration::from_secs(120);
+
+/// Bytes of an MP3 file beyond twice its WAV file (which has 128 kbit/s a channel): tags and padding of a short one. More:
+/// the encoder is killed, and the request answered 500.
+pub(super) const ENCODED_EXTRA: u64 = 1 << 20;
+
+/// Bytes of an encoder's output that are written to the disk at once.
+pub(super) const ENCODED_PIECE: usize = 64 * 1024;
+
+/// Bytes of an encoder's errors that are kept for the log.
+pub(super) const ENCODER_MESSAGE: u64 = 1_024;
 
 /// Recordings of one leg at a time: a Record verb's, a Dial's or conference's, and one of the REST interface. One more is
 /// refused.

@@ -15,7 +15,7 @@ mod helper_requests;
 pub(crate) mod helpers;
 mod leg;
 mod limits;
-mod media_rules;
+pub(crate) mod media_rules;
 mod message;
 mod messages;
 pub(crate) mod numbers;

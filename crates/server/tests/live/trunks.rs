@@ -35,6 +35,16 @@ fn call(trunk: &mut Phone) -> u16 {
 }
 
 #[test]
+fn a_route_by_certificate_that_nothing_verifies_is_warned_of_at_the_start() {
+    let to = "127.0.0.1:9".parse().unwrap();
+    let policy = RoutePolicy { certificates: vec![NAME.into()], ..RoutePolicy::default() };
+    let place = Place::new("").with_policy("900", to, false, policy);
+    let node = place.spawn();
+    let warning = "accepts no calls: [tls] ca names no file of authorities";
+    assert!(node.log().lines().any(|line| line.contains("WARN") && line.contains(warning)), "{}", node.log());
+}
+
+#[test]
 fn a_trunk_is_known_by_its_certificate_and_by_no_address() {
     let carrier = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let to = carrier.local_addr().unwrap();

@@ -123,6 +123,69 @@ fn an_interrupted_import_says_how_many_are_in() {
     assert_eq!(place.belfry(&["account", "list", "--json"]).good().lines().count(), count);
 }
 
+/// A command in a wrong folder says so, and does not make an empty database there.
+#[test]
+fn a_command_that_reads_makes_no_database() {
+    let place = Place::new();
+    for args in [
+        &["account", "list"][..],
+        &["account", "show", "alice"],
+        &["account", "passwd", "alice", "--password-stdin"],
+        &["account", "remove", "alice"],
+        &["account", "export", "all.xml"],
+        &["account", "alias", "list"],
+        &["domain", "list"],
+        &["domain", "remove", "other.test"],
+        &["route", "list"],
+        &["rest", "accounts"],
+        &["calls"],
+    ] {
+        let said = place.belfry(args);
+        let file = place.path("data/belfry.db");
+        assert_eq!(said.code, 1, "{args:?}: {said:?}");
+        let expected = format!("belfry: there is no database {}", file.display());
+        assert!(said.err.starts_with(&expected) && said.err.contains("belfry.toml leads there"), "{said:?}");
+        assert!(said.err.contains("--config FILE") && said.err.contains("belfry serve"), "{said:?}");
+        assert!(!place.path("data").exists(), "{args:?}");
+    }
+    std::fs::remove_file(place.path("belfry.toml")).unwrap();
+    place.belfry(&["account", "list"]).failed(1, "there is no belfry.toml in this folder");
+}
+
+#[test]
+fn a_command_that_makes_the_database_says_where() {
+    let place = Place::new();
+    let add = |name| place.belfry_with(&["account", "add", name, "--password-stdin"], "secret\n");
+    let made = format!("belfry: made a new database, {}\n", place.path("data/belfry.db").display());
+    let said = add("alice");
+    assert_eq!((said.code, &*said.err), (0, &*made), "{said:?}");
+    assert_eq!(add("bob").err, "");
+}
+
+#[test]
+fn a_route_by_certificate_that_nothing_verifies_is_made_with_a_warning() {
+    let place = Place::new();
+    place.belfry(&["domain", "add", "other.test"]).good();
+    let add = ["route", "add", "carrier", "prefix:+49", "sip:gw.test", "--certificate", "gw.test"];
+    place.belfry(&add).good();
+    let warning = |place: &Place| {
+        let said = place.belfry(&[&add[..], &["--replace"]].concat());
+        assert_eq!(said.code, 0, "{said:?}");
+        said.err
+    };
+    let first = warning(&place);
+    assert!(first.starts_with("belfry: warning: the route carrier accepts no calls: [tls] ca"), "{first}");
+    let config = std::fs::read_to_string(place.path("belfry.toml")).unwrap();
+    place.write("ca.pem", "");
+    let with_ca = format!("{config}[tls]\nca = \"ca.pem\"\n");
+    place.write("belfry.toml", &with_ca.replace("[sip]", "[sip]\nlisten = [\"udp:127.0.0.1:5060\"]"));
+    let second = warning(&place);
+    assert!(second.contains("accepts no calls: [sip] listen has no tls: address"), "{second}");
+    // The default listens by TLS.
+    place.write("belfry.toml", &with_ca);
+    assert_eq!(warning(&place), "");
+}
+
 #[test]
 fn domains_come_and_go() {
     let place = Place::new();
@@ -224,6 +287,7 @@ fn an_invitation_is_for_a_domain_that_is_served() {
 #[test]
 fn no_calls_yet() {
     let place = Place::new();
+    place.belfry(&["domain", "add", "other.test"]).good();
     assert_eq!(place.belfry(&["calls", "--last", "5"]).good(), "no calls\n");
     assert_eq!(place.belfry(&["calls", "--json"]).good(), "");
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use admin::chat::{Answer, Ask};
 use admin::control::{
-    Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, Participant,
+    Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, Encoding, Participant,
     ParticipantChange, QueueMember, RecordingChange, Source, StartCall, StartRecording,
 };
 use server::control::StatusSource;
@@ -227,6 +227,10 @@ impl ControlPlane for Nothing {
     }
 
     fn recording(&self, _: &str) -> Option<Audio> {
+        unreachable!("not signed in")
+    }
+
+    fn recording_as_mp3(&self, _: &str) -> Encoding {
         unreachable!("not signed in")
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::dialback::{self, Dialback, Verdict};
 use super::stream::{Fault, StreamInput, StreamParser, fault_of};
-use super::{Demands, KeyQuery, Pair, Proof, Security, Settings};
+use super::{Demands, KeyQuery, Pair, Proof, Refusal, Security, Settings};
 use crate::internal::remove_ack_token;
 use crate::stanza::{self, Condition};
 use crate::xml::{Budget, Measured};
@@ -20,7 +20,7 @@ pub(super) enum IncomingEvent {
     Ask(KeyQuery),
     /// Stanzas of this pair may come, and go if the stream is bidirectional.
     Paired(Pair, Proof),
-    Refused(Pair, &'static str),
+    Refused(Pair, Refusal),
     Stanza(Box<Element>),
     /// A stanza that is larger, when it is written again, than stanzas may be here.
     TooLarge(Box<Element>),
@@ -164,7 +164,7 @@ impl Incoming {
         }
         if let Some(remote) = self.remote.clone().filter(|remote| self.settings.is_local(remote)) {
             // RFC 6120 §4.9.3.9.
-            self.refuse(remote, "a domain of this server", out);
+            self.refuse(remote, Refusal::Policy("a domain of this server"), out);
             return self.fail(("invalid-from", "that domain is served here"), out);
         }
         if self.certified.is_some() && self.certified != self.remote {
@@ -174,7 +174,7 @@ impl Incoming {
             return self.fail(("unsupported-version", "expected version 1.0"), out);
         }
         let Some(demands) = self.demands() else {
-            self.refuse(self.remote.clone().unwrap_or_default(), "policy", out);
+            self.refuse(self.remote.clone().unwrap_or_default(), Refusal::Policy("policy"), out);
             return self.fail(("policy-violation", "this server does not speak with that domain"), out);
         };
         self.line.open(&self.local, self.remote.as_deref(), Some(&self.id), &mut out.bytes);
@@ -290,7 +290,7 @@ impl Incoming {
         }
         let Some(name) = name else { return self.refuse_auth("invalid-authzid", out) };
         if !self.security.is_for(&name) || self.settings.demands(&name).is_none() {
-            self.refuse(name, "its certificate is not of that domain", out);
+            self.refuse(name, Refusal::WrongCertificate, out);
             return self.refuse_auth("not-authorized", out);
         }
         self.line.write(&Element::new("success", ns::SASL), &mut out.bytes);
@@ -305,7 +305,7 @@ impl Incoming {
         self.line.write(&failure, &mut out.bytes);
     }
 
-    fn refuse(&self, remote: Box<str>, why: &'static str, out: &mut IncomingOutput) {
+    fn refuse(&self, remote: Box<str>, why: Refusal, out: &mut IncomingOutput) {
         out.said.push(IncomingEvent::Refused(Pair { local: self.local.clone(), remote }, why));
     }
 
@@ -341,7 +341,7 @@ impl Incoming {
             }
             Err((condition, why)) => {
                 self.answer(&pair, Verdict::Error(condition), out);
-                out.said.push(IncomingEvent::Refused(pair, why));
+                out.said.push(IncomingEvent::Refused(pair, Refusal::Policy(why)));
                 self.count_refusal(out);
             }
         }
@@ -398,9 +398,9 @@ impl Incoming {
         }
         match verdict {
             Verdict::Valid => self.pair(pair.clone(), Proof::Dialback, out),
-            Verdict::Invalid => out.said.push(IncomingEvent::Refused(pair.clone(), "a wrong key")),
+            Verdict::Invalid => out.said.push(IncomingEvent::Refused(pair.clone(), Refusal::WrongKey)),
             Verdict::Error(_) => {
-                out.said.push(IncomingEvent::Refused(pair.clone(), "nobody answers for that domain"))
+                out.said.push(IncomingEvent::Refused(pair.clone(), Refusal::Unverified))
             }
         }
         self.answer(&pair, verdict, out);

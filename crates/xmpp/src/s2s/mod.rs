@@ -207,11 +207,38 @@ pub enum Event {
     },
     /// It has not, or is not wanted.
     Refused {
-        why: &'static str,
+        /// The connection that it asked on.
+        number: u64,
+        why: Refusal,
     },
     Closed {
         why: &'static str,
     },
+}
+
+/// Why a domain of another server was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The domain's own server has not made the key (XEP-0220 §2.4, `invalid`).
+    WrongKey,
+    /// The domain's own server could not be asked for the key, or answered with an error (XEP-0220 §2.5).
+    Unverified,
+    /// SASL EXTERNAL with a certificate of another domain (XEP-0178 §3).
+    WrongCertificate,
+    /// The policy of this server, before any proof: the reason.
+    Policy(&'static str),
+}
+
+impl Refusal {
+    /// For the log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Refusal::WrongKey => "a wrong key",
+            Refusal::Unverified => "its key could not be verified with the server of that domain",
+            Refusal::WrongCertificate => "its certificate is not of that domain",
+            Refusal::Policy(why) => why,
+        }
+    }
 }
 
 /// How a server showed who it is.

@@ -260,7 +260,7 @@ impl Servers {
             }
             IncomingEvent::Refused(pair, why) => {
                 self.counts.refused += 1;
-                out.push(Effect::Note(LogEvent { pair, what: Event::Refused { why } }));
+                out.push(Effect::Note(LogEvent { pair, what: Event::Refused { number, why } }));
             }
             IncomingEvent::Stanza(element) => {
                 self.counts.stanzas_in += 1;

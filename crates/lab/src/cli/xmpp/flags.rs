@@ -146,22 +146,22 @@ flags! {
     "--logins" "RATE" "sign-ins a second (120)" |w, v| w.logins = number(&v)?;
     "--mechanism" "NAME" "PLAIN, SCRAM-SHA-1, SCRAM-SHA-256, SCRAM-SHA-512, ANONYMOUS (SCRAM-SHA-1)" |w, v| w.mechanism = SaslMechanism::parse(&v)?;
     "--tls" "HOW" "none, starttls, direct (starttls)" |w, v| w.security = StreamSecurity::parse(&v)?;
-    "--websocket" "PATH" "by WebSocket at this path, as /ws; with --tls none or direct" |w, v| w.websocket = Some(v);
-    "--bosh" "PATH" "by HTTP requests at this path, as /bosh (XEP-0206), two connections a user; with --tls none or direct" |w, v| w.bosh = Some(v);
-    "--tls-ca" "FILE" "authority of the server's certificate; without one any certificate will do" |w, v| w.options.network.tls.ca = Some(v.into());
+    "--websocket" "PATH" "by WebSocket at this path, as /ws; with --tls none or direct (by TCP)" |w, v| w.websocket = Some(v);
+    "--bosh" "PATH" "by HTTP requests at this path, as /bosh (XEP-0206), two connections a user; with --tls none or direct (by TCP)" |w, v| w.bosh = Some(v);
+    "--tls-ca" "FILE" "authority of the server's certificate (any certificate will do)" |w, v| w.options.network.tls.ca = Some(v.into());
     "--contacts" "N" "contacts of each user among the users (7)" |w, v| w.contacts = number(&v)?;
     "--befriend" "yes|no" "the users make the rosters themselves, before the load (no)" |w, v| w.befriend = yes(&v)?;
     "--mix" "SHARES" "what users do, as message=83.5,presence=13.5 (the published test's); ringer xmpp --actions lists all" |w, v| w.mix = ActionMix::parse(&v)?;
     "--think" "TIME" "mean time from one action of a user to the next, exponential (120)" |w, v| w.think = ThinkTime::Exponential(time(&v)?);
-    "--think-fixed" "TIME" "the same, always this long" |w, v| w.think = ThinkTime::Fixed(time(&v)?);
-    "--body" "BYTES" "of a message (64)" |w, v| w.body = number(&v)?;
+    "--think-fixed" "TIME" "the same, always this long (--think)" |w, v| w.think = ThinkTime::Fixed(time(&v)?);
+    "--body" "BYTES" "length of a message's text (64)" |w, v| w.body = number(&v)?;
     "--rooms" "N" "rooms, when the mix has them; each user is in one (10)" |w, v| w.rooms = number(&v)?;
     "--rooms-domain" "NAME" "their domain (conference.DOMAIN)" |w, v| w.rooms_domain = Some(v);
     "--pubsub-domain" "NAME" "the publish-subscribe service, when the mix has it (pubsub.DOMAIN)" |w, v| w.pubsub_domain = Some(v);
-    "--stanza" "FILE" "stanzas that the action raw sends, with {user} {domain} {jid} {contact} (one who is there) {id} {n} filled in; may be given again" |w, v| w.stanzas.push(v.into());
+    "--stanza" "FILE" "stanzas that the action raw sends, with {user} {domain} {jid} {contact} (one who is there) {id} {n} filled in; may be given again (none)" |w, v| w.stanzas.push(v.into());
     "--for" "TIME" "how long the load lasts once everybody is in (60)" |w, v| w.length = time(&v)?;
     "--settle" "TIME" "how long what is under way may take at the end (30)" |w, v| w.settle = time(&v)?;
-    "--timeout" "TIME" "for an answer, or to sign in (30)" |w, v| w.patience = time(&v)?;
+    "--timeout" "TIME" "how long a user waits for an answer, or to be signed in (30)" |w, v| w.patience = time(&v)?;
     "--register" "yes|no" "make the accounts before the load, in band (XEP-0077); those that are there already are fine (no)" |w, v| w.register = yes(&v)?;
     "--unregister" "yes|no" "remove the accounts after it (no)" |w, v| w.unregister = yes(&v)?;
     "--registrations" "RATE" "accounts made or removed a second (50)" |w, v| w.registrations = number(&v)?;
@@ -169,17 +169,17 @@ flags! {
     "--monitor-every" "TIME" "from one step of a pair to the next (1)" |w, v| w.monitors.every = time(&v)?;
     "--redirect" "follow|count" "when the server names another host (see-other-host): connect there, or count a failure (follow)" |w, v| w.redirect = RedirectPolicy::parse(&v)?;
     "--retry" "TIME" "until who failed signs in again, and up to as much again; twice that with each failure in a row, a minute at most (2)" |w, v| w.retry.first = time(&v)?;
-    "--give-up" "N" "who failed so often in a row stays away; 0 for never (0)" |w, v| w.retry.give_up = number(&v)?;
+    "--give-up" "N" "a user with so many failures in a row stays away; 0 for never (0)" |w, v| w.retry.give_up = number(&v)?;
     "--max-failures" "N|P%" "with more failures, or a larger share of all that ended, the run ends early (it goes on)" |w, v| w.max_failures = Some(MaxFailures::parse(&v)?);
-    "--threads" "N" "(one a core)" |w, v| w.options.threads = Some(number(&v)?);
+    "--threads" "N" "threads that do the work of the load (one a core)" |w, v| w.options.threads = Some(number(&v)?);
     "--workers" "N" "processes that have the users (as many as the limit on open files makes needed)" |w, v| w.options.workers = Some(at_least_one(&v)?);
-    "--threshold" "RULE" "what the run must keep, as response.message.p99 < 2s; may be given again" |w, v| w.outputs.thresholds.push(v);
-    "--watch" "PID|NAME" "processes whose processor time and memory are measured; may be given again" |w, v| w.outputs.watch.push(v);
-    "--report" "FILE.html" "the report as a page" |w, v| w.outputs.report = Some(v.into());
-    "--json" "FILE" "the report as data" |w, v| w.outputs.json = Some(v.into());
-    "--junit" "FILE" "the thresholds as tests" |w, v| w.outputs.junit = Some(v.into());
-    "--prometheus" "ADDRESS" "figures while it runs" |w, v| w.outputs.prometheus = Some(v);
-    "--title" "TEXT" "of the report (users)" |w, v| w.title = v;
+    "--threshold" "RULE" "what the run must keep, as response.message.p99 < 2s; may be given again (nothing lost, twice, out of order or misdelivered)" |w, v| w.outputs.thresholds.push(v);
+    "--watch" "PID|NAME" "processes whose processor time and memory are measured; may be given again (none)" |w, v| w.outputs.watch.push(v);
+    "--report" "FILE.html" "writes the report as a page (no file)" |w, v| w.outputs.report = Some(v.into());
+    "--json" "FILE" "writes the report as data (no file)" |w, v| w.outputs.json = Some(v.into());
+    "--junit" "FILE" "writes the thresholds as tests (no file)" |w, v| w.outputs.junit = Some(v.into());
+    "--prometheus" "ADDRESS" "serves figures at this [HOST:]PORT while it runs (nowhere)" |w, v| w.outputs.prometheus = Some(v);
+    "--title" "TEXT" "title of the report (users)" |w, v| w.title = v;
 }
 
 fn yes(text: &str) -> Result<bool, String> {

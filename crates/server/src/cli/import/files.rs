@@ -65,7 +65,10 @@ impl Files {
             }
         }
         if found.is_empty() {
-            return Err(CliError::Other(format!("{}: no .xml files are in this folder", folder.display())));
+            return Err(CliError::Other(format!(
+                "{}: no .xml files are in this folder; name the folder of the export, or a file",
+                folder.display()
+            )));
         }
         found.sort();
         let mut files = Files::new(Some(real(folder)?), stop);
@@ -187,7 +190,7 @@ impl Files {
 }
 
 pub(super) fn cannot_read(path: &Path, error: &std::io::Error) -> CliError {
-    CliError::Other(format!("{}: cannot be read: {error}", path.display()))
+    CliError::Other(format!("{}: cannot be read: {error}; check its name and its owner", path.display()))
 }
 
 fn real(path: &Path) -> Result<PathBuf, CliError> {

@@ -26,13 +26,13 @@ use self::files::{Files, cannot_read};
 use self::people::People;
 use self::report::Report;
 use self::stop::Stop;
+use super::backend::make_database;
 use super::error::CliError;
 use super::table::grouped;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::{Client, ClientError, Request};
 use crate::limits;
-use crate::record;
 
 #[derive(Debug, Args)]
 pub(super) struct ImportArgs {
@@ -76,7 +76,7 @@ impl ImportArgs {
             return check::run(source, &options, &stop, config);
         }
         let node = running(config)?;
-        let mut admin = Admin::new(&record::open(&config.server)?.for_import())?;
+        let mut admin = Admin::new(&make_database(config)?.for_import())?;
         // A disk that is full or read-only is told now, not after the first batch.
         admin.write(&Write::Probe { at: clock.now() })?;
         if self.skip_existing {

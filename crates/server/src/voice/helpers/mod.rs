@@ -39,6 +39,7 @@ use speech::Words;
 
 pub(crate) use recognise::{Listener, RecognitionResult};
 pub(crate) use settings::Settings;
+pub(crate) use speech::is_installed;
 pub(crate) use websocket::{MediaStreamEvent, Opening, Order, StreamMessage};
 
 /// Who asked, and its number for the question.

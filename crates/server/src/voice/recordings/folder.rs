@@ -11,15 +11,25 @@ pub(super) struct Folder {
     path: PathBuf,
 }
 
-/// A finished recording.
+/// A finished recording, as WAV or as MP3.
 #[derive(Debug)]
 pub(crate) struct Sound {
-    /// Bytes of the WAV file.
+    /// Bytes of the file.
     pub(crate) len: u64,
     pub(crate) file: fs::File,
 }
 
 const PART: &str = ".wav.part";
+const MP3_PART: &str = ".mp3.part";
+
+/// Characters of a recording's sid.
+const SID: usize = 34;
+
+fn open(path: &Path) -> Option<Sound> {
+    let file = fs::File::open(path).ok()?;
+    let len = file.metadata().ok().filter(fs::Metadata::is_file)?.len();
+    Some(Sound { len, file })
+}
 
 /// Nothing else becomes a part of a path.
 fn is_sid(sid: &str) -> bool {
@@ -41,18 +51,33 @@ impl Folder {
         is_sid(sid).then(|| self.path.join(format!("{sid}{PART}")))
     }
 
-    pub(super) fn open(&self, sid: &str) -> Option<Sound> {
-        let file = fs::File::open(self.path(sid)?).ok()?;
-        let len = file.metadata().ok().filter(fs::Metadata::is_file)?.len();
-        Some(Sound { len, file })
+    /// Where its conversion to MP3 is. `None`: no name of a recording.
+    pub(super) fn mp3(&self, sid: &str) -> Option<PathBuf> {
+        is_sid(sid).then(|| self.path.join(format!("{sid}.mp3")))
     }
 
+    /// An unfinished conversion.
+    pub(super) fn mp3_part(&self, sid: &str, number: u64) -> Option<PathBuf> {
+        is_sid(sid).then(|| self.path.join(format!("{sid}.{number}{MP3_PART}")))
+    }
+
+    pub(super) fn open(&self, sid: &str) -> Option<Sound> {
+        open(&self.path(sid)?)
+    }
+
+    pub(super) fn open_mp3(&self, sid: &str) -> Option<Sound> {
+        open(&self.mp3(sid)?)
+    }
+
+    /// The recording first, then its MP3 file: a conversion that ends in between finds no recording
+    /// (`encoder::complete`).
     pub(super) fn delete(&self, sid: &str) -> io::Result<()> {
-        let Some(path) = self.path(sid) else { return Ok(()) };
-        match fs::remove_file(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            result => result,
-        }
+        [self.path(sid), self.mp3(sid)].into_iter().flatten().try_for_each(|path| {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                result => result,
+            }
+        })
     }
 
     /// Begins one. The folder is made with the first.
@@ -74,6 +99,11 @@ impl Folder {
         let Ok(entries) = fs::read_dir(&self.path) else { return };
         for entry in entries.flatten() {
             let name = entry.file_name();
+            let is_conversion = |name: &str| name.ends_with(MP3_PART) && name.get(..SID).is_some_and(is_sid);
+            if name.to_str().is_some_and(is_conversion) {
+                let _ = fs::remove_file(entry.path());
+                continue;
+            }
             let Some(sid) = name.to_str().and_then(|name| name.strip_suffix(PART)) else { continue };
             if !is_sid(sid) {
                 continue;

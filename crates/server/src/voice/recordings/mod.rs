@@ -3,6 +3,7 @@
 //! A file is `<sid>.wav.part` until its last byte is on the disk; then it is `<sid>.wav`, and only then its shard is
 //! told of it.
 
+mod encoder;
 mod folder;
 mod writer;
 
@@ -10,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use admin::EncodeError;
 use media::record::File;
 use tokio::sync::mpsc::OwnedPermit;
 use tokio::sync::mpsc::error::TrySendError;
@@ -17,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::helpers::{Deliver, Ticket};
 use super::limits;
+use encoder::Encoder;
 use folder::Folder;
 use writer::{Job, Op};
 
@@ -30,6 +33,8 @@ pub(crate) struct Files {
     /// The word that ends the writer always has its place.
     stop: Option<OwnedPermit<Job>>,
     thread: Option<JoinHandle<()>>,
+    /// `None`: recordings are WAV files only.
+    encoder: Option<Encoder>,
 }
 
 impl Files {
@@ -46,7 +51,13 @@ impl Files {
         let writer = writer::Writer::new(Arc::clone(&folder), deliver);
         let thread = std::thread::Builder::new().name("recordings".into()).spawn(move || writer.run(todo))?;
         let places = Arc::new(Semaphore::new(most));
-        Ok(Files { folder, jobs, places, stop, thread: Some(thread) })
+        Ok(Files { folder, jobs, places, stop, thread: Some(thread), encoder: None })
+    }
+
+    /// Recordings are also to be had as MP3, from this program and its arguments. An empty command is none.
+    pub(crate) fn with_mp3(mut self, command: &[Box<str>]) -> Files {
+        self.encoder = Encoder::new(Arc::clone(&self.folder), command, limits::ENCODE_TIME);
+        self
     }
 
     /// A new file. Told of by `Done::Written` once: when it is closed, or as soon as it cannot be written.
@@ -65,6 +76,15 @@ impl Files {
     /// A recording that is complete. `None`: there is none of that name.
     pub(crate) fn open(&self, sid: &str) -> Option<Sound> {
         self.folder.open(sid)
+    }
+
+    /// A recording that is complete, as MP3. Dropping the future kills the encoder.
+    ///
+    /// # Errors
+    /// No such recording, no encoder, too many conversions, or one that failed.
+    pub(crate) async fn open_mp3(&self, sid: &str) -> Result<Sound, EncodeError> {
+        let encoder = self.encoder.as_ref().ok_or(EncodeError::NoEncoder)?;
+        encoder.encode(sid).await
     }
 
     /// # Errors

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
@@ -29,6 +30,8 @@ pub(super) struct Connection {
     waker: RefCell<Option<Waker>>,
     /// Of one that another server made.
     pub(super) handle: Option<Handle>,
+    /// Of one that another server made: its address, and the listener's transport.
+    pub(super) source: Option<(IpAddr, &'static str)>,
     pub(super) buckets: Buckets,
 }
 
@@ -40,8 +43,8 @@ pub(super) enum End {
 }
 
 impl Connection {
-    pub(super) fn accepted(number: u64, handle: Handle) -> Connection {
-        Connection { number, handle: Some(handle), ..Connection::default() }
+    pub(super) fn accepted(number: u64, handle: Handle, source: (IpAddr, &'static str)) -> Connection {
+        Connection { number, handle: Some(handle), source: Some(source), ..Connection::default() }
     }
 
     pub(super) fn to(domain: Box<str>, number: u64) -> Connection {

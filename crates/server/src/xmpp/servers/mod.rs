@@ -24,6 +24,7 @@ use crate::limits;
 use crate::net::admission::Admission;
 use crate::net::tls::Tls;
 use crate::net::{Listener, NetError, stream as tcp};
+use crate::sign_in_failures::SignInFailures;
 pub use connect::Route;
 use shared::Shared;
 
@@ -38,6 +39,7 @@ pub(crate) struct Settings {
     /// Of all shards.
     pub(crate) max_connections_per_source: usize,
     pub(crate) admission: Arc<Admission>,
+    pub(crate) failures: Arc<SignInFailures>,
     /// What one connection may send before it is read more slowly.
     pub(crate) allowance: Allowance,
     pub(crate) reload: Reload,

@@ -36,13 +36,13 @@ fn accept(shared: &Rc<Shared>, socket: TcpStream, source: IpAddr, transport: Tra
         let _live = place.shared.live();
         let shared = &place.shared;
         if transport != Transport::Tls {
-            let own = shared.accept(Security::default(), Handle::clone(&place.admitted));
+            let own = shared.accept(Security::default(), Handle::clone(&place.admitted), (source, "tcp"));
             return talk(shared, &own, socket).await;
         }
         let handle = Some(&*place.admitted);
         match shake(shared, handle, serve_tls(shared, handle, socket, true)).await {
             Ok((io, security)) => {
-                let own = shared.accept(security, Handle::clone(&place.admitted));
+                let own = shared.accept(security, Handle::clone(&place.admitted), (source, "tls"));
                 finish(shared, &own, &mut Wire::new(io)).await;
             }
             Err(error) => tracing::debug!(%error, %source, "no TLS with another server"),

@@ -10,15 +10,17 @@ use std::time::Duration;
 
 use hickory_resolver::TokioResolver;
 use stdx::Instant;
+use stdx::attempts::Cause;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
-use xmpp::s2s::{self, Counts, Effect, Failure, LogEvent, Security};
+use xmpp::s2s::{self, Counts, Effect, Failure, LogEvent, Pair, Refusal, Security};
 
 use super::connection::Connection;
 use super::{Counters, Event, Reload, Settings, connect};
 use crate::limits;
 use crate::net::admission::{Admitted, Handle};
 use crate::net::dns;
+use crate::sign_in_failures::{Failure as Failed, Service};
 use crate::xmpp::mailbox::Mailbox;
 use crate::xmpp::streams::nanos;
 
@@ -139,9 +141,14 @@ impl Shared {
     }
 
     /// A connection that somebody made to us.
-    pub(super) fn accept(&self, security: Security, handle: Handle) -> Rc<Connection> {
+    pub(super) fn accept(
+        &self,
+        security: Security,
+        handle: Handle,
+        source: (IpAddr, &'static str),
+    ) -> Rc<Connection> {
         let number = self.machine.borrow_mut().accept(self.settings.clock.now(), security);
-        let own = Rc::new(Connection::accepted(number, handle));
+        let own = Rc::new(Connection::accepted(number, handle, source));
         self.connections.borrow_mut().insert(number, Rc::clone(&own));
         own
     }
@@ -209,8 +216,29 @@ impl Shared {
                 self.event(Event::Deliver(element));
             }
             Effect::Send(message) => self.event(Event::Send(message)),
+            Effect::Note(Note { pair, what: s2s::Event::Refused { number, why } }) => {
+                self.refused(&pair, number, why);
+            }
             Effect::Note(note) => tell_of(&note),
         }
+    }
+
+    /// A server that has not proved its domain has failed to sign in: one line in the form that `docs/fail2ban` reads.
+    fn refused(&self, pair: &Pair, number: u64, why: Refusal) {
+        let (local, remote) = (&*pair.local, &*pair.remote);
+        let cause = match why {
+            Refusal::WrongKey | Refusal::WrongCertificate => Cause::WrongSecret,
+            Refusal::Unverified => Cause::Unverified,
+            Refusal::Policy(why) => return tracing::info!(local, remote, why, "refused another server"),
+        };
+        tracing::debug!(local, remote, why = why.as_str(), "refused another server");
+        // `Effect::Close` follows this effect, so the connection is still there.
+        let Some((address, transport)) = self.connections.borrow().get(&number).and_then(|own| own.source)
+        else {
+            return;
+        };
+        let failure = Failed { service: Service::Servers, transport, address, account: remote, cause };
+        self.settings.failures.note(self.settings.clock.now(), &failure);
     }
 
     fn with(&self, number: u64, act: impl FnOnce(&Connection)) {
@@ -273,9 +301,8 @@ fn tell_of(note: &LogEvent) {
             let (condition, why) = (failure.condition.as_str(), &*failure.text);
             tracing::info!(local, remote, condition, why, "cannot reach another server");
         }
-        s2s::Event::Refused { why } => {
-            tracing::info!(local, remote, why, "refused another server");
-        }
+        // `Shared::refused` writes it.
+        s2s::Event::Refused { .. } => {}
         s2s::Event::Closed { why } => {
             tracing::debug!(local, remote, why, "closed a connection to another server");
         }

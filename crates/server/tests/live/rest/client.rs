@@ -121,6 +121,19 @@ impl Rest {
         (head.split(' ').nth(1).unwrap().parse().unwrap(), bytes[end + 4..].to_vec())
     }
 
+    /// A request below the account whose answer is not waited for.
+    #[track_caller]
+    pub(super) fn begin(&self, path: &str) -> TcpStream {
+        let who = STANDARD.encode(format!("{}:{}", self.sid, self.token));
+        let mut stream = TcpStream::connect(self.at).unwrap();
+        let sid = &self.sid;
+        let request = format!(
+            "GET /2010-04-01/Accounts/{sid}{path} HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {who}\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    }
+
     /// A number of the metrics, over all shards.
     #[track_caller]
     pub(super) fn metric(&self, name: &str) -> f64 {

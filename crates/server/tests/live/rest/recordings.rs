@@ -177,6 +177,62 @@ fn the_connection_of_a_queue_is_recorded_where_its_dial_says_so() {
     site.nothing_left();
 }
 
+const LONG: &str = "<Response><Say>hello</Say><Pause length='600'/></Response>";
+
+/// The sid of a recording of half a second.
+fn short_recording(site: &Site) -> String {
+    let mut caller = Talker::call(&site.place, "1", 0, CALLER);
+    let call = site.until_listed("/Calls.json?Status=in-progress", "calls", 1).remove(0);
+    let of_call = format!("/Calls/{}/Recordings", call["sid"].as_str().unwrap());
+    let sid = site.post(&format!("{of_call}.json"), &[])["sid"].as_str().unwrap().to_owned();
+    let packets = || site.rest.metric("belfry_media_packets_received_total");
+    let before = packets();
+    until("some is said", || (packets() >= before + 25.0).then_some(()));
+    caller.hang_up();
+    complete(site, "");
+    sid
+}
+
+#[test]
+fn a_recording_is_fetched_as_mp3_from_the_configured_encoder_and_deleted_with_it() {
+    let encoder = "mp3 = [\"sh\", \"-c\", \"printf ID3; cat\"]\n";
+    let site = Site::with_voice(&[("/1", LONG)], encoder);
+    let sid = short_recording(&site);
+    let (status, wav) = site.rest.fetch(&format!("/Recordings/{sid}.wav"));
+    assert_eq!(status, 200);
+    for _ in 0..2 {
+        let (status, mp3) = site.rest.fetch(&format!("/Recordings/{sid}.mp3"));
+        assert_eq!((status, &mp3[..3], &mp3[3..]), (200, &b"ID3"[..], &*wav));
+    }
+    let file = site.place.path("data/recordings").join(format!("{sid}.mp3"));
+    assert!(file.is_file());
+    assert_eq!(site.rest.ask("DELETE", &format!("/Recordings/{sid}.json"), "").status, 204);
+    assert!(!file.exists());
+    assert_eq!(site.rest.fetch(&format!("/Recordings/{sid}.mp3")).0, 404);
+    site.nothing_left();
+}
+
+#[test]
+fn an_encoder_is_killed_when_the_client_that_asked_for_mp3_is_gone() {
+    let place = tempfile::tempdir().unwrap();
+    let number = place.path().join("number");
+    let script = format!("echo $$ > {}; exec sleep 600", number.display());
+    let site = Site::with_voice(&[("/1", LONG)], &format!("mp3 = [\"sh\", \"-c\", \"{script}\"]\n"));
+    let sid = short_recording(&site);
+    let client = site.rest.begin(&format!("/Recordings/{sid}.mp3"));
+    let process = until("the encoder runs", || {
+        let text = std::fs::read_to_string(&number).ok()?;
+        Some(text.strip_suffix('\n')?.to_owned())
+    });
+    drop(client);
+    let status = format!("/proc/{process}/status");
+    until("the encoder is gone", || {
+        let is_there = std::fs::read_to_string(&status).is_ok_and(|text| !text.contains("State:\tZ"));
+        (!is_there).then_some(())
+    });
+    site.nothing_left();
+}
+
 #[test]
 fn a_live_call_is_recorded_paused_and_stopped() {
     let site =

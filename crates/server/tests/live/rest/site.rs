@@ -27,7 +27,7 @@ impl Site {
 
     /// Calls to that number go to that peer.
     pub(super) fn with_route(documents: Documents, route: Option<(&str, std::net::SocketAddr)>) -> Site {
-        Site::with_place(documents, |place| match route {
+        Site::with_place(documents, "", |place| match route {
             Some((number, peer)) => place.with_route(number, peer),
             None => place,
         })
@@ -40,10 +40,15 @@ impl Site {
         peer: std::net::SocketAddr,
         policy: RoutePolicy,
     ) -> Site {
-        Site::with_place(documents, |place| place.with_policy(number, peer, true, policy))
+        Site::with_place(documents, "", |place| place.with_policy(number, peer, true, policy))
     }
 
-    fn with_place(documents: Documents, change: impl FnOnce(Place) -> Place) -> Site {
+    /// As `new`, with more lines in the section `[voice]`.
+    pub(super) fn with_voice(documents: Documents, more: &str) -> Site {
+        Site::with_place(documents, more, |place| place)
+    }
+
+    fn with_place(documents: Documents, more: &str, change: impl FnOnce(Place) -> Place) -> Site {
         let app = App::new(documents);
         let is_number = |path: &str| path.len() > 1 && path[1..].chars().all(|c| c.is_ascii_digit());
         let numbers: Vec<String> = documents
@@ -54,7 +59,7 @@ impl Site {
             })
             .collect();
         let numbers = numbers.join(", ");
-        let place = Place::new(&format!("{VOICE}auth_token = \"{TOKEN}\"\nnumbers = [{numbers}]\n"))
+        let place = Place::new(&format!("{VOICE}auth_token = \"{TOKEN}\"\nnumbers = [{numbers}]\n{more}"))
             .with_accounts(&["bob", "carol"]);
         let place = change(place);
         let node = place.spawn();

@@ -295,6 +295,51 @@ fn who_claims_to_be_somebody_else_is_found_out() {
     both.stop();
 }
 
+/// A stream of a server that shows a key for its domain; what comes back until it is closed.
+fn show_key(port: u16, domain: &str) -> String {
+    raw(
+        port,
+        &format!(
+            "<stream:stream xmlns='jabber:server' xmlns:db='jabber:server:dialback' from='{domain}' to='one.test' \
+             xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>\
+             <db:result from='{domain}' to='one.test'>0123456789abcdef</db:result>"
+        ),
+    )
+}
+
+/// XEP-0220 §2.4: the domain's own server says `invalid`, or cannot be asked.
+#[test]
+fn a_server_that_does_not_prove_its_domain_is_a_failed_sign_in() {
+    let [here, there, closed] = [free_port(), free_port(), free_port()];
+    let section = format!(
+        "listen = [\"tcp:127.0.0.1:{here}\"]\nrequire_tls = false\nauthorize = \"2s\"\n\
+         routes = [\"two.test=127.0.0.1:{there}\", \"gone.test=127.0.0.1:{closed}\"]"
+    );
+    let one = place(ONE, "alice", &section);
+    let two = place(
+        TWO,
+        "bob",
+        &format!("listen = [\"tcp:127.0.0.1:{there}\"]\nroutes = [\"one.test=127.0.0.1:{here}\"]"),
+    );
+    let mut other = two.start();
+    let node = one.spawn();
+    assert!(show_key(here, TWO).contains("type='invalid'"));
+    assert!(show_key(here, "gone.test").contains("type='error'"));
+    for (cause, domain) in [("wrong-secret", TWO), ("unverified", "gone.test")] {
+        let line = format!(
+            "sign-in failed address=127.0.0.1 service=servers transport=tcp cause={cause} account=\"{domain}\""
+        );
+        until(&line, || node.log().contains(&line).then_some(()));
+        let mut socket = TcpStream::connect(one.http()).unwrap();
+        socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        let mut metrics = String::new();
+        socket.read_to_string(&mut metrics).unwrap();
+        let counter = format!("belfry_sign_in_failures_total{{service=\"servers\",cause=\"{cause}\"}} 1\n");
+        assert!(metrics.contains(&counter), "{counter}: {metrics}");
+    }
+    other.stop();
+}
+
 #[test]
 fn connections_of_one_source_have_a_bound() {
     let port = free_port();
