@@ -4,11 +4,15 @@
 //! a busy machine can make it fail; a test that passes then is reported as unsteady, which is a defect of the test
 //! (`CONTRIBUTING.md` has the list). A pure test that fails once has failed.
 
+mod fast;
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
+
+pub(crate) use fast::run as run_fast;
 
 /// The targets that hold tests with real peers, sockets or time: the source that Cargo prints for the target, its
 /// name, and the modules of these tests (none: all tests of the target).
@@ -155,6 +159,13 @@ impl Target {
         let file = executable.rsplit('/').next()?;
         let (name, _) = file.rsplit_once('-')?;
         Some(Target { source: source.to_owned(), name: name.to_owned() })
+    }
+}
+
+impl Target {
+    /// Whether some of its tests have real peers, sockets or time.
+    fn has_real_tests(&self) -> bool {
+        REAL.iter().any(|(source, name, _)| self.source == *source && self.name == *name)
     }
 }
 
