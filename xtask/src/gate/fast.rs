@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
-use super::{FailedTest, Target};
+use super::{FailedTest, REAL, RealTests, Target};
 
 /// An executable of tests.
 #[derive(Debug)]
@@ -86,9 +86,7 @@ impl Executable {
 
     /// The names of the tests to run: all of them when empty; `None` when none is left.
     fn tests(&self) -> Result<Option<Vec<String>>> {
-        if !self.target.has_real_tests() {
-            return Ok(Some(Vec::new()));
-        }
+        let Some(real) = self.real_tests() else { return Ok(Some(Vec::new())) };
         let output =
             self.command().args(["--list", "--format", "terse"]).output().context("a list of tests")?;
         let list = String::from_utf8_lossy(&output.stdout);
@@ -96,10 +94,20 @@ impl Executable {
             .lines()
             .filter_map(|line| line.strip_suffix(": test"))
             .map(|test| FailedTest { target: self.target.clone(), test: test.to_owned() })
-            .filter(|test| !test.is_real())
+            .filter(|test| !real.has(test))
             .map(|test| test.test)
             .collect();
         Ok((!tests.is_empty()).then_some(tests))
+    }
+
+    /// The entry of the list that is this target's.
+    fn real_tests(&self) -> Option<&'static RealTests> {
+        let is_ours = |real: &&RealTests| {
+            self.folder.ends_with(real.package)
+                && self.target.source == real.source
+                && self.target.name == real.name
+        };
+        REAL.iter().find(is_ours)
     }
 
     fn run(&self, tests: &[String]) -> Result<bool> {
@@ -138,9 +146,10 @@ mod tests {
         let live = parse("test", "tests/live/main.rs", true).unwrap();
         assert_eq!((live.target.source.as_str(), live.target.name.as_str()), ("tests/live/main.rs", "live"));
         assert_eq!(live.folder, Path::new("/w/crates/server"));
-        assert!(live.target.has_real_tests());
+        assert!(live.real_tests().is_some_and(|real| real.modules.is_empty()));
         let lib = parse("lib", "src/lib.rs", true).unwrap();
         assert_eq!(lib.target.source, "unittests src/lib.rs");
+        assert!(lib.real_tests().is_none());
         assert!(parse("bin", "src/main.rs", false).is_none());
         assert!(Executable::parse("{\"reason\":\"build-finished\",\"success\":true}").is_none());
     }
