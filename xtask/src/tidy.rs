@@ -23,7 +23,7 @@ use glossary::Glossary;
 
 pub(crate) fn findings(root: &Path) -> Result<Vec<String>> {
     let sources = source::read_all(root)?;
-    let mut findings = arrows::findings(root)?;
+    let mut findings = arrows::findings(root, &sources)?;
     findings.extend(words::findings(&sources));
     findings.extend(lengths::findings(root, &sources)?);
     findings.extend(licences::findings(root)?);

@@ -6,6 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
+use crate::source::Source;
+
 use super::words::CORES;
 
 /// What no core links: these bring sockets, threads, a clock or a runtime.
@@ -31,7 +33,7 @@ const SHIPPED: &str = "server";
 const AT_MOST: [(&str, &[&str]); 5] = [
     ("chat", &["stdx", "xmpp"]),
     ("voice", &["stdx", "media", "ivr", "sip"]),
-    ("lab-sip", &["stdx", "sip", "media", "lab-xmpp"]),
+    ("lab-sip", &["stdx", "sip", "media", "mmsg", "lab-xmpp"]),
     ("lab-xmpp", &["stdx", "xmpp", "lab-sip"]),
     ("lab", &["stdx", "sip", "xmpp", "media", "mmsg", "lab-sip", "lab-xmpp"]),
 ];
@@ -40,7 +42,7 @@ const RUNTIMES: [&str; 3] = ["tokio", "tokio-rustls", "hyper"];
 
 type Names = BTreeSet<String>;
 
-pub(crate) fn findings(root: &Path) -> Result<Vec<String>> {
+pub(crate) fn findings(root: &Path, sources: &[Source]) -> Result<Vec<String>> {
     let table = parse_table(&fs::read_to_string(root.join("ARCHITECTURE.md")).context("ARCHITECTURE.md")?)?;
     let mut findings = Vec::new();
     let mut manifests = BTreeMap::new();
@@ -55,8 +57,30 @@ pub(crate) fn findings(root: &Path) -> Result<Vec<String>> {
         }
     }
     findings.extend(linked_into_belfry(&manifests));
+    for (name, manifest) in &manifests {
+        findings.extend(unused(name, manifest, sources));
+    }
     findings.sort();
     Ok(findings)
+}
+
+/// Dependencies that no source of the crate names: each costs a build, and hides which crate needs it.
+fn unused(name: &str, manifest: &toml::Table, sources: &[Source]) -> Vec<String> {
+    let own: Vec<&Source> = sources.iter().filter(|source| source.crate_name() == Some(name)).collect();
+    let is_shipped = |source: &&&Source| source.path.contains("/src/") || source.path.ends_with("/build.rs");
+    let mut findings = Vec::new();
+    for (section, is_dev) in [("dependencies", false), ("dev-dependencies", true)] {
+        for used in dependencies(manifest, section) {
+            let word = if used == "md-5" { "md5".to_owned() } else { used.replace('-', "_") };
+            let names = |source: &&Source| source.lines_with(&word).next().is_some();
+            if !own.iter().filter(|source| is_dev || is_shipped(source)).any(names) {
+                findings.push(format!(
+                    "crates/{name}/Cargo.toml: `{used}` of {section} is used nowhere: remove it"
+                ));
+            }
+        }
+    }
+    findings
 }
 
 /// The load lab and what is for tests are not linked into the server, not even through another crate.
@@ -186,6 +210,20 @@ mod tests {
         assert_eq!(linked_into_belfry(&manifests("csv = '1'")), [""; 0]);
         let found = linked_into_belfry(&manifests("lab-sip.workspace = true"));
         assert_eq!(found, ["crates/server/Cargo.toml: `belfry` links `lab-sip`"]);
+    }
+
+    #[test]
+    fn a_dependency_is_used() {
+        let sources = [
+            Source::new("crates/sip/src/a.rs", "use stdx::Slab; // bytes"),
+            Source::new("crates/sip/tests/b.rs", "use proptest::prelude::*; use bytes::Bytes;"),
+        ];
+        let manifest =
+            "[dependencies]\nstdx = '1'\nbytes = '1'\n[dev-dependencies]\nproptest = '1'\nsim = '1'";
+        let found = unused("sip", &manifest.parse().unwrap(), &sources);
+        let expected = ["`bytes` of dependencies", "`sim` of dev-dependencies"];
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found.iter().zip(expected).all(|(found, expected)| found.contains(expected)), "{found:?}");
     }
 
     #[test]

@@ -93,16 +93,15 @@ impl Glossary {
         (planned, findings)
     }
 
-    /// The page with the full names of types that have moved or come to exist, where only one type has the name.
+    /// The page with the full names of types that have moved or come to exist, where these are not in doubt.
     pub(super) fn rewrite(&self, text: &str, types: &[WorkspaceType]) -> String {
-        let mut text = text.to_owned();
-        for (_, name) in &self.types {
-            let places = places(types, name.rsplit("::").next().unwrap_or_default());
-            if let [place] = places.as_slice() {
-                text = text.replace(&format!("`{name}`"), &format!("`{place}`"));
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        for (line, name) in &self.types {
+            if let Some(place) = new_place(types, name) {
+                lines[line - 1] = lines[line - 1].replace(&format!("`{name}`"), &format!("`{place}`"));
             }
         }
-        text
+        lines.join("\n") + "\n"
     }
 
     /// Types whose name is a forbidden word or has one in it.
@@ -120,6 +119,21 @@ impl Glossary {
         }
         found
     }
+}
+
+/// The only type of the name, or of several the only one whose module is called as before.
+fn new_place(types: &[WorkspaceType], name: &str) -> Option<String> {
+    let (module, own) = name.rsplit_once("::").unwrap_or(("", name));
+    let places = places(types, own);
+    if places.iter().any(|place| place == name) {
+        return None;
+    }
+    if let [place] = places.as_slice() {
+        return Some(place.clone());
+    }
+    let ending = format!("::{}::{own}", module.rsplit("::").next().unwrap_or_default());
+    let mut alike = places.into_iter().filter(|place| place.ends_with(&ending));
+    alike.next().filter(|_| alike.next().is_none())
 }
 
 fn places(types: &[WorkspaceType], name: &str) -> Vec<String> {
@@ -178,6 +192,23 @@ mod tests {
             "{findings:?}"
         );
         assert!(glossary.rewrite(TEXT, &all()).contains("| of writes | `sip::endpoint::WriteQueue` |"));
+    }
+
+    #[test]
+    fn a_type_that_has_moved_is_followed_unless_in_doubt() {
+        let sources = [
+            Source::new("crates/chat/src/effect.rs", "struct Ticket; struct Host;"),
+            Source::new("crates/store/src/service.rs", "struct Ticket; struct Host; struct Gone;"),
+        ];
+        let types = types(&sources).unwrap();
+        let new = |name: &str| new_place(&types, name);
+        assert_eq!(new("xmpp::host::effect::Ticket").as_deref(), Some("chat::effect::Ticket"));
+        assert_eq!(new("sip::Gone").as_deref(), Some("store::service::Gone"));
+        assert_eq!((new("chat::effect::Ticket"), new("xmpp::host::Host")), (None, None));
+        // The second table says what to write, and stays as it is.
+        let text = TEXT.replace("`ShardMessage`", "`WriteQueue`");
+        let rewritten = Glossary::parse(&text).unwrap().rewrite(&text, &all());
+        assert!(rewritten.contains("| `Letter` | any name | `WriteQueue` |"), "{rewritten}");
     }
 
     #[test]
