@@ -1,5 +1,6 @@
 """SIPp as the generator: one uas, one or more uacs, their counters read by column name."""
 
+import collections
 import csv
 import glob
 import os
@@ -20,6 +21,8 @@ class Outcome:
     def __init__(self):
         self.calls = 0
         self.failed = 0
+        # SIPp's own columns, those that are not 0: "FailedMaxUDPRetrans", "FailedUnexpectedMessage", ...
+        self.reasons = collections.Counter()
         self.retransmissions = 0
         self.seconds = 0.0
         self.answers = []
@@ -92,6 +95,9 @@ def outcome(folder, names, timer):
         row = table[-1]
         result.calls += int(row["SuccessfulCall(C)"])
         result.failed += int(row["FailedCall(C)"]) + int(row["CurrentCall"])
+        for column, value in row.items():
+            if column and column.startswith("Failed") and column.endswith("(C)") and column != "FailedCall(C)" and value != "0":
+                result.reasons[column.removesuffix("(C)")] += int(value)
         result.retransmissions += int(row["Retransmissions(C)"])
         result.seconds = max(result.seconds, seconds_of_load(table))
     for path in glob.glob(f"{folder}/*_rtt.csv"):

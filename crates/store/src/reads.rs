@@ -55,15 +55,33 @@ struct State {
     /// The last read of a thread of both lanes was quick.
     was_quick: bool,
     is_closed: bool,
+    quick_thread: ThreadState,
+    /// Threads of both lanes that sleep. The last to fall asleep is the first to be woken: its caches are warm.
+    asleep: Vec<usize>,
+    /// A thread of both lanes has been woken and does not run yet.
+    is_other_waking: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ThreadState {
+    /// Also before its first read.
+    #[default]
+    Busy,
+    Asleep,
+    /// Woken, and not running yet.
+    Waking,
 }
 
 pub(crate) struct Reads {
     state: Mutex<State>,
-    /// For the thread of quick reads, and for the others.
-    ready: [Condvar; 2],
+    /// One for each thread. A read wakes one thread, and a thread that leaves reads behind wakes the next.
+    wakers: Vec<Condvar>,
     capacity: usize,
     hasher: RandomState,
 }
+
+/// The thread that serves quick reads only.
+pub(crate) const QUICK_THREAD: usize = 0;
 
 impl Turns {
     fn push(&mut self, account: Option<Account>, read: (Read, Ticket)) -> Result<(), Refused> {
@@ -109,9 +127,10 @@ impl Turns {
 }
 
 impl Reads {
-    pub(crate) fn new(capacity: usize) -> Self {
-        let ready = [Condvar::new(), Condvar::new()];
-        Reads { state: Mutex::default(), ready, capacity, hasher: RandomState::new() }
+    /// For threads numbered from 0, of which [`QUICK_THREAD`] is the first.
+    pub(crate) fn new(threads: usize, capacity: usize) -> Self {
+        let wakers = (0..threads).map(|_| Condvar::new()).collect();
+        Reads { state: Mutex::default(), wakers, capacity, hasher: RandomState::new() }
     }
 
     pub(crate) fn push(&self, read: Read, ticket: Ticket) -> Result<(), Refused> {
@@ -125,32 +144,32 @@ impl Reads {
         }
         state.turns(lane).push(account, (read, ticket))?;
         state.waiting += 1;
-        drop(state);
-        if lane == Lane::Quick {
-            self.ready[0].notify_one();
-        }
-        self.ready[1].notify_one();
+        self.wake_one(state);
         Ok(())
     }
 
     /// Waits for reads and moves them to `out`: one large one, or some quick ones of different accounts. False: closed and
     /// empty. Afterwards the thread says that they are [`done`](Self::done).
-    pub(crate) fn take(&self, is_quick_only: bool, out: &mut Vec<TakenRead>) -> bool {
+    pub(crate) fn take(&self, thread: usize, out: &mut Vec<TakenRead>) -> bool {
+        let is_quick_only = thread == QUICK_THREAD;
         let mut state = self.lock();
         loop {
             if state.take(is_quick_only, out) {
+                self.wake_one(state);
                 return true;
             }
-            // What waits behind a read that is under way becomes ready before its thread asks for more.
+            // A read that waits behind one that is under way becomes ready before the thread of that one asks for more.
             let is_empty = if is_quick_only { state.quick.of.is_empty() } else { state.waiting == 0 };
             if state.is_closed && is_empty {
                 return false;
             }
-            let ready = &self.ready[usize::from(!is_quick_only)];
-            state = ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.fall_asleep(thread);
+            state = self.wakers[thread].wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.awake(thread);
         }
     }
 
+    /// The thread that says so takes next, so reads that became ready wait for no other.
     pub(crate) fn done(&self, taken: &[TakenRead]) {
         let mut state = self.lock();
         for read in taken {
@@ -158,13 +177,23 @@ impl Reads {
                 state.turns(lane_of(&read.read)).done(account);
             }
         }
-        drop(state);
-        self.ready.iter().for_each(Condvar::notify_all);
+        if state.is_closed {
+            // The others see whether this was the last read.
+            self.wakers.iter().for_each(Condvar::notify_one);
+        }
     }
 
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
-        self.ready.iter().for_each(Condvar::notify_all);
+        self.wakers.iter().for_each(Condvar::notify_one);
+    }
+
+    fn wake_one(&self, mut state: MutexGuard<'_, State>) {
+        let thread = state.thread_to_wake();
+        drop(state);
+        if let Some(thread) = thread {
+            self.wakers[thread].notify_one();
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -183,6 +212,41 @@ impl State {
             Lane::Quick => &mut self.quick,
             Lane::Large => &mut self.large,
         }
+    }
+
+    fn fall_asleep(&mut self, thread: usize) {
+        match thread {
+            QUICK_THREAD => self.quick_thread = ThreadState::Asleep,
+            _ => self.asleep.push(thread),
+        }
+    }
+
+    /// Also after a wake-up that has no cause.
+    fn awake(&mut self, thread: usize) {
+        if thread == QUICK_THREAD {
+            self.quick_thread = ThreadState::Busy;
+        } else if let Some(at) = self.asleep.iter().position(|other| *other == thread) {
+            self.asleep.remove(at);
+        } else {
+            self.is_other_waking = false;
+        }
+    }
+
+    /// A thread for reads that are ready, unless one that can serve them has been woken already: that one wakes the next.
+    fn thread_to_wake(&mut self) -> Option<usize> {
+        let has_quick = !self.quick.ready.is_empty();
+        if has_quick && self.quick_thread == ThreadState::Asleep {
+            self.quick_thread = ThreadState::Waking;
+            return Some(QUICK_THREAD);
+        }
+        let is_for_others =
+            !self.large.ready.is_empty() || has_quick && self.quick_thread == ThreadState::Busy;
+        if !is_for_others || self.is_other_waking {
+            return None;
+        }
+        let thread = self.asleep.pop()?;
+        self.is_other_waking = true;
+        Some(thread)
     }
 
     fn take(&mut self, is_quick_only: bool, out: &mut Vec<TakenRead>) -> bool {
@@ -269,32 +333,32 @@ mod tests {
     }
 
     /// The tickets that one call takes.
-    fn take(reads: &Reads, is_quick_only: bool) -> (Vec<u64>, Vec<TakenRead>) {
+    fn take(reads: &Reads, thread: usize) -> (Vec<u64>, Vec<TakenRead>) {
         let mut out = Vec::new();
-        assert!(reads.take(is_quick_only, &mut out));
+        assert!(reads.take(thread, &mut out));
         (out.iter().map(|taken| taken.ticket.id).collect(), out)
     }
 
     #[test]
     fn a_sign_in_waits_for_none_of_a_thousand_reads_of_another_account() {
-        let reads = Reads::new(10_000);
+        let reads = Reads::new(3, 10_000);
         for id in 0..1_000 {
             reads.push(items("mallory"), ticket(id)).unwrap();
         }
-        let (first, under_way) = take(&reads, false);
+        let (first, under_way) = take(&reads, 1);
         assert_eq!(first, [0]);
         reads.push(user("alice"), ticket(5_000)).unwrap();
         reads.push(items("alice"), ticket(5_001)).unwrap();
         // Two reader threads are free, and no read is served before those of the sign-in.
-        assert_eq!(take(&reads, true).0, [5_000]);
-        assert_eq!(take(&reads, false).0, [5_001], "of one account one read is under way");
+        assert_eq!(take(&reads, QUICK_THREAD).0, [5_000]);
+        assert_eq!(take(&reads, 1).0, [5_001], "of one account one read is under way");
         reads.done(&under_way);
-        assert_eq!(take(&reads, false).0, [1]);
+        assert_eq!(take(&reads, 1).0, [1]);
     }
 
     #[test]
     fn accounts_take_turns_and_a_thread_of_both_lanes_serves_both() {
-        let reads = Reads::new(10_000);
+        let reads = Reads::new(3, 10_000);
         for id in 0..3 {
             reads.push(items("mallory"), ticket(id)).unwrap();
             reads.push(items("bob"), ticket(10 + id)).unwrap();
@@ -302,7 +366,7 @@ mod tests {
         }
         let mut order = Vec::new();
         for _ in 0..7 {
-            let (ids, taken) = take(&reads, false);
+            let (ids, taken) = take(&reads, 1);
             order.extend(ids);
             reads.done(&taken);
         }
@@ -311,8 +375,38 @@ mod tests {
     }
 
     #[test]
+    fn a_read_wakes_one_thread_and_a_thread_that_leaves_reads_behind_wakes_the_next() {
+        let mut state = State::default();
+        for thread in [QUICK_THREAD, 1, 2] {
+            state.fall_asleep(thread);
+        }
+        let push = |state: &mut State, id: u64, read: Read| {
+            let lane = lane_of(&read);
+            state.turns(lane).push(Some(id), (read, ticket(id))).unwrap();
+            state.waiting += 1;
+            state.thread_to_wake()
+        };
+        assert_eq!(push(&mut state, 1, user("alice")), Some(QUICK_THREAD));
+        assert_eq!(push(&mut state, 2, user("bob")), None, "the thread that wakes takes both");
+        assert_eq!(push(&mut state, 3, items("alice")), Some(2), "the last that fell asleep");
+        assert_eq!(push(&mut state, 4, items("bob")), None, "the thread that wakes sees to it");
+        state.awake(QUICK_THREAD);
+        let mut taken = Vec::new();
+        assert!(state.take(true, &mut taken));
+        assert_eq!((taken.len(), state.thread_to_wake()), (2, None));
+        state.awake(2);
+        assert!(state.take(false, &mut taken));
+        assert_eq!(state.thread_to_wake(), Some(1), "a second large read is ready");
+        state.awake(1);
+        assert!(state.take(false, &mut taken));
+        assert_eq!((taken.len(), state.thread_to_wake()), (4, None));
+        state.fall_asleep(1);
+        assert_eq!(push(&mut state, 5, user("carol")), Some(1), "the thread of quick reads is busy");
+    }
+
+    #[test]
     fn one_account_fills_no_queue() {
-        let reads = Reads::new(limits::READ_QUEUE);
+        let reads = Reads::new(3, limits::READ_QUEUE);
         for id in 0..limits::READS_OF_ACCOUNT as u64 {
             reads.push(items("mallory"), ticket(id)).unwrap();
         }

@@ -84,14 +84,15 @@ impl Service {
     ) -> Result<Self, StoreError> {
         let writes =
             Queue::new(options.write_queue, options.max_group, options.group_window, options.ride_along);
-        let reads = Reads::new(options.read_queue);
+        let readers = options.readers.max(2);
+        let reads = Reads::new(readers, options.read_queue);
         let mut service = Service { writes: Arc::new(writes), reads: Arc::new(reads), threads: Vec::new() };
         let (writer, queue, sinks) = (store.writer()?, service.writes.clone(), completions.clone());
         service.spawn("store-writer".into(), move || run_writer(writer, &queue, &*sinks))?;
-        for number in 0..options.readers.max(2) {
+        for number in 0..readers {
             let (reader, queue, sinks) = (store.reader()?, service.reads.clone(), completions.clone());
             service.spawn(format!("store-reader-{number}"), move || {
-                run_reader(reader, number == 0, &queue, &*sinks);
+                run_reader(reader, number, &queue, &*sinks);
             })?;
         }
         Ok(service)
@@ -211,9 +212,9 @@ fn worth_telling<'a>(
     })
 }
 
-fn run_reader(mut reader: Box<dyn Reader>, is_quick_only: bool, queue: &Reads, sinks: &dyn Completions) {
+fn run_reader(mut reader: Box<dyn Reader>, thread: usize, queue: &Reads, sinks: &dyn Completions) {
     let mut taken: Vec<TakenRead> = Vec::new();
-    while queue.take(is_quick_only, &mut taken) {
+    while queue.take(thread, &mut taken) {
         let answered = taken.iter().map(|taken| (taken.ticket, reader.load(&taken.read)));
         by_sink(answered, |sink, done| sinks.loaded(sink, done));
         queue.done(&taken);
