@@ -5,7 +5,7 @@ CONFIG ?= belfry.toml
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-store bench-xmpp bench-xmpp-idle abuse fuzz-short
+.PHONY: help setup run demo test test-fast check tidy deny bench-sip bench-ringer bench-ivr bench-memory bench-store bench-xmpp bench-xmpp-idle abuse fuzz-short
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,10 @@ test: ## the gate: every test, with real peers: SIPp, Kamailio, baresip, ejabber
 	@tools/setup
 	$(CARGO) build --workspace --bins --locked
 	$(CARGO) xtask gate
+
+test-fast: ## in two minutes or so: the tests without peers, sockets and real time; no substitute for the gate
+	@tools/setup build
+	$(CARGO) xtask gate --fast
 
 check: ## formatting, lints and tidiness, without running the tests
 	$(CARGO) fmt --all --check

@@ -4,32 +4,59 @@
 //! a busy machine can make it fail; a test that passes then is reported as unsteady, which is a defect of the test
 //! (`CONTRIBUTING.md` has the list). A pure test that fails once has failed.
 
+mod fast;
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// The targets that hold tests with real peers, sockets or time: the source that Cargo prints for the target, its
-/// name, and the modules of these tests (none: all tests of the target).
-const REAL: [(&str, &str, &[&str]); 17] = [
-    ("tests/live/main.rs", "live", &[]),
-    ("tests/net/main.rs", "net", &[]),
-    ("tests/operate/main.rs", "operate", &[]),
-    ("tests/cli/main.rs", "cli", &[]),
-    ("unittests src/lib.rs", "lab", &["engine::", "control::", "watch::", "prometheus::"]),
-    ("unittests src/lib.rs", "lab_sip", &["rtp::"]),
-    ("unittests src/lib.rs", "server", &["net::", "http::", "voice::helpers::", "voice::ports::", "xmpp::"]),
-    ("unittests src/lib.rs", "interop", &[]),
-    ("tests/accounts.rs", "accounts", &[]),
-    ("tests/administration.rs", "administration", &[]),
-    ("tests/belfry.rs", "belfry", &[]),
-    ("tests/federation.rs", "federation", &[]),
-    ("tests/loads.rs", "loads", &[]),
-    ("tests/rest.rs", "rest", &[]),
-    ("tests/ringer.rs", "ringer", &[]),
-    ("tests/stand_in.rs", "stand_in", &[]),
-    ("tests/xmpp.rs", "xmpp", &[]),
+pub(crate) use fast::run as run_fast;
+
+/// A target of which some or all tests have real peers, sockets or time.
+struct RealTests {
+    /// The crate's folder name.
+    package: &'static str,
+    /// The source that Cargo prints for the target.
+    source: &'static str,
+    name: &'static str,
+    /// The modules of these tests; none: all tests of the target.
+    modules: &'static [&'static str],
+}
+
+const fn real(
+    package: &'static str,
+    source: &'static str,
+    name: &'static str,
+    modules: &'static [&'static str],
+) -> RealTests {
+    RealTests { package, source, name, modules }
+}
+
+static REAL: [RealTests; 17] = [
+    real("server", "tests/live/main.rs", "live", &[]),
+    real("server", "tests/net/main.rs", "net", &[]),
+    real("server", "tests/operate/main.rs", "operate", &[]),
+    real("lab", "tests/cli/main.rs", "cli", &[]),
+    real("lab", "unittests src/lib.rs", "lab", &["engine::", "control::", "watch::", "prometheus::"]),
+    real("lab-sip", "unittests src/lib.rs", "lab_sip", &["rtp::"]),
+    real(
+        "server",
+        "unittests src/lib.rs",
+        "server",
+        &["net::", "http::", "voice::helpers::", "voice::ports::", "xmpp::"],
+    ),
+    real("interop", "unittests src/lib.rs", "interop", &[]),
+    real("interop", "tests/accounts.rs", "accounts", &[]),
+    real("interop", "tests/administration.rs", "administration", &[]),
+    real("interop", "tests/belfry.rs", "belfry", &[]),
+    real("interop", "tests/federation.rs", "federation", &[]),
+    real("interop", "tests/loads.rs", "loads", &[]),
+    real("interop", "tests/rest.rs", "rest", &[]),
+    real("interop", "tests/ringer.rs", "ringer", &[]),
+    real("interop", "tests/stand_in.rs", "stand_in", &[]),
+    real("interop", "tests/xmpp.rs", "xmpp", &[]),
 ];
 
 /// A test that failed.
@@ -159,12 +186,17 @@ impl Target {
     }
 }
 
+impl RealTests {
+    fn has(&self, test: &FailedTest) -> bool {
+        let is_module = self.modules.is_empty() || self.modules.iter().any(|it| test.test.starts_with(it));
+        test.target.source == self.source && test.target.name == self.name && is_module
+    }
+}
+
 impl FailedTest {
+    /// Cargo does not print the package, so a target of another package with the same source and name counts, too.
     fn is_real(&self) -> bool {
-        REAL.iter().any(|(source, name, modules)| {
-            let is_module = modules.is_empty() || modules.iter().any(|module| self.test.starts_with(module));
-            self.target.source == *source && self.target.name == *name && is_module
-        })
+        REAL.iter().any(|real| real.has(self))
     }
 
     fn arguments(&self) -> Vec<&str> {
@@ -242,10 +274,11 @@ test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
     #[test]
     fn every_target_of_the_list_is_there() {
         let root = crate::workspace();
-        let folders = ["crates/server", "crates/lab", "tests/interop"].map(|folder| root.join(folder));
-        for (source, name, _) in REAL {
-            let file = source.trim_start_matches("unittests ");
-            assert!(folders.iter().any(|folder| folder.join(file).exists()), "{name}: there is no {source}");
+        for real in &REAL {
+            let file = real.source.trim_start_matches("unittests ");
+            let folders = ["crates", "tests"].map(|folder| root.join(folder).join(real.package));
+            let is_there = folders.iter().any(|folder| folder.join(file).exists());
+            assert!(is_there, "{}: there is no {}", real.package, real.source);
         }
     }
 }

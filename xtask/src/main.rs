@@ -1,24 +1,34 @@
-//! What the workspace checks about itself: `cargo xtask tidy` (a test, too), and `cargo xtask gate`, the test run of
-//! `make test`.
+//! The checks of the workspace about itself: `cargo xtask tidy` (a test, too), `cargo xtask house` (figures of how the
+//! code reads), and `cargo xtask gate`, the test run of `make test`.
 
+mod comments;
 mod gate;
+mod house;
 mod source;
+mod syntax;
 mod tidy;
+mod types;
 
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy | gate";
+use anyhow::{Context as _, Result};
+
+const USAGE: &str = "usage: cargo xtask tidy [--shrink] | house [--json | --list KIND] | gate [--fast]
+  tidy           checks the house rules; --shrink first drops exceptions that are no longer needed, lowers their
+                 numbers and follows moved files
+  house          figures of how the code reads; KIND: headless, persons, he, undocumented
+  gate           runs all tests; --fast leaves out those with real peers, sockets or time";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let passed = match arguments[..] {
-        ["tidy"] => tidy::findings(workspace()).map(|findings| {
-            findings.iter().for_each(|finding| eprintln!("{finding}"));
-            findings.is_empty()
-        }),
+        ["tidy"] => tidy(),
+        ["tidy", "--shrink"] => tidy::shrink(workspace()).and_then(|()| tidy()),
+        ["house", ref options @ ..] => house(options),
         ["gate"] => gate::run(workspace()),
+        ["gate", "--fast"] => gate::run_fast(workspace()),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -32,6 +42,24 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn tidy() -> Result<bool> {
+    let findings = tidy::findings(workspace())?;
+    findings.iter().for_each(|finding| eprintln!("{finding}"));
+    Ok(findings.is_empty())
+}
+
+fn house(options: &[&str]) -> Result<bool> {
+    let house = house::measure(&source::read_all(workspace())?)?;
+    let text = match options {
+        [] => house.table(),
+        ["--json"] => serde_json::to_string_pretty(&house).context("JSON")? + "\n",
+        ["--list", kind] => house.list(kind).with_context(|| format!("no such kind: {kind}\n{USAGE}"))?,
+        _ => anyhow::bail!("{USAGE}"),
+    };
+    print!("{text}");
+    Ok(true)
 }
 
 fn workspace() -> &'static Path {

@@ -10,6 +10,7 @@ pub(crate) struct Source {
     /// Relative to the workspace, with `/`.
     pub(crate) path: String,
     pub(crate) lines: usize,
+    pub(crate) text: String,
     /// As long as the file, with blanks for everything that is not code.
     pub(crate) code: String,
 }
@@ -24,13 +25,35 @@ pub(crate) struct Function {
 
 impl Source {
     pub(crate) fn new(path: &str, text: &str) -> Source {
-        Source { path: path.to_owned(), lines: text.lines().count(), code: blank(text) }
+        Source {
+            path: path.to_owned(),
+            lines: text.lines().count(),
+            text: text.to_owned(),
+            code: blank(text),
+        }
     }
 
     /// A file of tests only.
     pub(crate) fn is_test(&self) -> bool {
         let name = self.path.rsplit('/').next().unwrap_or_default();
         self.path.split('/').any(|part| part == "tests") || name == "tests.rs" || name.ends_with("_tests.rs")
+    }
+
+    /// The source of a benchmark or a demonstration; linked into nothing.
+    pub(crate) fn is_example(&self) -> bool {
+        self.path.contains("/examples/")
+    }
+
+    /// The module path by the file's place, such as `sip::endpoint::forward`; tests' targets and examples have none.
+    pub(crate) fn module_path(&self) -> Option<String> {
+        let name = self.crate_name()?;
+        let inside = self.path.strip_prefix(&format!("crates/{name}/src/"))?.strip_suffix(".rs")?;
+        let inside = inside.strip_suffix("/mod").unwrap_or(inside);
+        let crate_name = name.replace('-', "_");
+        match inside {
+            "lib" | "main" => Some(crate_name),
+            _ => Some(format!("{crate_name}::{}", inside.replace('/', "::"))),
+        }
     }
 
     /// The crate's folder name below `crates/`.
@@ -100,7 +123,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-fn has_word(line: &str, needle: &str) -> bool {
+pub(crate) fn has_word(line: &str, needle: &str) -> bool {
     let bytes = line.as_bytes();
     line.match_indices(needle).any(|(at, _)| {
         let end = at + needle.len();
@@ -151,7 +174,7 @@ fn blank(text: &str) -> String {
 }
 
 /// How many bytes the comment or literal that starts here is long; 0 when none does.
-fn literal_or_comment(bytes: &[u8], at: usize) -> usize {
+pub(crate) fn literal_or_comment(bytes: &[u8], at: usize) -> usize {
     let rest = &bytes[at..];
     let after_word = at > 0 && is_word(bytes[at - 1]);
     match rest {

@@ -1,28 +1,31 @@
-//! Which router owns an address: 4,096 buckets, the same on every node and in every version.
+//! The bucket of an address, which decides the shard that owns it. There are 4,096, the same in every version.
 
 use stdx::hash::Keyed;
 
+/// The number of buckets: far more than shards, so that each shard has nearly the same share of addresses.
 pub const BUCKETS: u16 = 4_096;
 
-/// The hash is part of the farm's agreement, so its key is fixed and public. Who chooses addresses that fall
-/// into one bucket burdens one shard with them, and gains nothing over burdening it with one address.
+/// Every version hashes alike, so the key is fixed and public. Clients that choose addresses of one bucket burden one
+/// shard with them, and gain nothing over burdening it with one address.
 const KEY: [u8; 16] = *b"belfry's buckets";
 
+/// One of [`BUCKETS`] shares of all addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Bucket(u16);
 
 impl Bucket {
-    /// `address` is canonical: `user@domain`, domain in lower case.
+    /// The bucket of a canonical address: `user@domain`, the domain in lower case.
     pub fn of(address: &str) -> Bucket {
         let hash = Keyed::new(KEY).hash(address.as_bytes());
         Bucket(u16::try_from(hash % u64::from(BUCKETS)).expect("the remainder is below BUCKETS"))
     }
 
+    /// The bucket's number, below [`BUCKETS`].
     pub fn number(self) -> u16 {
         self.0
     }
 
-    /// On one node the owner is fixed: no leases, no bus.
+    /// The shard that owns the bucket, fixed while the process runs; `shards` is their number.
     pub fn shard(self, shards: u16) -> u16 {
         self.0 % shards
     }
@@ -33,9 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_agreement_does_not_drift() {
-        // A change here is a change of every farm's map: nodes of two versions would disagree.
-        assert_eq!(Bucket::of("alice@example.test"), Bucket::of("alice@example.test"));
+    fn addresses_spread_over_the_shards() {
         let spread = |shards: u16| {
             let mut counts = vec![0; usize::from(shards)];
             (0..10_000).for_each(|n| counts[usize::from(Bucket::of(&format!("u{n}@x")).shard(shards))] += 1);

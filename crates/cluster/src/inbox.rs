@@ -1,9 +1,9 @@
-//! The in-process bus: one bounded inbox per shard, filled by batches, emptied in one move.
+//! A shard's bounded inbox: other threads add batches to it, and its shard empties it in one move.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// An inbox and the outlet others put into it.
+/// Makes an inbox for `capacity` messages, and the outlet that leads to it.
 pub fn inbox<M>(capacity: usize) -> (Outlet<M>, Inbox<M>) {
     let state = State { messages: Vec::new(), waker: None };
     let shared = Arc::new(Shared { state: Mutex::new(state), capacity });
@@ -28,7 +28,7 @@ impl<M> Shared<M> {
     }
 }
 
-/// What did not fit: the owner is that far behind.
+/// The messages that a full inbox refused: its shard is that far behind.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Full<M>(pub Vec<M>);
 
@@ -47,7 +47,7 @@ impl<M> Outlet<M> {
     /// Moves the batch over, one lock and at most one wake-up. `batch` is left empty.
     ///
     /// # Errors
-    /// [`Full`] with what did not fit.
+    /// [`Full`] with the messages that the inbox has no room for.
     pub fn send_all(&self, batch: &mut Vec<M>) -> Result<(), Full<M>> {
         if batch.is_empty() {
             return Ok(());
@@ -64,8 +64,8 @@ impl<M> Outlet<M> {
         if rest.is_empty() { Ok(()) } else { Err(Full(rest)) }
     }
 
-    /// Moves answers over, over the bound if need be: there are never more of them than questions that the
-    /// owner has open, and those it has bounded itself. An answer must not be lost.
+    /// Moves answers over, beyond the capacity if need be, because an answer must not be lost. There are never more of
+    /// them than open questions of the inbox's shard, which bounds those.
     pub fn answer_all(&self, batch: &mut Vec<M>) {
         if batch.is_empty() {
             return;
@@ -79,6 +79,8 @@ impl<M> Outlet<M> {
         }
     }
 
+    /// Moves one message over.
+    ///
     /// # Errors
     /// [`Full`] with the message.
     pub fn send(&self, message: M) -> Result<(), Full<M>> {
@@ -92,10 +94,10 @@ pub struct Inbox<M> {
 }
 
 impl<M> Inbox<M> {
-    /// Moves out all that is there. Never waits.
+    /// Moves all messages into `into`. Never waits.
     pub fn take(&mut self, into: &mut Vec<M>) {
         let mut state = self.shared.lock();
-        // The owner is awake: nobody needs to wake it before it sleeps again.
+        // The shard is awake: no wake-up is due before it sleeps again.
         state.waker = None;
         if into.is_empty() {
             std::mem::swap(into, &mut state.messages);
@@ -104,7 +106,7 @@ impl<M> Inbox<M> {
         }
     }
 
-    /// Ready when something is there; else the task is woken when something comes.
+    /// Ready when there is a message; else the task is woken by the next one.
     pub fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.shared.lock();
         if !state.messages.is_empty() {
@@ -120,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_comes_back() {
+    fn a_full_inbox_returns_the_rest() {
         let (outlet, mut inbox) = inbox(3);
         assert_eq!(outlet.send_all(&mut vec![1, 2]), Ok(()));
         assert_eq!(outlet.send_all(&mut vec![3, 4, 5]), Err(Full(vec![4, 5])));

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::engine::{Progress, Setup};
-use crate::stats::Count;
+use lab_sip::stats::Count;
 
 /// By then a request over UDP was sent four times (0.5, 1.5 and 3.5 s after the first).
 const PATIENCE: Duration = Duration::from_secs(4);

@@ -1,4 +1,4 @@
-//! What a binding costs, everything included: DESIGN §2 allows 300 bytes.
+//! What a binding costs, everything included: at most 300 bytes (ARCHITECTURE.md, "Invariants").
 
 use router::{
     AskId, Change, Contact, Edge, Effect, Query, Received, Register, Router, RouterSettings, Transport,

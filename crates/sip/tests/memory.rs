@@ -1,4 +1,4 @@
-//! What a finished transaction costs until its last timer, everything included: DESIGN §2 allows 600 bytes.
+//! What a finished transaction costs until its last timer, everything included: at most 600 bytes (ARCHITECTURE.md, "Invariants").
 
 #![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 

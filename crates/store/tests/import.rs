@@ -189,8 +189,9 @@ struct Waits {
 impl io::Read for Waits {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = io::Read::read(&mut self.lines, buffer)?;
-        while read == 0 && !self.stop.load(Ordering::Relaxed) {
-            std::thread::yield_now();
+        if read == 0 {
+            let stopped = || self.stop.load(Ordering::Relaxed).then_some(());
+            wait::until("the import is stopped", Duration::from_secs(20), stopped, String::new);
         }
         Ok(read)
     }

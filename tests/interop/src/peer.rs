@@ -82,11 +82,8 @@ impl Drop for Peer {
         let group = format!("-{}", self.child.id());
         if self.is_running() {
             self.signal("TERM");
-            let gentle = (0..50).any(|_| {
-                std::thread::park_timeout(Duration::from_millis(20));
-                !self.is_running()
-            });
-            if !gentle {
+            let ended = ::wait::within(Duration::from_secs(1), || (!self.is_running()).then_some(()));
+            if ended.is_none() {
                 send("KILL", &group);
             }
         }

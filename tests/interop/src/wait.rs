@@ -2,37 +2,26 @@
 
 use std::net::UdpSocket;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How often a condition is looked at.
-const LOOK: Duration = Duration::from_millis(20);
+/// How long an answer to one OPTIONS is waited for.
+const ANSWER: Duration = Duration::from_millis(100);
 
 /// Returns once `is_so` holds; panics with `what` and `explain()` when it does not within `limit`.
+#[track_caller]
 pub fn wait_until(
     what: &str,
     limit: Duration,
     mut is_so: impl FnMut() -> bool,
     explain: impl Fn() -> String,
 ) {
-    let began = now();
-    while !is_so() {
-        assert!(now().duration_since(began) < limit, "waited {limit:?} for: {what}\n{}", explain());
-        std::thread::park_timeout(LOOK);
-    }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "other programs run by the wall clock, and so does a wait for them"
-)]
-fn now() -> Instant {
-    Instant::now()
+    ::wait::until(what, limit, || is_so().then_some(()), explain);
 }
 
 /// Returns once something answers an OPTIONS at udp:127.0.0.1:`port`, whatever it answers.
 pub fn wait_for_sip(port: u16, explain: impl Fn() -> String) {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    socket.set_read_timeout(Some(LOOK * 5)).expect("a positive timeout");
+    socket.set_read_timeout(Some(ANSWER)).expect("a positive timeout");
     let own = socket.local_addr().expect("a bound socket").port();
     let mut attempt = 0;
     let answers = || {

@@ -90,7 +90,7 @@ fn openssl_asks_over_tls() {
     assert!(answer.starts_with("SIP/2.0 200 "), "{answer}\n{}", node.tail());
 }
 
-/// DESIGN §1, the record: a binding whose 200 was sent is there after `kill -9`, whenever that comes.
+/// A binding whose 200 was sent is there after `kill -9`, whenever that comes (`docs/decisions/0001`).
 #[test]
 fn no_acknowledged_binding_is_lost() {
     const USERS: usize = 2_000;

@@ -6,6 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
+use crate::source::Source;
+
 use super::words::CORES;
 
 /// What no core links: these bring sockets, threads, a clock or a runtime.
@@ -22,13 +24,28 @@ const NOT_IN_CORES: [&str; 9] = [
 ];
 
 /// For tests; never among the dependencies of what is shipped.
-const TEST_ONLY: &str = "sim";
+const TEST_ONLY: [&str; 2] = ["sim", "wait"];
+
+/// The crate of the binary `belfry`.
+const SHIPPED: &str = "server";
+
+/// The most that these crates may use of ours, whatever the table allows. None of them uses a runtime.
+const AT_MOST: [(&str, &[&str]); 5] = [
+    ("chat", &["stdx", "xmpp"]),
+    ("voice", &["stdx", "media", "ivr", "sip"]),
+    ("lab-sip", &["stdx", "sip", "media", "mmsg", "lab-xmpp"]),
+    ("lab-xmpp", &["stdx", "xmpp", "lab-sip"]),
+    ("lab", &["stdx", "sip", "xmpp", "media", "mmsg", "lab-sip", "lab-xmpp"]),
+];
+
+const RUNTIMES: [&str; 3] = ["tokio", "tokio-rustls", "hyper"];
 
 type Names = BTreeSet<String>;
 
-pub(crate) fn findings(root: &Path) -> Result<Vec<String>> {
+pub(crate) fn findings(root: &Path, sources: &[Source]) -> Result<Vec<String>> {
     let table = parse_table(&fs::read_to_string(root.join("ARCHITECTURE.md")).context("ARCHITECTURE.md")?)?;
     let mut findings = Vec::new();
+    let mut manifests = BTreeMap::new();
     for entry in fs::read_dir(root.join("crates")).context("crates")? {
         let folder = entry?;
         let name = folder.file_name().to_string_lossy().into_owned();
@@ -36,10 +53,46 @@ pub(crate) fn findings(root: &Path) -> Result<Vec<String>> {
         if manifest.is_file() {
             let text = fs::read_to_string(&manifest).with_context(|| manifest.display().to_string())?;
             findings.extend(check(&name, &text, &table)?);
+            manifests.insert(name, text.parse().with_context(|| manifest.display().to_string())?);
         }
+    }
+    findings.extend(linked_into_belfry(&manifests));
+    for (name, manifest) in &manifests {
+        findings.extend(unused(name, manifest, sources));
     }
     findings.sort();
     Ok(findings)
+}
+
+/// Dependencies that no source of the crate names: each costs a build, and hides which crate needs it.
+fn unused(name: &str, manifest: &toml::Table, sources: &[Source]) -> Vec<String> {
+    let own: Vec<&Source> = sources.iter().filter(|source| source.crate_name() == Some(name)).collect();
+    let is_shipped = |source: &&&Source| source.path.contains("/src/") || source.path.ends_with("/build.rs");
+    let mut findings = Vec::new();
+    for (section, is_dev) in [("dependencies", false), ("dev-dependencies", true)] {
+        for used in dependencies(manifest, section) {
+            let word = if used == "md-5" { "md5".to_owned() } else { used.replace('-', "_") };
+            let names = |source: &&Source| source.lines_with(&word).next().is_some();
+            if !own.iter().filter(|source| is_dev || is_shipped(source)).any(names) {
+                findings.push(format!(
+                    "crates/{name}/Cargo.toml: `{used}` of {section} is used nowhere: remove it"
+                ));
+            }
+        }
+    }
+    findings
+}
+
+/// The load lab and what is for tests are not linked into the server, not even through another crate.
+fn linked_into_belfry(manifests: &BTreeMap<String, toml::Table>) -> Vec<String> {
+    let mut linked = BTreeSet::from([SHIPPED]);
+    let mut open = vec![SHIPPED];
+    while let Some(manifest) = open.pop().and_then(|name| manifests.get(name)) {
+        open.extend(dependencies(manifest, "dependencies").filter(|used| linked.insert(used)));
+    }
+    let is_foreign = |name: &&&str| TEST_ONLY.contains(name) || **name == "lab" || name.starts_with("lab-");
+    let found = linked.iter().filter(is_foreign);
+    found.map(|name| format!("crates/{SHIPPED}/Cargo.toml: `belfry` links `{name}`")).collect()
 }
 
 /// Crate to the crates it may use, from the rows ``| `crate` | what | may use | … |``.
@@ -63,7 +116,7 @@ fn parse_table(architecture: &str) -> Result<BTreeMap<String, Names>> {
 
 fn allowed(cell: &str, all: &Names) -> Names {
     match cell {
-        "all" => all.iter().filter(|name| *name != TEST_ONLY).cloned().collect(),
+        "all" => all.iter().filter(|name| !TEST_ONLY.contains(&name.as_str())).cloned().collect(),
         "the cores" => CORES.iter().map(|name| (*name).to_owned()).collect(),
         _ => ticked(cell).map(str::to_owned).collect(),
     }
@@ -84,6 +137,14 @@ fn check(name: &str, manifest: &str, table: &BTreeMap<String, Names>) -> Result<
     for used in dependencies(&manifest, "dependencies") {
         if table.contains_key(used) && !allowed.contains(used) {
             findings.push(format!("{place}: `{name}` may not use `{used}` (ARCHITECTURE.md)"));
+        }
+        if let Some((_, at_most)) = AT_MOST.iter().find(|(it, _)| *it == name) {
+            if table.contains_key(used) && !at_most.contains(&used) {
+                findings
+                    .push(format!("{place}: `{name}` may not use `{used}`, whatever ARCHITECTURE.md says"));
+            } else if RUNTIMES.contains(&used) {
+                findings.push(format!("{place}: `{name}` may not use `{used}`: no runtime"));
+            }
         }
         if CORES.contains(&name) && NOT_IN_CORES.contains(&used) {
             findings
@@ -137,6 +198,42 @@ mod tests {
     fn the_simulator_is_not_shipped() {
         assert_eq!(check_one("server", "[dependencies]\nsip.workspace = true").len(), 0);
         assert_eq!(check_one("server", "[dependencies]\nsim.workspace = true").len(), 1);
+    }
+
+    #[test]
+    fn the_lab_is_not_linked_into_the_server() {
+        let manifests = |of_store: &str| {
+            let crates = [("server", "store.workspace = true"), ("store", of_store), ("lab-sip", "")];
+            let table = |text: &str| format!("[dependencies]\n{text}").parse().unwrap();
+            crates.map(|(name, text)| (name.to_owned(), table(text))).into()
+        };
+        assert_eq!(linked_into_belfry(&manifests("csv = '1'")), [""; 0]);
+        let found = linked_into_belfry(&manifests("lab-sip.workspace = true"));
+        assert_eq!(found, ["crates/server/Cargo.toml: `belfry` links `lab-sip`"]);
+    }
+
+    #[test]
+    fn a_dependency_is_used() {
+        let sources = [
+            Source::new("crates/sip/src/a.rs", "use stdx::Slab; // bytes"),
+            Source::new("crates/sip/tests/b.rs", "use proptest::prelude::*; use bytes::Bytes;"),
+        ];
+        let manifest =
+            "[dependencies]\nstdx = '1'\nbytes = '1'\n[dev-dependencies]\nproptest = '1'\nsim = '1'";
+        let found = unused("sip", &manifest.parse().unwrap(), &sources);
+        let expected = ["`bytes` of dependencies", "`sim` of dev-dependencies"];
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found.iter().zip(expected).all(|(found, expected)| found.contains(expected)), "{found:?}");
+    }
+
+    #[test]
+    fn some_crates_have_a_ceiling() {
+        let map = format!("{MAP}| `voice` | calls | `store` | – |\n| `store` | rows | – | – |\n");
+        let check = |manifest: &str| check("voice", manifest, &parse_table(&map).unwrap()).unwrap();
+        assert_eq!(check("[dependencies]\nstore = '1'").len(), 1);
+        // As one of the voice's own and as one of a core.
+        assert_eq!(check("[dependencies]\ntokio = '1'").len(), 2);
+        assert_eq!(check("[dependencies]\nbytes = '1'").len(), 0);
     }
 
     #[test]

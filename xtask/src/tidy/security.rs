@@ -12,7 +12,7 @@ pub(super) fn findings(root: &Path) -> Result<Vec<String>> {
     Ok(missing(&page, read))
 }
 
-/// Names stand in backticks: `crate/path.rs::test`, and `::test` of the file named before it.
+/// Names stand in backticks: `<crate>/<path>.rs::test`, and `::test` of the file named before it.
 fn missing(page: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut findings = Vec::new();
     for (number, line) in page.lines().enumerate() {

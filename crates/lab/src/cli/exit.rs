@@ -55,7 +55,7 @@ impl ExitCode {
     pub fn of_run(outcome: &RunOutcome, timeout_is_error: bool) -> ExitCode {
         let counts = &outcome.progress.total.counts;
         let timed_out = outcome.end == RunEnd::Timeout;
-        if matches!(outcome.end, RunEnd::Fatal | End::NoAccounts)
+        if matches!(outcome.end, RunEnd::Fatal | RunEnd::NoAccounts)
             || counts[Count::FatalErrors] > 0
             || (timed_out && timeout_is_error)
         {

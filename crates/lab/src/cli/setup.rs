@@ -215,6 +215,9 @@ fn keywords(options: &Options, scenario: &Scenario, files: &InjectionFiles) -> O
 fn missing_target(setup: &Setup) -> Option<SetupError> {
     let options = &setup.options;
     let by_peer = options.network.remote_sending.is_some();
-    (setup.scenario.starts_calls() && options.remote.is_none() && !by_peer).then(|| SetupError("Missing remote host parameter. This scenario requires it: add HOST or HOST:PORT".to_owned())
+    (setup.scenario.starts_calls() && options.remote.is_none() && !by_peer).then(|| {
+        SetupError(
+            "Missing remote host parameter. This scenario requires it: add HOST or HOST:PORT".to_owned(),
+        )
     })
 }

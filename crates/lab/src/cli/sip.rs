@@ -9,18 +9,18 @@ use super::flags::{FlagAction, LiveView, Outputs, ParsedArguments};
 use super::progress_lines::ProgressLines;
 use super::setup::{BuiltSetup, build, no_built_in, unknown_global};
 use super::{ExitCode, background, help, parse, version};
-use crate::chat::Chat;
 use crate::command::{ReportFiles, write_reports};
 use crate::engine::{Progress, Run, RunEnd, RunOutcome, Setup, check_reachable};
 use crate::prometheus::{DEFAULT_PORT, Exporter};
 use crate::report::{Recorder, Report, model, summary, tables};
 use crate::screen::{self, ScreenObserver};
 use crate::session::{Observer, RunController, drive};
-use crate::stats::Count;
 use crate::threshold::Threshold;
 use crate::trace;
 use crate::watch::ProcessWatch;
 use crate::{control, live};
+use lab_sip::stats::Count;
+use lab_xmpp::XmppLoad;
 
 pub(super) fn main(program: &str, arguments: &[String]) -> ExitCode {
     if arguments.is_empty() {
@@ -142,7 +142,7 @@ pub(super) fn run(mut setup: Setup, outputs: &Outputs) -> ExitCode {
     // The terminal is given back before anything else is said.
     drop(observers);
     drop(controls);
-    if let Some(chat) = setup.chat.as_ref().filter(|_| outcome.end == End::NoAccounts) {
+    if let Some(chat) = setup.chat.as_ref().filter(|_| outcome.end == RunEnd::NoAccounts) {
         eprintln!("{}", no_accounts(chat, outcome.progress.total.counts[Count::FailedNotAuthorized]));
         return ExitCode::Fatal;
     }
@@ -173,7 +173,7 @@ pub(super) fn run(mut setup: Setup, outputs: &Outputs) -> ExitCode {
 }
 
 /// How the accounts of a load are made.
-fn no_accounts(chat: &Chat, refused: u64) -> String {
+fn no_accounts(chat: &XmppLoad, refused: u64) -> String {
     let (people, last) = (&chat.people, chat.people.all().saturating_sub(1));
     format!(
         "no run: the first {refused} sign-ins were all refused with not-authorized. The accounts {} to {} are not at {}, or have \

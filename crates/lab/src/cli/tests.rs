@@ -284,7 +284,7 @@ fn exit_codes_are_sipps_and_our_own() {
         (0, 5, RunEnd::Terminated, false, 0),
         (1, 5, RunEnd::Terminated, false, 1),
         (0, 5, RunEnd::Fatal, false, 255),
-        (20, 0, End::NoAccounts, false, 255),
+        (20, 0, RunEnd::NoAccounts, false, 255),
         (0, 5, RunEnd::Normal, true, 98),
         (2, 5, RunEnd::Normal, true, 1),
     ] {

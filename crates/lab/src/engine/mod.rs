@@ -287,13 +287,13 @@ impl Run {
         {
             return;
         }
-        self.early.end = Some(End::NoAccounts);
+        self.early.end = Some(RunEnd::NoAccounts);
         progress.errors.push(format!(
             "the first {refused} sign-ins were all refused with not-authorized: {} and the others are not accounts there, or \
              have other passwords",
             chat.people.address(0)
         ));
-        self.hub.advance(Phase::Hard);
+        self.hub.advance(RunPhase::Hard);
     }
 
     /// `--max-failures`: the run ends as with a soft quit.

@@ -177,7 +177,7 @@ fn finish(report: &mut Report, setup: &Setup, outcome: &RunOutcome) {
         RunEnd::Terminated => "terminated",
         RunEnd::Failures => "failures",
         RunEnd::NoAccounts => "no accounts",
-        End::Fatal => "fatal",
+        RunEnd::Fatal => "fatal",
     }
     .to_owned();
     report.limited_by_ringer.clone_from(&outcome.limited_by_ringer);

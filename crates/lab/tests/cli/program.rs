@@ -196,14 +196,8 @@ pub(crate) fn runs(id: u32) -> bool {
         .is_ok_and(|stat| !stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z")))
 }
 
-/// Asks again and again until it is so, for a minute at most.
+/// Returns once the condition holds; panics when it does not within [`LONGEST`].
+#[track_caller]
 pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let (_kept, never) = sync_channel::<()>(1);
-    let clock = Clock::new();
-    let end = clock.now() + LONGEST;
-    while !so() {
-        assert!(clock.now() < end, "waited in vain for {what}");
-        // Nothing is ever sent: this is the pause between two looks.
-        assert_eq!(never.recv_timeout(Duration::from_millis(20)), Err(RecvTimeoutError::Timeout));
-    }
+    wait::until(what, LONGEST, || so().then_some(()), String::new);
 }

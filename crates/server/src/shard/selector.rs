@@ -1,4 +1,4 @@
-//! Which shard works on a message: told from its bytes, before it is parsed (DESIGN §2, "Who works").
+//! Which shard works on a message: told from its bytes, before it is parsed (ARCHITECTURE.md, "Who works").
 //!
 //! A request belongs to the shard its Call-ID hashes to, a response to the shard that the Via we wrote names.
 

@@ -14,7 +14,7 @@ mod dial_attempt;
 mod helper_requests;
 pub(crate) mod helpers;
 mod leg;
-mod limits;
+pub(crate) mod limits;
 pub(crate) mod media_rules;
 mod message;
 mod messages;

@@ -9,7 +9,7 @@ use stdx::rng::Rng;
 
 use crate::call::talk;
 use crate::place::Place;
-use crate::{Deadline, until};
+use crate::{Deadline, PATIENCE, until};
 
 /// What was thrown may have filled a socket and put shards behind, which drop and refuse until they have caught up.
 fn until_caught_up(place: &Place) {
@@ -118,12 +118,8 @@ fn contacts_that_lead_back_to_us_end() {
     let answer = alice.outcome(&invite);
     assert!(answer.status() >= 400);
     let requests = || node.board().shards().iter().map(|shard| shard.sip.requests).sum::<u64>();
-    let settled = until("it ends", || {
-        let before = requests();
-        // Two reports of the shards later.
-        let _ = alice.wait(Deadline::after(Duration::from_millis(1_100)), |_| false);
-        (requests() == before).then_some(before)
-    });
+    // Longer than two reports of the shards.
+    let settled = wait::settled("the requests end", Duration::from_millis(1_100), PATIENCE, requests);
     assert!(settled < 2_000, "{settled} requests came of one");
     assert_eq!(node.board().faults(), (0, 0, 0));
     node.stop();

@@ -152,10 +152,11 @@ fn an_import_from_a_pipe_that_stays_open_ends_at_once_when_the_disk_is_full() {
 
 /// The command has opened the record, which makes its log.
 fn until_opened(place: &Place, child: &mut Child) {
-    while !place.path("data/belfry.db-wal").exists() {
+    let is_open = || {
         assert!(child.try_wait().unwrap().is_none(), "ended too early");
-        std::thread::yield_now();
-    }
+        place.path("data/belfry.db-wal").exists().then_some(())
+    };
+    wait::until("the database is opened", Duration::from_secs(20), is_open, String::new);
 }
 
 #[test]

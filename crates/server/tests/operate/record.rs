@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
+use std::time::Duration;
 
 use super::place::Place;
 
@@ -101,10 +102,11 @@ fn an_interrupted_import_says_how_many_are_in() {
     let mut input = child.stdin.take().unwrap();
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
     // Interrupts are caught before the record is opened.
-    while !place.path("data/belfry.db").exists() {
+    let is_open = || {
         assert!(child.try_wait().unwrap().is_none(), "ended too early");
-        std::thread::yield_now();
-    }
+        place.path("data/belfry.db").exists().then_some(())
+    };
+    wait::until("the database is opened", Duration::from_secs(20), is_open, String::new);
     let rows = |from: usize| (from..from + 100).map(|n| format!("u{n},pw\n")).collect::<String>();
     input.write_all(rows(0).as_bytes()).unwrap();
     let pid = child.id().to_string();

@@ -399,9 +399,7 @@ impl Incoming {
         match verdict {
             Verdict::Valid => self.pair(pair.clone(), Proof::Dialback, out),
             Verdict::Invalid => out.said.push(IncomingEvent::Refused(pair.clone(), Refusal::WrongKey)),
-            Verdict::Error(_) => {
-                out.said.push(IncomingEvent::Refused(pair.clone(), Refusal::Unverified))
-            }
+            Verdict::Error(_) => out.said.push(IncomingEvent::Refused(pair.clone(), Refusal::Unverified)),
         }
         self.answer(&pair, verdict, out);
         if verdict == Verdict::Invalid && !self.is_of_use() {

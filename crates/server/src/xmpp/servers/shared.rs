@@ -216,7 +216,7 @@ impl Shared {
                 self.event(Event::Deliver(element));
             }
             Effect::Send(message) => self.event(Event::Send(message)),
-            Effect::Note(Note { pair, what: s2s::Event::Refused { number, why } }) => {
+            Effect::Note(LogEvent { pair, what: s2s::Event::Refused { number, why } }) => {
                 self.refused(&pair, number, why);
             }
             Effect::Note(note) => tell_of(&note),

@@ -1,6 +1,7 @@
 //! Some hundred calls of all kinds at once, hung up at any time from either side: afterwards nothing of them is there, in
 //! the process, on its disk or in its ports; and no call is hung up twice.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -292,16 +293,8 @@ fn gauges(place: &Place) -> (u64, String) {
 
 #[track_caller]
 fn nothing_left(place: &Place) {
-    let mut last = String::new();
-    let deadline = Deadline::after(PATIENCE);
-    while deadline.left().is_some() {
-        let (sum, open) = gauges(place);
-        if sum == 0 {
-            return;
-        }
-        last = open;
-    }
-    panic!("left behind:\n{last}");
+    let is_empty = || (gauges(place).0 == 0).then_some(());
+    wait::until("nothing is left behind", PATIENCE, is_empty, || gauges(place).1);
 }
 
 /// Files, sockets and the like that the process has open.
@@ -399,17 +392,15 @@ fn hundreds_of_calls_of_all_kinds_leave_nothing_behind() {
 #[track_caller]
 fn until_all_are_over(place: &Place, lines: &[JoinHandle<()>], calls: usize) -> Vec<RestCall> {
     // Half a second each, one after another.
-    let deadline = Deadline::after(PATIENCE * 4);
-    let mut count = 0;
-    while deadline.left().is_some() {
+    let limit = PATIENCE * 4;
+    let count = Cell::new(0);
+    let are_over = || {
         assert!(lines.iter().all(|line| !line.is_finished()), "a line has failed");
         let all = rows::<RestCall>(place);
-        let inbound = all.iter().filter(|row| row.direction == "inbound").count();
-        if inbound == calls && !all.iter().any(RestCall::is_live) {
-            return all;
-        }
-        count = inbound;
-        std::thread::park_timeout(Duration::from_millis(100));
-    }
-    panic!("the record has {count} calls of {calls}, and some may be live");
+        count.set(all.iter().filter(|row| row.direction == "inbound").count());
+        (count.get() == calls && !all.iter().any(RestCall::is_live)).then_some(all)
+    };
+    wait::until("the end of all calls", limit, are_over, || {
+        format!("the database has {} calls of {calls}, and some may be live", count.get())
+    })
 }
