@@ -3,17 +3,19 @@
 use std::time::Duration;
 
 use lab_sip::stats::Count;
+use stdx::rng::Rng;
 use stdx::time::Instant;
 use xmpp::ns;
 
 use super::limits::PRESENCE_PLACES;
-use super::load_state::SETTLED;
+use super::load_state::{LoadState, SETTLED};
 use super::message_mark::{DIRECTED, MessageMark};
 use super::mix::UserAction;
-use super::model::TimerName;
+use super::model::{TimerName, XmppLoad};
 use super::stanzas;
-use super::user::{PendingRequest, UserState};
+use super::user::{PendingRequest, User, UserState};
 use super::user_pool::{PoolContext, UserPool};
+use super::user_timers::{UserTimer, UserTimers};
 
 /// The number of draws for a contact that must be signed in.
 const DRAWS: usize = 8;
@@ -21,36 +23,60 @@ const DRAWS: usize = 8;
 /// In their order for a user's changes.
 const SHOWS: [&str; 4] = ["away", "", "dnd", "chat"];
 
+/// One user while it performs an action. The driver gets stanzas; the user's state and timers change.
+pub(super) struct UserActions<'a> {
+    pub(super) slot: u32,
+    pub(super) user: &'a mut User,
+    pub(super) load: &'a XmppLoad,
+    pub(super) state: &'a LoadState,
+    pub(super) rng: &'a mut Rng,
+    pub(super) timers: &'a mut UserTimers,
+}
+
 impl UserPool {
+    /// The user at this slot, for its next action.
+    pub(super) fn actions(&mut self, slot: u32) -> UserActions<'_> {
+        UserActions {
+            slot,
+            user: &mut self.users[slot as usize],
+            load: &self.chat,
+            state: &self.shared,
+            rng: &mut self.rng,
+            timers: &mut self.timers,
+        }
+    }
+}
+
+impl UserActions<'_> {
     /// The next action, and when the one after it is due: from the due time, so that a late one delays no other.
-    pub(super) fn start_action(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
-        let due = self.users[slot as usize].due;
+    pub(super) fn start_action(&mut self, ctx: &mut PoolContext<'_>) {
+        let due = self.user.due;
         ctx.stats.count(Count::Due);
         ctx.stats.start_delay.record(ctx.now.since(due));
-        let action = self.chat.mix.draw(&mut self.rng);
-        let next = due + self.chat.think.draw(&mut self.rng).max(Duration::from_millis(1));
-        self.schedule_user(slot, next);
+        let action = self.load.mix.draw(self.rng);
+        let next = due + self.load.think.draw(self.rng).max(Duration::from_millis(1));
+        self.schedule(next);
         let done = match action {
             UserAction::Message | UserAction::MessageOnline | UserAction::MessageOffline => {
-                self.send_message(slot, action, due, ctx)
+                self.send_message(action, due, ctx)
             }
             UserAction::Presence => {
-                let show = SHOWS[self.users[slot as usize].presences as usize % SHOWS.len()];
-                self.send_presence(slot, show, due, ctx);
+                let show = SHOWS[self.user.presences as usize % SHOWS.len()];
+                self.send_presence(show, due, ctx);
                 true
             }
-            UserAction::PresenceDirected => self.send_directed_presence(slot, due, ctx),
+            UserAction::PresenceDirected => self.send_directed_presence(due, ctx),
             UserAction::Logout => {
-                let user = &mut self.users[slot as usize];
+                let user = &mut *self.user;
                 user.phase = UserState::Leaving;
-                self.shared.mark_leaving(user.number);
+                self.state.mark_leaving(user.number);
                 ctx.stats.count(Count::OutgoingCall);
-                self.schedule_user(slot, ctx.now + Duration::from_micros(SETTLED));
+                self.schedule(ctx.now + Duration::from_micros(SETTLED));
                 return;
             }
-            UserAction::Room => self.send_room_message(slot, due, ctx),
-            UserAction::Raw => return self.send_template(slot, due, ctx),
-            other => return self.start_request(slot, other, due, ctx),
+            UserAction::Room => self.send_room_message(due, ctx),
+            UserAction::Raw => return self.send_template(due, ctx),
+            other => return self.start_request(other, due, ctx),
         };
         ctx.stats.count(if done { Count::OutgoingCall } else { Count::Blocked });
         if done {
@@ -61,123 +87,111 @@ impl UserPool {
     /// `false`: no contact of the user satisfies the condition.
     pub(super) fn send_message(
         &mut self,
-        slot: u32,
         action: UserAction,
         due: Instant,
         ctx: &mut PoolContext<'_>,
     ) -> bool {
-        let Some(place) = self.draw_contact(slot, action, ctx) else { return false };
-        self.send_message_to(slot, place, (due, ctx.now), ctx);
+        let Some(place) = self.draw_contact(action, ctx) else { return false };
+        self.send_message_to(place, (due, ctx.now), ctx);
         true
     }
 
     /// The place of a random contact that satisfies the condition.
-    pub(super) fn draw_contact(
-        &mut self,
-        slot: u32,
-        action: UserAction,
-        ctx: &PoolContext<'_>,
-    ) -> Option<u32> {
-        let user = &self.users[slot as usize];
+    pub(super) fn draw_contact(&mut self, action: UserAction, ctx: &PoolContext<'_>) -> Option<u32> {
+        let user = &*self.user;
         let places = u32::try_from(user.contacts.len()).unwrap_or_default();
         if places == 0 {
             return None;
         }
         let first = u32::try_from(self.rng.below(u64::from(places))).unwrap_or_default();
         (first..first + places).map(|place| place % places).find(|place| {
-            let contact = self.chat.people.contact(user.number, *place);
+            let contact = self.load.people.contact(user.number, *place);
             match action {
-                UserAction::MessageOnline => self.shared.sees(contact, ctx.now),
-                UserAction::MessageOffline => self.shared.is_away(contact),
+                UserAction::MessageOnline => self.state.sees(contact, ctx.now),
+                UserAction::MessageOffline => self.state.is_away(contact),
                 _ => true,
             }
         })
     }
 
     /// `times`: when it was due and sent, of what the message is part of.
-    fn send_message_to(
-        &mut self,
-        slot: u32,
-        place: u32,
-        times: (Instant, Instant),
-        ctx: &mut PoolContext<'_>,
-    ) {
-        let chat = &self.chat;
-        let user = &mut self.users[slot as usize];
-        let to = chat.people.contact(user.number, place);
+    fn send_message_to(&mut self, place: u32, times: (Instant, Instant), ctx: &mut PoolContext<'_>) {
+        let load = self.load;
+        let user = &mut *self.user;
+        let to = load.people.contact(user.number, place);
         let contact = &mut user.contacts[place as usize];
         contact.sent += 1;
         let (due, sent) = times;
         let note =
             MessageMark { from: user.number, number: contact.sent, due, sent, ..MessageMark::default() };
-        let to = chat.people.address(to);
-        let body = "x".repeat(chat.body);
-        ctx.write(slot, |out| stanzas::message(out, (&to, "chat"), &body, &note));
+        let to = load.people.address(to);
+        let body = "x".repeat(load.body);
+        ctx.write(self.slot, |out| stanzas::message(out, (&to, "chat"), &body, &note));
         ctx.stats.count(Count::ChatSent);
         ctx.stats.count(Count::MessagesSent);
-        self.shared.sent();
+        self.state.sent();
     }
 
     /// A monitor's reply to its partner, with the times of the partner's message.
-    pub(super) fn reply_to_partner(&mut self, slot: u32, note: &MessageMark, ctx: &mut PoolContext<'_>) {
-        self.send_message_to(slot, 0, (note.due, note.sent), ctx);
+    pub(super) fn reply_to_partner(&mut self, note: &MessageMark, ctx: &mut PoolContext<'_>) {
+        self.send_message_to(0, (note.due, note.sent), ctx);
     }
 
     /// Presence for one random user that is signed in; `false` when none of the drawn ones is.
-    fn send_directed_presence(&mut self, slot: u32, due: Instant, ctx: &mut PoolContext<'_>) -> bool {
-        let people = &self.chat.people;
-        let me = self.users[slot as usize].number;
+    fn send_directed_presence(&mut self, due: Instant, ctx: &mut PoolContext<'_>) -> bool {
+        let people = &self.load.people;
+        let me = self.user.number;
         let drawn = std::iter::repeat_with(|| self.rng.below(u64::from(people.count()))).take(DRAWS);
         let mut drawn = drawn.filter_map(|number| u32::try_from(number).ok());
-        let there = drawn.find(|other| *other != me && self.shared.sees(*other, ctx.now));
+        let there = drawn.find(|other| *other != me && self.state.sees(*other, ctx.now));
         let Some(to) = there.map(|other| people.address(other)) else {
             return false;
         };
         let note = MessageMark { from: me, number: DIRECTED, due, sent: ctx.now, seen_by: 1 };
-        ctx.write(slot, |out| stanzas::directed(out, &to, &note));
+        ctx.write(self.slot, |out| stanzas::directed(out, &to, &note));
         ctx.stats.count(Count::PresenceExpected);
         ctx.stats.count(Count::MessagesSent);
         true
     }
 
     /// Presence for all contacts; it lists those that are signed in and so must see it.
-    pub(super) fn send_presence(&mut self, slot: u32, show: &str, due: Instant, ctx: &mut PoolContext<'_>) {
-        let people = &self.chat.people;
-        let user = &mut self.users[slot as usize];
+    pub(super) fn send_presence(&mut self, show: &str, due: Instant, ctx: &mut PoolContext<'_>) {
+        let people = &self.load.people;
+        let user = &mut *self.user;
         let mut seen_by = 0_u64;
         for (place, contact) in (0_u32..).zip(&user.contacts) {
             let other = people.contact(user.number, place);
             let is_looked_for = place < PRESENCE_PLACES && people.looks_for_presence(other);
-            if contact.is_friend && is_looked_for && self.shared.sees(other, ctx.now) {
+            if contact.is_friend && is_looked_for && self.state.sees(other, ctx.now) {
                 seen_by |= 1 << place;
             }
         }
         user.presences += 1;
         let note = MessageMark { from: user.number, number: user.presences, due, sent: ctx.now, seen_by };
-        ctx.write(slot, |out| stanzas::presence(out, show, &note));
+        ctx.write(self.slot, |out| stanzas::presence(out, show, &note));
         ctx.stats.add(Count::PresenceExpected, u64::from(seen_by.count_ones()));
         ctx.stats.count(Count::MessagesSent);
     }
 
     fn room(&self, number: u32) -> Option<String> {
-        let rooms = self.chat.rooms;
-        let is_wanted = rooms > 0 && self.chat.mix.has(UserAction::Room);
-        is_wanted.then(|| format!("ringer{}@{}", number % rooms, self.chat.rooms_domain))
+        let rooms = self.load.rooms;
+        let is_wanted = rooms > 0 && self.load.mix.has(UserAction::Room);
+        is_wanted.then(|| format!("ringer{}@{}", number % rooms, self.load.rooms_domain))
     }
 
-    pub(super) fn join_room(&mut self, slot: u32, ctx: &mut PoolContext<'_>) {
-        let number = self.users[slot as usize].number;
+    pub(super) fn join_room(&mut self, ctx: &mut PoolContext<'_>) {
+        let number = self.user.number;
         if let Some(room) = self.room(number) {
-            let nick = self.chat.people.nick(number);
-            ctx.write(slot, |out| stanzas::join(out, &room, &nick));
+            let nick = self.load.people.nick(number);
+            ctx.write(self.slot, |out| stanzas::join(out, &room, &nick));
             ctx.stats.count(Count::MessagesSent);
         }
     }
 
-    fn send_room_message(&mut self, slot: u32, due: Instant, ctx: &mut PoolContext<'_>) -> bool {
-        let number = self.users[slot as usize].number;
+    fn send_room_message(&mut self, due: Instant, ctx: &mut PoolContext<'_>) -> bool {
+        let number = self.user.number;
         let Some(room) = self.room(number) else { return false };
-        let user = &mut self.users[slot as usize];
+        let user = &mut *self.user;
         user.room_messages += 1;
         let note = MessageMark {
             from: number,
@@ -186,15 +200,15 @@ impl UserPool {
             sent: ctx.now,
             ..MessageMark::default()
         };
-        let body = "x".repeat(self.chat.body);
-        ctx.write(slot, |out| stanzas::message(out, (&room, "groupchat"), &body, &note));
+        let body = "x".repeat(self.load.body);
+        ctx.write(self.slot, |out| stanzas::message(out, (&room, "groupchat"), &body, &note));
         ctx.stats.count(Count::MessagesSent);
         true
     }
 
     /// A question; while another one of the user waits for its answer this one cannot be asked.
-    fn start_request(&mut self, slot: u32, action: UserAction, due: Instant, ctx: &mut PoolContext<'_>) {
-        let user = &mut self.users[slot as usize];
+    fn start_request(&mut self, action: UserAction, due: Instant, ctx: &mut PoolContext<'_>) {
+        let user = &mut *self.user;
         if user.asked.is_some() {
             return ctx.stats.count(Count::Blocked);
         }
@@ -202,47 +216,40 @@ impl UserPool {
         let mut then = None;
         let timed = match action {
             UserAction::PubsubPublish | UserAction::PubsubGet => {
-                let may_ask =
-                    self.shared.has_node() || self.shared.may_make_node(ctx.now, self.chat.patience);
-                then = may_ask.then(|| self.write_node_request(slot, action, id, ctx)).flatten();
+                let may_ask = self.state.has_node() || self.state.may_make_node(ctx.now, self.load.patience);
+                then = may_ask.then(|| self.write_node_request(action, id, ctx)).flatten();
                 may_ask.then_some(TimerName::Pubsub)
             }
-            _ => self.send_request(slot, action, id, ctx),
+            _ => self.send_request(action, id, ctx),
         };
         let Some(timed) = timed else { return ctx.stats.count(Count::Blocked) };
-        self.users[slot as usize].asked = Some(PendingRequest { id, timed, due, sent: ctx.now, then });
+        self.user.asked = Some(PendingRequest { id, timed, due, sent: ctx.now, then });
         ctx.stats.count(Count::OutgoingCall);
         ctx.stats.count(Count::MessagesSent);
-        self.set_response_deadline(slot, ctx.now + self.chat.patience);
+        self.set_response_deadline(ctx.now + self.load.patience);
     }
 
     /// Returns the timer of the response; `None`: the action needs a room, and the load has none.
-    fn send_request(
-        &mut self,
-        slot: u32,
-        action: UserAction,
-        id: u32,
-        ctx: &mut PoolContext<'_>,
-    ) -> Option<TimerName> {
-        let people = &self.chat.people;
-        let number = self.users[slot as usize].number;
+    fn send_request(&mut self, action: UserAction, id: u32, ctx: &mut PoolContext<'_>) -> Option<TimerName> {
+        let people = &self.load.people;
+        let number = self.user.number;
         Some(match action {
             UserAction::RosterGet => {
-                ctx.write(slot, |out| stanzas::roster_get(out, format_args!("i{id}")));
+                ctx.write(self.slot, |out| stanzas::roster_get(out, format_args!("i{id}")));
                 TimerName::Roster
             }
             UserAction::RosterAdd | UserAction::RosterRename | UserAction::RosterRemove => {
-                self.write_roster_change(slot, action, id, ctx);
+                self.write_roster_change(action, id, ctx);
                 TimerName::Roster
             }
             UserAction::Block | UserAction::Unblock => {
-                self.write_blocking_change(slot, action, id, ctx);
+                self.write_blocking_change(action, id, ctx);
                 TimerName::Block
             }
             UserAction::RoomNick | UserAction::RoomRejoin => {
                 let room = self.room(number)?;
                 let nick = people.nick(number);
-                ctx.write(slot, |out| match action {
+                ctx.write(self.slot, |out| match action {
                     UserAction::RoomNick => stanzas::change_nick(out, &room, &format!("{nick}-{id}")),
                     _ => {
                         stanzas::leave_room(out, &room, &nick);
@@ -253,26 +260,26 @@ impl UserPool {
             }
             UserAction::VcardSet => {
                 let name = people.name(number);
-                ctx.write(slot, |out| stanzas::vcard_set(out, id, &name));
+                ctx.write(self.slot, |out| stanzas::vcard_set(out, id, &name));
                 TimerName::Vcard
             }
             UserAction::VcardLookup => {
                 let other = u32::try_from(self.rng.below(u64::from(people.count()))).unwrap_or_default();
-                ctx.write(slot, |out| stanzas::vcard_get(out, id, &people.address(other)));
+                ctx.write(self.slot, |out| stanzas::vcard_get(out, id, &people.address(other)));
                 TimerName::Vcard
             }
             UserAction::VcardGet => {
-                ctx.write(slot, |out| stanzas::vcard_get(out, id, &people.address(number)));
+                ctx.write(self.slot, |out| stanzas::vcard_get(out, id, &people.address(number)));
                 TimerName::Vcard
             }
-            other => self.write_request(slot, other, id, ctx),
+            other => self.write_request(other, id, ctx),
         })
     }
 
     /// Requests that affect no other user.
-    fn write_request(&self, slot: u32, action: UserAction, id: u32, ctx: &mut PoolContext<'_>) -> TimerName {
-        let domain = self.chat.people.domain();
-        ctx.write(slot, |out| match action {
+    fn write_request(&self, action: UserAction, id: u32, ctx: &mut PoolContext<'_>) -> TimerName {
+        let domain = self.load.people.domain();
+        ctx.write(self.slot, |out| match action {
             UserAction::Ping => stanzas::ping(out, id, domain),
             UserAction::Disco => stanzas::disco(out, id, domain, ns::DISCO_INFO),
             UserAction::DiscoItems => stanzas::disco(out, id, domain, ns::DISCO_ITEMS),
@@ -289,24 +296,34 @@ impl UserPool {
     }
 
     /// The entry names an address that is no user of the load, so that no user gets a subscription request.
-    fn write_roster_change(&mut self, slot: u32, action: UserAction, id: u32, ctx: &mut PoolContext<'_>) {
-        let extra = format!("ringer-extra@{}", self.chat.people.domain());
-        let user = &mut self.users[slot as usize];
+    fn write_roster_change(&mut self, action: UserAction, id: u32, ctx: &mut PoolContext<'_>) {
+        let extra = format!("ringer-extra@{}", self.load.people.domain());
+        let user = &mut *self.user;
         // To remove what is not there is an error.
         let removes = action == UserAction::RosterRemove && user.has_extra;
         user.has_extra = !removes;
         let name = format!("Extra {id}");
-        ctx.write(slot, |out| stanzas::roster_set(out, id, &extra, (!removes).then_some(&*name)));
+        ctx.write(self.slot, |out| stanzas::roster_set(out, id, &extra, (!removes).then_some(&*name)));
     }
 
     /// The address is no user of the load, so that no stanza of the load is blocked.
-    fn write_blocking_change(&mut self, slot: u32, action: UserAction, id: u32, ctx: &mut PoolContext<'_>) {
-        let stranger = format!("ringer-blocked@{}", self.chat.people.domain());
-        let user = &mut self.users[slot as usize];
+    fn write_blocking_change(&mut self, action: UserAction, id: u32, ctx: &mut PoolContext<'_>) {
+        let stranger = format!("ringer-blocked@{}", self.load.people.domain());
+        let user = &mut *self.user;
         // Some servers refuse to unblock an address that is not blocked.
         let unblocks = action == UserAction::Unblock && user.has_blocked;
         user.has_blocked = !unblocks;
         let wanted = if unblocks { "unblock" } else { "block" };
-        ctx.write(slot, |out| stanzas::blocking(out, id, wanted, &stranger));
+        ctx.write(self.slot, |out| stanzas::blocking(out, id, wanted, &stranger));
+    }
+
+    fn schedule(&mut self, due: Instant) {
+        self.user.due = due;
+        self.timers.insert(due, UserTimer::Due(self.slot));
+    }
+
+    pub(super) fn set_response_deadline(&mut self, patience: Instant) {
+        self.user.patience = patience;
+        self.timers.insert(patience, UserTimer::Response(self.slot));
     }
 }

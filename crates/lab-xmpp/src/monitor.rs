@@ -133,11 +133,11 @@ impl UserPool {
             MonitorStep::Authentication => self.sign_out_and_in(slot, due, ctx),
             MonitorStep::Message => {
                 self.wait_for_partner(slot, due, ctx);
-                self.send_message(slot, UserAction::Message, due, ctx);
+                self.actions(slot).send_message(UserAction::Message, due, ctx);
             }
             MonitorStep::Presence => {
                 self.wait_for_partner(slot, due, ctx);
-                self.send_presence(slot, "away", due, ctx);
+                self.actions(slot).send_presence("away", due, ctx);
             }
         }
     }
@@ -193,7 +193,7 @@ impl UserPool {
         let pair = &self.pairs[index];
         if slot != pair.slot {
             // The reply has the first user's times: they span its due time to its receiving the answer.
-            return self.reply_to_partner(slot, note, ctx);
+            return self.actions(slot).reply_to_partner(note, ctx);
         }
         if pair.is_busy && pair.step == MonitorStep::Message && pair.due == note.due {
             ctx.time(TimerName::MonitorMessage, note.due, note.sent);

@@ -3,6 +3,7 @@
 
 use xmpp::{Element, ns};
 
+use super::actions::UserActions;
 use super::failure::FailureCause;
 use super::mix::UserAction;
 use super::stanzas;
@@ -14,28 +15,29 @@ fn is(answer: &Element, condition: &str) -> bool {
     answer.elements().any(|error| error.get(condition, ns::STANZA_ERRORS).is_some())
 }
 
-impl UserPool {
+impl UserActions<'_> {
     /// Returns the action that follows this request: `None` unless the node has to be created first.
     pub(super) fn write_node_request(
         &self,
-        slot: u32,
         action: UserAction,
         id: u32,
         ctx: &mut PoolContext<'_>,
     ) -> Option<UserAction> {
-        let service = &self.chat.pubsub_domain;
-        if !self.shared.has_node() {
-            ctx.write(slot, |out| stanzas::create_node(out, id, service));
+        let service = &self.load.pubsub_domain;
+        if !self.state.has_node() {
+            ctx.write(self.slot, |out| stanzas::create_node(out, id, service));
             return Some(action);
         }
-        let name = self.chat.people.name(self.users[slot as usize].number);
-        ctx.write(slot, |out| match action {
+        let name = self.load.people.name(self.user.number);
+        ctx.write(self.slot, |out| match action {
             UserAction::PubsubPublish => stanzas::publish(out, id, service, &name),
             _ => stanzas::items(out, id, service),
         });
         None
     }
+}
 
+impl UserPool {
     /// The response to a request that creates the node; then the user's own request follows, within its
     /// original time. A service that lets no user create a node may have it all the same.
     pub(super) fn handle_node_response(
@@ -56,7 +58,7 @@ impl UserPool {
         }
         self.shared.set_node_exists(true);
         let id = self.users[slot as usize].next_id();
-        let then = self.write_node_request(slot, action, id, ctx);
+        let then = self.actions(slot).write_node_request(action, id, ctx);
         self.users[slot as usize].asked = Some(PendingRequest { id, sent: ctx.now, then, ..asked });
         self.set_response_deadline(slot, ctx.now + self.chat.patience);
     }

@@ -137,7 +137,7 @@ impl UserPool {
         let is_locked =
             || presence.elements().any(|error| error.get("item-not-found", ns::STANZA_ERRORS).is_some());
         if presence.attr("type") == Some("error") && is_locked() {
-            self.join_room(slot, ctx);
+            self.actions(slot).join_room(ctx);
         } else if presence.attr("type") == Some("error") && self.take_join(slot).is_some() {
             self.quote_refusal(slot, presence, ctx);
             ctx.fail(FailureCause::of_stanza_error(presence));

@@ -87,12 +87,12 @@ impl UserPool {
         for item in roster.elements() {
             self.update_contact(slot, item);
         }
-        self.send_presence(slot, "", ctx.now, ctx);
+        self.actions(slot).send_presence("", ctx.now, ctx);
         if is_monitor {
             self.send_next_friend_request(slot, ctx);
             self.check_pair_roster(slot, ctx);
         } else {
-            self.join_room(slot, ctx);
+            self.actions(slot).join_room(ctx);
         }
         match self.stage {
             LoadStage::Befriending => self.queue_friend_requests(slot, ctx),

@@ -6,10 +6,11 @@ use xmpp::limits::STANZA;
 use xmpp::xml::{Frame, Framer, Prefixes, parse};
 use xmpp::{Element, ns};
 
+use super::actions::UserActions;
 use super::mix::UserAction;
 use super::model::TimerName;
 use super::user::PendingRequest;
-use super::user_pool::{PoolContext, UserPool};
+use super::user_pool::PoolContext;
 
 /// One of them, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,21 +167,21 @@ fn parts(text: &str) -> Vec<TemplatePart> {
     parts
 }
 
-impl UserPool {
+impl UserActions<'_> {
     /// Sends a random template. Messages and presences among them are not accounted for.
-    pub(super) fn send_template(&mut self, slot: u32, due: Instant, ctx: &mut PoolContext<'_>) {
-        let chat = std::sync::Arc::clone(&self.chat);
-        let drawn = usize::try_from(self.rng.below((chat.stanzas.len() as u64).max(1))).unwrap_or_default();
-        let Some(stanza) = chat.stanzas.get(drawn) else { return ctx.stats.count(Count::Blocked) };
-        let waits = stanza.is_question && self.users[slot as usize].asked.is_some();
+    pub(super) fn send_template(&mut self, due: Instant, ctx: &mut PoolContext<'_>) {
+        let load = self.load;
+        let drawn = usize::try_from(self.rng.below((load.stanzas.len() as u64).max(1))).unwrap_or_default();
+        let Some(stanza) = load.stanzas.get(drawn) else { return ctx.stats.count(Count::Blocked) };
+        let waits = stanza.is_question && self.user.asked.is_some();
         let contact = match stanza.has(Placeholder::Contact) {
-            true => self.draw_contact(slot, UserAction::MessageOnline, ctx),
+            true => self.draw_contact(UserAction::MessageOnline, ctx),
             false => Some(0),
         };
         let Some(contact) = contact.filter(|_| !waits) else { return ctx.stats.count(Count::Blocked) };
-        let user = &mut self.users[slot as usize];
+        let user = &mut *self.user;
         let (number, id) = (user.number, user.next_id());
-        let people = &chat.people;
+        let people = &load.people;
         let fill = |place| match place {
             Placeholder::User => people.name(number),
             Placeholder::Domain => people.domain().to_owned(),
@@ -189,7 +190,7 @@ impl UserPool {
             Placeholder::Id => format!("i{id}"),
             Placeholder::Number => people.shown(number).to_string(),
         };
-        ctx.write(slot, |out| {
+        ctx.write(self.slot, |out| {
             for part in &stanza.parts {
                 match part {
                     TemplatePart::Text(text) => out.extend_from_slice(text.as_bytes()),
@@ -201,7 +202,7 @@ impl UserPool {
         ctx.stats.count(Count::MessagesSent);
         if stanza.is_question {
             user.asked = Some(PendingRequest { id, timed: TimerName::Raw, due, sent: ctx.now, then: None });
-            self.set_response_deadline(slot, ctx.now + chat.patience);
+            self.set_response_deadline(ctx.now + load.patience);
         } else {
             ctx.stats.count(Count::SuccessfulCall);
         }

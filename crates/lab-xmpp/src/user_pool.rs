@@ -104,7 +104,7 @@ pub struct UserPool {
     pub(super) users: Vec<User>,
     /// Pairs of monitors, whose users follow the others.
     pub(super) pairs: Vec<MonitorPair>,
-    timers: UserTimers,
+    pub(super) timers: UserTimers,
     pub(super) rng: Rng,
     pub(super) ledger: MessageLedger,
     /// Stanzas sent before this time belong to another run.
@@ -306,7 +306,9 @@ impl UserPool {
                 self.set_response_deadline(slot, ctx.now + self.chat.patience);
             }
             UserState::Leaving => self.begin_sign_out(slot, ctx),
-            UserState::In if self.stage == LoadStage::Load && !is_monitor => self.start_action(slot, ctx),
+            UserState::In if self.stage == LoadStage::Load && !is_monitor => {
+                self.actions(slot).start_action(ctx);
+            }
             UserState::In if self.stage == LoadStage::Unregistering => self.unregister(slot, ctx),
             UserState::In
             | UserState::Connecting
