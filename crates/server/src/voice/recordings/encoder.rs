@@ -343,6 +343,17 @@ mod tests {
         assert_eq!(names(place.path()), [""; 0]);
     }
 
+    #[test]
+    fn unfinished_files_that_a_crash_left_are_removed_at_the_start() {
+        let place = tempfile::tempdir().unwrap();
+        recording(place.path());
+        for name in [&format!("{SID}.7.mp3.part"), "others.mp3.part"] {
+            fs::write(place.path().join(name), b"ID3").unwrap();
+        }
+        Folder::new(place.path()).repair();
+        assert_eq!(names(place.path()), [&format!("{SID}.wav"), "others.mp3.part"]);
+    }
+
     /// Debian's `lame`, installed by `tools/setup`.
     #[tokio::test]
     async fn lame_encodes_a_recording() {
