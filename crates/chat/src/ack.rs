@@ -1,7 +1,7 @@
 //! When a client's message counts as handled (XEP-0198 §4): once it is delivered or stored, wherever that happens.
 //!
 //! A message of a session that counts carries a mark: the session's key and the message's number. Where its way ends,
-//! the mark comes off, and when all that the record has to write for it is on disk, the session's host is told so.
+//! the mark comes off, and when all that the store has to write for it is on disk, the session's host is told so.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use xmpp::{Element, Jid};
 
 use super::{Host, Outbox};
 
-/// Messages that came here and wait for the record.
+/// Messages that came here and wait for the store.
 #[derive(Default)]
 pub(super) struct PendingAcks {
     /// The one that is being looked at.

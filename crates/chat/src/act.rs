@@ -1,4 +1,4 @@
-//! What is asked of all hosts of a server at once: by administrators' commands, and by its operator.
+//! Actions that all hosts of a server perform at once, for administrators' commands and the operator.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use super::session::Session;
 use super::{Host, Outbox};
 
 impl HostActionResult {
-    /// What several hosts did.
+    /// Adds another host's result.
     pub fn merge(&mut self, other: HostActionResult) {
         self.users.extend(other.users);
         self.count += other.count;

@@ -306,7 +306,7 @@ impl Host {
         });
     }
 
-    /// What is told of an account, of its record and its sessions.
+    /// Answers a command with a description of an account, its data and its sessions.
     fn look_at_account(
         &mut self,
         form: &Form,

@@ -103,7 +103,7 @@ impl Host {
         self.copy(now, &user, &except, "sent", copy.as_ref().unwrap_or(message), out);
     }
 
-    /// What a phone of the account has said; `id` as for `carbons_sent`.
+    /// Copies a message of the account's phone; `id` as for `carbons_sent`.
     pub(super) fn carbons_of_phone(
         &mut self,
         now: Instant,

@@ -57,7 +57,7 @@ impl Host {
         Ok(())
     }
 
-    /// Changes the record, and `then` puts it into memory too. Only from a job of [`queue_change`](Self::queue_change).
+    /// Changes the store, and `then` puts it into memory too. Only from a job of [`queue_change`](Self::queue_change).
     pub(super) fn write_queued_change(
         &mut self,
         now: Instant,
@@ -92,7 +92,7 @@ impl Host {
         sessions.any(|session| session.is_anonymous)
     }
 
-    /// What the record has of an account that somebody has to do with.
+    /// The data of an account in memory.
     pub(super) fn account_data(&self, user: &Bare) -> Option<&AccountData> {
         match &self.users.get(user)?.state {
             AccountState::Ready(data) => Some(data),
@@ -108,7 +108,7 @@ impl Host {
     }
 }
 
-/// What who asked for a change is told when there is none.
+/// The error of a request whose change was not performed.
 pub(super) fn not_written(error: StoreFailure) -> StanzaError {
     match error {
         StoreFailure::Unavailable => {

@@ -49,7 +49,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 const PREFIX: &str = "http://jabber.org/protocol/admin#";
 
-/// Of a form: name, type, label, and whether there has to be a value.
+/// A field of a form: name, type, label, and whether a value is required.
 pub(super) type Field = (&'static str, &'static str, &'static str, bool);
 
 /// A node's rest, its name, and the fields of its form.
@@ -106,7 +106,7 @@ impl Default for Commands {
     }
 }
 
-/// Of the fields of a form.
+/// The values of a form's fields.
 type Values = Vec<(Box<str>, Vec<Box<str>>)>;
 
 /// A command that is run, with what was filled in.

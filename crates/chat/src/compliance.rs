@@ -21,7 +21,7 @@ const fn of(
     Specification { name, title, version, level, file, note }
 }
 
-/// Of streams, addresses and signing in.
+/// Specifications of streams, addresses and authentication.
 const STREAMS: &[Specification] = &[
     of("RFC 6120", "XMPP: Core", "2011", Level::Complete, C2S, "streams of clients"),
     of(
@@ -389,7 +389,7 @@ pub const UNTESTED: &[(&str, &str, &str)] = &[
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
     pub category: &'static str,
-    /// Of Advanced only. Advanced has all of Core.
+    /// The need is of the category Advanced only. Advanced has all of Core.
     pub is_advanced: bool,
     pub feature: &'static str,
     /// All of them.

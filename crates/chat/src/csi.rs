@@ -24,7 +24,7 @@ pub(super) const FEATURE: Feature = Feature {
     handles: &[],
 };
 
-/// What an inactive client is told, and when.
+/// The urgency of a stanza for an inactive client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Urgency {
     Now,
@@ -105,7 +105,7 @@ impl Host {
         self.csi_let_out(now, key, out);
     }
 
-    /// What was kept back, in its order.
+    /// Sends the stanzas that were held back, in their order.
     fn csi_let_out(&mut self, now: Instant, key: Key, out: &mut Outbox) {
         let held = self.sessions.get_mut(key).map(|session| std::mem::take(&mut session.held));
         for stanza in held.unwrap_or_default() {
@@ -113,7 +113,7 @@ impl Host {
         }
     }
 
-    /// What an inactive client gets now, if that is for now; after what was kept back, so that nothing overtakes.
+    /// Sends a stanza to an inactive client if it is urgent, after the stanzas that were held back, so that none overtakes.
     pub(super) fn csi_hold(
         &mut self,
         now: Instant,

@@ -38,7 +38,7 @@ pub(super) const FEATURE: Feature = Feature {
     ],
 };
 
-/// What a domain of ours is and can do.
+/// The identities and features of one of our domains.
 pub(super) fn server_info(settings: &Settings) -> Element {
     let is_offered = |var: &&&str| match **var {
         ns::UPLOAD => settings.uploads.is_some(),

@@ -48,7 +48,7 @@ pub enum Effect {
         user: Bare,
         contact: Bare,
     },
-    /// Of accounts and invitations. Answered by `handle_store_reply`.
+    /// A change of accounts or invitations. Answered by `handle_store_reply`.
     Access {
         ticket: Ticket,
         access: Access,
@@ -66,7 +66,7 @@ pub enum Effect {
     AskPhone {
         user: Bare,
     },
-    /// Who watches the account from a phone sees its chat otherwise, perhaps: `shown` says how.
+    /// The account's presence in chat may have changed for watchers from phones: `shown` returns it.
     Show {
         user: Bare,
     },
@@ -82,7 +82,7 @@ pub enum Effect {
     },
 }
 
-/// What can be read. All of one account, room or service.
+/// A read of the store. Each is of one account, room or service.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Load {
     /// `StoreReply::User`; nobody: `None`.
@@ -100,7 +100,7 @@ pub enum Load {
     /// A place for a file that a user may upload, once: `StoreReply::Slot`. Names and types are checked; the name is for the
     /// address, and where the file is kept has nothing of it.
     Slot { user: Bare, name: Box<str>, size: u64, kind: Box<str> },
-    /// What administrators do to accounts, as the operator's commands would: `StoreReply::Accounts`.
+    /// An administrator's command about accounts, with the effect of the operator's: `StoreReply::Accounts`.
     Accounts(Box<Accounts>),
     /// For all hosts of the server: each performs it (`Host::act`), and `StoreReply::HostActionResult` has the sum (`HostActionResult::merge`).
     Act(Box<HostAction>),
@@ -113,7 +113,7 @@ pub enum Load {
 }
 
 impl Load {
-    /// Whose sessions may wait for it.
+    /// The account whose sessions may wait for the reply.
     pub(super) fn account(&self) -> Option<&Bare> {
         match self {
             Load::User { user } | Load::Offline { user, .. } | Load::Slot { user, .. } => Some(user),
@@ -174,7 +174,7 @@ impl Access {
     }
 }
 
-/// Of an archive (XEP-0313).
+/// A query of an archive (XEP-0313).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MamQuery {
     pub with: Option<Jid>,
@@ -198,7 +198,7 @@ impl MamQuery {
     }
 }
 
-/// What can be written. A change is whole or not at all.
+/// A write to the store. A change is performed whole or not at all.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// `None` removes the contact. `version` is the roster's afterwards.
@@ -223,14 +223,14 @@ pub enum Change {
     Room { room: Bare, config: Option<Box<Element>>, charged: Option<Box<str>> },
 }
 
-/// Who may sign in: what users change of it.
+/// A change by users of credentials, accounts and invitations.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Access {
     /// `StoreReply::Done`.
     Password { user: Bare, password: Secret },
     /// The account and all that is its. `StoreReply::Done`.
     Remove { user: Bare },
-    /// Who has the token may use it once. `StoreReply::Done`; `Unavailable` when there are too many of one user.
+    /// The token is good for one use. `StoreReply::Done`; `Unavailable` when there are too many of one user.
     Invite { token: Box<str>, invitation: Box<Invitation> },
     /// `StoreReply::Invitation`.
     Invitation { token: Box<str> },
@@ -244,7 +244,7 @@ pub struct Invitation {
     pub domain: Box<str>,
     /// The only name that an account may be made of.
     pub name: Option<Box<str>>,
-    /// Who becomes a contact of whoever uses it.
+    /// The account that becomes a contact of the account that uses it.
     pub inviter: Option<Bare>,
     /// An account may be made by it.
     pub registers: bool,
@@ -269,7 +269,7 @@ pub struct RosterItem {
     pub version: u64,
 }
 
-/// Who gets whose presence.
+/// The directions in which presence is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Subscription {
     #[default]
@@ -318,13 +318,13 @@ pub struct AccountData {
     pub last_seen: Option<(Instant, Box<str>)>,
     /// Messages that wait.
     pub offline: u32,
-    /// Of `user::NODES`, those that have an item, with the newest.
+    /// The nodes of `user::NODES` that have an item, with the newest.
     pub items: Vec<(Box<str>, Element)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum StoreReply {
-    /// Of a change.
+    /// A change was performed.
     Done,
     User(Option<Box<AccountData>>),
     Items(ItemPage),
@@ -340,7 +340,7 @@ pub enum StoreReply {
     Invitation(Option<Box<Invitation>>),
 }
 
-/// What administrators do to accounts. One that is not there is `StoreFailure::NotFound`.
+/// An administrator's command about accounts. An unknown account is `StoreFailure::NotFound`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Accounts {
     Add {
@@ -359,7 +359,7 @@ pub enum Accounts {
     Remove {
         user: Bare,
     },
-    /// Of a domain, all or those that are disabled; `max` of them are named.
+    /// Lists the accounts of a domain, all or the disabled ones; `max` of them are named.
     List {
         domain: Box<str>,
         is_disabled: bool,
@@ -381,7 +381,7 @@ pub enum AccountRefusal {
     Invalid(Box<str>),
 }
 
-/// What administrators do to the whole server.
+/// An action of administrators on the whole server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HostAction {
     /// Counts users of a domain that have an available session, and names so many of them.
@@ -390,7 +390,7 @@ pub enum HostAction {
     Announce { domain: Box<str>, message: Box<Element> },
     /// Ends sessions of these accounts, or these sessions.
     End { who: Vec<Jid> },
-    /// It is in the record already.
+    /// It is in the store already.
     Motd { domain: Box<str>, message: Option<Box<Element>> },
     /// The rooms of a service that are in memory.
     Rooms { domain: Box<str> },
@@ -430,7 +430,7 @@ pub struct RoomListing {
     pub description: Box<str>,
     pub lang: Box<str>,
     pub occupants: u32,
-    /// Anybody may enter.
+    /// The room is open: everyone may enter.
     pub is_open: bool,
     /// Only moderators see who is who.
     pub is_anonymous: bool,
@@ -445,7 +445,7 @@ pub struct SessionState {
     pub edge: Option<ConnectionId>,
     /// `None`: it is not available.
     pub priority: Option<i8>,
-    /// What it shows: `away`, `dnd`, nothing.
+    /// The `<show/>` of its presence: `away`, `dnd`, nothing.
     pub show: Box<str>,
     /// The program, as its abilities name it (XEP-0115 `node`).
     pub client: Box<str>,
@@ -470,7 +470,7 @@ pub struct UploadSlot {
     /// `https://…`, as `get`.
     pub put: Box<str>,
     pub get: Box<str>,
-    /// Of the request: `Authorization`, `Cookie` or `Expires` (XEP-0363 §5).
+    /// Headers of the PUT request: `Authorization`, `Cookie` or `Expires` (XEP-0363 §5).
     pub headers: Vec<(Box<str>, Box<str>)>,
 }
 
@@ -480,11 +480,11 @@ pub struct MamPage {
     /// Nothing is beyond it.
     pub is_complete: bool,
     pub total: Option<u64>,
-    /// Of an id in the query that is in no archive: `item-not-found`.
+    /// An id in the query is not in the archive: `item-not-found`.
     pub is_unknown: bool,
 }
 
-/// The record could not be read or written, or the change is not possible.
+/// The store could not be read or written, or the change is not possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreFailure {
     /// Full, busy, broken: try later.

@@ -40,7 +40,7 @@ pub struct ExternalService {
     pub port: Option<u16>,
     /// `udp` or `tcp`.
     pub transport: Option<Box<str>>,
-    /// What we share with it, and how long credentials made of it are good.
+    /// The secret that is shared with the service, and the lifetime of credentials made of it.
     pub secret: Option<(Box<str>, Duration)>,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct IqRequest<'a> {
     pub(super) iq: &'a Element,
     pub(super) payload: &'a Element,
     pub(super) from: &'a Jid,
-    /// Whose address was asked; the account of the session when none was.
+    /// The address that was asked; the account of the session when the iq has none.
     pub(super) to: &'a Jid,
     /// The session that asks, when it is one of ours.
     pub(super) session: Option<Key>,
@@ -91,7 +91,7 @@ pub(super) fn find(at: IqTarget, payload: &Element) -> Option<IqHandlerFn> {
     fitting.next().map(|handle| handle.run)
 }
 
-/// What is built, for `docs/compliance.md`.
+/// The specifications that features implement, for `docs/compliance.md`.
 pub fn specifications() -> impl Iterator<Item = &'static Specification> {
     FEATURES.iter().flat_map(|feature| feature.specifications)
 }

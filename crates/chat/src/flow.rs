@@ -68,7 +68,7 @@ impl Backlog {
         self.stanzas.len() >= stanzas || self.weight >= bytes
     }
 
-    /// Of each sender only the last presence stays.
+    /// Keeps only the last presence of each sender.
     fn drop_outdated(&mut self) {
         if self.stanzas.len() < self.compact_at.max(limits::BACKLOG_COMPACTED) {
             return;
@@ -99,7 +99,7 @@ impl Flow {
         self.backlog.iter().flat_map(|backlog| backlog.stanzas.iter())
     }
 
-    /// What was never sent, when the session ends.
+    /// The stanzas that were never sent, when the session ends.
     pub(super) fn take_stanzas(&mut self) -> VecDeque<(Instant, Element)> {
         self.backlog.take().map(|backlog| backlog.stanzas).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! What is done with a message, by its content and its sender's hints (XEP-0334).
+//! The treatment of a message, by its content and its sender's hints (XEP-0334).
 
 use xmpp::{Element, Level, Specification, ns};
 
@@ -26,7 +26,7 @@ pub(super) fn has_body(message: &Element) -> bool {
     message.content_of("body", ns::CLIENT).is_some_and(|body| !body.is_empty())
 }
 
-/// What conversations are made of besides words.
+/// Elements of a conversation besides its text.
 const CONTENT: &[(&str, &str)] = &[
     ("received", ns::RECEIPTS),
     ("displayed", ns::MARKERS),

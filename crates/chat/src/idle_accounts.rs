@@ -1,5 +1,5 @@
 //! Records of accounts that nobody is signed in to, kept for a while: a hundred messages to somebody who is away read
-//! his account once. What features remember of an account goes with its record.
+//! his account once. What features remember of an account goes with its data.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -47,7 +47,7 @@ impl IdleAccountCache {
         self.records.insert(user, IdleAccount { number: self.last, until, data });
     }
 
-    /// Whom there is no place for any more.
+    /// The account to evict when the cache is over its bound.
     fn surplus(&self) -> Option<Bare> {
         let is_full =
             self.records.len() > limits::IDLE_ACCOUNTS || self.contacts > limits::IDLE_ACCOUNT_CONTACTS;
@@ -57,12 +57,12 @@ impl IdleAccountCache {
 }
 
 impl Host {
-    /// Its record is here, for a session or since lately: what features learn of it is worth remembering.
+    /// Its data is here, for a session or since lately: what features learn of it is worth remembering.
     pub(super) fn is_in_memory(&self, user: &Bare) -> bool {
         self.users.contains_key(user) || self.idle_accounts.records.contains_key(user)
     }
 
-    /// What is left of an account that somebody had to do with lately.
+    /// Takes an account's data out of the cache.
     pub(super) fn take_idle_account(&mut self, now: Instant, user: &Bare) -> Option<AccountState> {
         let idle = self.idle_accounts.remove(user)?;
         if idle.until <= now {
@@ -106,7 +106,7 @@ impl Host {
         self.push.forget(user);
     }
 
-    /// Until the account's record is here. What there is no place for is refused, and a job is not done.
+    /// Until the account's data is here. What there is no place for is refused, and a job is not done.
     pub(super) fn wait_for_account_data(
         &mut self,
         now: Instant,

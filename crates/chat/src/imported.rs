@@ -1,4 +1,4 @@
-//! What another server kept of an account, as the features here keep it.
+//! Data that another server stored for an account, converted to the form in which the features here store them.
 
 use stdx::Instant;
 use xmpp::{Bare, Element, Jid, ns, time};

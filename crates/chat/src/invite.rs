@@ -40,7 +40,7 @@ pub(super) const FEATURE: Feature = Feature {
     handles: &[],
 };
 
-/// Who may invite whom to what.
+/// The rights to invite.
 #[derive(Clone, Debug, Default)]
 pub struct InvitationSettings {
     /// Users' invitations are good for an account.
@@ -60,7 +60,7 @@ pub fn uri(token: &str, invitation: &Invitation) -> String {
     }
 }
 
-/// What XEP-0379 puts into a request for presence.
+/// The token that XEP-0379 puts into a subscription request.
 fn token_of(presence: &Element) -> Option<Box<str>> {
     let token = presence.get("preauth", ns::PARS)?.attr("token")?;
     (!token.is_empty()).then(|| token.into())

@@ -109,16 +109,16 @@ pub struct Settings {
     pub uploads: Option<upload::UploadSettings>,
     /// XEP-0215.
     pub services: Vec<extdisco::ExternalService>,
-    /// Who may run administrators' commands (XEP-0133).
+    /// Accounts that may run administrators' commands (XEP-0133).
     pub admins: Vec<Bare>,
     /// Domains of external components (XEP-0114), for discovery.
     pub components: Vec<Box<str>>,
     pub texts_to_phones: phones::TextsToPhones,
-    /// What the archives keep of accounts that never said what they prefer.
+    /// The default of archives, for accounts without preferences.
     pub archive: archive::ArchiveDefault,
     pub sessions: SessionLimit,
     pub rosters: RosterMemory,
-    /// What users may change of their accounts.
+    /// The rights of users over their accounts.
     pub accounts: register::AccountSettings,
     pub invitations: invite::InvitationSettings,
     /// When the server began, for its uptime (XEP-0012).
@@ -181,7 +181,7 @@ struct PendingReply {
     then: Continuation,
 }
 
-/// What goes on with an answer of the store.
+/// The continuation that gets a reply of the store.
 type Continuation = Box<dyn FnOnce(&mut Host, Instant, Result<StoreReply, StoreFailure>, &mut Outbox)>;
 
 pub struct Host {
@@ -190,7 +190,7 @@ pub struct Host {
     sessions: Slab<Session>,
     by_edge: HashMap<ConnectionId, Key>,
     users: HashMap<Bare, User>,
-    /// Whose record is here just now, with what waited for it: at most one inside another.
+    /// Accounts whose data have just been read and whose queued work is being done: at most one inside another.
     being_loaded: Vec<Bare>,
     idle_accounts: idle_accounts::IdleAccountCache,
     rosters: rosters::Rosters,
@@ -261,7 +261,7 @@ impl Host {
         self.sessions.len()
     }
 
-    /// Asks the record; `then` goes on with the answer.
+    /// Asks the store; `then` goes on with the answer.
     fn load(
         &mut self,
         load: Load,
@@ -275,7 +275,7 @@ impl Host {
         }
     }
 
-    /// Changes the record; `then` goes on once it is on disk.
+    /// Changes the store; `then` goes on once it is on disk.
     fn change(
         &mut self,
         change: Change,

@@ -17,7 +17,7 @@ pub const SESSIONS_OF_OCCUPANT: usize = 20;
 /// Bytes of a nickname: it is in every message. Beyond: `not-acceptable`.
 pub const NICK: usize = 128;
 
-/// Users with an affiliation or a reserved nickname in one room: all are one entry of the record. Beyond:
+/// Users with an affiliation or a reserved nickname in one room: all are one entry of the store. Beyond:
 /// `resource-constraint`.
 pub const AFFILIATIONS: usize = 5_000;
 
@@ -44,11 +44,11 @@ pub const HISTORY_UNASKED: usize = 20;
 /// Stanzas that wait while a room is read or written: some seconds of a busy one. Beyond: `resource-constraint`.
 pub const ROOM_WAITING: usize = 1_000;
 
-/// Rooms in a host's memory that it tells of when all are listed. Beyond: what the record has of a room is listed, and
+/// Rooms in a host's memory that it tells of when all are listed. Beyond: what the store has of a room is listed, and
 /// temporary ones are not.
 pub const ROOMS_LISTED: usize = 10_000;
 
-/// How long an empty room stays in memory, so that who comes back soon need not wait for the record.
+/// How long an empty room stays in memory, so that who comes back soon need not wait for the store.
 pub const ROOM_IDLE: std::time::Duration = std::time::Duration::from_secs(600);
 
 /// How long the list of a service's stored rooms answers questions before it is read again: reading it costs the same however
@@ -151,7 +151,7 @@ pub const PAGES_ASKED: usize = 16;
 /// Stanzas without a message among them after which we ask for an acknowledgement. A message is worth a question itself.
 pub const SM_ASK_AFTER: u32 = 20;
 
-/// Messages of one session that wait for the record. Beyond: `resource-constraint`.
+/// Messages of one session that wait for the store. Beyond: `resource-constraint`.
 pub const SM_UNHANDLED: usize = 2_000;
 
 /// Ended sessions of a host whose count of handled stanzas is remembered. Beyond: the oldest is forgotten, and its client
@@ -164,7 +164,7 @@ pub const CSI_HELD: usize = 200;
 /// Bytes, about, of one of them. A larger one goes out with all that was kept back.
 pub const CSI_HELD_EACH: usize = 8 << 10;
 
-/// Messages that wait for one account (XEP-0160); the record has the same limit. Beyond: `service-unavailable`.
+/// Messages that wait for one account (XEP-0160); the store has the same limit. Beyond: `service-unavailable`.
 pub const OFFLINE: u32 = 1_000;
 
 /// Bytes, about, of messages that waited and are delivered at once. The rest follows when the client has acknowledged
@@ -266,7 +266,7 @@ pub const FILE_NAME: usize = 255;
 /// Bytes that a slot costs at least of what a user may upload in a day, so that slots have a number too.
 pub const FILE_COST: u64 = 4 << 10;
 
-/// Users whose uploads of today are counted in memory. Beyond: the record is asked again for the one counted least
+/// Users whose uploads of today are counted in memory. Beyond: the store is asked again for the one counted least
 /// recently.
 pub const UPLOADERS: usize = 100_000;
 

@@ -46,7 +46,7 @@ pub(super) const FEATURE: Feature = Feature {
     handles: &[IqHandler { at: IqTarget::Own, name: "offline", ns: ns::OFFLINE, run: flexible }],
 };
 
-/// Accounts whose messages are on their way to the record or from it.
+/// Accounts whose messages are on their way to the store or from it.
 #[derive(Default)]
 pub(super) struct OfflineMessages {
     writing: HashMap<Bare, u32>,
@@ -71,7 +71,7 @@ pub(crate) fn delayed(mut message: Element, at: Instant, domain: &str) -> Elemen
 }
 
 impl Host {
-    /// Nobody can take it now.
+    /// Stores a message that no session can take now.
     pub(super) fn keep_message(&mut self, now: Instant, user: &Bare, message: Element, out: &mut Outbox) {
         if !hints::is_worth_keeping(&message) {
             return;
@@ -169,7 +169,7 @@ impl Host {
         });
     }
 
-    /// Somebody may have come while it was written.
+    /// Delivers a message to a session that came while it was written.
     fn offline_kept(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
         if let Some(data) = self.account_data_mut(user) {
             data.offline += 1;
@@ -350,7 +350,7 @@ fn flexible(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, out: &mut Outbox
 }
 
 impl Host {
-    /// Who sent the messages that wait, page by page: all pages have too much to be in memory at once.
+    /// The senders of the stored messages, page by page: all pages together are too large for memory.
     fn offline_senders(
         &mut self,
         user: Bare,
@@ -426,7 +426,7 @@ impl Host {
     }
 }
 
-/// Whom a message is from, when it says that rightly.
+/// The sender of a message, if its address is valid.
 pub(super) fn sender(message: &Element) -> Option<Jid> {
     stanza::from(message).ok().flatten()
 }

@@ -112,7 +112,7 @@ fn is_possible(data: &Element) -> bool {
     !is_reserved && data.ns().len() <= limits::NODE_NAME
 }
 
-/// What is written when a client sets it: bookmarks in all of their places.
+/// The writes when a client sets private data: bookmarks in all of their places.
 pub(crate) fn imported(owner: &Bare, data: &Element, at: Instant) -> Result<Vec<Change>, &'static str> {
     const WHAT: &str = "private data";
     if !is_possible(data) || data.to_bytes(ns::CLIENT).len() > limits::ITEM {
@@ -135,7 +135,7 @@ pub(crate) fn imported(owner: &Bare, data: &Element, at: Instant) -> Result<Vec<
     Ok(changes)
 }
 
-/// As the record has it: data of one namespace and name.
+/// As the store has it: data of one namespace and name.
 fn place(data: &Element) -> (Box<str>, Box<str>) {
     (format!("private:{}", data.ns()).into(), data.name().into())
 }

@@ -37,7 +37,7 @@ type PushContinuation = Box<dyn FnOnce(&mut Host, Instant, Result<(), StoreFailu
 /// A client that wants to be told.
 #[derive(Clone)]
 struct PushClient {
-    /// In the record.
+    /// In the store.
     id: Box<str>,
     service: Jid,
     node: Option<Box<str>>,
@@ -89,7 +89,7 @@ impl PushClient {
 
 #[derive(Default)]
 pub(super) struct Push {
-    /// Of accounts in memory, once somebody asked.
+    /// The clients of accounts in memory, once they were read.
     known: HashMap<Bare, Vec<PushClient>>,
     /// Notifications whose answer is awaited, and their ids in the order they went out.
     asked: HashMap<Box<str>, (Bare, PushClient)>,
@@ -182,7 +182,7 @@ fn disable(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) 
 }
 
 impl Host {
-    /// The account's clients, from memory or from the record.
+    /// The account's clients, from memory or from the store.
     fn push_clients(
         &mut self,
         now: Instant,

@@ -92,7 +92,7 @@ impl Host {
         done
     }
 
-    /// What is read for the stanza is read for the account of its session.
+    /// Counts the reads that the stanza causes as those of its session's account.
     pub(super) fn handle_session_element(
         &mut self,
         now: Instant,

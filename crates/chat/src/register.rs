@@ -1,4 +1,4 @@
-//! What users change of their own accounts: the password, and whether there is one (XEP-0077 §3.2 and §3.3). How an
+//! Changes by users of their own accounts: a new password and the removal (XEP-0077 §3.2 and §3.3). How an
 //! account is made before anybody has signed in is `c2s::register`.
 
 use stdx::Instant;
@@ -31,7 +31,7 @@ pub(super) const FEATURE: Feature = Feature {
     ],
 };
 
-/// What users may do.
+/// The rights of users over their accounts.
 #[derive(Clone, Debug, Default)]
 pub struct AccountSettings {
     pub may_change_password: bool,
@@ -40,7 +40,7 @@ pub struct AccountSettings {
     pub min_password: usize,
 }
 
-/// Why all sessions of an account end.
+/// The reason why all sessions of an account end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionEndReason {
     /// Another password: what let them in is void.
@@ -144,7 +144,7 @@ impl Host {
     }
 
     /// Its sessions end, those that wait to be resumed too; the contacts of one that is no more are told: those it has
-    /// in memory, else `kept`, which the record had.
+    /// in memory, else `kept`, which the store had.
     pub fn end_account(
         &mut self,
         now: Instant,

@@ -48,7 +48,7 @@ impl AccountData {
 }
 
 impl RosterItem {
-    /// What clients see of it.
+    /// The item as clients see it.
     pub(crate) fn element(&self, contact: &Bare) -> Element {
         let groups = self.groups.iter().map(|group| Element::new("group", ns::ROSTER).text(group.clone()));
         Element::new("item", ns::ROSTER)
@@ -101,7 +101,7 @@ fn get(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> I
     IqReply::Later
 }
 
-/// What a client wants of a contact.
+/// A client's change of a contact.
 enum RosterSet {
     Have { name: Option<Box<str>>, groups: Vec<Box<str>> },
     Remove,
@@ -242,7 +242,7 @@ impl Host {
         );
     }
 
-    /// The record first, then memory, then `then`. One that clients see gets a version of its own.
+    /// The store first, then memory, then `then`. One that clients see gets a version of its own.
     pub(super) fn write_contact(
         &mut self,
         now: Instant,

@@ -1,7 +1,7 @@
 //! The bytes of all rosters that a host keeps for who is signed in. Beyond the bound, the roster of an account that nobody had
 //! to do with lately is let go of; whoever needs it next has it read again, and waits for it as for the first time.
 //!
-//! An account's sessions share one. What is on its way to the record holds it, so that no answer finds it gone.
+//! An account's sessions share one. What is on its way to the store holds it, so that no answer finds it gone.
 
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ pub(super) struct Rosters {
     bytes: usize,
     /// Where the search for one that is not used goes on: a place among the sessions.
     hand: u32,
-    /// Accounts that an answer of the record is awaited for, and how many.
+    /// Accounts that an answer of the store is awaited for, and how many.
     awaited: HashMap<Bare, u32>,
     dropped: u64,
 }
@@ -79,7 +79,7 @@ impl Host {
         }
     }
 
-    /// What is kept of it has changed.
+    /// Estimates the account's data anew after a change.
     pub(super) fn weigh(&mut self, bare: &Bare) {
         let Some(user) = self.users.get_mut(bare) else { return };
         let weight = match &user.state {
@@ -102,8 +102,8 @@ impl Host {
         user.is_some_and(|user| matches!(user.state, AccountState::Evicted | AccountState::Loading(_)))
     }
 
-    /// What a session that has ended owes to others, once its account's record is here. Unlike what a stanza asks it is always
-    /// done, unless the record cannot be read.
+    /// What a session that has ended owes to others, once its account's data is here. Unlike what a stanza asks it is always
+    /// done, unless the store cannot be read.
     pub(super) fn when_account_loaded(
         &mut self,
         now: Instant,

@@ -7,10 +7,10 @@ use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
 use xmpp::{Bare, ConnectionId, Element, Jid, ns};
 
 use super::ack;
-use super::effect::{Effect, Load, StoreReply};
+use super::effect::Effect;
 use super::feature::{IqReply, IqRequest, IqTarget, find};
 use super::session::Session;
-use super::user::{AccountState, QueuedWork, User};
+use super::user::{AccountState, QueuedWork};
 use super::{Host, Outbox, phones};
 
 /// The account, and whom it invites.
@@ -85,142 +85,6 @@ impl Host {
                 None
             }
             _ => None,
-        }
-    }
-
-    /// The account, whose record is asked for when it is not here.
-    pub(super) fn user(&mut self, now: Instant, bare: &Bare, out: &mut Outbox) -> &mut User {
-        let known = self.users.get(bare);
-        let is_away = known.is_some_and(|user| matches!(user.state, AccountState::Evicted));
-        let is_known = known.is_some();
-        let idle = if is_known { None } else { self.take_idle_account(now, bare) };
-        let is_stored = idle.is_some();
-        if is_away || (!is_known && !is_stored) {
-            let asked = bare.clone();
-            self.load(Load::User { user: bare.clone() }, out, move |host, now, result, out| {
-                host.account_loaded(now, &asked, result.ok(), out);
-            });
-        }
-        if !is_known {
-            let state = idle.unwrap_or_else(|| AccountState::Loading(Vec::new()));
-            let fresh = User { sessions: Vec::with_capacity(1), state, is_stored, is_used: true, weight: 0 };
-            self.users.insert(bare.clone(), fresh);
-            self.weigh(bare);
-        }
-        let user = self.users.get_mut(bare).expect("it was there, or is now");
-        user.is_used = true;
-        if is_away {
-            user.state = AccountState::Loading(Vec::new());
-        }
-        user
-    }
-
-    fn account_loaded(&mut self, now: Instant, bare: &Bare, loaded: Option<StoreReply>, out: &mut Outbox) {
-        let Some(user) = self.users.get_mut(bare) else { return };
-        let mut items = Vec::new();
-        let state = match loaded {
-            Some(StoreReply::User(Some(mut data))) => {
-                user.is_stored = true;
-                items = std::mem::take(&mut data.items);
-                AccountState::Ready(data)
-            }
-            Some(StoreReply::User(None))
-                if user
-                    .sessions
-                    .iter()
-                    .all(|key| self.sessions.get(*key).is_some_and(|session| !session.is_anonymous))
-                    && user.sessions.is_empty() =>
-            {
-                AccountState::Absent
-            }
-            // Somebody anonymous, or an account that was removed while it is signed in.
-            Some(StoreReply::User(None)) => AccountState::Ready(Box::default()),
-            _ => return self.account_unavailable(now, bare, out),
-        };
-        let AccountState::Loading(waiting) = std::mem::replace(&mut user.state, state) else { return };
-        self.weigh(bare);
-        // The first must not take the record away from the others.
-        self.being_loaded.push(bare.clone());
-        let newest = |node: &str| items.iter().find(|(known, _)| **known == *node).map(|(_, item)| item);
-        self.preferences_loaded(bare, newest(super::archive::PREFERENCES));
-        self.avatar_loaded(bare, newest(ns::VCARD_UPDATE));
-        for waiting in waiting {
-            match waiting {
-                QueuedWork::FromSession(key, stanza) => self.handle_session_element(now, key, *stanza, out),
-                QueuedWork::Routed(stanza) => {
-                    let from = stanza::from(&stanza).ok().flatten();
-                    let requester = from.map(|from| self.read_queues.requester_of(&from));
-                    self.with_requester(requester, |host| host.routed_to_account(now, *stanza, out));
-                }
-                QueuedWork::Job(job) => job(self, now, out),
-            }
-        }
-        self.being_loaded.pop();
-        self.forget_user(now, bare);
-    }
-
-    /// The record cannot be read: whoever waits is told so, and the next one asks again. Who had it once stays signed in.
-    fn account_unavailable(&mut self, now: Instant, bare: &Bare, out: &mut Outbox) {
-        if let Some(user) = self.users.get_mut(bare)
-            && user.is_stored
-            && !user.sessions.is_empty()
-        {
-            let AccountState::Loading(waiting) = std::mem::replace(&mut user.state, AccountState::Evicted)
-            else {
-                return;
-            };
-            return self.refuse_all_waiting(now, waiting, out);
-        }
-        let Some(user) = self.remove_user(bare) else { return };
-        self.archive.forget(bare);
-        self.push.forget(bare);
-        self.fail_phone_messages(bare, out);
-        self.refuse_watchers(bare, out);
-        for key in user.sessions {
-            if let Some(edge) = self.sessions.remove(key).and_then(|session| session.edge) {
-                self.by_edge.remove(&edge);
-                out.push(Effect::Close { edge, condition: "internal-server-error" });
-            }
-        }
-        let AccountState::Loading(waiting) = user.state else { return };
-        self.refuse_all_waiting(now, waiting, out);
-    }
-
-    fn refuse_all_waiting(&mut self, now: Instant, waiting: Vec<QueuedWork>, out: &mut Outbox) {
-        for waiting in waiting {
-            self.refuse_waiting(now, waiting, &Condition::ResourceConstraint.into(), out);
-        }
-    }
-
-    /// Once the account's record is in memory.
-    pub(super) fn with_account_data(
-        &mut self,
-        now: Instant,
-        bare: &Bare,
-        out: &mut Outbox,
-        job: impl FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
-    ) {
-        match &self.user(now, bare, out).state {
-            AccountState::Loading(_) => {
-                self.wait_for_account_data(now, bare, QueuedWork::Job(Box::new(job)), out)
-            }
-            AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => {
-                job(self, now, out);
-                self.forget_user(now, bare);
-            }
-        }
-    }
-
-    /// Nobody is signed in any more, and nothing waits: it rests, and soon costs nothing again.
-    pub(super) fn forget_user(&mut self, now: Instant, bare: &Bare) {
-        let is_idle =
-            |user: &User| user.sessions.is_empty() && !matches!(user.state, AccountState::Loading(_));
-        let is_needed = self.is_changing(bare) || self.is_keeping(bare) || self.being_loaded.contains(bare);
-        if self.users.get(bare).is_some_and(is_idle)
-            && !is_needed
-            && let Some(user) = self.remove_user(bare)
-        {
-            self.keep_idle_account(now, bare, user);
         }
     }
 
@@ -415,10 +279,10 @@ impl Host {
         let bare = to.bare();
         match &self.user(now, &bare, out).state {
             AccountState::Loading(_) => {
-                self.wait_for_account_data(now, &bare, QueuedWork::Routed(Box::new(element)), out)
+                self.wait_for_account_data(now, &bare, QueuedWork::Routed(Box::new(element)), out);
             }
             AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => {
-                self.routed_to_account(now, element, out)
+                self.routed_to_account(now, element, out);
             }
         }
     }
@@ -430,7 +294,7 @@ impl Host {
         }
     }
 
-    fn routed_to_account(&mut self, now: Instant, element: Element, out: &mut Outbox) {
+    pub(super) fn routed_to_account(&mut self, now: Instant, element: Element, out: &mut Outbox) {
         let bare = stanza::to(&element).ok().flatten().map(|to| to.bare());
         let Some(mut element) = self.redirect_detail(element, out) else {
             bare.into_iter().for_each(|bare| self.forget_user(now, &bare));

@@ -20,10 +20,10 @@ pub struct Session {
     pub(super) is_interested: bool,
     pub(super) wants_blocklist: bool,
     pub(super) has_carbons: bool,
-    /// Nobody looks at it (XEP-0352), and what it can do without is kept back.
+    /// The client is inactive (XEP-0352): stanzas that are not urgent are held back.
     pub(super) is_inactive: bool,
     pub(super) held: Vec<Element>,
-    /// Who got directed presence (RFC 6121 §4.6).
+    /// Addresses that got directed presence (RFC 6121 §4.6).
     pub(super) directed: Vec<Jid>,
     pub(super) sm: Option<Box<Sm>>,
     pub(super) flow: Flow,
@@ -32,7 +32,7 @@ pub struct Session {
     pub(super) push: Option<Box<str>>,
     /// The client's own id (XEP-0388 §2.3.1).
     pub(super) agent: Option<Box<str>>,
-    /// What comes before it knows its address (XEP-0386).
+    /// Stanzas that came before the client knows its address (XEP-0386).
     pub(super) waits: Option<Vec<Element>>,
     /// It chooses among the messages that waited (XEP-0013).
     pub(super) takes_offline: bool,
@@ -63,7 +63,7 @@ impl Session {
         }
     }
 
-    /// What it last broadcast.
+    /// Its last broadcast presence.
     pub(super) fn presence(&self) -> Option<Element> {
         self.presence.as_ref()?.unpack()
     }

@@ -31,7 +31,7 @@ pub(super) const FEATURE: Feature = Feature {
     handles: &[],
 };
 
-/// Of one session. Numbers count from enabling, and are cut to 32 bits on the wire (XEP-0198 §4).
+/// Stream management of one session. Numbers count from enabling, and are cut to 32 bits on the wire (XEP-0198 §4).
 pub(super) struct Sm {
     /// By which it can be resumed, and how long.
     resume: Option<(Box<str>, Duration)>,
@@ -352,7 +352,7 @@ impl Host {
         sm.queue.iter().filter(|(_, stanza)| is_it(stanza)).count() + session.flow.waiting(is_it)
     }
 
-    /// What was never acknowledged goes to the other sessions, or is kept.
+    /// Stanzas that were never acknowledged go to the other sessions, or are stored.
     pub(super) fn sm_ended(&mut self, now: Instant, mut session: Session, out: &mut Outbox) {
         let unsent = session.flow.take_stanzas();
         let mut queue = VecDeque::new();
@@ -418,7 +418,7 @@ impl Host {
         }
         session.sleeps_until = None;
         sm.asked_at = None;
-        // What is on its way to the record is in our hands: were it not counted, the client would say it again.
+        // What is on its way to the store is in our hands: were it not counted, the client would say it again.
         sm.unhandled.clear();
         let resumed = Element::new("resumed", ns::SM).with("previd", id).with("h", sm.h());
         out.push(Effect::Bound { edge, bound: Bound::Resumed { jid: session.jid.clone(), resumed } });

@@ -43,7 +43,7 @@ pub(super) const FEATURE: Feature = Feature {
     ],
 };
 
-/// Who may see a vCard may see its picture.
+/// Entities that may see a vCard may see its picture.
 const OPEN: &[(&str, &str)] = &[("pubsub#access_model", "open")];
 
 const CURRENT: &str = "current";
@@ -180,7 +180,7 @@ fn vcard4(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -
     IqReply::Later
 }
 
-/// What is written when a client sets it. Its picture is shown in presence; nodes of XEP-0084 have their own.
+/// The writes when a client sets its vCard. Its picture is shown in presence; nodes of XEP-0084 have their own.
 pub(crate) fn imported(owner: &Bare, vcard: &Element, at: Instant) -> Result<Vec<Change>, &'static str> {
     let photo = Photo::of(vcard).ok().filter(|_| vcard.to_bytes(ns::CLIENT).len() <= limits::ITEM);
     let photo = photo.ok_or("vCards whose picture is too large or none")?;
@@ -249,7 +249,7 @@ impl Host {
         });
     }
 
-    /// The account's record was read, and what its presence says of its avatar with it. True: it has one, which is news.
+    /// The account's data was read, and what its presence says of its avatar with it. True: it has one, which is news.
     pub(super) fn avatar_loaded(&mut self, user: &Bare, update: Option<&Element>) -> bool {
         if self.avatars.hashes.get(user).is_some() {
             return false;

@@ -12,7 +12,7 @@ use xmpp::Bare;
 use super::effect::{Change, Effect, Load, Ticket};
 use super::{Host, Outbox};
 
-/// The part of the record that a read or write concerns.
+/// The part of the store that a read or write concerns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum WriteTarget {
     Archive(Bare),

@@ -48,7 +48,7 @@ impl Settings {
     }
 }
 
-/// What a driver does.
+/// An effect, which the driver performs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// It has proved to be this component. Answered by `handle_attached`.
@@ -130,7 +130,7 @@ impl Component {
         self.state == State::Closed
     }
 
-    /// What follows must not be read before an answer is here.
+    /// Whether further input must not be read before an answer is here.
     pub fn is_waiting(&self) -> bool {
         matches!(self.state, State::Attaching | State::Closed)
     }

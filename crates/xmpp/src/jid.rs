@@ -189,7 +189,7 @@ impl fmt::Debug for Bare {
     }
 }
 
-/// Of an address, prepared.
+/// The parts of an address, prepared.
 struct Parts<'a> {
     local: Option<Cow<'a, str>>,
     domain: Cow<'a, str>,

@@ -107,7 +107,7 @@ impl StanzaError {
     }
 }
 
-/// Of a stanza that fits as it came, and does not when it is written to a receiver.
+/// The error of a stanza that fits as it came, and does not when it is written to a receiver.
 pub const TOO_LARGE: &str = "written to others, this stanza is larger than a stanza may be";
 
 /// The three kinds of stanzas.

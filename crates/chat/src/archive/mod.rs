@@ -63,9 +63,9 @@ pub(super) const FEATURE: Feature = Feature {
 
 #[derive(Default)]
 pub(super) struct Archive {
-    /// Of accounts in memory, where they differ from ours.
+    /// The preferences of accounts in memory, where they differ from the default.
     preferences: HashMap<Bare, Preferences>,
-    /// What the last id was made of.
+    /// The time and number of the last id.
     last: u64,
 }
 
@@ -195,7 +195,7 @@ impl Host {
             else {
                 return then(host, now, Err(StoreFailure::NotFound), out);
             };
-            // Whom it was from or to stays as it is: the record changes the stanza only.
+            // Whom it was from or to stays as it is: the store changes the stanza only.
             let with = owner.as_jid().clone();
             let stanza = Box::new(stone);
             host.change(Change::Archive { owner, id, with, at, stanza }, out, then);

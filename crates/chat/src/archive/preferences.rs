@@ -1,4 +1,4 @@
-//! What is archived (XEP-0441, once XEP-0313 §6).
+//! Preferences of archiving (XEP-0441, formerly XEP-0313 §6).
 
 use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
@@ -12,7 +12,7 @@ use crate::limits;
 /// The node that keeps them. Nobody but its account reads nodes of that prefix.
 pub(in super::super) const NODE: &str = "private:urn:xmpp:mam:2#preferences";
 
-/// Whose messages an account's archive keeps.
+/// The messages that an account's archive keeps, in the words of XEP-0441.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ArchiveDefault {
     #[default]
@@ -46,7 +46,7 @@ pub(super) struct Preferences {
 }
 
 impl Preferences {
-    /// Of who never said.
+    /// The preferences of an account that never set them.
     fn usual(host: &Host) -> Preferences {
         Preferences { otherwise: host.settings.archive, ..Preferences::default() }
     }
@@ -155,7 +155,7 @@ impl Host {
         }
     }
 
-    /// The account's record was read, and what it prefers with it: its first message finds that.
+    /// The account's data was read, and what it prefers with it: its first message finds that.
     pub(in super::super) fn preferences_loaded(&mut self, user: &Bare, item: Option<&Element>) {
         let Some(item) = item else { return };
         // Preferences that cannot be read are not those of who never said: until they are set anew nothing is archived.

@@ -1,4 +1,4 @@
-//! What becomes of rooms in memory when an account is removed.
+//! The consequences for rooms in memory when an account is removed.
 
 use stdx::Instant;
 use xmpp::{Bare, Element, ns};

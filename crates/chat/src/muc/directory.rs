@@ -1,4 +1,4 @@
-//! All rooms of a service that are for everybody to know of: those of the record, and those that hosts have in memory,
+//! All rooms of a service that are for everybody to know of: those of the store, and those that hosts have in memory,
 //! which know more.
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,7 +18,7 @@ pub(super) type Directory = BTreeMap<Box<str>, RoomListing>;
 
 type DirectoryContinuation = Box<dyn FnOnce(&mut Host, Result<Directory, Condition>, &mut Outbox)>;
 
-/// What the store has of each service: read page by page, once for all who ask meanwhile, and kept for a moment.
+/// The stored rooms of each service: read page by page, once for all requests that come meanwhile, and cached for a moment.
 #[derive(Default)]
 pub(super) struct Directories {
     of: HashMap<Box<str>, StoredDirectory>,

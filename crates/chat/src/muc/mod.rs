@@ -1,4 +1,4 @@
-//! Rooms (XEP-0045): which are here, and their way from and to the record. What happens in one is [`room`]'s.
+//! Rooms (XEP-0045): which are here, and their way from and to the store. What happens in one is [`room`]'s.
 
 mod departed;
 mod directory;
@@ -67,7 +67,7 @@ pub(super) const FEATURE: Feature = Feature {
     handles: &[],
 };
 
-/// Who may make a room by entering it.
+/// The accounts that may create a room by entering it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RoomCreation {
     /// Users of other servers too.
@@ -100,7 +100,7 @@ struct RoomEntry {
     idle_until: Option<Instant>,
 }
 
-/// What a stanza did, until it is on disk.
+/// The effects of a stanza, until its change is on disk.
 struct UnsavedRoom {
     stanza: Box<Element>,
     before: Option<Box<Room>>,
@@ -219,7 +219,7 @@ impl Host {
         self.drain(now, &address, out);
     }
 
-    /// Nobody has asked for it yet: the record knows whether there is such a room.
+    /// Nobody has asked for it yet: the store knows whether there is such a room.
     fn open_room(&mut self, address: Bare, element: Element, out: &mut Outbox) {
         // Errors and farewells mean nothing where nobody is.
         let is_nothing = matches!(element.attr("type"), Some("error" | "result" | "unavailable"));
@@ -287,7 +287,7 @@ impl Host {
         self.drain(now, address, out);
     }
 
-    /// Whoever waits is told so, and the next one asks the record again.
+    /// Whoever waits is told so, and the next one asks the store again.
     fn room_unavailable(&mut self, address: &Bare, out: &mut Outbox) {
         let Some(slot) = self.rooms.remove(address) else { return };
         for stanza in slot.waiting {
@@ -401,7 +401,7 @@ impl Host {
         stanza::kind_of(stanza) == Some(StanzaKind::Iq) && (is_operator || self.is_admin(from))
     }
 
-    /// What a stanza did is told once it is on disk, if it belongs there.
+    /// Performs the effects of a stanza, after its change is on disk if there is one.
     fn save(&mut self, now: Instant, address: &Bare, unsaved: UnsavedRoom, out: &mut Outbox) {
         let is_changed =
             unsaved.outs.iter().any(|out| matches!(out, RoomEffect::Save | RoomEffect::Destroyed));
@@ -556,7 +556,7 @@ impl Host {
     }
 }
 
-/// Of a room as the record has it: its name, and whether lists show it.
+/// The name of a stored room, and whether lists show it.
 pub fn stored_room(stored: &Element) -> Option<(Box<str>, bool)> {
     Room::named(stored)
 }

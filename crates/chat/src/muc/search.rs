@@ -16,7 +16,7 @@ const BY_ADDRESS: &str = "{urn:xmpp:channel-search:0:order}address";
 const NOT_ANONYMOUS: &str = "{urn:xmpp:channel-search:0:anonymity}none";
 const MUC: &str = "xep-0045";
 
-/// What is looked for and where.
+/// A search and its service.
 #[derive(Debug, PartialEq, Eq)]
 struct SearchRequest {
     /// In lower case; none: all rooms.

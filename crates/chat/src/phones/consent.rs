@@ -9,7 +9,7 @@ use super::super::effect::Effect;
 use super::super::{Host, Outbox};
 use crate::limits;
 
-/// Questions whose account's record is being read.
+/// Questions whose account's data is being read.
 #[derive(Default)]
 pub(super) struct PendingConsents(HashMap<u64, Bare>);
 
@@ -33,7 +33,7 @@ impl Host {
         });
     }
 
-    /// The account's record cannot be read: it has consented to nothing.
+    /// The account's data cannot be read: it has consented to nothing.
     pub(in super::super) fn refuse_watchers(&mut self, user: &Bare, out: &mut Outbox) {
         let waiting = self.phones.consents.0.iter().filter(|(_, account)| *account == user);
         for id in waiting.map(|(id, _)| *id).collect::<Vec<_>>() {

@@ -14,10 +14,10 @@ use crate::limits;
 /// Before a domain of accounts: where those are who call them without being any.
 pub const SUBDOMAIN: &str = "sip-guest";
 
-/// Of an address that cannot be written as a local part.
+/// The prefix of an address that cannot be written as a local part.
 const HASHED: &str = "sip-address:";
 
-/// What XEP-0106 §4.2 escapes. A backslash is escaped always: two addresses never become one.
+/// Characters that XEP-0106 §4.2 escapes. A backslash is escaped always: two addresses never become one.
 const ESCAPED: [char; 10] = ['\\', ' ', '"', '&', '\'', '/', ':', '<', '>', '@'];
 
 fn escape(text: &str) -> String {

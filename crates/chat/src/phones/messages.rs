@@ -32,12 +32,12 @@ pub enum PhoneSender {
     Stranger(Box<str>),
 }
 
-/// What became of it.
+/// The outcome of a message from a phone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PhoneMessageOutcome {
     /// A session has it.
     Delivered,
-    /// It is in the record, and comes with the next session or phone.
+    /// It is in the store, and comes with the next session or phone.
     Kept,
     /// No session is there, and it was not to be kept.
     NoSession,
@@ -176,7 +176,7 @@ impl Host {
         true
     }
 
-    /// The account's record cannot be read: what waited for it is not heard.
+    /// The account's data cannot be read: what waited for it is not heard.
     pub(in super::super) fn fail_phone_messages(&mut self, user: &Bare, out: &mut Outbox) {
         let waiting = self.phones.heard.0.iter().filter(|(_, (to, _))| to == user);
         for id in waiting.map(|(id, _)| *id).collect::<Vec<_>>() {

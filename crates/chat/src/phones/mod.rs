@@ -91,7 +91,7 @@ pub(super) const FEATURE: Feature = Feature {
 /// Contacts see an account's phones as this one resource.
 pub const RESOURCE: &str = "sip-phone";
 
-/// What is known of an account's phones.
+/// The state of an account's phones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Phone {
     /// One is registered, or says that it can be reached.
@@ -151,7 +151,7 @@ pub(super) struct Phones {
 #[derive(Default)]
 struct WatchedPhone {
     phone: Phone,
-    /// What contacts were told last; `None`: that it is not there, or nothing.
+    /// The presence that contacts got last; `None`: unavailable, or none yet.
     told: Option<Box<Element>>,
 }
 
@@ -244,7 +244,7 @@ impl Host {
         }
     }
 
-    /// What is said of the phones now, to all who see the account and have been told otherwise.
+    /// Sends the phones' presence to all contacts that last got another one.
     fn tell_phone(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
         let Some(data) = self.account_data(user) else { return };
         let Some(watched) = self.phones.watched.get(user) else { return };
@@ -270,7 +270,7 @@ impl Host {
         self.forget_phone(user);
     }
 
-    /// What contacts know of the account's phones.
+    /// The presence of the account's phones that contacts have.
     pub(super) fn phone_presence(&self, user: &Bare) -> Option<&Element> {
         self.phones.watched.get(user)?.told.as_deref()
     }

@@ -1,4 +1,4 @@
-//! What a phone publishes of its user: RFC 3863, with the activities of RFC 4480.
+//! The presence that a phone publishes: RFC 3863, with the activities of RFC 4480.
 
 use xmpp::Element;
 use xmpp::xml::{Prefixes, parse};

@@ -1,4 +1,4 @@
-//! What a file has to prove a password by: itself, or keys of SCRAM (XEP-0227 §4.3).
+//! Credentials in a file: the password, or keys of SCRAM (XEP-0227 §4.3).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,7 +8,7 @@ use xmpp::{Element, ns};
 use super::user::{Fault, fault};
 use crate::limits;
 
-/// Of a user; at least one of the two is there.
+/// The credentials of a user; at least one of the two is present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
     pub password: Option<Secret>,
@@ -93,7 +93,7 @@ fn keys(hash: Hash, (iterations, salt): (&str, &str), (stored, server): (&str, &
     let iterations: u32 = iterations.trim().parse().ok()?;
     let fits = stored.len() == length(hash)
         && server.len() == length(hash)
-        // As much as the record keeps.
+        // As much as the store keeps.
         && (1..=64).contains(&salt.len())
         && (1..=limits::PIE_ITERATIONS).contains(&iterations);
     let [salt, stored, server] = [salt, stored, server].map(Box::from);

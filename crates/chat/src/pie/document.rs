@@ -9,7 +9,7 @@ use xmpp::{Element, ns};
 use super::lexer::{Declaration, Token, token};
 use crate::limits;
 
-/// What a file has one after the other. Lines count from 1.
+/// A piece of a file. Lines count from 1.
 #[derive(Debug)]
 pub enum Piece {
     User {
@@ -75,7 +75,7 @@ pub struct Document<R> {
     line: u64,
     bytes: u64,
     around: Vec<EnclosingElement>,
-    /// Of a file that another one includes.
+    /// The host of a file that another one includes.
     host: Option<Box<str>>,
     is_at_end: bool,
     /// The outermost element has ended.
@@ -106,7 +106,7 @@ impl<R: Read> Document<R> {
     /// `None`: the file has ended.
     ///
     /// # Errors
-    /// What stands there is no XEP-0227, and what follows cannot be told.
+    /// The text is not XEP-0227, and the rest of the file cannot be interpreted.
     pub fn next_piece(&mut self) -> Result<Option<Piece>, PieError> {
         loop {
             let Some((kind, length)) = self.token()? else {

@@ -1,4 +1,4 @@
-//! What is here of an account, as a `<user>` that another server reads.
+//! An account of this server as a `<user>` that another server reads.
 
 use std::collections::BTreeMap;
 

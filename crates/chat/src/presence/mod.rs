@@ -172,14 +172,14 @@ impl Host {
         }
     }
 
-    /// What the session last said, once more: something that goes with it has changed.
+    /// Sends the session's last presence again: an element that is added to it has changed.
     pub(super) fn say_again(&mut self, now: Instant, key: Key, out: &mut Outbox) {
         if let Some(presence) = self.sessions.get(key).and_then(Session::presence) {
             self.available_from(now, key, presence, out);
         }
     }
 
-    /// What the account's other sessions last said.
+    /// Sends the last presence of the account's other sessions.
     fn tell_of_others(&mut self, now: Instant, key: Key, user: &Bare, out: &mut Outbox) {
         for other in self.keys_of(user, Session::is_available) {
             let presence = self.sessions.get(other).filter(|_| other != key).and_then(Session::presence);
@@ -299,7 +299,7 @@ impl Host {
         self.route(presence, out);
     }
 
-    /// Nobody is there to take it, so its end is of no interest either.
+    /// Forgets an address that refused directed presence: it need not get the end of that presence.
     fn undirect(&mut self, to: &Jid, from: &Jid, presence: &Element) {
         // Other errors may be of an earlier presence than the one that was taken: a room whose nickname was not free has an
         // occupant a moment later, and must learn that it goes.
@@ -371,14 +371,14 @@ impl Host {
         Effect::Route(Box::new(presence))
     }
 
-    /// Nobody has that address. A stranger's probe of an account is answered the same.
+    /// Answers a probe of an address without an account. An outsider's probe of an account gets the same answer.
     pub(super) fn presence_to_nobody(&mut self, from: &Jid, to: &Jid, presence: &Element, out: &mut Outbox) {
         if matches!(presence.attr("type"), Some("probe" | "subscribe")) {
             self.route(typed(&to.bare(), from, "unsubscribed"), out);
         }
     }
 
-    /// What each session of the account last said, to one address.
+    /// Sends the last presence of each session of the account to one address.
     pub(super) fn send_presences(&self, user: &Bare, to: &str, out: &mut Outbox) {
         for key in self.keys_of(user, Session::is_available) {
             let presence = self.sessions.get(key).and_then(Session::presence);

@@ -45,7 +45,7 @@ pub(crate) struct SubscriptionState {
     pub(crate) approved: bool,
 }
 
-/// What comes of a stanza.
+/// The consequence of a stanza.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SubscriptionStep {
     pub(crate) state: SubscriptionState,

@@ -11,7 +11,7 @@ use super::node::{AccessModel, Node, NodeConfig};
 use super::publish::name_is_free;
 use crate::limits;
 
-/// Of a `<user>`; and things that are not taken, in the plural.
+/// The nodes of a `<user>`, and the kinds of things that are not imported, in the plural.
 pub(crate) fn imported(owner: &Bare, user: &Element, at: Instant) -> (Vec<Change>, Vec<&'static str>) {
     let mut passed = Vec::new();
     let mut nodes: BTreeMap<Box<str>, Node> = BTreeMap::new();
@@ -75,7 +75,7 @@ fn read(parts: &Element, passed: &mut Vec<&'static str>) -> Node {
     node
 }
 
-/// Nobody knows how it is configured: nothing of it is lost or shown.
+/// A node whose configuration is unknown: its items are kept and not shown.
 fn closed() -> Node {
     let config =
         NodeConfig { access: AccessModel::Whitelist, max_items: limits::NODE_ITEMS, ..NodeConfig::default() };

@@ -102,7 +102,7 @@ pub(super) const FEATURE: Feature = Feature {
     ],
 };
 
-/// What goes on once an owner's nodes are known.
+/// The continuation that gets an owner's nodes.
 type NodesContinuation = Box<dyn FnOnce(&mut Host, Instant, Result<Rc<Nodes>, StanzaError>, &mut Outbox)>;
 
 pub(super) struct PubSub {
@@ -133,7 +133,7 @@ impl PubSub {
     }
 }
 
-/// A question while the record is asked.
+/// A question while the store is asked.
 struct PendingRequest {
     iq: Element,
     owner: Bare,
@@ -142,9 +142,9 @@ struct PendingRequest {
 }
 
 enum PubSubReply {
-    /// What the result has in it.
+    /// The payload of the result.
     Result(Option<Element>),
-    /// Once the record has answered.
+    /// Once the store has answered.
     Later,
 }
 
@@ -200,7 +200,7 @@ fn node_of<'a>(nodes: &'a Nodes, name: &str) -> Result<&'a Rc<Node>, StanzaError
 }
 
 impl Host {
-    /// Of an account or a service.
+    /// The nodes of an account or a service.
     fn pubsub_asked(&mut self, now: Instant, iq: &Element, from: &Jid, to: &Jid, out: &mut Outbox) {
         let owner = to.bare();
         let asked = PendingRequest {
@@ -256,7 +256,7 @@ impl Host {
         }
     }
 
-    /// What he is to the owner, whose record is in use.
+    /// The requester's relation to the owner, whose account is in memory.
     fn relation(&self, owner: &Bare, who: &Jid) -> Relation {
         let who = who.bare();
         let item = self.account_data(owner).and_then(|data| data.contact(&who));
@@ -400,7 +400,7 @@ impl Host {
         Ok(PubSubReply::Later)
     }
 
-    /// An item of the record, the newest of its node.
+    /// An item of the store, the newest of its node.
     pub(super) fn load_newest(
         &mut self,
         owner: &Bare,
@@ -462,7 +462,7 @@ impl Host {
         self.with_nodes(now, owner, out, Box::new(job));
     }
 
-    /// What a node is (§5.3 and §5.4): its `<query/>`.
+    /// The description of a node (§5.3 and §5.4): its `<query/>`.
     pub(super) fn describe_node(
         &mut self,
         now: Instant,
@@ -491,7 +491,7 @@ impl Host {
     }
 }
 
-/// What cannot be read is an error, and never an empty node.
+/// An unreadable node is an error, and never an empty node.
 pub(super) fn items_of(result: Result<StoreReply, StoreFailure>) -> Result<ItemPage, StanzaError> {
     match result {
         Ok(StoreReply::Items(page)) => Ok(page),

@@ -9,7 +9,7 @@ use xmpp::{Bare, Element, Jid, ns};
 use super::fault;
 use crate::limits;
 
-/// Of one owner, by name.
+/// The nodes of one owner, by name.
 pub(super) type Nodes = BTreeMap<Box<str>, Rc<Node>>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,16 +19,16 @@ pub(super) struct Node {
     pub(super) subscriptions: Vec<(Jid, NodeSubscription)>,
 }
 
-/// Who may subscribe and read (§4.5).
+/// The access model: the entities that may subscribe and read (§4.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum AccessModel {
     Open,
-    /// Who is subscribed to the owner's presence.
+    /// Subscribers of the owner's presence.
     #[default]
     Presence,
-    /// Who is in one of some groups of the owner's roster.
+    /// Contacts in one of some groups of the owner's roster.
     Roster,
-    /// Whom the owner lets in.
+    /// Entities that the owner approves.
     Authorize,
     Whitelist,
 }
@@ -330,7 +330,7 @@ impl NodeConfig {
         has_access.then_some(config)
     }
 
-    /// How many the record keeps.
+    /// How many the store keeps.
     pub(super) fn keep(&self) -> u32 {
         self.max_items.max(1)
     }
@@ -359,7 +359,7 @@ fn max_items(text: &str) -> Option<u32> {
     }
 }
 
-/// What somebody who asks is to the owner.
+/// The relation of a requester to the owner.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Relation {
     pub(super) is_owner: bool,
@@ -443,7 +443,7 @@ impl Node {
         }
     }
 
-    /// As the record has it: in the protocol's own words.
+    /// As the store has it: in the protocol's own words.
     pub(super) fn element(&self) -> Element {
         let affiliations = self.affiliations.iter().map(|(who, affiliation)| {
             Element::new("affiliation", ns::PUBSUB_OWNER)
@@ -486,7 +486,7 @@ impl Node {
     }
 }
 
-/// What could be read of a list.
+/// The entries of a stored list that could be parsed.
 struct ParsedList<T> {
     known: Vec<T>,
     is_whole: bool,

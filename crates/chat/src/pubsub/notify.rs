@@ -1,4 +1,4 @@
-//! Who is told of what happens to a node: subscribers, and clients that ask for it by their abilities (XEP-0060 §7.1.2,
+//! Notifications of the events of a node: to subscribers, and clients that ask for it by their abilities (XEP-0060 §7.1.2,
 //! XEP-0163 §4).
 
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,4 +1,4 @@
-//! What the owner does with nodes: make, configure, empty and delete them, and say who is what (XEP-0060 §8).
+//! The owner's use cases: create, configure, purge and delete nodes, and manage affiliations and subscriptions (XEP-0060 §8).
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -118,7 +118,7 @@ impl Host {
         })
     }
 
-    /// §8.5: the record empties a node by removing it; it is written again at once.
+    /// §8.5: the store empties a node by removing it; it is written again at once.
     pub(super) fn purge_asked(
         &mut self,
         asked: &Rc<PendingRequest>,
@@ -143,7 +143,7 @@ impl Host {
                 None => result,
             };
             if result.is_err() {
-                // Half of it may be done: what is true is in the record.
+                // Half of it may be done: what is true is in the store.
                 host.pubsub.nodes.remove(&shared.owner);
             }
             if result.is_ok() && node.config.notify_retract {

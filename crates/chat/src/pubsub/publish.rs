@@ -45,7 +45,7 @@ impl Publication {
         Element::new("item", ns::PUBSUB).with("id", self.id.clone()).child(self.payload.clone())
     }
 
-    /// What is written of it into an account that has no such node.
+    /// The writes of the item into an account without such a node.
     pub(crate) fn changes(&self, owner: &Bare, at: Instant) -> [Change; 2] {
         let node = self.node();
         let config = Some(Box::new(node.element()));
@@ -54,7 +54,7 @@ impl Publication {
     }
 }
 
-/// What is to be published where.
+/// An item to publish and its node.
 struct Item {
     owner: Bare,
     node: Box<str>,
@@ -209,7 +209,7 @@ impl Host {
         self.with_nodes(now, owner, out, Box::new(job));
     }
 
-    /// Of items that are there; others are passed over.
+    /// Retracts the items that exist; others are ignored.
     pub(crate) fn retract_for(
         &mut self,
         now: Instant,

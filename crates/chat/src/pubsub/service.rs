@@ -11,7 +11,7 @@ use super::{FEATURE, PendingRequest, node_of};
 use crate::limits;
 use crate::{Host, ItemQuery, Load, Outbox};
 
-/// What depends on somebody's presence or roster is for accounts.
+/// Access models that depend on presence or a roster are for accounts only.
 const OF_ACCOUNTS: [&str; 7] = [
     "access-presence",
     "access-roster",

@@ -231,7 +231,7 @@ impl Play {
         }
     }
 
-    /// The record has written all, and everybody has heard what came of it.
+    /// The store has written all, and everybody has heard what came of it.
     fn settle(&mut self) {
         while !self.world.unwritten.is_empty() || !self.world.unread.is_empty() {
             self.read();

@@ -106,7 +106,7 @@ fn a_message_of_the_day_meets_who_comes() {
     run(&mut world, admin, "edit-motd", &[("motd", "Two")]);
     assert!(!world.hear(bob).concat().contains("<message"));
     assert!(come(&mut world, "3")[0].contains("<body>Two</body>"));
-    // After a restart it is in the record.
+    // After a restart it is in the store.
     let settings = world.host.settings().clone();
     world.host = Host::new(Arc::new(settings), [2; 32]);
     assert!(come(&mut world, "4")[0].contains("<body>Two</body>"));

@@ -74,7 +74,7 @@ pub(super) fn settings() -> Settings {
     }
 }
 
-/// Clients by number; what each was sent. Everything is routed back here, and the record answers at once.
+/// Clients by number; what each was sent. Everything is routed back here, and the store answers at once.
 pub(super) struct HostWorld {
     pub(super) host: Host,
     pub(super) now: Instant,
@@ -86,7 +86,7 @@ pub(super) struct HostWorld {
     pub(super) abroad: Vec<Element>,
     pub(super) bound: HashMap<u64, Bound>,
     pub(super) phones: phones::Phones,
-    /// The record writes nothing until it is told to: `HostWorld::write`.
+    /// The store writes nothing until it is told to: `HostWorld::write`.
     pub(super) is_slow: bool,
     pub(super) unwritten: std::collections::VecDeque<(Ticket, Change)>,
     /// As `is_slow`, of reading: `HostWorld::read`.

@@ -475,7 +475,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// Whatever two people do: each sees of the subscription what the other sees, clients that only hear pushes know
-    /// the roster, the record has what memory has, and presence goes where it may and nowhere else.
+    /// the roster, the store has what memory has, and presence goes where it may and nowhere else.
     #[test]
     fn both_sides_agree(acts in prop::collection::vec((0..2_usize, 0..6_u8), 0..24)) {
         let bob_jid = "bob@example.org";

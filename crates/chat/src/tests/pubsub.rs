@@ -378,7 +378,7 @@ fn an_owner_makes_and_configures_nodes() {
         heard[0].contains("<configuration node='n'>") && heard[0].contains("<value>T</value>"),
         "{heard:?}"
     );
-    // It is what the record has.
+    // It is what the store has.
     world.host = Host::new(Arc::new(settings()), [2; 32]);
     let alice = world.sign_in("alice@example.org/new");
     assert!(own(&mut world, alice, "get", "<configure node='n'/>").contains("<value>T</value>"));

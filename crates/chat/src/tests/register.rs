@@ -8,7 +8,7 @@ use super::effect::{Invitation, RosterItem, Subscription};
 use super::pubsub::ask;
 use super::*;
 
-/// What the record knows of accounts and invitations.
+/// What the store knows of accounts and invitations.
 #[derive(Default)]
 pub(super) struct Known {
     pub(super) passwords: Vec<(String, Secret)>,
@@ -146,7 +146,7 @@ fn an_account_that_is_removed_leaves_no_session_and_no_contact() {
     assert!(!world.store.changes.iter().any(is_hers), "nothing is written of who is no more");
 }
 
-/// Each kind of contact is told what ends, by what the record had, when its user has not been here.
+/// Each kind of contact is told what ends, by what the store had, when its user has not been here.
 #[test]
 fn contacts_of_who_was_not_here_are_told_too() {
     let mut world = world(|_| {});

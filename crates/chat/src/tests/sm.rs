@@ -118,7 +118,7 @@ fn what_is_on_its_way_to_the_record_is_not_said_again_after_a_resumption() {
 fn what_cannot_be_stored_is_refused_and_then_handled() {
     let mut world = world();
     let (alice, _) = managed(&mut world, ALICE);
-    // Bob's account is read while the record still works.
+    // Bob's account is read while the store still works.
     let bob = world.sign_in("bob@example.org/x");
     world.store.is_broken = true;
     world.say(alice, "<message id='m' to='bob@example.org' type='chat'><body>hi</body></message>");
@@ -458,7 +458,7 @@ fn every_message_arrives_once_and_in_order() {
     }
 }
 
-/// What the host routes when the record does what it is asked for.
+/// What the host routes when the store does what it is asked for.
 fn routed(world: &mut HostWorld, act: impl FnOnce(&mut Host, Instant, &mut Outbox)) -> Vec<Element> {
     let mut todo = Outbox::new();
     act(&mut world.host, world.now, &mut todo);

@@ -17,7 +17,7 @@ pub use session::{Input, Outbox, Reply, Session};
 use crate::limits;
 use crate::{Level, Specification};
 
-/// What is built of XMPP over HTTP, but for the host's part.
+/// Specifications of XMPP over HTTP.
 pub const SPECIFICATIONS: &[Specification] = &[
     Specification {
         name: "XEP-0124",
@@ -101,7 +101,7 @@ impl Condition {
         }
     }
 
-    /// What it becomes of a stream error, or of a stream that ends without one.
+    /// The condition for a stream error, or for a stream that ends without one.
     pub fn of_stream(error: Option<&str>) -> Option<Condition> {
         match error? {
             "host-unknown" => Some(Condition::HostUnknown),

@@ -12,9 +12,9 @@ pub struct Request {
     pub sid: Option<Box<str>>,
     pub to: Option<Box<str>>,
     pub lang: Option<Box<str>>,
-    /// Of the protocol that the client speaks; none: it is older than conditions are.
+    /// The version of the protocol that the client speaks; none: it is older than conditions are.
     pub version: Option<(u32, u32)>,
-    /// Of XMPP.
+    /// The version of XMPP.
     pub xmpp_version: Option<Box<str>>,
     pub wait: Option<u64>,
     pub hold: Option<u32>,

@@ -20,10 +20,10 @@ pub enum Input {
     Close,
 }
 
-/// What a request is answered.
+/// The response to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// Of HTTP; 200 but for clients from before conditions.
+    /// The status of HTTP; 200 but for clients from before conditions.
     pub status: u16,
     /// A request broke the rules.
     pub is_refusal: bool,
@@ -76,9 +76,9 @@ pub struct Session {
     /// All up to this one were answered.
     answered: u64,
     pending: BTreeMap<u64, Pending>,
-    /// Of the last ones, for whoever asks again.
+    /// The last responses, for requests that are repeated.
     replies: VecDeque<(u64, Reply)>,
-    /// What the hash of the next key must be.
+    /// The expected hash of the next key.
     key: Option<Box<str>>,
     /// When an empty request came last, if the one before was answered with nothing.
     last_empty: Option<Instant>,
@@ -313,7 +313,7 @@ impl Session {
         }
     }
 
-    /// What the stream wrote, each a document, while [`is_held`](Self::is_held).
+    /// Takes what the stream wrote, each a document, while [`is_held`](Self::is_held).
     pub fn write(&mut self, now: Instant, documents: &[Box<[u8]>], out: &mut Outbox) {
         if self.answered < self.received {
             self.answer(documents, out);

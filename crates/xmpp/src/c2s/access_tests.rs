@@ -127,7 +127,7 @@ fn a_token_that_cannot_be_used_lets_nobody_in() {
     assert_eq!(world.stream.failures(), 0, "who had it right has not guessed");
     let answer = by_token(&mut world, TokenState::Used, " count='3'", "");
     assert!(answer.contains("<not-authorized"), "{answer}");
-    // Of two with the same count the record takes one.
+    // Of two with the same count the store takes one.
     assert_eq!(by_token(&mut world, TokenState::Used, " count='4'", ""), "");
     let answer = give(&mut world, Err(sasl::Failure::NotAuthorized));
     assert!(answer.contains("<not-authorized"), "{answer}");

@@ -10,11 +10,11 @@ pub struct BindRequest {
     /// Bare.
     pub user: Jid,
     pub is_anonymous: bool,
-    /// What the client wants to be called, whole (RFC 6120) ...
+    /// The resource that the client requests, whole (RFC 6120) ...
     pub resource: Option<Box<str>>,
     /// ... or in part, and the server adds to it (XEP-0386).
     pub tag: Option<Box<str>>,
-    /// What the client says it is (XEP-0388 §2.3.1).
+    /// The client's user agent (XEP-0388 §2.3.1).
     pub agent: Option<Box<UserAgent>>,
     /// It came with signing in (XEP-0386).
     pub is_bind2: bool,
@@ -31,7 +31,7 @@ pub struct UserAgent {
     pub device: Option<Box<str>>,
 }
 
-/// What became of `Bind` or `Resume`.
+/// The outcome of `Bind` or `Resume`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The full address; answers to inline requests.

@@ -1,4 +1,4 @@
-//! What a stream may send: less before its client has signed in.
+//! The bounds of a stream's input: smaller before its client is authenticated.
 
 use super::C2s;
 use crate::limits;

@@ -15,7 +15,7 @@ pub(super) const SPECIFICATION: Specification = Specification {
     note: "SHA-256; no 0-RTT data",
 };
 
-/// What is to become of a client's tokens before it hears that it has signed in.
+/// The changes of a client's tokens that precede the success of its authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenWork {
     /// Bare.
@@ -36,7 +36,7 @@ pub struct NewToken {
     pub expires_at: Instant,
 }
 
-/// What an authentication says about tokens.
+/// The part of an authentication that concerns tokens.
 #[derive(Debug, Default)]
 pub(super) struct FastRequest {
     pub(super) is_by_token: bool,
@@ -59,7 +59,7 @@ impl FastRequest {
     }
 }
 
-/// What is offered among the inline features of SASL2.
+/// The inline feature of SASL2.
 pub(super) fn inline(stream: &C2s) -> Option<Element> {
     let mut tokens = features::tokens(stream).peekable();
     tokens.peek()?;

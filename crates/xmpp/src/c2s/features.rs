@@ -1,4 +1,4 @@
-//! What a stream offers at each of its stages.
+//! The features that a stream offers at each of its stages.
 
 use super::{C2s, Framing};
 use crate::sasl::{self, Mechanism, TokenBinding};
@@ -31,7 +31,7 @@ pub(super) fn mechanisms(stream: &C2s) -> Vec<Mechanism> {
     sasl::ALL.into_iter().filter(is_offered).collect()
 }
 
-/// What tokens may be for on this connection. In the clear anybody could use them (XEP-0484 §6).
+/// The bindings of tokens on this connection. Without TLS an eavesdropper could use them (XEP-0484 §6).
 pub(super) fn tokens(stream: &C2s) -> impl Iterator<Item = TokenBinding> + '_ {
     let is_on = stream.settings.tokens && stream.entry().security.encrypted;
     let bindings = is_on.then_some(TokenBinding::ALL).into_iter().flatten();

@@ -36,7 +36,7 @@ use crate::xml::{Frame, Framer, Measured, Prefixes, XmlError, parse_header, pars
 use crate::{Element, Jid, Level, Specification, limits, ns, stanza};
 pub use trace::Direction;
 
-/// What is built here, besides what all streams are.
+/// Specifications of client streams, besides those of all streams.
 pub const SPECIFICATIONS: &[Specification] = &[fast::SPECIFICATION, register::SPECIFICATION, CERTIFICATES];
 
 const CERTIFICATES: Specification = Specification {
@@ -55,23 +55,23 @@ pub struct Settings {
     pub domains: Vec<Box<str>>,
     /// STARTTLS can be done.
     pub tls: bool,
-    /// Nobody signs in without TLS. Without a certificate of ours it cannot be asked for.
+    /// Authentication requires TLS. Without a certificate of ours it cannot be required.
     pub tls_required: bool,
     pub anonymous: bool,
-    /// Anybody may make an account (XEP-0077).
+    /// Registration is open (XEP-0077).
     pub registration: bool,
-    /// Who is invited may (XEP-0445).
+    /// Registration is open to invited users (XEP-0445).
     pub invitations: bool,
     /// Clients get tokens (XEP-0484).
     pub tokens: bool,
     pub max_stanza: usize,
     /// Seconds without a byte after which a stream may be closed (XEP-0478).
     pub idle_seconds: u32,
-    /// Of keys for nobody's accounts.
+    /// The secret of challenges for unknown accounts.
     pub secret: [u8; 32],
     /// How the accounts of each domain look to who has not signed in.
     pub looks: sasl::UnknownAccounts,
-    /// What the server can do (XEP-0115 §6.3), as `chat::caps::of_server` makes it.
+    /// The server's entity capabilities (XEP-0115 §6.3), as `chat::caps::of_server` makes it.
     pub caps: Option<Element>,
 }
 
@@ -86,7 +86,7 @@ pub enum Framing {
     Bodies,
 }
 
-/// Of the connection, at its begin or after a handshake.
+/// The security of the connection, at its begin or after a handshake.
 #[derive(Clone, Debug, Default)]
 pub struct Security {
     pub encrypted: bool,
@@ -95,7 +95,7 @@ pub struct Security {
     pub certified: Option<Jid>,
 }
 
-/// What a driver does.
+/// An effect, which the driver performs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// After the bytes that were written: TLS as a server, then `handle_secured`.
@@ -115,7 +115,7 @@ pub enum Effect {
     Resume { user: Jid, id: Box<str>, seen: u32 },
     /// From the session's client; `from` is its full address.
     Stanza(Element),
-    /// Of stream management, client state and the like: no stanza.
+    /// An element of stream management, client state and the like: no stanza.
     Nonza(Element),
     /// After the bytes that were written.
     Close,
@@ -127,7 +127,7 @@ pub struct Outbox {
     /// Where each document of `bytes` ends; not of `Framing::Stream`.
     pub ends: Vec<usize>,
     pub effects: Vec<Effect>,
-    /// What was heard and said, credentials masked; of a stream that is traced.
+    /// An element that was received or sent, credentials masked; of a stream that is traced.
     pub traced: Vec<(Direction, Element)>,
 }
 
@@ -194,7 +194,7 @@ pub struct C2s {
     seen: trace::TraceState,
 }
 
-/// What a stream needs until it is bound, and lets go of then.
+/// The state of a stream until it is bound.
 #[derive(Debug, Default)]
 struct Entry {
     security: Security,
@@ -213,7 +213,7 @@ struct Entry {
     failed: Vec<FailedAttempt>,
 }
 
-/// Of who is bound.
+/// The state of a stream that is bound.
 static PAST: LazyLock<Entry> = LazyLock::new(Entry::default);
 
 /// Wrong passwords before the stream ends.

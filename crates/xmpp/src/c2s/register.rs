@@ -27,7 +27,7 @@ pub struct Registration {
     pub invitation: Option<Box<str>>,
 }
 
-/// What a good invitation is for.
+/// The rights that a valid invitation grants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InvitationGrant {
     /// This name and no other.
@@ -40,7 +40,7 @@ pub(super) struct Invitation {
     user: Option<Box<str>>,
 }
 
-/// What is announced where somebody may sign in.
+/// The features of registration, beside those of authentication.
 pub(super) fn features(stream: &C2s) -> impl Iterator<Item = Element> + use<> {
     let settings = &stream.settings;
     let open = settings.registration || settings.invitations;
@@ -210,7 +210,7 @@ impl C2s {
     }
 }
 
-/// Of a submitted form, else of the old fields.
+/// The value of a field in a submitted form, else of the old fields.
 pub fn register_value(query: &Element, name: &str) -> Option<Box<str>> {
     let form = query.get("x", ns::DATA).filter(|form| form.attr("type") == Some("submit"));
     let old = || query.content_of(name, ns::REGISTER).filter(|text| !text.is_empty()).map(Box::from);

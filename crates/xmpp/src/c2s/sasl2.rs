@@ -6,7 +6,7 @@ use super::{BindRequest, Binding, Bound, C2s, Effect, Outbox, State, features};
 use crate::sasl::{self, Failure, Mechanism, Step, Token};
 use crate::{Element, limits, ns};
 
-/// What the client wants once it has signed in.
+/// The requests that a client makes with its authentication.
 #[derive(Debug, Default)]
 pub(super) struct Sasl2Request {
     bind: Option<Element>,
@@ -20,7 +20,7 @@ pub(super) struct Sasl2Request {
     failed: Option<Element>,
 }
 
-/// What may be asked for inline.
+/// The features that may be requested inline.
 pub(super) fn inline(stream: &C2s) -> Element {
     let feature = |var: &'static str| Element::new("feature", ns::BIND2).with("var", var);
     let inline = [ns::SM, ns::CSI, ns::CARBONS].into_iter().map(feature);

@@ -1,4 +1,4 @@
-//! What is seen of a stream from outside: how its client signed in, why it ended, and its elements: all but what signs
+//! The trace of a stream: how its client signed in, why it ended, and its elements: all but what signs
 //! somebody in.
 
 use super::{C2s, Outbox};
@@ -59,7 +59,7 @@ fn is_secret(element: &Element) -> bool {
     (is_sasl && of_sasl) || matches!(element.name(), "password" | "token" | "key" | "digest")
 }
 
-/// Of a data form: `password`, `password-verify`, and all that hides what is typed (XEP-0004 §3.3).
+/// Secret fields of a data form: `password`, `password-verify`, and all that hides what is typed (XEP-0004 §3.3).
 fn is_secret_field(element: &Element) -> bool {
     element.is("field", ns::DATA)
         && (element.attr("type") == Some("text-private")

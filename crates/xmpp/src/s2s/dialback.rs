@@ -31,7 +31,7 @@ pub(super) fn is_ours(secret: &[u8], receiving: &str, originating: &str, id: &st
     mac.zip(bytes).is_some_and(|(mac, bytes)| mac.verify_slice(&bytes).is_ok())
 }
 
-/// What a server says of a key.
+/// A server's verdict about a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Valid,
@@ -46,7 +46,7 @@ pub(super) struct Dialback<'a> {
     pub(super) name: &'static str,
     pub(super) from: &'a str,
     pub(super) to: &'a str,
-    /// Of the stream that is asked about; of `verify` only.
+    /// The id of the stream that is asked about; of `verify` only.
     pub(super) id: Option<&'a str>,
 }
 
@@ -85,7 +85,7 @@ impl Dialback<'_> {
     }
 }
 
-/// What came: its two domains, prepared.
+/// The two domains of an element, prepared.
 pub(super) fn addresses(element: &Element) -> Option<(Box<str>, Box<str>)> {
     let domain = |name: &str| {
         let jid = Jid::parse(element.attr(name)?).ok()?;

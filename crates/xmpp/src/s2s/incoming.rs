@@ -11,7 +11,7 @@ use crate::stanza::{self, Condition};
 use crate::xml::{Budget, Measured};
 use crate::{Element, Jid, limits, ns, sasl};
 
-/// What comes of it.
+/// An event of the stream, for its owner.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum IncomingEvent {
     /// After the bytes.
@@ -187,7 +187,7 @@ impl Incoming {
         }
     }
 
-    /// Of the server that calls, as far as it has said who it is.
+    /// The demands on the initiating server, if it has named its domain.
     fn demands(&self) -> Option<Demands> {
         let policy = &self.settings.policy;
         match &self.remote {
@@ -347,7 +347,7 @@ impl Incoming {
         }
     }
 
-    /// What is known before anybody is asked.
+    /// The verdict that needs no query of the authoritative server.
     fn judge(&self, pair: &Pair) -> Result<Option<Proof>, (Condition, &'static str)> {
         if !self.settings.is_local(&pair.local) {
             return Err((Condition::ItemNotFound, "that domain is not served here"));
@@ -384,7 +384,7 @@ impl Incoming {
         }
     }
 
-    /// What the authoritative server said.
+    /// Takes the verdict of the authoritative server.
     pub(super) fn handle_verified(
         &mut self,
         question: &KeyQuery,
@@ -418,7 +418,7 @@ impl Incoming {
         }
     }
 
-    /// Somebody asks whether a key is ours (XEP-0220 §2.3).
+    /// Answers another server's query about a key (XEP-0220 §2.3).
     fn verify(&mut self, element: &Element, out: &mut IncomingOutput) {
         match dialback::answer_verify(&self.settings, element, &mut out.bytes) {
             Ok(()) => self.has_verified = true,

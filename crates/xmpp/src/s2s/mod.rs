@@ -47,7 +47,7 @@ pub struct Settings {
     pub authorize: Duration,
     /// Without anything said a stream is closed.
     pub idle: Duration,
-    /// Of keys. The same for all shards.
+    /// The secret of dialback keys. The same for all shards.
     pub secret: [u8; 32],
 }
 
@@ -56,14 +56,14 @@ impl Settings {
         self.domains.iter().any(|known| **known == *domain)
     }
 
-    /// What a stream with that domain has to have. `None`: no stream with it is wanted, in either direction. A domain of
+    /// The demands on a stream with that domain. `None`: no stream with it is wanted, in either direction. A domain of
     /// ours, of a service or of a component is never another server's, whatever key or certificate is shown for it.
     pub fn demands(&self, domain: &str) -> Option<Demands> {
         if self.is_local(domain) { None } else { self.policy.demands(domain) }
     }
 }
 
-/// Of a connection, at its begin or after a handshake.
+/// The security of a connection, at its begin or after a handshake.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Security {
     pub encrypted: bool,
@@ -88,7 +88,7 @@ pub struct Pair {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyQuery {
     pub pair: Pair,
-    /// Of the stream on which it came.
+    /// The id of the stream on which it came.
     pub id: Box<str>,
     pub key: Box<str>,
 }
@@ -96,7 +96,7 @@ pub struct KeyQuery {
 /// Why a way to another server does not lead there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What the senders are told.
+    /// The condition of the errors that senders get.
     pub condition: Condition,
     pub text: Box<str>,
 }
@@ -107,7 +107,7 @@ impl Failure {
     }
 }
 
-/// What shards tell each other.
+/// A message between shards.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ShardMessage {
     /// To the owner: ask the authoritative server. Answered by `Verified`.
@@ -141,7 +141,7 @@ pub enum ShardMessage {
     },
 }
 
-/// Who gets a [`ShardMessage`].
+/// The recipient of a [`ShardMessage`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recipient<'a> {
     /// The shard that owns this domain of others, prepared: each spelling has the same.
@@ -150,7 +150,7 @@ pub enum Recipient<'a> {
     Shard(u16),
 }
 
-/// What a driver does.
+/// An effect, which the driver performs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Find the server and connect: `handle_connected` or `handle_broken`.
@@ -248,7 +248,7 @@ pub enum Proof {
     Certificate,
 }
 
-/// What happened since the shard began, and what there is.
+/// Counters since the shard began, and gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Connections that we made and that were made to us, now.

@@ -11,7 +11,7 @@ use crate::stanza::{self, Condition};
 use crate::xml::{Budget, Measured};
 use crate::{Element, limits, ns, sasl};
 
-/// What comes of it.
+/// An event of the stream, for its owner.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum OutgoingEvent {
     /// After the bytes.
@@ -22,7 +22,7 @@ pub(super) enum OutgoingEvent {
     Authorized(Box<str>, Proof),
     Refused(Box<str>, Failure),
     Verified(KeyQuery, Verdict),
-    /// Of the other server (XEP-0288), to a domain that may speak.
+    /// A stanza of the other server (XEP-0288), to a domain that is authorized.
     Stanza(Box<Element>),
     /// A stanza that is larger, when it is written again, than stanzas may be here.
     TooLarge(Box<Element>),
@@ -200,7 +200,7 @@ impl Outgoing {
         }
     }
 
-    /// Of what is offered, what brings us on.
+    /// Chooses the next step among the features that are offered.
     fn choose(&mut self, features: &Element, out: &mut OutgoingOutput) {
         let has_starttls = features.get("starttls", ns::TLS).is_some();
         if !self.security.encrypted && has_starttls && self.settings.tls {
@@ -375,7 +375,7 @@ impl Outgoing {
     }
 }
 
-/// What a stream error means for those whose stanzas wait.
+/// The failure that a stream error means for stanzas that wait.
 fn failure_of(error: &Element) -> Failure {
     let condition = error.elements().find(|child| child.ns() == ns::STREAM_ERRORS && child.name() != "text");
     let name = condition.map_or("no reason", Element::name);

@@ -318,7 +318,7 @@ impl OutgoingRouter {
         }
     }
 
-    /// What waits for a way, which is none any more.
+    /// Removes a route and returns the stanzas that wait for it.
     fn take_queue(&mut self, pair: &Pair) -> VecDeque<Box<Element>> {
         let Some(StanzaRoute::Waiting { queue, .. }) = self.ways.remove(pair) else { return VecDeque::new() };
         self.counts.waiting -= queue.len() as u64;
@@ -485,7 +485,7 @@ impl OutgoingRouter {
         self.lost(now, number, failure, out);
     }
 
-    /// What is not allowed any more ends.
+    /// Ends the streams that the policy does not allow any more.
     pub(super) fn reload(&mut self, now: Instant, settings: Arc<Settings>, out: &mut Vec<Effect>) {
         self.settings = settings;
         let settings = &self.settings;

@@ -1,6 +1,6 @@
 //! With which servers ours speaks, and what it demands of them.
 
-/// Whom to speak with, unless a list says otherwise.
+/// The domains to federate with, unless a list says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Admission {
     /// Everybody who is not blocked.
@@ -38,7 +38,7 @@ pub struct Policy {
     pub certificate_exceptions: Domains,
 }
 
-/// What a stream with a domain has to have.
+/// The demands on a stream with a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demands {
     pub tls: bool,
@@ -61,7 +61,7 @@ impl Policy {
         (is_admitted && !self.block.has(domain)).then_some(demands)
     }
 
-    /// Nobody at all, whatever the lists say.
+    /// Whether no domain is admitted, whatever the lists say.
     pub fn is_closed(&self) -> bool {
         self.admission == Admission::Closed
     }

@@ -43,7 +43,7 @@ pub struct Servers {
 }
 
 impl ShardMessage {
-    /// Who gets it.
+    /// The recipient of a message between shards.
     pub fn recipient(&self) -> Recipient<'_> {
         match self {
             ShardMessage::Verify { question, .. } => Recipient::Owner(Cow::Borrowed(&question.pair.remote)),
@@ -122,7 +122,7 @@ impl Servers {
         self.callers.get(&number).is_some_and(|caller| caller.stream.is_of_use())
     }
 
-    /// What `Effect::Connect` wanted. `next`: how many addresses were tried, when there are more if this one does not do.
+    /// The connection of `Effect::Connect` is established. `next`: how many addresses were tried, when there are more if this one does not do.
     pub fn handle_connected(
         &mut self,
         now: Instant,

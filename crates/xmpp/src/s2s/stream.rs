@@ -1,4 +1,4 @@
-//! What streams of both directions have: bytes to elements and back.
+//! The common part of streams of both directions: bytes to elements and back.
 //!
 //! On the wire stanzas are in `jabber:server`; in memory they are in `jabber:client`, as everywhere.
 

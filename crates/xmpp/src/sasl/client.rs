@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::Hash;
 
-/// What a client may keep of a password, so that it need not be derived at each sign-in (RFC 5802 §5.1).
+/// The keys that a client may store instead of a password, so that it need not be derived at each sign-in (RFC 5802 §5.1).
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientKeys {
     salt: Box<[u8]>,
@@ -30,7 +30,7 @@ pub struct ScramClient {
     nonce: Box<str>,
     /// `n=user,r=nonce`.
     bare: String,
-    /// What the server proves itself with.
+    /// The key of the server's signature.
     signature: Vec<u8>,
 }
 

@@ -5,7 +5,7 @@ use sha2::Sha256;
 
 use super::{Bindings, Failure, Identity, Secret, Step};
 
-/// What a token's proof is bound to: the last part of `HT-SHA-256-…`.
+/// The channel binding of a token's proof: the last part of `HT-SHA-256-…`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TokenBinding {
     /// `tls-exporter`.
@@ -44,7 +44,7 @@ impl TokenBinding {
 /// One that a client was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// What the record knows it by.
+    /// The token's key in the store.
     pub id: Box<[u8]>,
     /// It proves nothing by another mechanism (XEP-0484 §3.3).
     pub binding: TokenBinding,
@@ -56,7 +56,7 @@ pub struct Token {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenState {
-    /// Nobody has signed in by it.
+    /// The token has not been used.
     New,
     Used,
     /// Soon too old: the client is to get another.
@@ -64,7 +64,7 @@ pub enum TokenState {
     TooOld,
 }
 
-/// What a client sent, until its tokens are known.
+/// A client's proof, until its tokens are known.
 #[derive(Debug)]
 pub(super) struct Proof {
     binding: TokenBinding,

@@ -20,7 +20,7 @@ use scram::Scram;
 pub use scram::{Hash, Keys, derive};
 pub use unknown::{AccountProfile, KeyParameters, UnknownAccounts};
 
-/// What we can do, the best first: RFC 5802, 7677, 4616, 4422, 4505.
+/// The supported mechanisms, the strongest first: RFC 5802, 7677, 4616, 4422, 4505.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mechanism {
     Scram {
@@ -31,7 +31,7 @@ pub enum Mechanism {
     Plain,
     External,
     Anonymous,
-    /// Of FAST only (XEP-0484).
+    /// A mechanism of FAST only (XEP-0484).
     HashedToken(TokenBinding),
 }
 
@@ -98,7 +98,7 @@ impl Bindings {
     }
 }
 
-/// What an exchange knows of its connection.
+/// The connection of an exchange.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
     pub bindings: Bindings,
@@ -118,7 +118,7 @@ pub struct Context {
     pub count: Option<u64>,
 }
 
-/// What is known of an account.
+/// The answer to a [`CredentialQuery`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CredentialAnswer {
     /// Keys of the mechanism's hash.
@@ -131,11 +131,11 @@ pub enum CredentialAnswer {
     Tokens(Vec<Token>),
     /// No such account, or none that may sign in so.
     NoAccount,
-    /// The record could not be asked.
+    /// The store could not be asked.
     Unavailable,
 }
 
-/// What a client proves, and for whom.
+/// A query for the credentials of an account, which the driver answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CredentialQuery {
     Keys {
@@ -180,7 +180,7 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// What to do next.
+/// The next step of an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// To the client, and wait for its response.
@@ -194,12 +194,12 @@ pub enum Step {
     Failure(Failure),
 }
 
-/// Who signed in.
+/// The identity that was authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// A local part as the client sent it.
     User(Box<str>),
-    /// Somebody for as long as the stream lasts.
+    /// An anonymous identity, for as long as the stream lasts.
     Anonymous,
 }
 
@@ -311,7 +311,7 @@ impl Exchange {
         step.unwrap_or_else(Step::Failure)
     }
 
-    /// What `Step::Find` asked for.
+    /// Takes the answer to `Step::Find`.
     pub fn give(&mut self, known: CredentialAnswer) -> Step {
         let step = match (std::mem::replace(&mut self.state, State::Over), known) {
             (_, CredentialAnswer::Unavailable) => Err(Failure::TemporaryAuthFailure),
@@ -390,7 +390,7 @@ fn plain(message: &[u8]) -> Result<(Box<str>, Secret), Failure> {
     Ok((user.into(), Secret(password.into())))
 }
 
-/// Whoever the certificate names (XEP-0178 §2); whether he may sign in, the record says.
+/// Whoever the certificate names (XEP-0178 §2); whether he may sign in, the store says.
 fn external(message: &[u8], certified: Option<&str>) -> Result<Box<str>, Failure> {
     let user = certified.ok_or(Failure::NotAuthorized)?;
     let authorized = std::str::from_utf8(message).map_err(|_| Failure::MalformedRequest)?;
@@ -398,7 +398,7 @@ fn external(message: &[u8], certified: Option<&str>) -> Result<Box<str>, Failure
     Ok(user.into())
 }
 
-/// Nobody acts for another. Clients send nothing, the user, or his whole address.
+/// No user acts for another. Clients send nothing, the user, or the user's whole address.
 fn is_self(authorized: &str, user: &str) -> Result<(), Failure> {
     let local = authorized.split_once('@').map_or(authorized, |(local, _)| local);
     if authorized.is_empty() || local == user { Ok(()) } else { Err(Failure::InvalidAuthzid) }

@@ -15,7 +15,7 @@ pub enum Hash {
     Sha512,
 }
 
-/// What a server keeps of a password: enough to check a proof, not to make one.
+/// The keys that a server stores instead of a password: enough to check a proof, not to make one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Keys {
     pub salt: Box<[u8]>,
@@ -112,7 +112,7 @@ pub(super) struct Scram {
     nonce: String,
     server_first: String,
     keys: Option<Keys>,
-    /// Nobody has those keys.
+    /// The keys are those of an unknown account.
     is_unknown: bool,
 }
 
@@ -214,7 +214,7 @@ impl Scram {
     }
 }
 
-/// What XEP-0474 hashes: the mechanisms, sorted and joined by `0x1e`, then `0x1f` and the bindings likewise.
+/// The text that XEP-0474 hashes: the mechanisms, sorted and joined by `0x1e`, then `0x1f` and the bindings likewise.
 fn offered(context: &Context) -> String {
     let mut mechanisms = context.offered.clone();
     mechanisms.sort_unstable();

@@ -157,7 +157,7 @@ fn a_certificate_is_its_owners() {
         let context = Context { certified: certified.map(Box::from), ..context("x") };
         Exchange::start(Mechanism::External, Some(message), context).1
     };
-    // A certificate outlives its account: the record is asked.
+    // A certificate outlives its account: the store is asked.
     let find = Step::Find(CredentialQuery::Account { user: "alice".into() });
     assert_eq!(start(b"", Some("alice")), find);
     assert_eq!(start(b"alice@example.org", Some("alice")), find);

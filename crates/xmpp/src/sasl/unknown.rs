@@ -1,4 +1,4 @@
-//! What a client is told of an account that is not there, so that it cannot be told from one that is (RFC 5802 §9).
+//! The challenge for an unknown account, which is indistinguishable from that of an existing one (RFC 5802 §9).
 //!
 //! Everything is a keyed hash of the address: the same after a restart and at every node that has the secret.
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::{Context, Hash, Keys};
 use crate::{Jid, limits};
 
-/// What can be seen of keys before a proof.
+/// The parameters of keys that a challenge shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyParameters {
     pub iterations: u32,
@@ -16,10 +16,10 @@ pub struct KeyParameters {
     pub salt: usize,
 }
 
-/// Of keys that this server makes itself.
+/// The parameters of keys that this server derives.
 const OWN: KeyParameters = KeyParameters { iterations: limits::SCRAM_ITERATIONS, salt: 16 };
 
-/// Accounts whose keys look alike.
+/// Accounts whose keys have the same parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccountProfile {
     /// `None`: they have no keys of that hash, and are asked for such as an account is that is not there.

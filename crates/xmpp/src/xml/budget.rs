@@ -3,7 +3,7 @@
 use super::element::Element;
 use crate::limits;
 
-/// What one element may take, in relation to the bytes it came in: sizes of an element in memory and on the wire are an
+/// The memory and written size that one element may take, in relation to the bytes it came in: sizes of an element in memory and on the wire are an
 /// attacker's choice, their ratio is not.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
@@ -29,7 +29,7 @@ impl Budget {
         bytes.saturating_mul(per_byte).saturating_add(besides)
     }
 
-    /// Of a client's stanza. What is added to it on its way still fits what other servers of this kind take: else a client
+    /// The budget of a client's stanza. What is added to it on its way still fits what other servers of this kind take: else a client
     /// could end the stream between two.
     pub const CLIENT: Budget = Budget {
         elements: limits::ELEMENTS - limits::ADDED,
@@ -37,21 +37,21 @@ impl Budget {
         attributes: limits::ATTRIBUTES - limits::ADDED,
         ..Budget::STANZA
     };
-    /// Of a stanza of another server or a component.
+    /// The budget of a stanza of another server or a component.
     pub const STANZA: Budget = Budget {
         elements: limits::ELEMENTS,
         depth: limits::DEPTH,
         attributes: limits::ATTRIBUTES,
         memory: Some((limits::MEMORY_PER_BYTE, limits::MEMORY_PER_STANZA)),
     };
-    /// Of an element of the store.
+    /// The budget of an element of the store.
     pub(super) const STORED: Budget = Budget {
         elements: usize::MAX,
         depth: limits::STORED_DEPTH,
         attributes: limits::STORED_ATTRIBUTES,
         memory: None,
     };
-    /// Of an element that came before its sender was authenticated.
+    /// The budget of an element that came before its sender was authenticated.
     pub const BEFORE_AUTH: Budget = Budget {
         elements: limits::ELEMENTS_BEFORE_AUTH,
         depth: limits::DEPTH,

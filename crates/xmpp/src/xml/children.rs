@@ -1,4 +1,4 @@
-//! What is in an element: shared by all copies of it until one of them is changed, and written once for all of them. So
+//! The content of an element: shared by all copies of it until one of them is changed, and written once for all of them. So
 //! a stanza for a thousand costs each of them its attributes.
 
 use std::sync::{Arc, OnceLock};
@@ -10,7 +10,7 @@ use super::name::Name;
 /// acknowledgement, on its way to the archive.
 const MANY: usize = 5;
 
-/// Of an element that is empty it takes nothing.
+/// An empty element has no allocation.
 #[derive(Clone, Default)]
 pub(super) struct Children(Option<Arc<Shared>>);
 

@@ -92,7 +92,7 @@ impl Framer {
     /// The next frame, of at most `limit` bytes. `None`: more is needed.
     ///
     /// # Errors
-    /// What no XML stream has, or too much of it; the stream cannot go on.
+    /// The bytes are not well-formed, restricted or too large; the stream cannot go on.
     pub fn next(&mut self, limit: usize) -> Result<Option<Frame>, XmlError> {
         while self.at < self.bytes.len() {
             let byte = self.bytes[self.at];

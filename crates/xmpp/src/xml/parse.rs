@@ -450,10 +450,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What an element or a text takes in its parent: lists of children grow to up to twice what is in them.
+/// The size of an element or a text in its parent: lists of children grow to up to twice what is in them.
 const NODE: usize = 2 * size_of::<Node>();
 
-/// What an allocation takes besides what is in it.
+/// The overhead of an allocation.
 const ALLOCATION: usize = 24;
 
 fn memory_of(name: &Name) -> usize {

@@ -143,7 +143,7 @@ pub(super) fn attributes_len(attributes: &[Attribute]) -> usize {
     names + attributes.iter().enumerate().map(prefix_len).sum::<usize>()
 }
 
-/// What stands in a text for one of its bytes. A text is mostly what people say: quotation marks stay as they are.
+/// The escape of one byte of a text. A text is mostly what people say: quotation marks stay as they are.
 fn in_text(text: &[u8], at: usize) -> Option<&'static [u8]> {
     match text[at] {
         b'<' => Some(b"&lt;"),
@@ -156,7 +156,7 @@ fn in_text(text: &[u8], at: usize) -> Option<&'static [u8]> {
     }
 }
 
-/// What stands in an attribute's value between these quotes for one of its bytes.
+/// The escape of one byte of an attribute's value between these quotes.
 fn in_value(value: &[u8], at: usize, quote: u8) -> Option<&'static [u8]> {
     match value[at] {
         b'<' => Some(b"&lt;"),

@@ -1,4 +1,4 @@
-//! How a room is configured (XEP-0045 §10, §15.5.3), as the owner's form and as the record has it.
+//! How a room is configured (XEP-0045 §10, §15.5.3), as the owner's form and as the store has it.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::limits::{OCCUPANTS, ROOM_CONTACTS, ROOM_DESCRIPTION, ROOM_TEXT};
 /// `FORM_TYPE` of the form.
 pub(super) const FORM: &str = "http://jabber.org/protocol/muc#roomconfig";
 
-/// Who may send private messages.
+/// The occupants that may send private messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AllowPm {
     Anyone,
@@ -105,7 +105,7 @@ impl RoomConfig {
         self.is_persistent && self.is_logged
     }
 
-    /// `kind`: `form` for the owner, `submit` for the record.
+    /// `kind`: `form` for the owner, `submit` for the store.
     pub(super) fn to_form(&self, kind: &'static str) -> Element {
         let text = |var, label, value| field(var, "text-single", label, [value]);
         let on = boolean;
@@ -159,7 +159,7 @@ impl RoomConfig {
         choice("muc#roomconfig_maxusers", "Most occupants", &current, &options)
     }
 
-    /// What the form changes; fields that it lacks stay as they are.
+    /// Applies a form; fields that it lacks stay as they are.
     ///
     /// # Errors
     /// `not-acceptable` with the field that is not.
@@ -255,7 +255,7 @@ impl RoomConfig {
         Ok(())
     }
 
-    /// What it is, as features of disco name it (§15.3).
+    /// The room's type, as features of disco name it (§15.3).
     pub(super) fn features(&self) -> [&'static str; 6] {
         [
             if self.is_persistent { "muc_persistent" } else { "muc_temporary" },

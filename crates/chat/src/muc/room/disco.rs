@@ -1,4 +1,4 @@
-//! What the room is and who is here (XEP-0045 §6.3 to §6.6, §15.5.4; §7.12 for one's reserved nickname).
+//! The room's features and occupants (XEP-0045 §6.3 to §6.6, §15.5.4; §7.12 for one's reserved nickname).
 
 use xmpp::stanza::{self, Condition};
 use xmpp::{Element, Jid, ns};

@@ -1,4 +1,4 @@
-//! What was said lately, for whoever enters (XEP-0045 §7.2.13).
+//! The recent messages, for new occupants (XEP-0045 §7.2.13).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ struct HistoryEntry {
     /// With its id and the time it came.
     message: Arc<Element>,
     bytes: usize,
-    /// Of the whole stanza: what `maxchars` counts (§7.2.13).
+    /// Characters of the whole stanza, as `maxchars` counts them (§7.2.13).
     chars: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What is said to everybody, to one, and about what (XEP-0045 §7.4, §7.5, §7.8, §8.1).
+//! Messages to all occupants, private messages, invitations and the subject (XEP-0045 §7.4, §7.5, §7.8, §8.1).
 
 use std::sync::Arc;
 
@@ -128,7 +128,7 @@ impl Room {
         message
     }
 
-    /// What was said before this process began.
+    /// Adds a message from before this process began to the history.
     pub(in super::super) fn remember(&mut self, at: Instant, id: &str, mut message: Element) {
         if !is_said(&message) {
             return;

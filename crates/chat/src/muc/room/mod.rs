@@ -32,7 +32,7 @@ use history::History;
 pub(super) use message::is_said;
 use rules::{Affiliation, Privileges, Role};
 
-/// What a room asks of its host.
+/// An effect of a room, which its host performs.
 #[derive(Debug)]
 pub(super) enum RoomEffect {
     Send(Element),
@@ -44,17 +44,17 @@ pub(super) enum RoomEffect {
     Destroyed,
     /// A question for the room's archive, which the asker may read.
     ReadArchive,
-    /// What was said is to go from the archive.
+    /// A message is to be removed from the archive.
     Retract(Box<Retraction>),
 }
 
-/// Of a message of that id in the archive (XEP-0424 §4, XEP-0425 §5).
+/// The retraction of a message in the archive (XEP-0424 §4, XEP-0425 §5).
 #[derive(Debug)]
 pub(super) struct Retraction {
     pub(super) id: Box<str>,
     /// Only one of this occupant's.
     pub(super) whose: Option<Box<str>>,
-    /// What is in its stead, beside who it was.
+    /// The tombstone that replaces it, without its sender.
     pub(super) stone: Element,
     /// What comes of it once the archive has it: unless that does not know the message, and the room does not either.
     pub(super) is_known: bool,
@@ -71,11 +71,11 @@ struct Occupant {
     id: Box<str>,
     /// The latest is the last.
     sessions: Vec<Jid>,
-    /// What it last said of itself, to be seen by the others.
+    /// Its last presence, as the others see it.
     presence: Arc<Element>,
 }
 
-/// What the room knows of a user, here or not.
+/// A user with an affiliation or a reserved nickname, in the room or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct RoomUser {
     affiliation: Affiliation,
@@ -329,7 +329,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What only the room says of an occupant or a message.
+/// Whether only the room may add such an element to an occupant's presence or message.
 fn is_ours(child: &Element, room: &Bare) -> bool {
     child.is("x", ns::MUC)
         || child.is("x", ns::MUC_USER)

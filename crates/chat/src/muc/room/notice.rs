@@ -156,7 +156,7 @@ pub(super) fn to(stanza: &Element, session: &Jid) -> Element {
     stanza.copy_to(session.as_str())
 }
 
-/// What of a presence the others get: nothing that looks like the room's own words.
+/// The part of a presence that other occupants get: no element that only the room may send.
 pub(super) fn shown(room: &Room, presence: &Element) -> Element {
     let mut copy = presence.clone();
     for name in ["to", "from", "id", "type"] {

@@ -1,8 +1,8 @@
-//! Who may do what (XEP-0045 §5): roles for a visit, affiliations for good.
+//! Privileges (XEP-0045 §5): roles for a visit, affiliations for good.
 
 use xmpp::stanza::Condition;
 
-/// What an occupant may do while it is here.
+/// The privileges of an occupant during its visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Role {
     /// Not here.
@@ -12,7 +12,7 @@ pub(super) enum Role {
     Moderator,
 }
 
-/// What a user is to the room, here or not.
+/// The lasting association of a user with the room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Affiliation {
     Outcast,
@@ -74,7 +74,7 @@ impl Affiliation {
     }
 }
 
-/// One who acts, or is acted on.
+/// The role and affiliation of an actor or a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Privileges {
     pub(super) role: Role,

@@ -1,4 +1,4 @@
-//! A room as the record keeps it: configuration, subject, affiliations.
+//! A room as the store keeps it: configuration, subject, affiliations.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Room {
         room
     }
 
-    /// Whether that stanza can change what the record has: then the host keeps the room as it was until the change is
+    /// Whether that stanza can change what the store has: then the host keeps the room as it was until the change is
     /// on disk. Strangers cannot make it do so for nothing.
     pub(in super::super) fn may_save(&self, from: &Jid, stanza: &Element) -> bool {
         let affiliation = self.affiliation(&from.bare());
@@ -85,7 +85,7 @@ impl Room {
         is_something
     }
 
-    /// Of a room that is not in memory, if it is for everybody to know of.
+    /// The listing of a room that is not in memory, if the room is public.
     pub(in super::super) fn listing(stored: &Element) -> Option<RoomListing> {
         let config = RoomConfig::stored(stored.get("x", ns::DATA)?)?;
         config.is_public.then(|| config.listing(0))

@@ -1,4 +1,4 @@
-//! Rooms and the record: what is kept, what is not, and what happens when it cannot be.
+//! Rooms and the store: what is kept, what is not, and what happens when it cannot be.
 
 use super::*;
 
