@@ -19,7 +19,7 @@ impl Denied {
         patterns.iter().map(|text| parse(text)).collect::<Result<_, _>>().map(Denied)
     }
 
-    /// Of a number also without what people write between its digits, so that `1-900` is `1900`.
+    /// A number also without separators between its digits, so that `1-900` is `1900`.
     pub fn covers(&self, user: &str) -> bool {
         if self.0.is_empty() {
             return false;

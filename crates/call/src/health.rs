@@ -1,4 +1,4 @@
-//! Are the targets of routes there? OPTIONS to each from time to time (RFC 3261 §11); whoever sends them
+//! The health of the targets of routes: OPTIONS to each from time to time (RFC 3261 §11); whoever sends them
 //! tells the result. Any answer but 503 and silence is life.
 
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub struct Health {
 struct ProbedTarget {
     target: Target,
     due: Instant,
-    /// The probe nobody has answered for.
+    /// The probe without an answer.
     outstanding: Option<u64>,
     state: State,
 }

@@ -100,7 +100,7 @@ pub struct CallRecord {
 pub struct LedgerCounts {
     /// Calls being up or set up.
     pub live: usize,
-    /// Of these, answered.
+    /// The calls of these that were answered.
     pub answered: usize,
     pub started_total: u64,
     pub answered_total: u64,
@@ -134,7 +134,7 @@ struct LiveCall {
     start: Instant,
     ringing: u32,
     answer: u32,
-    /// Of the callee that answered.
+    /// The tag of the callee that answered, hashed.
     leg: u64,
     /// Call-ID, From, To, account and callee, one behind the other.
     texts: Box<str>,

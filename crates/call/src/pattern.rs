@@ -1,4 +1,4 @@
-//! What a route says of users and domains.
+//! Patterns of users and domains in a route.
 
 use regex::{Regex, RegexBuilder};
 

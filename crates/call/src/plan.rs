@@ -24,7 +24,7 @@ use crate::limits;
 use crate::pattern::{self, Pattern};
 use crate::target::{DownTargets, Member, RouteTarget, Target};
 
-/// What is ours.
+/// The domains and routes of this server.
 #[derive(Clone, Debug, Default)]
 pub struct PlanSettings {
     pub domains: Vec<Box<str>>,
@@ -52,7 +52,7 @@ pub struct Route {
     pub targets: Vec<Member>,
     /// Digits (or characters) to take from the front, after a `+`.
     pub strip: u8,
-    /// What to put in front then.
+    /// The digits to put in front then.
     pub prefix: Box<str>,
     /// Whether strangers may take it.
     pub open: bool,
@@ -161,7 +161,7 @@ pub struct Plan {
     trunks: HashMap<IpAddr, Vec<usize>>,
     /// The best route that names a certificate.
     certificates: HashMap<Box<str>, usize>,
-    /// Of routes with a rate, by their name.
+    /// The meters of routes with a rate, by their name.
     meters: HashMap<Box<str>, RateMeter>,
 }
 
@@ -405,7 +405,7 @@ fn take(route: &Route, user: &str, random: u64, down: &DownTargets) -> Decision 
     }
     let mut members: Vec<&Member> = route.targets.iter().filter(|member| is_up(member, down)).collect();
     if members.is_empty() {
-        // All are down. A probe may be wrong where a call gets through, and refusing helps nobody: try all.
+        // All are down. A probe may be wrong where a call gets through, and a refusal would be no better: try all.
         members = route.targets.iter().collect();
     }
     members.sort_by_key(|member| member.priority);

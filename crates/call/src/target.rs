@@ -21,7 +21,7 @@ pub enum TargetTransport {
     Tls,
 }
 
-/// What an operator writes behind a pattern: `gw.example.net:5080;transport=tcp` or `account:bob@example.com`.
+/// The target that an operator writes behind a pattern: `gw.example.net:5080;transport=tcp` or `account:bob@example.com`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteTarget {
     Peer(Target),
@@ -65,7 +65,7 @@ impl FromIterator<Target> for DownTargets {
     }
 }
 
-/// What was expected instead.
+/// The value that was expected instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetError(pub &'static str);
 

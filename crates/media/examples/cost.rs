@@ -9,7 +9,7 @@ use media::codec::{Codec, PayloadType};
 use media::mixer::Conference;
 use media::prompt::Prompt;
 use media::sdp::{Direction, Negotiated};
-use media::session::{Event, MediaSession, Outbox, PlayOptions, Work};
+use media::session::{Event, MediaSession, Outbox, PlayOptions, TickWork};
 use media::tone;
 use stdx::time::Instant;
 
@@ -83,7 +83,7 @@ fn measure(name: &str, legs: u64, mut one: impl FnMut(u64)) {
 }
 
 fn main() {
-    let mut work = Work::default();
+    let mut work = TickWork::default();
     let mut out = Out::default();
     let forever = PlayOptions { loops: None, ..PlayOptions::once(1) };
 

@@ -1,9 +1,9 @@
-//! What is heard where nothing came: the last frame again, fading, then noise as loud as the sender said.
+//! The sound where nothing came: the last frame again, fading, then noise as loud as the sender said.
 
 /// Frames after which the repetition is silent.
 const FADE: [i32; 5] = [230, 179, 115, 51, 13];
 
-/// Of one stream.
+/// The concealment of one stream.
 #[derive(Default)]
 pub(crate) struct Concealer {
     last: Vec<i16>,

@@ -11,7 +11,7 @@ pub struct InfoDigit {
     pub duration_ms: Option<u32>,
 }
 
-/// What a body is said to be.
+/// The content type of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `Signal=5` and `Duration=160` on lines of their own.

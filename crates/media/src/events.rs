@@ -33,7 +33,7 @@ impl Digit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventOptions {
     pub payload_type: u8,
-    /// Of the timestamp: 8000, 16000 or 48000 as the rtpmap says, in Hz.
+    /// The clock rate of the timestamp: 8000, 16000 or 48000 as the rtpmap says, in Hz.
     pub clock_rate: u32,
     /// Milliseconds of the key held down. Cut where its field ends: 65535 units of the clock.
     pub duration_ms: u32,
@@ -133,7 +133,7 @@ struct Event {
     ssrc: u32,
     timestamp: u32,
     digit: Digit,
-    /// Of the packet that began it.
+    /// The timestamp of the packet that began it.
     sequence: u16,
     ended: bool,
 }

@@ -7,7 +7,7 @@ use crate::codec::Codec;
 use crate::level::{clamp, mean};
 use crate::limits::{CONFERENCE_MEMBERS, CONFERENCE_SPEAKERS, FRAME_MS};
 use crate::resample::Resampler;
-use crate::session::Feed;
+use crate::session::FrameSource;
 use crate::session::outgoing::Outgoing;
 
 /// A member of one conference; never used twice.
@@ -133,12 +133,12 @@ impl Conference {
         self.members.get_mut(at)
     }
 
-    /// Nobody hears a muted member. `false` when it is none.
+    /// A muted member is not mixed. `false` when it is none.
     pub fn mute(&mut self, id: MemberId, on: bool) -> bool {
         self.member(id).map(|member| member.is_muted = on).is_some()
     }
 
-    /// Nobody but that other member hears this one; `None`: all do. `false` when it is none.
+    /// Only that other member hears this one; `None`: all do. `false` when it is none.
     pub fn whisper(&mut self, id: MemberId, to: Option<MemberId>) -> bool {
         self.member(id).map(|member| member.whispers_to = to).is_some()
     }
@@ -155,7 +155,7 @@ impl Conference {
         self.music = music.filter(|music| !music.is_empty()).map(|music| (music, 0));
     }
 
-    /// What a member said in this tick: a frame at its rate.
+    /// The sound of a member in this tick: a frame at its rate.
     pub fn put(&mut self, id: MemberId, samples: &[i16]) {
         let rate = self.rate;
         let Some(member) = self.member(id).filter(|member| !member.only_listens && !member.is_muted) else {
@@ -229,22 +229,24 @@ impl Conference {
         }
     }
 
-    /// What a member hears, for its leg's `say` with the codec that it sends: the others' sum, or the encoded whole that
+    /// The sound for a member, for its leg's `say` with the codec that it sends: the others' sum, or the encoded whole that
     /// all share of whom nothing is in it.
-    pub fn frame(&mut self, id: MemberId, codec: Codec) -> Feed<'_> {
-        let Ok(at) = self.members.binary_search_by_key(&id, |member| member.id) else { return Feed::None };
+    pub fn frame(&mut self, id: MemberId, codec: Codec) -> FrameSource<'_> {
+        let Ok(at) = self.members.binary_search_by_key(&id, |member| member.id) else {
+            return FrameSource::None;
+        };
         let member = &self.members[at];
         if member.is_mixed || self.whispers.iter().any(|(_, to)| *to == id) {
             self.mix_own(at);
-            return Feed::Samples { rate: self.rate, samples: &self.own };
+            return FrameSource::Samples { rate: self.rate, samples: &self.own };
         }
         // The state of these codecs does not bear a change of encoder within a stream; G.711 has none.
         if !member.only_listens && !matches!(codec, Codec::Pcmu | Codec::Pcma) {
-            return Feed::Samples { rate: self.rate, samples: &self.whole };
+            return FrameSource::Samples { rate: self.rate, samples: &self.whole };
         }
         match self.share(codec) {
-            Some(at) => Feed::Payload { codec, payload: &self.shared[at].payload },
-            None => Feed::Samples { rate: self.rate, samples: &self.whole },
+            Some(at) => FrameSource::Payload { codec, payload: &self.shared[at].payload },
+            None => FrameSource::Samples { rate: self.rate, samples: &self.whole },
         }
     }
 
@@ -319,11 +321,11 @@ mod tests {
             conference.mix();
             for (index, (id, _)) in members.iter().enumerate() {
                 match conference.frame(*id, codec) {
-                    Feed::Samples { samples, .. } => heard[index].extend_from_slice(samples),
-                    Feed::Payload { payload, .. } => {
+                    FrameSource::Samples { samples, .. } => heard[index].extend_from_slice(samples),
+                    FrameSource::Payload { payload, .. } => {
                         decoders[index].decode(payload, &mut heard[index]).unwrap();
                     }
-                    Feed::None => {}
+                    FrameSource::None => {}
                 }
             }
         }
@@ -367,13 +369,13 @@ mod tests {
         assert_eq!([of(0), of(1), of(2)], [[false; 3], [true, false, false], [true, false, false]]);
         // Whole and encoded once: the same bytes for both.
         let payload = |conference: &mut Conference, id| match conference.frame(id, Codec::Pcma) {
-            Feed::Payload { payload, .. } => payload.as_ptr(),
+            FrameSource::Payload { payload, .. } => payload.as_ptr(),
             other => panic!("{other:?}"),
         };
         assert_eq!(payload(&mut conference, members[1].0), payload(&mut conference, members[2].0));
         assert!(conference.leave(members[0].0) && !conference.leave(members[0].0));
         assert!(!conference.mute(members[0].0, true));
-        assert_eq!(conference.frame(members[0].0, Codec::Pcma), Feed::None);
+        assert_eq!(conference.frame(members[0].0, Codec::Pcma), FrameSource::None);
         assert_eq!(conference.len(), 2);
     }
 
@@ -418,7 +420,7 @@ mod tests {
         ids[..2].iter().for_each(|id| conference.put(*id, &[30_000; 160]));
         conference.mix();
         assert_eq!(conference.whole(), [32_767; 160]);
-        let own = Feed::Samples { rate: 8_000, samples: &[30_000; 160] };
+        let own = FrameSource::Samples { rate: 8_000, samples: &[30_000; 160] };
         assert_eq!(conference.frame(ids[0], Codec::Pcmu), own);
         assert_eq!(conference.frame(ids[1], Codec::Pcmu), own);
         conference.mix();

@@ -69,7 +69,7 @@ impl Prompt {
         Prompt::encode(codec, &vec![0; samples.min(most) as usize], codec.sample_rate())
     }
 
-    /// What is heard before a recording.
+    /// The beep before a recording.
     pub fn beep(codec: Codec) -> Result<Prompt, Error> {
         Prompt::encode(codec, &tone::beep(codec.sample_rate()), codec.sample_rate())
     }

@@ -35,7 +35,7 @@ pub struct Recorder {
     told: u32,
     /// Bytes up to the last sound.
     sound_end: u32,
-    /// What may be silence at the beginning.
+    /// The length of silence at the beginning that is cut.
     held: Vec<i16>,
     has_sound: bool,
     scratch: Vec<u8>,

@@ -138,7 +138,7 @@ pub(crate) fn header_len(bytes: &[u8]) -> Option<usize> {
     (len <= bytes.len()).then_some(len)
 }
 
-/// What a sender decides about a packet.
+/// The header fields that a sender decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Header {
     pub marker: bool,
@@ -168,7 +168,7 @@ impl Header {
 }
 
 /// Gives a packet another sender's numbers in place; marker, payload type, CSRC list and payload stay.
-/// What is too short to carry them is left alone.
+/// A packet too short to carry them is left alone.
 pub fn renumber(packet: &mut [u8], ssrc: u32, sequence: u16, timestamp: u32) {
     set_sequence(packet, sequence);
     set_timestamp(packet, timestamp);

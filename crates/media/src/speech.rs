@@ -20,7 +20,7 @@ pub enum SpeechEvent {
     Ended {
         silence_ms: u32,
     },
-    /// Nothing was said for so long; told once until somebody speaks.
+    /// Nothing was said for so long; reported once until speech comes.
     Silence {
         silence_ms: u32,
     },

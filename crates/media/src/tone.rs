@@ -27,7 +27,7 @@ pub fn tone(frequency: f64, level: i16, rate: u32, duration_ms: u32) -> Vec<i16>
     sines(&[(frequency, f64::from(level))], rate, duration_ms)
 }
 
-/// What is heard before a recording: a quarter of a second of 1400 Hz.
+/// The beep before a recording: a quarter of a second of 1400 Hz.
 pub fn beep(rate: u32) -> Vec<i16> {
     tone(1400.0, 8_000, rate, 250)
 }

@@ -17,7 +17,7 @@ pub struct Wav {
 /// Why a file is not a WAV file that this crate reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// Of the file, in bytes.
+    /// The place in the file, in bytes.
     pub position: usize,
     pub expected: &'static str,
     pub found: String,

@@ -30,7 +30,7 @@ impl Router {
         if max_rate.is_some_and(|calls| !self.take_turn(now, aor, calls)) {
             return Err(AdmitRefused::TooFast);
         }
-        // Without a limit on calls at once nobody needs the count.
+        // Without a limit on calls at once the count is not needed.
         if max_calls.is_some() && !info.call_id.is_empty() && self.soft.has_room(aor) {
             self.soft.change(now, aor, |soft| soft.calls.admit(now, info));
             self.notify(now, aor, out);

@@ -56,7 +56,7 @@ impl Calls {
         (self.0.len() - these, these > 0)
     }
 
-    /// One that counts though nobody has told of it yet.
+    /// A call that counts though no edge has reported it yet.
     pub(crate) fn admit(&mut self, now: Instant, info: CallInfo) {
         self.0.push(Call { info, until: now + limits::ADMITTED_UNSEEN });
     }

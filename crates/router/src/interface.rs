@@ -1,4 +1,4 @@
-//! What edges ask of the owner of an address, and what it answers or pushes.
+//! The questions of edges to the owner of an address, its answers and its pushes.
 //!
 //! An edge holds connections, transactions and dialogs; the router holds what is known of an address of
 //! record. Every value here can cross a bus, so nothing here borrows.
@@ -105,7 +105,7 @@ impl Query {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// Live bindings, highest q first. Empty: nobody is there.
+    /// Live bindings, highest q first.
     Bindings(Vec<Binding>),
     Registered(Result<Vec<Binding>, RegisterRefused>),
     State(State),
@@ -116,7 +116,7 @@ pub enum Answer {
     Offered(Offered),
 }
 
-/// What the router sends to an edge without being asked.
+/// A change that the router sends to an edge without being asked.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Push {
     /// A watched topic changed.
@@ -340,11 +340,11 @@ pub enum KeepRefused {
     StoreFailed,
 }
 
-/// A message that nobody has yet.
+/// A message that no client has yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Offer {
     pub message: KeptMessage,
-    /// Who sent it, when that was proven, or nobody has to prove it.
+    /// The sender, when it was proved or needs no proof.
     pub sender: Option<Aor>,
     /// The address is bound: its phones get it whatever is answered, so it is not to be kept.
     pub has_phones: bool,

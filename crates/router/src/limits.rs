@@ -48,7 +48,7 @@ pub const ADMITTED_UNSEEN: Duration = Duration::from_secs(10);
 /// Accounts whose calls a second are measured at once, 100 bytes each; beyond, the one idle for longest starts anew.
 pub const CALL_RATES: usize = 65_536;
 
-/// A call that nobody ended is forgotten after this: its edge died.
+/// A call that was not ended is forgotten after this: its edge died.
 pub const LONGEST_CALL: Duration = Duration::from_hours(12);
 
 /// How often what is known of an address is looked at, at least. Timers are never cancelled; one at the end
@@ -66,7 +66,7 @@ pub const KEPT_OF_STRANGERS: u32 = 20;
 /// clients send more. Answer: `KeepRefused::TooLarge`.
 pub const KEPT_BYTES: usize = 16 * 1024;
 
-/// A message nobody came for is forgotten after this.
+/// A message that was not fetched is forgotten after this.
 pub const LONGEST_KEPT: Duration = Duration::from_hours(30 * 24);
 
 /// How long an edge may take to deliver one kept message: a transaction's Timer F (RFC 3261 §17.1.2.2),

@@ -1,4 +1,4 @@
-//! Who is reachable where: the bindings of all addresses of a shard, a fold over the log of records.
+//! The bindings of all addresses of a shard, a fold over the log of records.
 //!
 //! Each record is the complete set of an address, so the last one counts and replay is one assignment a
 //! row. An address knows the number of its row, so that the store hears which row a write replaces and which
@@ -151,7 +151,7 @@ impl Location {
     /// A row of the log, in log order.
     ///
     /// Flows are dropped: their connections died with the process that wrote them, and their numbers may
-    /// by now name somebody else's.
+    /// by now name another client's.
     pub(crate) fn replay(
         &mut self,
         now: Instant,

@@ -135,7 +135,7 @@ fn put_number(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// What is left to read.
+/// The bytes that are left to read.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

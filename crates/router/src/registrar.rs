@@ -1,4 +1,4 @@
-//! What a REGISTER makes of the bindings of its address: RFC 3261 §10.3 steps 6 to 8, RFC 5626 §6. Pure.
+//! The bindings of an address after a REGISTER: RFC 3261 §10.3 steps 6 to 8, RFC 5626 §6. Pure.
 
 use std::time::Duration;
 
@@ -104,7 +104,7 @@ fn bind(now: Instant, register: &Register, contact: &Contact) -> Binding {
     }
 }
 
-/// Rounded up: the record counts seconds, and nobody may be gone before the time we granted.
+/// Rounded up: the record counts seconds, and no binding may end before the time we granted.
 fn whole_seconds_after(now: Instant, seconds: u32) -> Instant {
     let end = now + Duration::from_secs(seconds.into());
     Instant::from_unix_seconds(end.as_micros().div_ceil(1_000_000))

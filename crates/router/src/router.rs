@@ -29,12 +29,12 @@ pub enum Effect {
     Presence { aor: Aor, presence: Presence },
     /// Append to the log; `handle_written` with the ticket when the group is on disk, or is not.
     WriteBinding { ticket: u64, row: BindingRow },
-    /// This row of the log is dead: all its bindings have ended. Nobody waits for it; a row that is not deleted is found
+    /// This row of the log is dead: all its bindings have ended. No answer waits for it; a row that is not deleted is found
     /// dead again at the next start.
     ForgetBinding { row: i64 },
     /// Store under a number of the store's own; `handle_written` with the ticket.
     KeepMessage { ticket: u64, message: Box<KeptMessage> },
-    /// Delete. Nobody waits for it; deleting twice is harmless.
+    /// Delete. No answer waits for it; deleting twice is harmless.
     ForgetMessage { aor: Aor, id: u64 },
     /// Read all that is kept for this address, oldest first: `handle_kept`.
     LoadKept { aor: Aor },
@@ -56,9 +56,9 @@ pub struct WriteFailed;
 
 #[derive(Clone, Debug)]
 pub struct RouterSettings {
-    /// Whether messages are kept when nobody is there; otherwise `Keep` is refused with `TooMany`.
+    /// Whether messages are kept for addresses without bindings; otherwise `Keep` is refused with `TooMany`.
     pub keep_messages: bool,
-    /// Whether changes of all addresses are told here, watched or not: chat has to know them of whoever is signed in, and
+    /// Whether changes of all addresses are told here, watched or not: chat has to know them of all accounts that are signed in, and
     /// a watch of each would be most of what an idle session costs.
     pub tells_presence: bool,
 }
@@ -69,7 +69,7 @@ impl Default for RouterSettings {
     }
 }
 
-/// What this router holds now.
+/// The entries that this router holds now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Addresses with a binding, or that had one until lately.
@@ -100,7 +100,7 @@ pub struct Router {
     pub(crate) last_etag: u64,
 }
 
-/// Who gets the answer.
+/// The edge and question that get the answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitingEdge {
     pub(crate) edge: Edge,
@@ -120,7 +120,7 @@ enum PendingWrite {
         aor: Aor,
         bindings: Vec<Binding>,
     },
-    /// `absent`: nobody was there when it was asked.
+    /// `absent`: the address had no binding when it was asked.
     Message {
         asker: WaitingEdge,
         aor: Aor,
@@ -223,7 +223,7 @@ impl Router {
                 let kept = result.map(drop).map_err(|WriteFailed| KeepRefused::StoreFailed);
                 asker.answer(Answer::Kept(kept), out);
                 self.notify(now, &aor, out);
-                // The address came while its message was being written: nobody else would look.
+                // The address came while its message was being written: no other event looks for it.
                 if absent && !self.location.lookup(now, &aor).is_empty() {
                     self.load_kept(now, asker.edge, &aor, out);
                 }

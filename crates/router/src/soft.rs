@@ -1,4 +1,4 @@
-//! What is known of an address besides its bindings, while it is known: watches, publications, calls.
+//! The state of an address besides its bindings: watches, publications, calls.
 //! Nothing of it survives the process; its owners tell it again.
 
 use hashbrown::HashTable;
@@ -41,7 +41,7 @@ impl SoftStateEntry {
         Some(earliest.min(now + limits::PATROL))
     }
 
-    /// True when somebody might see a difference.
+    /// True when a watcher might see a difference.
     fn expire(&mut self, now: Instant) -> bool {
         self.watches.expire(now);
         let publications = self.publications.expire(now);

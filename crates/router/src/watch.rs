@@ -1,4 +1,4 @@
-//! Who wants to hear of an address, and what they heard last.
+//! The watchers of an address, and the state that they were told last.
 
 use stdx::Instant;
 
@@ -9,7 +9,7 @@ use crate::router::{Effect, Router};
 #[derive(Default)]
 pub(crate) struct Watches {
     watches: Vec<Watch>,
-    /// What the watchers of each watched topic have been told.
+    /// The state of each watched topic that its watchers have been told.
     told: Vec<(Topic, State)>,
 }
 
@@ -103,7 +103,7 @@ impl Router {
         state
     }
 
-    /// Something about this address may have changed: whoever would see a difference is told.
+    /// Something about this address may have changed: watchers that would see a difference are told.
     pub(crate) fn notify(&mut self, now: Instant, aor: &str, out: &mut Vec<Effect>) {
         self.tell_watchers(now, aor, out);
         if self.settings.tells_presence {
@@ -122,7 +122,7 @@ impl Router {
         self.notify(now, aor, &mut Vec::new());
     }
 
-    /// Whether somebody is told of this address's presence.
+    /// Whether this address's presence has a watcher.
     pub fn is_presence_watched(&self, aor: &str) -> bool {
         self.soft.get(aor).is_some_and(|soft| soft.watches.topics().any(|topic| topic == Topic::Presence))
     }

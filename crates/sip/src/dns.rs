@@ -1,4 +1,4 @@
-//! What the core asks of DNS and what it gets (RFC 3263). The order in which records are tried is the
+//! DNS questions of the core and their answers (RFC 3263). The order in which records are tried is the
 //! core's; asking is the server's.
 
 use std::net::IpAddr;

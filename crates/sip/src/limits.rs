@@ -34,7 +34,7 @@ pub const USER_AGENT_BYTES: usize = 64;
 /// Contacts that one request may ring at once. RFC 5393 asks for a bound on fan-out; the rest are not rung.
 pub const FORK_BRANCHES: usize = 32;
 
-/// Branches that one request may have at once over all proxies, when nobody before us said (RFC 5393 §5.3.3).
+/// Branches that one request may have at once over all proxies, when no proxy before us set it (RFC 5393 §5.3.3).
 /// The rest are not rung, and where not even one is left it is answered 440.
 pub const MAX_BREADTH: usize = 60;
 
@@ -49,10 +49,10 @@ pub const CONTEXTS: usize = 200_000;
 pub const TRANSACTIONS: usize = 2_000_000;
 
 /// How long store, plan and router may take to say where a request goes. Then 500; the answer, when it comes
-/// at last, finds nobody. Well under the 32 s after which the client stops waiting.
+/// at last, is ignored. Well under the 32 s after which the client stops waiting.
 pub const CONTEXT_PATIENCE: Duration = Duration::from_secs(10);
 
-// Sources over UDP that have proved nothing (`endpoint::proof`).
+// Sources over UDP that have proved nothing (`endpoint::transactions::proof`).
 
 /// Bytes that an unproved source is sent for each that arrived: the factor of RFC 9000 §8.1. What exceeds it is not
 /// sent and counted as withheld.
@@ -114,7 +114,7 @@ pub const DNS_CACHE: usize = 8_192;
 /// Records looked at in one answer; the rest are ignored. An answer over TCP could hold thousands.
 pub const DNS_RECORDS: usize = 64;
 
-/// Services followed from one NAPTR answer: more than there are transports helps nobody.
+/// Services followed from one NAPTR answer: more than there are transports is of no use.
 pub const SRV_SERVICES: usize = 5;
 
 /// SRV targets whose addresses are asked for: each costs two questions.

@@ -22,7 +22,7 @@ use crate::limits;
 use crate::transport::Transport;
 use plan::{Resolution, ResolutionStep};
 
-/// What this node can send by.
+/// The transports and address families that this node can send by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Transports that we support, the best liked first. Decides the order where DNS leaves the choice to us.
@@ -49,7 +49,7 @@ pub struct NextHop {
 pub struct Hop {
     pub transport: Transport,
     pub addr: SocketAddr,
-    /// What the peer's certificate must name (RFC 5922 §7.1): the domain that was asked for, never the name
+    /// The name that the peer's certificate must have (RFC 5922 §7.1): the domain that was asked for, never the name
     /// that DNS led to. `None` without TLS, and for a numeric host.
     pub tls_name: Option<Box<str>>,
 }
@@ -84,7 +84,7 @@ pub enum ResolveEffect {
 
 type DnsAnswer = Result<Arc<[DnsRecord]>, DnsFault>;
 
-/// What the resolver holds now, and how many it has turned away since the start.
+/// The resolutions that are open now, and the number refused since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResolveCounts {
     pub open: usize,

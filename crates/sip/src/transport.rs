@@ -1,4 +1,4 @@
-//! What crosses the line between the SIP core and sockets (RFC 3261 §18). The core names addresses and
+//! The types between the SIP core and sockets (RFC 3261 §18). The core names addresses and
 //! flows; the server owns the sockets behind them.
 
 use std::net::SocketAddr;
@@ -41,7 +41,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// What [`Resolver::penalise`](crate::resolve::Resolver::penalise) knows it by.
+    /// Its name for [`Resolver::penalise`](crate::resolve::Resolver::penalise).
     pub(crate) fn hop(&self) -> (SocketAddr, Transport) {
         (self.remote, self.transport)
     }

@@ -128,7 +128,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         }
     }
 
-    /// Looks at so many entries, all of them in turn, and forgets those whose time is over at `now`: nobody finds them any
+    /// Looks at so many entries, all of them in turn, and forgets those whose time is over at `now`: no look-up finds them any
     /// more, but they take memory.
     pub fn sweep(&mut self, now: Instant, count: usize) {
         for _ in 0..count.min(self.entries.len()) {

@@ -1,4 +1,4 @@
-//! Hashes under a secret key: nobody outside can choose what collides, nor forge a short check value.
+//! Hashes under a secret key: outsiders can neither choose colliding values nor forge a short check value.
 
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};

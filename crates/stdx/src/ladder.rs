@@ -1,4 +1,4 @@
-//! Who sent what to whom, drawn as lines of text.
+//! Messages between peers, drawn as lines of text.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::ring::Ring;
 ///   2_020ms  alice ◀──200───── bob
 /// ```
 ///
-/// Of two columns the one named first stands left. Times are milliseconds since `start`.
+/// The column named first stands left. Times are milliseconds since `start`.
 #[derive(Clone, Debug)]
 pub struct Ladder {
     start: Instant,
@@ -26,7 +26,7 @@ pub struct Ladder {
     forgotten: u64,
 }
 
-/// What became of what an arrow stands for.
+/// The outcome of the message that an arrow stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageFate {
     /// Drawn `▶`.

@@ -1,4 +1,4 @@
-//! What std lacks: time as a value, timer wheel, slab, bounded containers, keyed hashes, rate limits and their sources, the pace of attempts, draws by weight, dates, ladder drawings.
+//! Additions to std: time as a value, timer wheel, slab, bounded containers, keyed hashes, rate limits and their sources, the pace of attempts, draws by weight, dates, ladder drawings.
 //! No domain words.
 
 pub mod address;

@@ -1,4 +1,4 @@
-//! How often somebody may: token buckets, alone and by key, with a penalty that grows with failures.
+//! Rate limits: token buckets, alone and by key, with a penalty that grows with failures.
 
 use std::hash::Hash;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::cache::Cache;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Pass,
-    /// Not now. It passes after this long if nobody takes the turn.
+    /// Not now. It passes after this long if no other event passes before.
     Refuse {
         retry_after: Duration,
     },
@@ -62,7 +62,7 @@ impl TokenBucket {
         self.level.take(self.rate, now)
     }
 
-    /// What is in the bucket stays; from now on it fills at the new rate.
+    /// The contents of the bucket stay; from now on it fills at the new rate.
     pub fn set_rate(&mut self, rate: Rate) {
         self.rate = rate;
     }
@@ -164,7 +164,7 @@ impl<K: Hash + Eq + Copy> Limiter<K> {
         record.blocked_until = record.blocked_until.max(now + policy.penalty(record.failures));
     }
 
-    /// The attempt succeeded: one failure less. Not all of them, or whoever has one good password could
+    /// The attempt succeeded: one failure less. Not all of them, or a client with one good password could
     /// guess at others between two uses of it.
     pub fn succeed(&mut self, key: K) {
         if let Some(record) = self.sources.get_mut(&key) {

@@ -9,7 +9,7 @@ pub struct Ring<T> {
     capacity: usize,
 }
 
-/// What did not fit, handed back.
+/// The item that did not fit, handed back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Full<T>(pub T);
 

@@ -20,10 +20,10 @@ const QM6: [i32; 64] = [
 ];
 const QM4: [i32; 16] =
     [0, -20456, -12896, -8968, -6288, -4240, -2584, -1200, 20456, 12896, 8968, 6288, 4240, 2584, 1200, 0];
-/// Of the high band's two bits.
+/// Table of the high band's two bits.
 const QM2: [i32; 4] = [-7408, -1616, 7408, 1616];
 
-/// What a code adds to the logarithm of the step (tables 17 and 18), by the code's magnitude.
+/// The addition of a code to the logarithm of the step (tables 17 and 18), by the code's magnitude.
 const WL: [i32; 16] = [-60, 3042, 1198, 538, 334, 172, 58, -30, 3042, 1198, 538, 334, 172, 58, -30, -60];
 const WH: [i32; 4] = [798, -214, 798, -214];
 
@@ -41,7 +41,7 @@ fn saturate(value: i32) -> i32 {
     value.clamp(-32_768, 32_767)
 }
 
-/// Of a product of two numbers of 16 bits: the upper half, as block arithmetic has it.
+/// The upper half of a product of two numbers of 16 bits, as block arithmetic has it.
 fn scaled(a: i32, b: i32) -> i32 {
     (a * b) >> 15
 }
@@ -49,7 +49,7 @@ fn scaled(a: i32, b: i32) -> i32 {
 /// One band's adaptive step and predictor, the same at both ends (blocks 3 and 4).
 #[derive(Debug, Clone)]
 struct Band {
-    /// What the predictor expects next, and the part of it that the zeros give.
+    /// The predictor's next value, and the part of it that the zeros give.
     s: i32,
     sz: i32,
     /// The last two reconstructed and partly reconstructed signals.
@@ -113,7 +113,7 @@ impl Band {
         }
     }
 
-    /// What both ends do with a code of the low band: only its upper four bits steer.
+    /// The step of both ends for a code of the low band: only its upper four bits steer.
     fn low(&mut self, code: u8) {
         let code = usize::from(code >> 2);
         let d = scaled(self.det, QM4[code]);

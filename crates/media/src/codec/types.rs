@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a payload is.
+/// The format of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Codec {
     #[default]
@@ -23,7 +23,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// Of its sound, in Hz: 16000 for G.722, whatever its timestamps count.
+    /// The sample rate of its sound, in Hz: 16000 for G.722, whatever its timestamps count.
     pub fn sample_rate(self) -> u32 {
         match self {
             Codec::G722 => 16_000,
@@ -71,7 +71,7 @@ impl Codec {
 pub struct PayloadType {
     pub number: u8,
     pub codec: Codec,
-    /// Of the timestamp, in Hz; 8000 for G.722 (RFC 3551 §4.5.2).
+    /// The clock rate of the timestamp, in Hz; 8000 for G.722 (RFC 3551 §4.5.2).
     pub clock_rate: u32,
     pub channels: u8,
 }

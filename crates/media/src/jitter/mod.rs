@@ -11,7 +11,7 @@ use stdx::time::Instant;
 use crate::limits::{FRAME_MS, JITTER_DELAY_MS, JITTER_PACKETS, JITTER_PAYLOAD};
 use crate::rtp::Packet;
 
-/// What became of a packet.
+/// The outcome of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pushed {
     Queued,
@@ -24,7 +24,7 @@ pub enum Pushed {
     TooLong,
 }
 
-/// What one pull gave.
+/// The result of one pull.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pulled {
     /// A payload, and whether it is the first behind a pause.

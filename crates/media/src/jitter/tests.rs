@@ -34,7 +34,7 @@ fn time(ms: u32) -> Instant {
     START + Duration::from_millis(u64::from(ms))
 }
 
-/// What a tick gave: a packet's number, `lost` or `-`.
+/// The result of a tick: a packet's number, `lost` or `-`.
 fn pull(buffer: &mut JitterBuffer, at: u32) -> String {
     let mut out = Vec::new();
     match buffer.pull(time(at), &mut out) {

@@ -20,7 +20,7 @@ pub use write::Writer;
 pub struct CapturedPacket {
     /// Since the first one; never decreases.
     pub offset: Duration,
-    /// Of [`Capture::bytes`].
+    /// The part of [`Capture::bytes`].
     pub range: Range<usize>,
     pub source_port: u16,
     pub destination_port: u16,

@@ -8,7 +8,7 @@ const INTERFACE: u32 = 1;
 const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
 
-/// Of an interface: the resolution of its times.
+/// The resolution of an interface's times.
 const IF_TSRESOL: u16 = 9;
 /// More interfaces in a section are no capture.
 const MAX_INTERFACES: usize = 4096;

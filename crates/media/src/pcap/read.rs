@@ -8,7 +8,7 @@ use super::{Capture, CapturedPacket, link, ng};
 /// Why a file is not a capture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// Of the file, in bytes.
+    /// The place in the file, in bytes.
     pub position: usize,
     pub expected: &'static str,
     pub found: String,
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
         Reader { file, position: 0, base: 0, big: false }
     }
 
-    /// Of a part of the file that starts at `base`.
+    /// A reader of the part of the file that starts at `base`.
     pub(super) fn part(file: &'a [u8], base: usize, big: bool) -> Reader<'a> {
         Reader { file, position: 0, base, big }
     }

@@ -24,7 +24,7 @@ pub fn built_in(name: &str) -> Option<Vec<u8>> {
     Some(dtmf_capture(digit))
 }
 
-/// Of the captures that SIPp comes with: one number in every file and every call.
+/// The SSRC of the captures that SIPp comes with: one number in every file and every call.
 const SSRC: u32 = 0x0e05_384e;
 const FIRST_SEQUENCE: u16 = 8155;
 const TIMESTAMP: u32 = 43_200;

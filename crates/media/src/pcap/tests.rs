@@ -1,4 +1,4 @@
-//! What captures of every kind give, and what damaged ones are answered.
+//! Captures of every kind, and damaged ones.
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Ethernet, IPv4 and UDP headers together.
 const HEADERS: usize = 14 + 20 + 8;
-/// What fits behind them in an IPv4 packet.
+/// The longest payload behind them in an IPv4 packet.
 const MAX_PAYLOAD: usize = 0xffff - 28;
 const LOOPBACK: [u8; 4] = [127, 0, 0, 1];
 

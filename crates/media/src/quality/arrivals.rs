@@ -8,7 +8,7 @@ const WINDOW: u32 = u128::BITS;
 /// Numbers begin one cycle up, so that one from before the first is not below zero.
 const CYCLE: u64 = 0x1_0000;
 
-/// What a sequence number told.
+/// The meaning of a sequence number that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Arrival {
     Next,
@@ -28,7 +28,7 @@ pub(super) struct Arrivals {
     highest: u64,
     /// Bit n: the number n below the highest came.
     window: u128,
-    /// What must come for a leap to be believed.
+    /// The sequence number that must come for a leap to be believed.
     expected_after_leap: Option<u16>,
     /// Expected of the streams before a restart.
     before: u64,

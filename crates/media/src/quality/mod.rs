@@ -1,4 +1,4 @@
-//! What a receiver measures of a stream (RFC 3550 §6.4.1, Appendix A) and what a listener would say of it (ITU-T G.107).
+//! A receiver's measurements of a stream (RFC 3550 §6.4.1, Appendix A) and its estimated quality (ITU-T G.107).
 
 mod arrivals;
 mod emodel;
@@ -21,7 +21,7 @@ pub use emodel::{Impairment, impairment, mos, mos_from_r, r_factor};
 pub struct Summary {
     /// Received and not duplicates.
     pub packets: u64,
-    /// Of payload.
+    /// Bytes of payload.
     pub bytes: u64,
     /// Expected by sequence number, those received included.
     pub expected: u64,

@@ -6,7 +6,7 @@ use crate::codec::{Codec, Decoder, alaw_decode, ulaw_decode};
 /// pattern of every codec, below the quietest speech.
 const SILENCE: u64 = 64;
 
-/// What was heard so far, in microseconds.
+/// The sound that was received so far, in microseconds.
 #[derive(Default)]
 pub(super) struct SoundMeter {
     decoder: Option<Decoder>,

@@ -38,7 +38,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Who may send (RFC 8866 §6.7), seen from who wrote it.
+/// The direction of a stream (RFC 8866 §6.7), as its writer sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Direction {
     #[default]
@@ -86,7 +86,7 @@ impl Direction {
         Direction::from_parts(self.receives(), self.sends())
     }
 
-    /// What both allow.
+    /// The direction that both allow.
     pub fn both(self, other: Direction) -> Direction {
         Direction::from_parts(self.sends() && other.sends(), self.receives() && other.receives())
     }
@@ -150,7 +150,7 @@ pub struct Description {
     pub origin: Origin,
     pub name: String,
     pub connection: Option<Host>,
-    /// Of streams that say nothing themselves.
+    /// The direction of streams that have none themselves.
     pub direction: Option<Direction>,
     pub media: Vec<Media>,
 }
@@ -233,7 +233,7 @@ impl Media {
         self.protocol.to_ascii_uppercase().contains("SAVP")
     }
 
-    /// What a format of the m-line means: its rtpmap, or the static table.
+    /// The meaning of a format of the m-line: its rtpmap, or the static table.
     pub fn payload_type(&self, format: &str) -> Option<PayloadType> {
         let number: u8 = format.parse().ok().filter(|number| *number < 128)?;
         let mapped = self.rtpmaps.iter().find(|map| map.number == number).copied();
@@ -280,7 +280,7 @@ impl Description {
         })
     }
 
-    /// What its writer wants; an unspecified address takes sending to it away (RFC 3264 §8.4).
+    /// The direction that its writer wants; an unspecified address takes sending to it away (RFC 3264 §8.4).
     pub fn direction_of(&self, media: &Media) -> Direction {
         let direction = media.direction.or(self.direction).unwrap_or_default();
         if self.host(media).is_some_and(Host::is_unspecified) {

@@ -7,7 +7,7 @@ use super::{Description, Direction, Host, Kind, Media, Origin};
 use crate::codec::{Codec, PayloadType};
 use crate::srtp::{CryptoLine, KEY_LEN, Suite};
 
-/// What this side brings.
+/// The media that this side can do.
 #[derive(Debug, Clone)]
 pub struct Local<'a> {
     /// Where the peer is to send.
@@ -35,16 +35,16 @@ pub enum SrtpPolicy {
     Required,
 }
 
-/// What both sides have: all that a leg's media needs.
+/// The result of offer and answer: all that a leg's media needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Negotiated {
     /// To be sent.
     pub audio: PayloadType,
-    /// What may come, `audio` among them.
+    /// The payload types that may come, `audio` among them.
     pub receive: Vec<PayloadType>,
     /// To be sent, with the clock nearest to that of `audio`.
     pub events: Option<PayloadType>,
-    /// What may come.
+    /// The event payload types that may come.
     pub receive_events: Vec<PayloadType>,
     /// RFC 3389.
     pub comfort_noise: Option<u8>,
@@ -322,14 +322,14 @@ fn comfort_noise(media: &Media) -> Option<u8> {
     all.find(|one| one.codec == Codec::ComfortNoise && one.clock_rate == 8_000).map(|one| one.number)
 }
 
-/// What the peer asks for, in whole frames of 20 ms and not above its maximum.
+/// The packet time that the peer asks for, in whole frames of 20 ms and not above its maximum.
 fn packet_time(media: &Media) -> u32 {
     let most = media.maxptime.unwrap_or(MAX_PTIME).min(MAX_PTIME);
     let wanted = media.ptime.unwrap_or(PTIME).min(most);
     (wanted / PTIME * PTIME).max(PTIME)
 }
 
-/// What the peer's answer to this side's offer makes.
+/// The result of the peer's answer to this side's offer.
 pub fn accept(offer: &Description, answer: &Description, local: &Local<'_>) -> Result<Negotiated, Refusal> {
     let index = offer
         .media

@@ -66,7 +66,7 @@ impl Description {
         Ok(())
     }
 
-    /// One that cannot be read is as one that is not known: nobody shall lose a call by it.
+    /// One that cannot be read is as one that is not known: no call shall fail by it.
     fn attribute(&mut self, value: &str) {
         let (name, value) = value.split_once(':').unwrap_or((value, ""));
         let (name, value) = (name.trim(), value.trim());

@@ -8,7 +8,7 @@ use stdx::time::Instant;
 /// A latched address must be silent for so long before another port of it is believed.
 const SILENT: Duration = Duration::from_secs(1);
 
-/// What an address is to a leg.
+/// The relation of an address to a leg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Known,
@@ -19,7 +19,7 @@ pub(super) enum Verdict {
 
 #[derive(Debug, Clone)]
 pub(super) struct Latch {
-    /// What the SDP says.
+    /// The address in the SDP.
     expected: Option<SocketAddr>,
     /// Where the signalling comes from.
     trusted: Option<IpAddr>,

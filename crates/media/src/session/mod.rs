@@ -4,37 +4,44 @@
 //! that is due out of the jitter buffer, [`MediaSession::say`] sends one. Between them the owner passes what one leg heard to
 //! its peer, or to a conference. A leg alone uses [`MediaSession::tick`].
 
+mod digits;
 mod hear;
 mod latch;
 pub(crate) mod outgoing;
+mod playback;
+mod received;
+mod recording;
 mod say;
 mod security;
 mod silence;
+mod stream;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use stdx::time::Instant;
 
+use self::digits::{DigitReceiver, DigitSender};
+use self::latch::Latch;
+use self::outgoing::Outgoing;
+use self::playback::Playback;
+use self::received::ReceivedAudio;
+use self::recording::Recording;
+use self::security::Security;
+use self::silence::Silence;
+use self::stream::RtpStream;
 use crate::codec::{Codec, Decoder, Error, PayloadType};
-use crate::conceal::Concealer;
-use crate::events::{Digit, EventReceiver, EventSender};
-use crate::jitter::{Clock, Counts, JitterBuffer};
-use crate::limits::{DIGITS_OUT, FRAME_MS, RECORD_PIECE_MS};
-use crate::prompt::{Prompt, frame_samples};
+use crate::events::Digit;
+use crate::jitter::Counts;
+use crate::limits::{DIGITS_OUT, FRAME_MS};
+use crate::prompt::Prompt;
 use crate::quality::{Receiver, Summary};
 use crate::sdp::Negotiated;
 use crate::speech::{SpeechDetector, SpeechEvent, SpeechOptions};
-use crate::tone::DtmfDetector;
-use latch::Latch;
-use outgoing::{Outgoing, ToRate};
-use security::Security;
-use silence::Silence;
 
-/// What a leg asks of the world.
+/// The output of a leg.
 pub trait Outbox {
     fn rtp(&mut self, to: SocketAddr, packet: &[u8]);
     fn rtcp(&mut self, to: SocketAddr, packet: &[u8]);
@@ -47,12 +54,12 @@ pub trait Outbox {
     fn tapped(&mut self, _heard: &[i16], _said: &[i16]) {}
 }
 
-/// What happened on a leg.
+/// An event of a leg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     Digit {
         digit: Digit,
-        by: By,
+        by: DigitSource,
     },
     Speech(SpeechEvent),
     /// A prompt came to its end by itself.
@@ -67,18 +74,18 @@ pub enum Event {
     NoMedia(Duration),
 }
 
-/// How a digit came.
+/// The form in which a digit came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum By {
+pub enum DigitSource {
     /// RFC 4733.
     Event,
     /// In the sound.
     Tone,
 }
 
-/// What became of a datagram.
+/// The outcome of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Handled {
+pub enum DatagramOutcome {
     Taken,
     /// From an address that has no business here.
     Stranger,
@@ -88,26 +95,32 @@ pub enum Handled {
     Unknown,
 }
 
-/// Datagrams by what became of them.
+/// Datagrams that were not taken, by their outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Dropped {
+pub struct DroppedDatagrams {
     pub strangers: u64,
     pub malformed: u64,
     pub unknown: u64,
 }
 
-/// What every leg of a thread uses for the time of one call: a leg keeps only its own.
+/// Buffers that all legs of a thread share for the time of one call; a leg keeps only its own.
 #[derive(Default)]
-pub struct Work {
+pub struct TickWork {
     packet: Vec<u8>,
     payload: Vec<u8>,
-    samples: Vec<i16>,
-    resampled: Vec<i16>,
+    scratch: Scratch,
 }
 
-/// What a leg's peer gives it to say.
+/// Buffers of a conversion between codecs.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    pub(crate) samples: Vec<i16>,
+    pub(crate) resampled: Vec<i16>,
+}
+
+/// The source of the frame that a leg sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Feed<'a> {
+pub enum FrameSource<'a> {
     #[default]
     None,
     /// A frame as the peer's leg heard it: passed on as it is, or transcoded.
@@ -134,76 +147,53 @@ impl PlayOptions {
     }
 }
 
-struct Playing {
-    prompt: Prompt,
-    frame: usize,
-    loops: Option<u32>,
-    id: u64,
-}
-
-/// What a recording has.
+/// The directions that a recording has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordSource {
-    /// What the peer says.
-    Heard,
+    /// The sound from the peer.
+    Received,
     /// Both directions in one channel.
     Both,
-    /// What the peer says on the left, what it hears on the right.
+    /// The sound from the peer on the left, the sound to it on the right.
     Dual,
 }
 
-struct Recording {
-    source: RecordSource,
-    /// Stays, whatever codecs come and go.
-    rate: u32,
-    samples: Vec<i16>,
-    heard: ToRate,
-    said: ToRate,
+/// Frames on the way to a packet of more than one.
+#[derive(Default)]
+struct PendingFrames {
+    payload: Vec<u8>,
+    frames: u32,
 }
 
-/// The media of one leg.
-pub struct MediaSession {
-    negotiated: Negotiated,
-    security: Security,
-    latch: Latch,
-    silence: Silence,
-    dropped: Dropped,
-    // Out.
-    ssrc: u32,
-    sequence: u16,
-    timestamp: u32,
-    packets: u32,
-    bytes: u32,
-    reported_packets: u32,
-    next_report: Instant,
-    is_talking: bool,
-    outgoing: Outgoing,
-    /// Frames on the way to a packet of more than one.
-    pending: Vec<u8>,
-    pending_frames: u32,
-    playing: Option<Playing>,
-    tones: Option<Playing>,
-    digits: VecDeque<Digit>,
-    sender: Option<EventSender>,
-    digit_gap: u32,
-    fill: Option<Prompt>,
-    said: Vec<i16>,
-    said_decoder: Option<Decoder>,
-    // In.
-    receiver: Box<Receiver>,
-    incoming: PayloadType,
-    jitter: Option<Box<JitterBuffer>>,
-    jitter_counts: Counts,
+impl PendingFrames {
+    fn clear(&mut self) {
+        self.payload.clear();
+        self.frames = 0;
+    }
+}
+
+/// The frame that was sent in this tick, decoded for recording and tap.
+#[derive(Default)]
+struct SentSamples {
+    samples: Vec<i16>,
     decoder: Option<Decoder>,
-    concealer: Concealer,
-    heard: Vec<u8>,
-    heard_samples: Vec<i16>,
-    /// Decoded and not yet heard: packets of more than a frame.
-    decoded: Vec<i16>,
-    event_receiver: EventReceiver,
-    has_events: bool,
-    // Sinks.
-    in_band: Option<Box<DtmfDetector>>,
+}
+
+impl SentSamples {
+    fn decode(&mut self, codec: Codec, payload: &[u8]) {
+        if self.decoder.is_none() {
+            self.decoder = Decoder::new(codec).ok();
+        }
+        if let Some(decoder) = &mut self.decoder {
+            // The payload was encoded here, so it decodes.
+            let _ = decoder.decode(payload, &mut self.samples);
+        }
+    }
+}
+
+/// The receivers of a leg's sound.
+#[derive(Default)]
+struct Sinks {
     speech: Option<SpeechDetector>,
     recording: Option<Recording>,
     is_tapped: bool,
@@ -212,10 +202,38 @@ pub struct MediaSession {
     is_muted: bool,
 }
 
-/// Of the jitter buffer, in milliseconds: bears one packet out of order.
-const MIN_DELAY_MS: u32 = 40;
-/// Between RTCP reports (RFC 3550 §6.2).
-const REPORT: Duration = Duration::from_secs(5);
+impl Sinks {
+    fn need_samples(&self) -> bool {
+        self.is_mixed || self.is_tapped || self.speech.is_some() || self.recording.is_some()
+    }
+
+    /// Whether the frames that are sent are wanted, too.
+    fn want_sent(&self) -> bool {
+        let source = self.recording.as_ref().map(|recording| recording.source);
+        self.is_tapped || matches!(source, Some(RecordSource::Both | RecordSource::Dual))
+    }
+}
+
+/// The media of one leg.
+pub struct MediaSession {
+    negotiated: Negotiated,
+    security: Security,
+    latch: Latch,
+    silence: Silence,
+    dropped: DroppedDatagrams,
+    // Sending.
+    stream: RtpStream,
+    outgoing: Outgoing,
+    pending: PendingFrames,
+    playback: Playback,
+    digit_sender: DigitSender,
+    sent: SentSamples,
+    // Reception.
+    receiver: Box<Receiver>,
+    received: ReceivedAudio,
+    digit_receiver: DigitReceiver,
+    sinks: Sinks,
+}
 
 impl MediaSession {
     /// `seed`: random, for SSRC, first sequence number and timestamp (RFC 3550 §5.1). `trusted`: the address from which
@@ -227,59 +245,31 @@ impl MediaSession {
             security: Security::new(&negotiated),
             latch: Latch::new(negotiated.remote, trusted),
             silence: Silence::default(),
-            dropped: Dropped::default(),
-            ssrc: (seed >> 32) as u32,
-            sequence: (seed >> 16) as u16 & 0x7fff,
-            timestamp: (seed as u32).rotate_left(9),
-            packets: 0,
-            bytes: 0,
-            reported_packets: 0,
-            next_report: Instant::default(),
-            is_talking: false,
+            dropped: DroppedDatagrams::default(),
+            stream: RtpStream::new(seed),
             outgoing: Outgoing::new(incoming.codec)?,
-            pending: Vec::new(),
-            pending_frames: 0,
-            playing: None,
-            tones: None,
-            digits: VecDeque::new(),
-            sender: None,
-            digit_gap: 0,
-            fill: None,
-            said: Vec::new(),
-            said_decoder: None,
+            pending: PendingFrames::default(),
+            playback: Playback::default(),
+            digit_sender: DigitSender::default(),
+            sent: SentSamples::default(),
             receiver: Box::new(
                 Receiver::with_clock_rate(incoming.codec, incoming.clock_rate).without_sound(),
             ),
-            incoming,
-            jitter: None,
-            jitter_counts: Counts::default(),
-            decoder: None,
-            concealer: Concealer::default(),
-            heard: Vec::new(),
-            heard_samples: Vec::new(),
-            decoded: Vec::new(),
-            event_receiver: EventReceiver::new(),
-            has_events: false,
-            in_band: None,
-            speech: None,
-            recording: None,
-            is_tapped: false,
-            is_listened: false,
-            is_mixed: false,
-            is_muted: false,
+            received: ReceivedAudio::new(incoming),
+            digit_receiver: DigitReceiver::new(),
+            sinks: Sinks::default(),
             negotiated,
         };
         session.hear_tones(session.negotiated.receive_events.is_empty());
         Ok(session)
     }
 
-    /// What a re-offer made. The stream goes on with its SSRC and numbers; a prompt goes on too, transcoded if need be.
+    /// Takes the result of a re-offer. The stream goes on with its SSRC and numbers; a prompt goes on too, transcoded if need be.
     pub fn renegotiate(&mut self, negotiated: Negotiated) -> Result<(), Error> {
         if negotiated.audio.codec != self.negotiated.audio.codec {
             self.outgoing = Outgoing::new(negotiated.audio.codec)?;
             self.pending.clear();
-            self.pending_frames = 0;
-            self.said_decoder = None;
+            self.sent.decoder = None;
             self.incoming(negotiated.audio);
         }
         self.security.renegotiate(&negotiated);
@@ -287,7 +277,7 @@ impl MediaSession {
             self.latch.expect(negotiated.remote);
         }
         self.negotiated = negotiated;
-        if self.in_band.is_some() || self.negotiated.receive_events.is_empty() {
+        if self.digit_receiver.hears_tones() || self.negotiated.receive_events.is_empty() {
             self.hear_tones(true);
         }
         Ok(())
@@ -311,12 +301,8 @@ impl MediaSession {
 
     /// Another codec comes in.
     fn incoming(&mut self, one: PayloadType) {
-        self.incoming = one;
-        self.decoder = None;
-        self.decoded.clear();
-        self.jitter_counts = self.counts();
-        self.jitter = None;
-        self.hear_tones(self.in_band.is_some());
+        self.received.change(one);
+        self.hear_tones(self.digit_receiver.hears_tones());
     }
 
     pub fn negotiated(&self) -> &Negotiated {
@@ -324,21 +310,18 @@ impl MediaSession {
     }
 
     pub fn ssrc(&self) -> u32 {
-        self.ssrc
+        self.stream.ssrc
     }
 
-    /// Of what is heard, in Hz.
+    /// The sample rate of the received sound, in Hz.
     pub fn rate(&self) -> u32 {
-        self.incoming.codec.sample_rate()
+        self.received.rate()
     }
 
     /// Plays from the next tick on, instead of what plays now: that one's id and position.
     pub fn play(&mut self, prompt: Prompt, options: PlayOptions) -> Option<(u64, u64)> {
         let stopped = self.stop();
-        // Beyond its end is its end.
-        let frame = usize::try_from(options.offset_ms / u64::from(FRAME_MS)).unwrap_or(usize::MAX);
-        let frame = frame.min(prompt.len());
-        self.playing = Some(Playing { prompt, frame, loops: options.loops, id: options.id });
+        self.playback.play(prompt, options);
         stopped
     }
 
@@ -346,107 +329,100 @@ impl MediaSession {
     pub fn stop(&mut self) -> Option<(u64, u64)> {
         // Frames that wait for more of them in one packet are of the prompt, too.
         self.pending.clear();
-        self.pending_frames = 0;
-        self.playing.take().map(|playing| (playing.id, playing.frame as u64 * u64::from(FRAME_MS)))
+        self.playback.stop()
     }
 
     pub fn is_playing(&self) -> bool {
-        self.playing.is_some()
+        self.playback.is_playing()
     }
 
     /// Silence is sent where there is nothing to say, for peers that take a pause for a dead line. Without it nothing is.
     pub fn send_silence(&mut self, on: bool) -> Result<(), Error> {
-        self.fill = if on { Some(Prompt::pause(self.negotiated.audio.codec, FRAME_MS)?) } else { None };
+        let fill = if on { Some(Prompt::pause(self.negotiated.audio.codec, FRAME_MS)?) } else { None };
+        self.playback.set_fill(fill);
         Ok(())
     }
 
     /// As events, or as tones when the peer takes none, before whatever else there is to say. `false`, and nothing is
     /// sent, when more than 64 would wait.
     pub fn send_digits(&mut self, digits: &[Digit]) -> Result<bool, Error> {
-        if self.digits.len() + digits.len() > DIGITS_OUT || self.tones.is_some() {
+        if self.digit_sender.len() + digits.len() > DIGITS_OUT || self.playback.has_tones() {
             return Ok(false);
         }
         if self.negotiated.events.is_some() {
-            self.digits.extend(digits);
+            self.digit_sender.push(digits);
         } else if !digits.is_empty() {
             let prompt = Prompt::digits(self.negotiated.audio.codec, digits, say::DIGIT_MS)?;
-            self.tones = Some(Playing { prompt, frame: 0, loops: Some(1), id: 0 });
+            self.playback.play_tones(prompt);
         }
         Ok(true)
     }
 
     /// Digits in the sound. On from the start where no events were negotiated; once an event came, they are not listened for.
     pub fn hear_tones(&mut self, on: bool) {
-        self.in_band = on.then(|| Box::new(DtmfDetector::new(self.rate())));
+        self.digit_receiver.hear_tones(on.then_some(self.received.rate()));
     }
 
     /// Speech and silence from now on, or no more.
     pub fn detect_speech(&mut self, options: Option<SpeechOptions>) {
-        self.speech = options.map(SpeechDetector::new);
+        self.sinks.speech = options.map(SpeechDetector::new);
     }
 
     /// From the next tick on.
     pub fn record(&mut self, source: RecordSource) {
-        let piece = (self.rate() * (RECORD_PIECE_MS + FRAME_MS) / 1000) as usize;
-        let channels = if source == RecordSource::Dual { 2 } else { 1 };
-        self.recording = Some(Recording {
-            source,
-            rate: self.rate(),
-            samples: Vec::with_capacity(piece * channels),
-            heard: ToRate::default(),
-            said: ToRate::default(),
-        });
+        self.sinks.recording = Some(Recording::new(source, self.rate()));
     }
 
-    /// Of the samples of [`Outbox::recorded`], in Hz: that of the codec when the recording began.
+    /// The rate of the samples of [`Outbox::recorded`], in Hz: that of the codec when the recording began.
     pub fn record_rate(&self) -> Option<u32> {
-        self.recording.as_ref().map(|recording| recording.rate)
+        self.sinks.recording.as_ref().map(|recording| recording.rate)
     }
 
     /// The last piece goes to `out`.
     pub fn stop_recording(&mut self, out: &mut impl Outbox) {
-        if let Some(recording) = self.recording.take().filter(|recording| !recording.samples.is_empty()) {
+        if let Some(recording) = self.sinks.recording.take().filter(|recording| !recording.samples.is_empty())
+        {
             out.recorded(&recording.samples);
         }
     }
 
     /// Both directions as samples, every tick.
     pub fn tap(&mut self, on: bool) {
-        self.is_tapped = on;
+        self.sinks.is_tapped = on;
     }
 
     /// Whether [`MediaSession::heard`] is wanted: a bridge's leg.
     pub fn listen(&mut self, on: bool) {
-        self.is_listened = on;
+        self.sinks.is_listened = on;
     }
 
     /// Whether [`MediaSession::heard_samples`] is wanted: a conference's leg.
     pub fn listen_decoded(&mut self, on: bool) {
-        self.is_mixed = on;
+        self.sinks.is_mixed = on;
     }
 
-    /// Whether what the peer says is silence to everybody and in recordings.
+    /// Whether the peer's sound is silence to all sinks.
     pub fn mute(&mut self, on: bool) {
-        self.is_muted = on;
+        self.sinks.is_muted = on;
     }
 
     /// This tick's frame as it came, for a peer's [`MediaSession::say`].
-    pub fn heard(&self) -> Feed<'_> {
-        if self.heard.is_empty() {
-            return Feed::None;
+    pub fn heard(&self) -> FrameSource<'_> {
+        if self.received.payload.is_empty() {
+            return FrameSource::None;
         }
-        Feed::Payload { codec: self.incoming.codec, payload: &self.heard }
+        FrameSource::Payload { codec: self.received.incoming.codec, payload: &self.received.payload }
     }
 
-    /// This tick's frame at [`MediaSession::rate`], losses concealed; empty when nobody wanted it decoded.
+    /// This tick's frame at [`MediaSession::rate`], losses concealed; empty when no sink wanted it decoded.
     pub fn heard_samples(&self) -> &[i16] {
-        &self.heard_samples
+        &self.received.samples
     }
 
     /// A leg alone.
-    pub fn tick(&mut self, now: Instant, work: &mut Work, out: &mut impl Outbox) {
+    pub fn tick(&mut self, now: Instant, work: &mut TickWork, out: &mut impl Outbox) {
         self.hear(now, work, out);
-        self.say(now, Feed::None, work, out);
+        self.say(now, FrameSource::None, work, out);
     }
 
     /// The quality of what came.
@@ -454,18 +430,18 @@ impl MediaSession {
         self.receiver.summary()
     }
 
-    /// Of the jitter buffer, which is there only while somebody listens.
+    /// The counts of the jitter buffer, which is there only while a sink wants the sound.
     pub fn counts(&self) -> Counts {
-        self.jitter.as_ref().map_or(self.jitter_counts, |jitter| jitter.counts())
+        self.received.counts()
     }
 
-    pub fn dropped(&self) -> Dropped {
+    pub fn dropped(&self) -> DroppedDatagrams {
         self.dropped
     }
 
     /// Packets and bytes of payload sent.
     pub fn sent(&self) -> (u32, u32) {
-        (self.packets, self.bytes)
+        (self.stream.packets, self.stream.bytes)
     }
 
     /// Where media goes now.
@@ -474,41 +450,28 @@ impl MediaSession {
     }
 
     fn needs_samples(&self) -> bool {
-        self.is_mixed
-            || self.is_tapped
-            || self.speech.is_some()
-            || self.recording.is_some()
-            || self.in_band.is_some()
+        self.sinks.need_samples() || self.digit_receiver.hears_tones()
     }
 
     fn needs_audio(&self) -> bool {
-        self.is_listened || self.needs_samples()
+        self.sinks.is_listened || self.needs_samples()
     }
 
-    fn jitter_clock(&self) -> Clock {
-        let bytewise = matches!(self.incoming.codec, Codec::Pcmu | Codec::Pcma | Codec::G722);
-        Clock { rate: self.incoming.clock_rate, bytewise }
-    }
-
+    #[cfg(test)]
     fn frame(&self) -> usize {
-        frame_samples(self.incoming.codec)
+        self.received.frame()
     }
 
     /// Bytes that the leg holds, codec states aside: itself and its heap.
     pub fn size(&self) -> usize {
-        let vectors = self.pending.capacity() + self.heard.capacity() + self.digits.capacity();
-        let samples = self.said.capacity() + self.heard_samples.capacity() + self.decoded.capacity();
-        let recorded = self
-            .recording
-            .as_ref()
-            .map_or(0, |one| one.samples.capacity() + (one.heard.size() + one.said.size()) / 2);
         size_of::<MediaSession>()
             + size_of::<Receiver>()
-            + vectors
-            + 2 * (samples + recorded)
-            + self.in_band.as_ref().map_or(0, |_| size_of::<DtmfDetector>())
-            + self.concealer.size()
+            + self.pending.payload.capacity()
+            + self.digit_sender.size()
+            + 2 * self.sent.samples.capacity()
+            + self.sinks.recording.as_ref().map_or(0, Recording::size)
+            + self.received.size()
+            + self.digit_receiver.size()
             + self.outgoing.size()
-            + self.jitter.as_ref().map_or(0, |jitter| size_of::<JitterBuffer>() + jitter.size())
     }
 }

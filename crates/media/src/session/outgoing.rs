@@ -1,5 +1,6 @@
-//! The codec of what is sent: what comes in it passes through, the rest is transcoded.
+//! The encoder of a stream: frames in its codec pass through, others are transcoded.
 
+use super::Scratch;
 use crate::codec::{Codec, Decoder, Encoder, Error, alaw_to_ulaw, ulaw_to_alaw};
 use crate::resample::Resampler;
 
@@ -40,7 +41,7 @@ impl ToRate {
 pub(crate) struct Outgoing {
     codec: Codec,
     encoder: Option<Encoder>,
-    /// Of the codec that comes.
+    /// Decodes the codec of the frames that come.
     decoder: Option<(Codec, Decoder)>,
     to_rate: ToRate,
 }
@@ -54,23 +55,17 @@ impl Outgoing {
         Ok(Outgoing { codec, encoder: None, decoder: None, to_rate: ToRate::default() })
     }
 
-    /// A frame of any codec; `samples` and `resampled` are for its use. What does not decode is left out.
-    pub(crate) fn payload(
-        &mut self,
-        codec: Codec,
-        payload: &[u8],
-        (samples, resampled): (&mut Vec<i16>, &mut Vec<i16>),
-        out: &mut Vec<u8>,
-    ) {
+    /// A frame of any codec. A payload that does not decode is left out.
+    pub(crate) fn payload(&mut self, codec: Codec, payload: &[u8], scratch: &mut Scratch, out: &mut Vec<u8>) {
         match (codec, self.codec) {
             (from, to) if from == to => out.extend_from_slice(payload),
             (Codec::Pcmu, Codec::Pcma) => out.extend(payload.iter().map(|byte| ulaw_to_alaw(*byte))),
             (Codec::Pcma, Codec::Pcmu) => out.extend(payload.iter().map(|byte| alaw_to_ulaw(*byte))),
             _ => {
-                samples.clear();
+                scratch.samples.clear();
                 let Some(decoder) = self.decoder(codec) else { return };
-                if decoder.decode(payload, samples).is_ok() {
-                    self.samples(codec.sample_rate(), samples, resampled, out);
+                if decoder.decode(payload, &mut scratch.samples).is_ok() {
+                    self.samples(codec.sample_rate(), &scratch.samples, &mut scratch.resampled, out);
                 }
             }
         }

@@ -1,39 +1,34 @@
-//! What goes out: one frame a tick from the first source that has one, and a report every five seconds.
+//! Sending: one frame a tick from the first source that has one, and a report every five seconds.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use stdx::time::Instant;
 
-use super::{Event, Feed, MediaSession, Outbox, Playing, REPORT, RecordSource, Work};
-use crate::codec::{Codec, Decoder};
-use crate::events::{EventOptions, EventSender};
+use super::playback::PlaybackFrame;
+use super::{Event, FrameSource, MediaSession, Outbox, TickWork};
+use crate::codec::Codec;
+use crate::events::EventOptions;
 use crate::limits::FRAME_MS;
-use crate::rtcp::{self, Report, SenderInfo};
+use crate::rtcp::{self, Report};
 use crate::rtp::Header;
 
 /// Milliseconds of a digit sent: twice what Q.24 asks of a listener, and a whole number of frames.
 pub(super) const DIGIT_MS: u32 = 100;
-/// Ticks between two digits: Q.24's 40 ms, doubled.
-const DIGIT_GAP: u32 = 4;
-/// Between 1900 and 1970.
-const NTP_EPOCH: u64 = 2_208_988_800;
-
 impl MediaSession {
-    /// The second half of a tick. Digits go first, then tones and prompts, then what the peer gives.
-    pub fn say(&mut self, now: Instant, feed: Feed<'_>, work: &mut Work, out: &mut impl Outbox) {
-        self.said.clear();
+    /// The second half of a tick. Digits go first, then tones and prompts, then the frames of the partner leg.
+    pub fn say(&mut self, now: Instant, feed: FrameSource<'_>, work: &mut TickWork, out: &mut impl Outbox) {
+        self.sent.samples.clear();
         if !self.say_event(work, out) {
             work.payload.clear();
             if self.choose(feed, work, out) {
                 self.decode_said(work);
                 self.say_frame(work, out);
             } else {
-                self.flush(work, out);
-                self.is_talking = false;
+                self.flush(self.stream.timestamp, work, out);
+                self.stream.pause();
             }
         }
-        self.timestamp = self.timestamp.wrapping_add(self.frame_units());
+        self.stream.advance(self.frame_units());
         self.keep(work, out);
         self.report(now, work, out);
     }
@@ -43,119 +38,82 @@ impl MediaSession {
     }
 
     /// The frame to send into `work.payload`; `false` when there is none.
-    fn choose(&mut self, feed: Feed<'_>, work: &mut Work, out: &mut impl Outbox) -> bool {
-        let scratch = (&mut work.samples, &mut work.resampled);
-        if let Some(playing) = &mut self.tones {
-            if let Some(frame) = playing.next() {
-                self.outgoing.payload(
-                    playing.prompt.codec(),
-                    playing.prompt.frame(frame).unwrap_or(&[]),
-                    scratch,
-                    &mut work.payload,
-                );
+    fn choose(&mut self, feed: FrameSource<'_>, work: &mut TickWork, out: &mut impl Outbox) -> bool {
+        let TickWork { scratch, payload: into, .. } = work;
+        match self.playback.next_tone() {
+            PlaybackFrame::Frame { codec, payload } => {
+                self.outgoing.payload(codec, payload, scratch, into);
                 return true;
             }
-            self.tones = None;
-            out.event(Event::DigitsSent);
+            PlaybackFrame::Ended { .. } => out.event(Event::DigitsSent),
+            PlaybackFrame::Idle => {}
         }
-        if let Some(playing) = &mut self.playing {
-            if let Some(frame) = playing.next() {
-                self.outgoing.payload(
-                    playing.prompt.codec(),
-                    playing.prompt.frame(frame).unwrap_or(&[]),
-                    scratch,
-                    &mut work.payload,
-                );
-                return !work.payload.is_empty();
+        match self.playback.next_prompt() {
+            PlaybackFrame::Frame { codec, payload } => {
+                self.outgoing.payload(codec, payload, scratch, into);
+                return !into.is_empty();
             }
-            let id = playing.id;
-            self.playing = None;
-            out.event(Event::PromptEnded { id });
+            PlaybackFrame::Ended { id } => out.event(Event::PromptEnded { id }),
+            PlaybackFrame::Idle => {}
         }
         match feed {
-            Feed::None => {}
-            Feed::Payload { codec, payload } => {
-                self.outgoing.payload(codec, payload, scratch, &mut work.payload);
-            }
-            Feed::Samples { rate, samples } => {
-                self.outgoing.samples(rate, samples, &mut work.resampled, &mut work.payload);
+            FrameSource::None => {}
+            FrameSource::Payload { codec, payload } => self.outgoing.payload(codec, payload, scratch, into),
+            FrameSource::Samples { rate, samples } => {
+                self.outgoing.samples(rate, samples, &mut scratch.resampled, into);
             }
         }
-        if work.payload.is_empty()
-            && let Some(fill) = &self.fill
+        if into.is_empty()
+            && let Some((codec, payload)) = self.playback.fill()
         {
-            let frame = fill.frame(0).unwrap_or(&[]);
-            self.outgoing.payload(
-                fill.codec(),
-                frame,
-                (&mut work.samples, &mut work.resampled),
-                &mut work.payload,
-            );
+            self.outgoing.payload(codec, payload, scratch, into);
         }
-        !work.payload.is_empty()
+        !into.is_empty()
     }
 
     /// For the recording and the tap, when they want it.
-    fn decode_said(&mut self, work: &Work) {
-        let source = self.recording.as_ref().map(|recording| recording.source);
-        if !self.is_tapped && !matches!(source, Some(RecordSource::Both | RecordSource::Dual)) {
-            return;
-        }
-        if self.said_decoder.is_none() {
-            self.said_decoder = Decoder::new(self.negotiated.audio.codec).ok();
-        }
-        if let Some(decoder) = &mut self.said_decoder {
-            // What was just encoded decodes.
-            let _ = decoder.decode(&work.payload, &mut self.said);
+    fn decode_said(&mut self, work: &TickWork) {
+        if self.sinks.want_sent() {
+            self.sent.decode(self.negotiated.audio.codec, &work.payload);
         }
     }
 
     /// A packet once it has as many frames as the peer asked for.
-    fn say_frame(&mut self, work: &mut Work, out: &mut impl Outbox) {
+    fn say_frame(&mut self, work: &mut TickWork, out: &mut impl Outbox) {
         let frames =
             if self.negotiated.audio.codec == Codec::Opus { 1 } else { self.negotiated.ptime_ms / FRAME_MS };
         if frames <= 1 {
-            self.send(self.negotiated.audio.number, self.timestamp, work, out);
+            self.send(self.negotiated.audio.number, self.stream.timestamp, work, out);
             return;
         }
-        self.pending.extend_from_slice(&work.payload);
-        self.pending_frames += 1;
-        if self.pending_frames >= frames {
-            // The timestamp is that of the first of them; this tick's is not counted yet.
-            self.timestamp = self.timestamp.wrapping_add(self.frame_units());
-            self.flush(work, out);
-            self.timestamp = self.timestamp.wrapping_sub(self.frame_units());
+        self.pending.payload.extend_from_slice(&work.payload);
+        self.pending.frames += 1;
+        if self.pending.frames >= frames {
+            // The timestamp of this tick is not counted yet.
+            self.flush(self.stream.timestamp.wrapping_add(self.frame_units()), work, out);
         }
     }
 
-    /// What waits for more frames goes without them.
-    fn flush(&mut self, work: &mut Work, out: &mut impl Outbox) {
-        if self.pending_frames == 0 {
+    /// Frames that wait for more of them go without these. `end` is the timestamp after the last of them; the packet has
+    /// that of the first.
+    fn flush(&mut self, end: u32, work: &mut TickWork, out: &mut impl Outbox) {
+        if self.pending.frames == 0 {
             return;
         }
-        std::mem::swap(&mut self.pending, &mut work.payload);
+        std::mem::swap(&mut self.pending.payload, &mut work.payload);
+        let behind = self.pending.frames * self.frame_units();
         self.pending.clear();
-        let behind = self.pending_frames * self.frame_units();
-        self.pending_frames = 0;
-        self.send(self.negotiated.audio.number, self.timestamp.wrapping_sub(behind), work, out);
+        self.send(self.negotiated.audio.number, end.wrapping_sub(behind), work, out);
     }
 
     /// `work.payload` as a packet.
-    fn send(&mut self, payload_type: u8, timestamp: u32, work: &mut Work, out: &mut impl Outbox) {
+    fn send(&mut self, payload_type: u8, timestamp: u32, work: &mut TickWork, out: &mut impl Outbox) {
         if self.destination().is_none() {
             // Numbers are for what is sent: a gap would be taken for loss.
-            self.is_talking = false;
+            self.stream.pause();
             return;
         }
-        let header = Header {
-            marker: !self.is_talking,
-            payload_type,
-            sequence: self.sequence,
-            timestamp,
-            ssrc: self.ssrc,
-        };
-        self.is_talking = true;
-        self.sequence = self.sequence.wrapping_add(1);
+        let header = self.stream.next_header(payload_type, timestamp);
         let payload = std::mem::take(&mut work.payload);
         self.write(header, &payload, work, out);
         work.payload = payload;
@@ -165,7 +123,7 @@ impl MediaSession {
         self.latch.address().filter(|_| self.negotiated.direction.sends())
     }
 
-    fn write(&mut self, header: Header, payload: &[u8], work: &mut Work, out: &mut impl Outbox) {
+    fn write(&mut self, header: Header, payload: &[u8], work: &mut TickWork, out: &mut impl Outbox) {
         let Some(to) = self.destination() else { return };
         work.packet.clear();
         header.write(payload, &mut work.packet);
@@ -174,64 +132,47 @@ impl MediaSession {
         {
             return;
         }
-        self.packets = self.packets.wrapping_add(1);
-        self.bytes = self.bytes.wrapping_add(payload.len() as u32);
+        self.stream.count(payload);
         out.rtp(to, &work.packet);
     }
 
     /// This tick's packet of a digit, or the pause behind one; `false` when none is to be sent.
-    fn say_event(&mut self, work: &mut Work, out: &mut impl Outbox) -> bool {
-        if self.sender.is_none() {
-            if self.digit_gap > 0 {
-                self.digit_gap -= 1;
+    fn say_event(&mut self, work: &mut TickWork, out: &mut impl Outbox) -> bool {
+        if !self.digit_sender.is_sending() {
+            if self.digit_sender.pauses() {
                 return false;
             }
             let Some(events) = self.negotiated.events.filter(|_| self.destination().is_some()) else {
                 return false;
             };
-            let Some(digit) = self.digits.pop_front() else { return false };
-            self.flush(work, out);
+            let Some(digit) = self.digit_sender.pop() else { return false };
+            self.flush(self.stream.timestamp, work, out);
             let options = EventOptions {
                 payload_type: events.number,
                 clock_rate: events.clock_rate,
                 duration_ms: DIGIT_MS,
                 ..EventOptions::default()
             };
-            self.sender = Some(EventSender::new(digit, options, self.ssrc, self.sequence, self.timestamp));
+            self.digit_sender.start(digit, options, &self.stream);
         }
-        let Some(sender) = &mut self.sender else { return false };
-        if let Some(packet) = sender.next() {
-            self.sequence = sender.next_sequence();
-            self.is_talking = false;
+        if let Some((packet, next_sequence)) = self.digit_sender.next_packet() {
+            self.stream.skip_to(next_sequence);
             self.write(packet.header, &packet.payload, work, out);
             return true;
         }
-        self.sender = None;
-        self.digit_gap = DIGIT_GAP;
-        if self.digits.is_empty() {
+        if self.digit_sender.len() == 0 {
             out.event(Event::DigitsSent);
         }
         false
     }
 
-    /// RFC 3550 §6.4: a sender's report when something was sent since the last one, else a receiver's.
-    fn report(&mut self, now: Instant, work: &mut Work, out: &mut impl Outbox) {
-        if self.next_report == Instant::default() {
-            // Spread, so that calls that began together do not report together.
-            self.next_report = now + Duration::from_millis(2_500 + u64::from(self.ssrc % 2_500));
-        }
-        if now < self.next_report {
+    fn report(&mut self, now: Instant, work: &mut TickWork, out: &mut impl Outbox) {
+        if !self.stream.is_report_due(now) {
             return;
         }
-        self.next_report = now + REPORT;
         self.check_silence(now, out);
-        let blocks: Vec<_> = self.receiver.report_block(now).into_iter().collect();
-        let report = if self.packets == self.reported_packets {
-            Report::Receiver { ssrc: self.ssrc, blocks }
-        } else {
-            Report::Sender { ssrc: self.ssrc, info: self.sender_info(now), blocks }
-        };
-        self.reported_packets = self.packets;
+        let blocks = self.receiver.report_block(now).into_iter().collect();
+        let report = self.stream.report(now, blocks);
         self.send_rtcp(&[report], work, out);
     }
 
@@ -245,26 +186,15 @@ impl MediaSession {
         }
     }
 
-    fn sender_info(&self, now: Instant) -> SenderInfo {
-        let micros = now.as_micros();
-        let fraction = ((micros % 1_000_000) << 32) / 1_000_000;
-        SenderInfo {
-            ntp: (micros / 1_000_000).wrapping_add(NTP_EPOCH) << 32 | fraction,
-            rtp_timestamp: self.timestamp,
-            packets: self.packets,
-            bytes: self.bytes,
-        }
-    }
-
     /// The end of the stream: a BYE (RFC 3550 §6.6), and the last piece of a recording.
-    pub fn finish(&mut self, now: Instant, work: &mut Work, out: &mut impl Outbox) {
+    pub fn finish(&mut self, now: Instant, work: &mut TickWork, out: &mut impl Outbox) {
         self.stop_recording(out);
-        let blocks: Vec<_> = self.receiver.report_block(now).into_iter().collect();
-        let report = Report::Sender { ssrc: self.ssrc, info: self.sender_info(now), blocks };
-        self.send_rtcp(&[report, Report::Bye { sources: vec![self.ssrc], reason: None }], work, out);
+        let blocks = self.receiver.report_block(now).into_iter().collect();
+        let reports = self.stream.last_reports(now, blocks);
+        self.send_rtcp(&reports, work, out);
     }
 
-    fn send_rtcp(&mut self, reports: &[Report], work: &mut Work, out: &mut impl Outbox) {
+    fn send_rtcp(&mut self, reports: &[Report], work: &mut TickWork, out: &mut impl Outbox) {
         let Some(to) = self.rtcp_address() else { return };
         work.packet.clear();
         rtcp::write(reports, "belfry", &mut work.packet);
@@ -279,7 +209,7 @@ impl MediaSession {
     /// Behind a NAT the next port is a guess, and the best there is. Reports go only where RTP goes to or comes from: the
     /// address of `a=rtcp` (RFC 3605) may be any victim's, and so may that of an INVITE that was never acknowledged.
     fn rtcp_address(&self) -> Option<SocketAddr> {
-        let rtp = self.latch.address().filter(|_| self.packets > 0 || self.latch.is_latched())?;
+        let rtp = self.latch.address().filter(|_| self.stream.packets > 0 || self.latch.is_latched())?;
         if self.negotiated.rtcp_mux {
             return Some(rtp);
         }
@@ -289,23 +219,5 @@ impl MediaSession {
             .filter(|told| told.ip() == rtp.ip())
             .filter(|_| !self.latch.is_latched() || Some(rtp) == self.negotiated.remote);
         told.or_else(|| Some(SocketAddr::new(rtp.ip(), rtp.port().checked_add(1)?)))
-    }
-}
-
-impl Playing {
-    /// The frame of this tick.
-    fn next(&mut self) -> Option<usize> {
-        if self.frame >= self.prompt.len() {
-            self.loops = self.loops.map(|left| left.saturating_sub(1));
-            if self.loops == Some(0) || self.prompt.is_empty() {
-                return None;
-            }
-            self.frame = 0;
-        }
-        if self.loops == Some(0) {
-            return None;
-        }
-        self.frame += 1;
-        Some(self.frame - 1)
     }
 }

@@ -99,7 +99,7 @@ fn leg(codec: Codec) -> MediaSession {
 }
 
 fn ticks(leg: &mut MediaSession, ticks: std::ops::Range<u64>, out: &mut Out) {
-    let mut work = Work::default();
+    let mut work = TickWork::default();
     ticks.for_each(|tick| leg.tick(time(20 * tick), &mut work, out));
 }
 
@@ -110,14 +110,14 @@ fn talk(
     count: u64,
     passes: impl Fn(usize) -> bool,
 ) -> (Out, Out) {
-    let (mut said, mut heard, mut work, mut sent) = (Out::default(), Out::default(), Work::default(), 0);
+    let (mut said, mut heard, mut work, mut sent) = (Out::default(), Out::default(), TickWork::default(), 0);
     for tick in 0..count {
         says.tick(time(20 * tick), &mut work, &mut said);
         for (_, bytes) in &said.rtp[sent..] {
             if passes(sent) {
                 let handled =
                     hears.handle_packet(time(20 * tick + 5), address(PEER), bytes, &mut work, &mut heard);
-                assert_eq!(handled, Handled::Taken);
+                assert_eq!(handled, DatagramOutcome::Taken);
             }
             sent += 1;
         }
@@ -203,7 +203,9 @@ fn digits_go_through_as_events_whatever_is_lost() {
             let (said, heard) = talk(&mut says, &mut hears, 60, passes);
             assert_eq!(heard.digits(), "15#5", "{codec:?} {index}");
             assert_eq!((said.rtp.len(), said.events.as_slice()), (28, &[Event::DigitsSent][..]));
-            assert!(heard.events.iter().all(|event| !matches!(event, Event::Digit { by: By::Tone, .. })));
+            assert!(
+                heard.events.iter().all(|event| !matches!(event, Event::Digit { by: DigitSource::Tone, .. }))
+            );
         }
     }
     let mut full = leg(Codec::Pcma);
@@ -235,7 +237,7 @@ fn digits_go_as_tones_where_events_were_not_negotiated() {
         let (said, heard) = talk(&mut says, &mut hears, 50, |at| at != 6);
         assert_eq!(heard.digits(), "0*9", "{codec:?}");
         assert!(said.events.contains(&Event::DigitsSent));
-        assert!(heard.events.contains(&Event::Digit { digit: digits[0], by: By::Tone }));
+        assert!(heard.events.contains(&Event::Digit { digit: digits[0], by: DigitSource::Tone }));
     }
     // Asked for beside events, until the first event comes.
     let (mut says, mut hears) = (leg(Codec::Pcma), leg(Codec::Pcma));
@@ -251,12 +253,15 @@ fn digits_go_as_tones_where_events_were_not_negotiated() {
 #[test]
 fn the_capture_of_the_load_test_is_a_digit_each_time_without_any_sound() {
     let mut leg = leg(Codec::Pcma);
-    let (mut out, mut work) = (Out::default(), Work::default());
+    let (mut out, mut work) = (Out::default(), TickWork::default());
     let capture = Capture::parse(&dtmf_capture(Digit::from_char('5').unwrap())).unwrap();
     for time_of in [0, 1_000] {
         for (at, (_, bytes)) in capture.iter().enumerate() {
             let now = time(time_of + 20 * at as u64);
-            assert_eq!(leg.handle_packet(now, address(PEER), bytes, &mut work, &mut out), Handled::Taken);
+            assert_eq!(
+                leg.handle_packet(now, address(PEER), bytes, &mut work, &mut out),
+                DatagramOutcome::Taken
+            );
         }
     }
     assert_eq!(out.digits(), "55");
@@ -272,42 +277,42 @@ fn packet(payload_type: u8, sequence: u16) -> Vec<u8> {
 
 #[test]
 fn strangers_are_dropped_and_counted_and_a_nat_is_followed() {
-    let (mut out, mut work) = (Out::default(), Work::default());
+    let (mut out, mut work) = (Out::default(), TickWork::default());
     let trusted = Some("127.0.0.9".parse().unwrap());
     let mut leg = MediaSession::new(negotiated(Codec::Pcma, true), 1, trusted).unwrap();
     let mut from = |leg: &mut MediaSession, ms: u64, source: &str, payload_type: u8| {
         leg.handle_packet(time(ms), address(source), &packet(payload_type, ms as u16), &mut work, &mut out)
     };
     assert_eq!(leg.remote(), None);
-    assert_eq!(from(&mut leg, 0, "127.0.0.66:6000", 8), Handled::Stranger);
-    assert_eq!(from(&mut leg, 1, "127.0.0.66:6000", 101), Handled::Stranger);
-    // A number that nobody negotiated does not latch either.
-    assert_eq!(from(&mut leg, 2, "127.0.0.9:7000", 77), Handled::Unknown);
-    assert_eq!(from(&mut leg, 3, "127.0.0.9:7000", 8), Handled::Taken);
+    assert_eq!(from(&mut leg, 0, "127.0.0.66:6000", 8), DatagramOutcome::Stranger);
+    assert_eq!(from(&mut leg, 1, "127.0.0.66:6000", 101), DatagramOutcome::Stranger);
+    // A number that was not negotiated does not latch either.
+    assert_eq!(from(&mut leg, 2, "127.0.0.9:7000", 77), DatagramOutcome::Unknown);
+    assert_eq!(from(&mut leg, 3, "127.0.0.9:7000", 8), DatagramOutcome::Taken);
     assert_eq!(leg.remote(), Some(address("127.0.0.9:7000")));
-    assert_eq!(from(&mut leg, 4, "127.0.0.2:6000", 8), Handled::Stranger);
-    assert_eq!(from(&mut leg, 20, "127.0.0.9:7001", 8), Handled::Stranger);
-    assert_eq!(from(&mut leg, 1_500, "127.0.0.66:7000", 8), Handled::Stranger);
-    assert_eq!(from(&mut leg, 1_501, "127.0.0.9:7001", 8), Handled::Taken);
+    assert_eq!(from(&mut leg, 4, "127.0.0.2:6000", 8), DatagramOutcome::Stranger);
+    assert_eq!(from(&mut leg, 20, "127.0.0.9:7001", 8), DatagramOutcome::Stranger);
+    assert_eq!(from(&mut leg, 1_500, "127.0.0.66:7000", 8), DatagramOutcome::Stranger);
+    assert_eq!(from(&mut leg, 1_501, "127.0.0.9:7001", 8), DatagramOutcome::Taken);
     assert_eq!(
         leg.handle_packet(time(1_502), address("127.0.0.9:7001"), b"hello", &mut work, &mut out),
-        Handled::Malformed
+        DatagramOutcome::Malformed
     );
-    assert_eq!(leg.dropped(), Dropped { strangers: 5, malformed: 1, unknown: 1 });
+    assert_eq!(leg.dropped(), DroppedDatagrams { strangers: 5, malformed: 1, unknown: 1 });
     let latched = ["127.0.0.9:7000", "127.0.0.9:7001"].map(|text| Event::Latched(address(text)));
     assert_eq!((out.events.as_slice(), leg.remote()), (&latched[..], Some(address("127.0.0.9:7001"))));
 }
 
 #[test]
 fn who_speaks_from_where_was_told_is_believed_before_its_neighbour() {
-    let (mut out, mut work) = (Out::default(), Work::default());
+    let (mut out, mut work) = (Out::default(), TickWork::default());
     let mut leg = MediaSession::new(negotiated(Codec::Pcma, true), 1, None).unwrap();
     let told = address(PEER);
     let neighbour = SocketAddr::new(told.ip(), 1_234);
     let mut from =
         |ms: u64, source| leg.handle_packet(time(ms), source, &packet(8, ms as u16), &mut work, &mut out);
-    assert_eq!((from(0, neighbour), from(1, told)), (Handled::Taken, Handled::Taken));
-    assert_eq!((from(2, neighbour), from(3, told)), (Handled::Stranger, Handled::Taken));
+    assert_eq!((from(0, neighbour), from(1, told)), (DatagramOutcome::Taken, DatagramOutcome::Taken));
+    assert_eq!((from(2, neighbour), from(3, told)), (DatagramOutcome::Stranger, DatagramOutcome::Taken));
     assert_eq!(leg.remote(), Some(told));
 }
 
@@ -318,7 +323,7 @@ fn bridge(from: Codec, to: Codec, loses: fn(usize) -> bool) -> (Out, Out, Vec<i1
     d.listen_decoded(true);
     a.play(tone_prompt(from, 2_000), PlayOptions::once(1));
     let (mut said, mut passed, mut end, mut work) =
-        (Out::default(), Out::default(), Out::default(), Work::default());
+        (Out::default(), Out::default(), Out::default(), TickWork::default());
     let mut heard = Vec::new();
     for tick in 0..100 {
         let now = time(20 * tick);
@@ -380,7 +385,8 @@ fn a_bridge_of_two_codecs_transcodes_both_ways() {
 
 #[test]
 fn recordings_have_what_was_heard_and_said_in_bounded_pieces() {
-    for (source, channels) in [(RecordSource::Heard, 1), (RecordSource::Both, 1), (RecordSource::Dual, 2)] {
+    for (source, channels) in [(RecordSource::Received, 1), (RecordSource::Both, 1), (RecordSource::Dual, 2)]
+    {
         let (mut says, mut hears) = (leg(Codec::Pcma), leg(Codec::Pcma));
         says.play(tone_prompt(Codec::Pcma, 3_000), PlayOptions::once(1));
         let other = Prompt::encode(Codec::Pcma, &tone(900.0, 4_000, 8_000, 3_000), 8_000).unwrap();
@@ -439,14 +445,14 @@ fn srtp_protects_both_and_the_wrong_key_is_nobody() {
         MediaSession::new(negotiated, 9, None).unwrap()
     };
     let (mut says, mut hears) = (with(1, 2), with(2, 1));
-    hears.record(RecordSource::Heard);
+    hears.record(RecordSource::Received);
     says.play(tone_prompt(Codec::Pcma, 2_000), PlayOptions::once(1));
     let (said, out) = talk(&mut says, &mut hears, 60, |_| true);
     assert!(levels(&out.recorded[1_600..8_000], 8_000, 500.0).0 > 7_500.0);
     assert_eq!(said.rtp[0].1.len(), 12 + 160 + 10);
-    let (mut work, mut out) = (Work::default(), Out::default());
+    let (mut work, mut out) = (TickWork::default(), Out::default());
     let handled = with(2, 3).handle_packet(time(0), address(PEER), &said.rtp[0].1, &mut work, &mut out);
-    assert_eq!((handled, out.events.len()), (Handled::Malformed, 0));
+    assert_eq!((handled, out.events.len()), (DatagramOutcome::Malformed, 0));
     says.finish(time(9_000), &mut work, &mut out);
     assert!(
         rtcp::parse(&out.rtcp[0].1)
@@ -459,7 +465,7 @@ fn srtp_protects_both_and_the_wrong_key_is_nobody() {
         &mut work,
         &mut Out::default(),
     );
-    assert_eq!(handled, Handled::Taken);
+    assert_eq!(handled, DatagramOutcome::Taken);
 }
 
 #[test]
@@ -479,7 +485,7 @@ fn reports_go_out_every_five_seconds_and_a_bye_at_the_end() {
         panic!("no RR")
     };
     assert_eq!((blocks[0].ssrc, blocks[0].fraction_lost), (says.ssrc(), 25));
-    let (mut out, mut work) = (Out::default(), Work::default());
+    let (mut out, mut work) = (Out::default(), TickWork::default());
     says.finish(time(30_000), &mut work, &mut out);
     let bye = Report::Bye { sources: vec![says.ssrc()], reason: None };
     assert!(rtcp::parse(&out.rtcp[0].1).unwrap().contains(&bye));
@@ -491,7 +497,7 @@ fn reports_go_out_every_five_seconds_and_a_bye_at_the_end() {
         &mut work,
         &mut Out::default(),
     );
-    assert_eq!(handled, Handled::Stranger);
+    assert_eq!(handled, DatagramOutcome::Stranger);
 }
 
 #[test]
@@ -525,7 +531,7 @@ fn longer_packets_have_the_timestamp_of_their_first_frame() {
     for (ptime_ms, frames) in [(40, 2), (60, 3)] {
         let negotiated = Negotiated { ptime_ms, ..negotiated(Codec::Pcmu, true) };
         let (mut says, mut hears) = (MediaSession::new(negotiated, 3, None).unwrap(), leg(Codec::Pcmu));
-        hears.record(RecordSource::Heard);
+        hears.record(RecordSource::Received);
         says.play(tone_prompt(Codec::Pcmu, 500), PlayOptions::once(1));
         let (said, mut out) = talk(&mut says, &mut hears, 40, |_| true);
         let headers = said.headers();
@@ -596,12 +602,12 @@ fn a_new_key_of_the_peer_leaves_the_own_direction_alone() {
     says.renegotiate(with(1, 3)).unwrap();
     // The listener's own receiving key is the same: its count of turns goes on, and so must the sender's.
     talk(&mut says, &mut hears, 10, |_| true);
-    assert_eq!((says.dropped(), hears.dropped()), (Dropped::default(), Dropped::default()));
+    assert_eq!((says.dropped(), hears.dropped()), (DroppedDatagrams::default(), DroppedDatagrams::default()));
 }
 
 /// A leg that is busy sending, and the packets of `ms` milliseconds.
 fn sent(leg: &mut MediaSession, from_ms: u64, ms: u64) -> Out {
-    let (mut out, mut work) = (Out::default(), Work::default());
+    let (mut out, mut work) = (Out::default(), TickWork::default());
     (0..ms / 20).for_each(|tick| leg.tick(time(from_ms + 20 * tick), &mut work, &mut out));
     out
 }
@@ -619,9 +625,12 @@ fn an_address_that_has_not_sent_gets_nothing_unless_it_is_the_signallings() {
     let out = sent(&mut leg, 20_000, 20_000);
     assert_eq!((out.rtp.len(), out.rtcp.len()), (0, 0));
     // Once it has sent, it is answered.
-    let (mut out, mut work) = (Out::default(), Work::default());
+    let (mut out, mut work) = (Out::default(), TickWork::default());
     let from = address("127.0.0.3:6000");
-    assert_eq!(leg.handle_packet(time(40_000), from, &packet(8, 1), &mut work, &mut out), Handled::Taken);
+    assert_eq!(
+        leg.handle_packet(time(40_000), from, &packet(8, 1), &mut work, &mut out),
+        DatagramOutcome::Taken
+    );
     assert!(sent(&mut leg, 40_000, 200).rtp.iter().all(|(to, _)| *to == from));
     // The signalling's own address, and one that the operator vouches for, are sent to first.
     for is_vouched_for in [false, true] {
@@ -657,7 +666,7 @@ fn a_silence_over_the_limit_is_reported_once_and_not_on_hold() {
     leg.limit_silence(Some(Duration::from_secs(60)));
     assert_eq!(silent(sent(&mut leg, 0, 55_000)), 0);
     assert_eq!(silent(sent(&mut leg, 55_000, 200_000)), 1);
-    let (mut out, mut work) = (Out::default(), Work::default());
+    let (mut out, mut work) = (Out::default(), TickWork::default());
     leg.handle_packet(time(255_000), address(PEER), &packet(8, 1), &mut work, &mut out);
     assert_eq!(silent(sent(&mut leg, 255_000, 55_000)), 0);
     leg.renegotiate(Negotiated { held: true, ..negotiated(Codec::Pcma, true) }).unwrap();
@@ -762,7 +771,7 @@ fn nobody_hears_one_who_is_muted_but_his_keys_count() {
         let digits = talk(&mut says, &mut hears, 40, |_| true).1.digits();
         says.play(tone_prompt(Codec::Pcma, 400), PlayOptions::once(2));
         talk(&mut says, &mut hears, 10, |_| true);
-        (digits, crate::level::mean(hears.heard_samples()) > 0, hears.heard() != Feed::None)
+        (digits, crate::level::mean(hears.heard_samples()) > 0, hears.heard() != FrameSource::None)
     };
     assert_eq!(level(false), ("*".into(), true, true));
     assert_eq!(level(true), ("*".into(), false, false));
@@ -770,13 +779,16 @@ fn nobody_hears_one_who_is_muted_but_his_keys_count() {
 
 #[test]
 fn comfort_noise_is_heard_in_the_senders_pause() {
-    let (mut leg, mut out, mut work) = (leg(Codec::Pcma), Out::default(), Work::default());
+    let (mut leg, mut out, mut work) = (leg(Codec::Pcma), Out::default(), TickWork::default());
     leg.listen_decoded(true);
     let mut noise = Vec::new();
     Header { payload_type: 13, sequence: 1, ssrc: 5, ..Header::default() }.write(&[40], &mut noise);
     leg.tick(time(0), &mut work, &mut out);
     assert_eq!(crate::level::mean(leg.heard_samples()), 0);
-    assert_eq!(leg.handle_packet(time(10), address(PEER), &noise, &mut work, &mut out), Handled::Taken);
+    assert_eq!(
+        leg.handle_packet(time(10), address(PEER), &noise, &mut work, &mut out),
+        DatagramOutcome::Taken
+    );
     leg.tick(time(20), &mut work, &mut out);
     // 32768 at -40 dB, in mean magnitude of even noise.
     let level = crate::level::mean(leg.heard_samples());
@@ -794,7 +806,7 @@ proptest! {
         leg.listen_decoded(true);
         leg.tap(true);
         leg.record(RecordSource::Dual);
-        let (mut out, mut work) = (Out::default(), Work::default());
+        let (mut out, mut work) = (Out::default(), TickWork::default());
         let mut handled = 0;
         for (tick, (kind, sequence, timestamp, ssrc, len, byte)) in packets.iter().enumerate() {
             let audio = leg.negotiated().audio.number;
@@ -814,11 +826,11 @@ proptest! {
                 bytes.truncate(*len % 12);
             }
             let now = time(20 * tick as u64);
-            handled += u64::from(leg.handle_packet(now, address(PEER), &bytes, &mut work, &mut out) != Handled::Taken);
+            handled += u64::from(leg.handle_packet(now, address(PEER), &bytes, &mut work, &mut out) != DatagramOutcome::Taken);
             leg.tick(now, &mut work, &mut out);
             prop_assert_eq!(leg.heard_samples().len(), leg.frame());
         }
-        let Dropped { strangers, malformed, unknown } = leg.dropped();
+        let DroppedDatagrams { strangers, malformed, unknown } = leg.dropped();
         prop_assert_eq!(strangers + malformed + unknown, handled);
         leg.stop_recording(&mut out);
         prop_assert_eq!(out.recorded.len(), packets.len() * leg.frame() * 2);

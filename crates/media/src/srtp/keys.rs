@@ -45,7 +45,7 @@ impl Keys {
         hmac.finalize().into_bytes().into()
     }
 
-    /// Of RTCP, which carries its index itself.
+    /// The initialisation vector of RTCP, which carries its index itself.
     pub(super) fn tag_alone(&self, packet: &[u8]) -> [u8; 20] {
         let mut hmac = self.hmac.clone();
         hmac.update(packet);

@@ -51,7 +51,7 @@ impl Suite {
         matches!(self, Suite::AesCm128Sha1_80 | Suite::AesCm128Sha1_32)
     }
 
-    /// Of an RTP packet, in bytes.
+    /// The length of the tag of an RTP packet, in bytes.
     fn tag_len(self) -> usize {
         if matches!(self, Suite::AesCm128Sha1_80 | Suite::NullSha1_80) { 10 } else { 4 }
     }
@@ -98,7 +98,7 @@ pub struct Context {
     sources: Vec<SrtpSource>,
 }
 
-/// What is kept of an SSRC.
+/// The state of an SSRC.
 struct SrtpSource {
     ssrc: u32,
     /// The highest 48-bit index sent or received, with those received below it.

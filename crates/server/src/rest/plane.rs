@@ -181,7 +181,7 @@ fn callback(asked: &StatusCallback, known: &[&'static str]) -> Result<Option<Cal
 /// `of`: the recording's `source` in the record.
 fn background(how: &StartRecording, of: &'static str) -> Result<Background, ControlError> {
     let source = match (how.track, how.channels) {
-        (Track::Inbound, _) => RecordSource::Heard,
+        (Track::Inbound, _) => RecordSource::Received,
         (Track::Both, 2) => RecordSource::Dual,
         (Track::Both, _) => RecordSource::Both,
     };

@@ -99,13 +99,13 @@ impl Recording {
             take.put(heard(samples, *source, take.source, scratch));
         }
         if let Some(ear) = ear {
-            ear.put(heard(samples, *source, RecordSource::Heard, scratch));
+            ear.put(heard(samples, *source, RecordSource::Received, scratch));
         }
     }
 
     /// What the media has to give for all of them.
     fn wanted(&self) -> Option<RecordSource> {
-        let ear = self.ear.iter().map(|_| RecordSource::Heard);
+        let ear = self.ear.iter().map(|_| RecordSource::Received);
         let mut all = self.takes.iter().map(|take| take.source).chain(ear);
         let first = all.next()?;
         Some(if all.all(|one| one == first) { first } else { RecordSource::Dual })

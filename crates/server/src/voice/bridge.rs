@@ -2,7 +2,7 @@
 
 use media::codec::Codec;
 use media::events::Digit;
-use media::session::{Feed, MediaSession};
+use media::session::{FrameSource, MediaSession};
 use stdx::Instant;
 use stdx::slab::Key;
 
@@ -22,7 +22,7 @@ impl Heard {
     pub(super) fn take(&mut self, from: &MediaSession) {
         self.payload.clear();
         self.codec = None;
-        if let Feed::Payload { codec, payload } = from.heard() {
+        if let FrameSource::Payload { codec, payload } = from.heard() {
             self.codec = Some(codec);
             self.payload.extend_from_slice(payload);
         }
@@ -45,8 +45,8 @@ impl Heard {
         self.is_streamed = false;
     }
 
-    pub(super) fn feed(&self) -> Feed<'_> {
-        self.codec.map_or(Feed::None, |codec| Feed::Payload { codec, payload: &self.payload })
+    pub(super) fn feed(&self) -> FrameSource<'_> {
+        self.codec.map_or(FrameSource::None, |codec| FrameSource::Payload { codec, payload: &self.payload })
     }
 }
 

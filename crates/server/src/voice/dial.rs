@@ -300,7 +300,7 @@ impl Voice {
 fn source_of(record: &BridgeRecording) -> RecordSource {
     match (record.dual, record.track.as_str()) {
         (true, _) => RecordSource::Dual,
-        (false, "inbound") => RecordSource::Heard,
+        (false, "inbound") => RecordSource::Received,
         (false, _) => RecordSource::Both,
     }
 }

@@ -276,7 +276,7 @@ impl Voice {
             sid: self.new_sid(ivr::sid::RECORDING),
             of: "RecordVerb",
             conference: None,
-            source: RecordSource::Heard,
+            source: RecordSource::Received,
             trim: wanted.trim,
             max: wanted.max_length,
             whose: RecordingObserver::Verb { actor, id },

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-use media::session::{By, Event, Feed, Handled, MediaSession, Outbox, Work};
+use media::session::{DatagramOutcome, DigitSource, Event, FrameSource, MediaSession, Outbox, TickWork};
 use stdx::Instant;
 use stdx::slab::{Key, Slab};
 use stdx::wheel::Wheel;
@@ -22,7 +22,7 @@ pub(super) struct MediaTicker {
     phases: Phases,
     /// Scripts by when they want to be woken.
     wheel: Wheel<Key>,
-    work: Work,
+    work: TickWork,
     receiver: mmsg::Receiver,
     ready: Vec<(Key, Wire)>,
     events: Vec<(Key, Event)>,
@@ -88,7 +88,7 @@ impl MediaTicker {
         MediaTicker {
             phases: Phases::default(),
             wheel: Wheel::new(Instant::default()),
-            work: Work::default(),
+            work: TickWork::default(),
             receiver: mmsg::Receiver::new(),
             ready: Vec::new(),
             events: Vec::new(),
@@ -164,7 +164,7 @@ impl MediaTicker {
                 let handled = media.handle_packet(now, datagram.remote, datagram.bytes, work, &mut line);
                 line.counts.packets_in += 1;
                 line.counts.packets_dropped +=
-                    u64::from(matches!(handled, Handled::Stranger | Handled::Malformed));
+                    u64::from(matches!(handled, DatagramOutcome::Stranger | DatagramOutcome::Malformed));
             });
             match received {
                 Ok(count) if count == mmsg::BATCH => {}
@@ -193,7 +193,7 @@ impl MediaTicker {
             let Some((media, mut line)) = parts(key, leg, events, counts) else { continue };
             media.hear(now, work, &mut line);
             match partner {
-                Partner::Nobody if is_alone => media.say(now, Feed::None, work, &mut line),
+                Partner::Nobody if is_alone => media.say(now, FrameSource::None, work, &mut line),
                 Partner::Itself if is_alone => {
                     heard.take(media);
                     media.say(now, heard.feed(), work, &mut line);
@@ -290,7 +290,7 @@ impl Voice {
             match event {
                 Event::Digit { digit, by } => {
                     // A tone in the sound crosses with it.
-                    if by == By::Event {
+                    if by == DigitSource::Event {
                         self.cross_digit(key, digit);
                     }
                     self.digit(now, key, digit.to_char(), world);

@@ -32,7 +32,7 @@ impl Hash {
     }
 }
 
-/// What a client says it computed.
+/// The algorithm that a client names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Algorithm {
     pub hash: Hash,

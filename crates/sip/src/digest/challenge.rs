@@ -2,7 +2,7 @@
 
 use super::algorithm::Hash;
 
-/// One header line's value. Only `auth` is offered: `auth-int` breaks wherever somebody on the way touches a
+/// One header line's value. Only `auth` is offered: `auth-int` breaks wherever a proxy on the way changes a
 /// body, and SIPp chooses it when it sees both. It is accepted nevertheless.
 pub fn challenge_value(hash: Hash, realm: &str, nonce: &str, stale: bool) -> String {
     let mut out = String::with_capacity(96 + realm.len() + nonce.len());

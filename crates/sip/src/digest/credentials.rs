@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::algorithm::Algorithm;
 use crate::wire::{Header, Message, eq_ignore_case, quoted_end, trim, unescape};
 
-/// What a client answers to a challenge, over the bytes of the header.
+/// A client's answer to a challenge, over the bytes of the header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials<'a> {
     /// Escapes undone, `username*` decoded (RFC 5987).
@@ -61,7 +61,7 @@ pub fn find<'a>(
 }
 
 /// Whether a header line has Digest credentials for a realm that `is_ours` knows. Broken ones that name no realm count:
-/// nobody on the way can use them.
+/// no other server on the way can use them.
 pub(crate) fn names_realm(value: &[u8], is_ours: impl Fn(&[u8]) -> bool) -> bool {
     let value = trim(value);
     let scheme_end = value.iter().position(|b| b.is_ascii_whitespace()).unwrap_or(value.len());

@@ -53,7 +53,7 @@ pub struct NonceUse {
     count: u32,
 }
 
-/// What a nonce is good for; it is stale anywhere else.
+/// The use that a nonce is for; it is stale for any other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NonceScope<'a> {
     pub realm: &'a str,
@@ -68,7 +68,7 @@ pub struct Nonces {
     keyed: Keyed,
     settings: NonceSettings,
     counter: u8,
-    /// Keyed by a check value under our secret: nobody chooses what collides.
+    /// Keyed by a check value under our secret: clients cannot choose keys that collide.
     counts: HashMap<u64, u32, BuildIdentity>,
     /// In the order of first use.
     used: VecDeque<(u64, Instant)>,

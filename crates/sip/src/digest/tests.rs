@@ -40,7 +40,7 @@ fn nonce_of(challenge: &str) -> String {
     challenge.split("nonce=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
 }
 
-/// What a client makes of a challenge.
+/// The credentials of a client for a challenge.
 fn respond(algorithm: &str, nonce: &str, qop: &str, nc: u32, password: &str) -> String {
     let parsed = Algorithm::from_bytes(algorithm.as_bytes()).unwrap();
     let hash = parsed.hash;
@@ -171,7 +171,7 @@ fn usernames_come_escaped_and_extended() {
     assert_eq!(username(r#"username="a\"b\\c""#), Ok("a\"b\\c".to_owned()));
     assert_eq!(username("username*=UTF-8''J%C3%A4s%C3%B8n%20Doe"), Ok("Jäsøn Doe".to_owned()));
     assert_eq!(username("username=bare"), Ok("bare".to_owned()));
-    // RFC 7616 §3.4: never both; and other character sets are nobody's.
+    // RFC 7616 §3.4: never both; and other character sets are not allowed.
     for bad in ["username=\"a\", username*=UTF-8''a", "username*=latin1''a", "username*=UTF-8'a", "opaque=1"]
     {
         assert_eq!(username(bad), Err(CredentialsError::Malformed), "{bad}");

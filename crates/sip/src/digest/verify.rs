@@ -33,7 +33,7 @@ impl Default for Settings {
     }
 }
 
-/// What a response is judged by, besides the credentials.
+/// The values that a response is verified with, besides the credentials.
 #[derive(Clone, Copy, Debug)]
 pub struct DigestRequest<'a> {
     pub realm: &'a str,
@@ -74,7 +74,7 @@ pub enum Verdict {
     Accepted,
     /// Challenge again with `stale=true`: the client retries without asking its user.
     Stale,
-    /// Wrong password, no such account, disabled, or an algorithm that was not offered: nobody can tell which.
+    /// Wrong password, no such account, disabled, or an algorithm that was not offered: the answer does not tell which.
     Wrong,
 }
 
@@ -84,7 +84,7 @@ pub struct Authenticator {
     settings: Settings,
     nonces: Nonces,
     /// Makes up the verifiers of accounts that do not exist.
-    nobody: Keyed,
+    made_up: Keyed,
 }
 
 impl Authenticator {
@@ -92,8 +92,8 @@ impl Authenticator {
     /// nonces from before are stale.
     pub fn new(secret: [u8; 32], settings: Settings, started: Instant) -> Self {
         let nonces = Nonces::new(keys::derive(&secret, "nonces"), settings.nonces, started);
-        let nobody = Keyed::new(keys::derive(&secret, "made-up verifiers"));
-        Authenticator { settings, nonces, nobody }
+        let made_up = Keyed::new(keys::derive(&secret, "made-up verifiers"));
+        Authenticator { settings, nonces, made_up }
     }
 
     /// Header values in the order they are to stand, one line each, all with the same fresh nonce.
@@ -102,7 +102,7 @@ impl Authenticator {
         self.settings.hashes.iter().map(|&hash| challenge_value(hash, scope.realm, &nonce, stale)).collect()
     }
 
-    /// What can be said without the account. `Ok` leads to [`verify`](Self::verify).
+    /// The checks that do not need the account. `Ok` leads to [`verify`](Self::verify).
     pub fn inspect(
         &self,
         now: Instant,
@@ -164,9 +164,9 @@ impl Authenticator {
         }
     }
 
-    /// Verifiers that nobody has a password for, the same for a name every time.
+    /// Verifiers without a password, the same for a name every time.
     fn made_up(&self, username: &str) -> Ha1s {
-        let seed = self.nobody.mac(&[username.as_bytes()]).to_be_bytes();
+        let seed = self.made_up.mac(&[username.as_bytes()]).to_be_bytes();
         let fill = |index: usize| seed[index % 8] ^ index as u8;
         Ha1s {
             md5: std::array::from_fn(fill),

@@ -163,7 +163,7 @@ impl World {
         )
     }
 
-    /// What the caller, or the callee, gets first.
+    /// The first message to the caller, or the callee.
     fn call(&mut self, call: usize) -> String {
         self.receive(PHONE, &World::request("INVITE", call, "")).remove(0)
     }

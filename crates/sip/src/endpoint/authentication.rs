@@ -1,4 +1,4 @@
-//! Who calls, who registers: digest authentication of RFC 3261 §22 over [`crate::digest`].
+//! Authentication of callers and registering clients: digest of RFC 3261 §22 over [`crate::digest`].
 //!
 //! A request without credentials is challenged without a transaction where that is safe; one with them waits
 //! for the account's verifiers. Wrong passwords, absent accounts and disabled ones look alike.
@@ -271,7 +271,7 @@ fn attempt_of<'a>(context: &RequestContext, claim: &'a ClaimedSender) -> Attempt
 /// `Content-Length: 0` and the empty line.
 const LAST_LINES: usize = 21;
 
-/// What a challenge says, and how long the response with it may be.
+/// The contents of a challenge, and the longest response that may carry it.
 struct Challenge<'a> {
     realm: &'a str,
     stale: bool,

@@ -1,4 +1,4 @@
-//! What crosses the border of the trust domain, and what does not.
+//! Identities at the border of the trust domain.
 
 use std::net::SocketAddr;
 
@@ -38,7 +38,7 @@ const NAMES: &[&str] = &[
 struct World {
     endpoint: Endpoint,
     now: Instant,
-    /// Who the plan finds to have called.
+    /// The caller that the plan finds.
     caller: Caller,
     target: &'static str,
     branch: usize,
@@ -71,7 +71,7 @@ impl World {
         World::new(Caller::Account("al ice@example.test".into()), target)
     }
 
-    /// What is sent when that comes, with where it goes.
+    /// The messages that a received one causes, with their destinations.
     fn receive(&mut self, from: &str, text: String) -> Vec<(SocketAddr, String)> {
         let remote = from.parse().unwrap();
         self.receive_by(

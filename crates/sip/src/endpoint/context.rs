@@ -23,7 +23,7 @@ pub(crate) struct RequestContext {
     pub(crate) caller: Option<Caller>,
     /// The limits of the account that is the caller, when it has any.
     pub(crate) limits: Option<Arc<CallLimits>>,
-    /// Who has this call counted, though it has not begun: an account, and whether it is the caller.
+    /// The accounts that have this call counted, though it has not begun, and whether each is the caller.
     pub(crate) admitted: Vec<(router::Aor, bool)>,
     /// The account it is for, once known.
     pub(crate) callee: Option<router::Aor>,
@@ -36,7 +36,7 @@ pub(crate) struct RequestContext {
     pub(crate) armed: Instant,
 }
 
-/// What the request waits for. One question is open at a time, so the context's key is the question's id.
+/// The stage of a request. One question is open at a time, so the context's key is the question's id.
 #[derive(Debug)]
 pub(crate) enum RequestStage {
     /// The account whose password the request claims to know.
@@ -63,7 +63,7 @@ pub(crate) enum RequestStage {
     Session(SessionId),
 }
 
-/// Who hears what a transaction has to tell.
+/// The user of a transaction, which gets its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TransactionUser {
     Context(Key),
@@ -81,7 +81,7 @@ pub(crate) enum TransactionUser {
 }
 
 impl TransactionUser {
-    /// Whether responses go on to somebody else.
+    /// Whether responses go upstream.
     pub(crate) fn forwards(self) -> bool {
         matches!(self, TransactionUser::Context(_) | TransactionUser::Late { .. })
     }
@@ -92,7 +92,7 @@ impl RequestContext {
         self.request.method() == Method::Invite && self.request.to_tag().is_none()
     }
 
-    /// Whose request it is, where that was proved and the request may say so (RFC 3325 §9.1: not in an ACK or CANCEL).
+    /// The account that sent the request, where that was proved and the request may say so (RFC 3325 §9.1: not in an ACK or CANCEL).
     pub(crate) fn asserted(&self) -> Option<&str> {
         match &self.caller {
             Some(Caller::Account(aor)) if self.request.method() != Method::Ack => Some(aor),

@@ -1,4 +1,4 @@
-//! What one shard counts. Plain numbers: the server reads them between turns.
+//! The counters of one shard. Plain numbers: the server reads them between turns.
 
 /// Totals since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

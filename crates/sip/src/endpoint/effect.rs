@@ -1,4 +1,4 @@
-//! All that one shard's SIP can ask of the world, on one screen.
+//! All that one shard's SIP can cause, on one screen.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::transport::{Source, TlsNames, Transmit, Transport};
 #[derive(Debug)]
 pub enum Effect {
     Transmit(Transmit),
-    /// Who is `user@domain`, aliases resolved? Answered by `handle_account`.
+    /// The account of `user@domain`, aliases resolved, is needed. Answered by `handle_account`.
     Account {
         id: AskId,
         user: Box<str>,
         domain: Box<str>,
     },
-    /// Where does this request go? Answered by `handle_plan`.
+    /// The routing plan's decision on this request is needed. Answered by `handle_plan`.
     Plan {
         id: AskId,
         request: PlanRequest,
@@ -44,12 +44,12 @@ pub enum Effect {
     Call(CallEvent),
     /// A message of a traced account.
     Trace(TraceEvent),
-    /// What became of a probe asked for with `probe`: the final status, or 408.
+    /// The outcome of a `probe`: the final status, or 408.
     ProbeOutcome {
         id: u64,
         status: u16,
     },
-    /// What became of `text`.
+    /// The outcome of `text`.
     TextOutcome {
         id: u64,
         texted: TextOutcome,
@@ -63,7 +63,7 @@ pub enum Effect {
     },
 }
 
-/// What the routing plan wants to know of a request.
+/// The facts about a request that the routing plan decides by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanRequest {
     /// User part of the Request-URI, unescaped; empty when there is none.
@@ -82,7 +82,7 @@ pub struct PlanRequest {
     pub is_trusted: bool,
     /// An INVITE outside of a dialog.
     pub starts_call: bool,
-    /// Of the caller, when it is an account that has any.
+    /// The limits of the caller, when it is an account that has any.
     pub limits: Option<Arc<CallLimits>>,
 }
 
@@ -127,7 +127,7 @@ pub enum Decision {
     TooFast,
 }
 
-/// What the endpoint needs of an account.
+/// An account, as far as the endpoint needs it.
 #[derive(Clone, Debug)]
 pub struct Account {
     /// `user@domain`, aliases resolved.

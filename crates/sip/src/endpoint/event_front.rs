@@ -69,7 +69,7 @@ impl EventFront {
         self.perform_events(lower, effects);
     }
 
-    /// What the router sends unasked.
+    /// A change that the router sends unasked.
     pub(super) fn handle_push(&mut self, lower: &mut LowerView<'_>, push: Push) {
         let mut effects = std::mem::take(&mut self.effects);
         self.notifier.handle_push(lower.now, push, &mut effects);

@@ -154,18 +154,18 @@ impl Endpoint {
         for (owner, result) in finished {
             match owner {
                 ResolutionOwner::Branch(key, index) => {
-                    ProxyCore::new(lower).handle_resolved(key, index, result)
+                    ProxyCore::new(lower).handle_resolved(key, index, result);
                 }
                 ResolutionOwner::Own(id) => self.user_agent.handle_own_resolved(lower, id, result),
                 ResolutionOwner::Waiting(waiting) => match *waiting {
                     lower::UnresolvedMessage::Ack(ack) => {
-                        ProxyCore::new(lower).transmit_resolved_ack(&ack, first_hop(result))
+                        ProxyCore::new(lower).transmit_resolved_ack(&ack, first_hop(result));
                     }
                     lower::UnresolvedMessage::SessionAck { ack, onward } => {
                         user_agent::transmit_resolved_ack(lower, &ack, &onward, first_hop(result));
                     }
                     lower::UnresolvedMessage::Probe { id, target } => {
-                        probe::send_probe(lower, id, &target, first_hop(result))
+                        probe::send_probe(lower, id, &target, first_hop(result));
                     }
                     lower::UnresolvedMessage::Notifier { id, request, onward } => {
                         self.events.send_notifiers_request(lower, id, request, &onward, first_hop(result));
@@ -340,14 +340,14 @@ fn derived(secret: &[u8; 32], purpose: &str) -> Keyed {
     Keyed::new(crate::keys::derive(secret, purpose))
 }
 
-/// Another than the notifier's: tags of both are looked up by themselves.
+/// A seed that differs from the notifier's: tags of both are looked up by themselves.
 fn session_seed(settings: &Settings) -> [u8; 32] {
     let mut seed = notifier_seed(settings);
     seed[30] ^= 0xff;
     seed
 }
 
-/// Of this process and shard alone: its tags must not be those of another.
+/// The seed of this process and shard alone: its tags must not be those of another.
 fn notifier_seed(settings: &Settings) -> [u8; 32] {
     let mut seed = settings.secret;
     for (byte, own) in seed.iter_mut().zip(settings.table_seed) {

@@ -333,10 +333,10 @@ impl Endpoint {
         let branch_response = &BranchResponse { client: key, from: branch_response.from, message: response };
         match user {
             TransactionUser::Context(context) => {
-                ProxyCore::new(lower).handle_branch_response(context, branch_response)
+                ProxyCore::new(lower).handle_branch_response(context, branch_response);
             }
             TransactionUser::Late { server, edit } => {
-                ProxyCore::new(lower).forward_response(server, edit, branch_response)
+                ProxyCore::new(lower).forward_response(server, edit, branch_response);
             }
             TransactionUser::Session(id) => self.user_agent.handle_own_response(lower, id, key, response),
             TransactionUser::Probe(id) if response.status() >= 200 => {
@@ -399,7 +399,7 @@ impl Endpoint {
             TransactionUser::Probe(id) => lower.out.push(Effect::ProbeOutcome { id, status: failed.status }),
             TransactionUser::Notifier(id) => self.events.handle_notify_result(lower, id, 408),
             TransactionUser::Session(id) => {
-                self.user_agent.handle_own_failure(lower, id, failed.hop, failed.status)
+                self.user_agent.handle_own_failure(lower, id, failed.hop, failed.status);
             }
             TransactionUser::Late { .. } | TransactionUser::None => {}
         }

@@ -1,4 +1,4 @@
-//! What an endpoint is told at its start, and what a reload may change.
+//! The settings of an endpoint, some of which a reload may change.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::events::EventRules;
 use crate::registrar::RegistrarRules;
 use crate::transport::{Transport, via_token};
 
-/// One listening address, in the words that messages use of it.
+/// One listening address, and its texts in messages.
 #[derive(Clone, Debug)]
 pub struct Listener {
     pub transport: Transport,
     pub addr: SocketAddr,
-    /// What peers are told: the address itself unless the operator names another host or port.
+    /// The host and port in messages: the address itself unless the operator names another host or port.
     pub advertised: Box<str>,
 }
 

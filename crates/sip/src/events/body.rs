@@ -1,4 +1,4 @@
-//! What a NOTIFY carries: the router's state in the words of each package.
+//! Bodies of NOTIFY: the router's state as each package writes it.
 
 use std::fmt::Write;
 
@@ -19,8 +19,8 @@ const NAMES: Keyed = Keyed::new(*b"belfry-event-ids");
 pub(super) fn render(now: Instant, aor: &str, state: &State, version: u32) -> Bytes {
     let text = match state {
         State::Presence(presence) => match presence.documents.first() {
-            // One rule of composition: the newest published document goes out as it came. We make one when nobody
-            // published, or when somebody is in chat: there he says himself how he is (docs/decisions/0011).
+            // One rule of composition: the newest published document goes out as it came. We make one when none is
+            // published, or when the user is in chat, where its clients set its presence (docs/decisions/0011).
             Some(document) if presence.chat.is_none() => return Bytes::copy_from_slice(document),
             _ => pidf(aor, presence),
         },

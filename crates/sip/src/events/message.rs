@@ -1,4 +1,4 @@
-//! MESSAGE for somebody who is not there (RFC 3428): kept, and sent when the address comes back.
+//! MESSAGE for an address without bindings (RFC 3428): kept, and sent when the address comes back.
 
 use bytes::Bytes;
 use router::{Aor, Binding, KeepRefused, KeptMessage, Offer, Query};
@@ -22,9 +22,9 @@ pub(super) struct MessageDelivery {
 }
 
 enum MessageOrigin {
-    /// Of the router's.
+    /// A message that the router keeps.
     Kept { aor: Aor, message: u64 },
-    /// Words of chat, by the number that who gave them has.
+    /// A text of a chat client, by the number that its sender chose.
     Text { id: u64 },
 }
 
@@ -139,7 +139,7 @@ impl Notifier {
     }
 }
 
-/// What chat clients are offered of a MESSAGE. `None`: nothing, for it came from there, has expired or is too long.
+/// The offer of a MESSAGE to chat clients. `None`: it came from chat, has expired or is too long.
 pub(crate) fn offer_query(
     now: Instant,
     request: &Message,

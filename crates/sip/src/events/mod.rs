@@ -36,7 +36,7 @@ pub(crate) use message::offer_query;
 pub use package::Package;
 use subscribe::Subscription;
 
-/// What an operator may choose.
+/// The settings of an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventRules {
     /// Seconds; shorter subscriptions and publications get 423 (RFC 6665 §4.2.1.1: under an hour only).
@@ -90,7 +90,7 @@ pub struct IncomingRequest<'a> {
     pub contact: &'a str,
     /// Whom it is about: the account of the Request-URI, aliases resolved. Not looked at inside a dialog.
     pub aor: &'a str,
-    /// Who sent it, when that was proven or nobody here has to prove it.
+    /// The sender, when it was proved or needs no proof here.
     pub account: Option<&'a str>,
 }
 
@@ -124,11 +124,11 @@ pub enum EventEffect {
     Ask { id: AskId, query: Query },
     /// A request without Via. Its final status, or 408, is told to [`Notifier::handle_result`] once.
     Request { id: RequestId, bytes: Bytes, onward: OutgoingRoute },
-    /// What became of [`Notifier::text`].
+    /// The outcome of [`Notifier::text`].
     TextOutcome { id: u64, texted: TextOutcome },
 }
 
-/// What phones say to a text.
+/// The answer of phones to a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextOutcome {
     /// One has it.
@@ -142,7 +142,7 @@ pub enum TextOutcome {
 /// Set in the number of every query the notifier asks.
 pub const ASK_BIT: u64 = 1 << 63;
 
-/// What the notifier holds now.
+/// The subscriptions and requests that the notifier holds now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventCounts {
     pub subscriptions: usize,
@@ -156,7 +156,7 @@ pub struct EventCounts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventCounters {
     pub notifies: u64,
-    /// Subscriptions ended because a NOTIFY found nobody.
+    /// Subscriptions that ended because the watcher of a NOTIFY was gone.
     pub peers_gone: u64,
     /// Requests refused, those that met a limit included.
     pub refused: u64,
@@ -185,7 +185,7 @@ pub struct Notifier {
     counters: EventCounters,
 }
 
-/// What waits for the router's answer.
+/// A question to the router that is not answered.
 enum OpenQuery {
     State(Key),
     /// A PUBLISH or a MESSAGE that still has no final response.
@@ -241,11 +241,11 @@ impl Notifier {
         self.find_dialog(request).is_some()
     }
 
-    /// The router's answer to an `Ask`. One that nobody waits for any more is ignored.
+    /// The router's answer to an `Ask`. An answer that is not waited for is ignored.
     pub fn handle_answer(&mut self, now: Instant, id: AskId, answer: Answer, out: &mut Vec<EventEffect>) {
         match (self.asked.remove(&id.0), answer) {
             (Some(OpenQuery::State(key)), Answer::State(state)) => {
-                self.handle_state(now, key, state, true, out)
+                self.handle_state(now, key, state, true, out);
             }
             (Some(OpenQuery::State(key)), Answer::WatchRefused) => self.handle_watch_refused(now, key, out),
             (Some(OpenQuery::Request(waiting)), Answer::Published(result)) => {

@@ -45,7 +45,7 @@ impl Notifier {
         }
     }
 
-    /// What the router answered, which is told at once (RFC 6665 §4.2.1.2), or pushed.
+    /// The router's answer, which is sent at once (RFC 6665 §4.2.1.2), or pushed.
     pub(super) fn handle_state(
         &mut self,
         now: Instant,
@@ -93,7 +93,7 @@ impl Notifier {
         subscription.in_flight = None;
         if ends_subscription(status) {
             self.counters.peers_gone += 1;
-            // RFC 6665 §4.2.2: removed, and nothing is sent to somebody who is not there.
+            // RFC 6665 §4.2.2: removed, and nothing is sent to a watcher that is gone.
             self.forget(now, key, out);
         } else {
             self.advance(now, key, out);
@@ -144,7 +144,7 @@ impl Notifier {
         self.requests.insert(id.0, OutgoingRequest::Notify(key));
     }
 
-    /// The last NOTIFY. It waits for nothing, and nobody waits for its answer.
+    /// The last NOTIFY. It waits for nothing, and its answer is not waited for.
     fn terminate(&mut self, now: Instant, key: Key, reason: Reason, out: &mut Vec<EventEffect>) {
         let id = RequestId(self.next_id());
         if let Some(mut subscription) = self.forget(now, key, out) {
@@ -175,7 +175,7 @@ impl Subscription {
     }
 }
 
-/// RFC 6665 §4.2.2 lists the answers that mean nobody is there any more; 408 is also how a timeout is told.
+/// RFC 6665 §4.2.2 lists the answers that mean that the watcher is gone; 408 is also how a timeout is told.
 fn ends_subscription(status: u16) -> bool {
     matches!(status, 404 | 405 | 408 | 410 | 416 | 480..=485 | 489 | 501 | 604)
 }

@@ -24,7 +24,7 @@ pub(super) const ALLOW_EVENTS: &str = "presence, dialog, message-summary, reg";
 pub(super) const PIDF: &str = "application/pidf+xml";
 
 impl Package {
-    /// What a SUBSCRIBE or PUBLISH asks for, when it is one of ours. Other packages, such as `refer`, may be
+    /// The package that a SUBSCRIBE or PUBLISH asks for, when it is one of ours. Other packages, such as `refer`, may be
     /// a phone's to serve; the notifier answers them 489.
     pub fn of(request: &Message) -> Option<Package> {
         Event::of(request).ok().map(|event| event.package)

@@ -18,7 +18,7 @@ use crate::wire::{Header, Message, Reply, parse_number};
 pub(super) struct Subscription {
     pub(super) aor: Aor,
     pub(super) event: Event,
-    /// Who made it, when that was proven: nobody else refreshes it.
+    /// The account that made it, when that was proved: no other refreshes it.
     account: Option<Box<str>>,
     /// The hash of address and watcher.
     watcher: u64,
@@ -29,7 +29,7 @@ pub(super) struct Subscription {
     watched_until: Instant,
     /// The wheel has an entry for then; `FAR_FUTURE` when it has none.
     pub(super) wake_at: Instant,
-    /// What the router said last; `None` until it answered.
+    /// The last state from the router; `None` until it answered.
     pub(super) latest: Option<State>,
     /// `latest`, or that nothing changed, is still to be told.
     pub(super) is_due: bool,
@@ -37,7 +37,7 @@ pub(super) struct Subscription {
     pub(super) in_flight: Option<RequestId>,
     /// The next change is not told before.
     pub(super) not_before: Instant,
-    /// Of the next document.
+    /// Version of the next document.
     pub(super) version: u32,
 }
 

@@ -34,7 +34,7 @@ impl Destination {
     }
 }
 
-/// What a request is for, as far as its forwarding depends on it.
+/// The purpose of a request, as far as its forwarding depends on it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ForwardingPurpose {
     /// Own Route values to take off before forwarding.
@@ -74,18 +74,18 @@ impl TargetSearch {
     }
 }
 
-/// What a genuine token says of the two targets of its dialog: values of `route_token::target_proof`.
+/// The proofs of the two targets of a dialog in a genuine token: values of `route_token::target_proof`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DialogProof {
-    /// Of the addressee, as the sender knows it now.
+    /// The proof of the addressee, as the sender knows it now.
     pub(crate) remote: u64,
-    /// Of the sender, as the addressee learnt it first. `None` where the token does not have it.
+    /// The proof of the sender, as the addressee learnt it first. `None` where the token does not have it.
     pub(crate) local: Option<u64>,
     /// The token was made of a response: the sender placed the call.
     pub(crate) from_caller: bool,
 }
 
-/// What a response needs on its way upstream, besides the loss of our Via.
+/// The change that a response needs on its way upstream, besides the removal of our Via.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ResponseEdit {
     #[default]

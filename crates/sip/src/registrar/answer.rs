@@ -9,10 +9,10 @@ use super::contacts::uses_outbound;
 use super::gruu::Gruus;
 use crate::wire::{Header, Message, Reply, write_date};
 
-/// What a 200 says besides the bindings.
+/// The parts of a 200 besides the bindings.
 #[derive(Clone, Copy, Debug)]
 pub struct OkSettings<'a> {
-    /// Whose GRUUs are given out.
+    /// The account that gets GRUUs.
     pub aor: &'a str,
     pub gruus: &'a Gruus,
     /// RFC 3608: a whole Service-Route value, `<sip:...;lr>`; empty for none.

@@ -43,13 +43,13 @@ pub(super) fn uses_outbound(request: &Message) -> bool {
         })
 }
 
-/// What all contacts of a request share.
+/// The values that all contacts of a request share.
 struct Registration<'a> {
     rules: &'a RegistrarRules,
     reach: &'a ContactReach<'a>,
     source: &'a Source,
     request: &'a Message,
-    /// Of the Expires header.
+    /// The value of the Expires header.
     expires: Option<u32>,
     outbound: bool,
     path: Box<str>,

@@ -27,7 +27,7 @@ pub struct Instance {
     /// As in the URI: of a public GRUU it may be an alias.
     pub aor: Aor,
     pub instance: Box<str>,
-    /// Of a temporary GRUU: which Call-ID registered it.
+    /// The Call-ID that registered a temporary GRUU.
     registration: Option<u32>,
 }
 
@@ -47,7 +47,7 @@ impl Gruus {
         }
     }
 
-    /// RFC 5627 §3.1.2: another one at every call, and nobody can tell whose or that two belong together.
+    /// RFC 5627 §3.1.2: another one at every call, and an observer can tell neither the account nor that two belong together.
     pub fn temporary(&self, now: Instant, aor: &str, binding: &Binding) -> String {
         let mut text = Vec::with_capacity(HEAD + aor.len() + binding.contact.instance.len());
         text.extend_from_slice(&now.as_micros().to_be_bytes());

@@ -41,7 +41,7 @@ impl Default for RegistrarRules {
     }
 }
 
-/// What an authenticated REGISTER for `aor` asks of the router, or the answer it deserves.
+/// The request of an authenticated REGISTER for `aor` to the router, or the answer to its fault.
 pub fn parse_register(
     request: &Message,
     source: &Source,

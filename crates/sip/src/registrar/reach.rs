@@ -1,6 +1,6 @@
 //! Where a binding may lead: to where its REGISTER came from, and elsewhere only by leave of the operator.
 //!
-//! RFC 3261 §10 lets an account bind any URI. Then whoever has a password could make us call what only we may call: a
+//! RFC 3261 §10 lets an account bind any URI. Then any client with a password could make us call what only we may call: a
 //! carrier that knows us by our address, a device of the network we stand in.
 
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use stdx::network::Network;
 use crate::transport::Source;
 use crate::wire::{Uri, parse_ip};
 
-/// What is known of the sender of one REGISTER.
+/// The facts about the sender of one REGISTER.
 #[derive(Clone, Copy)]
 pub struct ContactReach<'a> {
     /// Contacts in these networks are called there, wherever their REGISTER came from.

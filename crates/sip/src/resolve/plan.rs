@@ -24,7 +24,7 @@ pub(super) enum ResolutionStep {
     Done(Result<Vec<Hop>, ResolveFault>),
 }
 
-/// What ends a pass over the plan early.
+/// The reason why a pass over the plan ends early.
 enum PassEnd {
     Missing(Vec<DnsQuery>),
     Fault(ResolveFault),

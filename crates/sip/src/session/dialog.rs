@@ -29,7 +29,7 @@ pub(super) struct Dialog {
     pub(super) local_cseq: u32,
 }
 
-/// What is wrong with a message that should make or move a dialog.
+/// The fault of a message that should make or move a dialog: a status and its reason.
 pub(super) struct DialogFault(pub(super) u16, pub(super) &'static str);
 
 impl Dialog {

@@ -1,4 +1,4 @@
-//! What a session tells its application and is told by it, and all it can ask of the endpoint.
+//! Events of a session for its application, the application's commands, and all that a session can cause.
 
 use std::time::Duration;
 
@@ -34,14 +34,14 @@ pub struct Invited {
     pub source: Source,
     pub caller: Caller,
     /// The caller is known to receive what goes to its address. Until then, or [`SessionEvent::Confirmed`], it may be
-    /// somebody else's, and no media goes there.
+    /// another host's, and no media goes there.
     pub proved: bool,
 }
 
-/// What happens to a session. After [`Ended`](SessionEvent::Ended) nothing more comes of it.
+/// An event of a session. [`Ended`](SessionEvent::Ended) is the last.
 #[derive(Clone, Debug)]
 pub enum SessionEvent {
-    /// Somebody calls. To be rung, answered, rejected or redirected.
+    /// A call came in. The application rings, answers, rejects or redirects it.
     Invited {
         session: SessionId,
         invited: Box<Invited>,
@@ -96,13 +96,13 @@ pub enum SessionEvent {
         content_type: Box<str>,
         body: Bytes,
     },
-    /// The peer asks us to call somebody (RFC 3515): Refer-To and Referred-By stand in the request.
+    /// The peer asks us to place a call (RFC 3515): Refer-To and Referred-By stand in the request.
     Referred {
         session: SessionId,
         refer: ReferId,
         request: Box<Message>,
     },
-    /// What became of a REFER of ours: 2xx, or why not.
+    /// The final status of a REFER of ours.
     ReferAnswered {
         session: SessionId,
         status: u16,
@@ -142,7 +142,7 @@ pub enum Cause {
     Cancelled,
     /// Our INVITE came to nothing; 408 and 503 are also ours. A 3xx has its contacts in `response`.
     Failed { status: u16, response: Option<Box<Message>> },
-    /// Nobody answered in the time given; of an `Invited` session, its application.
+    /// No answer came in the time given; of an `Invited` session, its application.
     Timeout,
     /// Our 2xx was never acknowledged, or our reliable provisional never had its PRACK.
     Unacknowledged,
@@ -178,7 +178,7 @@ pub struct Invite {
     pub from: Box<str>,
     /// A name-addr; the target when empty.
     pub to: Box<str>,
-    /// Chosen by whoever needs the Call-ID to belong to this shard; made here when empty.
+    /// Chosen by the caller when the Call-ID must belong to this shard; made here when empty.
     pub call_id: Box<str>,
     /// Further headers, as they are to stand.
     pub headers: Vec<(Box<str>, Box<str>)>,

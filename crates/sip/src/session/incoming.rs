@@ -19,7 +19,7 @@ use crate::transaction::T2;
 use crate::transport::Source;
 use crate::wire::{Header, Message, Reply};
 
-/// What of Require we do. RFC 3261 §8.2.2.3.
+/// Option tags of Require that we support (RFC 3261 §8.2.2.3).
 const REQUIRE_KNOWN: [&str; 2] = ["100rel", "timer"];
 
 /// The INVITE that waits for its final response.

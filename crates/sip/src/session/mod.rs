@@ -47,7 +47,7 @@ use refresh::SessionRefresh;
 
 pub(super) type SessionEffects = Vec<SessionEffect>;
 
-/// What an operator may choose.
+/// The settings of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionRules {
     /// How long a session lives without a refresh (RFC 4028); at least the 90 s of its §4. Zero: we ask for none.
@@ -61,7 +61,7 @@ impl Default for SessionRules {
     }
 }
 
-/// What is held now. All zero when every session has ended and 64*T1 have passed.
+/// The sessions and requests that are held now. All zero when every session has ended and 64*T1 have passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionCounts {
     pub sessions: usize,
@@ -91,7 +91,7 @@ struct Session {
     login: Option<Box<Login>>,
     /// The call is ours (RFC 3261 §14.1 tells the two apart).
     owns_call_id: bool,
-    /// What we last said of our media: a refresh by re-INVITE repeats it.
+    /// Our last SDP: a refresh by re-INVITE repeats it.
     local_sdp: Bytes,
     /// Methods the peer's Allow names; none until it said so.
     peer_allows_update: bool,
@@ -127,7 +127,7 @@ enum SessionStage {
     Ending,
 }
 
-/// What a request of ours is for.
+/// The purpose of a request of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RequestPurpose {
     Invite,
@@ -492,7 +492,7 @@ impl Retransmission {
         self.next.min(self.end)
     }
 
-    /// What is due now; `Err` when it was repeated long enough. `longest` bounds the interval.
+    /// The bytes that are due now; `Err` when it was repeated long enough. `longest` bounds the interval.
     fn wake(&mut self, now: Instant, longest: Duration) -> Result<Option<Bytes>, ()> {
         if self.end <= now {
             return Err(());

@@ -49,7 +49,7 @@ pub(super) struct AcknowledgedInvite {
     acks: Vec<(Box<[u8]>, Bytes, OutgoingRoute)>,
 }
 
-/// The end of a request of ours: what the peer said, or 408 or 503 of our own.
+/// The end of a request of ours: the peer's response, or 408 or 503 of our own.
 pub(super) struct RequestOutcome<'a> {
     pub(super) status: u16,
     pub(super) response: Option<&'a Message>,
@@ -439,7 +439,7 @@ impl Sessions {
         let ack = request.finish();
         known.acks.push((tag.into(), ack.clone(), onward.clone()));
         out.push(SessionEffect::Ack { bytes: ack, onward });
-        // Nobody waits for its answer.
+        // Its answer is not waited for.
         let (request, onward) = dialog.request("BYE");
         let id = RequestId(self.next_id());
         out.push(SessionEffect::Request { id, bytes: request.finish(), onward });
@@ -451,7 +451,7 @@ impl Sessions {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let SessionStage::Calling(calling) = &mut session.stage else { return };
         if calling.cancel == CancelState::No {
-            // §9.1: whoever does not answer a CANCEL within 64*T1 is taken to have accepted it.
+            // §9.1: a callee that does not answer a CANCEL within 64*T1 is taken to have accepted it.
             calling.deadline = now + TIMEOUT;
             calling.cancel = if calling.heard { CancelState::Sent } else { CancelState::Wanted };
             if calling.heard {

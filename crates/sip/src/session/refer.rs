@@ -178,7 +178,7 @@ impl Sessions {
         self.emit(key, |session| SessionEvent::ReferProgress { session, body, over }, out);
     }
 
-    /// The session ends: REFERs that nobody has answered are.
+    /// The session ends: REFERs without an answer get one.
     pub(super) fn settle_refers(&mut self, key: Key, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         for waiting in std::mem::take(&mut session.refers).into_iter().filter_map(|refer| refer.waiting) {

@@ -16,7 +16,7 @@ pub(super) const MIN_SE: u32 = 90;
 /// How long a refresh waits for an open offer to be answered.
 const LATER: Duration = Duration::from_secs(5);
 
-/// Who refreshes, and when it has been too long.
+/// The side that refreshes the session, and when it has been too long (RFC 4028).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SessionRefresh {
     Never,

@@ -31,7 +31,7 @@ pub const T4: Duration = Duration::from_secs(5);
 /// Timers B, D, F, H, J, L and M: 64*T1.
 pub const TIMEOUT: Duration = Duration::from_secs(32);
 
-/// What one event makes a transaction do.
+/// The output of a transaction for one event.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct TransactionOutput {
     /// To the peer, by the transaction's own target.

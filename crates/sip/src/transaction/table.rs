@@ -11,13 +11,13 @@ use crate::endpoint::SourceCredit;
 use crate::transport::Target;
 use crate::wire::{Message, Method, Via};
 
-/// One transaction: its machine, where its messages go, and who hears of it.
+/// One transaction: its machine, its target, and its user.
 #[derive(Debug)]
 pub struct Transaction<U> {
     pub machine: TransactionMachine,
     pub target: Target,
     pub user: U,
-    /// What may be sent to an unproved source; `None`: anything.
+    /// The bytes that may be sent to an unproved source; `None`: anything.
     pub(crate) credit: Option<SourceCredit>,
     hash: u64,
     /// The earliest wheel entry that is outstanding for it.

@@ -17,7 +17,7 @@ const fn bad(reason: &'static str) -> Fault {
     Fault { status: 400, reason }
 }
 
-/// What every request must have before a transaction is made of it.
+/// Checks that every request passes before a transaction is made of it.
 pub fn check_request(message: &Message) -> Result<(), Fault> {
     check_request_line(message)?;
     check_common(message)?;
@@ -31,7 +31,7 @@ pub fn check_request(message: &Message) -> Result<(), Fault> {
     check_uri(message)
 }
 
-/// A response that cannot be trusted is dropped; nobody answers a response.
+/// A response that cannot be trusted is dropped; a response has no answer.
 pub fn check_response(message: &Message) -> Result<(), Fault> {
     check_common(message)?;
     message.cseq().map(|_| ()).ok_or(bad("Bad CSeq"))
@@ -70,7 +70,7 @@ fn check_common(message: &Message) -> Result<(), Fault> {
 }
 
 /// All values of the top line: ours goes before it, and what follows a value that ends too early would be
-/// nobody's hop (badinv01 of RFC 4475 §3.1.2.1).
+/// no hop's (badinv01 of RFC 4475 §3.1.2.1).
 fn check_via(message: &Message) -> Result<(), Fault> {
     let line = message.header(Header::Via).ok_or(bad("Missing Via"))?;
     let mut values = Values::new(line);

@@ -1,6 +1,6 @@
-//! Header names that somebody here asks for, with their compact forms (RFC 3261 §7.3.3 and the IANA list).
+//! Header names that this workspace asks for, with their compact forms (RFC 3261 §7.3.3 and the IANA list).
 
-/// A header field's name. What nobody asks for is `Other` and travels untouched.
+/// A header field's name. A name that is not asked for is `Other` and travels untouched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Header {
@@ -177,7 +177,7 @@ impl Header {
         }
     }
 
-    /// What a transaction is matched by or a message is framed by: it stands in one line.
+    /// Whether transactions are matched or messages framed by it: it stands in one line.
     pub(crate) fn is_single(self) -> bool {
         matches!(
             self,

@@ -22,7 +22,7 @@ pub enum Method {
     Other,
 }
 
-/// What the methods that we serve ourselves amount to in an Allow header.
+/// The Allow header of the methods that we serve ourselves.
 pub const ALLOW: &str = "INVITE, ACK, CANCEL, BYE, REGISTER, OPTIONS, SUBSCRIBE, NOTIFY, PUBLISH, MESSAGE, INFO, PRACK, UPDATE, REFER";
 
 impl Method {

@@ -15,7 +15,7 @@ use super::values::Values;
 #[derive(Debug)]
 pub struct Rewrite<'m> {
     message: &'m Message,
-    /// What is pasted, all in one buffer.
+    /// The pasted bytes, all in one buffer.
     text: Vec<u8>,
     patches: SmallVec<[Patch; 8]>,
 }
@@ -208,7 +208,7 @@ impl<'m> Rewrite<'m> {
         defuse(&mut self.text[start..]);
     }
 
-    /// What was written from `start` on replaces `cut`.
+    /// The bytes written from `start` on replace `cut`.
     fn add(&mut self, cut: Range<usize>, start: usize) {
         self.patches.push(Patch { cut, paste: start..self.text.len() });
     }

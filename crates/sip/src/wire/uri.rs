@@ -82,7 +82,7 @@ impl<'a> Uri<'a> {
     }
 
     /// The user part with `%xx` undone, for looking it up. `None` when that is not UTF-8 or holds control
-    /// characters: nobody is called so (escnull of RFC 4475 §3.1.1.4). Not for writing into a message.
+    /// characters: no user has such a name (escnull of RFC 4475 §3.1.1.4). Not for writing into a message.
     pub fn user_decoded(&self) -> Option<String> {
         let user = self.user?;
         String::from_utf8(unescape(user)).ok().filter(|text| !text.chars().any(char::is_control))

@@ -180,7 +180,7 @@ fn all_params_match(a: Params<'_>, b: Params<'_>) -> bool {
     params_match(a, b, |_| false) && params_match(b, a, |_| false)
 }
 
-/// Of a name that stands twice, which RFC 3261 §19.1.1 forbids, the first counts.
+/// A name that stands twice, which RFC 3261 §19.1.1 forbids, counts as it stands first.
 fn params_match(a: Params<'_>, b: Params<'_>, may_miss: impl Fn(&[u8]) -> bool) -> bool {
     let value_in = |params, name| find_param(params, name).map(|param| param.value.unwrap_or_default());
     a.iter().all(|Param { name, .. }| match (value_in(a, name), value_in(b, name)) {
@@ -189,7 +189,7 @@ fn params_match(a: Params<'_>, b: Params<'_>, may_miss: impl Fn(&[u8]) -> bool) 
     })
 }
 
-/// Comparing is quadratic in these, so what nobody sends is compared as it stands.
+/// Comparing is quadratic in these, so longer lists, which clients do not send, are compared as they stand.
 fn is_comparable(uri: &Uri<'_>) -> bool {
     uri.params.iter().take(URI_PARAMS + 1).count() <= URI_PARAMS
         && split_headers(uri.headers).take(URI_PARAMS + 1).count() <= URI_PARAMS

@@ -7,7 +7,7 @@ use media::codec::{Codec, alaw_encode};
 use media::record::RecordOptions;
 use media::rtp::Header;
 use media::sdp::{Description, Direction, Local, SrtpPolicy, answer};
-use media::session::{Feed, Work};
+use media::session::{FrameSource, TickWork};
 use media::tone::tone;
 use media::wav::Wav;
 
@@ -39,7 +39,7 @@ impl Outbox for Line<'_> {
 struct Leg {
     media: MediaSession,
     recording: Recording,
-    work: Work,
+    work: TickWork,
     ticks: u32,
     low: Vec<i16>,
     high: Vec<i16>,
@@ -66,7 +66,7 @@ fn media() -> MediaSession {
 impl Leg {
     fn new() -> Leg {
         let (low, high) = (tone(400.0, 6_000, 8_000, 4_000), tone(1_000.0, 6_000, 8_000, 4_000));
-        Leg { media: media(), recording: Recording::new(), work: Work::default(), ticks: 0, low, high }
+        Leg { media: media(), recording: Recording::new(), work: TickWork::default(), ticks: 0, low, high }
     }
 
     fn talk(&mut self, ms: u32) {
@@ -86,7 +86,7 @@ impl Leg {
             header.write(&payload, &mut packet);
             media.handle_packet(now, PEER.parse().unwrap(), &packet, work, &mut Line(recording));
             media.hear(now, work, &mut Line(recording));
-            let feed = Feed::Samples { rate: 8_000, samples: &high[at..at + 160] };
+            let feed = FrameSource::Samples { rate: 8_000, samples: &high[at..at + 160] };
             media.say(now, feed, work, &mut Line(recording));
             *ticks += 1;
         }
@@ -142,7 +142,7 @@ fn two_recordings_of_one_leg_have_what_each_wants_and_nothing_of_a_pause() {
     let (told, answers) = std::sync::mpsc::sync_channel(4);
     let files = Files::start(folder.path(), Arc::new(Told(told))).unwrap();
     let mut leg = Leg::new();
-    leg.begin(&files, 1, RecordSource::Heard);
+    leg.begin(&files, 1, RecordSource::Received);
     leg.talk(500);
     leg.begin(&files, 2, RecordSource::Dual);
     leg.talk(500);
@@ -174,9 +174,9 @@ fn each_gets_what_it_wants_of_both_directions() {
     let given = [1, 10, i16::MAX, 5];
     let mut take = |wanted| heard(&given, RecordSource::Dual, wanted, &mut scratch).to_vec();
     assert_eq!(take(RecordSource::Dual), given);
-    assert_eq!(take(RecordSource::Heard), [1, i16::MAX]);
+    assert_eq!(take(RecordSource::Received), [1, i16::MAX]);
     assert_eq!(take(RecordSource::Both), [11, i16::MAX]);
-    assert_eq!(heard(&[4, 5], RecordSource::Heard, RecordSource::Heard, &mut scratch), [4, 5]);
+    assert_eq!(heard(&[4, 5], RecordSource::Received, RecordSource::Received, &mut scratch), [4, 5]);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_pause_of_silence_is_as_long_as_it_lasted() {
     let (told, answers) = std::sync::mpsc::sync_channel(4);
     let files = Files::start(folder.path(), Arc::new(Told(told))).unwrap();
     let mut leg = Leg::new();
-    leg.begin(&files, 1, RecordSource::Heard);
+    leg.begin(&files, 1, RecordSource::Received);
     leg.talk(500);
     leg.recording.flush(&mut leg.media);
     leg.recording.takes[0].pause = Some(Pause::Silence);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use media::codec::Codec;
-use media::session::Feed;
+use media::session::FrameSource;
 
 use super::super::limits;
 
@@ -47,15 +47,15 @@ impl Sound {
     }
 
     /// What a member is to hear. The piece, for others who hear the same.
-    pub(super) fn put_feed(&mut self, number: u64, feed: Feed<'_>) -> Option<Piece> {
+    pub(super) fn put_feed(&mut self, number: u64, feed: FrameSource<'_>) -> Option<Piece> {
         let piece = match feed {
-            Feed::None => return None,
-            Feed::Samples { rate, samples } => {
+            FrameSource::None => return None,
+            FrameSource::Samples { rate, samples } => {
                 let at = self.samples.len();
                 self.samples.extend_from_slice(samples);
                 Piece { codec: Codec::default(), rate, is_payload: false, at: at..self.samples.len() }
             }
-            Feed::Payload { codec, payload } => {
+            FrameSource::Payload { codec, payload } => {
                 let at = self.payload.len();
                 self.payload.extend_from_slice(payload);
                 Piece { codec, rate: 0, is_payload: true, at: at..self.payload.len() }
@@ -69,13 +69,13 @@ impl Sound {
         self.frames.push(Frame { number, piece });
     }
 
-    fn feed(&self, piece: &Piece) -> Feed<'_> {
+    fn feed(&self, piece: &Piece) -> FrameSource<'_> {
         let at = piece.at.clone();
         if piece.is_payload {
             let payload = self.payload.get(at).unwrap_or_default();
-            return Feed::Payload { codec: piece.codec, payload };
+            return FrameSource::Payload { codec: piece.codec, payload };
         }
-        Feed::Samples { rate: piece.rate, samples: self.samples.get(at).unwrap_or_default() }
+        FrameSource::Samples { rate: piece.rate, samples: self.samples.get(at).unwrap_or_default() }
     }
 }
 
@@ -101,9 +101,9 @@ impl Frames {
     }
 
     /// The next; none when it is late or lost.
-    pub(super) fn next(&mut self) -> Feed<'_> {
+    pub(super) fn next(&mut self) -> FrameSource<'_> {
         self.current = self.waiting.pop_front();
-        self.current.as_ref().map_or(Feed::None, |(sound, piece)| sound.feed(piece))
+        self.current.as_ref().map_or(FrameSource::None, |(sound, piece)| sound.feed(piece))
     }
 
     /// The next, as what a member says.
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn frames_wait_for_the_other_shards_tick_and_the_oldest_make_room() {
         let mut frames = Frames::default();
-        assert_eq!(frames.next(), Feed::None);
+        assert_eq!(frames.next(), FrameSource::None);
         for tick in 0..5 {
             let mut sound = Sound::default();
             sound.put(7, Codec::Pcma, 8_000, &[tick; 160]);
@@ -134,18 +134,18 @@ mod tests {
         }
         let kept = i16::try_from(limits::ROOM_FRAMES).unwrap();
         for tick in 5 - kept..5 {
-            assert_eq!(frames.next(), Feed::Samples { rate: 8_000, samples: &[tick; 160] });
+            assert_eq!(frames.next(), FrameSource::Samples { rate: 8_000, samples: &[tick; 160] });
         }
-        assert_eq!(frames.next(), Feed::None);
+        assert_eq!(frames.next(), FrameSource::None);
     }
 
     #[test]
     fn those_who_hear_the_same_share_its_bytes() {
         let mut sound = Sound::default();
-        let payload = Feed::Payload { codec: Codec::Pcma, payload: &[1; 160] };
+        let payload = FrameSource::Payload { codec: Codec::Pcma, payload: &[1; 160] };
         let piece = sound.put_feed(1, payload).unwrap();
         sound.put_again(2, piece);
-        assert_eq!(sound.put_feed(3, Feed::None), None);
+        assert_eq!(sound.put_feed(3, FrameSource::None), None);
         assert_eq!(sound.payload.len(), 160);
         let sound = Arc::new(sound);
         let all: Vec<_> = pieces(&sound).collect();

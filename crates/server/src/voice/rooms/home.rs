@@ -7,7 +7,7 @@ use std::sync::Arc;
 use admin::control::{ConferenceChange, ControlError, Participant, ParticipantChange, QueueMember};
 use ivr::request::{Method, Target, Wire};
 use ivr::script::Start;
-use media::session::{Feed, MediaSession};
+use media::session::{FrameSource, MediaSession};
 use stdx::Instant;
 use stdx::rng::Rng;
 use store::Write;
@@ -326,9 +326,9 @@ impl RoomHome {
     }
 
     /// What a member of this shard hears.
-    pub(super) fn feed(&mut self, number: u64) -> Feed<'_> {
+    pub(super) fn feed(&mut self, number: u64) -> FrameSource<'_> {
         let name = Name { shard: self.shard, number };
-        self.room_of(name).map_or(Feed::None, |room| room.feed(name))
+        self.room_of(name).map_or(FrameSource::None, |room| room.feed(name))
     }
 
     // What the REST interface asks.

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use ivr::script::Id;
-use media::session::{Feed, MediaSession};
+use media::session::{FrameSource, MediaSession};
 use stdx::Instant;
 use stdx::hash::Keyed;
 use stdx::rng::Rng;
@@ -135,13 +135,13 @@ impl Rooms {
     }
 
     /// What a leg is to hear.
-    pub(super) fn feed(&mut self, _leg: Key, seat: RoomMembership) -> Feed<'_> {
-        let Some(seated) = self.seats.get_mut(&seat.number) else { return Feed::None };
+    pub(super) fn feed(&mut self, _leg: Key, seat: RoomMembership) -> FrameSource<'_> {
+        let Some(seated) = self.seats.get_mut(&seat.number) else { return FrameSource::None };
         match seated.source {
-            Source::Silence => Feed::None,
+            Source::Silence => FrameSource::None,
             Source::Music => {
                 let samples = self.music.get(self.music_at..self.music_at + MUSIC_FRAME).unwrap_or_default();
-                Feed::Samples { rate: MUSIC_RATE, samples }
+                FrameSource::Samples { rate: MUSIC_RATE, samples }
             }
             Source::Room if seat.home == self.shard => self.home.feed(seat.number),
             Source::Room => seated.frames.next(),

@@ -8,7 +8,7 @@ use ivr::document::{Beep, Conference};
 use ivr::request::{Form, Method, Target};
 use media::codec::Codec;
 use media::mixer::{Conference as Mixer, MemberId};
-use media::session::Feed;
+use media::session::FrameSource;
 use media::speech::{SpeechDetector, SpeechEvent, SpeechOptions};
 use stdx::Instant;
 
@@ -497,7 +497,7 @@ impl Room {
             let is_there = usize::from(member.name.shard) == shard && member.hold.is_none();
             let Some(place) = member.place.filter(|_| is_there) else { continue };
             let feed = self.mixer.frame(place, member.codec);
-            let Feed::Payload { payload, .. } = feed else {
+            let FrameSource::Payload { payload, .. } = feed else {
                 sound.put_feed(member.name.number, feed);
                 continue;
             };
@@ -510,9 +510,9 @@ impl Room {
     }
 
     /// What a member of this shard hears.
-    pub(super) fn feed(&mut self, name: Name) -> Feed<'_> {
-        let Some(member) = self.member(name) else { return Feed::None };
+    pub(super) fn feed(&mut self, name: Name) -> FrameSource<'_> {
+        let Some(member) = self.member(name) else { return FrameSource::None };
         let (place, codec) = (member.place, member.codec);
-        place.map_or(Feed::None, |place| self.mixer.frame(place, codec))
+        place.map_or(FrameSource::None, |place| self.mixer.frame(place, codec))
     }
 }

@@ -7,7 +7,7 @@ use admin::control::ParticipantChange;
 use ivr::document::{Beep, Callback, Conference};
 use ivr::request::{Method, Target};
 use media::codec::{Codec, Decoder};
-use media::session::Feed;
+use media::session::FrameSource;
 use media::tone::tone;
 use stdx::Instant;
 use stdx::rng::Rng;
@@ -94,12 +94,12 @@ impl Room {
                     .filter(|(to, _)| *to == number)
                     .for_each(|(_, piece)| frames.push(&sound, piece));
                 match frames.next() {
-                    Feed::None => {}
-                    Feed::Samples { rate, samples } => {
+                    FrameSource::None => {}
+                    FrameSource::Samples { rate, samples } => {
                         heard[at].0 = rate;
                         heard[at].1.extend_from_slice(samples);
                     }
-                    Feed::Payload { payload, .. } => {
+                    FrameSource::Payload { payload, .. } => {
                         heard[at].0 = 8_000;
                         decoders[at].decode(payload, &mut heard[at].1).unwrap();
                     }

@@ -26,7 +26,7 @@ use crate::token;
 use crate::transport::{Source, is_reliable};
 use crate::wire::{Address, Header, Message, Method, Rewrite, Uri, parse_ip};
 
-/// What the Route header says about us.
+/// Our own values in a Route header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OwnRoutes {
     /// How many values at the front name us.

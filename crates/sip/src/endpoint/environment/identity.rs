@@ -17,7 +17,7 @@ const CREDENTIALS: u64 = Header::Authorization.bit() | Header::ProxyAuthorizatio
 /// [`Header`] of their own.
 const USER_HEADERS: &[&str] = &["Call-Info", "Organization", "Reply-To", "In-Reply-To", "Referred-By"];
 
-/// What the sender asks for (RFC 3323 §4.2, RFC 3325 §9.3, RFC 7044 §10.1).
+/// The privacy that the sender asks for (RFC 3323 §4.2, RFC 3325 §9.3, RFC 7044 §10.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Privacy {
     /// `id`, or what includes it: `user` and `header`.
@@ -100,7 +100,7 @@ impl Environment {
     }
 
     /// RFC 3261 §22.3: credentials of another realm are for others on the way; those of ours have done their work, and
-    /// their response may be guessed at by whoever gets them.
+    /// any receiver could guess the password by them.
     fn remove_own_credentials(&self, rewrite: &mut Rewrite<'_>) {
         let is_ours = |line: &[u8]| {
             names_realm(line, |realm| {

@@ -31,7 +31,7 @@ impl Environment {
     }
 
     /// The branch parameter of a forwarded request (§16.6 step 8): derived from the incoming one, so that
-    /// whoever forwards a retransmission sends the same; its second half tells loops from spirals.
+    /// a retransmission gets the same one on any shard; its second half tells loops from spirals.
     pub(crate) fn write_branch(&self, out: &mut Vec<u8>, request: &Message, branch: usize, attempt: u8) {
         let via = request.top_via();
         let incoming = via.as_ref().and_then(Via::branch).unwrap_or_default();

@@ -70,7 +70,7 @@ impl Token {
         Token { kind, route: route_proof(key, kind, dialog, flow, routes, target), target }
     }
 
-    /// Of a Route or Record-Route URI.
+    /// The token of a Route or Record-Route URI.
     pub(crate) fn parse(uri: &Uri<'_>) -> Option<Token> {
         Token::from_bytes(uri.params.get("t")?)
     }
@@ -213,7 +213,7 @@ pub(crate) struct CertifiedContact<'a> {
 }
 
 impl<'a> CertifiedContact<'a> {
-    /// Of a Request-URI that has a certificate for this dialog.
+    /// The certified Contact in a Request-URI, when its certificate is of this dialog.
     pub(crate) fn of(key: &Keyed, dialog: &DialogId<'_>, uri: &'a [u8]) -> Option<CertifiedContact<'a>> {
         // Most Request-URIs have none: they are not parsed for it.
         memchr::memmem::find(uri, b";bt=")?;

@@ -15,7 +15,7 @@ use crate::resolve::Hop;
 use crate::transport::{FlowId, Source, Target, TlsNames, Transport, is_reliable};
 use crate::wire::{Uri, parse_ip};
 
-/// What the operator trusts, besides routes that say so themselves.
+/// The systems that the operator trusts, besides those of trusted routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
     /// Systems at these addresses.
@@ -234,7 +234,7 @@ impl Environment {
             || is_elsewhere && self.settings.route_peers.is_host(&ip.to_canonical().to_string())
     }
 
-    /// A UDP source address can be forged: from a route's target nobody registers, and calls do not leave by it.
+    /// A UDP source address can be forged: a REGISTER from a route's target binds nothing, so that calls do not leave by it.
     pub(crate) fn check_way_back(
         &self,
         register: Register,

@@ -163,13 +163,13 @@ impl LowerView<'_> {
         self.sender_of(key).is_none()
     }
 
-    /// Who has proved to have sent it, or need not prove it.
+    /// The account that has proved to be the sender, or need not prove it.
     pub(crate) fn sender_of(&self, key: Key) -> Option<Box<str>> {
         let context = self.contexts.get(key)?;
         match &context.caller {
             Some(Caller::Account(aor)) => Some(aor.clone()),
             _ if context.claim_withheld => None,
-            // The plan let the claim stand: a trunk, or an operator who asks nobody for proof.
+            // The plan let the claim stand: a trunk, or an operator that asks for no proof.
             _ => {
                 let claim = self.env.claim(&context.request)?;
                 Some(format!("{}@{}", claim.user, claim.domain).into())

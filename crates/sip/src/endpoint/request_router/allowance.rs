@@ -1,4 +1,4 @@
-//! What an account may call: how many calls at once and a second, and where to. Carriers call it fraud control.
+//! The calls that an account may place: how many at once and a second, and where to. Carriers call it fraud control.
 //!
 //! Accounts without limits, nearly all, are not asked for: a limit costs a question to the owner of the address.
 

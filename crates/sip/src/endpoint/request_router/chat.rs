@@ -98,7 +98,7 @@ impl RequestRouter {
         true
     }
 
-    /// What chat clients say to it. Phones get it in any case; what they say matters to the sender only when nobody has
+    /// The chat clients' answer. Phones get the MESSAGE in any case; their answer matters to the sender only when no client has
     /// it yet.
     pub(crate) fn offered(&mut self, lower: &mut LowerView<'_>, key: Key, offered: Offered) {
         let Some(context) = lower.contexts.get_mut(key) else { return };
@@ -179,7 +179,7 @@ mod tests {
         }
     }
 
-    /// What is sent when that comes, in the first words of each message, and what chat was offered.
+    /// The first words of each message that is sent, and the number of offers to chat.
     fn receive(chat: bool, headers: &str, phones: &[Binding], offered: Offered) -> (Vec<String>, usize) {
         let mut settings = Settings::for_tests(Edge { node: 0, shard: 0 }, US.parse().unwrap());
         settings.events.chat = chat;

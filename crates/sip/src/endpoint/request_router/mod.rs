@@ -1,4 +1,4 @@
-//! A new request: is it for us, within a dialog, for one of our accounts, or for somebody's route?
+//! The targets of a new request: ourselves, the other side of a dialog, an account, or a route.
 //! RFC 3261 §16.3 to §16.5.
 
 mod allowance;
@@ -70,7 +70,7 @@ impl RequestRouter {
         is_refused
     }
 
-    /// Whose request it is: one within a dialog, for ourselves, for the registrar, or for the routing plan.
+    /// Tells requests within a dialog, for ourselves and for the registrar from those for the routing plan.
     pub(crate) fn dispatch(&mut self, lower: &mut LowerView<'_>, key: Key, is_in_subscription: bool) {
         let Some(context) = lower.contexts.get(key) else { return };
         let request = &context.request;
@@ -118,7 +118,7 @@ impl RequestRouter {
         self.plan(lower, key, Caller::Stranger);
     }
 
-    /// Asks where the request goes. A caller is a stranger until it has proved to be somebody.
+    /// Asks where the request goes. A caller is a stranger until it has proved to be an account.
     pub(crate) fn plan(&mut self, lower: &mut LowerView<'_>, key: Key, caller: Caller) {
         let Some(context) = lower.contexts.get_mut(key) else { return };
         context.caller = Some(caller.clone());
@@ -228,7 +228,7 @@ impl RequestRouter {
     }
 
     fn locate(&mut self, lower: &mut LowerView<'_>, key: Key, own_routes: usize, account: Option<Account>) {
-        // A disabled account is as absent as one that never was: nobody learns which.
+        // A disabled account is as absent as one that never was: no answer tells which.
         let account = account.filter(|account| !account.disabled);
         let is_trunk =
             lower.contexts.get(key).is_some_and(|context| lower.env.trust().is_of_trunk(&context.source));
@@ -293,7 +293,7 @@ impl RequestRouter {
                 let own_routes = *own_routes;
                 match instance {
                     Some(instance) => {
-                        bindings.retain(|binding| self.registrar.gruus.reaches(instance, binding))
+                        bindings.retain(|binding| self.registrar.gruus.reaches(instance, binding));
                     }
                     // Phones of an account that was disabled are not rung.
                     None if context.callee.is_none() => bindings.clear(),
@@ -378,7 +378,7 @@ impl RequestRouter {
         let Some(context) = lower.contexts.get(key) else { return };
         let known = lower.env.is_for_us(&context.request) && lower.env.claim(&context.request).is_some();
         if !known {
-            // §10.3 step 1 would have us proxy it; we relay for nobody.
+            // §10.3 step 1 would have us proxy it; we are no open relay.
             return lower.finish(key, 404, "Domain Not Served");
         }
         self.authentication.authenticate(lower, key, 0);

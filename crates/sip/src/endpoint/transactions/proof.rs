@@ -19,7 +19,7 @@ use crate::limits;
 use crate::transport::{Source, Transport, address_bytes};
 use crate::wire::{Message, Via};
 
-/// What is known of UDP sources, in bounded memory.
+/// The proofs of UDP sources, in bounded memory.
 pub(crate) struct SourceProofs {
     keyed: Keyed,
     /// Addresses that answers reached, and when that was last seen.
@@ -36,7 +36,7 @@ pub(crate) struct SourceProofs {
     withheld: u64,
 }
 
-/// What an unproved source has paid for in one transaction.
+/// The bytes that an unproved source has paid for in one transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SourceCredit {
     received: u32,
@@ -57,7 +57,7 @@ impl SourceCredit {
         self.finals_left = self.finals_limit;
     }
 
-    /// Of an application's answer there are few copies, however long the request was.
+    /// An application's answer is sent few times, however long the request was.
     pub(crate) fn limit_finals(&mut self) {
         self.finals_limit = limits::UNPROVED_FINALS;
         self.finals_left = limits::UNPROVED_FINALS;
@@ -214,7 +214,7 @@ impl Transactions {
         self.proofs.newly_proved.push(SourcePrefix::of(address.ip()));
     }
 
-    /// What a new server transaction may send; `None`: anything.
+    /// The bytes that a new server transaction may send; `None`: anything.
     pub(crate) fn credit(
         &mut self,
         now: Instant,

@@ -124,7 +124,6 @@ impl SessionCommands<'_> {
     }
 
     /// How the call of an accepted REFER goes: a status, and whether it is the last word.
-    #[expect(clippy::too_many_arguments, reason = "a status line and its place")]
     pub fn notify_refer(
         &mut self,
         session: SessionId,

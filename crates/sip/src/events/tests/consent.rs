@@ -1,4 +1,4 @@
-//! Who may watch whom.
+//! Consent to subscriptions.
 
 use router::Answer;
 

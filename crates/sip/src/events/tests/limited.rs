@@ -1,4 +1,4 @@
-//! Limits, and input nobody would send.
+//! Limits, and input that clients do not send.
 
 use proptest::prelude::*;
 

@@ -4,7 +4,7 @@ use router::{CallInfo, CallPhase};
 
 use super::*;
 
-/// What a subscriber of this package is told first.
+/// The first NOTIFY to a subscriber of this package.
 fn first(package: &str, account: &'static str, state: State) -> (World, String) {
     let mut world = World { account: Some(account), ..World::new() };
     world.request("SUBSCRIBE", &format!("Event: {package}"), "");

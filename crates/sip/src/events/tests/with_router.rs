@@ -9,7 +9,7 @@ const EDGE: Edge = Edge { node: 0, shard: 0 };
 struct Pair {
     world: World,
     router: Router,
-    /// What the store has.
+    /// The rows of the store.
     store: Vec<router::KeptMessage>,
 }
 

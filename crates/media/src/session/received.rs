@@ -1,0 +1,141 @@
+//! The sound that comes in: buffered against jitter, decoded and concealed, a frame a tick.
+
+use stdx::time::Instant;
+
+use super::TickWork;
+use crate::codec::{Codec, Decoder, PayloadType};
+use crate::conceal::Concealer;
+use crate::jitter::{Clock, Counts, JitterBuffer, Pulled};
+use crate::prompt::frame_samples;
+use crate::rtp::Packet;
+
+/// The shortest delay of the jitter buffer, in milliseconds: bears one packet out of order.
+const MIN_DELAY_MS: u32 = 40;
+
+/// The sound of the peer, as far as it is wanted.
+pub(super) struct ReceivedAudio {
+    /// The payload type that comes now.
+    pub(super) incoming: PayloadType,
+    jitter: Option<Box<JitterBuffer>>,
+    jitter_counts: Counts,
+    decoder: Option<Decoder>,
+    concealer: Concealer,
+    /// This tick's frame as it came.
+    pub(super) payload: Vec<u8>,
+    /// This tick's frame decoded.
+    pub(super) samples: Vec<i16>,
+    /// Decoded samples of later ticks: packets of more than a frame.
+    decoded: Vec<i16>,
+}
+
+impl ReceivedAudio {
+    pub(super) fn new(incoming: PayloadType) -> ReceivedAudio {
+        ReceivedAudio {
+            incoming,
+            jitter: None,
+            jitter_counts: Counts::default(),
+            decoder: None,
+            concealer: Concealer::default(),
+            payload: Vec::new(),
+            samples: Vec::new(),
+            decoded: Vec::new(),
+        }
+    }
+
+    /// Another payload type comes in; buffered sound is dropped.
+    pub(super) fn change(&mut self, incoming: PayloadType) {
+        self.incoming = incoming;
+        self.decoder = None;
+        self.decoded.clear();
+        self.jitter_counts = self.counts();
+        self.jitter = None;
+    }
+
+    pub(super) fn is_buffered(&self) -> bool {
+        self.jitter.is_some()
+    }
+
+    /// Of the jitter buffer, in all of its lives.
+    pub(super) fn counts(&self) -> Counts {
+        self.jitter.as_ref().map_or(self.jitter_counts, |jitter| jitter.counts())
+    }
+
+    /// Sample rate of the sound, in Hz.
+    pub(super) fn rate(&self) -> u32 {
+        self.incoming.codec.sample_rate()
+    }
+
+    /// Samples of a frame.
+    pub(super) fn frame(&self) -> usize {
+        frame_samples(self.incoming.codec)
+    }
+
+    pub(super) fn handle_noise(&mut self, payload: &[u8]) {
+        self.concealer.handle_noise(payload);
+    }
+
+    pub(super) fn push(&mut self, now: Instant, packet: &Packet<'_>) {
+        let bytewise = matches!(self.incoming.codec, Codec::Pcmu | Codec::Pcma | Codec::G722);
+        let clock = Clock { rate: self.incoming.clock_rate, bytewise };
+        let jitter = self.jitter.get_or_insert_with(|| Box::new(JitterBuffer::new(clock, MIN_DELAY_MS)));
+        jitter.push(now, packet);
+    }
+
+    /// Forgets the frame of the last tick.
+    pub(super) fn clear(&mut self) {
+        self.payload.clear();
+        self.samples.clear();
+    }
+
+    /// Takes the frame that is due.
+    pub(super) fn pull(&mut self, now: Instant) -> Pulled {
+        match &mut self.jitter {
+            Some(jitter) => jitter.pull(now, &mut self.payload),
+            None => Pulled::Silence,
+        }
+    }
+
+    /// Exactly one frame into `samples`.
+    pub(super) fn decode(&mut self, pulled: Pulled, work: &mut TickWork) {
+        let frame = self.frame();
+        if self.decoder.is_none() {
+            self.decoder = Decoder::new(self.incoming.codec).ok();
+        }
+        if let (Pulled::Frame { .. }, Some(decoder)) = (pulled, &mut self.decoder) {
+            // A payload that does not decode is concealed below.
+            let _ = decoder.decode(&self.payload, &mut self.decoded);
+            work.payload.clear();
+            while self.jitter.as_mut().is_some_and(|jitter| jitter.pull_more(&mut work.payload)) {
+                let _ = decoder.decode(&work.payload, &mut self.decoded);
+                work.payload.clear();
+            }
+        }
+        if self.decoded.len() >= frame {
+            self.samples.extend(self.decoded.drain(..frame));
+            // The longest packet has six frames: more than one waiting is a sender in a hurry.
+            self.decoded.truncate(6 * frame);
+            self.concealer.handle(&self.samples);
+            return;
+        }
+        self.samples.append(&mut self.decoded);
+        let missing = frame - self.samples.len();
+        match pulled {
+            Pulled::Silence => self.concealer.silence(missing, &mut self.samples),
+            _ => self.concealer.conceal(missing, &mut self.samples),
+        }
+    }
+
+    /// The peer is silent to all sinks of the frame.
+    pub(super) fn mute(&mut self) {
+        self.payload.clear();
+        self.samples.fill(0);
+    }
+
+    /// Bytes on the heap.
+    pub(super) fn size(&self) -> usize {
+        self.payload.capacity()
+            + 2 * (self.samples.capacity() + self.decoded.capacity())
+            + self.concealer.size()
+            + self.jitter.as_ref().map_or(0, |jitter| size_of::<JitterBuffer>() + jitter.size())
+    }
+}
