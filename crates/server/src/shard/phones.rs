@@ -1,4 +1,4 @@
-//! The shard between chat and phones: what `xmpp::phones` outbox, done by the router and the endpoint of the same shard.
+//! The shard between chat and phones: the effects of `xmpp::phones`, performed by the router and the endpoint of the same shard.
 
 use router::{Answer, AskId, Edge, Offer, Presence, Query, Topic};
 use sip::events::TextOutcome;

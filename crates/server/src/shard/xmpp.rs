@@ -118,19 +118,10 @@ impl Shard {
                 self.write_with_keys(now, id, password, move |password| learned(&account, password, learns));
             }
             XmppEffect::Derive { id, account, password } => self.derive(now, id, &account, password),
-            XmppEffect::Accounts { id, ask } => {
-                let (operator, outlet) = (self.parts.chat.clone(), self.outlet());
-                tokio::task::spawn_local(async move {
-                    let result = Box::new(operator.administer(now, *ask).await);
-                    outlet.answer_all(&mut vec![ShardMessage::Xmpp(vec![XmppShardMessage::Administered {
-                        id,
-                        result,
-                    }])]);
-                });
-            }
+            XmppEffect::Accounts { id, ask } => self.administer(now, id, *ask),
             XmppEffect::LetGo { address } => self.accounts.let_go(&address),
             XmppEffect::Forget { address } => {
-                // Here at once: what is wished next may ask for it.
+                // Here at once: the next effect may ask for it.
                 self.accounts.forget(Some(&address));
                 for outlet in &self.parts.outlets {
                     let forget = Command::ForgetAccount(Some(address.clone()));
@@ -138,6 +129,16 @@ impl Shard {
                 }
             }
         }
+    }
+
+    /// The answer comes back as a message to this shard.
+    fn administer(&self, now: Instant, id: u64, ask: chat::effect::Accounts) {
+        let (operator, outlet) = (self.parts.chat.clone(), self.outlet());
+        tokio::task::spawn_local(async move {
+            let result = Box::new(operator.administer(now, ask).await);
+            let administered = XmppShardMessage::Administered { id, result };
+            outlet.answer_all(&mut vec![ShardMessage::Xmpp(vec![administered])]);
+        });
     }
 
     /// To this shard itself.

@@ -186,11 +186,13 @@ impl Xmpp {
             XmppShardMessage::Befriend { user, contact } => {
                 self.tell_host(now, outbox, |host, out| host.befriend(now, &user, &contact, out));
             }
-            XmppShardMessage::Servers(message) => {
-                if let Some(servers) = &mut self.servers {
-                    servers.handle_message(*message);
-                }
-            }
+            XmppShardMessage::Servers(message) => self.handle_servers_message(*message),
+        }
+    }
+
+    fn handle_servers_message(&mut self, message: ShardMessage) {
+        if let Some(servers) = &mut self.servers {
+            servers.handle_message(message);
         }
     }
 
