@@ -4,9 +4,9 @@
 
 use std::io::{self, Read};
 
+use chat::pie::{Document, Piece, read_user};
 use libfuzzer_sys::fuzz_target;
 use stdx::Instant;
-use chat::pie::{Document, Piece, read_user};
 
 fuzz_target!(|data: &[u8]| {
     let Some((&seed, file)) = data.split_first() else { return };

@@ -6,12 +6,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chat::effect::{AccountData, MamPage};
+use chat::{
+    Effect, Host, ItemPage, Load, Outbox, RoomCreation, Settings, StanzaPage, StoreFailure, StoreReply,
+};
 use libfuzzer_sys::fuzz_target;
 use stdx::Instant;
-use xmpp::c2s::BindRequest;
-use chat::effect::{MamPage, AccountData};
-use chat::{Effect, Host, ItemPage, Load, StoreReply, Outbox, StoreFailure, RoomCreation, Settings, StanzaPage};
 use xmpp::ConnectionId;
+use xmpp::c2s::BindRequest;
 use xmpp::{Element, Jid, ns, stanza, xml};
 
 const CLIENTS: [&str; 3] = ["alice@example.org/desk", "alice@example.org/phone", "bob@example.org/desk"];
@@ -20,7 +22,8 @@ const CLIENTS: [&str; 3] = ["alice@example.org/desk", "alice@example.org/phone",
 const EFFECTS: usize = 100_000;
 
 fuzz_target!(|data: &[u8]| {
-    let mut world = World { host: Host::new(Arc::new(settings()), [7; 32]), now: Instant::from_unix_seconds(1) };
+    let mut world =
+        World { host: Host::new(Arc::new(settings()), [7; 32]), now: Instant::from_unix_seconds(1) };
     for (number, jid) in CLIENTS.iter().enumerate() {
         let jid = Jid::parse(jid).expect("an address");
         let request = BindRequest {
@@ -140,10 +143,14 @@ fn load_of(load: &Load) -> Result<StoreReply, StoreFailure> {
     Ok(match load {
         Load::User { user } if user.local() == Some("nobody") => StoreReply::User(None),
         Load::User { .. } => StoreReply::User(Some(Box::new(AccountData::default()))),
-        Load::Offline { .. } => StoreReply::Stanzas(StanzaPage { is_complete: true, ..StanzaPage::default() }),
+        Load::Offline { .. } => {
+            StoreReply::Stanzas(StanzaPage { is_complete: true, ..StanzaPage::default() })
+        }
         Load::Archive { .. } => StoreReply::Page(MamPage { is_complete: true, ..MamPage::default() }),
         Load::Room { .. } => StoreReply::Room(None),
-        Load::Items { .. } | Load::Nodes { .. } | Load::Rooms { .. } => StoreReply::Items(ItemPage::default()),
+        Load::Items { .. } | Load::Nodes { .. } | Load::Rooms { .. } => {
+            StoreReply::Items(ItemPage::default())
+        }
         _ => return Err(StoreFailure::Unavailable),
     })
 }

@@ -1,5 +1,5 @@
 //! Commands of administrators about accounts (XEP-0133 §4.1 to §4.10, §4.13 to §4.22). Those that change one do it as the
-//! operator's commands do; whoever is signed in with an account that is no more is signed out.
+//! operator's commands do; sessions of a removed account end.
 
 use stdx::Instant;
 use xmpp::sasl::Secret;

@@ -85,7 +85,7 @@ pub enum Effect {
 /// A read of the store. Each is of one account, room or service.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Load {
-    /// `StoreReply::User`; nobody: `None`.
+    /// `StoreReply::User`; `None` for an unknown account.
     User { user: Bare },
     /// A page of a node: `StoreReply::Items`.
     Items { owner: Bare, node: Box<str>, query: Box<ItemQuery> },
@@ -309,7 +309,7 @@ impl Subscription {
     }
 }
 
-/// All that a host needs of an account while somebody is signed in.
+/// The data of an account that a host needs while sessions exist.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AccountData {
     pub roster: Vec<(Bare, RosterItem)>,
@@ -417,7 +417,7 @@ pub struct HostActionResult {
     pub users: Vec<Bare>,
     /// Users or sessions that it is about.
     pub count: u64,
-    /// By address; `None`: nobody is to know of it.
+    /// By address; `None`: the room is hidden.
     pub rooms: Vec<(Box<str>, Option<RoomListing>)>,
     pub described: Vec<SessionState>,
     pub described_rooms: Vec<RoomState>,

@@ -12,7 +12,7 @@ use super::{Host, Outbox};
 pub(super) enum IqTarget {
     /// An account's bare address: its own, from one of its sessions.
     Own,
-    /// An account's bare address, whoever asks.
+    /// An account's bare address, from any sender.
     Account,
     /// A domain that we serve.
     Server,
@@ -33,7 +33,7 @@ pub(super) struct IqRequest<'a> {
 pub(super) enum IqReply {
     Result(Option<Element>),
     Error(StanzaError),
-    /// It follows; whoever promises it answers with `Host::answer`.
+    /// The reply follows: the handler sends it later with `Host::answer`.
     Later,
 }
 

@@ -1,5 +1,5 @@
-//! Records of accounts that nobody is signed in to, kept for a while: a hundred messages to somebody who is away read
-//! his account once. What features remember of an account goes with its data.
+//! The cache of the data of accounts without sessions: a hundred messages to an account whose user is away read
+//! that account once. What features remember of an account goes with its data.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -72,8 +72,8 @@ impl Host {
         Some(AccountState::Ready(idle.data))
     }
 
-    /// Nobody needs it now. Who is nobody may be somebody in a minute, and who is anonymous never comes again: neither
-    /// is kept.
+    /// Caches an account that is not needed now. Unknown and anonymous accounts are not cached: the former may be created later,
+    /// the latter never return.
     pub(super) fn keep_idle_account(&mut self, now: Instant, bare: &Bare, user: User) {
         match user.state {
             AccountState::Ready(data) if user.is_stored => {

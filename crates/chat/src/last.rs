@@ -1,4 +1,4 @@
-//! When somebody was last here, and since when the server is (XEP-0012).
+//! Last activity of accounts and the uptime of the server (XEP-0012).
 
 use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
@@ -35,7 +35,7 @@ fn uptime(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) 
     IqReply::Result(Some(seconds(host.settings.started, now)))
 }
 
-/// XEP-0012 §3: zero while somebody is here.
+/// XEP-0012 §3: zero while a session is available.
 fn last(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
     let user = iq.to.bare();
     if !host.is_seen_by(&user, iq.from) {

@@ -105,7 +105,7 @@ pub struct Settings {
     /// Contact addresses of the operator by kind (XEP-0157): `abuse-addresses`, `mailto:…`.
     pub contacts: Vec<(Box<str>, Box<str>)>,
     pub room_creation: RoomCreation,
-    /// `None`: nobody uploads (XEP-0363).
+    /// `None`: there are no uploads (XEP-0363).
     pub uploads: Option<upload::UploadSettings>,
     /// XEP-0215.
     pub services: Vec<extdisco::ExternalService>,
@@ -361,7 +361,7 @@ impl Host {
         token(&mut self.rng)
     }
 
-    /// To whoever has that address: a session here, another host, another server. Its `to` says where.
+    /// Sends a stanza to its `to`: a session here, another host, another server.
     fn route(&mut self, mut stanza: Element, out: &mut Outbox) {
         self.take_foreign_ack_token(&mut stanza, out);
         out.push(Effect::Route(Box::new(stanza)));

@@ -11,7 +11,7 @@ pub const ROOMS: usize = 100_000;
 /// `service-unavailable`, but not for owners and administrators.
 pub const OCCUPANTS: usize = 5_000;
 
-/// Sessions that share one nickname: more than anybody has devices. Beyond: `resource-constraint`.
+/// Sessions that share one nickname: more than a user has devices. Beyond: `resource-constraint`.
 pub const SESSIONS_OF_OCCUPANT: usize = 20;
 
 /// Bytes of a nickname: it is in every message. Beyond: `not-acceptable`.
@@ -34,11 +34,11 @@ pub const ROOM_DESCRIPTION: usize = 8_192;
 /// Beyond: `not-acceptable`.
 pub const ROOM_SUBJECT: usize = 4_096;
 
-/// Messages that a room keeps in memory for whoever enters, and their bytes. Beyond: the oldest go.
+/// Messages that a room keeps in memory for new occupants, and their bytes. Beyond: the oldest go.
 pub const HISTORY: usize = 100;
 pub const HISTORY_BYTES: usize = 128 << 10;
 
-/// Messages that who enters gets unless he asks for another number: a screen or two.
+/// Messages that a new occupant gets unless it asks for another number: a screen or two.
 pub const HISTORY_UNASKED: usize = 20;
 
 /// Stanzas that wait while a room is read or written: some seconds of a busy one. Beyond: `resource-constraint`.
@@ -254,7 +254,7 @@ pub const NODE_NOTIFIED: usize = 200_000;
 pub const NODE_INTERESTED: usize = 1_000;
 pub const NODE_INTERESTED_CLIENTS: usize = 64;
 
-/// Accounts whose avatar's hash is remembered. Beyond: it is read again when somebody signs in.
+/// Accounts whose avatar's hash is remembered. Beyond: it is read again at the next sign-in.
 pub const AVATARS: usize = 100_000;
 
 /// Kinds of private data of one namespace and account (XEP-0049). Beyond: the oldest is forgotten.

@@ -84,7 +84,7 @@ fn asked(
         return Ok(IqReply::Result(Some(query.child(child("password")))));
     }
     if iq.payload.get("remove", ns::REGISTER).is_some() {
-        // §3.2: it stands alone, so that nobody removes an account by mistake.
+        // §3.2: it stands alone, so that no account is removed by mistake.
         if iq.payload.elements().count() > 1 {
             return Err(Condition::BadRequest.into());
         }

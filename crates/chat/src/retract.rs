@@ -58,7 +58,7 @@ fn is_called(message: &Element, id: &str) -> bool {
 }
 
 impl Host {
-    /// A message between the account and somebody else is archived: perhaps it takes another one back.
+    /// A message of the account is archived: it may retract another one.
     pub(super) fn retract_archived(&mut self, user: &Bare, with: &Jid, message: &Element, out: &mut Outbox) {
         let Some(id) = retracts(message).map(Box::<str>::from) else { return };
         let Some(sender) = offline::sender(message).map(|from| from.bare()) else { return };

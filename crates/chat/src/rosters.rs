@@ -1,5 +1,5 @@
-//! The bytes of all rosters that a host keeps for who is signed in. Beyond the bound, the roster of an account that nobody had
-//! to do with lately is let go of; whoever needs it next has it read again, and waits for it as for the first time.
+//! The bytes of all rosters that a host keeps for accounts that are signed in. Beyond the bound, the roster of an account that was
+//! not used lately is evicted; the next stanza that needs it has it read again, and waits for it as for the first time.
 //!
 //! An account's sessions share one. What is on its way to the store holds it, so that no answer finds it gone.
 
@@ -58,7 +58,7 @@ impl Host {
         self.rosters.bytes
     }
 
-    /// Rosters that were let go of while somebody was signed in.
+    /// Rosters that were evicted while their accounts were signed in.
     pub fn rosters_dropped(&self) -> u64 {
         self.rosters.dropped
     }

@@ -126,7 +126,7 @@ impl Host {
         }
     }
 
-    /// By no wish of its client: its address is somebody else's now, or an administrator ends it.
+    /// Not requested by its client: another session has its address now, or an administrator ends it.
     pub(super) fn close_session(
         &mut self,
         now: Instant,
@@ -199,7 +199,7 @@ impl Host {
         }
     }
 
-    /// Out to somebody else, unless the sender blocks him.
+    /// Sends a stanza out, unless the sender blocks the recipient.
     pub(super) fn send(&mut self, now: Instant, key: Key, element: Element, out: &mut Outbox) {
         if let Some(error) = self.blocks_outgoing(key, &element) {
             return self.refuse_blocked(now, key, &element, &error, out);
@@ -238,7 +238,7 @@ impl Host {
     fn routed(&mut self, now: Instant, mut element: Element, to: &Jid, out: &mut Outbox) {
         let from = match stanza::from(&element) {
             Ok(Some(from)) => from,
-            // From the account itself, to a session that named nobody.
+            // From the account itself, to a session that named no recipient.
             Ok(None) => {
                 if let Some(key) = self.session_of(to) {
                     self.deliver(now, key, element, out);

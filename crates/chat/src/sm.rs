@@ -394,7 +394,7 @@ impl Host {
         out: &mut Outbox,
     ) {
         let bare = user.bare();
-        // Only among the account's own: somebody else's id is as unknown as one that never was.
+        // Only among the account's own sessions: another account's id is as unknown as one that never was.
         let keys = self.users.get(&bare).map(|user| &user.sessions[..]).unwrap_or_default();
         let is_it = |key: &&Key| {
             let sm = self.sessions.get(**key).and_then(|session| session.sm.as_ref());

@@ -16,7 +16,7 @@ pub struct User {
     /// In the order they came.
     pub(super) sessions: Vec<Key>,
     pub(super) state: AccountState,
-    /// It is an account's, not that of somebody anonymous.
+    /// It is an account's, not that of an anonymous session.
     pub(super) is_stored: bool,
     /// Since `rosters` came by.
     pub(super) is_used: bool,
@@ -29,7 +29,7 @@ pub(super) enum AccountState {
     /// Asked for; what waits for it, in order.
     Loading(Vec<QueuedWork>),
     Ready(Box<AccountData>),
-    /// Let go of while somebody is signed in: `Host::user` asks for it again.
+    /// Evicted while sessions exist: `Host::user` reads the data again.
     Evicted,
     /// No such account.
     Absent,
@@ -39,7 +39,7 @@ pub(super) enum AccountState {
 pub(super) enum QueuedWork {
     /// From the account's own session.
     FromSession(Key, Box<Element>),
-    /// From somebody else.
+    /// A stanza of another sender.
     Routed(Box<Element>),
     /// Something of a feature or of a session that has ended, that is not done when the store cannot be read.
     Job(AccountJob),

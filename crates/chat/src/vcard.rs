@@ -134,7 +134,7 @@ fn vcard(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) ->
     IqReply::Later
 }
 
-/// XEP-0054 §3: nobody learns from it whether there is such an account.
+/// XEP-0054 §3: the answer does not show whether there is such an account.
 fn found(newest: Result<Option<Element>, StanzaError>, is_own: bool) -> Result<Option<Element>, StanzaError> {
     let none = if is_own { Condition::ItemNotFound } else { Condition::ServiceUnavailable };
     newest.and_then(|vcard| vcard.map(Some).ok_or_else(|| none.into()))

@@ -274,7 +274,7 @@ impl Component {
         }
     }
 
-    /// RFC 6120 §4.6.1: a space, so that a dead connection is found when nobody has anything to say.
+    /// RFC 6120 §4.6.1: a space, so that a dead connection is found while no stanzas are sent.
     pub fn keep_alive(&self, out: &mut Outbox) {
         if self.is_attached() {
             out.bytes.push(b' ');

@@ -2,7 +2,7 @@
 
 use crate::{Element, Jid, limits, ns};
 
-/// RFC 6120 §8.3.3: each with the type it has unless somebody knows better.
+/// RFC 6120 §8.3.3: each condition with its default type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Condition {
     BadRequest,

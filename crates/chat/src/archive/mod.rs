@@ -164,7 +164,7 @@ impl Host {
         with: &Jid,
         message: &Element,
     ) -> (Box<str>, Change) {
-        // Ids sort by time, no two are equal, and what comes after a clock was set back takes nobody's place.
+        // Ids sort by time and no two are equal, also after a clock was set back.
         self.archive.last = now.as_micros().max(self.archive.last + 1);
         let id: Box<str> = format!("{:014x}{:08x}", self.archive.last, self.rng.next_u64() >> 32).into();
         let stanza = Box::new(message.clone());

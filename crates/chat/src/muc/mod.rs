@@ -81,7 +81,7 @@ pub enum RoomCreation {
 #[derive(Default)]
 pub(super) struct Rooms {
     slots: HashMap<Bare, RoomEntry>,
-    /// Rooms that nobody is in, and until when they stay in memory.
+    /// Rooms without occupants, and until when they stay in memory.
     idle: BTreeSet<(Instant, Bare)>,
     directories: directory::Directories,
 }
@@ -89,7 +89,7 @@ pub(super) struct Rooms {
 /// The place of one room.
 #[derive(Default)]
 struct RoomEntry {
-    /// `None`: there is none, or nobody knows yet.
+    /// `None`: there is none, or the store has not answered yet.
     room: Option<Box<Room>>,
     /// It is being read or written: stanzas wait, so that what is undone undoes nothing else.
     is_busy: bool,
@@ -221,7 +221,7 @@ impl Host {
 
     /// Nobody has asked for it yet: the store knows whether there is such a room.
     fn open_room(&mut self, address: Bare, element: Element, out: &mut Outbox) {
-        // Errors and farewells mean nothing where nobody is.
+        // Errors and unavailable presence have no effect on a room without occupants.
         let is_nothing = matches!(element.attr("type"), Some("error" | "result" | "unavailable"));
         if is_nothing {
             return;
@@ -295,7 +295,7 @@ impl Host {
         }
     }
 
-    /// What waited, as far as it goes; then the room rests if nobody is in it.
+    /// Handles the stanzas that waited; then the room becomes idle if it has no occupants.
     fn drain(&mut self, now: Instant, address: &Bare, out: &mut Outbox) {
         while let Some(slot) = self.rooms.slots.get_mut(address).filter(|slot| !slot.is_busy) {
             if let Some(user) = slot.departed.pop() {

@@ -1,4 +1,4 @@
-//! The body of a MESSAGE: plain text, text wrapped as CPIM (RFC 3862), or that somebody writes (RFC 3994).
+//! The body of a MESSAGE: plain text, text wrapped as CPIM (RFC 3862), or an indication of composing (RFC 3994).
 
 use xmpp::xml::{Prefixes, parse};
 

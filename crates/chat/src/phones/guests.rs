@@ -71,7 +71,7 @@ fn name_of(uri: &str) -> Option<String> {
         _ if host.is_empty() => None,
         None => Some(format!("sip:{host}")),
         Some(user) => {
-            // A password is nobody's name.
+            // A password is not part of an address.
             let user = percent_decoded(user.split(':').next()?)?;
             (!user.is_empty()).then(|| format!("{user}@{host}"))
         }
@@ -109,7 +109,7 @@ pub(super) fn address_of(uri: &str, domain: &str) -> Option<Jid> {
     })
 }
 
-/// The way back: the URI of who has that address. `None`: it is nobody's, or cannot be said.
+/// The inverse: the URI of the caller with that address. `None`: no caller has it, or it cannot be inverted.
 pub fn uri_of(address: &Jid) -> Option<String> {
     address.domain().strip_prefix(SUBDOMAIN)?.strip_prefix('.')?;
     let name = unescape(address.local()?);

@@ -28,7 +28,7 @@ pub struct PhoneMessage {
 pub enum PhoneSender {
     /// An account of ours, proven.
     Account(Bare),
-    /// Who proved nothing to anybody: his address as he says it is.
+    /// An unauthenticated caller: the address is the caller's claim.
     Stranger(Box<str>),
 }
 

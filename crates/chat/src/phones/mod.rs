@@ -174,7 +174,7 @@ impl Host {
         }
     }
 
-    /// A session has come, or somebody is interested while none is here.
+    /// A session has come, or a watcher is interested while there is none.
     pub(super) fn ask_phone(&mut self, user: &Bare, out: &mut Outbox) {
         if self.phones.watched.contains_key(user) {
             self.forget_phone(user);
@@ -293,7 +293,7 @@ impl Host {
         Some(ChatPresence { show, status: status.chars().take(limits::PHONE_STATUS).collect() })
     }
 
-    /// Most accounts are watched by no phone: how they are shown is not worked out before somebody asks.
+    /// Most accounts are watched by no phone: their presence is computed when a watcher asks.
     pub(super) fn show_to_phones(&self, user: &Bare, out: &mut Outbox) {
         if !self.is_anonymous(user) {
             out.push(Effect::Show { user: user.clone() });

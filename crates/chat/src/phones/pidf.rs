@@ -18,7 +18,7 @@ pub(super) struct PublishedPresence {
     pub(super) note: Box<str>,
 }
 
-/// Activities that tell somebody who wants to talk what to expect; others are as good as none.
+/// Activities that matter to a caller; others are ignored.
 const ACTIVITIES: &[(&str, Show)] = &[
     ("on-the-phone", Show::Dnd),
     ("busy", Show::Dnd),

@@ -117,7 +117,7 @@ impl Host {
             }
             return;
         }
-        // An error for the account itself is of a server that could not be reached: nobody waits for it.
+        // An error for the account itself is of a server that could not be reached: no session waits for it.
         if presence.attr("type") == Some("error") {
             return;
         }
@@ -263,7 +263,7 @@ impl Host {
         // Of an account that is no more nothing is written.
         let Some(data) = self.account_data_mut(&user) else { return };
         data.last_seen = Some((now, status.clone()));
-        // When it is lost, an older time stands, and there is nobody to tell.
+        // When the write is lost, an older time stands, and no session waits for it.
         self.change(Change::LastSeen { user, at: now, status }, out, |_, _, _, _| {});
     }
 

@@ -93,7 +93,7 @@ impl SubscriptionState {
                 (self.from, self.pending_in) = (true, false);
                 true
             }
-            // §3.4.2: nobody asked yet, so it is noted for when somebody does.
+            // §3.4.2: there is no request yet, so the approval is noted for a later one.
             SubscriptionAction::Subscribed => {
                 self.approved |= !self.from;
                 false

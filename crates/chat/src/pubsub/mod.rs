@@ -261,7 +261,7 @@ impl Host {
         let who = who.bare();
         let item = self.account_data(owner).and_then(|data| data.contact(&who));
         Relation {
-            // A service is nobody's own; who administers the server owns all of its nodes.
+            // A service belongs to no account; administrators of the server own all of its nodes.
             is_owner: who == *owner || (owner.local().is_none() && self.settings.admins.contains(&who)),
             has_presence: item.is_some_and(|item| item.subscription.has_from()),
             groups: item.map(|item| item.groups.clone()).unwrap_or_default(),
@@ -416,7 +416,7 @@ impl Host {
         });
     }
 
-    /// The same for somebody who may not be allowed to read that node.
+    /// The same for a requester that may not be allowed to read the node.
     pub(super) fn read_newest(
         &mut self,
         now: Instant,

@@ -178,14 +178,14 @@ const META_DATA: [&str; 5] =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FormFault {
     Malformed,
-    /// A field that nobody knows here.
+    /// A field that this server does not know.
     Unknown,
     /// A value that cannot be had.
     Value,
 }
 
 impl NodeConfig {
-    /// `None`: nobody knows that field; `Some(false)`: not with these values.
+    /// `None`: an unknown field; `Some(false)`: not with these values.
     fn set(&mut self, var: &str, values: &[String]) -> Option<bool> {
         let value = values.first().map(String::as_str).unwrap_or_default();
         let flag = match value {

@@ -183,7 +183,7 @@ impl Host {
                 node.affiliations.push((who, affiliation));
             }
         }
-        // §8.9.2.4: somebody has to own it.
+        // §8.9.2.4: a node has an owner.
         if asked.is_of_service() && service::owners(&node).next().is_none() {
             return Err(Condition::NotAcceptable.into());
         }

@@ -1,4 +1,4 @@
-//! The service of a domain that has nodes of its own (XEP-0060): whoever has an account makes them and is their owner.
+//! The service of a domain that has nodes of its own (XEP-0060): any account may create them and is their owner.
 
 use std::rc::Rc;
 
@@ -41,7 +41,7 @@ pub(super) fn is_possible(config: &NodeConfig) -> Result<(), StanzaError> {
     Ok(())
 }
 
-/// Whether somebody who has so many may make one more.
+/// Whether an owner of so many nodes may create one more.
 pub(super) fn there_is_room(nodes: &Nodes, who: &Bare) -> Result<(), StanzaError> {
     let is_his = |node: &&Rc<Node>| {
         node.affiliations.iter().any(|(known, is)| known == who && *is == NodeAffiliation::Owner)

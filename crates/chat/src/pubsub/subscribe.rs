@@ -166,7 +166,7 @@ impl Host {
     }
 }
 
-/// §6.1.3.1: nobody subscribes others.
+/// §6.1.3.1: an entity subscribes itself only.
 fn own_jid(asked: &PendingRequest, part: &Element) -> Result<Jid, StanzaError> {
     let jid = part.attr("jid").and_then(|jid| Jid::parse(jid).ok());
     let jid = jid.filter(|jid| jid.bare() == asked.who);

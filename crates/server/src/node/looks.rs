@@ -37,7 +37,7 @@ fn profiles<'a>(accounts: impl Iterator<Item = &'a Verifiers>) -> Vec<AccountPro
         match profiles.iter().position(is_like) {
             Some(at) => profiles[at].accounts += 1,
             None if profiles.len() < limits::LOOKS => {
-                profiles.push(AccountProfile { accounts: 1, ..profile })
+                profiles.push(AccountProfile { accounts: 1, ..profile });
             }
             None => {}
         }

@@ -287,7 +287,7 @@ impl Notifier {
         self.wheel.expire(now, &mut due);
         for timer in due {
             match timer {
-                NotifierTimer::Subscription(key) => self.wake(now, key, out),
+                NotifierTimer::Subscription(key) => self.handle_timer(now, key, out),
                 NotifierTimer::Asked(id) => self.give_up(now, id, out),
             }
         }

@@ -113,7 +113,7 @@ impl Notifier {
         self.arrange(key);
     }
 
-    pub(super) fn wake(&mut self, now: Instant, key: Key, out: &mut Vec<EventEffect>) {
+    pub(super) fn handle_timer(&mut self, now: Instant, key: Key, out: &mut Vec<EventEffect>) {
         let Some(subscription) = self.subscriptions.get_mut(key) else { return };
         if subscription.wake_at <= now {
             subscription.wake_at = Instant::FAR_FUTURE;

@@ -373,7 +373,7 @@ impl Sessions {
     pub(super) fn wake_unacked(&mut self, now: Instant, key: Key, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let Some(unacked) = &mut session.unacked else { return };
-        match unacked.repeated.wake(now, T2) {
+        match unacked.repeated.handle_timer(now, T2) {
             Ok(Some(bytes)) => out.push(reply_effect(unacked.transaction, 200, bytes)),
             Ok(None) => {}
             // §13.3.1.4: without an ACK the session is ended by a BYE.
@@ -397,7 +397,7 @@ impl Sessions {
         }
         let transaction = incoming.transaction;
         let Some(sent) = &mut incoming.provisional else { return };
-        match sent.repeated.wake(now, Duration::MAX) {
+        match sent.repeated.handle_timer(now, Duration::MAX) {
             Ok(Some(bytes)) => out.push(reply_effect(transaction, 183, bytes)),
             Ok(None) => {}
             // RFC 3262 §3: the INVITE is then refused with a 5xx.

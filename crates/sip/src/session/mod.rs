@@ -232,13 +232,13 @@ impl Sessions {
         self.wheel.expire(now, &mut due);
         for timer in due {
             match timer {
-                SessionTimer::Session(key) => self.wake(now, key, out),
+                SessionTimer::Session(key) => self.handle_timer(now, key, out),
                 SessionTimer::Acknowledged(id) => drop(self.acknowledged.remove(&id)),
             }
         }
     }
 
-    fn wake(&mut self, now: Instant, key: Key, out: &mut SessionEffects) {
+    fn handle_timer(&mut self, now: Instant, key: Key, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get_mut(key).filter(|session| session.armed <= now) else { return };
         session.armed = Instant::FAR_FUTURE;
         self.wake_unacked(now, key, out);
@@ -493,7 +493,7 @@ impl Retransmission {
     }
 
     /// The bytes that are due now; `Err` when it was repeated long enough. `longest` bounds the interval.
-    fn wake(&mut self, now: Instant, longest: Duration) -> Result<Option<Bytes>, ()> {
+    fn handle_timer(&mut self, now: Instant, longest: Duration) -> Result<Option<Bytes>, ()> {
         if self.end <= now {
             return Err(());
         }

@@ -22,7 +22,7 @@ pub(super) fn mechanisms(stream: &C2s) -> Vec<Mechanism> {
     }
     let is_offered = |mechanism: &Mechanism| match mechanism {
         Mechanism::Scram { plus, .. } => !plus || !security.bindings.is_empty(),
-        // In the clear anybody could read it.
+        // Without TLS it could be read on the way.
         Mechanism::Plain => security.encrypted,
         Mechanism::External => security.certified.as_ref().is_some_and(|jid| *jid.domain() == *stream.domain),
         Mechanism::Anonymous => settings.anonymous,

@@ -1,4 +1,4 @@
-//! A client's stream, from its first byte until it is somebody: TLS, SASL, a resource. From then on it is a pipe for
+//! A client's stream, from its first byte until a resource is bound: TLS, SASL, binding. From then on it is a pipe for
 //! stanzas, which another part understands.
 //!
 //! The driver passes bytes in and performs what comes out; [`C2s::handle_found`], [`C2s::handle_secured`] and
@@ -256,7 +256,7 @@ impl C2s {
         self.entry.get_or_insert_default()
     }
 
-    /// Who it is, once it is somebody.
+    /// The identity, once it is authenticated.
     pub fn jid(&self) -> Option<&Jid> {
         self.jid.as_ref()
     }
@@ -418,7 +418,7 @@ impl C2s {
         }
     }
 
-    /// Before anybody has signed in.
+    /// Before authentication.
     fn choose(&mut self, element: &Element, out: &mut Outbox) {
         self.see_mechanism(element);
         if element.is("starttls", ns::TLS) {
@@ -473,7 +473,7 @@ impl C2s {
         if !matches!(self.state, State::Securing) {
             return;
         }
-        // Whatever came in the clear after `<starttls/>` was somebody else's.
+        // Input without TLS after `<starttls/>` may be an attacker's.
         self.framer = Framer::new();
         self.entry_mut().security = security;
         self.state = State::Opening;

@@ -16,7 +16,7 @@ pub(super) const SPECIFICATION: Specification = Specification {
     note: "invitations are made by users, administrators and `belfry xmpp invite`",
 };
 
-/// The account that somebody wants.
+/// The account that a client wants to register.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
     /// Prepared (RFC 7622 §3.3).

@@ -1,5 +1,5 @@
 //! The trace of a stream: how its client signed in, why it ended, and its elements: all but what signs
-//! somebody in.
+//! a client in.
 
 use super::{C2s, Outbox};
 use crate::sasl::Mechanism;

@@ -29,7 +29,7 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// From X.509 in DER. Without names that we know it is for nobody.
+    /// Parses X.509 in DER. A certificate without names of a known kind is for no domain.
     pub fn read(der: &[u8]) -> Certificate {
         let mut names = Vec::new();
         for general in alternative_names(der).unwrap_or_default() {

@@ -99,7 +99,7 @@ impl Incoming {
         self.settings = settings;
     }
 
-    /// It has proved or asked something: a server, not somebody who only connects.
+    /// The peer has proved or asked something: it is a server, and does not only connect.
     pub(super) fn is_of_use(&self) -> bool {
         !self.pairs.is_empty() || self.has_verified
     }

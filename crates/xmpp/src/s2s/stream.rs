@@ -76,7 +76,7 @@ impl StreamParser {
         self.is_open = false;
     }
 
-    /// The stream begins anew after TLS; what came in the clear was somebody else's.
+    /// The stream begins anew after TLS; input from before TLS may be an attacker's.
     pub(super) fn forget(&mut self) {
         self.framer = Framer::new();
         self.is_open = false;

@@ -1,4 +1,4 @@
-//! Hashed tokens (draft-schmaus-kitten-sasl-ht-09): whoever has a token proves it in one message. XEP-0484 gives them out.
+//! Hashed tokens (draft-schmaus-kitten-sasl-ht-09): a client proves in one message that it has a token. XEP-0484 issues them.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;

@@ -110,7 +110,7 @@ pub struct Context {
     pub nonce: Box<str>,
     /// Of the stream.
     pub domain: Box<str>,
-    /// Makes keys for accounts that are nobody's, which look as others do: asking tells nothing.
+    /// Makes keys for unknown accounts, which look as others do, so that challenges do not show which accounts exist.
     pub secret: [u8; 32],
     pub looks: UnknownAccounts,
     /// The client's own id, which its tokens are of (XEP-0388 §2.3.1), and how often it says to have used its token.

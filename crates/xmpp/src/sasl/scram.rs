@@ -130,7 +130,7 @@ impl Scram {
                 header.extend_from_slice(data);
             }
             ("n", _) if !plus => {}
-            // The client thinks that we cannot bind; we can: somebody took the -PLUS mechanisms out of the list.
+            // The client assumes that we do not support channel binding: the -PLUS mechanisms were removed from the list on the way.
             ("y", _) if !plus && context.bindings.is_empty() => {}
             ("y", _) if !plus => return Err(Failure::NotAuthorized),
             _ => return Err(Failure::MalformedRequest),
@@ -205,7 +205,7 @@ impl Scram {
             return Err(Failure::NotAuthorized);
         }
         let client: Vec<u8> = proof.iter().zip(&signature).map(|(proof, byte)| proof ^ byte).collect();
-        // For nobody as much is worked out as for others.
+        // An unknown account costs as much work as others.
         if !stdx::ct_eq(&self.hash.digest(&client), &keys.stored) || self.is_unknown {
             return Err(Failure::NotAuthorized);
         }

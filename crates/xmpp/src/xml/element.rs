@@ -107,7 +107,7 @@ impl Element {
         }
     }
 
-    /// The same for somebody else.
+    /// A copy for another recipient.
     #[must_use]
     pub fn copy_to(&self, to: &str) -> Element {
         let mut attributes = Vec::with_capacity(self.attributes.len() + 1);

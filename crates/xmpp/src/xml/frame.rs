@@ -11,7 +11,7 @@ pub enum Frame {
     /// The opening tag of the stream, an XML declaration before it left out.
     Header(Range<usize>),
     Stanza(Range<usize>),
-    /// White space between stanzas: somebody keeps the connection alive.
+    /// White space between stanzas, which keeps the connection alive.
     Whitespace,
     /// The closing tag of the stream.
     Close,

@@ -146,7 +146,7 @@ impl Room {
             (None, Some(nick)) => self.by_nick(nick).ok_or(Condition::ItemNotFound)?.user.clone(),
             (None, None) => return Err(Condition::BadRequest),
         };
-        // A domain is nobody, but may be banned.
+        // A domain is no user, but may be banned.
         if user.local().is_none() && affiliation > Affiliation::None {
             return Err(Condition::NotAcceptable);
         }
@@ -204,7 +204,7 @@ impl Room {
 
     /// §5.1: roles last over visits of a moderated room, so that who was silenced has no voice when he comes again.
     fn keep_voice(&mut self, key: u64, role: Role) {
-        // A kick gives nobody his voice back.
+        // A kick does not give a voice back.
         let Some(occupant) = self.occupants.get(&key).filter(|_| role != Role::None) else { return };
         let user = occupant.user.clone();
         let is_usual = role == self.affiliation(&user).role(self.config.is_moderated);
@@ -272,7 +272,7 @@ impl Room {
         }
     }
 
-    /// Code 101 of the registry: somebody is told what became of him while he was not here.
+    /// Code 101 of the registry: the user's affiliation changed while it was not in the room.
     fn tell_absent(
         &self,
         user: &Bare,
@@ -290,7 +290,7 @@ impl Room {
         out.push(RoomEffect::Send(message));
     }
 
-    /// §9.3: those who see addresses anyway learn that somebody who is not here became something.
+    /// §9.3: occupants that see addresses learn of the new affiliation of a user who is not in the room.
     fn tell_of_absent(
         &self,
         user: &Bare,

@@ -182,7 +182,7 @@ impl RoomConfig {
         Ok(config)
     }
 
-    /// As it was stored, whatever the limits are now. `None`: it has what nobody here wrote.
+    /// As it was stored, whatever the limits are now. `None`: it has fields that this server does not write.
     pub(super) fn stored(form: &Element) -> Option<RoomConfig> {
         RoomConfig::default().changed(form, |_, _| true).ok()
     }

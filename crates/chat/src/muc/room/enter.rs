@@ -110,7 +110,7 @@ impl Room {
         }
     }
 
-    /// A nickname is free when nobody else has it, here or reserved.
+    /// A nickname is free when no other user has it, here or reserved.
     pub(super) fn may_be_called(&self, user: &Bare, nick: &str) -> Result<(), Condition> {
         if nick.len() > NICK || nick.trim().is_empty() {
             return Err(Condition::NotAcceptable);

@@ -171,7 +171,7 @@ impl Room {
             AllowPm::Moderators => speaker.role == Role::Moderator,
             AllowPm::Nobody => false,
         };
-        // Who may not write to others may still write to moderators, unless nobody may.
+        // Occupants that may not write to others may still write to moderators, unless private messages are off.
         let may = may || (self.config.allow_pm != AllowPm::Nobody && listener.role == Role::Moderator);
         if !may && !is_error {
             return refuse(stanza, Condition::Forbidden, out);

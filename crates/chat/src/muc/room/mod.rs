@@ -241,7 +241,7 @@ impl Room {
         self.config.is_whois_anyone || role == Role::Moderator
     }
 
-    /// A name for that text that tells nobody what it is of.
+    /// A keyed hash of the text, which does not reveal it.
     fn seal(&self, text: &str) -> String {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret).expect("HMAC takes keys of any length");
         mac.update(text.as_bytes());

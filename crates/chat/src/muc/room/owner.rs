@@ -104,7 +104,7 @@ impl Room {
         out.push(RoomEffect::Destroyed);
         for occupant in self.occupants.values() {
             let mut notice = Notice { destroy: Some(destroy), ..Notice::gone(self, occupant) };
-            // §10.9: nobody has an affiliation with what is no more.
+            // §10.9: users have no affiliation with a destroyed room.
             notice.standing.affiliation = Affiliation::None;
             let last = notice.build(self, true, true);
             out.extend(occupant.sessions.iter().map(|session| RoomEffect::Send(to(&last, session))));

@@ -122,7 +122,7 @@ impl Room {
         tag
     }
 
-    /// XEP-0425: a moderator takes back what somebody else said.
+    /// XEP-0425: a moderator retracts another occupant's message.
     fn moderate(
         &mut self,
         now: Instant,

@@ -125,7 +125,7 @@ pub(super) fn may_set_affiliation(
     if actor < Affiliation::Admin {
         return Err(Condition::Forbidden);
     }
-    // §9.1: nobody bans himself.
+    // §9.1: users cannot ban themselves.
     if is_self && affiliation == Affiliation::Outcast {
         return Err(Condition::Conflict);
     }

@@ -171,7 +171,7 @@ impl Room {
             return refuse(stanza, Condition::ItemNotFound, out);
         };
         let Some(asker) = self.occupants.get(&key) else { return };
-        // The nickname may be somebody else's by now.
+        // Another occupant may have the nickname by now.
         let is_him = value(form, "muc#jid")
             .and_then(|jid| Jid::parse(&jid).ok())
             .is_none_or(|jid: Jid| Bare::eq(&jid.bare(), &asker.user));

@@ -155,12 +155,12 @@ fn dialog_lists_calls() {
 fn message_summary_counts_what_waits() {
     let (mut world, told) = first("message-summary", AOR, State::MessageSummary { waiting: 0 });
     insta::assert_snapshot!(told, @r#"
-    Messages-WaitingRequest: no
+    Messages-Waiting: no
     Message-Account: sip:alice@a.test
     Text-Message: 0/0
     "#);
     insta::assert_snapshot!(next(&mut world, State::MessageSummary { waiting: 3 }), @r#"
-    Messages-WaitingRequest: yes
+    Messages-Waiting: yes
     Message-Account: sip:alice@a.test
     Text-Message: 3/0
     "#);
