@@ -176,7 +176,7 @@ impl Shard {
                 self.give_answer(now, id, answer);
             }
             router::Effect::Answer { to, id, answer } => {
-                self.send_answer(to, ShardMessage::Answer { id, answer })
+                self.send_answer(to, ShardMessage::Answer { id, answer });
             }
             router::Effect::Push { to, push } if to == self.parts.edge => {
                 self.push(now, push);

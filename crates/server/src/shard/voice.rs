@@ -54,11 +54,11 @@ impl Shard {
                 }
             }
             VoiceEffect::Keep { ticket, message } => {
-                self.ask(now, AskId(of_voice(ticket)), Query::Keep(message))
+                self.ask(now, AskId(of_voice(ticket)), Query::Keep(message));
             }
             VoiceEffect::Resolve { ticket, address, purpose } => self.resolve(now, ticket, &address, purpose),
             VoiceEffect::CallChanged { aor, call } => {
-                self.ask(now, AskId(0), Query::CallChanged { aor, call })
+                self.ask(now, AskId(0), Query::CallChanged { aor, call });
             }
         }
     }

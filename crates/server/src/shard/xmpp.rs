@@ -14,6 +14,7 @@ use super::request_origin::of_xmpp;
 use super::{Command, Ended, Shard, ShardMessage};
 use crate::limits;
 use crate::xmpp::access::NewAccount;
+use crate::xmpp::operator::Operator;
 use crate::xmpp::{Unavailable, Xmpp, XmppCounts, XmppEffect, XmppShardMessage, keys};
 
 /// What the shard's XMPP needs besides itself.
@@ -80,7 +81,7 @@ impl Shard {
     fn grant_xmpp(&mut self, now: Instant, effect: XmppEffect) {
         match effect {
             XmppEffect::Account { id, user, domain } => {
-                self.find_account(now, AskId(of_xmpp(id)), user, domain)
+                self.find_account(now, AskId(of_xmpp(id)), user, domain);
             }
             XmppEffect::Read { id, read } => {
                 let to = Ticket { sink: self.parts.edge.shard, id: of_xmpp(id) };
@@ -118,7 +119,9 @@ impl Shard {
                 self.write_with_keys(now, id, password, move |password| learned(&account, password, learns));
             }
             XmppEffect::Derive { id, account, password } => self.derive(now, id, &account, password),
-            XmppEffect::Accounts { id, ask } => self.administer(now, id, *ask),
+            XmppEffect::Accounts { id, ask } => {
+                administer(now, id, *ask, self.parts.chat.clone(), self.outlet());
+            }
             XmppEffect::LetGo { address } => self.accounts.let_go(&address),
             XmppEffect::Forget { address } => {
                 // Here at once: the next effect may ask for it.
@@ -129,16 +132,6 @@ impl Shard {
                 }
             }
         }
-    }
-
-    /// The answer comes back as a message to this shard.
-    fn administer(&self, now: Instant, id: u64, ask: chat::effect::Accounts) {
-        let (operator, outlet) = (self.parts.chat.clone(), self.outlet());
-        tokio::task::spawn_local(async move {
-            let result = Box::new(operator.administer(now, ask).await);
-            let administered = XmppShardMessage::Administered { id, result };
-            outlet.answer_all(&mut vec![ShardMessage::Xmpp(vec![administered])]);
-        });
     }
 
     /// To this shard itself.
@@ -272,4 +265,19 @@ impl Shard {
     pub(super) fn xmpp_counts(&self) -> XmppCounts {
         self.xmpp.as_ref().map(|adapter| adapter.xmpp.counts()).unwrap_or_default()
     }
+}
+
+/// The answer comes back as a message to the shard.
+fn administer(
+    now: Instant,
+    id: u64,
+    ask: chat::effect::Accounts,
+    operator: Operator,
+    shard: cluster::Outlet<ShardMessage>,
+) {
+    tokio::task::spawn_local(async move {
+        let result = Box::new(operator.administer(now, ask).await);
+        let administered = XmppShardMessage::Administered { id, result };
+        shard.answer_all(&mut vec![ShardMessage::Xmpp(vec![administered])]);
+    });
 }

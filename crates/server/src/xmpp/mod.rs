@@ -365,7 +365,7 @@ impl Xmpp {
                 self.sign_in(stream, find, &domain, found, outbox);
             }
             Some(PendingRead::TokenWork { stream, work }) => {
-                self.token_work(now, stream, *work, found, outbox)
+                self.token_work(now, stream, *work, found, outbox);
             }
             Some(PendingRead::Registering { stream, registration }) => {
                 self.name_looked_up(now, stream, registration, found, outbox);
@@ -517,7 +517,7 @@ impl Xmpp {
                 self.tell_host(now, outbox, |host, out| host.handle_store_reply(now, ticket, done, out));
             }
             Some(PendingRead::Keys { address }) if result.is_ok() => {
-                outbox.push(XmppEffect::Forget { address })
+                outbox.push(XmppEffect::Forget { address });
             }
             Some(PendingRead::Proving { stream, account, is_there }) => {
                 self.proved(stream, (&account, is_there), &result, outbox);

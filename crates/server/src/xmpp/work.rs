@@ -11,6 +11,7 @@ use xmpp::stanza::{self, Condition};
 use xmpp::{Element, Jid, c2s, ns};
 
 use super::access::Claim;
+use super::servers::Servers;
 use super::servers::{self, Event as ServerEvent};
 use super::streams::Event;
 use super::{PendingRead, Xmpp, XmppEffect, XmppShardMessage, record, shard_requests};
@@ -186,13 +187,7 @@ impl Xmpp {
             XmppShardMessage::Befriend { user, contact } => {
                 self.tell_host(now, outbox, |host, out| host.befriend(now, &user, &contact, out));
             }
-            XmppShardMessage::Servers(message) => self.handle_servers_message(*message),
-        }
-    }
-
-    fn handle_servers_message(&mut self, message: ShardMessage) {
-        if let Some(servers) = &mut self.servers {
-            servers.handle_message(message);
+            XmppShardMessage::Servers(message) => pass_to_servers(self.servers.as_mut(), *message),
         }
     }
 
@@ -421,6 +416,13 @@ impl Xmpp {
             let answer = stanza::refusal(element, &Condition::ResourceConstraint.into());
             self.route_answer(now, answer, outbox);
         }
+    }
+}
+
+/// A node without federation has no machine for such messages.
+fn pass_to_servers(servers: Option<&mut Servers>, message: ShardMessage) {
+    if let Some(servers) = servers {
+        servers.handle_message(message);
     }
 }
 

@@ -130,7 +130,7 @@ impl Shards {
             for (shard, message) in std::mem::take(&mut self.messages) {
                 if !lost {
                     self.act(usize::from(shard), |voice, now, world| {
-                        voice.handle_message(now, message, world)
+                        voice.handle_message(now, message, world);
                     });
                 }
             }

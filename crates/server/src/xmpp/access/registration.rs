@@ -231,7 +231,7 @@ impl Xmpp {
         let id = self.ask(PendingRead::AccountChanged { ticket, address: address.clone() });
         match password {
             Some(password) => {
-                outbox.push(XmppEffect::SetPassword { id, account: Box::new(address), password })
+                outbox.push(XmppEffect::SetPassword { id, account: Box::new(address), password });
             }
             None => outbox.push(XmppEffect::Write { id, write: Write::RemoveAccount { account: address } }),
         }
