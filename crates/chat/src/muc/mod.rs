@@ -475,7 +475,7 @@ impl Host {
         for one in unsaved.outs {
             match one {
                 RoomEffect::Send(stanza) => self.route(stanza, out),
-                RoomEffect::Said(message) => self.said(now, address, *message, out),
+                RoomEffect::Broadcast(message) => self.said(now, address, *message, out),
                 RoomEffect::ReadArchive => self.archive_query(now, address, &unsaved.stanza, out),
                 RoomEffect::Retract(retraction) => {
                     self.retract_in_room(address, *retraction, unsaved.stanza.clone(), out);

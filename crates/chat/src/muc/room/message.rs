@@ -56,7 +56,7 @@ impl Room {
             }
             let message = self.spoken(speaker, stanza);
             self.subject = Subject { message: Some(Arc::new(Subject::text_of(&message))), at: now };
-            out.push(RoomEffect::Said(Box::new(message)));
+            out.push(RoomEffect::Broadcast(Box::new(message)));
             if self.config.is_persistent {
                 out.push(RoomEffect::Save);
             }
@@ -82,7 +82,7 @@ impl Room {
                 })));
             }
         }
-        out.push(RoomEffect::Said(Box::new(message)));
+        out.push(RoomEffect::Broadcast(Box::new(message)));
     }
 
     /// As everybody gets it, but for its id and addressee.

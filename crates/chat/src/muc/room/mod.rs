@@ -36,8 +36,8 @@ use rules::{Affiliation, Privileges, Role};
 #[derive(Debug)]
 pub(super) enum RoomEffect {
     Send(Element),
-    /// A message for everybody: the host gives it an id, and [`Room::publish`] sends it.
-    Said(Box<Element>),
+    /// A message for all occupants: the host gives it an id, and [`Room::publish`] sends it.
+    Broadcast(Box<Element>),
     /// The room has changed: what else comes of this stanza waits until that is on disk.
     Save,
     /// There is no such room any more.

@@ -149,7 +149,7 @@ impl Room {
             .with("from", self.address.as_str())
             .child(retract.children(reason.clone()));
         let is_known = self.history.retract(id, None);
-        let then = vec![RoomEffect::Said(Box::new(message)), RoomEffect::Send(stanza::result(iq, None))];
+        let then = vec![RoomEffect::Broadcast(Box::new(message)), RoomEffect::Send(stanza::result(iq, None))];
         if self.is_archived() {
             let stone = retracted(now).child(by).children(reason);
             let retraction = Retraction { id: id.into(), whose: None, stone, is_known, then };

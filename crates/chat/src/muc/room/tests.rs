@@ -243,7 +243,7 @@ fn a_thousand_occupants_get_one_copy_each() {
     let mut outs = Vec::new();
     let (from, to) = (stanza::from(&said).unwrap().unwrap(), stanza::to(&said).unwrap().unwrap());
     room.handle(Instant::default(), &from, &to, &said, &mut outs);
-    let [RoomEffect::Said(message)] = &outs[..] else { panic!("{outs:?}") };
+    let [RoomEffect::Broadcast(message)] = &outs[..] else { panic!("{outs:?}") };
     let message = Element::clone(message);
     let mut copies = Vec::new();
     room.publish(Instant::default(), message, "1", &mut copies);
