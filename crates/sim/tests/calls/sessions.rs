@@ -416,7 +416,7 @@ fn we_prove_who_we_are() {
         assert_eq!(heard(ours), outcome);
         scene.world.act(us, |server: &mut Server, now, out| {
             server.command(now, out, |endpoint, effects| {
-                endpoint.sessions(now, effects).hang_up(session, None)
+                endpoint.sessions(now, effects).hang_up(session, None);
             });
         });
         scene.rest();
