@@ -93,7 +93,7 @@ pub(super) fn make_database(config: &Config) -> Result<Sqlite, CliError> {
     Ok(database)
 }
 
-/// Which file is missing, where its name comes from, and what to do.
+/// The message for a missing database: its file, the origin of the file's name, and the remedy.
 fn no_database(config: &Config, file: &Path) -> String {
     let file = absolute(file);
     let origin = match &config.file {

@@ -74,7 +74,7 @@ enum Command {
     /// The REST interface's accounts and tokens
     #[command(subcommand)]
     Rest(rest::RestCommand),
-    /// Chat: who is signed in, rooms, messages to everybody
+    /// Chat: sessions, rooms, messages to all users
     #[command(subcommand)]
     Xmpp(xmpp::XmppCommand),
     /// Draw an account's messages as they come, until Ctrl-C

@@ -13,7 +13,7 @@ use super::value::Value;
 
 pub(super) struct Reader<'a> {
     text: &'a str,
-    /// From which paths count, when files have to be there.
+    /// The folder that relative paths start from; `Some` when files have to exist.
     folder: Option<&'a Path>,
     root: DeTable<'a>,
     sections: Vec<&'static str>,
@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
         Section { reader: self, name, span, table, keys: Vec::new(), spans: Vec::new() }
     }
 
-    /// What is left at the top is not ours.
+    /// Reports entries that are left at the top as unknown.
     pub(super) fn finish(mut self) -> (Vec<Mistake>, Vec<KeyDoc>) {
         for (key, value) in &self.root {
             let name = key.get_ref();
@@ -202,7 +202,7 @@ impl<'a> Section<'_, 'a> {
         self.reader.mistakes.push(Mistake::at(self.reader.text, span, what.into(), expected.into()));
     }
 
-    /// What is left in the table is not ours.
+    /// Reports keys that are left in the table as unknown.
     pub(super) fn finish(self) {
         for key in self.table.keys() {
             let name = key.get_ref();

@@ -17,7 +17,7 @@ const DAY: Duration = Duration::from_hours(24);
 pub struct Web {
     /// Without a slash at its end. `None`: the first of these addresses.
     pub public_url: Option<Box<str>>,
-    /// Whose `X-Forwarded-For` is believed.
+    /// Proxies whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<Network>,
 }
 

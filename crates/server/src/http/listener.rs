@@ -83,7 +83,7 @@ impl Drop for Place {
     }
 }
 
-/// What the connections of one address have in common.
+/// State that the connections of one address share.
 pub(super) struct Site {
     routes: Router,
     /// Whether that path needs no place.

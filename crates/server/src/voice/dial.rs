@@ -20,7 +20,7 @@ use super::{API_VERSION, Voice, World};
 /// Twilio's number for it.
 const INVALID_CALLER_ID: u32 = 13_214;
 
-/// What a leg's script has dialled.
+/// The Dial of a leg's script.
 #[derive(Default)]
 pub(super) struct Dialing {
     pub(super) options: Option<Box<DialOptions>>,
@@ -136,7 +136,7 @@ impl Voice {
         self.drive(now, screen, world, |script, out| script.start(now, out));
     }
 
-    /// The call of a callee, as the scripts on his leg know it.
+    /// The call of a callee, as the scripts on the callee's leg know it.
     pub(super) fn call_of_party(&self, actor: Key, party: &DialAttempt) -> Call {
         let caller = self.actors.get(actor).and_then(|actor| self.legs.get(actor.leg));
         Call {
@@ -185,7 +185,7 @@ impl Voice {
         }
     }
 
-    /// One that has answered or that nobody waits for any more is over, whoever ended it.
+    /// Ends a party that has answered or is no longer awaited, whichever side ended it.
     pub(super) fn end_party(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
         let Some((party, recording)) = self.forget_party(now, key, world) else { return };
         if let (true, Originator::Dialed(id)) = (party.is_up, party.whose) {
@@ -207,7 +207,7 @@ impl Voice {
         Some((party, recording))
     }
 
-    /// A party's phones are hung up, and nobody is told.
+    /// Hangs up a party's phones without telling the script.
     pub(super) fn drop_party(
         &mut self,
         now: Instant,
@@ -283,7 +283,7 @@ impl Voice {
         }
     }
 
-    /// What happens to a session of ours that we began, and transfers.
+    /// Handles events of sessions that we began, and transfers.
     pub(super) fn handle_outgoing(&mut self, now: Instant, event: SessionEvent, world: &mut World<'_>) {
         match event {
             SessionEvent::Ringing { session, response } => self.rang(now, session, &response, world),

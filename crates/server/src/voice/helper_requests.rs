@@ -1,4 +1,4 @@
-//! What a shard has asked the helpers for, and who waits for it.
+//! Requests of a shard to the helpers, and the scripts that wait for the answers.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -19,14 +19,14 @@ use super::prompts::{Frames, Sound};
 /// A part of a call's prompt.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiter {
-    /// Whose script wants it.
+    /// The actor whose script waits.
     pub(super) actor: Key,
     pub(super) prompt: Id,
     pub(super) place: (usize, usize),
     pub(super) codec: Codec,
 }
 
-/// What became of a ticket.
+/// The request that a ticket was given for.
 pub(super) enum TicketOutcome {
     /// For that script.
     Document(Key, Id),
@@ -74,7 +74,7 @@ impl HelperRequests {
         self.helpers.fetch(ticket, wire);
     }
 
-    /// Nobody waits for the answer.
+    /// Sends a request whose answer is ignored.
     pub(super) fn tell(&mut self, wire: Wire) {
         let ticket = self.ticket();
         self.helpers.fetch(ticket, wire);

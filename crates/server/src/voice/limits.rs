@@ -8,7 +8,7 @@ pub(super) const PROMPTS: usize = 1_024;
 /// Bytes of one of them: two minutes of G.711. Longer ones are encoded for each call.
 pub(super) const PROMPT_CACHED: usize = 1 << 20;
 
-/// Of each key among the sounds of a prompt.
+/// The duration of each key among the sounds of a prompt.
 pub(super) const DIGIT_MS: u32 = 160;
 
 /// Phases turned at once when the shard was late: the rest follows once what came by SIP meanwhile is done.
@@ -21,7 +21,7 @@ pub(super) const LATE: Duration = Duration::from_millis(100);
 /// note stays that long: a thousand calls a second leave about a megabyte and a half.
 pub(super) const WAKE_AHEAD: Duration = Duration::from_secs(60);
 
-/// Times one socket is read in a tick, each for a batch. More come from nobody who talks.
+/// Times one socket is read in a tick, each for a batch. Speech does not take more.
 pub(super) const READS: usize = 8;
 
 /// Media streams of one call: Twilio's own. More: refused with a reason.
@@ -96,20 +96,22 @@ pub(super) const END_OF_SPEECH: Duration = Duration::from_millis(1_000);
 
 /// Characters of a transcription that are kept: as many as fit a row, whatever they are.
 pub(super) const TRANSCRIPTION: usize = 8_192;
-/// Bytes of a called number or name that bindings are looked up for. Longer ones are nobody's.
+/// Bytes of a called number or name that bindings are looked up for. Longer ones match no binding.
 pub(super) const NUMBER: usize = 256;
 
 /// `X-` headers of an INVITE told to its application, and bytes of each value. What is beyond is left out.
 pub(super) const TOLD_HEADERS: usize = 32;
 pub(super) const TOLD_HEADER: usize = 1_024;
 
-/// Of one call in the record: an application that is wrong in each of its documents fills no disk. More are logged only.
+/// Notifications of one call in the record, so that an application with a mistake in each of its documents does not
+/// fill the disk. More are logged only.
 pub(super) const NOTIFICATIONS: u16 = 50;
 
 /// Bytes of a callee's Reason-Phrase in the record: a line of text. The rest is cut.
 pub(super) const REASON: usize = 200;
 
-/// For the shards' answers to a request of the REST interface. Whoever is later does not know the call.
+/// The time for the shards' answers to a request of the REST interface. A shard that is later counts as not knowing the
+/// call.
 pub(crate) const CONTROL: Duration = Duration::from_secs(1);
 
 /// How long a call rings before the record has it. Nearly all are answered before, and are written once less.

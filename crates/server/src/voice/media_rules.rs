@@ -1,4 +1,4 @@
-//! Which addresses media goes to, and what becomes of a call whose media has stopped.
+//! Rules for the addresses that media goes to, and for calls whose media has stopped.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Texts and mail that scripts, or the REST interface, send. A text is a MESSAGE (RFC 3428) to whoever its address leads to,
-//! or is kept for an account that is not there.
+//! Texts and mail that scripts, or the REST interface, send. A text is a MESSAGE (RFC 3428) to the destinations of its
+//! address, or is kept for an account that is not there.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ struct Text {
     status: Option<String>,
     /// The script that may wait for it.
     script: Option<(Key, Id)>,
-    /// Whose phones these are, when it is an account of ours.
+    /// The account whose phones these are, when it is one of ours.
     aor: Option<Aor>,
     /// Still to be tried, those of a group at once.
     groups: VecDeque<Vec<Destination>>,
@@ -226,7 +226,7 @@ impl Voice {
         }
     }
 
-    /// What became of `VoiceEffect::Keep`.
+    /// Handles the result of `VoiceEffect::Keep`.
     pub(crate) fn handle_kept(
         &mut self,
         now: Instant,
@@ -272,7 +272,7 @@ impl Voice {
         self.drive(now, actor, world, |script, out| script.handle_sent(now, id, result, out));
     }
 
-    /// Whom a text is from: a URI as it is, whatever else in our domain.
+    /// The sender of a text: a SIP URI is unchanged, any other value is a user of our domain.
     fn sender(&self, from: &str) -> String {
         match Uri::parse(from.as_bytes()) {
             Ok(uri) if uri.is_sip() => from.to_owned(),

@@ -32,9 +32,9 @@ pub(super) struct Outgoing {
     pub(super) to: Address,
     /// Sent before anything is spoken.
     pub(super) send_digits: Vec<Item>,
-    /// What the callee sees: a number, a name, or a whole address.
+    /// The caller as the callee sees it: a number, a name, or a whole address.
     pub(super) from: String,
-    /// What happens once it is answered.
+    /// The plan to perform once it is answered.
     pub(super) plan: Plan,
     /// How long it may ring.
     pub(super) timeout: Duration,
@@ -120,7 +120,7 @@ impl Voice {
         self.call_party(now, leg, party, to, world);
     }
 
-    /// Nobody has answered the call that `actor` waits for.
+    /// The call that `actor` waits for was not answered.
     pub(super) fn unanswered(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! What scripts ask, done.
+//! Performs the effects of scripts.
 
 use ivr::script::{Effect, Refusal};
 use stdx::Instant;
@@ -30,7 +30,7 @@ impl Voice {
             }
             Effect::Prompt { id, pieces } => self.speak(now, actor, id, &pieces, world),
             Effect::StopPrompt { id } => self.stop_prompt(now, actor, id, world),
-            // Every digit is told, and those nobody listens to are passed over.
+            // Scripts get every digit, and ignore those that they do not listen for.
             Effect::Listen { speech: None, .. } => {}
             Effect::Echo { on } => self.echo(key, on),
             Effect::Ended(status) => {
@@ -44,7 +44,7 @@ impl Voice {
         }
     }
 
-    /// What concerns other legs, other parties, or files.
+    /// Performs effects that concern other legs, other parties, or files.
     fn perform_more(&mut self, now: Instant, actor: Key, effect: Effect, world: &mut World<'_>) {
         match effect {
             Effect::Listen { speech: Some(how), .. } => self.recognise(now, actor, *how, world),

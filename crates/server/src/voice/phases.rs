@@ -1,6 +1,6 @@
-//! Which legs have their tick when: the 20 ms are cut into ten, so that a shard's turn is short and a request does not
-//! wait behind the media of all calls. A leg keeps its phase, but for one thing: who hear each other are turned together,
-//! so that what one hears the other says in the same turn.
+//! Ticks of legs by phase: the 20 ms are cut into ten, so that a shard's turn is short and a request does not wait
+//! behind the media of all calls. A leg keeps its phase, with one exception: legs that hear each other are turned
+//! together, so that one sends what the other received in the same turn.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const PHASES: usize = 10;
 
 const SLOT: Duration = Duration::from_micros(TICK.as_micros() as u64 / PHASES as u64);
 
-/// All who sit in a room are turned at once: a mix has what everybody heard. It also comes round where nobody is.
+/// All legs in rooms are turned at once: a mix needs the sound of all members. The phase also comes round without legs.
 pub(super) const ROOMS: u8 = 0;
 
 /// A phase with fewer legs takes the next one: each phase in use is a wake-up every 20 ms.
@@ -105,8 +105,8 @@ impl Phases {
     }
 }
 
-/// Of two legs that hear each other the one with the later phase moves; as phases of pairs only become earlier, they come
-/// to rest. `None`: the leg is gone.
+/// The phase that a leg belongs to. When two legs hear each other, the one with the later phase moves; as phases of
+/// pairs only become earlier, they come to rest. `None`: the leg is gone.
 fn home(key: Key, legs: &Slab<Leg>) -> Option<u8> {
     let leg = legs.get(key)?;
     Some(match leg.partner {

@@ -11,7 +11,7 @@ use mio::net::UdpSocket;
 use mio::{Events, Interest, Poll, Token};
 use stdx::slab::Key;
 
-/// Which of a call's sockets.
+/// One of a call's two sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wire {
     Rtp,
@@ -36,7 +36,7 @@ impl Pair {
 
 pub(super) struct Ports {
     ip: IpAddr,
-    /// Even ports. Taken from the front and given back at the end, so that what is late finds nobody.
+    /// Even ports. Taken from the front and given back at the end, so that late packets reach no new call.
     free: VecDeque<u16>,
     used: usize,
     poll: Poll,

@@ -33,16 +33,16 @@ pub(crate) struct Background {
     pub(crate) trim: bool,
     /// Told when the file is there.
     pub(crate) status: Option<Callback>,
-    /// What of, as the record has it: `DialVerb`, `Conference`, `StartCallRecordingAPI`.
+    /// The source, as the record has it: `DialVerb`, `Conference`, `StartCallRecordingAPI`.
     pub(crate) of: &'static str,
     /// The sid of the conference whose sound it is.
     pub(crate) conference: Option<String>,
 }
 
-/// What the REST interface does to one that is under way.
+/// A change of the REST interface to a recording under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Modify {
-    /// What is said from now on is left out.
+    /// The sound from now on is left out.
     Pause(Pause),
     Resume,
     Stop,
@@ -68,7 +68,7 @@ struct Closing {
     recorded: Recorded,
     row: Kept,
     owner: Arc<Owner>,
-    /// Whatever the writer says.
+    /// A failure before the file was closed, which counts whatever the writer says.
     failed: Option<String>,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Beep {
     wanted: Wanted,
 }
 
-/// What one take begins with.
+/// The parameters of a new recording.
 struct Begin {
     sid: String,
     of: &'static str,
@@ -111,7 +111,7 @@ impl Recordings {
         &self.legs
     }
 
-    /// Of a resource, at the REST interface.
+    /// The URL of a resource at the REST interface.
     pub(super) fn url(&self, account: &str, kind: &str, sid: &str) -> String {
         format!("{}/restcomm/2012-04-24/Accounts/{account}/{kind}/{sid}", self.url)
     }
@@ -413,7 +413,7 @@ impl Voice {
         }
     }
 
-    /// Somebody began to speak, or is silent for so long.
+    /// Handles the start of speech, or silence of the length that was asked for.
     pub(super) fn spoke(&mut self, now: Instant, key: Key, event: SpeechEvent, world: &mut World<'_>) {
         let is_it = |take: &ActiveRecording| matches!(take.whose, RecordingObserver::Verb { .. });
         let recording = self.legs.get(key).and_then(|leg| leg.recording.as_ref());

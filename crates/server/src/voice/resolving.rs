@@ -106,7 +106,7 @@ impl Voice {
         }
     }
 
-    /// What `VoiceEffect::Resolve` came to.
+    /// Handles the result of `VoiceEffect::Resolve`.
     pub(crate) fn handle_resolved(
         &mut self,
         now: Instant,
@@ -117,7 +117,7 @@ impl Voice {
         match self.resolving.take(ticket) {
             Some(ResolutionPurpose::Text) => self.text_resolved(now, ticket, resolved, world),
             Some(ResolutionPurpose::Party(key)) => self.party_resolved(now, key, resolved, world),
-            // Whoever asked is gone.
+            // The request's owner is gone.
             None => {}
         }
     }

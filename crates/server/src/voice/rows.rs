@@ -1,5 +1,5 @@
-//! What the record says of calls, for the REST interface: a row when a call is answered, or has rung for a while, its
-//! end, and what went wrong.
+//! Rows of calls in the record, for the REST interface: a row when a call is answered, or has rung for a while, its
+//! end, and its errors.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Of a call that begins now: one that comes in, or a leg of a Dial. `number` is the sid of the binding that
-    /// answers it, if one does.
+    /// The row of a call that begins now: one that comes in, or a leg of a Dial. `number` is the sid of the binding
+    /// that answers it, if one does.
     pub(super) fn new(now: Instant, call: &Call, number: &str) -> Row {
         let extra = call.extra.iter().find(|(name, _)| name == CALL_ID);
         let common = Common {
@@ -50,12 +50,12 @@ impl Row {
         Row { call, is_in_record: false }
     }
 
-    /// Of one that the REST interface has written already.
+    /// The row of a call that the REST interface has written already.
     pub(super) fn placed(now: Instant, call: RestCall) -> Row {
         Row { call: RestCall { started_at: Some(now), ..call }, is_in_record: true }
     }
 
-    /// Somebody who was called has picked up, in the dialog of that Call-ID.
+    /// The callee has answered, in the dialog with that Call-ID.
     pub(super) fn answered_by(&mut self, now: Instant, call_id: &str, world: &mut World<'_>) {
         self.has_call_id(call_id);
         self.answer(now);

@@ -27,7 +27,7 @@ pub(super) struct Streams {
 /// One that is open, or opening.
 struct Stream {
     ticket: u64,
-    /// Whose script wants it.
+    /// The actor whose script wants it.
     actor: Key,
     id: Id,
     sid: String,
@@ -36,9 +36,9 @@ struct Stream {
     is_open: bool,
     /// Since it is open.
     at_ms: u64,
-    /// Of what was heard, and of what was said.
+    /// Chunks of received and of sent sound.
     chunks: [u64; 2],
-    /// Of a stream that goes both ways.
+    /// The sound to play, of a stream that goes both ways.
     queue: Option<Queue>,
 }
 
@@ -141,7 +141,7 @@ impl Streams {
     }
 }
 
-/// Of G.711 µ-law.
+/// Silence in G.711 µ-law.
 const SILENCE: u8 = 0xff;
 
 impl Stream {
@@ -255,7 +255,7 @@ impl Voice {
         Ok(())
     }
 
-    /// Told to the application by the helpers, once nobody can send it more.
+    /// Stops a stream. The helpers tell the application, once the last sender of its orders is dropped.
     pub(super) fn stop_stream(&mut self, _now: Instant, actor: Key, id: Id, _world: &mut World<'_>) {
         let Some((key, leg)) = self.leg_of(actor) else { return };
         let Some(streams) = &leg.streams else { return };

@@ -28,7 +28,7 @@ pub(super) struct MediaTicker {
     events: Vec<(Key, Event)>,
     due: Vec<Key>,
     heard: Heard,
-    /// Of a phase those that hear others.
+    /// Legs of a phase that hear others.
     joined: Vec<Key>,
 }
 

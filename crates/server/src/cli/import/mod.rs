@@ -50,7 +50,7 @@ pub(super) struct ImportArgs {
     check: bool,
 }
 
-/// What is to be imported.
+/// The input of an import.
 enum Source {
     Lines(Box<dyn Read + Send>, Option<Arc<AtomicU64>>),
     Files(Files),

@@ -44,7 +44,7 @@ impl<K: Hash + Eq + Clone, V: Clone, W> Cache<K, V, W> {
         true
     }
 
-    /// Who waited.
+    /// Removes and returns those that wait for `key`.
     pub(super) fn done(&mut self, key: &K) -> Vec<W> {
         self.waiting.remove(key).unwrap_or_default()
     }

@@ -1,5 +1,5 @@
-//! What is slow about programmable voice, away from the shards: requests to applications, texts spoken, files fetched and
-//! decoded. One thread with a runtime of its own; every queue has a bound, and every question an answer.
+//! The slow work of programmable voice, away from the shards: requests to applications, speech synthesis, fetching and
+//! decoding of files. One thread with a runtime of its own; every queue has a bound, and every request an answer.
 
 mod address;
 mod audio;
@@ -42,24 +42,24 @@ pub(crate) use settings::Settings;
 pub(crate) use speech::is_installed;
 pub(crate) use websocket::{MediaStreamEvent, Opening, Order, StreamMessage};
 
-/// Who asked, and its number for the question.
+/// The asking shard, and its number for the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
     pub(crate) shard: u16,
     pub(crate) id: u64,
 }
 
-/// What came of it. Samples are of 8 kHz, one channel.
+/// The result of a request. Samples are of 8 kHz, one channel.
 #[derive(Debug)]
 pub(crate) enum Done {
     Fetched(Result<Answer, Failure>),
     Samples(Result<Arc<[i16]>, String>),
     Mailed(Result<(), String>),
-    /// Of a media stream, any number of times.
+    /// An event of a media stream; any number of them.
     Stream(MediaStreamEvent),
     /// A recording is complete, or was not kept as wanted; or it cannot be written, and why.
     Written(Result<(), String>),
-    /// Of one utterance: any number of words, then one `Over`.
+    /// Recognition of one utterance: any number of words, then one `Over`.
     Heard(RecognitionResult),
     /// The text of a recording.
     Transcribed(Result<String, String>),

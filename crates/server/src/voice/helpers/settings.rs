@@ -1,4 +1,4 @@
-//! What an operator may say about requests, speech and prompts.
+//! The operator's settings for requests, speech and prompts.
 
 use std::path::PathBuf;
 use std::time::Duration;

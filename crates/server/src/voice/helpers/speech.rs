@@ -15,7 +15,7 @@ use super::cache::Samples;
 use super::limits;
 use super::settings::Settings;
 
-/// What is spoken, and how.
+/// A text to speak, with its voice and language.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Words {
     pub(super) text: String,
@@ -40,7 +40,7 @@ impl Words {
 struct Engine {
     program: PathBuf,
     arguments: Vec<String>,
-    /// What it reads. Without: the text is an argument.
+    /// The text for standard input. `None`: the text is an argument.
     input: Option<String>,
     /// Debian's, when it is one of theirs.
     package: Option<&'static str>,

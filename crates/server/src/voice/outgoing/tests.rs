@@ -76,7 +76,7 @@ impl Stage {
         *ticket
     }
 
-    /// A call to bob that performs these verbs when he answers.
+    /// A call to bob that performs these verbs once it is answered.
     pub(super) fn place(&mut self, verbs: &str) {
         let owner = Arc::new(Owner { account: "AC1".into(), signing_key: "".into() });
         let plan = Plan {

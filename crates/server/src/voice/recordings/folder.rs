@@ -1,4 +1,4 @@
-//! The folder of recordings: names, what a crash left, and finished files for whoever listens to them.
+//! The folder of recordings: names, repair after a crash, and reading of finished files.
 
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -94,7 +94,7 @@ impl Folder {
         fs::File::open(&self.path)?.sync_all()
     }
 
-    /// What a crash left: sound is kept, nothing else.
+    /// Repairs the folder after a crash: sound is kept, nothing else.
     pub(super) fn repair(&self) {
         let Ok(entries) = fs::read_dir(&self.path) else { return };
         for entry in entries.flatten() {

@@ -149,7 +149,7 @@ impl OpenFile {
     }
 }
 
-/// Whoever forgets a file does not leave it behind.
+/// A file that is dropped without `close` is not kept.
 impl Drop for OpenFile {
     fn drop(&mut self) {
         self.end(false);

@@ -20,7 +20,7 @@ pub(super) enum Job {
     Stop,
 }
 
-/// What happens to a file.
+/// An operation on a file.
 pub(super) enum Op {
     Append(Vec<u8>),
     WriteAt(u32, Box<[u8]>),

@@ -20,7 +20,7 @@ use super::message::{Join, LeaveReason, MemberStatus, Name, RoomEvent, RoomTarge
 use super::queue::Queue;
 use super::room::Room;
 
-/// What a home causes.
+/// An effect of a home.
 #[derive(Debug)]
 pub(super) enum Out {
     /// For that member's shard.
@@ -96,7 +96,7 @@ impl RoomHome {
         u128::from(self.rng.next_u64()) << 64 | u128::from(self.rng.next_u64())
     }
 
-    /// What a member's shard says. Sound comes by [`RoomHome::said`].
+    /// Handles an event of a member's shard. Sound comes by [`RoomHome::said`].
     pub(super) fn handle(&mut self, now: Instant, note: RoomEvent, out: &mut Outbox) {
         match note {
             RoomEvent::Join(join) => self.join(now, *join, out),
@@ -203,7 +203,7 @@ impl RoomHome {
             Err(reason) => {
                 let why = LeaveReason::Refused(reason);
                 out.push(Out::Tell(join.name, RoomEvent::Gone { number: join.name.number, why }));
-                // One that lets nobody in at all.
+                // A new room that refused its first member.
                 if room.is_empty() {
                     room.end(now, "last-participant-left", None, out);
                     self.drop_room(number);
@@ -225,7 +225,7 @@ impl RoomHome {
         number
     }
 
-    /// Connects whoever waits with whoever takes.
+    /// Connects waiting callers with takers.
     fn serve(&mut self, now: Instant, at: u64, out: &mut Outbox) {
         while let Some(queue) = self.queues.get_mut(&at) {
             let sid = Arc::clone(&queue.sid);
@@ -253,7 +253,7 @@ impl RoomHome {
         }
     }
 
-    /// A room that ended: whoever was in it is no member any more.
+    /// Removes a room that has ended, with all its memberships.
     fn drop_room(&mut self, number: u64) {
         if self.rooms.get(&number).is_none_or(|room| !room.is_empty()) {
             return;
@@ -309,7 +309,7 @@ impl RoomHome {
         }
     }
 
-    /// What a member of this shard said in this tick.
+    /// Takes the sound of a member of this shard in this tick.
     pub(super) fn said(&mut self, number: u64, media: &MediaSession) {
         let name = Name { shard: self.shard, number };
         let codec = media.negotiated().audio.codec;
@@ -325,7 +325,7 @@ impl RoomHome {
         }
     }
 
-    /// What a member of this shard hears.
+    /// The sound for a member of this shard.
     pub(super) fn feed(&mut self, number: u64) -> FrameSource<'_> {
         let name = Name { shard: self.shard, number };
         self.room_of(name).map_or(FrameSource::None, |room| room.feed(name))

@@ -19,12 +19,12 @@ use super::{RoomMembership, Source};
 /// A leg that is, or wants to be, in a room or queue.
 pub(super) struct RoomMemberLeg {
     pub(super) leg: Key,
-    /// Whose script asked for it, and as what.
+    /// The actor whose script asked for it, and the id of that request.
     pub(super) actor: Key,
     pub(super) id: Id,
     pub(super) home: u16,
     pub(super) kind: Kind,
-    /// What it brought to wait with.
+    /// The document that it brought to wait with.
     pub(super) wait: Option<Target>,
     /// Until it begins.
     pub(super) recording: Option<RecordingRequest>,

@@ -1,4 +1,4 @@
-//! What members of other shards hear of each other.
+//! Sound between members of different shards.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ impl Room {
         heard.map(|(rate, samples)| (rate, samples[samples.len() / 2..].to_vec()))
     }
 
-    /// Who hears whom.
+    /// For each member the members that it hears.
     fn matrix(&mut self) -> [[bool; 3]; 3] {
         self.talk(|_| false).map(|(rate, heard)| TONES.map(|tone| level(&heard, rate, tone) > 3_000.0))
     }

@@ -1,4 +1,4 @@
-//! What a member hears that is not the room: the music or document it waits with, and announcements.
+//! Sound of a member besides the room: the music or document it waits with, and announcements.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl Voice {
             Some(target) => (Source::Silence, Some(target.clone())),
         };
         let (source, target) = match seated.hears() {
-            // Who calls a queue hears what the Dial gives him to hear.
+            // A caller of a queue hears the sound of its Dial.
             Some(MemberAudio::Wait) if seated.kind == Kind::Taker => (Source::Silence, None),
             Some(MemberAudio::Wait) => document(&seated.wait),
             Some(MemberAudio::Hold(hold)) => document(hold),
@@ -161,7 +161,7 @@ impl Voice {
     }
 }
 
-/// What requests of a member's documents carry besides the call's own.
+/// Parameters of a member's document requests besides the call's own.
 fn parameters(now: Instant, seated: &RoomMemberLeg) -> Form {
     let Some(standing) = &seated.standing else { return Form::new() };
     let sid = Arc::clone(&standing.sid);
