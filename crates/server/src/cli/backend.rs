@@ -1,4 +1,4 @@
-//! Where a command reads and writes the record: through the running node, or in the file when none runs.
+//! Access of commands to the record: through the running node, or in the file when none runs.
 
 use std::path::Path;
 

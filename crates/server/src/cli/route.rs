@@ -55,7 +55,7 @@ pub(super) struct AddArgs {
     /// SIP addresses, or one account, with ,weight=N and ,priority=N [default: 1 each] (see below)
     #[arg(required = true, value_name = "TARGET")]
     targets: Vec<String>,
-    /// Strangers, who have not signed in, may use it too
+    /// Callers that have not signed in may use it too
     #[arg(long)]
     open: bool,
     /// Watch the targets with OPTIONS; those that do not answer are left out

@@ -221,7 +221,7 @@ pub(super) enum RosterCommand {
     },
 }
 
-/// How an answer is shown.
+/// The form in which an answer is shown.
 #[derive(Clone, Copy)]
 enum Form {
     Table,

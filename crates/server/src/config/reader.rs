@@ -17,7 +17,7 @@ pub(super) struct Reader<'a> {
     folder: Option<&'a Path>,
     root: DeTable<'a>,
     sections: Vec<&'static str>,
-    /// The first mistakes, those of a file that is no TOML. Whatever else is found in it may be their fault.
+    /// The number of syntax mistakes, which come first. Any other mistake may follow from them.
     unreadable: usize,
     pub(super) mistakes: Vec<Mistake>,
     pub(super) reference: Vec<KeyDoc>,
@@ -97,7 +97,7 @@ pub(super) struct Section<'r, 'a> {
     span: Range<usize>,
     table: DeTable<'a>,
     keys: Vec<&'static str>,
-    /// Where the values stood that were taken out.
+    /// The positions of the values that were taken out.
     spans: Vec<(&'static str, Range<usize>)>,
 }
 
@@ -154,8 +154,8 @@ impl<'a> Section<'_, 'a> {
         entries.iter().filter_map(|entry| self.read(name, entry)).collect()
     }
 
-    /// An array of tables. What stands in one is never shown, for there are secrets among it: `read` says what is wrong
-    /// and what was expected.
+    /// An array of tables. The content of a table is never shown, for it may hold secrets: `read` names the mistake and
+    /// the expected form.
     pub(super) fn tables<T>(
         &mut self,
         name: &'static str,

@@ -15,9 +15,9 @@ use crate::net::Network;
 /// `[voice]`. Nothing of it costs anything while `media` is not given.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Voice {
-    /// Where media is received; `None`: off.
+    /// The address at which media is received; `None`: off.
     pub media: Option<IpAddr>,
-    /// Told to peers instead of `media`.
+    /// The address that peers are told instead of `media`.
     pub advertise: Option<IpAddr>,
     /// Even ports of it are RTP's, the odd ones above them RTCP's.
     pub ports: RangeInclusive<u16>,
@@ -91,7 +91,7 @@ pub struct Number {
     pub fallback: Option<Box<str>>,
 }
 
-/// That of the administrator in every installation of RestComm: its applications know it.
+/// The administrator's account in every installation of RestComm: its applications know it.
 const ACCOUNT: &str = "ACae6e420f425248d6a26948c17a9e2acf";
 
 impl Voice {
@@ -162,7 +162,7 @@ impl Voice {
     }
 }
 
-/// Where media is received, what callers are told of it, and on which ports.
+/// Reads the address of media, the address that callers are told, and the ports.
 fn sockets(section: &mut Section<'_, '_>) -> (Option<IpAddr>, Option<IpAddr>, RangeInclusive<u16>) {
     let media = section
         .optional("media", "Address at which media is received. Applications answer no calls without it.")

@@ -62,7 +62,7 @@ impl Voice {
         }
     }
 
-    /// A key that came beside the sound, for whom the leg is joined with.
+    /// Forwards a key that came beside the sound to the leg's partner.
     pub(super) fn cross_digit(&mut self, leg: Key, digit: Digit) {
         let Some(Partner::Leg(other)) = self.legs.get(leg).map(|leg| leg.partner) else { return };
         if let Some(media) = self.legs.get_mut(other).and_then(|leg| leg.media.as_mut()) {

@@ -114,7 +114,7 @@ pub(crate) struct Change {
 impl Voice {
     pub(super) fn handle_order(&mut self, now: Instant, order: Order, world: &mut World<'_>) {
         let reply = self.obey(now, order.request, world);
-        // Who asked may have lost patience.
+        // The request may have timed out, so that its receiver is gone.
         let _ = order.answer.try_send(reply);
     }
 

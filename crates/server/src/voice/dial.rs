@@ -1,4 +1,5 @@
-//! Dial: parties are called, screened, joined with their caller, and everything ends once. What rings is in `party`.
+//! Dial: parties are called, screened, joined with their caller, and everything ends once. Ringing phones are in
+//! `party`.
 
 use std::sync::Arc;
 
@@ -45,7 +46,7 @@ impl Voice {
         let Some((caller, leg)) = self.leg_of(actor) else { return };
         let from = options.caller_id.clone().unwrap_or_else(|| leg.from.to_string());
         let is_callers = from == *leg.from;
-        // That of the caller is none for another number.
+        // The caller's name does not belong to another number.
         let caller_name = if options.caller_id.is_none() { leg.caller_name.clone() } else { None };
         let owner = Arc::clone(&leg.owner);
         let leg_caller = leg.caller.clone();

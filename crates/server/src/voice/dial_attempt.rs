@@ -35,7 +35,7 @@ pub(super) struct DialAttempt {
     pub(super) from: Box<str>,
     pub(super) caller_name: Option<Box<str>>,
     pub(super) to: String,
-    /// From and To of the INVITE; the second is empty for whom we call directly.
+    /// From and To of the INVITE; the second is empty for a destination that is called directly.
     from_name: Box<str>,
     to_name: Box<str>,
     /// The dialled URI, when its host is not ours.
@@ -43,12 +43,12 @@ pub(super) struct DialAttempt {
     headers: Vec<(Box<str>, Box<str>)>,
     login: Option<Login>,
     pub(super) send_digits: Vec<Item>,
-    /// How long its phones ring; as SIP's own patience when zero.
+    /// The time that its phones may ring; when zero, SIP's own timers decide.
     pub(super) timeout: Duration,
     pub(super) codecs: &'static [Codec],
     /// Max-Forwards.
     pub(super) hops: u8,
-    /// Its caller is not whom the script says.
+    /// The script's caller ID is neither the caller's nor the account's.
     pub(super) is_forged: bool,
     /// A limit of ours refused it, and a notification has said which.
     pub(super) is_refused: bool,
@@ -323,7 +323,7 @@ impl Voice {
         self.party_failed(now, key, 404, world);
     }
 
-    /// One phone. Where it cannot be, that is the party's failure unless another is better.
+    /// Rings one phone. A phone that cannot be called is the party's failure unless another is more telling.
     fn ring_phone(&mut self, now: Instant, key: Key, reach: &Destination, world: &mut World<'_>) {
         let Some(party) = self.parties.get(key) else { return };
         let host = Uri::parse(reach.uri.as_bytes()).ok().and_then(|uri| uri.host_ip());

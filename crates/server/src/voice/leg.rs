@@ -35,7 +35,7 @@ pub(super) struct Leg {
     pub(super) aside: Option<Key>,
     /// The SDP offer of the INVITE; empty when the caller wants ours.
     pub(super) offer: Bytes,
-    /// Where the signalling comes from.
+    /// The address that the signalling comes from.
     pub(super) trusted: IpAddr,
     /// The caller has not shown that it receives anything: its address may be another's, and no media goes there.
     pub(super) is_held: bool,
@@ -69,7 +69,7 @@ pub(super) struct Leg {
     pub(super) counted: Option<Arc<CountedCall>>,
     /// A caller that has proved to be this account.
     pub(super) caller: Option<router::Aor>,
-    /// How often a call may still make another (RFC 7332): the Max-Forwards of the INVITE.
+    /// The number of times a call may still make another (RFC 7332): the Max-Forwards of the INVITE.
     pub(super) hops: u8,
     /// `From` as scripts know it.
     pub(super) from: Box<str>,

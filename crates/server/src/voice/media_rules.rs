@@ -15,7 +15,7 @@ use crate::net::Network;
 pub(super) struct MediaRules {
     /// Media gateways: sent to before they have sent.
     networks: Box<[Network]>,
-    /// Where this node's own legs are: two of them would wait for each other.
+    /// The address of this node's own legs: two of them would wait for each other.
     own: IpAddr,
     /// Zero: never.
     timeout: Duration,

@@ -24,7 +24,7 @@ use super::{Address, Destination, Owner, Purpose, Resolved, Voice, VoiceEffect, 
 struct Text {
     row: TextMessage,
     owner: Arc<Owner>,
-    /// Told of the outcome.
+    /// The URL that is told the outcome.
     status: Option<String>,
     /// The script that may wait for it.
     script: Option<(Key, Id)>,

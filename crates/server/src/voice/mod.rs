@@ -1,7 +1,7 @@
 //! Calls that applications answer: for each a script, a dialog and media, all of them on the shard of the call.
 //!
-//! The pure parts say what to do (`ivr::script`, `sip::session`, `media::session`) and this performs it. What takes
-//! time (documents, speech, audio files) the helpers do, and post it back as messages.
+//! The pure parts decide (`ivr::script`, `sip::session`, `media::session`) and this module performs their effects.
+//! Helpers do the slow work (documents, speech, audio files), and post the results back as messages.
 
 mod active_recordings;
 mod actor;
@@ -121,7 +121,7 @@ pub struct VoiceCounts {
     pub digits_total: u64,
     pub packets_in: u64,
     pub packets_out: u64,
-    /// Strangers' packets and malformed ones.
+    /// Packets from unknown sources, and malformed ones.
     pub packets_dropped: u64,
     /// Packets that the kernel did not take.
     pub packets_unsent: u64,

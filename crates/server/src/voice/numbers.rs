@@ -84,7 +84,7 @@ pub(crate) fn owner_of(account: &RestAccount) -> Owner {
     Owner { account: account.common.sid.as_str().into(), signing_key: account.signing_key.as_str().into() }
 }
 
-/// How an application answers; `None`: it has no document.
+/// The plan by which an application answers; `None`: it has no document.
 pub(crate) fn plan_of_application(application: &Application) -> Option<Plan> {
     let document = Hook { url: application.rcml_url.clone(), ..Hook::default() };
     let mut plan = plan_of_hook(&application.voice).or_else(|| plan_of_hook(&document))?;
@@ -108,7 +108,7 @@ pub(crate) fn target(url: &str, method: &str) -> Option<Target> {
     Some(Target { url, method: Method::parse(method).unwrap_or_default() })
 }
 
-/// That of a number hears of the end, as at Twilio and RestComm.
+/// The status callback of a number is told the end of a call, as at Twilio and RestComm.
 fn callback(url: &str, method: &str) -> Option<Callback> {
     Some(Callback { target: target(url, method)?, events: vec!["completed"] })
 }
@@ -174,7 +174,7 @@ impl Numbers {
 
     /// With or without a `+`.
     pub(super) fn get(&self, user: &str) -> Option<&Arc<Answers>> {
-        // What is longer is no number; patterns are not tried on it.
+        // A longer name is no number; patterns are not tried on it.
         let bound =
             Some(user).filter(|user| user.len() <= limits::NUMBER).and_then(|user| self.bound.find(user));
         let answers = bound.and_then(|number| self.by_binding.get(number.common.sid.as_str()));

@@ -36,13 +36,13 @@ pub(super) struct Outgoing {
     pub(super) from: String,
     /// The plan to perform once it is answered.
     pub(super) plan: Plan,
-    /// How long it may ring.
+    /// The time that it may ring.
     pub(super) timeout: Duration,
     /// Begins with the answer.
     pub(super) record: Option<Background>,
 }
 
-/// Where this shard's own calls begin.
+/// The origin of this shard's own calls: its domain, and Call-IDs that lead back to the shard.
 pub(super) struct CallOrigin {
     domain: Box<str>,
     shard: u16,

@@ -10,7 +10,7 @@ use super::{Voice, World};
 impl Voice {
     pub(super) fn perform(&mut self, now: Instant, actor: Key, effect: Effect, world: &mut World<'_>) {
         if effect == Effect::Hangup && self.is_announcement(actor) {
-            // What cannot be announced does not end the call.
+            // The hangup of an announcement's script does not end the call.
             return;
         }
         let Some((key, leg)) = self.leg_of(actor) else { return };
@@ -78,7 +78,7 @@ impl Voice {
     fn perform_sip(&mut self, now: Instant, actor: Key, effect: Effect, world: &mut World<'_>) {
         let Some((_, leg)) = self.leg_of(actor) else { return };
         let session = leg.session;
-        // Whatever cannot be done any more: the session's end is on its way here.
+        // Errors are ignored: the session has ended, and its end is on its way here.
         match effect {
             Effect::Ring => {
                 let _ = world.endpoint.sessions(now, world.out).ring(session, 180, bytes::Bytes::new());

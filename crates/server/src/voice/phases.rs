@@ -70,8 +70,8 @@ impl Phases {
         None
     }
 
-    /// When more than `late` is to be made up for, all of it is left out: whole rounds, so that every leg misses as much and
-    /// keeps its phase. How many.
+    /// When more than `late` is to be made up for, all of it is left out: whole rounds, so that every leg misses as
+    /// much and keeps its phase. Returns the number of rounds.
     pub(super) fn give_up(&mut self, now: Instant, late: Duration) -> u64 {
         if now < self.due + late {
             return 0;
@@ -82,8 +82,8 @@ impl Phases {
         u64::from(rounds)
     }
 
-    /// The legs of a phase, to be given back. Those that are gone are left out, and those that belong elsewhere by now go
-    /// there, for their next tick.
+    /// Takes the legs of a phase, to be given back. Legs that are gone are left out, and legs that belong to another
+    /// phase by now move there, for their next tick.
     pub(super) fn take(&mut self, phase: u8, legs: &mut Slab<Leg>) -> Vec<Key> {
         let mut lane = std::mem::take(&mut self.lanes[usize::from(phase)]);
         lane.retain(|&key| {

@@ -132,7 +132,7 @@ impl Voice {
         match (event, &ear.state) {
             (SpeechEvent::Started, RecognitionState::Silence) => self.begin_utterance(now, key, world),
             (SpeechEvent::Ended { .. }, RecognitionState::Speech { .. }) => ear.end(),
-            // What is said while the recogniser thinks is not heard.
+            // Speech is ignored while the recogniser works.
             _ => {}
         }
     }

@@ -31,7 +31,7 @@ pub(crate) struct Background {
     pub(crate) source: RecordSource,
     /// Silence at both ends is left out.
     pub(crate) trim: bool,
-    /// Told when the file is there.
+    /// The callback for the finished file.
     pub(crate) status: Option<Callback>,
     /// The source, as the record has it: `DialVerb`, `Conference`, `StartCallRecordingAPI`.
     pub(crate) of: &'static str,
@@ -55,7 +55,7 @@ pub(super) struct Recordings {
     url: Box<str>,
     /// Legs that are recorded, or heard.
     legs: Vec<Key>,
-    /// Those whose file is on its way to the disk, by ticket.
+    /// Recordings whose file is on its way to the disk, by ticket.
     closing: HashMap<u64, Closing>,
     /// By ticket.
     pub(super) transcribing: HashMap<u64, Transcribing>,
@@ -339,7 +339,7 @@ impl Voice {
             started: now,
             over: None,
         };
-        // What came before is not its.
+        // Earlier sound does not belong to this recording.
         recording.flush(media);
         recording.takes.push(take);
         recording.arrange(media);
@@ -347,7 +347,7 @@ impl Voice {
         Ok(())
     }
 
-    /// The last samples, and the file goes to its end. What it comes to is known at once.
+    /// Takes the last samples and closes the file. The result is known at once.
     fn close_take(&mut self, now: Instant, key: Key, index: usize) -> Option<Recorded> {
         let leg = self.legs.get_mut(key)?;
         let owner = Arc::clone(&leg.owner);
@@ -518,7 +518,8 @@ impl Voice {
         self.note(now, key, &note, world);
     }
 
-    /// Those under way, those on their way to the disk or to a text, and callers whose words are awaited.
+    /// The number of recordings under way, of those on their way to the disk or to a text, and of callers whose words
+    /// are awaited.
     pub(super) fn recordings_open(&self) -> usize {
         let takes = |key: &Key| {
             let recording = self.legs.get(*key).and_then(|leg| leg.recording.as_ref());

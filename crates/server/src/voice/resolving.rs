@@ -50,7 +50,8 @@ impl Resolving {
 }
 
 impl Voice {
-    /// A ticket's account has a limit of calls at once. What to ask its router, when it is for a call.
+    /// The question to the router of a ticket's account, which limits its calls at once. `None`: the ticket is not for
+    /// a call.
     pub(crate) fn admission_of(&mut self, ticket: u64, aor: &Aor, max_calls: u32) -> Option<Admission> {
         let Some(ResolutionPurpose::Party(key)) = self.resolving.open.get(&ticket).copied() else {
             return None;

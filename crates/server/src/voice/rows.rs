@@ -90,7 +90,7 @@ impl Row {
     pub(super) fn end(&mut self, now: Instant, status: CallStatus) {
         self.call.status = status.as_str().to_owned();
         self.call.ended_at = Some(now);
-        // Of one that was never answered the end ends the ringing.
+        // The ringing of a call that was never answered ends with the call.
         let ring = self.call.started_at.map(|since| seconds(now.since(since)));
         self.call.ring_duration = self.call.ring_duration.or(ring);
         self.call.duration = Some(self.call.answered_at.map_or(0, |since| seconds(now.since(since))));

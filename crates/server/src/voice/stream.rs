@@ -16,7 +16,7 @@ use super::bridge::Heard;
 use super::helpers::{MediaStreamEvent, Opening, Order, StreamMessage};
 use super::{Voice, World, limits};
 
-/// Those of one leg.
+/// The streams of one leg.
 #[derive(Default)]
 pub(super) struct Streams {
     all: Vec<Stream>,
@@ -95,7 +95,8 @@ impl Taken {
 }
 
 impl Streams {
-    /// One tick: what the leg said to us, and what we said to it. How many frames slow applications have lost.
+    /// Sends the received and the sent sound of one tick. Returns the number of frames that slow applications have
+    /// lost.
     pub(super) fn put(&mut self, heard: &[i16], said: &[i16]) -> u64 {
         if !self.all.iter().any(|stream| stream.is_open) {
             return 0;

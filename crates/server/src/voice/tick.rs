@@ -110,7 +110,7 @@ impl MediaTicker {
 
     /// A script of that leg is to be woken then. Mostly a wake-up that is early enough is on its way already.
     pub(super) fn arm(&mut self, now: Instant, deadline: Instant, key: Key, leg: &mut Leg) {
-        // What is in the wheel stays there when the call is over, so nothing is put far ahead.
+        // Entries stay in the wheel when the call is over, so none is put far ahead.
         let at = deadline.min(now + limits::WAKE_AHEAD);
         if at < leg.wakes_at {
             leg.wakes_at = at;
@@ -212,7 +212,7 @@ impl MediaTicker {
         self.phases.give_back(phase, lane);
     }
 
-    /// Those who hear others, once these have heard.
+    /// Sends the sound of legs that hear others, once these have received theirs.
     fn say_joined(
         &mut self,
         now: Instant,

@@ -27,7 +27,7 @@ pub(super) struct ImportSummary {
     /// Users who were not taken: the first of them with the reason.
     bad: u64,
     first: Vec<String>,
-    /// Those of domains that are not served here.
+    /// Accounts of domains that are not served here.
     strangers: BTreeMap<Box<str>, u64>,
     /// Accounts without a password, and the first of them.
     keys_only: u64,

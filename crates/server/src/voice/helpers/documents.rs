@@ -38,7 +38,7 @@ pub(super) fn read(folder: Option<&Path>, wire: &Wire) -> Result<Answer, Failure
                 fill(&text, &form).ok_or_else(|| failed(code::TOO_LARGE, "too long when filled in"))?;
             let content_type = Some("text/xml; charset=utf-8".to_owned());
             let body = body.into_bytes();
-            // What is relative in it counts from the file that it is.
+            // Relative URLs in the document are resolved against its own file.
             return Ok(Answer { status: 200, content_type, body, url: Some(format!("file:///{name}")) });
         }
     }

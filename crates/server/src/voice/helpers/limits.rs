@@ -26,17 +26,17 @@ pub(super) const POOL_PER_HOST: usize = 256;
 /// Bytes of an audio file: an hour of MP3, six minutes of WAV at 44.1 kHz. Larger ones are not played.
 pub(super) const AUDIO_FILE: usize = 32 << 20;
 
-/// Samples of one prompt: an hour at 8 kHz. What is beyond is not played.
+/// Samples of one prompt: an hour at 8 kHz. The rest is not played.
 pub(super) const SAMPLES: usize = 3_600 * 8_000;
 
-/// Samples of one file at its own rate, 25 minutes at 44.1 kHz: a small file may say that it holds days of silence. What is
-/// beyond is not played.
+/// Samples of one file at its own rate, 25 minutes at 44.1 kHz: a small file may claim to hold days of silence. The
+/// rest is not played.
 pub(super) const DECODED: usize = 64 << 20;
 
 /// Bytes of what a caller did that may choose a document of a folder. Longer: the document itself.
 pub(super) const CHOICE: usize = 64;
 
-/// How long an audio file without `Cache-Control` is played without asking whether it changed.
+/// The time for which an audio file without `Cache-Control` is played without asking whether it changed.
 pub(super) const AUDIO_FRESH: Duration = Duration::from_secs(1);
 
 /// `Cache-Control` is believed up to this.
@@ -57,7 +57,8 @@ pub(super) const SPEECH_TEXT: usize = 16 * 1024;
 /// Bytes of what an engine tells of its mistakes that are read.
 pub(super) const SPEECH_WORDS: u64 = 1_024;
 
-/// Bytes kept decoded of spoken texts, and as many of audio files: an hour of each. Those not played lately make room.
+/// Bytes kept decoded of spoken texts, and as many of audio files: an hour of each. The least recently played make
+/// room.
 pub(super) const CACHE: usize = 64 << 20;
 
 /// Media streams that are open. More: refused with a reason.
@@ -78,7 +79,7 @@ pub(super) const STREAM_MESSAGE: usize = 256 * 1024;
 /// Bytes of a mark's name. A longer one is passed over, with a word.
 pub(super) const STREAM_MARK: usize = 256;
 
-/// How often a call is told what its stream's application said.
+/// The interval at which a call is told the messages of its stream's application.
 pub(super) const STREAM_TURN: Duration = Duration::from_millis(20);
 
 /// Messages, and bytes, that it is told at once: more than a second of sound. Beyond, the application waits.
@@ -112,7 +113,7 @@ pub(super) const RECOGNISED_PIECES: usize = 50;
 /// For the last word on what was said, counted from its end. Longer: the recogniser is killed.
 pub(super) const RECOGNISED_WAIT: Duration = Duration::from_secs(10);
 
-/// Bytes that a recogniser says of one utterance, or of one recording. What is beyond is not read.
+/// Bytes that a recogniser may answer to one utterance, or to one recording. The rest is not read.
 pub(super) const RECOGNISED_BYTES: u64 = 256 * 1024;
 
 /// Recordings whose transcription is awaited. More fail at once.

@@ -65,8 +65,8 @@ pub(crate) enum Done {
     Transcribed(Result<String, String>),
 }
 
-/// Where answers go. Called by the helpers' thread, and by the asking one when there is no room for the question: it
-/// must not wait.
+/// The receiver of results. Called by the helpers' thread, and by the asking one when there is no room for the request:
+/// it must not wait.
 pub(crate) trait Deliver: Send + Sync {
     fn deliver(&self, ticket: Ticket, done: Done);
 }
@@ -80,7 +80,7 @@ pub(crate) struct Helpers {
     streams: Arc<Semaphore>,
     recognisers: Arc<Semaphore>,
     transcriptions: Arc<Semaphore>,
-    /// Whether speech is understood at all.
+    /// A recogniser is configured.
     can_recognise: bool,
     deliver: Arc<dyn Deliver>,
     thread: Option<JoinHandle<()>>,
@@ -111,7 +111,7 @@ impl Helpers {
                 tracing::warn!(program = %program.display(), "not there to speak: install Debian's package {package}");
             }
         }
-        // What every client here speaks TLS with. Another part of the process may have named the same one already.
+        // All clients here use this provider for TLS. Another part of the process may have set the same one already.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         // Each job has a place already: the queue is never full.
         let places = limits::FETCHES + limits::PROMPTS + limits::MAILS + limits::STREAMS;

@@ -1,5 +1,5 @@
 //! Texts to sound: flite for English, espeak-ng for other languages, or the operator's program; one process a text,
-//! never a shell. Which program speaks a text is decided here; how many run at once is not.
+//! never a shell. This module chooses the program of a text; it does not limit the number of processes.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ const NAMES: [(&str, &str); 20] = [
     ("kok", "kok"),
 ];
 
-/// Those that are their own names.
+/// Languages whose tags are their names in espeak-ng.
 const LANGUAGES: &str = " af am ar as az be bg bn bs ca cs cy da de el eo es et eu fa ga gd gu he hi hr ht hu hy id is it \
     ja ka kk kn ko ku ky la lb lt lv mi mk ml mr ms mt my nb ne nl or pa pl pt ro ru sd si sk sl sq sr sv sw ta te th tr \
     tt ug uk ur uz ";

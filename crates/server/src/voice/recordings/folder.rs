@@ -42,7 +42,7 @@ impl Folder {
         Folder { path: path.to_owned() }
     }
 
-    /// Where a finished one is. `None`: no name of a recording.
+    /// The path of a finished recording. `None`: no name of a recording.
     pub(super) fn path(&self, sid: &str) -> Option<PathBuf> {
         is_sid(sid).then(|| self.path.join(format!("{sid}.wav")))
     }
@@ -51,7 +51,7 @@ impl Folder {
         is_sid(sid).then(|| self.path.join(format!("{sid}{PART}")))
     }
 
-    /// Where its conversion to MP3 is. `None`: no name of a recording.
+    /// The path of its conversion to MP3. `None`: no name of a recording.
     pub(super) fn mp3(&self, sid: &str) -> Option<PathBuf> {
         is_sid(sid).then(|| self.path.join(format!("{sid}.mp3")))
     }

@@ -60,7 +60,7 @@ impl Files {
         self
     }
 
-    /// A new file. Told of by `Done::Written` once: when it is closed, or as soon as it cannot be written.
+    /// Begins a new file. `Done::Written` reports it once: when it is closed, or as soon as it cannot be written.
     ///
     /// # Errors
     /// When too many are open.

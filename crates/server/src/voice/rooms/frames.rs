@@ -23,7 +23,7 @@ struct Frame {
     piece: Piece,
 }
 
-/// Where a frame lies. Those who hear the same share it.
+/// The position of a frame. Members that hear the same share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     /// The codec in which the member speaks and hears; that of the payload, when it is one.

@@ -1,5 +1,5 @@
-//! The rooms and queues of one shard, as a machine: it is told what its members want and what time it is, and says whom to
-//! tell what. Whatever messages are lost, a member that is not heard of is none any more.
+//! The rooms and queues of one shard, as a machine: its inputs are events of members and the time, its outputs are
+//! events for members. A member that is not heard of for a while is removed, whatever messages are lost.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub(super) struct RoomHome {
     queues: BTreeMap<u64, Queue>,
     rooms_by_name: HashMap<Key, u64>,
     queues_by_name: HashMap<Key, u64>,
-    /// Where each member is, and when its shard last spoke of it.
+    /// The room or queue of each member, and the time when its shard last spoke of it.
     members: HashMap<Name, (At, Instant)>,
     /// When all that are here are told so.
     next: Instant,
@@ -123,7 +123,7 @@ impl RoomHome {
                     room.announcement_over(now, name, out);
                 }
             }
-            // Those are for members.
+            // These events are for members.
             RoomEvent::Standing { .. }
             | RoomEvent::Known { .. }
             | RoomEvent::Gone { .. }
@@ -331,7 +331,7 @@ impl RoomHome {
         self.room_of(name).map_or(FrameSource::None, |room| room.feed(name))
     }
 
-    // What the REST interface asks.
+    // Requests of the REST interface.
 
     fn room_by_sid(&self, sid: &str) -> Result<u64, ControlError> {
         let found = self.rooms.iter().find(|(_, room)| **room.sid() == *sid && room.key().is_some());

@@ -162,7 +162,7 @@ impl Voice {
         self.settle_rooms(now, world);
     }
 
-    /// How a member stands, as its home says.
+    /// Takes a member's status from its home.
     pub(super) fn stands(
         &mut self,
         now: Instant,
@@ -298,7 +298,7 @@ impl Voice {
         Some((seated, recording))
     }
 
-    /// By its own will. What it was in, and its recording.
+    /// Takes a member out at its own wish. Returns its membership, and its recording.
     fn leave_seat(
         &mut self,
         now: Instant,

@@ -14,7 +14,7 @@ use super::frames::Sound;
 #[derive(Debug)]
 pub struct RoomMessage(pub(super) RoomEvent);
 
-/// Where a member is, and its number there. Never used twice.
+/// The shard of a member, and its number there. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Name {
     pub(super) shard: u16,
@@ -85,7 +85,7 @@ pub(super) enum RoomTarget {
     },
 }
 
-/// How a member stands; told whole whenever it changes, and every second, so that a lost message is made good.
+/// The status of a member; sent whole whenever it changes, and every second, so that a lost message is made good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MemberStatus {
     /// The sid of the conference or queue.

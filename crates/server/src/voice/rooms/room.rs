@@ -1,4 +1,5 @@
-//! One room: who is in it, who hears whom, when it begins and ends. A conference, or the two of a queue's connection.
+//! One room: its members, which of them hear each other, its beginning and end. A conference, or the two of a queue's
+//! connection.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ pub(super) struct Room {
     created_at: Instant,
     /// In the order they came.
     members: Vec<Member>,
-    /// Where each of them is.
+    /// The index of each member.
     places: HashMap<Name, usize>,
     mixer: Mixer,
 }

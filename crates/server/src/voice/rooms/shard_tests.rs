@@ -274,7 +274,7 @@ fn an_announcement_that_cannot_be_had_ends_and_the_call_does_not() {
     };
     shards.at_home(|voice, now, world| voice.modify_conference(now, &sid, announce.clone(), world));
     assert_eq!(shards.sources(), [(Source::Room, true); 2]);
-    // What these want hung up is not their call.
+    // A hangup during an announcement does not end the member's call.
     for (voice, _) in &shards.voices {
         let asides: Vec<_> = voice.legs.iter().map(|(_, leg)| (leg.main, leg.aside)).collect();
         for (main, aside) in asides {

@@ -163,7 +163,7 @@ fn the_muted_and_the_held_are_heard_by_nobody() {
     assert_eq!(room.matrix(), [[false, false, true], [true, false, true], [true, false, false]]);
     room.change("CA1", ParticipantChange { mute: Some(false), ..ParticipantChange::default() });
     assert_eq!(room.matrix(), ALL);
-    // Who is on hold gets nothing of the room.
+    // A member on hold gets nothing of the room.
     room.change("CA0", ParticipantChange { hold: Some(true), ..ParticipantChange::default() });
     assert_eq!(room.matrix(), [[false; 3], [false, false, true], [false, true, false]]);
     room.change("CA0", ParticipantChange { hold: Some(false), ..ParticipantChange::default() });

@@ -103,7 +103,7 @@ impl Voice {
         self.actors.remove(aside);
     }
 
-    /// Where a caller stands in the queue by now, for the next request of its wait document.
+    /// Notes a caller's position in the queue for the next request of its wait document.
     pub(super) fn show_line(&mut self, now: Instant, number: u64) {
         let Some(seated) = self.rooms.seats.get(&number).filter(|seated| seated.line().is_some()) else {
             return;
