@@ -82,7 +82,7 @@ pub(super) fn open_database(config: &Config) -> Result<Sqlite, CliError> {
     Ok(record::open(&config.server)?)
 }
 
-/// The database of the configuration. One that was not there is made, and the command says where.
+/// The database of the configuration. A missing database is made, and the command says where.
 pub(super) fn make_database(config: &Config) -> Result<Sqlite, CliError> {
     let file = config.server.database();
     let is_new = !file.exists();

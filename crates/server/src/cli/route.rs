@@ -30,7 +30,7 @@ priority share the calls by weight, the next priority takes what they do not ans
 
 #[derive(Debug, Subcommand)]
 pub(super) enum RouteCommand {
-    /// Make a route; it counts from the next call on
+    /// Make a route; it is used from the next call on
     #[command(after_help = PATTERNS)]
     Add(AddArgs),
     /// Routes in the order they were made

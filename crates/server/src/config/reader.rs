@@ -271,7 +271,7 @@ fn expected_name(found: &str, known: &[&str]) -> String {
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
-    // A key of thousands of messages resembles none of ours; its beginning says so.
+    // The first letters are enough: a key of thousands of letters resembles no known key.
     for (i, from) in a.chars().take(64).enumerate() {
         let mut diagonal = std::mem::replace(&mut row[0], i + 1);
         for (j, to) in b.iter().enumerate() {

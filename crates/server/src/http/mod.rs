@@ -69,7 +69,7 @@ impl Connections {
         Connections(listener::Site::new((routes, is_status), web))
     }
 
-    /// Until the connection ends. One that is too many ends at once.
+    /// Serves a connection until it ends. A connection over the limit ends at once.
     pub async fn serve<S>(&self, io: S, remote: SocketAddr)
     where
         S: AsyncRead + AsyncWrite + Unpin,

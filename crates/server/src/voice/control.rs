@@ -106,7 +106,7 @@ pub(crate) struct Change {
     pub(crate) end: Option<End>,
     pub(crate) mute: Option<bool>,
     pub(crate) time_limit: Option<Duration>,
-    /// `Some(None)`: told of nothing any more.
+    /// `Some(None)`: no more callbacks.
     pub(crate) status: Option<Option<Callback>>,
     pub(crate) moves_other_leg: bool,
 }
@@ -175,7 +175,7 @@ impl Voice {
     }
 
     fn live(&self, sid: &str) -> Result<Key, ControlError> {
-        // One that has a script and no dialog is about to be placed.
+        // A leg with a script and without a dialog is about to be placed.
         let is_live = |leg: &Leg| leg.main.is_some() || !leg.is_gone;
         let found = self.legs.iter().find(|(_, leg)| leg.sid == sid && is_live(leg));
         found.map(|(key, _)| key).ok_or(ControlError::NotFound)

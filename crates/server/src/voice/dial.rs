@@ -25,11 +25,11 @@ const INVALID_CALLER_ID: u32 = 13_214;
 #[derive(Default)]
 pub(super) struct Dialing {
     pub(super) options: Option<Box<DialOptions>>,
-    /// All that are not over.
+    /// Parties that are not over.
     pub(super) parties: Vec<Key>,
-    /// The caller hears that it rings.
+    /// The caller hears the ringing tone.
     pub(super) is_ringing: bool,
-    /// The one that the caller is joined with.
+    /// The party that the caller is joined with.
     pub(super) bridged: Option<Key>,
     is_recorded: bool,
 }
@@ -234,7 +234,7 @@ impl Voice {
         Some(party)
     }
 
-    /// Takes a party off the caller's list. After the last one it rings no more, and nothing is recorded.
+    /// Takes a party off the caller's list. After the last party, ringing and recording stop.
     pub(super) fn leave_dialing(
         &mut self,
         now: Instant,
@@ -266,7 +266,7 @@ impl Voice {
         is_recorded.then(|| self.end_recording(now, caller, world)).flatten()
     }
 
-    /// Once, and only where the Dial wants it.
+    /// Starts the recording that a Dial asks for, once.
     pub(super) fn record_dial(&mut self, now: Instant, caller: Key, world: &mut World<'_>) {
         let Some(dialing) = self.legs.get(caller).and_then(|leg| leg.dialing.as_ref()) else { return };
         let wanted = dialing.options.as_ref().and_then(|options| options.record.as_ref());

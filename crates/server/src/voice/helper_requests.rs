@@ -39,11 +39,11 @@ pub(super) struct HelperRequests {
     pub(super) frames: Frames,
     documents: HashMap<u64, (Key, Id)>,
     sounds: HashMap<u64, (Sound, Vec<Waiter>)>,
-    /// Mails: whose script wants to know, and their sids.
+    /// Mails: the script that waits for the outcome, and the sid.
     mails: HashMap<u64, ((Key, Id), String)>,
     /// Media streams until their helper is done with them, and whose they are.
     streams: HashMap<u64, Key>,
-    /// The ticket of a sound that is on its way: calls that want the same one share it.
+    /// The ticket of a sound that is on its way: calls that need the same sound share it.
     under_way: HashMap<Sound, u64>,
     last: u64,
 }
@@ -92,7 +92,7 @@ impl HelperRequests {
         ticket.id
     }
 
-    /// The sound's frames when they are at hand; else the waiter is told of later.
+    /// The sound's frames when they are cached; otherwise the waiter gets them later.
     pub(super) fn sound(&mut self, sound: Sound, waiter: Waiter) -> Option<Prompt> {
         if let Some(prompt) = self.frames.spoken(&sound, waiter.codec) {
             return Some(prompt);

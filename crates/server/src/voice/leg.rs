@@ -31,7 +31,7 @@ pub(super) struct Leg {
     pub(super) owner: Arc<Owner>,
     /// The script that the call belongs to. `None`: it belongs to the Dial that made it.
     pub(super) main: Option<Key>,
-    /// One that performs while the other waits.
+    /// A second script that performs while the main one waits.
     pub(super) aside: Option<Key>,
     /// The SDP offer of the INVITE; empty when the caller wants ours.
     pub(super) offer: Bytes,
@@ -63,7 +63,7 @@ pub(super) struct Leg {
     pub(super) beep: Option<Box<Beep>>,
     /// The Dial of its script.
     pub(super) dialing: Option<Box<Dialing>>,
-    /// It is a phone of that one.
+    /// The party that it is a phone of.
     pub(super) party: Option<Key>,
     /// The account that it is a phone of counts the call.
     pub(super) counted: Option<Arc<CountedCall>>,
@@ -82,7 +82,7 @@ pub(super) struct Leg {
     pub(super) notifications: u16,
     /// Other legs hear silence from it.
     pub(super) is_muted: bool,
-    /// A transfer of ours that has no answer, and whose script wants it.
+    /// A transfer of ours that has no answer yet, and the script that waits for it.
     pub(super) referring: Option<(Key, Id)>,
 }
 

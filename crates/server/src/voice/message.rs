@@ -54,7 +54,7 @@ pub(crate) struct CountedCall {
 }
 
 impl CountedCall {
-    /// As the router is told of it.
+    /// The call as the router sees it.
     pub(crate) fn changed(&self, phase: router::CallPhase) -> VoiceEffect {
         let call = router::CallInfo {
             call_id: self.name.clone(),
@@ -92,6 +92,6 @@ pub(crate) struct Destination {
     pub(crate) is_binding: bool,
 }
 
-/// Groups in the order to be tried, each of which is reached at once; or the status that says why there is none. No group:
-/// the host is none of ours, and no route leads there.
+/// Groups in the order to be tried, each of which is reached at once; or the status that says why there is none. No
+/// group: the host is not ours, and no route leads there.
 pub(crate) type Resolved = Result<Vec<Vec<Destination>>, u16>;

@@ -20,7 +20,7 @@ use store::rest::{Resource, RestWrite};
 use super::resolving::ResolutionPurpose;
 use super::{Address, Destination, Owner, Purpose, Resolved, Voice, VoiceEffect, World, limits};
 
-/// One that has no outcome yet.
+/// A text without an outcome yet.
 struct Text {
     row: TextMessage,
     owner: Arc<Owner>,
@@ -170,7 +170,7 @@ impl Voice {
         }
     }
 
-    /// To all of the next group; when there is none, that was it.
+    /// Sends the text to all destinations of the next group; without one, the text has failed.
     fn text_onward(&mut self, now: Instant, ticket: u64, world: &mut World<'_>) {
         let asserted = self.texts.open.get(&ticket).map(|text| self.asserted(Some(&text.row.from), None));
         let from = self.texts.open.get(&ticket).map(|text| self.sender(&text.row.from));

@@ -486,7 +486,7 @@ impl Voice {
     fn remove(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
         self.part(now, key, world);
         self.close_media(now, key);
-        // One that has a script has said how it ended.
+        // A script has already reported how its call ended.
         self.call_ended(now, key, None, world);
         let Some(mut leg) = self.legs.remove(key) else { return };
         release(leg.counted.take(), world);

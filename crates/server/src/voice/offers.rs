@@ -129,7 +129,7 @@ impl Voice {
         }
     }
 
-    /// One that another may follow: of early media.
+    /// An answer in early media, which another may follow.
     pub(super) fn settled_early(&mut self, session: SessionId, sdp: &[u8]) {
         let Some(&key) = self.by_session.get(&session) else { return };
         let Some(leg) = self.legs.get(key) else { return };

@@ -1,4 +1,4 @@
-//! Calls that the REST interface asks for, and what all calls of ours have: a Call-ID that belongs to this shard, and a
+//! Calls that the REST interface asks for, and parts of all outgoing calls: a Call-ID that belongs to this shard, and a
 //! name.
 
 #[cfg(test)]

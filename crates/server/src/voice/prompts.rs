@@ -25,7 +25,7 @@ pub(super) enum Sound {
     Audio {
         url: String,
     },
-    /// One that this node has made.
+    /// A recording of this node.
     Recording {
         file: PathBuf,
     },

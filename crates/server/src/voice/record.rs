@@ -1,4 +1,4 @@
-//! Recordings: samples of a leg on their way to a file, and what is told of it once it is there.
+//! Recordings: samples of a leg on their way to a file, and the notices that follow once it is there.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -241,7 +241,7 @@ impl Voice {
         Some((row_of(now, &leg.sid, &leg.owner, take), Arc::clone(&leg.owner)))
     }
 
-    /// First the beep, where one is wanted.
+    /// Begins a recording, after a beep if one is asked for.
     pub(super) fn record(&mut self, now: Instant, actor: Key, id: Id, wanted: Wanted, world: &mut World<'_>) {
         let Some((key, leg)) = self.leg_of(actor) else { return };
         if let Some(media) = leg.media.as_mut().filter(|_| wanted.beep)
@@ -454,7 +454,7 @@ impl Voice {
         })
     }
 
-    /// All that is to be known of it is known: the record, the application and the script are told.
+    /// The outcome of a recording is known: updates the record, and tells the application and the script.
     fn recorded(
         &mut self,
         now: Instant,

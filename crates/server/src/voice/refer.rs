@@ -12,7 +12,7 @@ use super::actor::{Actor, Part};
 use super::dial_attempt::{Originator, uri_in};
 use super::{Voice, World};
 
-/// The two who talk, and who is asked what becomes of the one that stays.
+/// The two parties of a call that is transferred, and the application that decides about the party that stays.
 struct TransferredCall {
     caller: Key,
     party: Key,

@@ -70,7 +70,8 @@ impl Voice {
         })
     }
 
-    /// The account's router has counted the call of a ticket, or not. The account to look up, when it is still wanted.
+    /// The account's router has admitted the call of a ticket, or not. Returns the account to look up, unless the call
+    /// is over or refused.
     pub(crate) fn handle_admitted(
         &mut self,
         ticket: u64,

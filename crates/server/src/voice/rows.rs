@@ -66,7 +66,7 @@ impl Row {
         call_id.clone_into(&mut self.call.sip_call_id);
     }
 
-    /// The phone of one that the REST interface asked for.
+    /// The phone of a call that the REST interface asked for rings.
     fn ring(&mut self, now: Instant, world: &mut World<'_>) {
         self.call.status = CallStatus::Ringing.as_str().to_owned();
         self.write(now, world);

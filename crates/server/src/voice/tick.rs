@@ -20,7 +20,7 @@ use super::{Voice, VoiceCounts, World, limits};
 /// The tick, and the memory that all calls of the shard use in turn.
 pub(super) struct MediaTicker {
     phases: Phases,
-    /// Scripts by when they want to be woken.
+    /// Legs by the time of their next wake-up.
     wheel: Wheel<Key>,
     work: TickWork,
     receiver: mmsg::Receiver,
@@ -122,7 +122,7 @@ impl MediaTicker {
     fn woken(&mut self, now: Instant, legs: &mut Slab<Leg>, into: &mut Vec<Key>) {
         self.wheel.expire(now, into);
         into.retain(|&key| {
-            // Otherwise an earlier wake-up than this one was wanted meanwhile, and has seen to the next.
+            // Otherwise the leg was woken earlier meanwhile, and its next wake-up is set.
             let leg = legs.get_mut(key).filter(|leg| leg.wakes_at <= now);
             leg.map(|leg| leg.wakes_at = Instant::FAR_FUTURE).is_some()
         });

@@ -29,7 +29,7 @@ pub(super) struct Files {
 }
 
 struct Open {
-    /// As it is told.
+    /// The name for messages.
     name: PathBuf,
     /// Without links and dots.
     path: PathBuf,

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Requests to applications that are open or wait. More: code 11205 at once.
 pub(super) const FETCHES: usize = 8_192;
 
-/// Prompts asked for and not there yet, of each kind. More: not played, with a word.
+/// Prompts asked for and not there yet, of each kind. Further ones are not played, with a notification.
 pub(super) const PROMPTS: usize = 8_192;
 
 /// For an answer of an application, redirects and all: Twilio's own. Longer: code 11205.
@@ -76,13 +76,13 @@ pub(super) const STREAM_GOODBYE: Duration = Duration::from_secs(1);
 /// Bytes of one message of an application, 24 s of sound. Larger: the stream is over.
 pub(super) const STREAM_MESSAGE: usize = 256 * 1024;
 
-/// Bytes of a mark's name. A longer one is passed over, with a word.
+/// Bytes of a mark's name. A longer one is ignored, with a notification.
 pub(super) const STREAM_MARK: usize = 256;
 
 /// The interval at which a call is told the messages of its stream's application.
 pub(super) const STREAM_TURN: Duration = Duration::from_millis(20);
 
-/// Messages, and bytes, that it is told at once: more than a second of sound. Beyond, the application waits.
+/// Messages, and bytes, that a call is given at once: more than a second of sound. Beyond, the application waits.
 pub(super) const STREAM_TURN_MESSAGES: usize = 64;
 pub(super) const STREAM_TURN_BYTES: usize = 64 * 1024;
 
@@ -103,11 +103,11 @@ pub(super) const MAIL_SUBJECT: usize = 998;
 
 /// Recipients of one mail: RFC 5321 §4.5.3.1.8 has every relay take 100. More: it fails.
 pub(super) const MAIL_RECIPIENTS: usize = 100;
-/// Callers whose words are recognised at a time: each has a process or a request of its own. More are not understood, with
-/// a word.
+/// Callers whose words are recognised at a time: each has a process or a request of its own. Further callers are not
+/// understood, with a notification.
 pub(crate) const RECOGNISERS: usize = 64;
 
-/// Pieces of 200 ms that wait for a recogniser: ten seconds. One that is slower loses what comes then.
+/// Pieces of 200 ms that wait for a recogniser: ten seconds. A slower recogniser loses further pieces.
 pub(super) const RECOGNISED_PIECES: usize = 50;
 
 /// For the last word on what was said, counted from its end. Longer: the recogniser is killed.

@@ -177,7 +177,7 @@ impl Helpers {
         }
     }
 
-    /// A media stream, answered by `Done::Stream`; it stops when `orders` can send no more.
+    /// A media stream, answered by `Done::Stream`; it stops when all senders of `orders` are dropped.
     pub(crate) fn stream(&self, ticket: Ticket, opening: Opening, orders: mpsc::Receiver<Order>) {
         if !self.ask(&self.streams, ticket, JobKind::Stream(Box::new(opening), orders)) {
             let over = MediaStreamEvent::Over(Err("too many media streams are open".to_owned()));

@@ -32,7 +32,7 @@ pub(crate) enum RecognitionResult {
     Over(Result<(), String>),
 }
 
-/// The speaking end of an utterance. Dropped, nothing is told of it any more.
+/// The sending end of an utterance. Once it is dropped, no results follow.
 pub(crate) struct Listener {
     samples: Option<mpsc::Sender<Vec<i16>>>,
     /// Tells by being dropped.
@@ -210,7 +210,7 @@ async fn run(
         tokio::join!(feed, listen(output, told)).1
     };
     let late = async {
-        // Its time begins when it has read all that was said; one that does not read is not waited for.
+        // The time begins when the program has read all the sound; a program that does not read is not waited for.
         let _ = timeout(limits::TRANSCRIPTION_WAIT, end).await;
         tokio::time::sleep(wait).await;
     };

@@ -190,7 +190,7 @@ async fn converse(child: &mut Child, text: Option<&str>) -> std::io::Result<Proc
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let write = async {
         if let (Some(mut input), Some(text)) = (input, text) {
-            // One that does not read all says so with its status.
+            // A program that does not read everything reports it by its exit status.
             let _ = input.write_all(text.as_bytes()).await;
         }
     };

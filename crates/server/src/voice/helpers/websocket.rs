@@ -71,7 +71,7 @@ pub(crate) enum StreamMessage {
     Sound(Vec<u8>),
     Mark(Box<str>),
     Clear,
-    /// The first message that is none; later ones are passed over.
+    /// The first malformed message; later ones are ignored.
     Nonsense(String),
 }
 

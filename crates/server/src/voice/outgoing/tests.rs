@@ -226,7 +226,7 @@ fn an_address_that_a_document_names_is_in_no_private_network() {
         else {
             panic!("the dialled address is looked up")
         };
-        // The plan knows no way there.
+        // The plan has no route there.
         stage.act(|voice, now, world| voice.handle_resolved(now, ticket, Ok(Vec::new()), world));
         let invites = methods(&stage.sent()).into_iter().filter(|method| *method == Method::Invite).count();
         assert_eq!(invites, sent, "{target}");

@@ -52,7 +52,7 @@ pub(super) struct RoomHome {
     queues_by_name: HashMap<Key, u64>,
     /// The room or queue of each member, and the time when its shard last spoke of it.
     members: HashMap<Name, (At, Instant)>,
-    /// When all that are here are told so.
+    /// The next time when the members here are told their status.
     next: Instant,
 }
 
@@ -283,7 +283,7 @@ impl RoomHome {
         }
     }
 
-    /// When time has passed: those not heard of are gone, those who are here are told so.
+    /// Removes members that were not heard of for too long, and tells the others their status.
     pub(super) fn expire(&mut self, now: Instant, out: &mut Outbox) {
         if now < self.next {
             return;

@@ -26,7 +26,7 @@ pub(super) enum RoomEvent {
     // To the room's shard.
     Join(Box<Join>),
     Leave(Name),
-    /// Every second: all of that shard that are, or want to be, in a room here.
+    /// Every second: all members of that shard that are, or want to be, in a room here.
     Alive {
         shard: u16,
         numbers: Vec<u64>,

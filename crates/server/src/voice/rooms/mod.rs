@@ -68,7 +68,7 @@ pub(super) struct Rooms {
     outs: Vec<Out>,
     music: Vec<i16>,
     music_at: usize,
-    /// When the homes are told who is there.
+    /// The next time when the homes are told which members are present.
     next: Instant,
 }
 
@@ -109,7 +109,7 @@ impl Rooms {
         self.home.is_idle() && self.seats.is_empty()
     }
 
-    /// Rooms, queues, those who are in them, and legs that are or want to be.
+    /// The numbers of rooms, of queues, of their members, and of legs that are or want to be members.
     pub(super) fn counts(&self) -> [u64; 4] {
         [self.home.rooms(), self.home.queues(), self.home.members(), self.seats.len()]
             .map(|count| count as u64)
@@ -159,7 +159,7 @@ fn music() -> Vec<i16> {
 }
 
 impl Voice {
-    /// To a room or a member, wherever it is. Ours are told by [`Voice::settle_rooms`].
+    /// Sends an event to a room or a member on any shard. [`Voice::settle_rooms`] delivers those of this shard.
     fn post_note(&mut self, shard: u16, note: RoomEvent, world: &mut World<'_>) {
         if shard == self.rooms.shard {
             self.rooms.local.push_back(note);

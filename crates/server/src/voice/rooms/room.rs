@@ -68,7 +68,7 @@ enum Announcing {
     All,
 }
 
-/// Silence after which a member speaks no more, in milliseconds.
+/// Silence after which a member counts as no longer speaking, in milliseconds.
 const PAUSE_MS: u32 = 1_000;
 
 impl Member {
@@ -121,7 +121,7 @@ impl Room {
         Room::new(now, teller, Kind::Conference)
     }
 
-    /// The one that waited and the one that takes it, who hear each other at once.
+    /// The waiting caller of a queue and its taker, which hear each other at once.
     pub(super) fn pair(now: Instant, sid: Arc<str>, waited: &Join, took: &Join, out: &mut Outbox) -> Room {
         let teller = ConferenceNotifier::new(Arc::clone(&took.owner), sid, "".into(), None);
         let mut room = Room::new(now, teller, Kind::Pair);

@@ -233,7 +233,7 @@ fn a_shard_that_is_not_heard_of_has_no_members_after_a_while() {
     assert_eq!(world.counts(), (1, 1, 3));
     world.second(&deaf);
     assert_eq!(world.counts(), (1, 0, 1));
-    // Once it is heard again, it is told.
+    // Once the shard is heard again, its members are told.
     world.second(&BTreeSet::new());
     assert_eq!(world.members.keys().copied().collect::<Vec<_>>(), [kept]);
 }

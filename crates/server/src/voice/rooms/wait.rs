@@ -141,7 +141,7 @@ impl Voice {
         self.rooms.by_effect.get(&(main, id)).copied()
     }
 
-    /// A document beside a leg's own is over: an announcement, or one that could not be had.
+    /// A document beside a leg's own is over: an announcement, or a document that could not be fetched.
     pub(in super::super) fn aside_ended(
         &mut self,
         now: Instant,
