@@ -18,7 +18,7 @@ use crate::control::{Ask, Change, Listing, Secret};
 
 #[derive(Debug, Args)]
 pub(super) struct InviteArgs {
-    /// A domain, for any name in it; or user@domain, for that name only, which is reserved until then
+    /// A domain, for any name in it; or user@domain, for that name only, which is reserved until the link expires
     who: String,
     /// User that becomes a contact of the new user, and the other way round
     #[arg(long, value_name = "USER")]
