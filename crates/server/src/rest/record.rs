@@ -95,7 +95,7 @@ impl Record {
                     ))]);
                 }
             }
-            Err(error) => tracing::error!(%error, "numbers could not be read again; the old ones count"),
+            Err(error) => tracing::error!(%error, "cannot reload the numbers; the previous ones stay in use"),
         }
     }
 

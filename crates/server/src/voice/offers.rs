@@ -90,8 +90,8 @@ impl Voice {
             }),
         };
         if let Err(error) = result {
-            // Only what is spoken here is negotiated.
-            tracing::error!(%error, sid = leg.sid, "a codec that was agreed on cannot be had");
+            // Only codecs that are available here are negotiated.
+            tracing::error!(%error, sid = leg.sid, "cannot start the negotiated codec");
         }
         if let Some(media) = &mut leg.media {
             media.trust_description(is_gateway);
@@ -139,7 +139,7 @@ impl Voice {
             .and_then(|answer| sdp::accept(offer, &answer, &local).map_err(|refusal| refusal.to_string()));
         match negotiated {
             Ok(negotiated) => self.connect(key, negotiated),
-            Err(problem) => tracing::info!(sid = leg.sid, problem, "an answer that does not fit"),
+            Err(problem) => tracing::info!(sid = leg.sid, problem, "an SDP answer does not match its offer"),
         }
     }
 

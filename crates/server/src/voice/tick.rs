@@ -144,7 +144,7 @@ impl MediaTicker {
     fn receive(&mut self, now: Instant, legs: &mut Slab<Leg>, ports: &mut Ports, counts: &mut VoiceCounts) {
         let mut ready = std::mem::take(&mut self.ready);
         if let Err(error) = ports.ready(&mut ready) {
-            tracing::debug!(%error, "sockets with media could not be asked for");
+            tracing::debug!(%error, "cannot poll the media sockets");
         }
         for (key, wire) in ready.drain(..) {
             if let Some(leg) = legs.get_mut(key) {
