@@ -34,11 +34,13 @@ pub const MAX_DEPTH: usize = 8;
 pub const AUDIO_PIECE: usize = 64 * 1024;
 /// A compiled pattern of a number, bytes: bounds what one binding costs. 400, code 21421.
 pub const MAX_REGEX: usize = 64 * 1024;
+/// Characters of a bound number or pattern. 400.
 pub const MAX_PATTERN: usize = 256;
 /// Bound numbers that are patterns: each is tried when no exact number matches. 400.
 pub const MAX_PATTERNS: usize = 1_000;
 /// Waiting calls of a queue at most (Twilio's figure), and when nothing is said.
 pub const MAX_QUEUE: u32 = 5_000;
+/// Waiting calls of a queue whose size was not given (Twilio's default).
 pub const QUEUE_SIZE: u32 = 100;
 
 /// Characters of a key that signs requests to applications: as unguessable as a token, in a line. 400.
