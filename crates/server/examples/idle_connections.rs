@@ -1,5 +1,5 @@
-//! What an idle connection costs this process: resident bytes each, by transport. The clients are a child
-//! process, so that only the server's side is counted; the kernel's memory is not.
+//! Measures the resident bytes that an idle connection costs this process, by transport. The clients are a
+//! child process, so that only the server's side is counted; the kernel's memory is not.
 //!
 //!     cargo run --release -p server --example idle_connections
 

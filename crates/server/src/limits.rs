@@ -196,7 +196,7 @@ pub const HTTP_BUFFER: usize = 16 << 10;
 /// none of these places.
 pub const REST_REQUESTS: usize = 256;
 
-/// Of these, from one source. More: 429.
+/// REST requests from one source, of `REST_REQUESTS`. More: 429.
 pub const REST_REQUESTS_PER_SOURCE: usize = 128;
 
 /// After a failed accept, mostly for want of file descriptors.
@@ -217,8 +217,8 @@ pub const XMPP_DRAINED: usize = 32 * 1024;
 /// `connection-timeout`. A session that can be resumed is.
 pub const XMPP_STALLED: Duration = Duration::from_secs(60);
 
-/// What streams of one shard have asked and its turn has not done. More: streams are not read from, so TCP slows the
-/// clients.
+/// Events of one shard's streams that its turn has not handled. More: streams are not read from, so TCP slows
+/// the clients.
 pub const XMPP_EVENTS: usize = 1024;
 
 /// For the last words of a stream to be read. Longer: the connection is closed without.
@@ -236,6 +236,7 @@ pub const XMPP_DERIVING: usize = 2;
 
 /// Accounts of a domain that are looked at for how an account that is not there is to look, and kinds of them: some 30 ms.
 pub const LOOKED_AT: u32 = 10_000;
+/// Kinds of accounts that are told apart among them.
 pub const LOOKS: usize = 32;
 
 /// Rounds of SCRAM keys: the least that RFC 7677 §4 allows, and what other servers have; a phone computes them too.
@@ -265,6 +266,7 @@ pub const WRONG_SECRETS: Policy = Policy {
 /// Lines of the log about failed sign-ins: of all sources, and of one. A source's first lines tell a program that shuts
 /// addresses out all it needs. Further ones are counted, and told as a number.
 pub const SIGN_IN_LINES: Rate = Rate { interval: Duration::from_millis(20), burst: 200 };
+/// Lines of the log about failed sign-ins from one source.
 pub const SIGN_IN_LINES_BY_SOURCE: Policy = Policy {
     capacity: 10_000,
     rate: Rate { interval: Duration::from_secs(1), burst: 20 },
@@ -325,23 +327,25 @@ pub const XMPP_LISTED: u32 = 10_000;
 /// the node is busy.
 pub const XMPP_QUESTIONS: usize = 1_000;
 
-/// What a chat client may send at once, in time at its allowance: a client that comes back says much at first.
+/// The burst of a chat client, as time at its allowance: a client that reconnects sends much at first.
 pub const XMPP_BURST: Duration = Duration::from_secs(5);
 
 /// A client that sends too much is not read from for so long at most, and then begins with an empty bucket: shorter than
 /// any sensible patience of its own.
 pub const XMPP_PAUSE: Duration = Duration::from_secs(10);
 
-/// A client that has had to be slowed down for so long, and never once had its whole burst again, does not send what
-/// somebody wants to say: `policy-violation`.
+/// A client that has had to be slowed down for so long, and never once had its whole burst again, does not
+/// send a conversation: `policy-violation`.
 pub const XMPP_FLOOD: Duration = Duration::from_secs(600);
 
-/// Streams of a shard that are nobody's yet and whose elements are kept while anybody is traced, and elements of each.
-/// More: the trace begins later.
+/// Streams of a shard that have not signed in and whose elements are kept while any account is traced. More:
+/// the trace begins later.
 pub const XMPP_UNDECIDED: usize = 256;
+/// Elements kept of each such stream.
 pub const XMPP_UNDECIDED_EACH: usize = 32;
 /// Sources whose new accounts are counted (XEP-0077). Beyond: the one counted least recently begins anew.
 pub const XMPP_REGISTERING: usize = 10_000;
 
-/// Accounts of one shard whose keys are to be made for somebody who waits: a second's work. Beyond: `resource-constraint`.
+/// Accounts of one shard whose keys are to be made while a client waits: a second's work. Beyond:
+/// `resource-constraint`.
 pub const XMPP_KEYS_WAITING: usize = 64;

@@ -1,4 +1,4 @@
-//! The record's file: verifiers of passwords are in it, so it is made for nobody else to read.
+//! The database's file: it holds verifiers of passwords, so only its owner may read it.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io;

@@ -27,10 +27,11 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 use store::{Address, Loaded, Read, StoreError, Write, WriteDone};
 
-/// What an operator can ask of the node. Called on the thread that runs [`serve`]; nothing may block it.
+/// The requests that an operator makes of the node. Called on the thread that runs [`serve`]; nothing may
+/// block it.
 #[expect(async_fn_in_trait, reason = "all of it runs on one thread")]
 pub trait Control {
-    /// What the node knows of itself now.
+    /// The node's own state now.
     async fn status(&self) -> Observed;
 
     /// Reads the configuration file again, and routes and certificates with it. The error is for people, and
@@ -57,6 +58,7 @@ pub trait Control {
     /// Forgets the failures of an address or for an account. The blocks that were in force.
     async fn lift_block(&self, subject: &str) -> u64;
 
+    /// Reads from the database.
     async fn read(&self, read: Read) -> Result<Loaded, StoreError>;
 
     /// The node forgets what it had cached of the record that changed.
@@ -72,7 +74,7 @@ pub trait Control {
     fn passwords_changed(&self, accounts: Vec<Address>);
 }
 
-/// What came of a reload.
+/// The outcome of a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reloaded {
     /// Keys that changed and count only after a restart.

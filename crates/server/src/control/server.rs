@@ -115,7 +115,7 @@ impl<C: Control> Connection<C> {
         Connection { reader: BufReader::new(reader), writer, control, status, clock }
     }
 
-    /// Whatever goes wrong ends this connection only.
+    /// Any error ends this connection only.
     async fn run(mut self, crowded: bool) {
         if crowded {
             let failure = Failure::new(FailureKind::Busy, "too many commands are connected; try again");

@@ -23,9 +23,9 @@ use crate::limits;
 /// Connections in progress of one service.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Of all sources.
+    /// Connections of all sources.
     pub total: usize,
-    /// Of one source.
+    /// Connections of one source.
     pub per_source: usize,
 }
 
@@ -219,6 +219,7 @@ impl Table {
 }
 
 impl Admission {
+    /// Builds an empty table.
     pub fn new(bounds: Bounds) -> Arc<Admission> {
         Arc::new(Admission {
             bounds,

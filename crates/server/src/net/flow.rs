@@ -104,7 +104,7 @@ impl Flow {
     }
 }
 
-/// What `Io` and the tasks of its connections share. All on one thread.
+/// State that `Io` and the tasks of its connections share. All on one thread.
 pub(super) struct Shared {
     pub(super) edge: Edge,
     pub(super) settings: NetSettings,
@@ -115,7 +115,7 @@ pub(super) struct Shared {
     inbox: RefCell<VecDeque<Packet>>,
     /// Tasks that wait for room in the inbox.
     starved: RefCell<Vec<Waker>>,
-    /// Wakes whoever awaits `Io::ready`.
+    /// Wakes the task that awaits `Io::ready`.
     waker: RefCell<Option<Waker>>,
     flows: RefCell<HashMap<u64, Rc<Flow>>>,
     peers: RefCell<HashMap<PeerKey, u64>>,

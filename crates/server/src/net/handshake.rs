@@ -1,9 +1,9 @@
 //! TLS handshakes beside the shard.
 //!
 //! A handshake costs 0.1 to 1 ms of CPU, most of it one private-key operation, and a shard that stops for so
-//! long is late for everybody. So the shard's thread only moves the bytes, and each computing step runs on a
-//! thread of the runtime's blocking pool, `NetSettings::max_handshakes` of a shard at once. After the handshake
-//! a connection is the shard's alone.
+//! long delays all of its peers. So the shard's thread only moves the bytes, and each computing step runs on
+//! a thread of the runtime's blocking pool, `NetSettings::max_handshakes` of a shard at once. After the
+//! handshake only the shard uses the connection.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -131,7 +131,7 @@ pub(crate) async fn connect_as(
     TlsConnector::from(config).connect_with(name, socket, |fresh| *fresh = done).await
 }
 
-/// Runs the handshake to its end. Whoever calls bounds its time.
+/// Runs the handshake to its end. The caller bounds its time.
 async fn shake(
     (permits, admitted): (&Arc<Semaphore>, Option<&Handle>),
     socket: &TcpStream,

@@ -1,6 +1,6 @@
-//! TLS between servers (RFC 6120 §13.7, XEP-0178): both sides show certificates, and whatever they show, the handshake goes
-//! on. Whether somebody trusted vouches for a certificate is looked at afterwards, and what follows from it is decided by
-//! whoever knows the domain and the policy: a server without a good certificate may still prove itself by dialback.
+//! TLS between servers (RFC 6120 §13.7, XEP-0178): both sides show certificates, and the handshake completes
+//! with any certificate. Trust is evaluated afterwards, and the caller, which knows the domain and the
+//! policy, decides what follows: a server without a good certificate may still prove itself by dialback.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +60,7 @@ impl Peers {
         let roots = Arc::new(roots);
         let clients = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(provider));
         Ok(Peers {
-            // Without any authority nobody is trusted.
+            // Without any authority no client is trusted.
             clients: clients.build().ok(),
             roots,
             algorithms,

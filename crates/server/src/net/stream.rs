@@ -92,7 +92,7 @@ fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: SocketAddr, transport:
     };
 }
 
-/// What the task of a connection holds. However the task ends, by panic too, the flow is forgotten.
+/// The resources of a connection's task. However the task ends, by panic too, the flow is forgotten.
 struct FlowGuard {
     shared: Rc<Shared>,
     flow: Rc<Flow>,

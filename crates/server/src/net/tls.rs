@@ -29,7 +29,8 @@ pub struct TlsFiles {
     pub authorities: Option<PathBuf>,
 }
 
-/// What TLS connections are made with. `reload` changes it for new connections; the open ones stay.
+/// The certificate and keys for TLS connections. `reload` changes them for new connections; open ones keep
+/// theirs.
 #[derive(Debug)]
 pub struct Tls {
     files: TlsFiles,
@@ -53,6 +54,7 @@ struct Current {
 /// When each file was last changed, and its length.
 type Stamps = [Option<(SystemTime, u64)>; 3];
 
+/// A file of TLS that cannot be used.
 #[derive(Debug)]
 pub struct TlsError {
     pub file: PathBuf,

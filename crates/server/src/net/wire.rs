@@ -1,4 +1,5 @@
-//! What a connection does once it is up: frames in, queued messages out. TCP and TLS here, WebSocket in `ws`.
+//! The traffic of an established connection: frames in, queued messages out. TCP and TLS here, WebSocket in
+//! `ws`.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

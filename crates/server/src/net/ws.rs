@@ -90,7 +90,7 @@ pub(crate) fn allows(origins: &[Box<str>], origin: &[u8]) -> bool {
     origins.is_empty() || origins.iter().any(|allowed| allowed.as_bytes().eq_ignore_ascii_case(origin))
 }
 
-/// Of messages of at most so many bytes.
+/// The configuration of a WebSocket whose messages have at most so many bytes.
 pub(crate) fn config(largest: usize) -> WebSocketConfig {
     WebSocketConfig::default()
         // Held by every connection, idle or not.

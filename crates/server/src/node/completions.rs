@@ -1,4 +1,4 @@
-//! Where the store's answers go: to the shards' inboxes, or to whoever asked over the control socket.
+//! Routes the store's answers: to the shards' inboxes, or to the asker on the control socket.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

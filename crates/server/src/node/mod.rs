@@ -108,7 +108,7 @@ impl Node {
         Ok(node)
     }
 
-    /// What operators ask of chat.
+    /// The interface for operators' requests about chat.
     pub(crate) fn chat(&self) -> crate::xmpp::operator::Operator {
         let xmpp = &self.shared.config.xmpp;
         let rooms = xmpp.is_on().then(|| xmpp.rooms.clone());

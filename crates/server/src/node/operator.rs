@@ -1,4 +1,4 @@
-//! What an operator asks of the node, on the main thread: commands, signals, the end.
+//! Serves the operator's requests of the node on the main thread: commands, signals, the end.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -304,7 +304,7 @@ enum Traced {
     Chat(Arc<ChatTrace>),
 }
 
-/// `None`: nobody reads any more.
+/// `None`: the reader has gone.
 async fn next_event(
     events: &mut broadcast::Receiver<Arc<TraceEvent>>,
     chat: &mut broadcast::Receiver<Arc<ChatTrace>>,

@@ -1,4 +1,4 @@
-//! What crosses between shards, and between a shard and the rest of the process.
+//! The messages between shards, and between a shard and the rest of the process.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ pub struct Ended {
 /// From the control socket and the signals.
 #[derive(Debug)]
 pub enum Command {
-    /// An account changed: what the cache knows of it is void. `None`: of everybody.
+    /// An account changed: its cached entries are void. `None`: those of all accounts.
     ForgetAccount(Option<Box<str>>),
     EndSessions(Arc<Ended>),
     /// No new calls; when the last transaction is over, `Leave` may come.

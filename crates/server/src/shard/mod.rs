@@ -47,7 +47,7 @@ use pace::Pace;
 use request_origin::RequestOrigin;
 pub(crate) use selector::ShardSelector;
 
-/// What a shard is made of. Everything in it was made elsewhere and may move to the shard's thread.
+/// The parts of a shard. They are made elsewhere and may move to the shard's thread.
 pub struct ShardDeps {
     pub edge: Edge,
     pub clock: Clock,
@@ -74,7 +74,7 @@ pub struct ShardDeps {
     pub(crate) failures: Arc<SignInFailures>,
 }
 
-/// What a reload may change in a shard.
+/// The settings that a reload may change in a shard.
 #[derive(Debug)]
 pub struct Reload {
     pub settings: sip::endpoint::Settings,
@@ -93,7 +93,7 @@ pub struct Shard {
     accounts: Accounts,
     account_calls: AccountCalls,
     down: Arc<DownTargets>,
-    /// What other shards get at the end of the turn, by number.
+    /// Messages for other shards at the end of the turn, by number.
     post: Vec<Vec<ShardMessage>>,
     handover: Vec<Vec<Packet>>,
     /// Reads of the store that are not of accounts, by ticket: the address whose kept messages are wanted.
@@ -471,7 +471,7 @@ impl Shard {
     }
 }
 
-/// What a question is answered that could not be asked. `None`: its asker has a deadline of its own for it.
+/// The answer to a query that could not be sent. `None`: the asker has a deadline of its own for it.
 fn refusal_of(id: router::AskId, query: &Query) -> Option<Answer> {
     match query {
         // An endpoint's request has a deadline; a call of an application would be looked up for ever.

@@ -157,7 +157,7 @@ mod tests {
         assert!(is_relayed(&request));
     }
 
-    /// A From can be written by anybody, a carrier's customers among them.
+    /// Any peer can write any From, a carrier's customers among them.
     #[test]
     fn a_trunk_that_claims_a_domain_of_ours_must_prove_it_unless_it_is_trusted() {
         let plan = plan(&store::RoutePolicy::default());
