@@ -91,7 +91,7 @@ pub struct Failure {
     pub message: String,
 }
 
-/// The kind of a failure; it decides the command's exit status.
+/// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
