@@ -172,7 +172,7 @@ pub const CACHED_ACCOUNTS: usize = 200_000;
 /// (`router::limits::LONGEST_CALL`).
 pub const ACCOUNT_CALLS: usize = 200_000;
 
-/// Letters (batches of packets, questions) that may wait for a shard. More are dropped and counted: their
+/// Messages (batches of packets, questions) that may wait for a shard. More are dropped and counted: their
 /// senders retransmit.
 pub const SHARD_INBOX: usize = 65_536;
 

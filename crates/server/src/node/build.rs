@@ -132,7 +132,7 @@ fn keep_digests(config: &Config, writer: &mut dyn store::Writer) -> Result<()> {
     Ok(())
 }
 
-/// How SIP and certificates write domains with other messages than ASCII.
+/// The spelling of domains with other letters than ASCII in SIP and certificates.
 fn spellings(domains: &[Box<str>]) -> Vec<(Box<str>, Box<str>)> {
     let spelled = domains.iter().filter_map(|domain| {
         let ascii = ::xmpp::domain::to_ascii(domain).filter(|ascii| **ascii != **domain)?;

@@ -1,5 +1,5 @@
-//! What crosses between shards for XMPP: between a client's connection and the host of its account, between hosts, and
-//! between those and components.
+//! The messages between shards for XMPP: between a client's connection and the host of its account, between
+//! hosts, and between those and components.
 
 use std::sync::Arc;
 
@@ -93,7 +93,7 @@ pub enum XmppShardMessage {
 
     /// To the host that owns `to`.
     Routed(Box<Element>),
-    /// To the host that owns `from`: a phone of his has said that.
+    /// To the host that owns `from`: one of its phones has sent that message.
     Said {
         from: Bare,
         to: Bare,

@@ -162,8 +162,8 @@ fn item_of(row: RosterRow) -> RosterItem {
 }
 
 /// # Errors
-/// `Unavailable`: there is something that cannot be read back. Never does that look as if there were nothing: a room that
-/// seems absent belongs to whoever enters next, and a list that lacks entries lets in whom they keep out.
+/// `Unavailable`: stored data cannot be decoded. It must not look as if there were none: a room that seems
+/// absent belongs to the next user who enters, and a block list that lacks entries admits blocked users.
 pub(super) fn loaded_of(loaded: XmppLoaded) -> Result<StoreReply, StoreFailure> {
     const UNREADABLE: StoreFailure = StoreFailure::Unavailable;
     Ok(match loaded {

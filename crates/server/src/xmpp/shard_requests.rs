@@ -1,8 +1,8 @@
 //! Questions to all hosts of the node, and the operator's questions to one address.
 //!
-//! What is asked of all is told every shard by message; the shard that asked adds the answers up. A question to an account
-//! or a room is a stanza like any other. It comes from the domain, or from the account itself, with a resource by which
-//! its answer finds back ([`reply_of`]); nobody can guess it.
+//! A question to all hosts goes to every shard by message; the shard that asked adds the answers up. A
+//! question to an account or a room is a stanza like any other. It comes from the domain, or from the account
+//! itself, with an unguessable resource that leads the answer back ([`reply_of`]).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,14 +19,15 @@ use xmpp::{Element, Jid};
 use super::{Xmpp, XmppEffect, XmppShardMessage};
 use crate::limits;
 
-/// What came of it, over all shards.
+/// The results of a host action, over all shards.
 #[derive(Debug, Default)]
 pub struct ActAnswer {
     pub acted: HostActionResult,
-    /// Of the described sessions: where their connections come from.
+    /// The connections of the described sessions.
     pub connections: Vec<Connection>,
 }
 
+/// The connection of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
     pub edge: ConnectionId,
@@ -34,7 +35,7 @@ pub struct Connection {
     pub transport: Transport,
 }
 
-/// Who wants to know.
+/// The receiver of an answer.
 #[derive(Debug)]
 enum Requester {
     Host(Ticket),
@@ -49,7 +50,7 @@ struct OpenRequest {
     sum: ActAnswer,
 }
 
-/// What this shard has asked.
+/// This shard's questions that wait for answers.
 #[derive(Debug, Default)]
 pub(super) struct ShardRequests {
     last: u64,

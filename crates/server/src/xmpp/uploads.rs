@@ -1,8 +1,9 @@
-//! Files that users share by HTTP (XEP-0363): slots, and what is put into them.
+//! Files that users share by HTTP (XEP-0363): slots, and their content.
 //!
-//! A slot is nothing that is kept: it is a grant that we signed, which says whose file of which name, size and type may be
-//! put at which place until when. A file is written beside, synced and renamed, so it is there whole or not at all; its
-//! first lines say what it is. What is older than `keep`, or of nobody any more, is removed a folder at a time.
+//! A slot is not stored: it is a grant that we signed, which says whose file of which name, size and type may
+//! be put at which place until when. A file is written beside, synced and renamed, so it is there whole or
+//! not at all; its first lines say what it is. A file that is older than `keep`, or whose account has been
+//! removed, is deleted, one folder at a time.
 //!
 //! All but `slot` and `admit` wait for the disk: not on a shard.
 
@@ -44,11 +45,11 @@ pub(crate) struct Settings {
     pub(crate) keep: Duration,
     /// `https://chat.example.net`; the file's place follows.
     pub(crate) url: Box<str>,
-    /// Of signatures.
+    /// The key of signatures.
     pub(crate) key: [u8; 32],
 }
 
-/// Whether somebody of that address may still have files: true while it is not known.
+/// True unless the account of that address certainly does not exist.
 pub(crate) type HasAccount = Box<dyn FnMut(&str) -> bool + Send>;
 
 /// Why a request for a place is refused.
@@ -184,7 +185,7 @@ impl Uploads {
             Some(size) if size < grant.size => return Err(Refusal::WrongSize),
             Some(_) => {}
         }
-        // Who named no type may send any; it is given out as the one that nobody opens.
+        // A slot without a type takes any; the file is served as a type that browsers do not open.
         let is_any = *grant.kind == *ANY_KIND;
         if !is_any && kind.is_none_or(|kind| !kind.trim().eq_ignore_ascii_case(&grant.kind)) {
             return Err(Refusal::WrongType);
@@ -211,7 +212,7 @@ impl Uploads {
         Incoming::create(&self.shelf, now, grant)
     }
 
-    /// What is at that place.
+    /// Opens the file at that place.
     pub(crate) fn open(&self, place: &str) -> Result<Stored, Refusal> {
         let (id, name) = split(place).ok_or(Refusal::Unknown)?;
         let stored = Stored::open(&self.shelf.path_of(id))?;
@@ -223,7 +224,7 @@ impl Uploads {
 const ANY_KIND: &str = "application/octet-stream";
 
 impl UploadFolder {
-    /// Of a checked id: nothing of the file's name is in it.
+    /// The path of a checked id: nothing of the file's name is in it.
     fn path_of(&self, id: &str) -> PathBuf {
         self.settings.folder.join(&id[..2]).join(id)
     }

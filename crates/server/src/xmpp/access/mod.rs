@@ -1,5 +1,5 @@
-//! How people become somebody besides by a password: tokens (XEP-0484), accounts made in band (XEP-0077, XEP-0445); and
-//! how they cease to be.
+//! Authentication other than by password: tokens (XEP-0484); accounts made in band (XEP-0077, XEP-0445), and
+//! their removal.
 
 mod registration;
 mod tokens;
@@ -32,11 +32,11 @@ use crate::sign_in_failures::{Failure, Service, SignInFailures};
 
 /// The same for all shards.
 pub(crate) struct Access {
-    /// Of which tokens are made.
+    /// The key that tokens are derived from.
     pub(crate) secret: [u8; 32],
     pub(crate) tokens_for: Duration,
     pub(crate) registration: Registration,
-    /// The record has what phones prove passwords by.
+    /// The database keeps the digests that phones prove passwords by.
     pub(crate) digests: bool,
     /// Where clients go while the node drains.
     pub(crate) other_hosts: Vec<Box<str>>,
@@ -44,7 +44,7 @@ pub(crate) struct Access {
     made: SourceLimiter,
     pub(crate) attempts: SharedAttempts,
     pub(crate) failures: Arc<SignInFailures>,
-    /// Of components.
+    /// Wrong secrets of components, by source.
     pub(crate) wrong_secrets: Arc<SourceLimiter>,
 }
 
@@ -145,7 +145,7 @@ impl std::fmt::Debug for Access {
 }
 
 impl Xmpp {
-    /// What the record says of tokens and invitations; `None`: it cannot be asked.
+    /// Handles the database's answer about tokens and invitations; `None`: the database is unavailable.
     pub(super) fn access_loaded(
         &mut self,
         now: Instant,
@@ -169,7 +169,7 @@ impl Xmpp {
         }
     }
 
-    /// What a host wants.
+    /// Performs a host's request about accounts and invitations.
     pub(super) fn host_access(
         &mut self,
         now: Instant,

@@ -162,7 +162,8 @@ fn srv(record: DnsRecord, is_direct: bool) -> Option<Srv> {
     }
 }
 
-/// Of both families, by turns: if one leads nowhere, the second attempt is already of the other (RFC 7984 §3).
+/// Addresses of both families in turn: if one family leads nowhere, the second attempt already uses the other
+/// (RFC 7984 §3).
 async fn ips(resolver: &TokioResolver, host: &str) -> Result<Vec<IpAddr>, DnsFault> {
     let ask = |query| async move { dns::ask(resolver, &query, limits::DNS_TIMEOUT).await };
     let (six, four) = tokio::join!(ask(DnsQuery::Aaaa(host.into())), ask(DnsQuery::A(host.into())));

@@ -36,17 +36,17 @@ pub(crate) struct Settings {
     pub(crate) clock: Clock,
     pub(crate) nameservers: Vec<std::net::SocketAddr>,
     pub(crate) max_connections: usize,
-    /// Of all shards.
+    /// Connections from one source, over all shards.
     pub(crate) max_connections_per_source: usize,
     pub(crate) admission: Arc<Admission>,
     pub(crate) failures: Arc<SignInFailures>,
-    /// What one connection may send before it is read more slowly.
+    /// The rate that one connection may send at before it is read more slowly.
     pub(crate) allowance: Allowance,
     pub(crate) reload: Reload,
     pub(crate) seed: [u8; 32],
 }
 
-/// What a reload may change.
+/// The settings that a reload may change.
 #[derive(Clone, Debug)]
 pub(crate) struct Reload {
     pub(crate) streams: Arc<s2s::Settings>,
@@ -54,7 +54,7 @@ pub(crate) struct Reload {
     pub(crate) routes: Arc<[Route]>,
 }
 
-/// What the shard does.
+/// An event that the shard handles.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// To the host of `to`.
@@ -62,7 +62,7 @@ pub(crate) enum Event {
     Send(ShardMessage),
 }
 
-/// What happened since the shard began, besides what `s2s` counts.
+/// Counters since the start of the shard, besides those of `s2s`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) open: usize,
@@ -142,7 +142,7 @@ impl Servers {
         self.accepting.drain(..).for_each(|task| task.abort());
     }
 
-    /// A stream error for everybody; their last words get `limits::XMPP_LINGER`.
+    /// Sends a stream error to every peer; peers have `limits::XMPP_LINGER` to read it.
     pub(crate) async fn close_all(&mut self) {
         self.stop_accepting();
         self.shared.tell(|servers, now, out| servers.close_all(now, out));

@@ -1,4 +1,4 @@
-//! What the tasks of a shard's connections share. All on one thread.
+//! State that the tasks of a shard's connections share. All on one thread.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -140,7 +140,7 @@ impl Shared {
         self.count(|counters| counters.open -= 1);
     }
 
-    /// A connection that somebody made to us.
+    /// Adds an incoming connection.
     pub(super) fn accept(
         &self,
         security: Security,
@@ -248,7 +248,7 @@ impl Shared {
         }
     }
 
-    /// What was written is written out, for as long as that may take.
+    /// Closes a connection once its queue is written, or the time for that is over.
     fn close(&self, number: u64) {
         let Some(own) = self.connections.borrow_mut().remove(&number) else { return };
         own.closing.set(true);

@@ -49,7 +49,7 @@ pub(crate) struct Settings {
     pub(crate) origins: Vec<Box<str>>,
     pub(crate) proxies: Proxies,
     pub(crate) max_streams: usize,
-    /// Of all shards.
+    /// Streams from one source, over all shards.
     pub(crate) max_streams_per_source: usize,
     pub(crate) admission: Arc<Admission>,
     pub(crate) idle: Duration,
@@ -155,13 +155,13 @@ impl Streams {
         std::mem::take(&mut self.shared.counters.borrow_mut().panics)
     }
 
-    /// For streams that begin from now on.
-    /// Whether the password of that user, whom nobody is, is looked at for as long as one that only keys prove.
+    /// True if checking a password of that unknown user is to take as long as for an account with keys only.
     pub(crate) fn only_keys(&self, user: &str, domain: &str) -> bool {
         let settings = self.shared.stream_settings.borrow();
         settings.looks.only_keys(&settings.secret, user, domain)
     }
 
+    /// Changes the settings of streams that begin from now on.
     pub(crate) fn reload(&mut self, settings: Arc<c2s::Settings>) {
         *self.shared.stream_settings.borrow_mut() = settings;
     }
@@ -193,7 +193,7 @@ impl Streams {
         self.accepting.drain(..).for_each(|task| task.abort());
     }
 
-    /// A stream error for everybody; their last words get `limits::XMPP_LINGER`.
+    /// Sends a stream error to every client; clients have `limits::XMPP_LINGER` to read it.
     pub(crate) async fn close_all(&mut self, condition: &'static str) {
         self.stop_accepting();
         for stream in self.shared.all() {

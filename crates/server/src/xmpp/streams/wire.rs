@@ -36,7 +36,7 @@ pub(super) trait Wire {
 /// TCP and TLS.
 pub(super) struct Bytes<S> {
     pub(super) io: S,
-    /// Of the first part that waits.
+    /// Written bytes of the first part of the queue.
     written: usize,
     has_shut: bool,
 }

@@ -35,7 +35,7 @@ use crate::net::ws;
 use crate::xmpp::uploads::Uploads;
 pub(crate) use watch::WatchedIo;
 
-/// What it serves besides WebSockets.
+/// The settings of the HTTP services besides WebSockets.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) clock: Clock,
@@ -53,7 +53,7 @@ pub(crate) struct Settings {
 struct Front {
     shared: Rc<Shared>,
     remote: IpAddr,
-    /// Who the latest request is of: not the same behind a proxy.
+    /// The client's address of the latest request: behind a proxy it changes.
     source: Cell<IpAddr>,
     is_secure: bool,
     /// It is a WebSocket once the answer is out.
