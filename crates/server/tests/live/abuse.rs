@@ -11,7 +11,8 @@ use crate::call::talk;
 use crate::place::Place;
 use crate::{Deadline, PATIENCE, until};
 
-/// What was thrown may have filled a socket and put shards behind, which drop and refuse until they have caught up.
+/// The traffic before may have filled a socket and put shards behind, which drop and refuse until they have
+/// caught up.
 fn until_caught_up(place: &Place) {
     let mut asker = place.udp("asker");
     // Each shard catches up in its own time; a Call-ID asks one of them.

@@ -58,7 +58,7 @@ fn a_locked_record_refuses_registrations_and_carries_calls() {
 #[test]
 fn a_full_disk_refuses_registrations_and_carries_calls() {
     let (place, mut trunk) = place();
-    // The kernel lets no file grow beyond so much: like a disk without room, but for anyone who runs this.
+    // The kernel lets no file grow beyond so much: like a full disk, but without root.
     let mut shell = Command::new("sh");
     let script = "trap '' XFSZ; ulimit -S -f 2048; exec \"$0\" \"$@\"";
     shell.args(["-c", script, env!("CARGO_BIN_EXE_belfry")]);

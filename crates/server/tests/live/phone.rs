@@ -40,7 +40,7 @@ pub(crate) struct Phone {
     inbox: VecDeque<Message>,
 }
 
-/// What stands in a request besides what always does.
+/// The variable parts of a request.
 pub(crate) struct Ask<'a> {
     pub(crate) method: &'a str,
     pub(crate) uri: &'a str,
@@ -219,7 +219,7 @@ impl Phone {
         self.send(reply.as_bytes());
     }
 
-    /// What a REGISTER of this phone says, for so many seconds.
+    /// A REGISTER of this phone with these header lines.
     pub(crate) fn registration(&mut self, more: &str) -> Ask<'static> {
         let mut ask = self.ask("REGISTER", "sip:example.test");
         ask.to = format!("<{}>", self.aor());

@@ -22,7 +22,7 @@ use crate::{Deadline, PATIENCE};
 pub(crate) struct Place {
     folder: TempDir,
     base: u16,
-    /// Nobody else's until this is dropped.
+    /// Reserved until this is dropped.
     _ports: Ports,
 }
 

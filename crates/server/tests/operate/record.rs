@@ -12,7 +12,7 @@ fn an_account_from_its_making_to_its_end() {
     let place = Place::new();
     let add = ["account", "add", "alice", "--password-stdin", "--name", "Alice", "--max-contacts", "3"];
     place.belfry_with(&add, "secret\n").good();
-    // Nobody else may read the verifiers.
+    // Only the owner may read the verifiers.
     let mode = |name| std::fs::metadata(place.path(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("data"), mode("data/belfry.db")), (0o700, 0o600));
     place.belfry_with(&add, "secret\n").failed(1, "account alice@example.test exists already");

@@ -15,7 +15,7 @@ use stdx::Instant;
 
 pub struct Phone {
     pub addr: SocketAddr,
-    /// What it believes its address to be.
+    /// The address that the phone believes to be its own.
     pub inside: SocketAddr,
     pub proxy: SocketAddr,
     pub name: &'static str,

@@ -93,7 +93,7 @@ fn a_strict_router_before_us() {
     scene.rest();
 }
 
-/// Nobody is relayed by a Route that we did not write for this dialog.
+/// A request is not relayed by a Route that we did not write for this dialog.
 #[test]
 fn we_are_no_open_relay() {
     let plan = |request: &PlanRequest| {

@@ -138,7 +138,7 @@ fn hear_server(servers: &mut Servers, number: u64, bytes: &[u8]) -> usize {
     while let Some(effect) = out.pop() {
         match effect {
             s2s::Effect::Write { bytes, .. } => sent += bytes.len(),
-            // Nobody answers for the domain.
+            // The domain has no server that answers.
             s2s::Effect::Send(ShardMessage::Verify { edge, question }) => {
                 let verdict = Verdict::Error(Condition::RemoteServerNotFound);
                 let letter = ShardMessage::Verified { edge, question, verdict };

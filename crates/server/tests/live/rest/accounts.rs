@@ -1,4 +1,4 @@
-//! Who may ask, and what becomes of an account's numbers when it is suspended.
+//! Authentication, and the effect of a suspension on the account's numbers.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;

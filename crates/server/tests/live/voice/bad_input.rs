@@ -26,7 +26,7 @@ fn xml(verbs: &str) -> Vec<u8> {
     page("200 OK", "text/xml", format!("<Response>{verbs}</Response>").as_bytes())
 }
 
-/// What comes instead of a document, and its code.
+/// Answers instead of a document, and their error codes.
 fn faults() -> Vec<(&'static str, u32, Vec<u8>)> {
     let redirect = |to: &str| page(&format!("302 Found\r\nLocation: {to}"), "text/plain", b"");
     vec![

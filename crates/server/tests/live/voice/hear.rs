@@ -75,7 +75,7 @@ fn a_web_service_gets_the_utterance_as_a_file() {
     node.stop();
 }
 
-/// Neither where nobody understands speech, nor where the program is not there.
+/// Neither without a configured recogniser, nor with one whose program does not exist.
 #[test]
 fn without_a_recogniser_nothing_was_said() {
     for recogniser in ["", "recogniser = [\"/nothing/there\"]\n"] {

@@ -63,7 +63,7 @@ const MORE: [(&str, &str); 6] = [
 const LINES: u64 = 12;
 const CALLS_PER_LINE: u64 = 20;
 
-/// What all threads know.
+/// State that all threads share.
 #[derive(Clone, Default)]
 struct Show {
     is_over: Arc<AtomicBool>,

@@ -89,7 +89,7 @@ fn recordings(place: &Place) -> Vec<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// What the record has of a kind.
+/// All rows of a kind.
 pub(super) fn rows<R: Resource>(place: &Place) -> Vec<R> {
     let record = rusqlite::Connection::open(place.database()).unwrap();
     let mut bodies = record.prepare("SELECT body FROM rest WHERE kind = ?1 ORDER BY id").unwrap();
@@ -239,7 +239,7 @@ fn a_disk_that_is_full_ends_the_recording_and_not_the_call() {
         ("/after", "<Response><Say>that is a pity</Say></Response>"),
     ]);
     let place = Place::new(&app.voice("/", ""));
-    // The kernel lets no file grow beyond so much: like a disk without room, but for anyone who runs this. The record's own
+    // The kernel lets no file grow beyond so much: like a full disk, but without root. The database's own
     // files are smaller than six seconds of sound.
     let mut shell = Command::new("sh");
     shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_belfry")]);

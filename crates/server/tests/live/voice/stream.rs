@@ -23,7 +23,7 @@ use crate::{Deadline, PATIENCE, until};
 /// The application's side of one stream.
 pub(super) struct Far {
     socket: WebSocket<TcpStream>,
-    /// Of the handshake.
+    /// The signature of the handshake.
     signature: Option<String>,
 }
 
@@ -165,7 +165,7 @@ fn hear_caller(far: &mut Far, caller: &Caller, to: SocketAddr) -> Vec<i16> {
     heard
 }
 
-/// What the caller hears until so many samples of it are no silence.
+/// The sound that the caller receives, until so many samples of it are no silence.
 pub(super) fn heard_by(caller: &Caller, count: usize) -> Vec<i16> {
     let deadline = Deadline::after(PATIENCE);
     let mut heard = Vec::new();

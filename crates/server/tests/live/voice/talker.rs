@@ -1,4 +1,4 @@
-//! One who says a tone all the time, and remembers what he hears.
+//! A caller that sends a tone all the time, and keeps the sound it receives.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use crate::phone::{fresh, text};
 use crate::place::Place;
 use crate::{Deadline, until};
 
-/// In A-law, from the moment that his call is answered until it is dropped.
+/// Sends A-law, from the moment that its call is answered until it is dropped.
 pub(crate) struct Talker {
     pub(crate) caller: Caller,
     pub(crate) dialog: Dialog,

@@ -271,7 +271,7 @@ impl Client {
         assert_eq!(self.jid.split('/').nth(1), Some(resource));
     }
 
-    /// Whatever it takes by that way.
+    /// Connects, signs in and binds, in the way of that transport.
     pub(crate) fn sign_in(place: &Place, transport: Transport, user: &str, resource: &str) -> Client {
         Client::sign_in_to(DOMAIN, place, transport, user, resource)
     }

@@ -168,7 +168,7 @@ impl Component {
         self.hear_or_end().expect("the stream goes on")
     }
 
-    /// What is here already, or soon.
+    /// The next stanza, if it is here already or comes soon.
     fn hear_soon(&mut self) -> Option<Element> {
         if self.inbox.is_empty() {
             self.read(Duration::from_millis(20));

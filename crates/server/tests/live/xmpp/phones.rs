@@ -33,7 +33,7 @@ fn hear_text(phone: &mut Phone) -> (String, String) {
     (text(message.from().map(|from| from.uri)), text(Some(message.body())))
 }
 
-/// Available, as nobody is before he says so.
+/// Signs in and sends available presence.
 fn chatter(place: &Place, user: &str, resource: &str) -> Client {
     let mut client = Client::sign_in(place, Tls, user, resource);
     client.say("<presence xmlns='jabber:client'/>");
@@ -236,7 +236,7 @@ fn a_phone_shows_in_rosters_while_it_is_registered_and_while_it_talks() {
     assert_eq!(bob.request(ask).status(), 200);
     let published = phone_of(&mut alice, "bob");
     assert_eq!(published.content_of("status", ns::CLIENT).as_deref(), Some("in the tower"));
-    // Who comes now sees it at once, the user himself as well.
+    // A new session sees it at once, one of bob's own as well.
     let mut laptop = chatter(&place, "alice", "laptop");
     assert!(phone_of(&mut laptop, "bob").to_string().contains("in the tower"));
     let mut own = Client::sign_in(&place, Tls, "bob", "desk");

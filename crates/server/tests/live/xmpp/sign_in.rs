@@ -220,7 +220,7 @@ fn a_certificate_signs_in_whom_it_names() {
     assert!(alice.external("").is("success", ns::SASL));
     alice.open();
     alice.bind("x");
-    // It names nobody, two, somebody of elsewhere: a password is needed.
+    // The certificate names no address, two addresses, or an address of another domain: a password is needed.
     for addresses in [&[][..], &["alice@example.test", "bob@example.test"], &["alice@elsewhere.test"]] {
         let (mut client, offered) = begin(addresses);
         assert!(!offered, "{addresses:?}");
@@ -236,7 +236,7 @@ fn a_certificate_signs_in_whom_it_names() {
     }
     // Who shows none is asked for nothing.
     drop(Client::sign_in(&place, Tls, "alice", "y"));
-    // One that nobody we know has signed does not even shake hands.
+    // A certificate of an unknown authority fails the handshake.
     let (certificate, key) = certified(&authority("Others").1, &["alice@example.test"]);
     let mut stranger = Client::connect(&place, Tcp);
     stranger.open();
