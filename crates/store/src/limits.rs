@@ -9,6 +9,7 @@ use std::time::Duration;
 pub const MAX_NAME: usize = 255;
 /// RFC 1035 §2.3.4.
 pub const MAX_DOMAIN: usize = 253;
+/// Bytes of a display name, as of an account name.
 pub const MAX_DISPLAY_NAME: usize = 255;
 /// Long passphrases fit; a file pasted by mistake does not.
 pub const MAX_PASSWORD: usize = 1024;
@@ -20,6 +21,7 @@ pub const MAX_MESSAGE_BODY: usize = 64 * 1024;
 pub const MAX_ROUTE_CERTIFICATES: usize = 32;
 /// A group a prober can watch and an operator can read.
 pub const MAX_ROUTE_TARGETS: usize = 64;
+/// Bytes of a target's URI.
 pub const MAX_URI: usize = 1024;
 /// Digits put before a number by a route.
 pub const MAX_PREFIX: usize = 64;
@@ -61,7 +63,7 @@ pub const MAX_READ_BATCH: usize = 64;
 /// How long the first waited-for write of a group waits for company. Eight milliseconds are invisible to a phone
 /// and make one fsync of what would be dozens.
 pub const GROUP_WINDOW: Duration = Duration::from_millis(8);
-/// How long writes nobody waits for (call records) wait for a group to ride along with.
+/// The time that writes without a waiting client (call records) wait for a group to ride along with.
 pub const RIDE_ALONG: Duration = Duration::from_millis(250);
 /// How long a write waits for another process that holds the database: shorter than a phone's patience
 /// (RFC 3261 timer F is 32 s) and long enough for a page of `belfry account import`.
@@ -89,13 +91,14 @@ pub const MAX_COUNTED: u32 = 10_000;
 /// `StoreError::Invalid`. Every honest read is far below; what is above visits more rows than it returns.
 pub const READ_STEPS: u64 = 10_000_000;
 
-/// Tokens of one account of XMPP, two of each client at most: more than anybody has devices. Beyond: the oldest is void,
-/// and its client has to use the password.
+/// Tokens of one XMPP account, two of each client at most: more than a user has devices. Beyond: the oldest
+/// is void, and its client has to use the password.
 pub const MAX_TOKENS: u32 = 64;
-/// Invitations of one user that nobody has used; one more is refused until some are used or too old.
+/// Unused invitations of one user; one more is refused until some are used or too old.
 pub const MAX_INVITATIONS: u32 = 50;
-/// What a batch grows to, as a quarter of what is done. In random order a batch touches most pages of a large
-/// index however many rows it has, so fewer batches write less; this many rows are about 100 MB of memory.
+/// The largest batch; a batch grows with the rows done, as a quarter of them. In random order a batch touches
+/// most pages of a large index however many rows it has, so fewer batches write less; this many rows are
+/// about 100 MB of memory.
 pub const MAX_IMPORT_BATCH: usize = 250_000;
 /// Rows of an import that makes keys of SCRAM, in one transaction: at some 10 ms a key so many are ten seconds of work, which
 /// is what is lost when the import is killed.

@@ -102,7 +102,7 @@ impl<T> Queue<T> {
         if state.items.is_empty() {
             state.urgent = false;
         } else {
-            // Another taker may be asleep, and nobody will push a "first" item for it.
+            // Another taker may be asleep, and no "first" item will be pushed for it.
             self.ready.notify_one();
         }
         Taken::Group

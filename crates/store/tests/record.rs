@@ -1,4 +1,4 @@
-//! What is written is read back; what cannot be says why.
+//! Written rows are read back; rejected writes say why.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -13,7 +13,7 @@ fn text(value: &str) -> Option<Box<str>> {
     (!value.is_empty()).then(|| value.into())
 }
 
-/// What every resource has.
+/// The fields that every resource has.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Common {
     pub sid: String,
@@ -43,6 +43,7 @@ pub struct Hook {
     pub application_sid: String,
 }
 
+/// An account of the REST interface.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct RestAccount {
     #[serde(flatten)]
@@ -89,6 +90,7 @@ impl Resource for RestAccount {
     }
 }
 
+/// An application: the URLs that calls and messages are handled by.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Application {
@@ -252,7 +254,7 @@ impl Resource for Conference {
     }
 }
 
-/// What is known of a recording; the sound is a file of the node that made it.
+/// The data of a recording; the sound is a file of the node that made it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Recording {
@@ -399,6 +401,7 @@ impl Resource for CallerId {
     }
 }
 
+/// A recording's words as text.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Transcription {

@@ -77,6 +77,7 @@ impl Sqlite {
         Self::open_with(path, Options::default())
     }
 
+    /// As `open`, with options.
     pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
         let sqlite = Sqlite { path: path.as_ref().to_owned(), options };
         sqlite.create_private()?;
@@ -85,6 +86,7 @@ impl Sqlite {
         Ok(sqlite)
     }
 
+    /// Returns the file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -74,7 +74,7 @@ fn replace(conn: &Connection, row: &Row) -> Result<WriteDone, Failure> {
     changed_one(rows, &row.sid)
 }
 
-/// What is there already, for the error.
+/// The name of the existing row, for the error.
 fn what(row: &Row) -> String {
     row.name.as_deref().unwrap_or(&row.sid).to_owned()
 }

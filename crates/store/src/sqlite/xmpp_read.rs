@@ -128,7 +128,7 @@ fn offline_page(conn: &Connection, user: &str, after: u64, ids: &[u64]) -> Resul
     Ok(page)
 }
 
-/// Of a node's items, the newest first, those between two places. `seq` is unique within a node.
+/// The items of a node between two places, the newest first. `seq` is unique within a node.
 struct Range {
     /// The oldest that exists for the query.
     floor: i64,
