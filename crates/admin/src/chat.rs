@@ -119,7 +119,7 @@ pub struct Session {
     pub show: String,
     /// Seconds since the Unix epoch.
     pub since: u64,
-    /// Where it connects from; empty: it has lost its connection, and may come back.
+    /// The client's address; empty: the session has lost its connection, and may be resumed.
     pub from: String,
     /// `tcp`, `tls`, `ws` or `wss`.
     pub transport: String,

@@ -107,7 +107,7 @@ pub struct StatusCallback {
     pub events: Vec<String>,
 }
 
-/// How a call is recorded.
+/// The settings of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartRecording {
     /// 1, or 2: what the peer says in the first, what it hears in the second.
@@ -161,7 +161,7 @@ pub struct StartCall {
     pub machine_detection: String,
     /// Put the first one into this conference instead of a document.
     pub conference: Option<String>,
-    /// How it takes part there: attributes of a document's `Conference`.
+    /// The settings of its participation: attributes of a document's `Conference`.
     pub participant: Vec<(&'static str, String)>,
 }
 
@@ -243,7 +243,7 @@ pub struct Audio {
 /// A recording that is being converted.
 pub type Encoding = Pin<Box<dyn Future<Output = Result<Audio, EncodeError>> + Send>>;
 
-/// Why a recording is not to be had in another format.
+/// The reason why a recording is not available in another format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncodeError {
     /// No recording of that sid is complete on this node.

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use crate::openapi;
 use crate::request::Base;
 
-/// Where the OpenAPI document is.
+/// The path of the OpenAPI document.
 const OPENAPI: &str = "/openapi.json";
 
 const HTML: &str = r#"<!DOCTYPE html>

@@ -1,4 +1,4 @@
-//! The limits of the REST interface, why they are what they are, and what one meets who goes beyond.
+//! The limits of the REST interface, with their reasons and the answers beyond them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use stdx::rate::{Policy, Rate};
 
 /// Bytes of a request body. A document of 16,000 characters, percent-encoded, and its companions fit. 413.
 pub const MAX_BODY: usize = 128 * 1024;
-/// How long a body may take to arrive. 408.
+/// The time that a body may take to arrive. 408.
 pub const BODY_TIME: Duration = Duration::from_secs(15);
 /// Parameters of a request, query and body together. 400.
 pub const MAX_PARAMETERS: usize = 128;

@@ -48,7 +48,7 @@ impl Repository for Blocking {
 pub struct State {
     pub(crate) repository: Arc<dyn Repository>,
     pub(crate) control: Arc<dyn ControlPlane>,
-    /// Where the logins of clients are.
+    /// The domain of clients' logins.
     pub(crate) domain: Box<str>,
     /// Derives SCRAM keys of clients' passwords.
     pub(crate) keys: MakeKeys,
@@ -76,7 +76,7 @@ impl State {
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long this address may not try to sign in by that name; `None`: it may.
+    /// The time until this address may try to sign in by that name again; `None`: it may now.
     pub(crate) fn wait(&self, from: IpAddr, name: &str) -> Option<Duration> {
         let wait = self.attempts().wait(self.now(), &attempt(from, name));
         if wait.is_some() {

@@ -61,7 +61,7 @@ async fn measure(io: &mut Io, kind: &str, address: SocketAddr, certificate: &Pat
         .arg(certificate)
         .stdin(Stdio::piped())
         .spawn()?;
-    // What is allocated once, with the first connections, is not theirs.
+    // Memory allocated once, with the first connections, does not count.
     let mut opened = open_until(io, 0, WARM_UP).await;
     let (before, first) = (resident()?, opened);
     opened = open_until(io, opened, WARM_UP + CONNECTIONS).await;

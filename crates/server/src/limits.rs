@@ -105,8 +105,8 @@ pub const DNS_QUESTIONS: usize = 512;
 /// For a DNS question with all its retries. Longer: `DnsFault::Failed`.
 pub const DNS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long an address of the hosts file is kept, in seconds: the file is a local one, and an operator who changes it
-/// expects that it counts soon.
+/// The time that an address of the hosts file is kept, in seconds: the file is local, and an operator who
+/// changes it expects that it counts soon.
 pub const HOSTS_FILE_TTL: u32 = 10;
 
 /// Records of one answer that are handed on; the rest is left out.
@@ -161,7 +161,7 @@ pub const IMPORT_LOOK: usize = 1 << 10;
 /// For the node to say how it is, when Prometheus or a load balancer asks. Longer: 503.
 pub const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Askers of the status who wait for the same second's answer. More: 503.
+/// Requests for the status that wait for the same second's answer. More: 503.
 pub const STATUS_QUEUE: usize = 64;
 
 /// Accounts a shard keeps in memory; about 400 bytes each. Those not asked for lately make room.
@@ -213,7 +213,7 @@ pub const XMPP_UNREAD: usize = 256 * 1024;
 /// socket does not run dry meanwhile.
 pub const XMPP_DRAINED: usize = 32 * 1024;
 
-/// How long a stream may take nothing of what waits for it, and at most as long as it may be silent. Longer:
+/// The time that a stream may take nothing of its queue, and at most as long as it may be silent. Longer:
 /// `connection-timeout`. A session that can be resumed is.
 pub const XMPP_STALLED: Duration = Duration::from_secs(60);
 
@@ -296,7 +296,7 @@ pub const XMPP_HTTP_IDLE: Duration = Duration::from_secs(75);
 /// Bytes of the head of an HTTP request of a chat client. More: 431, and closed.
 pub const XMPP_HTTP_BUFFER: usize = 16 << 10;
 
-/// How long a slot may be used (XEP-0363 §5 asks for 300 s). Later: 410.
+/// The time that a slot may be used (XEP-0363 §5 asks for 300 s). Later: 410.
 pub const UPLOAD_SLOT: Duration = Duration::from_secs(300);
 
 /// For a whole file to come. Longer: 408, and nothing stays of it.

@@ -63,7 +63,7 @@ impl AdminListeners {
         self.http.local_addr()
     }
 
-    /// Where the REST interface is, if there is one.
+    /// The address of the REST interface.
     ///
     /// # Errors
     /// The system's.

@@ -9,7 +9,7 @@ use store::{Sqlite, StoreError};
 
 use crate::config::Server;
 
-/// Makes folder and file when they are not there. What is there keeps its mode.
+/// Makes folder and file when they are not there. Existing ones keep their mode.
 pub fn open(server: &Server) -> Result<Sqlite, StoreError> {
     open_with(server, store::sqlite::Options::default())
 }

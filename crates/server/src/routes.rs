@@ -89,7 +89,7 @@ pub fn certificates(routes: &[Route]) -> Vec<RouteCertificate> {
     routes.iter().flat_map(of_route).collect()
 }
 
-/// Whether the plan would take it, before it is written.
+/// Checks that the plan would take the route, before it is written.
 pub fn check(route: &Route) -> Result<(), String> {
     let digits = |text: &str| {
         let digits = text.strip_prefix('+').unwrap_or(text);

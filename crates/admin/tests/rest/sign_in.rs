@@ -29,7 +29,7 @@ fn requests_are_signed_with_the_token_unless_another_key_is_set() {
     let path = world.path(".json");
     let stored = || admin_account(&world, FIRST);
     assert_eq!((&*world.me.signing_key, &*stored().signing_key), (&*world.me.token, &*world.me.token));
-    // What is the token is not shown again.
+    // The signing key is not shown while it is the token.
     assert!(world.ask("GET", &path, "").json()["signing_key"].is_null());
     let renewed = admin::first::renew_token(&*world.repository, &*world.plane, FIRST).unwrap();
     assert_eq!((&*renewed.signing_key, &*stored().signing_key), (&*renewed.token, &*renewed.token));

@@ -138,7 +138,7 @@ impl Client {
         }
     }
 
-    /// Whether the server has closed the connection.
+    /// Ready once the server has closed the connection.
     pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Option<()> {
         let mut bytes = [0; 4096];
         loop {

@@ -107,7 +107,7 @@ async fn run(options: Arc<Options>) -> anyhow::Result<()> {
     }
 }
 
-/// Until told to go on. Who is disconnected meanwhile is not idle.
+/// Waits until told to go on. A client that is disconnected meanwhile is not idle.
 async fn idle(mut clients: Vec<Client>) -> anyhow::Result<()> {
     wait().await?;
     let lost =

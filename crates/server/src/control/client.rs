@@ -100,7 +100,7 @@ impl Client {
         let mut line = serde_json::to_vec(request).map_err(|error| self.broken(error.into()))?;
         line.push(b'\n');
         match self.reader.get_mut().write_all(&line) {
-            // It hung up. What it said before that waits to be read; if it said nothing, reading tells.
+            // The node hung up. Its last words wait to be read; if there are none, reading fails.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             sent => sent.map_err(|error| self.broken(error)),
         }

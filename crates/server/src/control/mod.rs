@@ -49,7 +49,7 @@ pub trait Control {
     /// an alias, or not be there. False: too many traces.
     fn trace(self: Rc<Self>, account: &Address, sink: TraceSink) -> bool;
 
-    /// Where the account is registered.
+    /// The registrations of the account.
     async fn bindings(&self, account: &Address) -> Vec<BindingRow>;
 
     /// Addresses and accounts whose sign-ins are paced, the last failure first.
@@ -70,7 +70,7 @@ pub trait Control {
     /// A command wrote accounts past the node: forget all that are cached.
     fn accounts_changed(&self);
 
-    /// Past the node, these got another password: who signed in by the old one is out.
+    /// These accounts got another password, not through the node: sessions by the old one end.
     fn passwords_changed(&self, accounts: Vec<Address>);
 }
 
@@ -89,6 +89,6 @@ pub struct BindingRow {
     pub q: u16,
     pub expires_in_seconds: u64,
     pub user_agent: Box<str>,
-    /// Where it registered from, when requests go back there.
+    /// The address that it registered from, when requests go back there.
     pub received: Option<Box<str>>,
 }

@@ -84,7 +84,7 @@ pub enum Response {
     Failed(Failure),
 }
 
-/// Why a request came to nothing, in words for an operator.
+/// The reason why a request failed, in words for an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     pub kind: FailureKind,

@@ -73,7 +73,7 @@ pub async fn serve<C: Control + 'static>(
                     drop(seat);
                 });
             }
-            // Out of descriptors; those who are connected will leave.
+            // Out of descriptors; connected commands will leave.
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a command's connection");
                 tokio::time::sleep(std::time::Duration::from_secs(1)).await;

@@ -1,4 +1,4 @@
-//! How the node is: what `belfry status`, `/metrics` and `/health` tell.
+//! The node's state: the source of `belfry status`, `/metrics` and `/health`.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -81,9 +81,9 @@ pub struct StoreStatus {
     pub reads_waiting: u64,
     /// Groups that could not be written since the start.
     pub failures: u64,
-    /// Why the last of them could not, in words.
+    /// The reason of the last failure, in words.
     pub last_failure: Option<Box<str>>,
-    /// Why the record cannot be written now, in words. `None`: it can.
+    /// The reason why the database cannot be written now, in words. `None`: it can.
     #[serde(default)]
     pub unwritable: Option<Box<str>>,
 }
@@ -429,7 +429,7 @@ impl Status {
     }
 }
 
-/// Where to ask for the status; from any thread.
+/// A handle to request the status; from any thread.
 #[derive(Clone, Debug)]
 pub struct StatusSource(mpsc::Sender<oneshot::Sender<Arc<Status>>>);
 

@@ -88,7 +88,7 @@ impl TraceLine {
     }
 }
 
-/// Where a shard puts the messages of a traced account. Clones go to all shards; sending never waits.
+/// The sink of a traced account's messages. Clones go to all shards; sending never waits.
 #[derive(Clone, Debug)]
 pub struct TraceSink {
     lines: mpsc::Sender<TraceLine>,

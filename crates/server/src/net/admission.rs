@@ -291,7 +291,7 @@ impl Admission {
         self.wake(victim);
     }
 
-    /// Whether a source may have one more open connection besides those it has.
+    /// True if a source may have one more open connection besides those it has.
     pub(crate) fn has_place(&self, source: SourcePrefix, most: usize) -> bool {
         self.table().sources.get(&source).is_none_or(|source| source.open < most)
     }

@@ -79,7 +79,7 @@ impl Peers {
         Arc::clone(if is_direct { &self.direct_client } else { &self.client })
     }
 
-    /// Whether an authority that we trust vouches for that chain now, whatever names are in it.
+    /// True if an authority that we trust vouches for that chain now, whatever names are in it.
     pub(crate) fn is_trusted(&self, chain: &[CertificateDer<'_>], now: stdx::Instant) -> bool {
         let Some((own, others)) = chain.split_first() else { return false };
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now.unix_seconds()));
@@ -98,7 +98,7 @@ pub(super) fn any_client(provider: &CryptoProvider) -> Arc<dyn ClientCertVerifie
     Arc::new(AnyCertificate(provider.signature_verification_algorithms))
 }
 
-/// Takes every certificate, but only from who has its key.
+/// Takes every certificate, but only from the holder of its key.
 #[derive(Debug)]
 struct AnyCertificate(WebPkiSupportedAlgorithms);
 

@@ -247,7 +247,7 @@ fn poll_conversation<W: Wire>(
     Poll::Pending
 }
 
-/// Whether the peer may take more time for the message, and memory for what came of it.
+/// Ready once the peer may not take more time for the message, or memory for the part that has come.
 fn poll_patience<W: Wire>(
     cx: &mut Context<'_>,
     shared: &Shared,
@@ -272,7 +272,7 @@ fn remember_waker(flow: &Flow, cx: &Context<'_>) {
 }
 
 fn handle_frame<W: Wire>(shared: &Shared, flow: &Flow, frame: Frame, timer: &mut MessageTimer) {
-    // Only whole things count as life: who sends a byte a minute is idle.
+    // Only whole messages count as activity: a peer that sends a byte a minute is idle.
     flow.last_tick.set(shared.tick.get());
     match frame {
         Frame::Message(bytes) => {

@@ -18,7 +18,7 @@ use sha2::Digest;
 use super::der::first_value;
 use super::peers::{self, Peers};
 
-/// Where certificates are. All PEM.
+/// The files of certificates. All PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     /// Our chain, our own certificate first.
@@ -238,7 +238,7 @@ fn end_point(certificate: &[u8]) -> Option<Box<[u8]>> {
 const RSA_SIGNATURES: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01];
 const ECDSA_SIGNATURES: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03];
 
-/// Where distributions keep the bundle: Debian and its kin, Fedora and its kin, Alpine and others.
+/// The bundle's place in distributions: Debian and its kin, Fedora and its kin, Alpine and others.
 const SYSTEM_BUNDLES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 

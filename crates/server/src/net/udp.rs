@@ -247,7 +247,7 @@ async fn watch(socket: Rc<UdpSocket>, refused: Rc<Cell<bool>>, shared: Rc<Shared
     }
 }
 
-/// Where the datagrams of one batch go.
+/// The destination of the datagrams of one batch.
 struct Intake<'a> {
     local: SocketAddr,
     drops: &'a mut u32,

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::flow::{Flow, Shared};
 use super::settings::CloseReason;
 
-/// Why a connection gives no more frames.
+/// The reason why a connection gives no more frames.
 pub(super) enum End {
     Closed(CloseReason),
     Fault(FrameFault),

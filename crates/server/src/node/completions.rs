@@ -56,7 +56,7 @@ impl StoreCompletions {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How often the record could not be written, and why the last time.
+    /// The count of failed writes of the database, and the reason of the last.
     pub(crate) fn failures(&self) -> StoreStatus {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -31,7 +31,8 @@ fn text(config: &Config, program: &str) -> String {
     format!("to sign in     {program} account add alice@{domain}{file}\n") + &sign_in(config, "alice", domain)
 }
 
-/// How this account signs in with clients and phones, one a line; nothing for what the node does not serve.
+/// The ways to sign in to this account with clients and phones, one a line; nothing for services that the
+/// node does not offer.
 pub(crate) fn sign_in(config: &Config, user: &str, domain: &str) -> String {
     let mut text = String::new();
     let mut line = |name: &str, what: String| text.push_str(&format!("  {name:<12} {what}\n"));
@@ -63,7 +64,7 @@ fn profanity(config: &Config, user: &str, domain: &str) -> Option<String> {
     Some(format!("/connect {user}@{domain} server {host} port {port}{tls}"))
 }
 
-/// Where a client in a browser connects.
+/// The URL for a client in a browser.
 fn web(config: &Config) -> Option<String> {
     // Without TLS only a server that does not require it accepts a sign-in.
     let plain = chat(config, Transport::Ws).filter(|_| !config.xmpp.require_tls);

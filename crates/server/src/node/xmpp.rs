@@ -213,7 +213,7 @@ fn reload_of_servers(shared: &Shared) -> Option<servers::Reload> {
         connect: config.connect,
         authorize: config.authorize,
         idle: config.idle,
-        // Of its own, so that what is made of it tells nothing of the other's.
+        // A secret of its own, so that values made with it reveal nothing of the others.
         secret: Sha256::new().chain_update(b"dialback").chain_update(shared.secret).finalize().into(),
     };
     let routes = config.routes.clone().into();
@@ -267,7 +267,7 @@ fn invitations_of(config: &Registration) -> chat::invite::InvitationSettings {
     }
 }
 
-/// Where clients find what is done by HTTP; `None`: nowhere.
+/// The URL of the HTTP services for clients; `None`: there is none.
 fn web_address(config: &Config) -> Option<Box<str>> {
     let listening =
         |transport| config.xmpp.listen.iter().find(move |listener| listener.transport == transport);

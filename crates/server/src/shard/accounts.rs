@@ -10,8 +10,8 @@ use stdx::cache::Cache;
 /// An account as it was read; `None` for an address without an account, so that guessing is cheap for us too.
 pub(crate) type CachedAccount = Option<Box<store::Account>>;
 
-/// How long an entry is believed without asking again. Changes through this node void it at once; this is
-/// for those made behind its back.
+/// The time that an entry is believed without asking again. Changes through this node void it at once; this
+/// is for changes by other processes.
 const LIFETIME: Duration = Duration::from_secs(60);
 
 /// Entries looked at at a time: a full cache in a minute and a half, and some 10 µs.
@@ -52,7 +52,7 @@ impl Accounts {
         true
     }
 
-    /// The answer to a read: what is known now, and who waited for it.
+    /// The answer to a read: the account's state now, and the queries that waited for it.
     pub(crate) fn loaded(
         &mut self,
         now: Instant,

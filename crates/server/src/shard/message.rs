@@ -56,7 +56,7 @@ pub enum ShardMessage {
 pub struct Ended {
     pub accounts: Vec<Box<str>>,
     pub ending: SessionEndReason,
-    /// The contacts of one that is no more, who are to know.
+    /// The contacts of a removed account, to be told of it.
     pub roster: Vec<(Box<str>, RosterRow)>,
 }
 
@@ -71,7 +71,7 @@ pub enum Command {
     /// End now: what is open is written down.
     Leave,
     Settings(Box<super::Reload>),
-    /// Where this address, whose bucket the shard owns, is registered.
+    /// Asks for the registrations of this address, whose bucket the shard owns.
     Bindings {
         aor: Box<str>,
         answer: tokio::sync::oneshot::Sender<Vec<router::Binding>>,

@@ -123,7 +123,7 @@ struct Scratch {
     xmpp_outbox: Vec<crate::xmpp::XmppEffect>,
 }
 
-/// How often the numbers for status and metrics are put on the board.
+/// The interval at which the numbers for status and metrics are put on the board.
 const REPORT_EVERY: Duration = Duration::from_millis(500);
 
 impl Shard {
@@ -216,7 +216,7 @@ impl Shard {
             .fold(now + REPORT_EVERY, Instant::min)
     }
 
-    /// How many messages and messages it was about.
+    /// Does one turn. Returns how many packets and messages it handled.
     fn turn(&mut self, now: Instant) -> usize {
         self.read_certified();
         let messages = self.receive(now) + self.read_messages(now) + self.turn_xmpp(now);
@@ -230,7 +230,7 @@ impl Shard {
         self.expire_voice(now);
         self.settle(now);
         self.hand_over(now);
-        // What could not be handed over has failed, and that may have consequences.
+        // Messages that a full inbox refused count as failed; the failures may produce further effects.
         self.settle(now);
         self.io.flush();
         if now.since(self.last_report) >= REPORT_EVERY {

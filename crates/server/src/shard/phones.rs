@@ -14,7 +14,7 @@ impl Shard {
         let is_of_voice = matches!(RequestOrigin::of(id.0), RequestOrigin::Voice(_));
         let (to, offer) = match query {
             Query::Offer(offer) if self.xmpp.is_some() => (Offering::Edge { edge: from, id }, *offer),
-            // What an application says to who has no phone here.
+            // An application's message to a user without a phone here.
             Query::Keep(message) if self.xmpp.is_some() && is_of_voice => {
                 let offer = Offer { message: (*message).clone(), sender: None, has_phones: false };
                 (Offering::Keep { edge: from, id, message }, offer)
@@ -54,7 +54,7 @@ impl Shard {
             }
             PhoneEffect::Show { user } => {
                 let Some(adapter) = &self.xmpp else { return };
-                // Who has gone is forgotten, watched or not.
+                // A client that has gone is forgotten, watched or not.
                 if !adapter.xmpp.is_available(&user) || self.parts.router.is_presence_watched(user.as_str()) {
                     let chat = adapter.xmpp.chat_of(user.as_str());
                     // This query has no answer.

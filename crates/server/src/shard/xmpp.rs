@@ -176,7 +176,7 @@ impl Shard {
         };
         tokio::task::spawn_local(async move {
             let permit = deriving.acquire_owned().await;
-            // A panic there has been printed, and the one who asked waits in vain.
+            // A panic there has been printed; the asker gets no answer.
             let _ = tokio::task::spawn_blocking(work).await;
             drop((permit, place));
         });

@@ -53,7 +53,7 @@ impl<E> Mailbox<E> {
         self.starved.borrow_mut().drain(..).for_each(Waker::wake);
     }
 
-    /// Whether a connection may read on; if not, `waker` is woken when it may.
+    /// True if a connection may read on; if not, `waker` is woken when it may.
     pub(super) fn has_room(&self, waker: &Waker) -> bool {
         let has_room = self.events.borrow().len() < limits::XMPP_EVENTS;
         if !has_room {

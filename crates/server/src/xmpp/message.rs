@@ -66,7 +66,7 @@ pub enum XmppShardMessage {
     /// To the connection that is a session of BOSH, from a shard that one of its requests came to.
     Bosh(Box<Call>),
 
-    /// To the host of who was invited: they are contacts from now on.
+    /// To the host of the invited user: the two are contacts from now on.
     Invited {
         invited: Bare,
         inviter: Bare,
@@ -115,7 +115,7 @@ pub enum XmppShardMessage {
         act: Arc<HostAction>,
         answer: oneshot::Sender<ActAnswer>,
     },
-    /// A question to one of our addresses; its answer goes to who asks.
+    /// A question to one of our addresses; its answer goes back to the asking shard.
     Question {
         iq: Box<Element>,
         answer: oneshot::Sender<Element>,

@@ -126,7 +126,7 @@ pub(crate) enum XmppEffect {
         account: Box<Address>,
         password: Secret,
     },
-    /// Whether it is the one that the account's keys are of; then it is written. Answered by `handle_written`.
+    /// Checks a password against the account's keys, and writes it if it fits. Answered by `handle_written`.
     Prove {
         id: u64,
         account: Box<Account>,
@@ -144,7 +144,7 @@ enum PendingRead {
         find: CredentialQuery,
         domain: Box<str>,
     },
-    /// Whether there is such an account, for a `Load::User`.
+    /// Checks that the account exists, for a `Load::User`.
     User {
         ticket: chat::Ticket,
         user: Bare,

@@ -131,7 +131,7 @@ impl Xmpp {
         self.host.is_available(user)
     }
 
-    /// How the account's chat clients are, for phones.
+    /// The presence of the account's chat clients, for phones.
     pub(crate) fn chat_of(&self, aor: &str) -> Option<router::Chat> {
         self.host.shown(&self.account_of(aor)?).map(chat_of)
     }
@@ -149,7 +149,7 @@ impl Xmpp {
         self.send(now, owner, message, outbox);
     }
 
-    /// How it is with the phones of an account.
+    /// Handles the presence of an account's phones.
     pub(crate) fn handle_presence(
         &mut self,
         now: Instant,
@@ -237,7 +237,7 @@ fn chat_of(shown: ChatPresence) -> router::Chat {
 /// RFC 7572 §4: the addresses are the same but for what URIs have to escape.
 fn text(from: &Bare, to: &Bare, body: &str, at: Instant) -> KeptMessage {
     let jid: &Jid = from.as_jid();
-    // Who called from outside has an address in chat that no phone knows.
+    // A caller from outside has an address in chat that no phone knows.
     let from = uri_of_guest(jid).unwrap_or_else(|| {
         let host = ::xmpp::domain::to_ascii(jid.domain()).unwrap_or_default();
         match jid.local() {

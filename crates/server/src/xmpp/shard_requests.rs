@@ -139,12 +139,12 @@ impl Xmpp {
                 let acted = Ok(StoreReply::HostActionResult(sum.acted));
                 self.tell_host(now, outbox, |host, out| host.handle_store_reply(now, ticket, acted, out));
             }
-            // Who asked may have gone.
+            // The operator may have gone.
             Requester::Operator(answer) => drop(answer.send(sum)),
         }
     }
 
-    /// A shard's inbox was full: it was asked in vain. What others have done is done.
+    /// A shard's inbox was full: the question did not reach it. Effects on other shards stay.
     pub(super) fn not_asked(&mut self, now: Instant, id: u64, outbox: &mut Vec<XmppEffect>) {
         let Some(OpenRequest { asker: Requester::Host(ticket), .. }) = self.asks.of_all.remove(&id) else {
             return;
@@ -164,7 +164,7 @@ impl Xmpp {
         self.asks.of_one.retain(|_, asker| !asker.is_closed());
         let mut secret = [0; 16];
         let full = self.asks.of_one.len() >= limits::XMPP_QUESTIONS;
-        // Who is not answered learns it by the answer's end being dropped.
+        // The asker learns it from the dropped end of its channel.
         if full || getrandom::fill(&mut secret).is_err() {
             return;
         }
@@ -178,7 +178,7 @@ impl Xmpp {
 
     pub(super) fn reply(&mut self, token: &str, answer: Element) {
         if let Some(asker) = self.asks.of_one.remove(token) {
-            // Who asked may have gone.
+            // The asker may have gone.
             let _ = asker.send(answer);
         }
     }

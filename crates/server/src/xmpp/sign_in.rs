@@ -61,7 +61,7 @@ fn is_password(account: &Account, password: &Secret) -> bool {
     given.sha256.ct_eq(&account.verifiers.sha256).into()
 }
 
-/// Whether keys of SCRAM are to be made, now that the password is known.
+/// True if SCRAM keys are to be made, now that the password is known.
 pub(super) fn wants_keys(account: &Account) -> bool {
     HASHES.into_iter().any(|hash| keys::known(&account.verifiers, hash).is_none())
 }

@@ -36,7 +36,7 @@ pub(crate) use grant::Grant;
 pub(crate) use queue::UploadPermit;
 use queue::UploadQueue;
 
-/// How files are kept.
+/// The settings of stored files.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) folder: PathBuf,
@@ -52,7 +52,7 @@ pub(crate) struct Settings {
 /// True unless the account of that address certainly does not exist.
 pub(crate) type HasAccount = Box<dyn FnMut(&str) -> bool + Send>;
 
-/// Why a request for a place is refused.
+/// The reason why a request for a place is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// There is no such place, or no such file.
@@ -101,7 +101,7 @@ struct UploadFolder {
 /// Hexadecimal digits of a file's place.
 const ID: usize = 32;
 
-/// Where files are while they come.
+/// The folder of files while they arrive.
 const COMING: &str = "coming";
 
 impl Uploads {
@@ -162,7 +162,7 @@ impl Uploads {
         })
     }
 
-    /// Whether that may be put at this place (as in the address, still encoded).
+    /// Checks a grant for this place (as in the address, still encoded).
     pub(crate) fn admit(
         &self,
         now: Instant,
@@ -193,14 +193,15 @@ impl Uploads {
         Ok(grant)
     }
 
-    /// Whether nothing is at that place, and nothing comes there. Waits for the disk.
+    /// Checks that no file is at that place or on its way there. Waits for the disk.
     pub(crate) fn check_free(&self, grant: &Grant) -> Result<(), Refusal> {
         let is_taken =
             self.shelf.path_of(&grant.id).exists() || self.shelf.path_of_coming(&grant.id).exists();
         if is_taken { Err(Refusal::Taken) } else { Ok(()) }
     }
 
-    /// One file of a user comes at a time: waits for those before it. What it gives is held until the file is there.
+    /// One file of a user comes at a time: waits for those before it. The permits are held until the file is
+    /// there.
     pub(crate) async fn turn(&self, grant: &Grant) -> Result<(UploadPermit, OwnedSemaphorePermit), Refusal> {
         let turn = self.turns.take(&grant.owner).await?;
         let permit = Arc::clone(&self.places).try_acquire_owned().map_err(|_| Refusal::Busy)?;

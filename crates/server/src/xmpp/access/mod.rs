@@ -38,7 +38,7 @@ pub(crate) struct Access {
     pub(crate) registration: Registration,
     /// The database keeps the digests that phones prove passwords by.
     pub(crate) digests: bool,
-    /// Where clients go while the node drains.
+    /// The hosts that clients are referred to while the node drains.
     pub(crate) other_hosts: Vec<Box<str>>,
     /// Accounts made of late.
     made: SourceLimiter,
@@ -74,7 +74,8 @@ impl Access {
         })
     }
 
-    /// How long that client may not try to sign in as that user; `None`: it may. A refusal is noted.
+    /// The time until that client may try to sign in as that user again; `None`: it may now. A refusal is
+    /// noted.
     pub(crate) fn wait(&self, now: Instant, claim: &Claim<'_>) -> Option<Duration> {
         let wait = self.attempts.wait(now, &claim.attempt());
         if wait.is_some() {
@@ -95,12 +96,12 @@ impl Access {
             .note(now, &Failure { service: Service::Xmpp, transport, address, account: &account, cause });
     }
 
-    /// Whether this source may make one more account now.
+    /// True if this source may make one more account now.
     fn may_make(&self, now: Instant, source: IpAddr) -> bool {
         self.made.allow(now, source).is_pass()
     }
 
-    /// Why a password is not taken.
+    /// The reason why a password is not accepted.
     fn password_fault(&self, password: &str) -> Option<String> {
         let least = self.registration.min_password as usize;
         let most = store::limits::MAX_PASSWORD;

@@ -46,7 +46,7 @@ fn is_good(invitation: &Invitation, domain: &str, now: Instant) -> bool {
 }
 
 impl Xmpp {
-    /// Whether an invitation is good (XEP-0445 §4).
+    /// Checks an invitation (XEP-0445 §4).
     pub(crate) fn invited(
         &mut self,
         now: Instant,

@@ -1,5 +1,6 @@
-//! Tokens of clients (XEP-0484). What the record has of one is a name; the token is made of it, of a secret of the node
-//! and of the account as it is: a new password, another account of that name, and all that were given out are void.
+//! Tokens of clients (XEP-0484). The database has only a token's name; the token is derived from it, from a
+//! secret of the node and from the account as it is: a new password, or another account of that name, voids
+//! all tokens before.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;

@@ -26,7 +26,7 @@ use crate::xmpp::streams::Buckets;
 /// Read at once from one connection.
 const SCRATCH: usize = 16 * 1024;
 
-/// One connection, as those see it who write to it.
+/// One connection, as its writers see it.
 pub(super) struct Connection {
     pub(super) number: u64,
     pub(super) remote: IpAddr,
@@ -193,7 +193,7 @@ async fn serve<S: AsyncRead + AsyncWrite>(
             // Closing with unread bytes would reset the connection and take our last words with it.
             tokio::io::copy(&mut read, &mut tokio::io::sink()).await
         };
-        // Who does not read them has not wanted them.
+        // A component that has not read them by now will not.
         let _ = timeout(limits::XMPP_LINGER, goodbye).await;
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct Settings {
     pub(crate) wrong_secrets: Arc<SourceLimiter>,
     /// Time for the handshake.
     pub(crate) sign_in: Duration,
-    /// How long a component may take nothing of what waits for it.
+    /// The time that a component may take nothing of its queue.
     pub(crate) stalled: Duration,
 }
 
@@ -263,7 +263,7 @@ impl Components {
                 shared.ended.notified().await;
             }
         };
-        // Who has not read it by now will not.
+        // A component that has not read it by now will not.
         let _ = tokio::time::timeout(limits::XMPP_LINGER, gone).await;
     }
 }

@@ -17,7 +17,7 @@ use super::shared::Shared;
 use crate::limits;
 use crate::net::{dns, stream as tcp};
 
-/// Where the servers of some domains are.
+/// The addresses of a domain's servers, instead of DNS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     pub domains: Domains,
@@ -28,7 +28,7 @@ pub struct Route {
 struct OpenedConnection {
     socket: TcpStream,
     is_direct: bool,
-    /// How many addresses were tried, when there are more.
+    /// The number of addresses tried; `None`: there are no more.
     next: Option<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! One connection, as those see it who write to it, and the moving of its bytes.
+//! One connection, as its writers see it, and the moving of its bytes.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -159,7 +159,8 @@ impl Shared {
         self.tell(|servers, now, out| servers.handle_broken(now, own.number, failure, out));
     }
 
-    /// How long nothing is to be read: a server that sends too much is slowed down, and nothing of it is lost.
+    /// Handles received bytes. Returns the pause before more is to be read: a server that sends too much is
+    /// slowed down, and nothing of it is lost.
     pub(super) fn heard(&self, own: &Connection, bytes: &[u8]) -> Duration {
         self.delivered.set(0);
         self.tell(|servers, now, out| servers.handle_bytes(now, own.number, bytes, out));
@@ -282,7 +283,7 @@ impl Shared {
         self.mailbox.take(sink);
     }
 
-    /// Whether a connection may read on; if not, `waker` is woken when it may.
+    /// True if a connection may read on; if not, `waker` is woken when it may.
     pub(super) fn has_room(&self, waker: &Waker) -> bool {
         self.mailbox.has_room(waker)
     }

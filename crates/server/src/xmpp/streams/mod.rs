@@ -1,8 +1,8 @@
 //! The connections of chat clients of one shard (RFC 6120, RFC 7395, XEP-0368).
 //!
 //! Every shard listens for itself and keeps what it accepts. A connection is one small task that reads into a buffer of
-//! the shard's, lets the stream's [`C2s`] work at once, and writes what waits. What a stream asks of others becomes an
-//! [`Event`]; the shard takes these in its turn and answers with [`Streams::tell`].
+//! the shard's, lets the stream's [`C2s`] work at once, and writes its queue. A stream's requests of others
+//! become [`Event`]s; the shard takes these in its turn and answers with [`Streams::tell`].
 
 mod alone;
 mod congestion;
@@ -39,7 +39,7 @@ use crate::net::tls::Tls;
 use crate::net::{Listener, NetError, stream as tcp};
 use shared::Shared;
 
-/// How connections are made and kept.
+/// The settings of connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) listen: Vec<Listener>,
@@ -202,7 +202,7 @@ impl Streams {
         self.shared.ending.notify_waiters();
         let shared = &self.shared;
         let gone = std::future::poll_fn(|cx| shared.poll_empty(cx));
-        // Who has not read it by now will not.
+        // A client that has not read it by now will not.
         let _ = tokio::time::timeout(limits::XMPP_LINGER, gone).await;
     }
 }

@@ -33,7 +33,7 @@ impl Buckets {
         take(&self.stanzas, now, 1, u64::from(allowance.stanzas));
     }
 
-    /// How long nothing is to be read.
+    /// Counts received bytes. Returns the pause before more is to be read.
     pub(crate) fn take_bytes(&self, now: u64, bytes: usize, allowance: Allowance) -> Duration {
         if self.behind.get() > 0 && self.stanzas.get().max(self.bytes.get()) <= now {
             self.behind.set(0);

@@ -168,7 +168,7 @@ async fn serve_wss(mut place: Place, socket: TcpStream) {
     if !place.speak_for(source) {
         return;
     }
-    // What binds a channel is not said to scripts of a page.
+    // Scripts of a page do not learn channel bindings.
     let security = Security { encrypted: true, ..Security::default() };
     let stream = place.open(Framing::Messages, security);
     drive(&shared, &stream, &mut *wire).await;
@@ -246,7 +246,7 @@ struct Conversation<W> {
     on_secure: fn(Place, W),
 }
 
-/// How long the goodbye may still take, once it has begun.
+/// The time that the goodbye may still take, once it has begun.
 type Leaving = Option<Pin<Box<Sleep>>>;
 
 impl<W> Conversation<W> {
@@ -309,7 +309,7 @@ fn poll_conversation<W: Wire>(
     }
     if stream.poll_evicted(cx).is_ready() {
         shared.tell(stream, |c2s, out| c2s.fail("resource-constraint", out));
-        // What the kernel does not take at once is not waited for: the place is needed.
+        // The rest that the kernel does not take at once is dropped: the place is needed.
         let _ = wire.poll_write(cx, stream);
         return Poll::Ready(End::Broken);
     }

@@ -217,7 +217,7 @@ impl Shared {
         self.settings.admission.enter(source, self.settings.max_streams_per_source)
     }
 
-    /// Whether one more would fit that comes through a proxy; its connection is counted already.
+    /// True if one more stream through a proxy would fit; its connection is counted already.
     pub(super) fn has_place_behind_proxy(&self, source: IpAddr) -> bool {
         let most = self.settings.max_streams_per_source;
         let fits =
@@ -319,7 +319,7 @@ impl Shared {
         self.mailbox.take(sink);
     }
 
-    /// Whether a stream may read on; if not, `waker` is woken when it may.
+    /// True if a stream may read on; if not, `waker` is woken when it may.
     pub(super) fn has_room(&self, waker: &Waker) -> bool {
         self.mailbox.has_room(waker)
     }
@@ -436,7 +436,7 @@ impl Shared {
         self.expect(LINGER, limits::XMPP_LINGER, stream.number);
     }
 
-    /// Once a tick: who took too long to sign in or to go, and who is silent.
+    /// Called once a tick: ends streams that took too long to sign in or to go, and probes silent ones.
     pub(super) fn sweep(&self) {
         let now = self.tick.get().wrapping_add(1);
         self.tick.set(now);

@@ -1,4 +1,4 @@
-//! One connection, as those see it who write to it.
+//! One connection, as its writers see it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

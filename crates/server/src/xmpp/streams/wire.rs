@@ -1,4 +1,4 @@
-//! How bytes and messages go over a connection.
+//! The ways to move bytes and messages over a connection.
 
 use std::io;
 use std::pin::Pin;
@@ -87,7 +87,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire for Bytes<S> {
                 }
             }
         }
-        // What was given up half-way is not missed.
+        // A part that was given up half-way is not missed.
         self.written = 0;
         Pin::new(&mut self.io).poll_flush(cx).map_err(|_| Ended)
     }

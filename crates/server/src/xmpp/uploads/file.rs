@@ -116,7 +116,7 @@ pub(crate) struct Stored {
     pub(crate) name: Box<str>,
     pub(crate) kind: Box<str>,
     pub(crate) size: u64,
-    /// Where the content begins.
+    /// The position of the content.
     start: u64,
 }
 

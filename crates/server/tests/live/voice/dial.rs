@@ -58,7 +58,7 @@ impl Scene {
     }
 }
 
-/// Bob is joined when he answers; the caller waits ten minutes afterwards.
+/// Bob is joined on answering; the caller waits ten minutes afterwards.
 const DIAL_BOB: Documents = &[
     ("/", "<Response><Dial action='/dialed' timeout='20'><Client>bob</Client></Dial></Response>"),
     ("/dialed", "<Response><Pause length='600'/></Response>"),

@@ -58,7 +58,7 @@ impl Call {
     }
 }
 
-/// Where a session's requests are put.
+/// The queue of a session's requests.
 pub(in crate::xmpp::streams) struct Mailbox {
     sid: Box<str>,
     is_secure: bool,
@@ -330,7 +330,7 @@ impl Wire for Bodies {
                 self.session.write(now, &documents, &mut self.out);
                 self.send_answers();
             }
-            // What the stream has not taken holds its client back.
+            // Input that the stream has not taken holds its client back.
             if !is_paused && self.inputs.is_empty() && !stream.c2s.borrow().is_waiting() {
                 self.session.relax(now, &mut self.out);
             }

@@ -39,7 +39,8 @@ pub(crate) use watch::WatchedIo;
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) clock: Clock,
-    /// Where clients find it, as `https://chat.example.net`; `None`: as they have called it, or by address.
+    /// The URL that clients are given, as `https://chat.example.net`; `None`: the one they have used, or the
+    /// address.
     pub(crate) public_url: Option<Box<str>>,
     /// The same of a request that does not say how it found us.
     pub(crate) fallback_url: Box<str>,
@@ -126,6 +127,6 @@ async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut io: S) {
         while io.read(&mut scratch).await? > 0 {}
         std::io::Result::Ok(())
     };
-    // Who goes on sending, or does not go, is cut off.
+    // A client that goes on sending, or does not go, is cut off.
     let _ = timeout(limits::XMPP_LINGER, rest).await;
 }

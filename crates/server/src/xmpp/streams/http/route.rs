@@ -48,7 +48,7 @@ pub(super) async fn answer(
         let allowed = if any { HeaderValue::from_static("*") } else { origin };
         headers.entry(ACCESS_CONTROL_ALLOW_ORIGIN).or_insert(allowed);
         headers.append(VARY, HeaderValue::from_static("origin"));
-        // Of files.
+        // Headers of files.
         let exposed = HeaderValue::from_static("content-range, content-disposition");
         headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
     }
@@ -61,7 +61,7 @@ impl Front {
         ws::allows(&self.shared.settings.origins, origin.as_bytes())
     }
 
-    /// Where the client finds this server.
+    /// The URL by which the client finds this server.
     fn base(&self, headers: &HeaderMap, uri: &Uri) -> String {
         let http = &self.shared.settings.http;
         if let Some(url) = &http.public_url {
