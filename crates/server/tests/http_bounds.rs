@@ -225,7 +225,7 @@ fn text() -> impl Strategy<Value = String> {
 #[test]
 fn a_client_without_credentials_costs_a_small_multiple_of_what_it_sends() {
     let world = World::new();
-    // What is there once: the OpenAPI document, threads, tables.
+    // Memory that is allocated once: the OpenAPI document, threads, tables.
     for kind in KINDS {
         for text in [get("/openapi.json", ""), get(REST, ""), post("/bosh", "text/xml", "<body/>")] {
             world.run(kind, &[text.as_bytes()], true, &Allocated);

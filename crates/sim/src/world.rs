@@ -176,7 +176,7 @@ impl World {
         self.network.set(from.0, to.0, link);
     }
 
-    /// Loses everything between the two until `heal`. What is under way still arrives.
+    /// Loses all packets between the two until `heal`. Packets under way still arrive.
     pub fn cut(&mut self, a: NodeId, b: NodeId) {
         self.network.cut(a.0, b.0);
     }
@@ -191,7 +191,7 @@ impl World {
         self.network.lose_next(from.0, to.0, label, times);
     }
 
-    /// From now on the node hears nothing and is not woken: it crashed. What is on its way to it is lost.
+    /// Crashes the node: it receives nothing and is not woken from now on. Packets under way to it are lost.
     pub fn stop(&mut self, id: NodeId) {
         self.nodes[id.0].stopped = true;
         self.ladder.note(self.now, &self.nodes[id.0].name, "stops");
@@ -204,7 +204,7 @@ impl World {
         self.ladder.note(self.now, &party.name, "starts");
     }
 
-    /// How arrows are called, from the bytes of a packet; `ladder::label` unless set.
+    /// Sets the labels of arrows, from the bytes of a packet; `ladder::label` unless set.
     pub fn set_label(&mut self, label: fn(&[u8]) -> String) {
         self.label = label;
     }
@@ -247,7 +247,7 @@ impl World {
         true
     }
 
-    /// Does the next thing if it is due by `until`. Of things at the same instant, packets and acts go before wakings.
+    /// Does the next thing if it is due by `until`. At the same instant, packets and acts go before wakings.
     fn step(&mut self, until: Instant) -> bool {
         let event = self.agenda.first_key_value().map(|((at, _), _)| *at);
         let waking = self.next_waking();

@@ -155,7 +155,7 @@ fn text() -> impl Strategy<Value = String> {
 /// The only test of this file: others would be counted.
 #[test]
 fn a_stranger_costs_a_small_multiple_of_what_it_sends() {
-    // What is there once: tables, buffers.
+    // Memory that is allocated once: tables, buffers.
     KINDS.iter().for_each(|kind| drop(Stranger::new(*kind)));
     for kind in KINDS {
         for size in [1_000, 15_000, 72_000, 250_000] {

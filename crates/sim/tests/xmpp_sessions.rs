@@ -138,7 +138,7 @@ fn a_silent_session_costs_little() {
         settings: stream_settings(),
         streams: Vec::with_capacity(1 + SESSIONS as usize),
     };
-    // What is there once: tables, buffers, the kind of client.
+    // Memory that is allocated once: tables, buffers, the kind of client.
     shard.sign_in(0);
     let before = ALLOCATOR.bytes();
     for number in 1..=SESSIONS {

@@ -108,7 +108,7 @@ impl NewUser {
     }
 }
 
-/// Where they come from, one by one.
+/// The source of users, one by one.
 pub trait Users: Send {
     type Error: From<StoreError> + Send;
 
@@ -260,7 +260,7 @@ impl<'a, R: io::Read> Lines<'a, R> {
         Lines { reader, record: StringRecord::new(), first: true, is_broken: false, options }
     }
 
-    /// Where the last record began.
+    /// The line at which the last record began.
     fn line(&self) -> u64 {
         let inside = self.record.as_slice().bytes().filter(|byte| *byte == b'\n').count() as u64;
         self.reader.position().line().saturating_sub(1 + inside)

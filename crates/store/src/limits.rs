@@ -1,4 +1,4 @@
-//! The limits of the record, why they are what they are, and what one meets who goes beyond.
+//! The limits of the database, with their reasons and the answers beyond them.
 //!
 //! Lengths are bytes. A value over its limit is [`StoreError::Invalid`](crate::StoreError::Invalid), which
 //! names the value and the limit; nothing is written.
@@ -37,11 +37,13 @@ pub const MAX_KEPT_LOADED: u32 = 1_000;
 /// Rows deleted in one cleaning write. A row of the archive of chats with its indexes takes some 20 us, so a cleaning
 /// write holds up its group by at most a few milliseconds; the writer repeats it with the next groups while it finds rows.
 pub const CLEAN_CHUNK: u32 = 200;
-/// How long the writer waits for a group before it goes on with cleaning that found more rows than one write deletes:
-/// longer than groups of a busy node are apart, so that cleaning has a disk flush of its own on an idle node only.
+/// The time that the writer waits for a group before it continues a cleaning that found more rows than one
+/// write deletes: longer than groups of a busy node are apart, so that cleaning has a disk flush of its own
+/// on an idle node only.
 pub const CLEAN_PAUSE: Duration = Duration::from_millis(50);
-/// How long a dead binding may stay in the file. Twice the usual interval of registrations: on a busy node nearly all
-/// dead rows are deleted long before, in runs, and a row that still lives by then is seldom replaced.
+/// The time that a dead binding may stay in the file. Twice the usual interval of registrations: on a busy
+/// node nearly all dead rows are deleted long before, in runs, and a row that still lives by then is seldom
+/// replaced.
 pub const DEAD_BINDING: Duration = Duration::from_hours(2);
 /// A resource of the REST interface, in JSON: an inline document and a dozen URLs fit.
 pub const MAX_REST_BODY: usize = 64 * 1024;
@@ -52,7 +54,8 @@ pub const MAX_VERIFIERS: usize = 16;
 pub const WRITE_QUEUE: usize = 65_536;
 /// Reads waiting for the reader threads. Full: [`Busy`](crate::Busy).
 pub const READ_QUEUE: usize = 65_536;
-/// Reads that wait of one account or room. Beyond: [`Busy`](crate::Busy). A host has few under way for each who asks.
+/// Reads that wait of one account or room. Beyond: [`Busy`](crate::Busy). A host has few under way for each
+/// client.
 pub const READS_OF_ACCOUNT: usize = 4_096;
 /// Reader threads: one for what signing in needs, and two for everything.
 pub const READERS: usize = 3;
@@ -60,12 +63,12 @@ pub const READERS: usize = 3;
 pub const MAX_GROUP: usize = 4_096;
 /// Reads answered in one batch: accounts, or an eighth of so many rosters.
 pub const MAX_READ_BATCH: usize = 64;
-/// How long the first waited-for write of a group waits for company. Eight milliseconds are invisible to a phone
-/// and make one fsync of what would be dozens.
+/// The time that the first waited-for write of a group waits for others. Eight milliseconds are invisible to
+/// a phone and make one fsync of what would be dozens.
 pub const GROUP_WINDOW: Duration = Duration::from_millis(8);
 /// The time that writes without a waiting client (call records) wait for a group to ride along with.
 pub const RIDE_ALONG: Duration = Duration::from_millis(250);
-/// How long a write waits for another process that holds the database: shorter than a phone's patience
+/// The time that a write waits for another process that holds the database: shorter than a phone's patience
 /// (RFC 3261 timer F is 32 s) and long enough for a page of `belfry account import`.
 pub const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Rows of an import in one transaction at first: an fsync costs nothing then, and a progress bar moves.
@@ -77,8 +80,8 @@ pub const MAX_XMPP_OFFLINE: u32 = 1_000;
 pub const MAX_ROOMS_OF_USER: u32 = 200;
 /// Bytes of a stanza, item or configuration of XMPP: what the streams let through, twice, for what we add.
 pub const MAX_XMPP_XML: usize = 512 << 10;
-/// Bytes of rows that one read loads, unless one row alone has more: some milliseconds of a reader thread. What follows is
-/// another page.
+/// Bytes of rows that one read loads, unless one row alone has more: some milliseconds of a reader thread.
+/// Further rows are another page.
 pub const READ_BYTES: usize = 1 << 20;
 /// Nodes or rooms of one page of a listing.
 pub const LISTED_ROWS: u32 = 1_000;

@@ -9,9 +9,9 @@ pub(crate) struct Queue<T> {
     capacity: usize,
     /// Items in one `take`.
     group: usize,
-    /// How long an urgent item waits for company.
+    /// The time that an urgent item waits for others.
     window: Duration,
-    /// How long items that are not urgent wait for an urgent one.
+    /// The time that items that are not urgent wait for an urgent one.
     patience: Duration,
 }
 

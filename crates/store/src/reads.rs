@@ -120,7 +120,7 @@ impl Turns {
         if of.reads.is_empty() {
             self.of.remove(&account);
         } else {
-            // Behind those who waited meanwhile.
+            // Behind the accounts that have waited meanwhile.
             self.ready.push_back(Some(account));
         }
     }

@@ -115,7 +115,7 @@ pub enum Write {
 }
 
 impl Write {
-    /// Whether it deletes rows that have had their time, a chunk at once.
+    /// True if it deletes rows that have had their time, a chunk at once.
     pub(crate) fn cleans(&self) -> bool {
         matches!(
             self,
@@ -212,7 +212,7 @@ pub struct LoggedBinding<'a> {
     pub record: &'a [u8],
 }
 
-/// Where the record is. Readers see what was written before they were asked.
+/// A database. Readers see every write that ended before their read.
 pub trait Store: Send + Sync {
     /// Opens a reader.
     fn reader(&self) -> Result<Box<dyn Reader>, StoreError>;

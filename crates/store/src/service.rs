@@ -25,7 +25,7 @@ pub struct Ticket {
     pub id: u64,
 }
 
-/// Where answers go. Called on the service's threads; must not block.
+/// The receivers of answers. Called on the service's threads; must not block.
 pub trait Completions: Send + Sync {
     /// Writes that are on disk, or failed.
     fn complete(&self, sink: u16, done: Vec<(u64, Result<WriteDone, StoreError>)>);
@@ -50,9 +50,9 @@ pub struct ServiceOptions {
     pub read_queue: usize,
     /// Writes in one transaction at most.
     pub max_group: usize,
-    /// How long a group waits for company.
+    /// The time that a group waits for more writes.
     pub group_window: Duration,
-    /// How long writes without a ticket wait for a group to ride along with.
+    /// The time that writes without a ticket wait for a group to ride along with.
     pub ride_along: Duration,
 }
 
@@ -193,7 +193,7 @@ fn found_more((write, result): (Write, &Result<WriteDone, StoreError>)) -> Optio
     (write.cleans() && *rows >= u64::from(limits::CLEAN_CHUNK)).then_some(write)
 }
 
-/// Whether two cleaning writes delete rows of one kind.
+/// True if two cleaning writes delete rows of one kind.
 fn same_rows(one: &Write, other: &Write) -> bool {
     match (one, other) {
         (

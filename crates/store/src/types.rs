@@ -326,7 +326,7 @@ pub struct CallRecord {
     pub ended_at: Instant,
     /// The final status of the INVITE.
     pub code: u16,
-    /// Why it ended, in words.
+    /// The reason of its end, in words.
     pub reason: Box<str>,
     /// `user@domain` of the account that placed it, when signed in; of a call by the REST interface, its account's SID.
     pub account: Option<Box<str>>,

@@ -60,13 +60,13 @@ impl Verifiers {
         verifiers
     }
 
-    /// Whether a phone can prove the password: not where it came as keys of SCRAM only.
+    /// True if a phone can prove the password: not if the account has SCRAM keys only.
     pub fn are_of_password(&self) -> bool {
         self.find(NO_PASSWORD).is_none()
     }
 
-    /// The same without anything that a phone could prove the password by: keys of SCRAM only. `None`: there are none, and nothing
-    /// would be left. What stands in the digests' place is made of the keys, so it is another one with another password.
+    /// The same without digests: SCRAM keys only. `None`: there are none, and nothing would be left. The
+    /// values in the digests' place are made of the keys, so they change with the password.
     pub(crate) fn without_digests(&self) -> Option<Verifiers> {
         if !self.are_of_password() {
             return Some(self.clone());
@@ -80,7 +80,7 @@ impl Verifiers {
         (!keys.is_empty()).then_some(verifiers)
     }
 
-    /// Whether these prove the same password as others, as far as that can be seen.
+    /// True if these prove the same password as others, as far as that can be seen.
     pub(crate) fn prove_the_same(&self, others: &Verifiers) -> bool {
         if self.are_of_password() && others.are_of_password() {
             return self.sha256 == others.sha256;

@@ -194,7 +194,7 @@ pub struct RosterRow {
     pub subscription: Box<str>,
     pub ask: bool,
     pub approved: bool,
-    /// The stanza of one who asks.
+    /// The stanza of a pending subscription request.
     pub asked: Option<Box<str>>,
     pub is_listed: bool,
     pub groups: Vec<Box<str>>,

@@ -347,7 +347,7 @@ fn messages_of_two_shards_in_one_microsecond_are_both_kept() {
     let (_dir, mut admin) = admin();
     for (shard, aor) in ["a@example.org", "b@example.org", "a@example.org"].into_iter().enumerate() {
         let message = KeptMessage {
-            // What two routers would both have chosen.
+            // An id that two routers would both have chosen.
             id: 1_800_000_000_000_000,
             aor: aor.into(),
             from: "sip:c@example.org".into(),

@@ -109,7 +109,8 @@ fn contacts_that_lead_back_to_us_end() {
         let contacts =
             format!("<sip:alice@example.test>, <sip:bob@example.test>, <sip:alice@{here}>, <sip:bob@{here}>");
         let ask = phone.registration(&format!("Contact: {contacts}\r\nExpires: 600\r\n"));
-        // What leads back to us is not bound at all; what only names our domain is called where it registered from.
+        // A contact that leads back to us is not bound at all; one that only names our domain is called at
+        // the address it registered from.
         assert_eq!(phone.request(ask).status(), 403);
         let back = format!("<sip:bob@{here};maddr=127.0.0.1>");
         let ask = phone.registration(&format!("Contact: {back}\r\nExpires: 600\r\n"));

@@ -94,7 +94,7 @@ fn health(place: &Place) -> (u16, String) {
     (head[9..12].parse().unwrap(), body.to_owned())
 }
 
-/// How large a file of the process may become from now on.
+/// Bounds the size of the process's files from now on.
 fn limit(process: &Process, bytes: &str) {
     let (pid, limit) = (process.id().to_string(), format!("--fsize={bytes}:"));
     let set = Command::new("prlimit").args(["--pid", &pid, &limit]).status().unwrap();

@@ -113,7 +113,7 @@ fn an_interrupted_import_says_how_many_are_in() {
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     let stopping = said.find(|line| line.as_ref().unwrap().starts_with("stopping after this batch"));
     assert!(stopping.is_some());
-    // What is read after it is not taken.
+    // Rows after it are not read.
     let _ = input.write_all(rows(100).as_bytes());
     drop(input);
     assert_eq!(child.wait().unwrap().code(), Some(1));

@@ -1,4 +1,4 @@
-//! Accounts: who registers, who calls, who is told what.
+//! Accounts: registrations, calls, and the answers to them.
 
 use sip::digest::Ha1s;
 use sip::endpoint::{Decision, Intake, PlanRequest};
@@ -8,7 +8,8 @@ use crate::raw::{Peer, Raw};
 use crate::server::{self, DOMAIN, Server};
 use crate::{SERVER, Scene, address, bob};
 
-/// Ours is looked up; who claims to be ours proves it; the rest of the world is not reached through us.
+/// Our accounts are looked up; a caller that claims one must prove it; requests to other domains are not
+/// relayed.
 fn plan(request: &PlanRequest) -> Decision {
     if request.claims.is_some() {
         Decision::Authenticate

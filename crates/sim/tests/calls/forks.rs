@@ -47,7 +47,7 @@ fn the_first_2xx_wins_and_the_others_are_cancelled() {
     scene.rest();
 }
 
-/// §16.7 step 5: two who answer at once are both heard; the caller ends one of them.
+/// §16.7 step 5: when two phones answer at once, both answers reach the caller, who ends one of them.
 #[test]
 fn a_second_2xx_reaches_the_caller() {
     let phones = vec![bob().answering(&[(0, 200)]), carol().answering(&[(0, 180), (3, 200)])];

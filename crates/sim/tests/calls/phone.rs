@@ -1,5 +1,5 @@
 //! A phone: both sides of a call by RFC 3261 §13 to §15, with all its retransmissions, over the transaction
-//! machines. What it does when it is called stands in `script`.
+//! machines. Its answers to calls stand in `script`.
 
 use std::net::SocketAddr;
 use std::time::Duration;

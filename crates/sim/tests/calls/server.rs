@@ -33,7 +33,7 @@ pub struct Server {
     plan: Plan,
     accounts: HashMap<String, Account>,
     dns: HashMap<DnsQuery, Vec<DnsRecord>>,
-    /// Where sending fails at once.
+    /// Targets to which sending fails at once.
     pub unreachable: Vec<(Transport, SocketAddr)>,
     pub calls: Vec<CallEventKind>,
     pub ledger: Ledger,

@@ -80,7 +80,8 @@ impl Stranger {
         }
     }
 
-    /// Bytes that came; of WebSocket a message, of BOSH a body. How many bytes it is sent.
+    /// Handles bytes that came; for WebSocket a message, for BOSH a body. Returns the number of bytes sent in
+    /// answer.
     pub fn hear(&mut self, bytes: &[u8]) -> usize {
         match self {
             Stranger::Client(stream) => tell_client(stream, |stream, out| stream.handle_bytes(bytes, out)),

@@ -208,7 +208,7 @@ impl RestFilter {
     }
 }
 
-/// How usage is cut into periods, in UTC.
+/// The periods that usage is divided into, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Period {
     All,

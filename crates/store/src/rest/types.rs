@@ -62,7 +62,8 @@ pub struct RestAccount {
 }
 
 impl RestAccount {
-    /// Whether requests are signed with the account's token. A key of its own is no password for any interface.
+    /// True if requests are signed with the account's token. A key of its own is no password for any
+    /// interface.
     pub fn is_signed_by_token(&self) -> bool {
         self.token.is_of(&self.signing_key)
     }
@@ -172,7 +173,7 @@ impl Resource for Client {
     }
 }
 
-/// A call, from when it is asked for. The one who runs the call replaces the row as it goes on.
+/// A call, from its request on. The node that runs the call replaces the row as it goes on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RestCall {
@@ -233,7 +234,7 @@ impl Resource for RestCall {
     }
 }
 
-/// A conference, from its first participant on; who is in it is the live node's to say.
+/// A conference, from its first participant on; only the live node knows its participants.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Conference {
@@ -365,7 +366,7 @@ impl Resource for TextMessage {
     }
 }
 
-/// A queue; who waits in it is the live node's to say.
+/// A queue; only the live node knows its waiting calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Queue {

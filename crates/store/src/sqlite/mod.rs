@@ -27,10 +27,10 @@ use crate::record::{Reader, Store, Writer};
 use reader::SqliteReader;
 use writer::SqliteWriter;
 
-/// How connections are made.
+/// The settings of connections.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long a write waits for another process that holds the database.
+    /// The time that a write waits for another process that holds the database.
     pub busy_timeout: Duration,
     /// Page cache of one connection, KiB. An import wants as much as the index of accounts.
     pub cache_kib: u32,
@@ -43,7 +43,7 @@ pub struct Options {
     pub without_user: fn(&str, &str) -> Option<String>,
 }
 
-/// For those who write no rooms and no nodes.
+/// The default of `without_user`, for databases without rooms and nodes.
 fn unchanged(_: &str, _: &str) -> Option<String> {
     None
 }

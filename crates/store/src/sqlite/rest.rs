@@ -41,7 +41,7 @@ pub(super) fn write(conn: &Connection, write: &RestWrite) -> Result<WriteDone, F
     }
 }
 
-/// How many rows were added; `clause` says what a conflict is.
+/// Returns the number of rows added; `clause` decides on a conflict.
 fn add(conn: &Connection, row: &Row, clause: &str) -> Result<usize, Failure> {
     let sql = format!(
         "INSERT INTO rest (kind, sid, account, parent, name, status, from_uri, to_uri, direction, amount, \

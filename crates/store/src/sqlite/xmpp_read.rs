@@ -1,5 +1,5 @@
-//! Reading XMPP's tables: every read is bounded by rows, by bytes and, in `reader`, by the steps of SQLite. What does not fit
-//! is another page.
+//! Reads of XMPP's tables: every read is bounded by rows, by bytes and, in `reader`, by the steps of SQLite.
+//! Further rows are another page.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params, params_from_iter};

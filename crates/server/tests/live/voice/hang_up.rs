@@ -282,7 +282,7 @@ fn a_moderator_who_leaves_at_once_ends_the_conference_for_who_waits() {
         until("he waits", || (sum(&node, |shard| shard.voice.members) == 1).then_some(()));
         let mut leader = Talker::call(&place, "2", leads, 0);
         leaves(&mut leader);
-        // Whether the leader was in the room by then is a matter of luck.
+        // The leader may or may not have been in the room by then.
         leaves(&mut waiting);
         calls += 2;
         super::nothing_left(&node, calls);

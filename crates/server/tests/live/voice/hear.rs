@@ -33,7 +33,7 @@ fn words_are_understood_while_they_are_said() {
     until("the words are awaited", || super::record::is_recording(&node));
     let mut voice = Voice::new(&caller, remote);
     voice.silence(300);
-    // Longer than the time-out, which is for those who say nothing.
+    // Longer than the time-out for silence.
     voice.tone(400.0, 2_500);
     let partial = until("a word is told of", || app.asked_for("/partial"));
     assert_eq!((&*partial["UnstableSpeechResult"], &*partial["SequenceNumber"]), ("one", "0"));

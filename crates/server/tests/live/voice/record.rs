@@ -66,7 +66,7 @@ impl<'a> Voice<'a> {
     }
 }
 
-/// How much of a piece is of this frequency, from 0 to 1 (Goertzel).
+/// The share of this frequency in a piece, from 0 to 1 (Goertzel).
 fn share(samples: &[i16], frequency: f64) -> f64 {
     let (mut one, mut two, mut energy) = (0.0, 0.0, 1.0);
     let turn = 2.0 * (TAU * frequency / 8_000.0).cos();
@@ -219,7 +219,7 @@ fn a_caller_who_hangs_up_leaves_a_whole_recording() {
         let samples = wav(&place, form).samples;
         let start = samples.iter().position(|sample| sample.unsigned_abs() > 2_000).unwrap();
         let sound = &samples[start..];
-        // What was on its way through the jitter buffer when the BYE came is lost.
+        // Packets in the jitter buffer when the BYE came are lost.
         assert!(sound.len() > 8 * 1_000, "{}", sound.len());
         assert!(share(&sound[400..8_000], [400.0, 1_000.0][index]) > 0.9, "{index}");
     }

@@ -182,7 +182,7 @@ fn what_breaks_the_rules_ends_the_session() {
     let secret = mine.sid.rsplit_once('.').unwrap().1;
     let mixed = format!("{}.{secret}", other.sid.rsplit_once('.').unwrap().0);
     assert_eq!(refused(&body(&format!("rid='1000001' sid='{mixed}'"), "")), "item-not-found");
-    // What began with TLS does not go on without; the session lives.
+    // A session that began with TLS is refused without; it lives on.
     let text = body(&format!("rid='{}' sid='{}'", other.rid + 1, other.sid), "");
     assert_eq!(post(&place, Ws, &text).hear(true).status, 503);
     other.rid += 9;

@@ -60,7 +60,7 @@ fn hear_words(client: &mut Client) -> (String, String) {
     (message.attr("from").unwrap_or_default().to_owned(), body)
 }
 
-/// Whether no message comes before the answer to a question that is asked now.
+/// True if no message comes before the answer to a question that is asked now.
 fn hears_no_words(client: &mut Client) -> bool {
     client.say("<iq xmlns='jabber:client' type='get' id='now'><ping xmlns='urn:xmpp:ping'/></iq>");
     until(client, |stanza| stanza.name() == "message" || stanza.attr("id") == Some("now")).name() == "iq"
@@ -70,7 +70,7 @@ fn hears_no_words(client: &mut Client) -> bool {
 fn befriend(place: &Place, one: &str, two: &str) {
     let mut clients = [one, two].map(|user| chatter(place, user, "once"));
     for client in &mut clients {
-        // Who asks for the roster is told of subscriptions.
+        // A client that asks for the roster receives subscription requests.
         client.say("<iq xmlns='jabber:client' type='get' id='r'><query xmlns='jabber:iq:roster'/></iq>");
         until(client, |stanza| stanza.attr("id") == Some("r"));
     }
@@ -91,7 +91,7 @@ fn phone_of(client: &mut Client, user: &str) -> Element {
     until(client, |stanza| stanza.name() == "presence" && stanza.attr("from") == Some(&*jid))
 }
 
-/// Passes over what was said before: who comes while a phone does may be told twice.
+/// Skips earlier stanzas: presence may come twice when client and phone arrive at the same time.
 #[track_caller]
 fn sees_gone(client: &mut Client, user: &str) {
     while phone_of(client, user).attr("type") != Some("unavailable") {}
@@ -189,7 +189,7 @@ fn a_text_for_who_is_away_waits_once_for_whichever_comes_first() {
     let mut alice = place.udp("alice");
     alice.register();
     assert_eq!(text_to(&mut alice, "bob", "the bells at six"), 202);
-    // What is acknowledged is on disk.
+    // Acknowledged writes are on disk.
     process.kill();
     let process = place.spawn();
     let mut bob = place.udp("bob");

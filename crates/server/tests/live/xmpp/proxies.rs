@@ -1,4 +1,4 @@
-//! Behind a reverse proxy: who is counted is who it says, and only when it may.
+//! Behind a reverse proxy: limits count the client that the proxy names, if the proxy is trusted.
 
 use sip::transport::Transport::{Ws, Wss};
 use xmpp::xml::{Prefixes, parse};

@@ -1,4 +1,4 @@
-//! Ways to connect and to prove who one is.
+//! Ways to connect and to authenticate.
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sip::transport::Transport::{Tcp, Tls, Udp, Ws, Wss};
@@ -234,7 +234,7 @@ fn a_certificate_signs_in_whom_it_names() {
         let answer = client.external("");
         assert!(answer.get("not-authorized", ns::SASL).is_some(), "{answer}");
     }
-    // Who shows none is asked for nothing.
+    // A client without a certificate signs in by password.
     drop(Client::sign_in(&place, Tls, "alice", "y"));
     // A certificate of an unknown authority fails the handshake.
     let (certificate, key) = certified(&authority("Others").1, &["alice@example.test"]);
@@ -265,7 +265,7 @@ fn a_client_that_vanishes_after_the_challenge_has_failed() {
 fn without_digests_chat_clients_sign_in_and_phones_do_not() {
     let place = Place::new("[accounts]\ndigests = false").with_accounts(&["alice"]).with_xmpp("");
     let mut node = place.start();
-    // Nothing but digests proves who she is, so far.
+    // So far only digests can prove her password.
     drop(Client::sign_in(&place, Tls, "alice", "one"));
     until("there are keys, and nothing else", || {
         let mut client = Client::connect(&place, Tls);
