@@ -45,11 +45,11 @@ pub const IN_PROGRESS: usize = 8_192;
 /// The same where few connections are due: components, REST clients and scrapers.
 pub const IN_PROGRESS_FEW: usize = 1_024;
 
-/// They have one in so many of the files that the process may open: with two kinds of listeners under attack, half of all
-/// are left to those who are served.
+/// Connections in progress of one kind have one in so many of the files that the process may open: with two
+/// kinds of listeners under attack, half of all files are left to established connections.
 pub const IN_PROGRESS_FILES: usize = 4;
 
-/// However few files that are.
+/// Connections in progress that fit at least, however few files the process may open.
 pub const IN_PROGRESS_LEAST: usize = 64;
 
 /// A connection in progress that has made a step so lately does not make room: its next flight is on its way, or waits in

@@ -33,8 +33,9 @@ pub(super) async fn accept(
     accept_as((&shared.handshakes, flow.admitted().map(|admitted| &**admitted)), config, socket).await
 }
 
-/// As the server of SIP over TLS, which also asks who connects (RFC 3261 §26.3.2.2, RFC 5922 §7). Phones have no
-/// certificate, and some come with one that no authority here vouches for: both are served as what they prove otherwise.
+/// The server side of SIP over TLS, which also requests a certificate (RFC 3261 §26.3.2.2, RFC 5922 §7).
+/// Phones have no certificate, and some have one that no authority here has signed: both are served, and
+/// prove themselves otherwise.
 pub(super) async fn accept_certified(
     shared: &Shared,
     flow: &Flow,

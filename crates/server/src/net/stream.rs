@@ -1,8 +1,8 @@
 //! Connections: accepted, made on demand, and the task that drives each.
 //!
 //! Every shard listens for itself (`SO_REUSEPORT`) and keeps what it accepts: no hand-over, no shard that
-//! accepts for all and dies for all. Few connections may be spread unevenly, which does not matter: who
-//! works on a message is decided by its Call-ID, not by the connection.
+//! accepts for all and dies for all. An uneven spread of few connections does not matter: the Call-ID of a
+//! message decides its shard, not the connection.
 
 use std::future::poll_fn;
 use std::io;

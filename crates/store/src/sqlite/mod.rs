@@ -99,7 +99,7 @@ impl Sqlite {
         Sqlite { path: self.path.clone(), options }
     }
 
-    /// Verifiers let who has them sign in: only the owner may read the file. SQLite gives its companions
+    /// A reader of the verifiers could sign in: only the owner may read the file. SQLite gives its companions
     /// (`-wal`, `-shm`) the same permissions.
     fn create_private(&self) -> Result<(), StoreError> {
         let mut options = std::fs::OpenOptions::new();

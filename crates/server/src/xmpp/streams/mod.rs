@@ -166,8 +166,7 @@ impl Streams {
         *self.shared.stream_settings.borrow_mut() = settings;
     }
 
-    /// A stream error for those whose address is meant and who have no session that they know of: a host ends the
-    /// others.
+    /// Sends a stream error to the matching clients that have not bound a session: a host ends the others.
     pub(crate) fn close_where(&mut self, is_meant: impl Fn(&Jid) -> bool, condition: &'static str) {
         let is_meant = |stream: &Stream| {
             let c2s = stream.c2s.borrow();

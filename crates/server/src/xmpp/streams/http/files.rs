@@ -1,4 +1,4 @@
-//! Files of users (XEP-0363): put by who has a slot, and given to who has the address.
+//! Files of users (XEP-0363): clients with a slot put them, clients with the address get them.
 
 use std::io;
 use std::ops::Range;
