@@ -1,4 +1,4 @@
-//! What operators ask of chat, by command or by REST, and what they are answered.
+//! The requests that operators make of chat, by command or by REST, and their answers.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ask {
-    /// Who is signed in: all, an account, or one session.
+    /// Lists signed-in sessions: all, those of an account, or one.
     Sessions {
         who: Option<String>,
     },
@@ -14,12 +14,12 @@ pub enum Ask {
     End {
         who: String,
     },
-    /// To everybody who is here in a domain.
+    /// Sends a message to every session that is online in a domain.
     Announce {
         domain: String,
         text: Text,
     },
-    /// From the server to an account; kept if nobody is here.
+    /// Sends a message from the server to an account; it is kept if the account has no session.
     Message {
         to: String,
         text: Text,
@@ -34,7 +34,7 @@ pub enum Ask {
     ClearMotd {
         domain: String,
     },
-    /// Of a domain's rooms, those in lists and those that are not.
+    /// Lists a domain's rooms, public and hidden.
     Rooms {
         domain: String,
     },
@@ -83,12 +83,14 @@ pub enum Ask {
     },
 }
 
+/// The words of a message or announcement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Text {
     pub subject: String,
     pub body: String,
 }
 
+/// The answer to an operator's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -107,6 +109,7 @@ pub enum Answer {
     Done,
 }
 
+/// A signed-in session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
     pub address: String,
@@ -116,7 +119,7 @@ pub struct Session {
     pub show: String,
     /// Seconds since the Unix epoch.
     pub since: u64,
-    /// Where it connects from; empty: it has lost its connection, and may come back.
+    /// The client's address; empty: the session has lost its connection, and may be resumed.
     pub from: String,
     /// `tcp`, `tls`, `ws` or `wss`.
     pub transport: String,
@@ -125,6 +128,7 @@ pub struct Session {
     pub resumable: bool,
 }
 
+/// A room, as lists show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Room {
     pub address: String,
@@ -134,6 +138,7 @@ pub struct Room {
     pub listed: bool,
 }
 
+/// A room with its configuration, affiliations and occupants.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoomDetails {
     pub address: String,
@@ -143,6 +148,7 @@ pub struct RoomDetails {
     pub occupants: Vec<Occupant>,
 }
 
+/// A user and its affiliation with a room.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Affiliated {
     pub user: String,
@@ -150,6 +156,7 @@ pub struct Affiliated {
     pub reason: String,
 }
 
+/// An occupant of a room, with its real address.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Occupant {
     pub nick: String,
@@ -157,6 +164,7 @@ pub struct Occupant {
     pub role: String,
 }
 
+/// An account, as chat knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     pub address: String,
@@ -170,6 +178,7 @@ pub struct User {
     pub last_seen: Option<u64>,
 }
 
+/// A contact of an account's roster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Contact {
     pub address: String,

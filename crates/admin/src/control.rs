@@ -1,4 +1,5 @@
-//! What the interface asks of the running node. The node implements it; tests have one of their own.
+//! The requests that the interface makes of the running node. The node implements it; tests have an
+//! implementation of their own.
 //!
 //! Calls, conferences and recordings are rows of the record: the node writes them as they go on
 //! (`store::rest::types`), the interface reads them. Only what lives in the node's memory is asked for here.
@@ -15,6 +16,7 @@ use crate::chat;
 
 /// Time and chance.
 pub trait Source: Send + Sync {
+    /// Returns the current time.
     fn now(&self) -> Instant;
     /// Unpredictable bytes.
     fn fill_random(&self, bytes: &mut [u8]);
@@ -28,9 +30,11 @@ pub trait ControlPlane: Source {
     /// All of the change or nothing.
     fn modify_call(&self, sid: &str, change: CallChange) -> Result<(), ControlError>;
 
+    /// Applies all of the change or nothing.
     fn modify_conference(&self, sid: &str, change: ConferenceChange) -> Result<(), ControlError>;
     /// In the order they came. Empty when the conference is over.
     fn participants(&self, conference: &str) -> Vec<Participant>;
+    /// Changes one participant: all of the change or nothing.
     fn modify_participant(
         &self,
         conference: &str,
@@ -38,7 +42,7 @@ pub trait ControlPlane: Source {
         change: ParticipantChange,
     ) -> Result<(), ControlError>;
 
-    /// Who waits, the first in line first.
+    /// The waiting calls, the first in line first.
     fn queue_members(&self, queue: &str) -> Vec<QueueMember>;
     /// Takes a call out of the queue and goes on with the document. `None`: the first in line.
     fn dequeue(&self, queue: &str, call: Option<&str>, to: Document) -> Result<QueueMember, ControlError>;
@@ -65,6 +69,7 @@ pub trait ControlPlane: Source {
     fn sign_in_failed(&self, from: IpAddr, account: &str, cause: Cause);
 }
 
+/// The reason why the node refuses a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlError {
     /// The call is over, or not there yet.
@@ -78,7 +83,7 @@ pub enum ControlError {
     Unsupported(&'static str),
 }
 
-/// What a call goes on with.
+/// The document that a call continues with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Document {
     Url {
@@ -92,6 +97,7 @@ pub enum Document {
     Application(String),
 }
 
+/// The URL that is told of a call's progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusCallback {
     pub url: String,
@@ -101,7 +107,7 @@ pub struct StatusCallback {
     pub events: Vec<String>,
 }
 
-/// How a call is recorded.
+/// The settings of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartRecording {
     /// 1, or 2: what the peer says in the first, what it hears in the second.
@@ -120,6 +126,7 @@ pub enum Track {
     Both,
 }
 
+/// A change of a recording under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordingChange {
     /// `is_silent`: silence as long as the pause is kept, else nothing.
@@ -130,6 +137,7 @@ pub enum RecordingChange {
     Stop,
 }
 
+/// A call to place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StartCall {
     /// As it is in the record.
@@ -153,11 +161,11 @@ pub struct StartCall {
     pub machine_detection: String,
     /// Put the first one into this conference instead of a document.
     pub conference: Option<String>,
-    /// How it takes part there: attributes of a document's `Conference`.
+    /// The settings of its participation: attributes of a document's `Conference`.
     pub participant: Vec<(&'static str, String)>,
 }
 
-/// What to do to a live call; `None` leaves it.
+/// A change of a live call; `None` leaves a field as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallChange {
     pub document: Option<Document>,
@@ -170,6 +178,7 @@ pub struct CallChange {
     pub move_connected_leg: bool,
 }
 
+/// The way to end a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Only while it rings.
@@ -178,15 +187,17 @@ pub enum End {
     Complete,
 }
 
+/// A change of a conference as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConferenceChange {
-    /// Everybody out.
+    /// Ends the conference: all participants leave.
     pub complete: bool,
     /// A document or sound for all.
     pub announce_url: Option<String>,
     pub announce_method: String,
 }
 
+/// A call in a conference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Participant {
     pub call_sid: String,
@@ -201,6 +212,7 @@ pub struct Participant {
     pub joined_at: Instant,
 }
 
+/// A change of one participant; `None` leaves a field as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParticipantChange {
     pub mute: Option<bool>,
@@ -212,6 +224,7 @@ pub struct ParticipantChange {
     pub kick: bool,
 }
 
+/// A call that waits in a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueMember {
     pub call_sid: String,
@@ -230,7 +243,7 @@ pub struct Audio {
 /// A recording that is being converted.
 pub type Encoding = Pin<Box<dyn Future<Output = Result<Audio, EncodeError>> + Send>>;
 
-/// Why a recording is not to be had in another format.
+/// The reason why a recording is not available in another format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EncodeError {
     /// No recording of that sid is complete on this node.

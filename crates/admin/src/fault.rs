@@ -1,10 +1,11 @@
-//! What an answer says when it is no: HTTP's status, Twilio's code, and a sentence.
+//! The content of an error answer: HTTP's status, Twilio's code, and a sentence.
 
 use store::StoreError;
 
 use crate::control::{ControlError, EncodeError};
 use crate::value::Value;
 
+/// An error answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub status: u16,
@@ -14,14 +15,17 @@ pub struct Fault {
 }
 
 impl Fault {
+    /// Builds an error answer.
     pub fn new(status: u16, code: u32, message: impl Into<String>) -> Self {
         Fault { status, code, message: message.into() }
     }
 
+    /// 404: the resource does not exist, or is not the account's.
     pub fn not_found(what: &str) -> Self {
         Fault::new(404, 20404, format!("The requested resource {what} was not found"))
     }
 
+    /// 401: credentials are missing or wrong.
     pub fn sign_in() -> Self {
         Fault::new(401, 20003, "Authenticate")
     }
@@ -31,6 +35,7 @@ impl Fault {
         Fault::new(400, code, message)
     }
 
+    /// 429: the server has too much to do.
     pub fn busy() -> Self {
         Fault::new(429, 20429, "Too Many Requests")
     }

@@ -70,7 +70,7 @@ fn account(repository: &dyn Repository, sid: &str) -> Result<Option<RestAccount>
     }
 }
 
-/// Gives an account a new token, for who lost it. The old one signs in no more.
+/// Gives an account a new token, to replace a lost one. The old one signs in no more.
 pub fn renew_token(
     repository: &dyn Repository,
     source: &dyn Source,

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use crate::openapi;
 use crate::request::Base;
 
-/// Where the OpenAPI document is.
+/// The path of the OpenAPI document.
 const OPENAPI: &str = "/openapi.json";
 
 const HTML: &str = r#"<!DOCTYPE html>
@@ -56,7 +56,7 @@ pub(crate) fn page(method: &str, path: &str, accept: &str) -> Option<Response> {
     is_page.then(|| respond(content_type, Bytes::from_static(text.as_bytes())))
 }
 
-/// With what keeps a browser from doing anything but showing it.
+/// The headers keep a browser from doing anything with the page but showing it.
 fn respond(content_type: &'static str, body: Bytes) -> Response {
     let headers: [(HeaderName, &str); 8] = [
         (CONTENT_TYPE, content_type),

@@ -1,4 +1,4 @@
-//! The limits of the REST interface, why they are what they are, and what one meets who goes beyond.
+//! The limits of the REST interface, with their reasons and the answers beyond them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use stdx::rate::{Policy, Rate};
 
 /// Bytes of a request body. A document of 16,000 characters, percent-encoded, and its companions fit. 413.
 pub const MAX_BODY: usize = 128 * 1024;
-/// How long a body may take to arrive. 408.
+/// The time that a body may take to arrive. 408.
 pub const BODY_TIME: Duration = Duration::from_secs(15);
 /// Parameters of a request, query and body together. 400.
 pub const MAX_PARAMETERS: usize = 128;
@@ -34,11 +34,13 @@ pub const MAX_DEPTH: usize = 8;
 pub const AUDIO_PIECE: usize = 64 * 1024;
 /// A compiled pattern of a number, bytes: bounds what one binding costs. 400, code 21421.
 pub const MAX_REGEX: usize = 64 * 1024;
+/// Characters of a bound number or pattern. 400.
 pub const MAX_PATTERN: usize = 256;
 /// Bound numbers that are patterns: each is tried when no exact number matches. 400.
 pub const MAX_PATTERNS: usize = 1_000;
 /// Waiting calls of a queue at most (Twilio's figure), and when nothing is said.
 pub const MAX_QUEUE: u32 = 5_000;
+/// Waiting calls of a queue whose size was not given (Twilio's default).
 pub const QUEUE_SIZE: u32 = 100;
 
 /// Characters of a key that signs requests to applications: as unguessable as a token, in a line. 400.

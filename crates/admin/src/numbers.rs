@@ -1,4 +1,5 @@
-//! Which binding a called number meets: an exact one, else the longest pattern that matches the whole of it.
+//! Finds the binding of a called number: an exact one, else the longest pattern that matches the whole
+//! number.
 
 use std::collections::HashMap;
 
@@ -10,7 +11,7 @@ use store::{Loaded, Read, StoreError};
 use crate::limits;
 use crate::service::Repository;
 
-/// What `PhoneNumber` means: a number or name as it is kept, or a regular expression.
+/// The meaning of `PhoneNumber`: a number or name as it is kept, or a regular expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Number {
     /// `1234` is kept as `+1234`.

@@ -162,7 +162,7 @@ fn kind(kind: Kind) -> String {
     }
 }
 
-/// What a resource's example shows. Its texts may all be missing.
+/// The schema of a resource, inferred from its example. Its texts may all be missing.
 fn schema(example: &Value) -> String {
     match example {
         Value::Null | Value::Text(_) => TEXT.into(),

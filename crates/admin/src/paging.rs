@@ -84,7 +84,7 @@ impl List {
         let pages = self.total.div_ceil(u64::from(self.page_size)).max(1);
         let last = u32::try_from(pages - 1).unwrap_or(u32::MAX);
         let start = u64::from(self.page) * u64::from(self.page_size);
-        // Of an empty page both ends are where it would start.
+        // Both ends of an empty page are its start.
         let end = start + (self.values.len() as u64).saturating_sub(1);
         let int = |value: u64| Value::Int(i64::try_from(value).unwrap_or(i64::MAX));
         let link = |page: Option<u32>| page.map_or(Value::Null, |page| Value::Text(self.link(request, page)));

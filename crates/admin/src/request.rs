@@ -15,6 +15,7 @@ pub enum Base {
 impl Base {
     pub(crate) const ALL: [Base; 3] = [Base::Restcomm, Base::Twilio, Base::Belfry];
 
+    /// The path before the resources.
     pub fn prefix(self) -> &'static str {
         match self {
             Base::Restcomm => "/restcomm/2012-04-24",
@@ -23,6 +24,7 @@ impl Base {
         }
     }
 
+    /// The value of `api_version`.
     pub fn version(self) -> &'static str {
         match self {
             Base::Restcomm => "2012-04-24",
@@ -48,7 +50,7 @@ pub(crate) enum Format {
     Mp3,
 }
 
-/// What came in, of HTTP only what the handlers need.
+/// A request as received: of HTTP only the parts that handlers need.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) method: &'static str,

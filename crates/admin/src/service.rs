@@ -1,4 +1,4 @@
-//! What handlers stand on: the record, the node, and a request with its account.
+//! The surroundings of handlers: the database, the node, and a request with its account.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
@@ -18,6 +18,7 @@ use crate::limits;
 
 /// The record, waited for: called on threads of the blocking pool.
 pub trait Repository: Send + Sync {
+    /// Reads on the calling thread.
     fn read(&self, read: Read) -> Result<Loaded, StoreError>;
     /// Returns after it is on disk. `StoreError::Closed` when the queue is full or the server stops.
     fn write(&self, write: Write) -> Result<WriteDone, StoreError>;
@@ -27,6 +28,7 @@ pub trait Repository: Send + Sync {
 pub struct Blocking(Mutex<store::Admin>);
 
 impl Blocking {
+    /// Wraps a database of one's own.
     pub fn new(admin: store::Admin) -> Self {
         Blocking(Mutex::new(admin))
     }
@@ -46,9 +48,9 @@ impl Repository for Blocking {
 pub struct State {
     pub(crate) repository: Arc<dyn Repository>,
     pub(crate) control: Arc<dyn ControlPlane>,
-    /// Where the logins of clients are.
+    /// The domain of clients' logins.
     pub(crate) domain: Box<str>,
-    /// Of SCRAM, for the passwords of clients.
+    /// Derives SCRAM keys of clients' passwords.
     pub(crate) keys: MakeKeys,
     attempts: Mutex<Attempts>,
 }
@@ -74,7 +76,7 @@ impl State {
         self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long this address may not try to sign in by that name; `None`: it may.
+    /// The time until this address may try to sign in by that name again; `None`: it may now.
     pub(crate) fn wait(&self, from: IpAddr, name: &str) -> Option<Duration> {
         let wait = self.attempts().wait(self.now(), &attempt(from, name));
         if wait.is_some() {

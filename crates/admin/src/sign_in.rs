@@ -1,4 +1,4 @@
-//! Who asks, and for which account: Basic authentication with sid (or e-mail address) and token.
+//! Authenticates requests: Basic authentication with sid (or e-mail address) and token.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

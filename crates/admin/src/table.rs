@@ -11,7 +11,7 @@ use crate::resources;
 use crate::service::State;
 use crate::value::Value;
 
-/// What a parameter may be; checked before the handler runs.
+/// The values that a parameter may have; checked before the handler runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Text,
@@ -34,6 +34,7 @@ pub enum Kind {
     Unsupported(&'static [&'static str]),
 }
 
+/// A parameter of an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
     pub name: &'static str,
@@ -51,7 +52,7 @@ pub struct Route {
     pub(crate) handler: fn(&Context<'_>) -> Result<Answer, Fault>,
 }
 
-/// What an operation answers with when it succeeds.
+/// The answer of an operation that succeeds.
 #[derive(Clone, Copy)]
 pub enum Shape {
     /// The status, and an example with every field.
@@ -87,9 +88,9 @@ pub(crate) struct Context<'a> {
     pub(crate) state: &'a State,
     pub(crate) request: &'a Request,
     pub(crate) route: &'static Route,
-    /// What the path's braces stand for, in order.
+    /// The values of the path's variables, in order.
     pub(crate) variables: Vec<&'a str>,
-    /// The account of the path, or who signed in where the path has none.
+    /// The account that the path names, or the signer where the path names none.
     pub(crate) account: RestAccount,
     pub(crate) signer: RestAccount,
 }

@@ -1,4 +1,4 @@
-//! What an answer says, before it is JSON or XML. Names are in snake_case; XML writes them in CamelCase.
+//! The content of an answer, before it is JSON or XML. Names are in snake_case; XML writes them in CamelCase.
 
 /// Nulls are `null` in JSON and an empty element in XML.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +21,7 @@ impl Value {
         figure.map_or(Value::Null, |figure| Value::Text(figure.to_string()))
     }
 
+    /// Appends the value as JSON.
     pub fn json(&self, out: &mut String) {
         match self {
             Value::Null => out.push_str("null"),

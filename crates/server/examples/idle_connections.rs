@@ -1,5 +1,5 @@
-//! What an idle connection costs this process: resident bytes each, by transport. The clients are a child
-//! process, so that only the server's side is counted; the kernel's memory is not.
+//! Measures the resident bytes that an idle connection costs this process, by transport. The clients are a
+//! child process, so that only the server's side is counted; the kernel's memory is not.
 //!
 //!     cargo run --release -p server --example idle_connections
 
@@ -61,7 +61,7 @@ async fn measure(io: &mut Io, kind: &str, address: SocketAddr, certificate: &Pat
         .arg(certificate)
         .stdin(Stdio::piped())
         .spawn()?;
-    // What is allocated once, with the first connections, is not theirs.
+    // Memory allocated once, with the first connections, does not count.
     let mut opened = open_until(io, 0, WARM_UP).await;
     let (before, first) = (resident()?, opened);
     opened = open_until(io, opened, WARM_UP + CONNECTIONS).await;

@@ -1,5 +1,5 @@
-//! What it costs to move datagrams through `net` on this machine's loopback: CPU per datagram received and
-//! sent, in batches of 1, 8 and 32. The floor under every figure of a proxy that uses it.
+//! Measures the cost of moving datagrams through `net` on this machine's loopback: CPU per datagram received
+//! and sent, in batches of 1, 8 and 32. The floor under every figure of a proxy that uses it.
 //!
 //!     cargo run --release -p server --example udp_floor
 //!

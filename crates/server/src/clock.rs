@@ -13,6 +13,7 @@ pub struct Clock {
 }
 
 impl Clock {
+    /// Starts a clock at the system's time.
     #[expect(clippy::new_without_default, reason = "reading the clock is an act, not a default")]
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the clock")]
     pub fn new() -> Self {
@@ -22,6 +23,7 @@ impl Clock {
         Clock { started: Instant::default() + since_epoch, origin }
     }
 
+    /// Returns the current time. It does not jump when the system's clock is set.
     pub fn now(&self) -> Instant {
         self.started + self.origin.elapsed()
     }

@@ -45,11 +45,11 @@ pub const IN_PROGRESS: usize = 8_192;
 /// The same where few connections are due: components, REST clients and scrapers.
 pub const IN_PROGRESS_FEW: usize = 1_024;
 
-/// They have one in so many of the files that the process may open: with two kinds of listeners under attack, half of all
-/// are left to those who are served.
+/// Connections in progress of one kind have one in so many of the files that the process may open: with two
+/// kinds of listeners under attack, half of all files are left to established connections.
 pub const IN_PROGRESS_FILES: usize = 4;
 
-/// However few files that are.
+/// Connections in progress that fit at least, however few files the process may open.
 pub const IN_PROGRESS_LEAST: usize = 64;
 
 /// A connection in progress that has made a step so lately does not make room: its next flight is on its way, or waits in
@@ -105,8 +105,8 @@ pub const DNS_QUESTIONS: usize = 512;
 /// For a DNS question with all its retries. Longer: `DnsFault::Failed`.
 pub const DNS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long an address of the hosts file is kept, in seconds: the file is a local one, and an operator who changes it
-/// expects that it counts soon.
+/// The time that an address of the hosts file is kept, in seconds: the file is local, and an operator who
+/// changes it expects that it counts soon.
 pub const HOSTS_FILE_TTL: u32 = 10;
 
 /// Records of one answer that are handed on; the rest is left out.
@@ -161,7 +161,7 @@ pub const IMPORT_LOOK: usize = 1 << 10;
 /// For the node to say how it is, when Prometheus or a load balancer asks. Longer: 503.
 pub const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Askers of the status who wait for the same second's answer. More: 503.
+/// Requests for the status that wait for the same second's answer. More: 503.
 pub const STATUS_QUEUE: usize = 64;
 
 /// Accounts a shard keeps in memory; about 400 bytes each. Those not asked for lately make room.
@@ -172,7 +172,7 @@ pub const CACHED_ACCOUNTS: usize = 200_000;
 /// (`router::limits::LONGEST_CALL`).
 pub const ACCOUNT_CALLS: usize = 200_000;
 
-/// Letters (batches of packets, questions) that may wait for a shard. More are dropped and counted: their
+/// Messages (batches of packets, questions) that may wait for a shard. More are dropped and counted: their
 /// senders retransmit.
 pub const SHARD_INBOX: usize = 65_536;
 
@@ -196,7 +196,7 @@ pub const HTTP_BUFFER: usize = 16 << 10;
 /// none of these places.
 pub const REST_REQUESTS: usize = 256;
 
-/// Of these, from one source. More: 429.
+/// REST requests from one source, of `REST_REQUESTS`. More: 429.
 pub const REST_REQUESTS_PER_SOURCE: usize = 128;
 
 /// After a failed accept, mostly for want of file descriptors.
@@ -213,12 +213,12 @@ pub const XMPP_UNREAD: usize = 256 * 1024;
 /// socket does not run dry meanwhile.
 pub const XMPP_DRAINED: usize = 32 * 1024;
 
-/// How long a stream may take nothing of what waits for it, and at most as long as it may be silent. Longer:
+/// The time that a stream may take nothing of its queue, and at most as long as it may be silent. Longer:
 /// `connection-timeout`. A session that can be resumed is.
 pub const XMPP_STALLED: Duration = Duration::from_secs(60);
 
-/// What streams of one shard have asked and its turn has not done. More: streams are not read from, so TCP slows the
-/// clients.
+/// Events of one shard's streams that its turn has not handled. More: streams are not read from, so TCP slows
+/// the clients.
 pub const XMPP_EVENTS: usize = 1024;
 
 /// For the last words of a stream to be read. Longer: the connection is closed without.
@@ -236,6 +236,7 @@ pub const XMPP_DERIVING: usize = 2;
 
 /// Accounts of a domain that are looked at for how an account that is not there is to look, and kinds of them: some 30 ms.
 pub const LOOKED_AT: u32 = 10_000;
+/// Kinds of accounts that are told apart among them.
 pub const LOOKS: usize = 32;
 
 /// Rounds of SCRAM keys: the least that RFC 7677 §4 allows, and what other servers have; a phone computes them too.
@@ -265,6 +266,7 @@ pub const WRONG_SECRETS: Policy = Policy {
 /// Lines of the log about failed sign-ins: of all sources, and of one. A source's first lines tell a program that shuts
 /// addresses out all it needs. Further ones are counted, and told as a number.
 pub const SIGN_IN_LINES: Rate = Rate { interval: Duration::from_millis(20), burst: 200 };
+/// Lines of the log about failed sign-ins from one source.
 pub const SIGN_IN_LINES_BY_SOURCE: Policy = Policy {
     capacity: 10_000,
     rate: Rate { interval: Duration::from_secs(1), burst: 20 },
@@ -294,7 +296,7 @@ pub const XMPP_HTTP_IDLE: Duration = Duration::from_secs(75);
 /// Bytes of the head of an HTTP request of a chat client. More: 431, and closed.
 pub const XMPP_HTTP_BUFFER: usize = 16 << 10;
 
-/// How long a slot may be used (XEP-0363 §5 asks for 300 s). Later: 410.
+/// The time that a slot may be used (XEP-0363 §5 asks for 300 s). Later: 410.
 pub const UPLOAD_SLOT: Duration = Duration::from_secs(300);
 
 /// For a whole file to come. Longer: 408, and nothing stays of it.
@@ -325,23 +327,25 @@ pub const XMPP_LISTED: u32 = 10_000;
 /// the node is busy.
 pub const XMPP_QUESTIONS: usize = 1_000;
 
-/// What a chat client may send at once, in time at its allowance: a client that comes back says much at first.
+/// The burst of a chat client, as time at its allowance: a client that reconnects sends much at first.
 pub const XMPP_BURST: Duration = Duration::from_secs(5);
 
 /// A client that sends too much is not read from for so long at most, and then begins with an empty bucket: shorter than
 /// any sensible patience of its own.
 pub const XMPP_PAUSE: Duration = Duration::from_secs(10);
 
-/// A client that has had to be slowed down for so long, and never once had its whole burst again, does not send what
-/// somebody wants to say: `policy-violation`.
+/// A client that has had to be slowed down for so long, and never once had its whole burst again, does not
+/// send a conversation: `policy-violation`.
 pub const XMPP_FLOOD: Duration = Duration::from_secs(600);
 
-/// Streams of a shard that are nobody's yet and whose elements are kept while anybody is traced, and elements of each.
-/// More: the trace begins later.
+/// Streams of a shard that have not signed in and whose elements are kept while any account is traced. More:
+/// the trace begins later.
 pub const XMPP_UNDECIDED: usize = 256;
+/// Elements kept of each such stream.
 pub const XMPP_UNDECIDED_EACH: usize = 32;
 /// Sources whose new accounts are counted (XEP-0077). Beyond: the one counted least recently begins anew.
 pub const XMPP_REGISTERING: usize = 10_000;
 
-/// Accounts of one shard whose keys are to be made for somebody who waits: a second's work. Beyond: `resource-constraint`.
+/// Accounts of one shard whose keys are to be made while a client waits: a second's work. Beyond:
+/// `resource-constraint`.
 pub const XMPP_KEYS_WAITING: usize = 64;

@@ -21,12 +21,12 @@ use crate::signals::{Order, Signals};
 pub struct AdminListeners {
     control: ControlSocket,
     http: TcpListener,
-    /// Of its own; `None`: beside metrics.
+    /// A listener of its own; `None`: REST is served beside metrics.
     rest: Option<TcpListener>,
     signals: Signals,
 }
 
-/// What could not be opened, and what to do.
+/// The listener that could not be opened, and a remedy.
 #[derive(Debug)]
 pub enum AdminListenerError {
     Folder(std::path::PathBuf, io::Error),
@@ -63,7 +63,7 @@ impl AdminListeners {
         self.http.local_addr()
     }
 
-    /// Where the REST interface is, if there is one.
+    /// The address of the REST interface.
     ///
     /// # Errors
     /// The system's.

@@ -1,4 +1,4 @@
-//! The record's file: verifiers of passwords are in it, so it is made for nobody else to read.
+//! The database's file: it holds verifiers of passwords, so only its owner may read it.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io;
@@ -9,7 +9,7 @@ use store::{Sqlite, StoreError};
 
 use crate::config::Server;
 
-/// Makes folder and file when they are not there. What is there keeps its mode.
+/// Makes folder and file when they are not there. Existing ones keep their mode.
 pub fn open(server: &Server) -> Result<Sqlite, StoreError> {
     open_with(server, store::sqlite::Options::default())
 }

@@ -7,7 +7,7 @@ use store::{Pattern, Route};
 
 use crate::config::Config;
 
-/// What the plan makes of a route of the record. The error says what was expected.
+/// Converts a route of the database to one of the plan. The error says what was expected.
 pub fn to_plan(route: &Route) -> Result<call::Route, String> {
     let member = |target: &store::RouteTarget| {
         let to: RouteTarget =
@@ -38,8 +38,9 @@ pub fn to_plan(route: &Route) -> Result<call::Route, String> {
     })
 }
 
-/// What keeps a route with `--certificate` from accepting any call, and what to do. `None`: nothing does, or the route
-/// names no certificate. A certificate proves its name on a TLS connection, by an authority (RFC 5922 §7.1).
+/// The reason why a route with `--certificate` cannot accept any call, and a remedy. `None`: there is no such
+/// reason, or the route names no certificate. A certificate proves its name on a TLS connection, by an
+/// authority (RFC 5922 §7.1).
 pub fn unverifiable(config: &Config, route: &Route) -> Option<String> {
     if route.policy.certificates.is_empty() {
         return None;
@@ -88,7 +89,7 @@ pub fn certificates(routes: &[Route]) -> Vec<RouteCertificate> {
     routes.iter().flat_map(of_route).collect()
 }
 
-/// Whether the plan would take it, before it is written.
+/// Checks that the plan would take the route, before it is written.
 pub fn check(route: &Route) -> Result<(), String> {
     let digits = |text: &str| {
         let digits = text.strip_prefix('+').unwrap_or(text);

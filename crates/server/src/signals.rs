@@ -1,9 +1,10 @@
-//! What the operating system's signals ask of the node.
+//! The requests that the operating system's signals make of the node.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+/// A request by signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// SIGHUP: read configuration, routes and certificates again.
@@ -24,6 +25,7 @@ pub struct Signals {
 }
 
 impl Signals {
+    /// Starts to catch the signals.
     pub fn new() -> io::Result<Self> {
         Ok(Signals {
             hangup: signal(SignalKind::hangup())?,
@@ -33,6 +35,7 @@ impl Signals {
         })
     }
 
+    /// Waits for the next signal.
     pub async fn next(&mut self) -> Order {
         tokio::select! {
             _ = self.hangup.recv() => Order::Reload,

@@ -1,5 +1,5 @@
-//! Whatever a client sends over HTTP before it is authenticated: memory that is kept, memory that is used on the way, bytes sent,
-//! work and time are bounded by a small multiple of the bytes that came, at each kind of listener.
+//! For any bytes that an unauthenticated HTTP client sends, kept memory, peak memory, bytes sent, work and
+//! time are bounded by a small multiple of the bytes received, at each kind of listener.
 
 #![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 #![allow(unreachable_pub, reason = "the client is shared with a fuzz target")]
@@ -225,7 +225,7 @@ fn text() -> impl Strategy<Value = String> {
 #[test]
 fn a_client_without_credentials_costs_a_small_multiple_of_what_it_sends() {
     let world = World::new();
-    // What is there once: the OpenAPI document, threads, tables.
+    // Memory that is allocated once: the OpenAPI document, threads, tables.
     for kind in KINDS {
         for text in [get("/openapi.json", ""), get(REST, ""), post("/bosh", "text/xml", "<body/>")] {
             world.run(kind, &[text.as_bytes()], true, &Allocated);

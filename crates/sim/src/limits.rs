@@ -1,4 +1,4 @@
-//! Where a simulation that went astray is stopped.
+//! Bounds that stop a simulation that does not end.
 
 /// Steps of a world: packets, wakings and scheduled acts together. The longest worlds of the suite need a
 /// few hundred thousand; two nodes that answer each other for ever get here in seconds.

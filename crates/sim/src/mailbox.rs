@@ -1,4 +1,4 @@
-//! A party that a test plays itself: it keeps what arrives and says what it is told to say.
+//! A party that the test plays: it keeps the packets that arrive and sends those that the test gives it.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use stdx::Instant;
 
 use crate::world::{Datagram, Node};
 
-/// What arrived, in order.
+/// A packet that arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Letter {
     pub at: Instant,
@@ -18,7 +18,7 @@ pub struct Letter {
 }
 
 impl Letter {
-    /// As text, for assertions; what is not UTF-8 shows as `�`.
+    /// The text, for assertions; bytes that are not UTF-8 show as `�`.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
@@ -26,6 +26,7 @@ impl Letter {
 
 type Answer = Box<dyn FnMut(&Letter) -> Vec<Bytes>>;
 
+/// A node that keeps every packet, in order, and may answer it.
 #[derive(Default)]
 pub struct Mailbox {
     letters: Vec<Letter>,
@@ -43,11 +44,12 @@ impl Mailbox {
         Mailbox { letters: Vec::new(), answer: Some(Box::new(answer)) }
     }
 
+    /// Returns the packets so far.
     pub fn letters(&self) -> &[Letter] {
         &self.letters
     }
 
-    /// What arrived since the last time.
+    /// Takes the packets since the last call.
     pub fn take(&mut self) -> Vec<Letter> {
         std::mem::take(&mut self.letters)
     }

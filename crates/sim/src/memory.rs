@@ -1,4 +1,4 @@
-//! What is allocated now, for tests that say what a thing costs.
+//! Counts allocated memory, for tests that bound a cost.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,25 +13,27 @@ pub struct Counting {
 }
 
 impl Counting {
+    /// Builds the counters; every field is zero.
     pub const fn new() -> Counting {
         Counting { bytes: AtomicUsize::new(0), peak: AtomicUsize::new(0), total: AtomicUsize::new(0) }
     }
 
-    /// Allocated now.
+    /// Bytes allocated now.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// The most that was allocated at any time since `reset_peak`.
+    /// The most bytes allocated at any time since `reset_peak`.
     pub fn peak(&self) -> usize {
         self.peak.load(Ordering::Relaxed)
     }
 
+    /// Sets the peak to the bytes allocated now.
     pub fn reset_peak(&self) {
         self.peak.store(self.bytes(), Ordering::Relaxed);
     }
 
-    /// All that was ever allocated: a measure of work.
+    /// All bytes that were ever allocated: a measure of work.
     pub fn total(&self) -> usize {
         self.total.load(Ordering::Relaxed)
     }
@@ -68,6 +70,7 @@ pub struct Bound {
 }
 
 impl Bound {
+    /// True if the cost of so many bytes and messages is within the bound.
     pub fn holds(self, figure: usize, bytes: usize, messages: usize) -> bool {
         figure <= self.per_byte * bytes + self.besides * messages
     }

@@ -1,4 +1,4 @@
-//! What happens to a packet between two nodes.
+//! The path of a packet between two nodes: delay, loss, order.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

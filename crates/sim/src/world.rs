@@ -37,6 +37,7 @@ pub trait Node: Any {
     fn deadline(&self) -> Option<Instant>;
 }
 
+/// The number of a node in its world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(usize);
 
@@ -55,7 +56,7 @@ pub struct World {
     wakings_at_once: u32,
     ladder: Ladder,
     label: fn(&[u8]) -> String,
-    /// For what the test itself decides by dice.
+    /// For the test's own random choices.
     pub rng: Rng,
 }
 
@@ -94,15 +95,17 @@ impl World {
         }
     }
 
+    /// Returns the virtual time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// Since the world began.
+    /// Time since the world began.
     pub fn elapsed(&self) -> Duration {
         self.now.since(self.start)
     }
 
+    /// Returns the seed of the run, for a failure's message.
     pub fn seed(&self) -> u64 {
         self.seed
     }
@@ -129,6 +132,7 @@ impl World {
         node.downcast_ref().expect("the node has the type it was added with")
     }
 
+    /// As `node`, to change it.
     pub fn node_mut<N: Node>(&mut self, id: NodeId) -> &mut N {
         let node: &mut dyn Any = &mut *self.nodes[id.0].node;
         node.downcast_mut().expect("the node has the type it was added with")
@@ -167,15 +171,17 @@ impl World {
         self.network.set(b.0, a.0, link);
     }
 
+    /// Sets the link of one direction.
     pub fn set_one_way_link(&mut self, from: NodeId, to: NodeId, link: Link) {
         self.network.set(from.0, to.0, link);
     }
 
-    /// Loses everything between the two until `heal`. What is under way still arrives.
+    /// Loses all packets between the two until `heal`. Packets under way still arrive.
     pub fn cut(&mut self, a: NodeId, b: NodeId) {
         self.network.cut(a.0, b.0);
     }
 
+    /// Ends a `cut`.
     pub fn heal(&mut self, a: NodeId, b: NodeId) {
         self.network.heal(a.0, b.0);
     }
@@ -185,7 +191,7 @@ impl World {
         self.network.lose_next(from.0, to.0, label, times);
     }
 
-    /// From now on the node hears nothing and is not woken: it crashed. What is on its way to it is lost.
+    /// Crashes the node: it receives nothing and is not woken from now on. Packets under way to it are lost.
     pub fn stop(&mut self, id: NodeId) {
         self.nodes[id.0].stopped = true;
         self.ladder.note(self.now, &self.nodes[id.0].name, "stops");
@@ -198,12 +204,12 @@ impl World {
         self.ladder.note(self.now, &party.name, "starts");
     }
 
-    /// How arrows are called, from the bytes of a packet; `ladder::label` unless set.
+    /// Sets the labels of arrows, from the bytes of a packet; `ladder::label` unless set.
     pub fn set_label(&mut self, label: fn(&[u8]) -> String) {
         self.label = label;
     }
 
-    /// What went over the network so far, for a snapshot. An arrow stands at the time it was sent.
+    /// Renders the packets so far, for a snapshot. An arrow stands at the time it was sent.
     pub fn ladder(&self) -> String {
         self.ladder.render()
     }
@@ -224,6 +230,7 @@ impl World {
         self.now = self.now.max(until);
     }
 
+    /// Runs for so long from now.
     pub fn run_for(&mut self, duration: Duration) {
         self.run_until(self.now + duration);
     }
@@ -240,7 +247,7 @@ impl World {
         true
     }
 
-    /// Does the next thing if it is due by `until`. Of things at the same instant, packets and acts go before wakings.
+    /// Does the next thing if it is due by `until`. At the same instant, packets and acts go before wakings.
     fn step(&mut self, until: Instant) -> bool {
         let event = self.agenda.first_key_value().map(|((at, _), _)| *at);
         let waking = self.next_waking();

@@ -1,5 +1,5 @@
-//! Whatever a peer sends before it is authenticated: memory that is kept, memory that is used on the way, bytes sent and work are
-//! bounded by a small multiple of the bytes that came, at every kind of stream.
+//! For any bytes that an unauthenticated peer sends, kept memory, peak memory, bytes sent and work are
+//! bounded by a small multiple of the bytes received, at every kind of stream.
 
 #![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 #![allow(unreachable_pub, reason = "the peer is shared with a fuzz target")]
@@ -14,8 +14,8 @@ use stranger::{KINDS, Kind, Stranger};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting::new();
 
-/// What a stream holds on to: bytes that wait for the rest of a stanza, in a buffer that grew to twice that; of one stanza what
-/// waits for an answer.
+/// Memory that a stream keeps: bytes that wait for the rest of a stanza, in a buffer that grew to twice that;
+/// and the part of one stanza that waits for an answer.
 const KEPT: Bound = Bound { per_byte: 10, besides: 24 << 10 };
 /// The most at any time. A stanza of strangers is of 16 KiB at most, so of much input it is a fraction.
 const PEAK: Bound = Bound { per_byte: 24, besides: 48 << 10 };
@@ -80,7 +80,7 @@ fn check(kind: Kind, text: &str, length: usize) {
     assert!(stranger.is_gone_in_time(), "{kind:?}: {begin}");
 }
 
-/// What was found to grow, and what looks as if it might.
+/// Inputs that were found to make costs grow, and similar ones.
 fn attacks(size: usize) -> Vec<String> {
     let ns = "n".repeat(size.min(500));
     let times = |text: &str| text.repeat(size / text.len() + 1);
@@ -155,7 +155,7 @@ fn text() -> impl Strategy<Value = String> {
 /// The only test of this file: others would be counted.
 #[test]
 fn a_stranger_costs_a_small_multiple_of_what_it_sends() {
-    // What is there once: tables, buffers.
+    // Memory that is allocated once: tables, buffers.
     KINDS.iter().for_each(|kind| drop(Stranger::new(*kind)));
     for kind in KINDS {
         for size in [1_000, 15_000, 72_000, 250_000] {

@@ -1,4 +1,4 @@
-//! What a chat client costs that has signed in and is silent, without its connection and its task.
+//! The memory of a chat client that has signed in and is silent, without its connection and its task.
 
 #![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 
@@ -49,7 +49,7 @@ fn host_settings() -> Arc<chat::Settings> {
 
 type Act<'a, M, O> = Box<dyn FnOnce(&mut M, &mut O) + 'a>;
 
-/// A host and its clients' streams; the record knows everybody and nothing else.
+/// A host and its clients' streams; the database knows every account and nothing else.
 struct Shard {
     host: Host,
     settings: Arc<c2s::Settings>,
@@ -138,7 +138,7 @@ fn a_silent_session_costs_little() {
         settings: stream_settings(),
         streams: Vec::with_capacity(1 + SESSIONS as usize),
     };
-    // What is there once: tables, buffers, the kind of client.
+    // Memory that is allocated once: tables, buffers, the kind of client.
     shard.sign_in(0);
     let before = ALLOCATOR.bytes();
     for number in 1..=SESSIONS {

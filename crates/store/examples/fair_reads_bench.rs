@@ -1,4 +1,5 @@
-//! What a sign-in waits for its record while another account reads the largest pages that there are, as fast as it may.
+//! Measures how long a sign-in waits for its rows while another account reads the largest possible pages, as
+//! fast as it may.
 //!
 //!     cargo run --release -p store --example fair_reads_bench
 

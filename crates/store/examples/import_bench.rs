@@ -1,4 +1,4 @@
-//! How fast accounts are imported and how much room they take.
+//! Measures the speed of an import of accounts, and the room that they take.
 //!
 //!     cargo run --release -p store --example import_bench -- 1000000 [shuffled [batch]]
 

@@ -1,6 +1,6 @@
-//! What a durable binding costs, by size of group and by the order in which addresses refresh: CPU of the writing
-//! thread, time, bytes to the disk, rows and bytes of the file, and how long a start reads. The rows that a refresh
-//! makes dead are deleted meanwhile, as in a node.
+//! Measures the cost of a durable binding, by size of group and by the order in which addresses refresh: CPU
+//! of the writing thread, time, bytes to the disk, rows and bytes of the file, and how long a start reads.
+//! Rows that a refresh makes dead are deleted meanwhile, as in a node.
 //!
 //!     cargo run --release -p store --example write_bench -- [addresses] [refreshes]
 
@@ -14,9 +14,9 @@ use store::{BindingWrite, Sqlite, Store, Write, WriteDone, Writer};
 
 #[derive(Clone, Copy, Debug)]
 enum Order {
-    /// Of the registration.
+    /// The order of registration.
     Same,
-    /// Of the registration, moved by up to a tenth of the interval.
+    /// The order of registration, each moved by up to a tenth of the interval.
     Jitter,
     Random,
 }

@@ -1,30 +1,32 @@
-//! How people become somebody: tokens that clients sign in by (XEP-0484), accounts made in band (XEP-0077) and
-//! invitations (XEP-0401, XEP-0445).
+//! Rows of authentication other than by password and of registration: tokens that clients sign in by
+//! (XEP-0484), accounts made in band (XEP-0077) and invitations (XEP-0401, XEP-0445).
 
 use stdx::Instant;
 
 use crate::types::NewAccount;
 
+/// A write about tokens, invitations or registrations.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AccessWrite {
-    /// What becomes of the tokens of one client. `NotFound`, and nothing is written, when `used` is not there or was
+    /// Changes the tokens of one client. `NotFound`, and nothing is written, when `used` is not there or was
     /// used with that count or a higher one.
     Tokens(Box<TokenWrite>),
-    /// Of all clients of an account.
+    /// Removes the tokens of all clients of an account.
     ForgetTokens { user: Box<str> },
-    /// Refused as full beyond `limits::MAX_INVITATIONS` of one inviter.
+    /// Adds an invitation. Refused as full beyond `limits::MAX_INVITATIONS` of one inviter.
     Invite(Box<Invitation>),
-    /// It makes somebody a contact of its inviter, and is used up. `NotFound`: it is unknown, used, another inviter's, or
-    /// was too old `now`.
+    /// Uses up an invitation to become a contact of its inviter. `NotFound`: it is unknown, used, another
+    /// inviter's, or was too old `now`.
     UseInvitation { hash: [u8; 32], inviter: Box<str>, now: Instant },
     /// Makes an account, by an invitation perhaps, which is used up. `NotFound`: the invitation is unknown or used, is not
     /// for this domain, this name or any account, or was too old when the account was made; `Exists`: there is such an
     /// account, or its name is kept for another invitation.
     Register { account: Box<NewAccount>, invitation: Option<[u8; 32]> },
-    /// What was over before; at most `limits::CLEAN_CHUNK` of each at a time.
+    /// Removes rows that ended before; at most `limits::CLEAN_CHUNK` of each kind at a time.
     Clean { before: Instant },
 }
 
+/// A change of one client's tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenWrite {
     pub user: Box<str>,
@@ -35,6 +37,7 @@ pub struct TokenWrite {
     pub fresh: Option<FreshToken>,
 }
 
+/// The token that a client signed in by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UsedToken {
     pub id: Box<[u8]>,
@@ -43,6 +46,7 @@ pub struct UsedToken {
     pub revoked: bool,
 }
 
+/// A token to be added.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FreshToken {
     pub id: Box<[u8]>,
@@ -51,6 +55,7 @@ pub struct FreshToken {
     pub expires_at: Instant,
 }
 
+/// An invitation to register, or to become a contact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invitation {
     pub hash: [u8; 32],
@@ -62,9 +67,10 @@ pub struct Invitation {
     pub expires_at: Instant,
 }
 
+/// A read about tokens, invitations or reserved names.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AccessRead {
-    /// Of one client.
+    /// The tokens of one client.
     Tokens {
         user: Box<str>,
         agent: Box<str>,
@@ -72,7 +78,7 @@ pub enum AccessRead {
     Invitation {
         hash: [u8; 32],
     },
-    /// Whether a name is kept for somebody who is invited, from then on.
+    /// Asks whether a name is reserved for an invitation that is still valid at `now`.
     Reserved {
         domain: Box<str>,
         name: Box<str>,
@@ -80,6 +86,7 @@ pub enum AccessRead {
     },
 }
 
+/// The answer to an [`AccessRead`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum AccessLoaded {
     /// The newest first.
@@ -88,6 +95,7 @@ pub enum AccessLoaded {
     Reserved(bool),
 }
 
+/// A token as stored; its secret is derived, not stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRow {
     pub id: Box<[u8]>,

@@ -15,12 +15,14 @@ use crate::types::{
 };
 use crate::verifiers::Verifiers;
 
+/// A reader and a writer of the database, used on the calling thread.
 pub struct Admin {
     reader: Box<dyn Reader>,
     writer: Box<dyn Writer>,
 }
 
 impl Admin {
+    /// Opens a reader and a writer.
     pub fn new(store: &dyn Store) -> Result<Self, StoreError> {
         Ok(Admin { reader: store.reader()?, writer: store.writer()? })
     }
@@ -31,10 +33,12 @@ impl Admin {
         one.unwrap_or_else(|| Err(StoreError::Internal { detail: "a write without a result".into() }))
     }
 
+    /// Reads on the calling thread.
     pub fn read(&mut self, read: &Read) -> Result<Loaded, StoreError> {
         self.reader.load(read)
     }
 
+    /// Adds an account, and returns its id.
     pub fn add_account(&mut self, account: NewAccount) -> Result<i64, StoreError> {
         match self.write(&Write::AddAccount(Box::new(account)))? {
             WriteDone::Added { id } => Ok(id),
@@ -60,16 +64,19 @@ impl Admin {
         }
     }
 
+    /// Sets the password, and so drops SCRAM keys made of the old one.
     pub fn set_password(&mut self, account: Address, password: &str) -> Result<(), StoreError> {
         check_password(password)?;
         let verifiers = Verifiers::from_password(&account.user, &account.domain, password);
         self.write(&Write::SetVerifiers { account, verifiers }).map(drop)
     }
 
+    /// Disables or enables an account.
     pub fn set_disabled(&mut self, account: Address, disabled: bool) -> Result<(), StoreError> {
         self.write(&Write::SetDisabled { account, disabled }).map(drop)
     }
 
+    /// Removes an account with its aliases.
     pub fn remove_account(&mut self, account: Address) -> Result<(), StoreError> {
         self.write(&Write::RemoveAccount { account }).map(drop)
     }
@@ -82,10 +89,12 @@ impl Admin {
         }
     }
 
+    /// Removes a domain; fails while it has accounts or aliases.
     pub fn remove_domain(&mut self, name: &str) -> Result<(), StoreError> {
         self.write(&Write::RemoveDomain { name: name.into() }).map(drop)
     }
 
+    /// Returns all domains.
     pub fn domains(&mut self) -> Result<Vec<Domain>, StoreError> {
         match self.read(&Read::Domains)? {
             Loaded::Domains(domains) => Ok(domains),
@@ -93,15 +102,17 @@ impl Admin {
         }
     }
 
+    /// Adds an alias of an account.
     pub fn add_alias(&mut self, alias: Address, account: Address) -> Result<(), StoreError> {
         self.write(&Write::AddAlias { alias, account }).map(drop)
     }
 
+    /// Removes an alias.
     pub fn remove_alias(&mut self, alias: Address) -> Result<(), StoreError> {
         self.write(&Write::RemoveAlias { alias }).map(drop)
     }
 
-    /// Of one account, or all.
+    /// The aliases of one account, or all.
     pub fn aliases(&mut self, account: Option<Address>) -> Result<Vec<Alias>, StoreError> {
         match self.read(&Read::Aliases { account })? {
             Loaded::Aliases(aliases) => Ok(aliases),
@@ -109,6 +120,7 @@ impl Admin {
         }
     }
 
+    /// Adds a route, and returns its id.
     pub fn add_route(&mut self, route: Route) -> Result<i64, StoreError> {
         match self.write(&Write::AddRoute(Box::new(route)))? {
             WriteDone::Added { id } => Ok(id),
@@ -116,6 +128,7 @@ impl Admin {
         }
     }
 
+    /// Removes a route.
     pub fn remove_route(&mut self, name: &str) -> Result<(), StoreError> {
         self.write(&Write::RemoveRoute { name: name.into() }).map(drop)
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with the record, in words for an operator.
+//! The errors of the database, in words for an operator.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -19,7 +19,7 @@ use crate::types::{Address, NewAccount, check_length};
 use crate::verifiers::MakeKeys;
 use crate::xmpp::XmppWrite;
 
-/// What to do with an account that is there already, and with a second line for one account.
+/// The treatment of an account that exists, and of a second line for one account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
     /// Set its password and, when one is given, its name; what comes with it is added to what it has.
@@ -28,6 +28,7 @@ pub enum Existing {
     Skip,
 }
 
+/// The options of an import.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
     /// For accounts without `@domain`.
@@ -37,7 +38,8 @@ pub struct ImportOptions {
     pub batch: usize,
     /// Stands as the time the accounts were made.
     pub now: Instant,
-    /// Of SCRAM, for each password. They take milliseconds each, hashes of phones' passwords microseconds.
+    /// Derives SCRAM keys of each password. They take milliseconds each, hashes of phones' passwords
+    /// microseconds.
     pub keys: Option<MakeKeys>,
     /// Ends the import after the users that have been read. The import sets it, too, when a write has failed: an input
     /// that waits for more can give up then.
@@ -45,6 +47,7 @@ pub struct ImportOptions {
 }
 
 impl ImportOptions {
+    /// Builds options with the defaults.
     pub fn new(default_domain: Option<&str>, now: Instant) -> Self {
         let default_domain = default_domain.map(Box::from);
         ImportOptions {
@@ -58,6 +61,7 @@ impl ImportOptions {
     }
 }
 
+/// The counts of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
     pub added: u64,
@@ -68,6 +72,7 @@ pub struct Imported {
 }
 
 impl Imported {
+    /// Accounts read, whatever became of them.
     pub fn total(&self) -> u64 {
         self.added + self.updated + self.skipped
     }
@@ -77,7 +82,7 @@ impl Imported {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     pub imported: Imported,
-    /// Of the input, up to the last user who is on disk.
+    /// Bytes of the input, up to the last user who is on disk.
     pub bytes: u64,
 }
 
@@ -103,7 +108,7 @@ impl NewUser {
     }
 }
 
-/// Where they come from, one by one.
+/// The source of users, one by one.
 pub trait Users: Send {
     type Error: From<StoreError> + Send;
 
@@ -113,7 +118,7 @@ pub trait Users: Send {
     /// What cannot be read; nothing comes after it.
     fn next(&mut self) -> Result<Option<NewUser>, Self::Error>;
 
-    /// Of the input, up to the last one.
+    /// Bytes of the input, up to the last user.
     fn bytes(&self) -> u64;
 }
 
@@ -255,7 +260,7 @@ impl<'a, R: io::Read> Lines<'a, R> {
         Lines { reader, record: StringRecord::new(), first: true, is_broken: false, options }
     }
 
-    /// Where the last record began.
+    /// The line at which the last record began.
     fn line(&self) -> u64 {
         let inside = self.record.as_slice().bytes().filter(|byte| *byte == b'\n').count() as u64;
         self.reader.position().line().saturating_sub(1 + inside)

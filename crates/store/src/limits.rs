@@ -1,4 +1,4 @@
-//! The limits of the record, why they are what they are, and what one meets who goes beyond.
+//! The limits of the database, with their reasons and the answers beyond them.
 //!
 //! Lengths are bytes. A value over its limit is [`StoreError::Invalid`](crate::StoreError::Invalid), which
 //! names the value and the limit; nothing is written.
@@ -9,6 +9,7 @@ use std::time::Duration;
 pub const MAX_NAME: usize = 255;
 /// RFC 1035 §2.3.4.
 pub const MAX_DOMAIN: usize = 253;
+/// Bytes of a display name, as of an account name.
 pub const MAX_DISPLAY_NAME: usize = 255;
 /// Long passphrases fit; a file pasted by mistake does not.
 pub const MAX_PASSWORD: usize = 1024;
@@ -20,6 +21,7 @@ pub const MAX_MESSAGE_BODY: usize = 64 * 1024;
 pub const MAX_ROUTE_CERTIFICATES: usize = 32;
 /// A group a prober can watch and an operator can read.
 pub const MAX_ROUTE_TARGETS: usize = 64;
+/// Bytes of a target's URI.
 pub const MAX_URI: usize = 1024;
 /// Digits put before a number by a route.
 pub const MAX_PREFIX: usize = 64;
@@ -35,11 +37,13 @@ pub const MAX_KEPT_LOADED: u32 = 1_000;
 /// Rows deleted in one cleaning write. A row of the archive of chats with its indexes takes some 20 us, so a cleaning
 /// write holds up its group by at most a few milliseconds; the writer repeats it with the next groups while it finds rows.
 pub const CLEAN_CHUNK: u32 = 200;
-/// How long the writer waits for a group before it goes on with cleaning that found more rows than one write deletes:
-/// longer than groups of a busy node are apart, so that cleaning has a disk flush of its own on an idle node only.
+/// The time that the writer waits for a group before it continues a cleaning that found more rows than one
+/// write deletes: longer than groups of a busy node are apart, so that cleaning has a disk flush of its own
+/// on an idle node only.
 pub const CLEAN_PAUSE: Duration = Duration::from_millis(50);
-/// How long a dead binding may stay in the file. Twice the usual interval of registrations: on a busy node nearly all
-/// dead rows are deleted long before, in runs, and a row that still lives by then is seldom replaced.
+/// The time that a dead binding may stay in the file. Twice the usual interval of registrations: on a busy
+/// node nearly all dead rows are deleted long before, in runs, and a row that still lives by then is seldom
+/// replaced.
 pub const DEAD_BINDING: Duration = Duration::from_hours(2);
 /// A resource of the REST interface, in JSON: an inline document and a dozen URLs fit.
 pub const MAX_REST_BODY: usize = 64 * 1024;
@@ -50,7 +54,8 @@ pub const MAX_VERIFIERS: usize = 16;
 pub const WRITE_QUEUE: usize = 65_536;
 /// Reads waiting for the reader threads. Full: [`Busy`](crate::Busy).
 pub const READ_QUEUE: usize = 65_536;
-/// Reads that wait of one account or room. Beyond: [`Busy`](crate::Busy). A host has few under way for each who asks.
+/// Reads that wait of one account or room. Beyond: [`Busy`](crate::Busy). A host has few under way for each
+/// client.
 pub const READS_OF_ACCOUNT: usize = 4_096;
 /// Reader threads: one for what signing in needs, and two for everything.
 pub const READERS: usize = 3;
@@ -58,12 +63,12 @@ pub const READERS: usize = 3;
 pub const MAX_GROUP: usize = 4_096;
 /// Reads answered in one batch: accounts, or an eighth of so many rosters.
 pub const MAX_READ_BATCH: usize = 64;
-/// How long the first waited-for write of a group waits for company. Eight milliseconds are invisible to a phone
-/// and make one fsync of what would be dozens.
+/// The time that the first waited-for write of a group waits for others. Eight milliseconds are invisible to
+/// a phone and make one fsync of what would be dozens.
 pub const GROUP_WINDOW: Duration = Duration::from_millis(8);
-/// How long writes nobody waits for (call records) wait for a group to ride along with.
+/// The time that writes without a waiting client (call records) wait for a group to ride along with.
 pub const RIDE_ALONG: Duration = Duration::from_millis(250);
-/// How long a write waits for another process that holds the database: shorter than a phone's patience
+/// The time that a write waits for another process that holds the database: shorter than a phone's patience
 /// (RFC 3261 timer F is 32 s) and long enough for a page of `belfry account import`.
 pub const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Rows of an import in one transaction at first: an fsync costs nothing then, and a progress bar moves.
@@ -75,8 +80,8 @@ pub const MAX_XMPP_OFFLINE: u32 = 1_000;
 pub const MAX_ROOMS_OF_USER: u32 = 200;
 /// Bytes of a stanza, item or configuration of XMPP: what the streams let through, twice, for what we add.
 pub const MAX_XMPP_XML: usize = 512 << 10;
-/// Bytes of rows that one read loads, unless one row alone has more: some milliseconds of a reader thread. What follows is
-/// another page.
+/// Bytes of rows that one read loads, unless one row alone has more: some milliseconds of a reader thread.
+/// Further rows are another page.
 pub const READ_BYTES: usize = 1 << 20;
 /// Nodes or rooms of one page of a listing.
 pub const LISTED_ROWS: u32 = 1_000;
@@ -89,13 +94,14 @@ pub const MAX_COUNTED: u32 = 10_000;
 /// `StoreError::Invalid`. Every honest read is far below; what is above visits more rows than it returns.
 pub const READ_STEPS: u64 = 10_000_000;
 
-/// Tokens of one account of XMPP, two of each client at most: more than anybody has devices. Beyond: the oldest is void,
-/// and its client has to use the password.
+/// Tokens of one XMPP account, two of each client at most: more than a user has devices. Beyond: the oldest
+/// is void, and its client has to use the password.
 pub const MAX_TOKENS: u32 = 64;
-/// Invitations of one user that nobody has used; one more is refused until some are used or too old.
+/// Unused invitations of one user; one more is refused until some are used or too old.
 pub const MAX_INVITATIONS: u32 = 50;
-/// What a batch grows to, as a quarter of what is done. In random order a batch touches most pages of a large
-/// index however many rows it has, so fewer batches write less; this many rows are about 100 MB of memory.
+/// The largest batch; a batch grows with the rows done, as a quarter of them. In random order a batch touches
+/// most pages of a large index however many rows it has, so fewer batches write less; this many rows are
+/// about 100 MB of memory.
 pub const MAX_IMPORT_BATCH: usize = 250_000;
 /// Rows of an import that makes keys of SCRAM, in one transaction: at some 10 ms a key so many are ten seconds of work, which
 /// is what is lost when the import is killed.

@@ -9,9 +9,9 @@ pub(crate) struct Queue<T> {
     capacity: usize,
     /// Items in one `take`.
     group: usize,
-    /// How long an urgent item waits for company.
+    /// The time that an urgent item waits for others.
     window: Duration,
-    /// How long items that are not urgent wait for an urgent one.
+    /// The time that items that are not urgent wait for an urgent one.
     patience: Duration,
 }
 
@@ -102,7 +102,7 @@ impl<T> Queue<T> {
         if state.items.is_empty() {
             state.urgent = false;
         } else {
-            // Another taker may be asleep, and nobody will push a "first" item for it.
+            // Another taker may be asleep, and no "first" item will be pushed for it.
             self.ready.notify_one();
         }
         Taken::Group

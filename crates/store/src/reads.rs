@@ -13,7 +13,7 @@ use crate::record::Read;
 use crate::service::Ticket;
 use crate::xmpp::XmppRead;
 
-/// Which reads a thread takes.
+/// The class of reads that a thread takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
     /// Single rows, and what an account needs to sign in.
@@ -120,7 +120,7 @@ impl Turns {
         if of.reads.is_empty() {
             self.of.remove(&account);
         } else {
-            // Behind those who waited meanwhile.
+            // Behind the accounts that have waited meanwhile.
             self.ready.push_back(Some(account));
         }
     }
@@ -282,7 +282,7 @@ fn lane_of(read: &Read) -> Lane {
     }
 }
 
-/// Of a batch: a roster may have as much as thousands of other rows.
+/// The share of a batch: a roster may have as much as thousands of other rows.
 fn weight_of(read: &Read) -> usize {
     match read {
         Read::Xmpp(_) => limits::MAX_READ_BATCH / 8,
@@ -290,7 +290,7 @@ fn weight_of(read: &Read) -> usize {
     }
 }
 
-/// Whose turn a read takes.
+/// The account or room whose turn a read takes.
 fn about(read: &Read) -> Option<&str> {
     match read {
         Read::Xmpp(read) => match read {

@@ -73,8 +73,9 @@ pub enum Write {
         account: Address,
         limits: AccountLimits,
     },
-    /// Whether accounts have what phones prove passwords by (RFC 7616), from now on and for whoever writes. Without: what is there
-    /// goes, and `Changed` counts the accounts that have nothing else.
+    /// Sets whether accounts keep the digests that phones prove passwords by (RFC 7616), from now on and for
+    /// every writer. Without: stored digests are removed, and `Changed` counts the accounts that have nothing
+    /// else.
     KeepDigests(bool),
     /// One row that changes with each time: fails while the record cannot be written, for whatever reason.
     Probe {
@@ -114,7 +115,7 @@ pub enum Write {
 }
 
 impl Write {
-    /// Whether it deletes rows that have had their time, a chunk at once.
+    /// True if it deletes rows that have had their time, a chunk at once.
     pub(crate) fn cleans(&self) -> bool {
         matches!(
             self,
@@ -131,7 +132,7 @@ impl Write {
 /// The complete set of bindings of an address. The record does not look inside.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BindingWrite {
-    /// Of the address: a farm's record reads bindings by bucket.
+    /// The bucket of the address: a farm reads bindings by bucket.
     pub bucket: u16,
     pub aor: Box<str>,
     pub written_at: Instant,
@@ -142,7 +143,7 @@ pub struct BindingWrite {
     pub record: Box<[u8]>,
 }
 
-/// What came of a write.
+/// The result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteDone {
     /// The number of the binding's row in the log. Numbers grow, and none is given twice while a process runs.
@@ -156,6 +157,7 @@ pub enum WriteDone {
     Removed { roster: Vec<(Box<str>, RosterRow)> },
 }
 
+/// A read. Each variant names its answer, or `Loaded` has one of the same name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Read {
     /// The account of an address, also by an alias; the domain in lower case. Answered with `Loaded::Account`.
@@ -185,6 +187,7 @@ pub enum Read {
     Access(AccessRead),
 }
 
+/// The answer to a [`Read`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Loaded {
     /// `None`: no such address. A disabled account is an answer, not an absence.
@@ -209,14 +212,17 @@ pub struct LoggedBinding<'a> {
     pub record: &'a [u8],
 }
 
-/// Where the record is. Readers see what was written before they were asked.
+/// A database. Readers see every write that ended before their read.
 pub trait Store: Send + Sync {
+    /// Opens a reader.
     fn reader(&self) -> Result<Box<dyn Reader>, StoreError>;
     /// One at a time is enough; a second one waits for the first's transaction.
     fn writer(&self) -> Result<Box<dyn Writer>, StoreError>;
 }
 
+/// Reads on the calling thread.
 pub trait Reader: Send {
+    /// Performs a read.
     fn load(&mut self, read: &Read) -> Result<Loaded, StoreError>;
 
     /// Visits every row of the log in order, one in memory at a time. Returns how many. The newest row of an address is
@@ -224,6 +230,7 @@ pub trait Reader: Send {
     fn replay(&mut self, visit: &mut dyn FnMut(LoggedBinding<'_>)) -> Result<u64, StoreError>;
 }
 
+/// Writes on the calling thread.
 pub trait Writer: Send {
     /// Writes all in one transaction and returns after it is on disk, with one result per write, in order.
     /// A write at fault itself (`StoreError::is_of_item`) fails alone; any other error fails the whole group

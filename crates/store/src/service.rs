@@ -17,7 +17,7 @@ use crate::reads::{Reads, TakenRead};
 use crate::record::{Loaded, Read, Reader, Store, Write, WriteDone, Writer};
 use crate::rest::RestWrite;
 
-/// Who wants the answer, and the asker's own number for it.
+/// The receiver of an answer, and its own number for the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
     /// A shard.
@@ -25,12 +25,13 @@ pub struct Ticket {
     pub id: u64,
 }
 
-/// Where answers go. Called on the service's threads; must not block.
+/// The receivers of answers. Called on the service's threads; must not block.
 pub trait Completions: Send + Sync {
     /// Writes that are on disk, or failed.
     fn complete(&self, sink: u16, done: Vec<(u64, Result<WriteDone, StoreError>)>);
+    /// Reads that are done, or failed.
     fn loaded(&self, sink: u16, done: Vec<(u64, Result<Loaded, StoreError>)>);
-    /// A group failed, or a write that has no ticket: what an operator should know. Once per group.
+    /// A group failed, or a write that has no ticket: an operator should know. Once per group.
     fn failed(&self, error: &StoreError) {
         let _ = error;
     }
@@ -40,6 +41,7 @@ pub trait Completions: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
+/// The sizes and times of a service.
 #[derive(Clone, Debug)]
 pub struct ServiceOptions {
     /// Threads that read, at least two: the first one serves quick reads only.
@@ -48,9 +50,9 @@ pub struct ServiceOptions {
     pub read_queue: usize,
     /// Writes in one transaction at most.
     pub max_group: usize,
-    /// How long a group waits for company.
+    /// The time that a group waits for more writes.
     pub group_window: Duration,
-    /// How long writes without a ticket wait for a group to ride along with.
+    /// The time that writes without a ticket wait for a group to ride along with.
     pub ride_along: Duration,
 }
 
@@ -77,6 +79,7 @@ pub struct Service {
 }
 
 impl Service {
+    /// Starts the threads.
     pub fn start(
         store: &dyn Store,
         completions: &Arc<dyn Completions>,
@@ -107,13 +110,14 @@ impl Service {
         Ok(())
     }
 
-    /// Queues a write. Without a ticket nobody is told, and it waits for a group that somebody waits for, at
+    /// Queues a write. Without a ticket there is no answer, and the write waits for a group with a ticket, at
     /// most `ServiceOptions::ride_along`.
     pub fn write(&self, write: Write, ticket: impl Into<Option<Ticket>>) -> Result<(), Busy> {
         let ticket = ticket.into();
         self.writes.push((write, ticket), ticket.is_some()).map_err(Busy::from)
     }
 
+    /// Queues a read.
     pub fn read(&self, read: Read, ticket: Ticket) -> Result<(), Busy> {
         self.reads.push(read, ticket).map_err(Busy::from)
     }
@@ -189,7 +193,7 @@ fn found_more((write, result): (Write, &Result<WriteDone, StoreError>)) -> Optio
     (write.cleans() && *rows >= u64::from(limits::CLEAN_CHUNK)).then_some(write)
 }
 
-/// Whether two cleaning writes delete rows of one kind.
+/// True if two cleaning writes delete rows of one kind.
 fn same_rows(one: &Write, other: &Write) -> bool {
     match (one, other) {
         (

@@ -1,4 +1,4 @@
-//! What the record holds. Passwords are not in it, only [`Verifiers`].
+//! The types of the database's rows. They contain no passwords, only [`Verifiers`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -73,6 +73,7 @@ pub(crate) fn check_domain(domain: &str) -> Result<Box<str>, StoreError> {
     }
 }
 
+/// An account.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Account {
     pub id: i64,
@@ -89,6 +90,7 @@ pub struct Account {
 }
 
 impl Account {
+    /// Returns the account's address.
     pub fn address(&self) -> Address {
         Address { user: self.name.clone(), domain: self.domain.clone() }
     }
@@ -146,7 +148,7 @@ pub(crate) fn check_length(what: &str, value: usize, limit: usize) -> Result<(),
     Ok(())
 }
 
-/// Which accounts to list, in order of name within a domain.
+/// The accounts to list, in order of name within a domain.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AccountFilter {
     /// All domains when `None`.
@@ -159,6 +161,7 @@ pub struct AccountFilter {
     pub limit: u32,
 }
 
+/// A domain of accounts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Domain {
     pub name: Box<str>,
@@ -197,7 +200,7 @@ pub struct Route {
     pub created_at: Instant,
 }
 
-/// What a route's targets are trusted with, and how much it may be used.
+/// The trust in a route's targets, and bounds on its use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RoutePolicy {
@@ -213,7 +216,7 @@ pub struct RoutePolicy {
     pub deny: Vec<Box<str>>,
 }
 
-/// What a route looks at.
+/// The condition of a route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind", content = "value")]
 pub enum Pattern {
@@ -230,6 +233,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
+    /// The kind's name, as commands and files write it.
     pub fn kind(&self) -> &'static str {
         match self {
             Pattern::Number(_) => "number",
@@ -240,6 +244,7 @@ impl Pattern {
         }
     }
 
+    /// The number, name or expression to match.
     pub fn value(&self) -> &str {
         match self {
             Pattern::Number(value)
@@ -264,6 +269,7 @@ impl Pattern {
     }
 }
 
+/// A target of a route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteTarget {
     pub uri: Box<str>,
@@ -320,7 +326,7 @@ pub struct CallRecord {
     pub ended_at: Instant,
     /// The final status of the INVITE.
     pub code: u16,
-    /// Why it ended, in words.
+    /// The reason of its end, in words.
     pub reason: Box<str>,
     /// `user@domain` of the account that placed it, when signed in; of a call by the REST interface, its account's SID.
     pub account: Option<Box<str>>,
@@ -329,7 +335,7 @@ pub struct CallRecord {
     pub callee: Option<Box<str>>,
 }
 
-/// Which call records to list, newest first.
+/// The call records to list, newest first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallFilter {
     /// Calls that this account, `user@domain`, placed or was called by; or those of a REST account, by its SID.

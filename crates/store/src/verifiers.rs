@@ -1,5 +1,5 @@
-//! What proves a password without being it: RFC 7616 §3.4.2 HA1 values, one for each digest algorithm, and the keys of
-//! SCRAM (RFC 5802 §3) where somebody made them.
+//! Verifiers of passwords, from which the password cannot be computed: RFC 7616 §3.4.2 HA1 values, one for
+//! each digest algorithm, and SCRAM keys (RFC 5802 §3) where they have been derived.
 
 use std::fmt;
 use std::sync::Arc;
@@ -49,8 +49,8 @@ impl Verifiers {
         }
     }
 
-    /// Of an account whose password nobody here knows, only keys of SCRAM: no digest of any password is right. `unknown` is
-    /// random, for who knew it could make one.
+    /// Verifiers of an account that has SCRAM keys only, so its password is not known here: no password fits
+    /// the digests. `unknown` is random: with its value a digest response could be computed.
     pub fn without_password(unknown: &[u8; 32]) -> Self {
         let mut verifiers = Verifiers::from_password("", "", "");
         verifiers.md5 = Md5::digest([&unknown[..], b"md5"].concat()).into();
@@ -60,13 +60,13 @@ impl Verifiers {
         verifiers
     }
 
-    /// Whether a phone can prove the password: not where it came as keys of SCRAM only.
+    /// True if a phone can prove the password: not if the account has SCRAM keys only.
     pub fn are_of_password(&self) -> bool {
         self.find(NO_PASSWORD).is_none()
     }
 
-    /// The same without anything that a phone could prove the password by: keys of SCRAM only. `None`: there are none, and nothing
-    /// would be left. What stands in the digests' place is made of the keys, so it is another one with another password.
+    /// The same without digests: SCRAM keys only. `None`: there are none, and nothing would be left. The
+    /// values in the digests' place are made of the keys, so they change with the password.
     pub(crate) fn without_digests(&self) -> Option<Verifiers> {
         if !self.are_of_password() {
             return Some(self.clone());
@@ -80,7 +80,7 @@ impl Verifiers {
         (!keys.is_empty()).then_some(verifiers)
     }
 
-    /// Whether these prove the same password as others, as far as that can be seen.
+    /// True if these prove the same password as others, as far as that can be seen.
     pub(crate) fn prove_the_same(&self, others: &Verifiers) -> bool {
         if self.are_of_password() && others.are_of_password() {
             return self.sha256 == others.sha256;
@@ -91,7 +91,7 @@ impl Verifiers {
         keys.any(|(keys, other)| Some(keys) == other)
     }
 
-    /// Whether somebody who knew the password has made any.
+    /// True if SCRAM keys have been derived from the password.
     pub fn has_scram(&self) -> bool {
         [ScramHash::Sha1, ScramHash::Sha256].into_iter().any(|hash| self.scram(hash).is_some())
     }
@@ -113,7 +113,7 @@ impl Verifiers {
         None
     }
 
-    /// Adds or replaces keys of SCRAM; whoever knows the password made them.
+    /// Adds or replaces SCRAM keys, which the caller has derived from the password.
     pub fn set_scram(&mut self, hash: ScramHash, keys: &ScramKeys) {
         self.set(hash.kind(), &keys.encode());
     }

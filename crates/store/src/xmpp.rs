@@ -1,4 +1,5 @@
-//! What XMPP keeps: rosters, messages that wait, archives, items of nodes, rooms. The record does not look into XML.
+//! The rows of XMPP: rosters, messages that wait, archives, items of nodes, rooms. XML is stored as it is,
+//! not parsed.
 
 use serde::{Deserialize, Serialize};
 use stdx::Instant;
@@ -68,9 +69,10 @@ pub enum XmppWrite {
     },
 }
 
+/// A read of XMPP's rows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum XmppRead {
-    /// With the newest item of each of these nodes.
+    /// A user's row, with the newest item of each of these nodes.
     User {
         user: Box<str>,
         nodes: &'static [&'static str],
@@ -81,11 +83,11 @@ pub enum XmppRead {
         node: Box<str>,
         query: Box<ItemQuery>,
     },
-    /// Of all nodes, in the order they were published in each: `XmppLoaded::Kept`.
+    /// The items of all nodes, in the order they were published in each: `XmppLoaded::Kept`.
     Kept {
         owner: Box<str>,
     },
-    /// Names and configurations, by name, of those after that name: `XmppLoaded::Rows`.
+    /// Names and configurations of nodes, by name, after that name: `XmppLoaded::Rows`.
     Nodes {
         owner: Box<str>,
         after: Option<Box<str>>,
@@ -105,13 +107,14 @@ pub enum XmppRead {
     },
     /// Users whose messages wait: `XmppLoaded::Users`.
     Waiting,
-    /// Of a domain, by address, of those after that address: `XmppLoaded::Rows`.
+    /// The rooms of a domain, by address, after that address: `XmppLoaded::Rows`.
     Rooms {
         domain: Box<str>,
         after: Option<Box<str>>,
     },
 }
 
+/// The answer to an [`XmppRead`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum XmppLoaded {
     /// Empty where nothing was ever written.
@@ -149,6 +152,7 @@ pub struct ItemQuery {
     pub is_ids_only: bool,
 }
 
+/// A page of a node's items.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ItemPage {
     /// Id, time and XML, the newest first.
@@ -190,14 +194,14 @@ pub struct RosterRow {
     pub subscription: Box<str>,
     pub ask: bool,
     pub approved: bool,
-    /// The stanza of one who asks.
+    /// The stanza of a pending subscription request.
     pub asked: Option<Box<str>>,
     pub is_listed: bool,
     pub groups: Vec<Box<str>>,
     pub version: u64,
 }
 
-/// What is read when a user signs in.
+/// The rows that are read when a user signs in.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UserRow {
     /// By contact.
@@ -211,12 +215,13 @@ pub struct UserRow {
     pub items: Vec<(Box<str>, Box<str>)>,
 }
 
+/// A message of an archive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArchiveRow {
     pub owner: Box<str>,
     pub id: Box<str>,
     pub at: Instant,
-    /// Whom it was from or to.
+    /// The bare address of the other side.
     pub bare: Box<str>,
     pub resource: Option<Box<str>>,
     pub stanza: Box<str>,
@@ -244,6 +249,7 @@ pub struct ArchiveQuery {
     pub bytes: usize,
 }
 
+/// A page of an archive.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ArchivePage {
     /// Id, time and XML, the oldest first.

@@ -1,4 +1,4 @@
-//! Tokens and invitations let in whom they should, once.
+//! Tokens and invitations admit their owners, once.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -208,7 +208,7 @@ fn an_invitation_is_for_its_domain_its_name_and_its_time_in_the_write_itself() {
     }
     world.register_at(99, ("bob", "a"), Some(1)).unwrap();
     world.register_at(99, ("carol", "a"), Some(2)).unwrap();
-    // Of what only failed nothing is used up, and a contact's invitation is its inviter's.
+    // A failed write uses nothing up, and a contact's invitation is its inviter's.
     assert!(not_found(world.use_invitation(3, "eve@a", 99)));
     assert!(not_found(world.use_invitation(3, "alice@a", 100)));
     world.use_invitation(3, "alice@a", 99).unwrap();

@@ -92,7 +92,8 @@ fn record(aor: u32, value: u32) -> Box<[u8]> {
     record.into()
 }
 
-/// As routers read the log: the last row of an address counts. What lives, and the numbers of the rows that do not.
+/// Reads the log as routers do: the last row of an address counts. Returns the live rows, and the numbers of
+/// the dead ones.
 fn read(store: &Sqlite) -> (BTreeMap<u32, (i64, u32)>, Vec<i64>) {
     let (mut rows, mut dead) = (BTreeMap::new(), Vec::new());
     let number = |bytes: &[u8]| u32::from_be_bytes(*bytes.first_chunk().unwrap());

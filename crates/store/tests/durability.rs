@@ -88,7 +88,7 @@ fn acknowledged(mut child: Child, enough: usize) -> Vec<u64> {
 
 #[test]
 fn kill_9_loses_nothing_acknowledged() {
-    // Where in a group, a commit or a checkpoint the kill falls is left to the scheduler; several lives of one
+    // The scheduler decides where in a group, a commit or a checkpoint the kill falls; several lives of one
     // file make it fall in different places, and every life must find the earlier ones' rows.
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("belfry.db");

@@ -257,7 +257,7 @@ fn progress_grows_to_the_size_of_the_input() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Whatever was written as CSV by the book is there afterwards.
+    /// Every record written as CSV (RFC 4180) is imported.
     #[test]
     fn what_is_written_as_csv_is_imported(
         rows in prop::collection::btree_map("[a-z0-9.+_-]{1,20}", ("[^\u{0}-\u{1f}]{1,30}", ".{0,30}"), 1..20),
@@ -287,7 +287,7 @@ proptest! {
     }
 }
 
-/// Of one user, as another server kept it.
+/// An input of one user, as another server kept it.
 struct One(Option<NewUser>);
 
 impl Users for One {

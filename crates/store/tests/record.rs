@@ -1,4 +1,4 @@
-//! What is written is read back; what cannot be says why.
+//! Written rows are read back; rejected writes say why.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -347,7 +347,7 @@ fn messages_of_two_shards_in_one_microsecond_are_both_kept() {
     let (_dir, mut admin) = admin();
     for (shard, aor) in ["a@example.org", "b@example.org", "a@example.org"].into_iter().enumerate() {
         let message = KeptMessage {
-            // What two routers would both have chosen.
+            // An id that two routers would both have chosen.
             id: 1_800_000_000_000_000,
             aor: aor.into(),
             from: "sip:c@example.org".into(),

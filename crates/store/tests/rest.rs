@@ -64,7 +64,7 @@ fn a_resource_comes_back_as_it_was_and_can_be_replaced() {
     admin.write(&Write::Rest(RestWrite::Replace(Box::new(one.row().unwrap())))).unwrap();
     let RestLoaded::Row(Some(row)) = read(&mut admin, sid()) else { panic!() };
     assert_eq!(RestCall::from_row(&row).unwrap().status, "failed");
-    // Of another kind there is nothing under this sid.
+    // This sid has no row of another kind.
     let other = RestRead::Sid { kind: Kind::Queue, sid: "CA1".into() };
     assert_eq!(read(&mut admin, other), RestLoaded::Row(None));
     let remove = Write::Rest(RestWrite::Remove { kind: Kind::Call, sid: "CA1".into() });
@@ -108,7 +108,7 @@ fn a_row_that_is_ensured_is_made_once_and_stays_as_it_was() {
     assert_eq!(ensure(&mut admin, &queue), Ok(WriteDone::Changed { rows: 1 }));
     queue.max_size = 20;
     assert_eq!(ensure(&mut admin, &queue), Ok(WriteDone::Changed { rows: 0 }));
-    // Of another sid, and the same name.
+    // Another sid with the same name.
     queue.common.sid = "QU2".into();
     assert_eq!(ensure(&mut admin, &queue), Ok(WriteDone::Changed { rows: 0 }));
     let RestLoaded::Row(Some(row)) = read(&mut admin, RestRead::Sid { kind: Kind::Queue, sid: "QU1".into() })

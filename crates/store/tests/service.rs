@@ -107,7 +107,8 @@ fn what_waits_together_is_one_group() {
     }
 }
 
-/// What a cleaning write leaves over is deleted with the next groups, as many chunks as the group could fill.
+/// Rows that a cleaning write leaves over are deleted with the next groups, as many chunks as the group could
+/// fill.
 #[test]
 fn a_cleaning_write_goes_on_until_nothing_is_left() {
     let world = world(&ServiceOptions { ride_along: LONG * 100, ..ServiceOptions::default() });
@@ -150,7 +151,7 @@ fn a_call_record_rides_along_or_goes_alone_in_the_end() {
     let filter = CallFilter { limit: 9, ..CallFilter::default() };
     assert_eq!(Admin::new(&along.store).unwrap().calls(filter.clone()).unwrap().len(), 1);
 
-    // Nobody else comes: shutting down writes it.
+    // No other write comes: shutting down writes it.
     let alone = world(&options);
     alone.service.write(call(), None).unwrap();
     alone.service.shutdown();

@@ -1,4 +1,4 @@
-//! What XMPP keeps is there again, in its order and within its limits.
+//! Rows of XMPP are read back, in their order and within their limits.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

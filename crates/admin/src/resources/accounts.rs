@@ -158,7 +158,7 @@ fn set_signing_key(context: &Context<'_>, account: &mut RestAccount, renews: boo
     Ok(())
 }
 
-/// Nobody locks himself out, and what is closed stays so.
+/// An account cannot change its own status, and a closed account stays closed.
 fn set_status(context: &Context<'_>, account: &mut RestAccount, status: &str) -> Result<(), Fault> {
     if account.common.sid == context.signer.common.sid && status != account.status {
         return Err(Fault::new(403, 20006, "An account's own status is changed by its parent"));

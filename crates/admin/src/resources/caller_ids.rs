@@ -1,4 +1,5 @@
-//! Outgoing caller ids: numbers an account may show. Nobody is called back to prove them: the operator vouches.
+//! Outgoing caller ids: numbers an account may show. The server does not verify them by a call: the operator
+//! vouches.
 
 use store::rest::types::CallerId;
 use store::rest::{Kind, RestFilter};

@@ -45,7 +45,7 @@ pub(super) const CREATE: &[Parameter] = &[
     text("Password"),
     choice("MachineDetection", &["Enable", "DetectMessageEnd"]),
 ];
-/// How a call is recorded, wherever that is asked for.
+/// The settings of a recording, for every request that may begin one.
 pub(super) const RECORD: &[Parameter] = &[
     choice("RecordingChannels", &["mono", "dual"]),
     choice("RecordingTrack", &["inbound", "both"]),

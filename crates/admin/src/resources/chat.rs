@@ -1,5 +1,5 @@
-//! Chat, at a prefix of its own: sessions, rooms, announcements, and what chat has of accounts. It is nobody's resource but
-//! the node's, so only an account above which there is none may ask.
+//! Chat, under a prefix of its own: sessions, rooms, announcements, and chat's data of accounts. These
+//! resources belong to the node, so only an account without a parent may use them.
 
 use crate::chat::{
     Affiliated, Answer as Told, Ask, Contact, Occupant, Room, RoomDetails, Session, Text, User,

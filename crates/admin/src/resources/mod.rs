@@ -155,7 +155,7 @@ pub(crate) fn own<T: Resource>(context: &Context<'_>, sid: &str) -> Result<T, Fa
     found.filter(|resource| of_account(&resource.columns())).ok_or_else(|| Fault::not_found(sid))
 }
 
-/// What concerns all accounts is the first one's to do, whose parent nobody is.
+/// Requests that concern all accounts are reserved for the first account, which has no parent.
 fn check_operator(context: &Context<'_>, why: &str) -> Result<(), Fault> {
     if context.signer.parent.is_some() { Err(Fault::new(403, 20403, why)) } else { Ok(()) }
 }

@@ -173,7 +173,7 @@ fn create(context: &Context<'_>) -> Result<Answer, Fault> {
     Ok(item(context, 201, &number))
 }
 
-/// A number, a name or a pattern rings whoever binds it: calls to other accounts, to phones, to what routes carry.
+/// A bound number, name or pattern takes calls from their callee: other accounts, phones, targets of routes.
 const NOT_GIVEN: &str = "Only the first account binds numbers; it gives them to others by AccountSid";
 
 fn check_patterns(context: &Context<'_>) -> Result<(), Fault> {

@@ -27,7 +27,6 @@ const CREATE: &[Parameter] = &[
     url("WaitUrl"),
     choice("WaitMethod", &["GET", "POST"]),
 ];
-/// What they are called in a document.
 /// Parameters that Twilio documents and this server refuses.
 const UNSUPPORTED: &[Parameter] = &[
     unsupported_flag("Coaching"),

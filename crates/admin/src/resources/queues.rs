@@ -1,4 +1,4 @@
-//! Queues and who waits in them.
+//! Queues and their waiting calls.
 
 use store::rest::Kind;
 use store::rest::types::Queue;

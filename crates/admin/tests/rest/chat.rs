@@ -1,4 +1,4 @@
-//! Chat: what is asked of the node, and who may ask.
+//! Chat: the requests that reach the node, and the accounts that may make them.
 
 use admin::ControlError;
 

@@ -20,7 +20,7 @@ pub(crate) struct Plane {
     pub(crate) clock: AtomicU64,
     drawn: AtomicU64,
     pub(crate) started: Mutex<Vec<StartCall>>,
-    /// What was asked, in words.
+    /// The requests so far, in words.
     pub(crate) asked: Mutex<Vec<String>>,
     pub(crate) participants: Mutex<Vec<Participant>>,
     pub(crate) members: Mutex<Vec<QueueMember>>,

@@ -1,4 +1,4 @@
-//! Who may ask for what.
+//! Authentication, and the accounts that each signer may see and change.
 
 use admin::first::ensure_account;
 use axum::body::Body;
@@ -29,7 +29,7 @@ fn requests_are_signed_with_the_token_unless_another_key_is_set() {
     let path = world.path(".json");
     let stored = || admin_account(&world, FIRST);
     assert_eq!((&*world.me.signing_key, &*stored().signing_key), (&*world.me.token, &*world.me.token));
-    // What is the token is not shown again.
+    // The signing key is not shown while it is the token.
     assert!(world.ask("GET", &path, "").json()["signing_key"].is_null());
     let renewed = admin::first::renew_token(&*world.repository, &*world.plane, FIRST).unwrap();
     assert_eq!((&*renewed.signing_key, &*stored().signing_key), (&*renewed.token, &*renewed.token));
@@ -39,7 +39,7 @@ fn requests_are_signed_with_the_token_unless_another_key_is_set() {
     }
     assert_eq!(ask("SigningKey=my-own-signing-key").json()["signing_key"], "my-own-signing-key");
     assert_eq!(stored().signing_key, "my-own-signing-key");
-    // It signs nobody in, and a new token leaves it.
+    // The signing key is no token, and a new token leaves it unchanged.
     assert_eq!(world.as_who((FIRST, "my-own-signing-key"), "GET", &path, "").status, 401);
     let again = admin::first::renew_token(&*world.repository, &*world.plane, FIRST).unwrap();
     assert_eq!(&*again.signing_key, "my-own-signing-key");
@@ -190,7 +190,7 @@ fn sub_accounts_are_their_parents_and_nobody_elses() {
     assert_eq!(as_sub("POST", &path(sid, ""), "Status=closed").fault(), (403, 20006));
     assert_eq!(world.ask("POST", &path(sid, ""), "Status=suspended").json()["status"], "suspended");
     assert_eq!(as_sub("GET", &path(sid, ""), "").fault(), (403, 20005));
-    // Nobody calls for it, and who is below it does not sign in either.
+    // A suspended account places no calls, and accounts below it do not sign in either.
     let call = "To=1&From=2&Url=http://a";
     assert_eq!(world.ask("POST", &path(sid, "/Calls"), call).fault(), (403, 10001));
     assert_eq!(world.ask("POST", &path(sid, "/Messages"), "To=1&From=2&Body=a").fault(), (403, 10001));
@@ -245,7 +245,7 @@ fn a_token_of_the_configuration_counts_from_the_next_start() {
     assert_eq!((&*made.sid, &*made.token, &*made.signing_key), (other, "second", "second"));
 }
 
-/// A number, a name or a pattern rings whoever binds it.
+/// A bound number, name or pattern takes calls from its callee.
 #[test]
 fn sub_accounts_have_the_numbers_that_they_were_given() {
     let world = World::new();

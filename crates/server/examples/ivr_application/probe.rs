@@ -18,13 +18,13 @@ const ANSWER: Duration = Duration::from_secs(10);
 const EVENT_EVERY: Duration = Duration::from_millis(20);
 const EVENT_PACKETS: u32 = 8;
 
-/// What one call saw.
+/// The measurements of one call.
 #[derive(Default)]
 struct Seen {
-    /// Of the 200.
+    /// When the 200 came.
     answered: Duration,
     pressed: Duration,
-    /// When each packet of sound came, its timestamp, and whether a pause was before it.
+    /// Each packet of sound: its time, its timestamp, and whether a pause was before it.
     packets: Vec<(Duration, u32, bool)>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn run(app: &std::sync::Arc<App>, target: SocketAddr, options: &Optio
     }
     let requests = std::mem::take(&mut lock(&app.digits).took);
     let report = report(&seen, requests, &failed);
-    // Whole or not at all: somebody waits for it.
+    // The report appears whole or not at all: another program waits for it.
     let draft = options.report.with_extension("draft");
     std::fs::write(&draft, serde_json::to_vec_pretty(&report)?)?;
     Ok(std::fs::rename(draft, &options.report)?)

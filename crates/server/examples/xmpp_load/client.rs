@@ -23,7 +23,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 pub(crate) struct Client {
     pub(crate) number: usize,
     pub(crate) io: Box<dyn Io>,
-    /// What was read and not waited for.
+    /// Text that was read and not waited for.
     text: String,
 }
 
@@ -138,7 +138,7 @@ impl Client {
         }
     }
 
-    /// Whether the server has closed the connection.
+    /// Ready once the server has closed the connection.
     pub(crate) fn poll_end(&mut self, cx: &mut Context<'_>) -> Option<()> {
         let mut bytes = [0; 4096];
         loop {
@@ -164,7 +164,7 @@ fn mac(key: &[u8], message: &[u8]) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
-/// What RFC 5802 §2.2 makes of a password. Clients keep it, and the accounts of a run all have the same salt.
+/// The salted password of RFC 5802 §2.2. Clients keep it, and the accounts of a run all have the same salt.
 fn salted(password: &[u8], salt: &[u8], iterations: u32) -> [u8; 32] {
     type Known = (Vec<u8>, u32, [u8; 32]);
     static LAST: Mutex<Option<Known>> = Mutex::new(None);

@@ -1,7 +1,8 @@
 //! Chat clients by the thousand, for `make bench-xmpp-idle` (`bench/xmpp/run`): they sign in and stay, or are the
 //! occupants of a room in which one of them speaks.
 //!
-//! What they have reached is a line of standard output; whoever measures answers with a line when they may go on.
+//! Each stage that they reach is a line of standard output; the measuring program answers with a line when
+//! they may go on.
 //!
 //!     cargo run --release -p server --example xmpp_load -- idle 127.0.0.1:5222 --count 8000
 
@@ -106,7 +107,7 @@ async fn run(options: Arc<Options>) -> anyhow::Result<()> {
     }
 }
 
-/// Until told to go on. Who is disconnected meanwhile is not idle.
+/// Waits until told to go on. A client that is disconnected meanwhile is not idle.
 async fn idle(mut clients: Vec<Client>) -> anyhow::Result<()> {
     wait().await?;
     let lost =

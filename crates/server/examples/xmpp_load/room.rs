@@ -1,4 +1,4 @@
-//! One room: how long a message takes to everybody in it.
+//! One room: the time that a message takes to all of its occupants.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use crate::client::Client;
 use crate::{Options, wait};
 
-/// Who has it not by then has lost it.
+/// A message that has not arrived by then is lost.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The first is the room's owner, and speaks. Prints milliseconds: of each delivery, and of each message until the last

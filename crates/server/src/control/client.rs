@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::protocol::{Failure, Hello, PROTOCOL, Request, Response};
 use crate::limits;
 
+/// A connection to a node's control socket.
 #[derive(Debug)]
 pub struct Client {
     reader: BufReader<UnixStream>,
@@ -16,6 +17,7 @@ pub struct Client {
     node: Hello,
 }
 
+/// The reason why a command got no answer from a node.
 #[derive(Debug)]
 pub enum ClientError {
     /// No node runs there.
@@ -58,7 +60,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Who answers there.
+    /// The node at the other end.
     pub fn node(&self) -> &Hello {
         &self.node
     }
@@ -88,6 +90,7 @@ impl Client {
         }
     }
 
+    /// The error for an answer that does not fit its request.
     pub fn unexpected(&self, answer: &Response) -> ClientError {
         let answer = format!("{answer:?}").chars().take(200).collect();
         ClientError::Unexpected { socket: self.socket.clone(), answer }
@@ -97,7 +100,7 @@ impl Client {
         let mut line = serde_json::to_vec(request).map_err(|error| self.broken(error.into()))?;
         line.push(b'\n');
         match self.reader.get_mut().write_all(&line) {
-            // It hung up. What it said before that waits to be read; if it said nothing, reading tells.
+            // The node hung up. Its last words wait to be read; if there are none, reading fails.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             sent => sent.map_err(|error| self.broken(error)),
         }

@@ -27,10 +27,11 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 use store::{Address, Loaded, Read, StoreError, Write, WriteDone};
 
-/// What an operator can ask of the node. Called on the thread that runs [`serve`]; nothing may block it.
+/// The requests that an operator makes of the node. Called on the thread that runs [`serve`]; nothing may
+/// block it.
 #[expect(async_fn_in_trait, reason = "all of it runs on one thread")]
 pub trait Control {
-    /// What the node knows of itself now.
+    /// The node's own state now.
     async fn status(&self) -> Observed;
 
     /// Reads the configuration file again, and routes and certificates with it. The error is for people, and
@@ -48,7 +49,7 @@ pub trait Control {
     /// an alias, or not be there. False: too many traces.
     fn trace(self: Rc<Self>, account: &Address, sink: TraceSink) -> bool;
 
-    /// Where the account is registered.
+    /// The registrations of the account.
     async fn bindings(&self, account: &Address) -> Vec<BindingRow>;
 
     /// Addresses and accounts whose sign-ins are paced, the last failure first.
@@ -57,6 +58,7 @@ pub trait Control {
     /// Forgets the failures of an address or for an account. The blocks that were in force.
     async fn lift_block(&self, subject: &str) -> u64;
 
+    /// Reads from the database.
     async fn read(&self, read: Read) -> Result<Loaded, StoreError>;
 
     /// The node forgets what it had cached of the record that changed.
@@ -68,11 +70,11 @@ pub trait Control {
     /// A command wrote accounts past the node: forget all that are cached.
     fn accounts_changed(&self);
 
-    /// Past the node, these got another password: who signed in by the old one is out.
+    /// These accounts got another password, not through the node: sessions by the old one end.
     fn passwords_changed(&self, accounts: Vec<Address>);
 }
 
-/// What came of a reload.
+/// The outcome of a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reloaded {
     /// Keys that changed and count only after a restart.
@@ -87,6 +89,6 @@ pub struct BindingRow {
     pub q: u16,
     pub expires_in_seconds: u64,
     pub user_agent: Box<str>,
-    /// Where it registered from, when requests go back there.
+    /// The address that it registered from, when requests go back there.
     pub received: Option<Box<str>>,
 }

@@ -16,17 +16,19 @@ pub const PROTOCOL: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     pub protocol: u32,
-    /// Of the program.
+    /// The program's version.
     pub version: Box<str>,
     pub pid: u32,
 }
 
 impl Hello {
+    /// The greeting of this program.
     pub fn ours() -> Self {
         Hello { protocol: PROTOCOL, version: env!("CARGO_PKG_VERSION").into(), pid: std::process::id() }
     }
 }
 
+/// A request of a command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
@@ -58,6 +60,7 @@ pub enum Request {
     PasswordsChanged(Vec<Address>),
 }
 
+/// The node's answer to a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
@@ -81,19 +84,20 @@ pub enum Response {
     Failed(Failure),
 }
 
-/// Why a request came to nothing, in words for an operator.
+/// The reason why a request failed, in words for an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     pub kind: FailureKind,
     pub message: String,
 }
 
+/// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
     NotFound,
     Exists,
-    /// What was asked breaks a rule.
+    /// The request breaks a rule.
     Invalid,
     /// The node did not answer in time, or has too much to do.
     Busy,
@@ -104,6 +108,7 @@ pub enum FailureKind {
 }
 
 impl Failure {
+    /// Builds a failure.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Failure { kind, message: message.into() }
     }

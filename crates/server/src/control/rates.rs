@@ -13,7 +13,7 @@ const SPANS: [u64; 3] = [1, 10, 60];
 /// One sample a second, and the one to compare with.
 const SAMPLES: usize = 61;
 
-/// What rates are made of.
+/// The totals that rates are computed from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals([u64; NAMES.len()]);
 
@@ -21,6 +21,7 @@ const NAMES: [&str; 6] =
     ["calls", "calls_answered", "calls_failed", "registrations", "messages_in", "messages_out"];
 
 impl Totals {
+    /// Adds up the counters of all shards.
     pub fn of(shards: &[ShardCounters]) -> Self {
         let sum = |read: fn(&ShardCounters) -> u64| shards.iter().map(read).sum();
         Totals([
@@ -34,7 +35,7 @@ impl Totals {
     }
 }
 
-/// Of one kind, a second.
+/// The rate of one kind of event, per second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
     pub name: Box<str>,

@@ -1,5 +1,6 @@
-//! What commands read and write of the record, in words that cross the socket. A node performs them on its
-//! store service, a command without a node on the file; both through the same conversions.
+//! The reads and writes of the database that commands ask for, in words that cross the socket. A node
+//! performs them on its store service, a command without a node on the file; both through the same
+//! conversions.
 
 use std::fmt;
 use std::time::Duration;
@@ -23,6 +24,7 @@ use crate::xmpp::keys;
 pub struct Secret(Box<str>);
 
 impl Secret {
+    /// Wraps a secret.
     pub fn new(text: &str) -> Self {
         Secret(text.into())
     }
@@ -76,7 +78,7 @@ pub enum Change {
     RemoveAlias {
         alias: Address,
     },
-    /// Somebody may make an account (XEP-0445).
+    /// Permits the making of an account with this token (XEP-0445).
     Invite {
         token: Secret,
         domain: Box<str>,

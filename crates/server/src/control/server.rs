@@ -73,7 +73,7 @@ pub async fn serve<C: Control + 'static>(
                     drop(seat);
                 });
             }
-            // Out of descriptors; those who are connected will leave.
+            // Out of descriptors; connected commands will leave.
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a command's connection");
                 tokio::time::sleep(std::time::Duration::from_secs(1)).await;
@@ -115,7 +115,7 @@ impl<C: Control> Connection<C> {
         Connection { reader: BufReader::new(reader), writer, control, status, clock }
     }
 
-    /// Whatever goes wrong ends this connection only.
+    /// Any error ends this connection only.
     async fn run(mut self, crowded: bool) {
         if crowded {
             let failure = Failure::new(FailureKind::Busy, "too many commands are connected; try again");

@@ -1,4 +1,4 @@
-//! How the node is: what `belfry status`, `/metrics` and `/health` tell.
+//! The node's state: the source of `belfry status`, `/metrics` and `/health`.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::limits;
 use crate::net::NetCounters;
 use crate::xmpp::KindCount;
 
-/// What the node itself knows.
+/// The node's own state, as the node reports it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observed {
     pub state: NodeState,
@@ -27,9 +27,9 @@ pub struct Observed {
     pub domains: Vec<Box<str>>,
     pub shards: Vec<ShardCounters>,
     pub store: StoreStatus,
-    /// Of routes with probes.
+    /// Targets of routes with probes.
     pub targets: Vec<TargetStatus>,
-    /// By kind of listener.
+    /// Connections in progress by kind of listener.
     #[serde(default)]
     pub admissions: Vec<AdmissionStatus>,
     /// By service and cause, where there were any.
@@ -64,6 +64,7 @@ pub struct AdmissionStatus {
     pub refused: u64,
 }
 
+/// The phase of a node's life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
@@ -73,19 +74,21 @@ pub enum NodeState {
     Draining,
 }
 
+/// The state of the store service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreStatus {
     pub writes_waiting: u64,
     pub reads_waiting: u64,
     /// Groups that could not be written since the start.
     pub failures: u64,
-    /// Why the last of them could not, in words.
+    /// The reason of the last failure, in words.
     pub last_failure: Option<Box<str>>,
-    /// Why the record cannot be written now, in words. `None`: it can.
+    /// The reason why the database cannot be written now, in words. `None`: it can.
     #[serde(default)]
     pub unwritable: Option<Box<str>>,
 }
 
+/// A route's target, as its probes see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetStatus {
     pub target: Box<str>,
@@ -237,11 +240,12 @@ pub struct ShardCounters {
 }
 
 impl ShardCounters {
-    /// What each part of a shard counted, in one place.
+    /// Counters of a shard, all zero but its number. The `with_*` methods add what each of its parts counted.
     pub fn new(shard: u16) -> Self {
         ShardCounters { shard, ..ShardCounters::default() }
     }
 
+    /// Adds the counters of the network layer.
     #[must_use]
     pub fn with_net(mut self, net: &NetCounters) -> Self {
         self.connections = net.flows_open;
@@ -266,6 +270,7 @@ impl ShardCounters {
         self
     }
 
+    /// Adds the counters of the SIP endpoint.
     #[must_use]
     pub fn with_sip(mut self, sip: &sip::endpoint::Counters) -> Self {
         self.requests = sip.requests;
@@ -294,6 +299,7 @@ impl ShardCounters {
         self
     }
 
+    /// Adds the counters of the router.
     #[must_use]
     pub fn with_router(mut self, router: &router::Counts) -> Self {
         self.addresses = router.addresses as u64;
@@ -305,6 +311,7 @@ impl ShardCounters {
         self
     }
 
+    /// Adds the counters of programmable voice.
     #[must_use]
     pub fn with_voice(mut self, voice: &crate::voice::VoiceCounts) -> Self {
         self.voice_calls = voice.calls;
@@ -329,6 +336,7 @@ impl ShardCounters {
         self
     }
 
+    /// Adds the counters of chat.
     #[must_use]
     pub fn with_xmpp(mut self, xmpp: &crate::xmpp::XmppCounts) -> Self {
         self.xmpp_connections = xmpp.connections;
@@ -387,6 +395,7 @@ impl ShardCounters {
         self
     }
 
+    /// Adds the counters of the call ledger.
     #[must_use]
     pub fn with_ledger(mut self, ledger: &call::LedgerCounts) -> Self {
         self.calls = ledger.live as u64;
@@ -406,7 +415,7 @@ pub struct Status {
     pub version: Box<str>,
     pub pid: u32,
     pub uptime_seconds: u64,
-    /// Of the process; 0 where the system does not say.
+    /// Memory of the process; 0 where the system does not say.
     pub resident_bytes: u64,
     pub rates: Vec<Rate>,
     #[serde(flatten)]
@@ -420,7 +429,7 @@ impl Status {
     }
 }
 
-/// Where to ask for the status; from any thread.
+/// A handle to request the status; from any thread.
 #[derive(Clone, Debug)]
 pub struct StatusSource(mpsc::Sender<oneshot::Sender<Arc<Status>>>);
 
@@ -439,7 +448,8 @@ impl StatusSource {
     }
 }
 
-/// Looks at the node once a second, for the rates, and whenever somebody asks. Runs until all sources are gone.
+/// Reads the node's counters once a second, for the rates, and on every request for a status. Runs until all
+/// sources are gone.
 pub fn watch<C: Control>(control: Rc<C>, clock: Clock) -> (StatusSource, impl Future<Output = ()>) {
     let (send, asked) = mpsc::channel(limits::STATUS_QUEUE);
     (StatusSource(send), run(control, clock, asked))
@@ -476,7 +486,7 @@ async fn run<C: Control>(
             rates: rates.rates(now, totals),
             node,
         };
-        // Whoever asked may have gone.
+        // The asker may have gone.
         let _ = asker.send(Arc::new(status));
     }
 }

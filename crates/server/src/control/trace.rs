@@ -15,6 +15,7 @@ use crate::xmpp::streams::ChatTrace;
 /// Bytes of a message that a full trace shows.
 const SHOWN: usize = 16 * 1024;
 
+/// One message of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceLine {
     /// Microseconds since the Unix epoch.
@@ -27,14 +28,14 @@ pub struct TraceLine {
     pub call_id: Box<str>,
     /// The whole message, credentials masked; only in a full trace.
     pub message: Option<Box<str>>,
-    /// Of chat: the session's address. There is no Call-ID then.
+    /// The address of the chat session; without a Call-ID then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Box<str>>,
 }
 
 impl TraceLine {
-    /// Of one SIP message as it is on the wire. Takes from it what it can find; a message that is none has
-    /// its first bytes as its label.
+    /// Describes one SIP message as it is on the wire, as far as it can be read; a message that is not SIP is
+    /// labelled with its first bytes.
     pub fn of(at: Instant, from: &str, to: &str, message: &[u8], full: bool) -> Self {
         let end = message.iter().position(|byte| matches!(byte, b'\r' | b'\n')).unwrap_or(message.len());
         let first = String::from_utf8_lossy(&message[..end.min(256)]).into_owned();
@@ -56,13 +57,13 @@ impl TraceLine {
         }
     }
 
-    /// Of one SIP request that could not be sent, as `INVITE refused (TCP)`.
+    /// Describes one SIP request that could not be sent, as `INVITE refused (TCP)`.
     pub fn of_refused(at: Instant, from: &str, to: &str, transport: Transport, request: &[u8]) -> Self {
         let line = TraceLine::of(at, from, to, request, false);
         TraceLine { label: format!("{} refused ({})", line.label, via_token(transport)).into(), ..line }
     }
 
-    /// Of one element of a chat client's stream.
+    /// Describes one element of a chat client's stream.
     pub(crate) fn of_chat(at: Instant, trace: &ChatTrace, full: bool) -> Self {
         let (client, server) = (trace.session.clone(), Box::from("belfry"));
         let (from, to) = match trace.direction {
@@ -81,12 +82,13 @@ impl TraceLine {
         }
     }
 
+    /// Returns the time of the message.
     pub fn at(&self) -> Instant {
         Instant::from_micros(self.at_micros)
     }
 }
 
-/// Where a shard puts the messages of a traced account. Clones go to all shards; sending never waits.
+/// The sink of a traced account's messages. Clones go to all shards; sending never waits.
 #[derive(Clone, Debug)]
 pub struct TraceSink {
     lines: mpsc::Sender<TraceLine>,
@@ -138,11 +140,12 @@ impl TraceSink {
         self.missed.fetch_add(messages, Ordering::Relaxed);
     }
 
-    /// Waits until nobody reads any more: then the trace is to be forgotten.
+    /// Waits until the reader has gone: then the trace is to be forgotten.
     pub async fn closed(&self) {
         self.lines.closed().await;
     }
 
+    /// Returns true once the reader has gone.
     pub fn is_closed(&self) -> bool {
         self.lines.is_closed()
     }
@@ -171,8 +174,8 @@ fn header(message: &[u8], long: &[u8], short: &[u8]) -> Option<String> {
     })
 }
 
-/// What a password could be guessed from (RFC 7616 `response`, `rspauth`, and whatever a Basic or Bearer
-/// scheme carries) is replaced by `***`.
+/// Replaces by `***` every value from which a password could be guessed (RFC 7616 `response`, `rspauth`, and
+/// the credentials of a Basic or Bearer scheme).
 pub fn mask_credentials(message: &[u8]) -> String {
     let text = String::from_utf8_lossy(message);
     let (mut masked, mut secret, mut body) = (String::with_capacity(text.len()), false, false);

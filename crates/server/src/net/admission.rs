@@ -23,9 +23,9 @@ use crate::limits;
 /// Connections in progress of one service.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Of all sources.
+    /// Connections of all sources.
     pub total: usize,
-    /// Of one source.
+    /// Connections of one source.
     pub per_source: usize,
 }
 
@@ -219,6 +219,7 @@ impl Table {
 }
 
 impl Admission {
+    /// Builds an empty table.
     pub fn new(bounds: Bounds) -> Arc<Admission> {
         Arc::new(Admission {
             bounds,
@@ -290,7 +291,7 @@ impl Admission {
         self.wake(victim);
     }
 
-    /// Whether a source may have one more open connection besides those it has.
+    /// True if a source may have one more open connection besides those it has.
     pub(crate) fn has_place(&self, source: SourcePrefix, most: usize) -> bool {
         self.table().sources.get(&source).is_none_or(|source| source.open < most)
     }

@@ -15,11 +15,11 @@ use sip::wire::{Scheme, Uri};
 use super::der::{DerValue, first_value};
 use crate::limits;
 
-/// Whose certificates are asked for and believed. Read once.
+/// The authorities whose client certificates are requested and trusted. Read once.
 #[derive(Debug)]
 pub(crate) struct ClientAuthorities {
     verifier: Arc<dyn ClientCertVerifier>,
-    /// What was made last, and of which.
+    /// The latest configuration that `asking` made, after the one that it was made of.
     made: Mutex<Option<(Arc<ServerConfig>, Arc<ServerConfig>)>>,
 }
 
@@ -111,7 +111,7 @@ const DNS_NAME: u8 = 0x82;
 const URI: u8 = 0x86;
 /// Context-specific and constructed, of number 0: `otherName` (RFC 5280 §4.2.1.6), and what is explicit in it.
 const OTHER_NAME: u8 = 0xa0;
-/// Of number 3: a certificate's extensions (§4.1).
+/// The tag of field 3: a certificate's extensions (§4.1).
 const EXTENSIONS: u8 = 0xa3;
 const UTF8_STRING: u8 = 0x0c;
 /// 2.5.29.17 and 1.3.6.1.5.5.7.8.5.

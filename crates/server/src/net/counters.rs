@@ -1,4 +1,4 @@
-//! What the network layer of one shard counted since it started.
+//! Counters of the network layer of one shard since its start.
 
 /// Totals, except `flows_open`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! DNS questions (RFC 3263 asks NAPTR, SRV, A and AAAA). Which to ask and in which order to use the answers
-//! is decided elsewhere; here records are fetched.
+//! DNS questions (RFC 3263 asks NAPTR, SRV, A and AAAA). The callers decide the questions and the order of
+//! the answers; here records are fetched.
 
 use std::cell::Cell;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The connections of one shard: who they are, what waits to be written, and what they all share.
+//! The connections of one shard: their identity, their queues, and their shared state.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -31,14 +31,14 @@ pub(super) struct Queued {
     pub(super) report: Option<TransmitId>,
 }
 
-/// Where a connection comes from.
+/// The origin of a connection.
 pub(super) enum Origin {
     Accepted(Admitted),
     /// We connect to this peer.
     Ours(PeerKey),
 }
 
-/// One connection, as those who write to it see it. The task that owns the socket holds it too.
+/// One connection, as its writers see it. The task that owns the socket holds it too.
 pub(super) struct Flow {
     pub(super) id: FlowId,
     pub(super) transport: Transport,
@@ -104,7 +104,7 @@ impl Flow {
     }
 }
 
-/// What `Io` and the tasks of its connections share. All on one thread.
+/// State that `Io` and the tasks of its connections share. All on one thread.
 pub(super) struct Shared {
     pub(super) edge: Edge,
     pub(super) settings: NetSettings,
@@ -115,7 +115,7 @@ pub(super) struct Shared {
     inbox: RefCell<VecDeque<Packet>>,
     /// Tasks that wait for room in the inbox.
     starved: RefCell<Vec<Waker>>,
-    /// Wakes whoever awaits `Io::ready`.
+    /// Wakes the task that awaits `Io::ready`.
     waker: RefCell<Option<Waker>>,
     flows: RefCell<HashMap<u64, Rc<Flow>>>,
     peers: RefCell<HashMap<PeerKey, u64>>,
@@ -181,7 +181,7 @@ impl Shared {
         }
     }
 
-    /// Whether a connection may read on; if not, `waker` is woken when it may.
+    /// True if a connection may read on; if not, `waker` is woken when it may.
     pub(super) fn has_room(&self, waker: &Waker) -> bool {
         let room = self.inbox.borrow().len() < limits::STREAM_INBOX;
         if !room {
@@ -226,7 +226,7 @@ impl Shared {
         }
     }
 
-    /// Whether one more connection fits.
+    /// True if one more connection fits.
     pub(super) fn has_place(&self) -> bool {
         self.flows.borrow().len() < self.settings.max_flows
     }
@@ -241,7 +241,7 @@ impl Shared {
         self.has_place().then(|| admission.enter(source, most)).flatten()
     }
 
-    /// Whether one more connection of a client behind a proxy would fit.
+    /// True if one more connection of a client behind a proxy would fit.
     pub(super) fn has_place_behind_proxy(&self, client: IpAddr) -> bool {
         let (admission, most) = (&self.settings.admission, self.settings.max_flows_per_source);
         self.settings.proxies.trust(client) || admission.has_place(client.into(), most)

@@ -1,9 +1,9 @@
 //! TLS handshakes beside the shard.
 //!
 //! A handshake costs 0.1 to 1 ms of CPU, most of it one private-key operation, and a shard that stops for so
-//! long is late for everybody. So the shard's thread only moves the bytes, and each computing step runs on a
-//! thread of the runtime's blocking pool, `NetSettings::max_handshakes` of a shard at once. After the handshake
-//! a connection is the shard's alone.
+//! long delays all of its peers. So the shard's thread only moves the bytes, and each computing step runs on
+//! a thread of the runtime's blocking pool, `NetSettings::max_handshakes` of a shard at once. After the
+//! handshake only the shard uses the connection.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -33,8 +33,9 @@ pub(super) async fn accept(
     accept_as((&shared.handshakes, flow.admitted().map(|admitted| &**admitted)), config, socket).await
 }
 
-/// As the server of SIP over TLS, which also asks who connects (RFC 3261 §26.3.2.2, RFC 5922 §7). Phones have no
-/// certificate, and some come with one that no authority here vouches for: both are served as what they prove otherwise.
+/// The server side of SIP over TLS, which also requests a certificate (RFC 3261 §26.3.2.2, RFC 5922 §7).
+/// Phones have no certificate, and some have one that no authority here has signed: both are served, and
+/// prove themselves otherwise.
 pub(super) async fn accept_certified(
     shared: &Shared,
     flow: &Flow,
@@ -131,7 +132,7 @@ pub(crate) async fn connect_as(
     TlsConnector::from(config).connect_with(name, socket, |fresh| *fresh = done).await
 }
 
-/// Runs the handshake to its end. Whoever calls bounds its time.
+/// Runs the handshake to its end. The caller bounds its time.
 async fn shake(
     (permits, admitted): (&Arc<Semaphore>, Option<&Handle>),
     socket: &TcpStream,

@@ -39,6 +39,7 @@ pub struct Io {
 const TURNS: u32 = 4;
 
 impl Io {
+    /// Starts the network layer of one shard. Call it in a local task set.
     pub fn new(edge: Edge, settings: NetSettings) -> Self {
         let shared = Shared::new(edge, settings);
         let sweeper = spawn_local(sweep(Rc::clone(&shared)));
@@ -76,8 +77,9 @@ impl Io {
         Ok(Bound { address, receive_buffer: None })
     }
 
-    /// Whether nobody else listens at this address. Sockets that share it (`SO_REUSEPORT`) would not notice
-    /// another server of the same user, and each would get half of the traffic: ask before the first `bind`.
+    /// Checks that no other socket listens at this address. Sockets that share it (`SO_REUSEPORT`) would not
+    /// notice another server of the same user, and each would get half of the traffic: ask before the first
+    /// `bind`.
     pub fn check_free(listener: &Listener) -> Result<(), NetError> {
         let kind = if listener.transport == Transport::Udp { Type::DGRAM } else { Type::STREAM };
         bind_socket(listener.address, kind, false)
@@ -214,6 +216,7 @@ impl Io {
         sink.append(&mut self.shared.certified.borrow_mut());
     }
 
+    /// Returns the counters so far.
     pub fn counters(&self) -> NetCounters {
         *self.shared.counters.borrow()
     }

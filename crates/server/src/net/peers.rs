@@ -1,6 +1,6 @@
-//! TLS between servers (RFC 6120 §13.7, XEP-0178): both sides show certificates, and whatever they show, the handshake goes
-//! on. Whether somebody trusted vouches for a certificate is looked at afterwards, and what follows from it is decided by
-//! whoever knows the domain and the policy: a server without a good certificate may still prove itself by dialback.
+//! TLS between servers (RFC 6120 §13.7, XEP-0178): both sides show certificates, and the handshake completes
+//! with any certificate. Trust is evaluated afterwards, and the caller, which knows the domain and the
+//! policy, decides what follows: a server without a good certificate may still prove itself by dialback.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +60,7 @@ impl Peers {
         let roots = Arc::new(roots);
         let clients = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(provider));
         Ok(Peers {
-            // Without any authority nobody is trusted.
+            // Without any authority no client is trusted.
             clients: clients.build().ok(),
             roots,
             algorithms,
@@ -79,7 +79,7 @@ impl Peers {
         Arc::clone(if is_direct { &self.direct_client } else { &self.client })
     }
 
-    /// Whether an authority that we trust vouches for that chain now, whatever names are in it.
+    /// True if an authority that we trust vouches for that chain now, whatever names are in it.
     pub(crate) fn is_trusted(&self, chain: &[CertificateDer<'_>], now: stdx::Instant) -> bool {
         let Some((own, others)) = chain.split_first() else { return false };
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now.unix_seconds()));
@@ -98,7 +98,7 @@ pub(super) fn any_client(provider: &CryptoProvider) -> Arc<dyn ClientCertVerifie
     Arc::new(AnyCertificate(provider.signature_verification_algorithms))
 }
 
-/// Takes every certificate, but only from who has its key.
+/// Takes every certificate, but only from the holder of its key.
 #[derive(Debug)]
 struct AnyCertificate(WebPkiSupportedAlgorithms);
 

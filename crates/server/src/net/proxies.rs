@@ -1,5 +1,5 @@
-//! The client for which a reverse proxy speaks: `X-Forwarded-For` or `Forwarded` (RFC 7239), of proxies that are trusted
-//! and of nobody else.
+//! The client for which a reverse proxy speaks: `X-Forwarded-For` or `Forwarded` (RFC 7239), from trusted
+//! proxies only.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,8 +10,8 @@ const FORWARDED: &str = "forwarded";
 
 pub use stdx::network::Network;
 
-/// In which header proxies name their clients. Only this one is read: what a proxy does not write it passes on as the
-/// client wrote it.
+/// The header in which proxies name their clients. Only this one is read: a proxy passes on any other header
+/// as the client wrote it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ForwardedHeader {
     #[default]
@@ -38,8 +38,8 @@ impl Proxies {
         self.networks.iter().any(|network| network.contains(address))
     }
 
-    /// Whose request it is that came from `remote`. Each proxy adds at the end who asked it: what stands before the first
-    /// that is not trusted is hearsay.
+    /// The client's address of a request that came from `remote`. Each proxy appends the address of its peer:
+    /// entries before the first untrusted address are hearsay.
     pub(crate) fn source(&self, remote: IpAddr, headers: &HeaderMap) -> IpAddr {
         if self.networks.is_empty() {
             return remote;
@@ -134,13 +134,13 @@ mod tests {
             ("127.0.0.1", &["[2001:db8::9]:4711"], "2001:db8::9"),
             ("127.0.0.1", &["[2001:db8::9]"], "2001:db8::9"),
             ("127.0.0.1", &["2001:db8::9"], "2001:db8::9"),
-            // What the client itself has said is before that.
+            // Entries that the client itself has written come before that.
             ("127.0.0.1", &["198.51.100.1, 203.0.113.9"], "203.0.113.9"),
             ("127.0.0.1", &["198.51.100.1", "203.0.113.9, 10.0.0.7"], "203.0.113.9"),
             ("127.0.0.1", &["10.0.0.8, 10.0.0.7"], "10.0.0.8"),
             ("127.0.0.1", &["203.0.113.9, unknown"], "127.0.0.1"),
             ("127.0.0.1", &["203.0.113.9, unknown, 10.0.0.7"], "10.0.0.7"),
-            // Nobody else is asked.
+            // No other header is read.
             ("192.0.2.1", &["203.0.113.9"], "192.0.2.1"),
         ] {
             assert_eq!(proxies.source(ip(remote), &headers(lines)), ip(expected), "{remote} {lines:?}");

@@ -1,4 +1,4 @@
-//! What the network layer can be told, and what it tells.
+//! Settings of the network layer, its events and its errors.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ pub struct Listener {
     pub address: SocketAddr,
 }
 
-/// What `Io::bind` made.
+/// The result of `Io::bind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
     /// With the real port, where port 0 was asked for.
@@ -39,7 +39,7 @@ pub struct NetSettings {
     pub flow_write_queue: usize,
     pub flow_connect_queue: usize,
     pub max_flows: usize,
-    /// Of all shards that share `admission`.
+    /// Connections from one source, over all shards that share `admission`.
     pub max_flows_per_source: usize,
     /// Connections in progress, of all shards.
     pub admission: Arc<Admission>,
@@ -113,7 +113,7 @@ pub struct Certified {
     pub names: Option<TlsNames>,
 }
 
-/// What happened besides messages.
+/// Events besides messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetEvent {
     /// A connection is ready for messages; accepted, or made for a message.
@@ -132,6 +132,7 @@ pub enum NetEvent {
     },
 }
 
+/// The reason why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CloseReason {
     /// The peer closed in order.
@@ -146,7 +147,7 @@ pub enum CloseReason {
     Evicted,
     /// The peer does not read: `flow_write_queue`.
     Overflow,
-    /// What it sent cannot be cut into messages.
+    /// The bytes received cannot be cut into messages.
     Malformed,
     /// The connection could not be made; refused, unreachable or no answer in time.
     ConnectFailed,
@@ -156,6 +157,7 @@ pub enum CloseReason {
     Ours,
 }
 
+/// The reason why a message could not be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SendFault {
     /// The flow is not there (any more) and a new connection was not allowed.
@@ -168,7 +170,7 @@ pub enum SendFault {
     Overflow,
     /// We have no socket for this transport and address family.
     NoSocket,
-    /// No route, or the peer's side said by ICMP that nobody is there.
+    /// No route, or ICMP from the peer's side reported that nothing listens there.
     Unreachable,
 }
 

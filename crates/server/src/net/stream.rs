@@ -1,8 +1,8 @@
 //! Connections: accepted, made on demand, and the task that drives each.
 //!
 //! Every shard listens for itself (`SO_REUSEPORT`) and keeps what it accepts: no hand-over, no shard that
-//! accepts for all and dies for all. Few connections may be spread unevenly, which does not matter: who
-//! works on a message is decided by its Call-ID, not by the connection.
+//! accepts for all and dies for all. An uneven spread of few connections does not matter: the Call-ID of a
+//! message decides its shard, not the connection.
 
 use std::future::poll_fn;
 use std::io;
@@ -92,7 +92,7 @@ fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: SocketAddr, transport:
     };
 }
 
-/// What the task of a connection holds. However the task ends, by panic too, the flow is forgotten.
+/// The resources of a connection's task. However the task ends, by panic too, the flow is forgotten.
 struct FlowGuard {
     shared: Rc<Shared>,
     flow: Rc<Flow>,
@@ -247,7 +247,7 @@ fn poll_conversation<W: Wire>(
     Poll::Pending
 }
 
-/// Whether the peer may take more time for the message, and memory for what came of it.
+/// Ready once the peer may not take more time for the message, or memory for the part that has come.
 fn poll_patience<W: Wire>(
     cx: &mut Context<'_>,
     shared: &Shared,
@@ -272,7 +272,7 @@ fn remember_waker(flow: &Flow, cx: &Context<'_>) {
 }
 
 fn handle_frame<W: Wire>(shared: &Shared, flow: &Flow, frame: Frame, timer: &mut MessageTimer) {
-    // Only whole things count as life: who sends a byte a minute is idle.
+    // Only whole messages count as activity: a peer that sends a byte a minute is idle.
     flow.last_tick.set(shared.tick.get());
     match frame {
         Frame::Message(bytes) => {

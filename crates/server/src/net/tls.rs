@@ -18,7 +18,7 @@ use sha2::Digest;
 use super::der::first_value;
 use super::peers::{self, Peers};
 
-/// Where certificates are. All PEM.
+/// The files of certificates. All PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     /// Our chain, our own certificate first.
@@ -29,7 +29,8 @@ pub struct TlsFiles {
     pub authorities: Option<PathBuf>,
 }
 
-/// What TLS connections are made with. `reload` changes it for new connections; the open ones stay.
+/// The certificate and keys for TLS connections. `reload` changes them for new connections; open ones keep
+/// theirs.
 #[derive(Debug)]
 pub struct Tls {
     files: TlsFiles,
@@ -53,6 +54,7 @@ struct Current {
 /// When each file was last changed, and its length.
 type Stamps = [Option<(SystemTime, u64)>; 3];
 
+/// A file of TLS that cannot be used.
 #[derive(Debug)]
 pub struct TlsError {
     pub file: PathBuf,
@@ -236,7 +238,7 @@ fn end_point(certificate: &[u8]) -> Option<Box<[u8]>> {
 const RSA_SIGNATURES: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01];
 const ECDSA_SIGNATURES: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03];
 
-/// Where distributions keep the bundle: Debian and its kin, Fedora and its kin, Alpine and others.
+/// The bundle's place in distributions: Debian and its kin, Fedora and its kin, Alpine and others.
 const SYSTEM_BUNDLES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 

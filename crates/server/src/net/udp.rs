@@ -64,7 +64,7 @@ pub(super) struct UdpListener {
     /// Bytes the kernel granted.
     pub(super) receive_buffer: usize,
     queue: VecDeque<Outgoing>,
-    /// The last messages that went and whose failure somebody wants to know, oldest first.
+    /// The last messages that went and whose failure is to be reported, oldest first.
     sent: VecDeque<Outgoing>,
     drops: u32,
 }
@@ -194,9 +194,9 @@ impl UdpListener {
         }
     }
 
-    /// ICMP says that datagrams did not arrive (RFC 3261 §18.4). Each quotes how its datagram began, and only
-    /// one that we did send to there is believed: the quote has the branch in it, which nobody off the path
-    /// can know. True when there was any.
+    /// Reads ICMP errors: datagrams that did not arrive (RFC 3261 §18.4). Each quotes how its datagram began,
+    /// and only one that we did send to there is believed: the quote has the branch in it, which a host off
+    /// the path cannot know. True when there was any.
     fn take_refusals(&mut self, counters: &mut NetCounters, events: &mut Vec<NetEvent>) -> bool {
         let mut any = false;
         while let Some((remote, quote)) = mmsg::take_refusal(self.socket.as_fd()) {
@@ -247,7 +247,7 @@ async fn watch(socket: Rc<UdpSocket>, refused: Rc<Cell<bool>>, shared: Rc<Shared
     }
 }
 
-/// Where the datagrams of one batch go.
+/// The destination of the datagrams of one batch.
 struct Intake<'a> {
     local: SocketAddr,
     drops: &'a mut u32,

@@ -1,4 +1,5 @@
-//! What a connection does once it is up: frames in, queued messages out. TCP and TLS here, WebSocket in `ws`.
+//! The traffic of an established connection: frames in, queued messages out. TCP and TLS here, WebSocket in
+//! `ws`.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::flow::{Flow, Shared};
 use super::settings::CloseReason;
 
-/// Why a connection gives no more frames.
+/// The reason why a connection gives no more frames.
 pub(super) enum End {
     Closed(CloseReason),
     Fault(FrameFault),

@@ -85,12 +85,12 @@ pub(crate) fn answer<B>(
     Ok(response)
 }
 
-/// Whether pages of that site may ask: listed, or nothing is.
+/// True if pages of that site may ask: it is listed, or no site is.
 pub(crate) fn allows(origins: &[Box<str>], origin: &[u8]) -> bool {
     origins.is_empty() || origins.iter().any(|allowed| allowed.as_bytes().eq_ignore_ascii_case(origin))
 }
 
-/// Of messages of at most so many bytes.
+/// The configuration of a WebSocket whose messages have at most so many bytes.
 pub(crate) fn config(largest: usize) -> WebSocketConfig {
     WebSocketConfig::default()
         // Held by every connection, idle or not.
@@ -114,7 +114,7 @@ impl Gate<'_> {
             let why = format!("the WebSocket subprotocol {:?} is required", self.subprotocol);
             return Err((StatusCode::BAD_REQUEST, why));
         }
-        // Who sends no Origin is no browser, and what the header protects from does not concern it.
+        // A client without an Origin is no browser, and the header's protection does not concern it.
         if headers.get(ORIGIN).is_some_and(|origin| !allows(self.origins, origin.as_bytes())) {
             return Err((StatusCode::FORBIDDEN, "this origin is not allowed".to_owned()));
         }

@@ -28,7 +28,7 @@ use crate::voice::recordings::Files;
 use crate::voice::{Common, Numbers, Voice};
 use crate::xmpp::uploads::Uploads;
 
-/// What all shards are made from.
+/// The parts that all shards are made from.
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) plan: Arc<Plan>,
@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     pub(crate) failures: Arc<SignInFailures>,
     /// One for all shards, made with the first.
     pub(crate) access: std::sync::OnceLock<Arc<crate::xmpp::access::Access>>,
-    /// What clients see of the accounts before they sign in, when the node began.
+    /// The parameters of accounts that clients see before they sign in, as of the node's start.
     pub(super) looks: ::xmpp::sasl::UnknownAccounts,
 }
 
@@ -114,7 +114,7 @@ impl Shared {
     }
 }
 
-/// Whatever writes to the record from now on keeps digests, or does not.
+/// Writers keep digests from now on, or drop them.
 fn keep_digests(config: &Config, writer: &mut dyn store::Writer) -> Result<()> {
     let written = writer.write_group(&[Write::KeepDigests(config.accounts.digests)]);
     let left = match written.into_iter().next() {
@@ -132,7 +132,7 @@ fn keep_digests(config: &Config, writer: &mut dyn store::Writer) -> Result<()> {
     Ok(())
 }
 
-/// How SIP and certificates write domains with other messages than ASCII.
+/// The spelling of domains with other letters than ASCII in SIP and certificates.
 fn spellings(domains: &[Box<str>]) -> Vec<(Box<str>, Box<str>)> {
     let spelled = domains.iter().filter_map(|domain| {
         let ascii = ::xmpp::domain::to_ascii(domain).filter(|ascii| **ascii != **domain)?;
@@ -397,8 +397,8 @@ pub(crate) fn start_shard(
                 let _ = ready.send(result);
             });
         };
-        // A node that lost a shard looks alive and answers half of the calls. What was acknowledged is on
-        // disk, so starting anew is better: whoever watches the process does that.
+        // A node that lost a shard looks alive and answers half of the calls. Acknowledged writes are on
+        // disk, so starting anew is better: the supervisor of the process does that.
         if std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err() {
             tracing::error!(shard = number, "a shard panicked; the process ends");
             std::process::abort();
@@ -415,7 +415,7 @@ fn voice(node: &Node, number: usize) -> Result<Option<Voice>> {
     Voice::new(common, shard, node.shared.config.server.shards).context("media cannot begin")
 }
 
-/// What all shards' calls have in common; `None`: programmable voice is off.
+/// The state that all shards' calls have in common; `None`: programmable voice is off.
 pub(crate) fn voice_common(
     config: &Config,
     sqlite: &Sqlite,

@@ -1,4 +1,4 @@
-//! Where the store's answers go: to the shards' inboxes, or to whoever asked over the control socket.
+//! Routes the store's answers: to the shards' inboxes, or to the asker on the control socket.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -56,7 +56,7 @@ impl StoreCompletions {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How often the record could not be written, and why the last time.
+    /// The count of failed writes of the database, and the reason of the last.
     pub(crate) fn failures(&self) -> StoreStatus {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

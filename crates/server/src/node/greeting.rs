@@ -1,4 +1,4 @@
-//! What the operator at a terminal is told once the node is up: how to sign in with a chat client and with a phone.
+//! Tells the operator at a terminal, once the node is up, how to sign in with a chat client and with a phone.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -8,12 +8,12 @@ use crate::config::Config;
 use crate::control::Listening;
 use crate::net::Listener;
 
-/// On standard error, as the log, and only where somebody looks on.
+/// On standard error, as the log, and only if that is a terminal.
 pub(super) fn greet(config: &Config, services: &[Listening]) {
     if io::stderr().is_terminal() {
         let program = std::env::args().next().unwrap_or_else(|| "belfry".into());
         let text = listening(services) + &text(config, &program);
-        // The log has gone to the same place: when it is closed, nobody looks on.
+        // The log goes to the same place: a write error means that the terminal is closed.
         let _ = io::stderr().lock().write_all(text.as_bytes());
     }
 }
@@ -31,7 +31,8 @@ fn text(config: &Config, program: &str) -> String {
     format!("to sign in     {program} account add alice@{domain}{file}\n") + &sign_in(config, "alice", domain)
 }
 
-/// How this account signs in with clients and phones, one a line; nothing for what the node does not serve.
+/// The ways to sign in to this account with clients and phones, one a line; nothing for services that the
+/// node does not offer.
 pub(crate) fn sign_in(config: &Config, user: &str, domain: &str) -> String {
     let mut text = String::new();
     let mut line = |name: &str, what: String| text.push_str(&format!("  {name:<12} {what}\n"));
@@ -47,13 +48,13 @@ pub(crate) fn sign_in(config: &Config, user: &str, domain: &str) -> String {
     text
 }
 
-/// What is typed there.
+/// The command to type there.
 fn profanity(config: &Config, user: &str, domain: &str) -> Option<String> {
     let (listener, is_direct) = match chat(config, Transport::Tcp) {
         Some(listener) => (listener, false),
         None => (chat(config, Transport::Tls)?, true),
     };
-    // Nobody has certified the certificate that the node made for itself.
+    // No authority has signed the certificate that the node made for itself.
     let tls = match (is_direct, &config.tls.certificate) {
         (true, _) => " tls legacy",
         (false, None) => " tls trust",
@@ -63,9 +64,9 @@ fn profanity(config: &Config, user: &str, domain: &str) -> Option<String> {
     Some(format!("/connect {user}@{domain} server {host} port {port}{tls}"))
 }
 
-/// Where a client in a browser connects.
+/// The URL for a client in a browser.
 fn web(config: &Config) -> Option<String> {
-    // Without TLS nobody may sign in there.
+    // Without TLS only a server that does not require it accepts a sign-in.
     let plain = chat(config, Transport::Ws).filter(|_| !config.xmpp.require_tls);
     let (scheme, listener) = match plain {
         Some(listener) => ("ws", listener),

@@ -1,4 +1,5 @@
-//! What clients see of a domain's accounts before they sign in, so that an account that is not there looks like them.
+//! The parameters of a domain's accounts that clients see before they sign in, so that an unknown account
+//! looks like the others.
 
 use anyhow::Result;
 use store::{AccountFilter, Loaded, Read, Reader, Verifiers};
@@ -7,7 +8,8 @@ use xmpp::sasl::{AccountProfile, Hash, KeyParameters, UnknownAccounts};
 use crate::limits;
 use crate::xmpp::keys;
 
-/// Of the first accounts of each domain: those that were imported with keys of another server's are among them, if any are.
+/// Reads the first accounts of each domain: imported accounts with keys of another server are among them, if
+/// there are any.
 pub(super) fn read(reader: &mut dyn Reader, domains: &[Box<str>]) -> Result<UnknownAccounts> {
     let mut all = Vec::new();
     for domain in domains {

@@ -108,7 +108,7 @@ impl Node {
         Ok(node)
     }
 
-    /// What operators ask of chat.
+    /// The interface for operators' requests about chat.
     pub(crate) fn chat(&self) -> crate::xmpp::operator::Operator {
         let xmpp = &self.shared.config.xmpp;
         let rooms = xmpp.is_on().then(|| xmpp.rooms.clone());
@@ -133,7 +133,7 @@ impl Node {
         self.tell(|| Command::Drain);
     }
 
-    /// Whether no request is waiting for an answer in any shard.
+    /// True if no request is waiting for an answer in any shard.
     pub fn is_idle(&self) -> bool {
         self.board.shards().iter().all(|shard| shard.contexts == 0)
     }
@@ -199,5 +199,5 @@ impl Node {
     }
 }
 
-/// How long a drain waits for transactions that do not end: Timer B and a little.
+/// The time that a drain waits for transactions that do not end: Timer B and a little.
 pub const DRAIN_PATIENCE: Duration = Duration::from_secs(40);

@@ -1,4 +1,4 @@
-//! What an operator asks of the node, on the main thread: commands, signals, the end.
+//! Serves the operator's requests of the node on the main thread: commands, signals, the end.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -33,11 +33,11 @@ use crate::shard::{Command, Ended, ShardMessage};
 use crate::sign_in_failures::Service;
 use crate::xmpp::streams::ChatTrace;
 
-/// How often the end of a drain is looked for.
+/// The interval at which the end of a drain is checked.
 const LOOK: Duration = Duration::from_millis(250);
 /// Shards put up their numbers twice a second: idle is what was idle for longer than that.
 const QUIET: Duration = Duration::from_millis(1_200);
-/// How often certificates are looked at, and old rows deleted.
+/// The interval at which certificates are checked, and old rows deleted.
 const HOUSEKEEPING: Duration = Duration::from_secs(10);
 /// The interval of trial writes to the database, and the interval while they fail.
 const PROBE: Duration = Duration::from_secs(5);
@@ -304,7 +304,7 @@ enum Traced {
     Chat(Arc<ChatTrace>),
 }
 
-/// `None`: nobody reads any more.
+/// `None`: the reader has gone.
 async fn next_event(
     events: &mut broadcast::Receiver<Arc<TraceEvent>>,
     chat: &mut broadcast::Receiver<Arc<ChatTrace>>,

@@ -24,7 +24,7 @@ use crate::xmpp::uploads::{self, HasAccount, Uploads};
 use crate::xmpp::{Reload, Settings};
 use crate::xmpp::{components, servers, streams};
 
-/// `None`: nobody listens for chat clients.
+/// `None`: no listener is for chat clients.
 pub(super) fn settings(
     shared: &Shared,
     (tls, clock): (Option<Arc<Tls>>, Clock),
@@ -56,7 +56,7 @@ pub(super) fn settings(
             public_url: config.web.public_url.clone(),
             fallback_url: web_address(config).unwrap_or_default(),
             uploads: shared.uploads.clone(),
-            // Nobody signs in who takes longer.
+            // A client that takes longer cannot sign in.
             head_within: limits::XMPP_HTTP_HEAD.min(config.xmpp.sign_in),
             body_within: limits::XMPP_HTTP_BODY.min(config.xmpp.sign_in),
         },
@@ -91,7 +91,7 @@ fn warn_of_clear_text(config: &Config) {
     }
 }
 
-/// What an operator should know, once a start.
+/// Warns the operator about the configuration of chat, once a start.
 pub(super) fn warn(shared: &Shared) {
     let Some(Reload { host, .. }) = reload_of(shared) else { return };
     for component in host.components.iter().filter(|component| host.is_ours(component)) {
@@ -120,7 +120,7 @@ fn components(shared: &Shared, tls: Option<Arc<Tls>>) -> Result<components::Sett
     })
 }
 
-/// What changes with a reload: the domains.
+/// The settings that change with a reload: the domains.
 pub(super) fn reload_of(shared: &Shared) -> Option<Reload> {
     let (config, xmpp) = (&shared.config, &shared.config.xmpp);
     let host = chat::Settings {
@@ -213,21 +213,21 @@ fn reload_of_servers(shared: &Shared) -> Option<servers::Reload> {
         connect: config.connect,
         authorize: config.authorize,
         idle: config.idle,
-        // Of its own, so that what is made of it tells nothing of the other's.
+        // A secret of its own, so that values made with it reveal nothing of the others.
         secret: Sha256::new().chain_update(b"dialback").chain_update(shared.secret).finalize().into(),
     };
     let routes = config.routes.clone().into();
     config.is_on().then(|| servers::Reload { streams: Arc::new(streams), routes })
 }
 
-/// What other servers may write to.
+/// The domains that other servers may write to.
 fn served(shared: &Shared) -> Vec<Box<str>> {
     let xmpp = &shared.config.xmpp;
     let mut served = shared.domains.clone();
     for service in [&xmpp.rooms, &xmpp.pubsub] {
         served.extend(shared.domains.iter().map(|domain| format!("{service}.{domain}").into()));
     }
-    // Callers from outside: nobody else speaks for them.
+    // Callers from outside: only phones send in their name.
     let strangers = chat::phones::GUESTS;
     served.extend(shared.domains.iter().map(|domain| format!("{strangers}.{domain}").into()));
     served.extend(xmpp.components.known.iter().map(|component| component.domain.clone()));
@@ -239,7 +239,7 @@ fn admins(operating: &Operating) -> Vec<xmpp::Bare> {
     operating.admins.iter().filter_map(|admin| xmpp::Bare::parse(admin).ok()).collect()
 }
 
-/// Of its own for each use, so that what is made of it tells nothing of the others'.
+/// Each use has a secret of its own, so that values made with one reveal nothing of the others.
 fn secret_of(shared: &Shared, of: &[u8]) -> [u8; 32] {
     Sha256::new().chain_update(of).chain_update(shared.secret).finalize().into()
 }
@@ -267,7 +267,7 @@ fn invitations_of(config: &Registration) -> chat::invite::InvitationSettings {
     }
 }
 
-/// Where clients find what is done by HTTP; `None`: nowhere.
+/// The URL of the HTTP services for clients; `None`: there is none.
 fn web_address(config: &Config) -> Option<Box<str>> {
     let listening =
         |transport| config.xmpp.listen.iter().find(move |listener| listener.transport == transport);
@@ -289,7 +289,7 @@ fn web_address(config: &Config) -> Option<Box<str>> {
     Some(format!("{scheme}://{host}").into())
 }
 
-/// Files of users, for all shards. `None`: nobody uploads.
+/// Files of users, for all shards. `None`: uploads are off.
 pub(super) fn uploads(
     config: &Config,
     secret: &[u8; 32],
@@ -309,7 +309,7 @@ pub(super) fn uploads(
     uploads.map(Some).with_context(|| format!("files of users cannot be kept in {}", folder.display()))
 }
 
-/// Only who is certainly nobody has none.
+/// False only if the account certainly does not exist.
 fn has_account(mut reader: Box<dyn Reader>) -> HasAccount {
     Box::new(move |owner| {
         let Some((user, domain)) = owner.rsplit_once('@') else { return true };

@@ -7,11 +7,11 @@ use router::AskId;
 use stdx::Instant;
 use stdx::cache::Cache;
 
-/// An account as it was read; `None` for an address that is nobody's, so that guessing is cheap for us too.
+/// An account as it was read; `None` for an address without an account, so that guessing is cheap for us too.
 pub(crate) type CachedAccount = Option<Box<store::Account>>;
 
-/// How long an entry is believed without asking again. Changes through this node void it at once; this is
-/// for those made behind its back.
+/// The time that an entry is believed without asking again. Changes through this node void it at once; this
+/// is for changes by other processes.
 const LIFETIME: Duration = Duration::from_secs(60);
 
 /// Entries looked at at a time: a full cache in a minute and a half, and some 10 µs.
@@ -19,7 +19,7 @@ const SWEEP: usize = 1_024;
 
 pub(crate) struct Accounts {
     cache: Cache<Box<str>, CachedAccount>,
-    /// Who waits for a read that is under way, by address.
+    /// Queries that wait for a read under way, by address.
     waiting: HashMap<Box<str>, Vec<AskId>>,
     /// Reads under way, by ticket.
     reads: HashMap<u64, Read>,
@@ -52,7 +52,7 @@ impl Accounts {
         true
     }
 
-    /// The answer to a read: what is known now, and who waited for it.
+    /// The answer to a read: the account's state now, and the queries that waited for it.
     pub(crate) fn loaded(
         &mut self,
         now: Instant,
@@ -78,7 +78,7 @@ impl Accounts {
         }
     }
 
-    /// Its user has signed in and stays: nobody asks for it for some time.
+    /// Removes an account whose user has signed in and stays: it will not be asked for soon.
     pub(crate) fn let_go(&mut self, address: &str) {
         self.cache.remove(address);
     }

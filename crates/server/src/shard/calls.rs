@@ -1,5 +1,5 @@
-//! What the shard does with a call's beginning, answer and end: the ledger writes it down, and the addresses
-//! of both parties learn that they are on the phone.
+//! Reports a call's beginning, answer and end: to the ledger, and as dialog states to the addresses of both
+//! parties.
 
 use call::{CallEventKind as LedgerKind, EndedBy};
 use router::{CallInfo, CallPhase, Query};
@@ -30,7 +30,7 @@ impl AccountCalls {
         AccountCalls { calls: Cache::new(capacity) }
     }
 
-    /// What the addresses are to be told.
+    /// Returns the new call states of the addresses.
     pub(crate) fn handle_event(&mut self, event: &CallEvent) -> Vec<Query> {
         match &event.kind {
             CallEventKind::Started { call_id, from_tag, from, to, caller, callee, .. } => {
@@ -146,7 +146,7 @@ mod tests {
         }
     }
 
-    /// Who is told what of an event.
+    /// The queries of an event, as tuples.
     fn told(
         calls: &mut AccountCalls,
         call: u64,

@@ -1,5 +1,5 @@
-//! Whether a shard keeps up. A queue that only grows answers nothing in time, so new work is refused first
-//! and what is within a dialog still passes (`sip::endpoint::Intake`).
+//! Detects that a shard does not keep up. A queue that only grows answers nothing in time, so new work is
+//! refused first, and requests within a dialog still pass (`sip::endpoint::Intake`).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use stdx::Instant;
 const LONG_TURN: Duration = Duration::from_millis(100);
 /// A turn over so many messages has left others in the kernel: one batch of one socket.
 const FULL_TURN: usize = 64;
-/// How long every turn must be long or full before new work is refused: a burst is none of that.
+/// The time that every turn must be long or full before new work is refused: longer than a burst.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]

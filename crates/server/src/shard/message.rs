@@ -1,4 +1,4 @@
-//! What crosses between shards, and between a shard and the rest of the process.
+//! The messages between shards, and between a shard and the rest of the process.
 
 use std::sync::Arc;
 
@@ -56,14 +56,14 @@ pub enum ShardMessage {
 pub struct Ended {
     pub accounts: Vec<Box<str>>,
     pub ending: SessionEndReason,
-    /// The contacts of one that is no more, who are to know.
+    /// The contacts of a removed account, to be told of it.
     pub roster: Vec<(Box<str>, RosterRow)>,
 }
 
 /// From the control socket and the signals.
 #[derive(Debug)]
 pub enum Command {
-    /// An account changed: what the cache knows of it is void. `None`: of everybody.
+    /// An account changed: its cached entries are void. `None`: those of all accounts.
     ForgetAccount(Option<Box<str>>),
     EndSessions(Arc<Ended>),
     /// No new calls; when the last transaction is over, `Leave` may come.
@@ -71,7 +71,7 @@ pub enum Command {
     /// End now: what is open is written down.
     Leave,
     Settings(Box<super::Reload>),
-    /// Where this address, whose bucket the shard owns, is registered.
+    /// Asks for the registrations of this address, whose bucket the shard owns.
     Bindings {
         aor: Box<str>,
         answer: tokio::sync::oneshot::Sender<Vec<router::Binding>>,

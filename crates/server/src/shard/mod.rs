@@ -47,7 +47,7 @@ use pace::Pace;
 use request_origin::RequestOrigin;
 pub(crate) use selector::ShardSelector;
 
-/// What a shard is made of. Everything in it was made elsewhere and may move to the shard's thread.
+/// The parts of a shard. They are made elsewhere and may move to the shard's thread.
 pub struct ShardDeps {
     pub edge: Edge,
     pub clock: Clock,
@@ -74,7 +74,7 @@ pub struct ShardDeps {
     pub(crate) failures: Arc<SignInFailures>,
 }
 
-/// What a reload may change in a shard.
+/// The settings that a reload may change in a shard.
 #[derive(Debug)]
 pub struct Reload {
     pub settings: sip::endpoint::Settings,
@@ -93,7 +93,7 @@ pub struct Shard {
     accounts: Accounts,
     account_calls: AccountCalls,
     down: Arc<DownTargets>,
-    /// What other shards get at the end of the turn, by number.
+    /// Messages for other shards at the end of the turn, by number.
     post: Vec<Vec<ShardMessage>>,
     handover: Vec<Vec<Packet>>,
     /// Reads of the store that are not of accounts, by ticket: the address whose kept messages are wanted.
@@ -123,7 +123,7 @@ struct Scratch {
     xmpp_outbox: Vec<crate::xmpp::XmppEffect>,
 }
 
-/// How often the numbers for status and metrics are put on the board.
+/// The interval at which the numbers for status and metrics are put on the board.
 const REPORT_EVERY: Duration = Duration::from_millis(500);
 
 impl Shard {
@@ -216,7 +216,7 @@ impl Shard {
             .fold(now + REPORT_EVERY, Instant::min)
     }
 
-    /// How many messages and messages it was about.
+    /// Does one turn. Returns how many packets and messages it handled.
     fn turn(&mut self, now: Instant) -> usize {
         self.read_certified();
         let messages = self.receive(now) + self.read_messages(now) + self.turn_xmpp(now);
@@ -230,7 +230,7 @@ impl Shard {
         self.expire_voice(now);
         self.settle(now);
         self.hand_over(now);
-        // What could not be handed over has failed, and that may have consequences.
+        // Messages that a full inbox refused count as failed; the failures may produce further effects.
         self.settle(now);
         self.io.flush();
         if now.since(self.last_report) >= REPORT_EVERY {
@@ -471,7 +471,7 @@ impl Shard {
     }
 }
 
-/// What a question is answered that could not be asked. `None`: its asker has a deadline of its own for it.
+/// The answer to a query that could not be sent. `None`: the asker has a deadline of its own for it.
 fn refusal_of(id: router::AskId, query: &Query) -> Option<Answer> {
     match query {
         // An endpoint's request has a deadline; a call of an application would be looked up for ever.

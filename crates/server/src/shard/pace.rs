@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use stdx::Instant;
 
-/// How long a busy shard sleeps between turns. It adds at most this to a message's way through us.
+/// The time that a busy shard sleeps between turns. It adds at most this to a message's way through us.
 const NAP: Duration = Duration::from_millis(1);
 /// Over this long the messages are counted.
 const WINDOW: Duration = Duration::from_millis(20);
@@ -44,7 +44,7 @@ impl Pace {
         }
     }
 
-    /// Whether the shard has just napped and will look at its sockets without asking the runtime.
+    /// True if the shard has just napped and will look at its sockets without asking the runtime.
     pub(super) fn expects_more(&self) -> bool {
         self.alone > 0
     }

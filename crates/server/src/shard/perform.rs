@@ -1,4 +1,4 @@
-//! What the cores ask, done: by the sockets, the store, the bus, or another core of this shard.
+//! Performs the effects of the cores: by the sockets, the store, the bus, or another core of this shard.
 
 use std::sync::{Arc, LazyLock};
 
@@ -49,7 +49,7 @@ impl Shard {
             Effect::Ask { id, query } => self.ask(now, id, query),
             Effect::Dns { id, query } => self.io.lookup(id, &query),
             Effect::Call(event) => self.note_call(now, event),
-            // Nobody may be listening any more; the shard is told so a moment later.
+            // The reader may have gone; the shard is told so a moment later.
             Effect::Trace(event) => drop(self.parts.traces.send(std::sync::Arc::new(event))),
             Effect::Session(event) => self.session_event(now, event),
             Effect::TextOutcome { id, texted } => self.texted(now, id, Some(texted)),
@@ -231,7 +231,7 @@ impl Shard {
 
     fn note_call(&mut self, now: Instant, event: CallEvent) {
         for query in self.account_calls.handle_event(&event) {
-            // Nobody waits for the answer: there is none.
+            // This query has no answer.
             self.ask(now, AskId(0), query);
         }
         self.parts.ledger.handle_event(now, calls::for_ledger(event), &mut self.scratch.records);
@@ -289,8 +289,8 @@ impl super::ShardDeps {
     }
 }
 
-/// What a phone proves the password by. Of an account that has keys of SCRAM only it is what nobody knows, not even who has read
-/// the record. `None`: the system gives no randomness.
+/// The digests that a phone's password is checked against. For an account with SCRAM keys only they are
+/// random: no password fits, not even for a reader of the database. `None`: the system gives no randomness.
 fn ha1s_of(verifiers: &store::Verifiers) -> Option<sip::digest::Ha1s> {
     static UNKNOWN: LazyLock<Option<[u8; 32]>> = LazyLock::new(|| {
         let mut unknown = [0; 32];
@@ -306,7 +306,7 @@ fn ha1s_of(verifiers: &store::Verifiers) -> Option<sip::digest::Ha1s> {
     Some(sip::digest::Ha1s { md5, sha256, sha512_256 })
 }
 
-/// `None` where there are none: then nobody is asked.
+/// `None` if the account has no limits: the check is skipped.
 fn call_limits(limits: &store::AccountLimits) -> Option<Arc<CallLimits>> {
     let store::AccountLimits { max_calls, max_rate, deny, .. } = limits;
     let limits = CallLimits { max_calls: *max_calls, max_rate: *max_rate, deny: deny.clone() };

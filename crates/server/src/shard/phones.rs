@@ -14,7 +14,7 @@ impl Shard {
         let is_of_voice = matches!(RequestOrigin::of(id.0), RequestOrigin::Voice(_));
         let (to, offer) = match query {
             Query::Offer(offer) if self.xmpp.is_some() => (Offering::Edge { edge: from, id }, *offer),
-            // What an application says to who has no phone here.
+            // An application's message to a user without a phone here.
             Query::Keep(message) if self.xmpp.is_some() && is_of_voice => {
                 let offer = Offer { message: (*message).clone(), sender: None, has_phones: false };
                 (Offering::Keep { edge: from, id, message }, offer)
@@ -37,7 +37,7 @@ impl Shard {
         self.with_xmpp(now, |xmpp, outbox| xmpp.handle_offer(now, to, &offer, outbox));
     }
 
-    /// The router is told of chat for as long as somebody watches: who begins to has to know how it is.
+    /// The router is told of chat presence while there are watchers: a new watcher needs the current state.
     fn refresh_chat(&mut self, now: Instant, aor: &str) {
         if let Some(adapter) = &self.xmpp {
             let chat = Query::ChatChanged { aor: aor.into(), chat: adapter.xmpp.chat_of(aor) };
@@ -54,10 +54,10 @@ impl Shard {
             }
             PhoneEffect::Show { user } => {
                 let Some(adapter) = &self.xmpp else { return };
-                // Who has gone is forgotten, watched or not.
+                // A client that has gone is forgotten, watched or not.
                 if !adapter.xmpp.is_available(&user) || self.parts.router.is_presence_watched(user.as_str()) {
                     let chat = adapter.xmpp.chat_of(user.as_str());
-                    // Nobody waits for the answer: there is none.
+                    // This query has no answer.
                     self.ask(now, AskId(0), Query::ChatChanged { aor: user.as_str().into(), chat });
                 }
             }
@@ -104,7 +104,7 @@ impl Shard {
         self.with_xmpp(now, |xmpp, outbox| xmpp.handle_texted(now, id, texted, outbox));
     }
 
-    /// What the router says of an address's phones.
+    /// Presence of an address's phones, from the router.
     pub(super) fn phones_changed(&mut self, now: Instant, aor: &str, presence: &Presence) {
         self.with_xmpp(now, |xmpp, outbox| {
             if let Some(user) = xmpp.account_of(aor) {

@@ -5,14 +5,14 @@ use sip::endpoint::{Caller, Decision, PlanRequest};
 use sip::transport::is_reliable;
 use stdx::Instant;
 
-/// Whether callers that claim an account of ours must prove it.
+/// The proof required of callers that claim an account of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallerProof {
     Required,
     Waived,
 }
 
-/// Where a request goes, and whether its caller must first prove who it is.
+/// Decides the targets of a request, and whether its caller must first authenticate.
 pub(crate) fn decide(
     now: Instant,
     plan: &Plan,
@@ -21,7 +21,8 @@ pub(crate) fn decide(
     random: u64,
     down: &call::DownTargets,
 ) -> Decision {
-    // What a trunk says of its callers is worth no more than what a stranger says, unless it is in the trust domain.
+    // A trunk's claims about its callers are worth no more than a stranger's, unless the trunk is in the
+    // trust domain.
     let must_prove = request.claims.is_some() && !request.is_trusted && proof == CallerProof::Required;
     let caller = match &request.caller {
         Caller::Account(aor) => call::Caller::Account(aor),
@@ -57,7 +58,7 @@ pub(crate) fn trunk_of<'p>(plan: &'p Plan, request: &PlanRequest) -> Option<call
     plan.trunk_of(request.source, proof)
 }
 
-/// Whether the caller's own limits keep it from there. Patterns were checked when they were given.
+/// True if the caller's own limits deny the destination. Patterns were checked when they were given.
 fn denies(request: &PlanRequest) -> bool {
     let deny = request.limits.as_ref().map(|limits| &limits.deny).filter(|deny| !deny.is_empty());
     deny.is_some_and(|deny| {
@@ -157,7 +158,7 @@ mod tests {
         assert!(is_relayed(&request));
     }
 
-    /// A From can be written by anybody, a carrier's customers among them.
+    /// Any peer can write any From, a carrier's customers among them.
     #[test]
     fn a_trunk_that_claims_a_domain_of_ours_must_prove_it_unless_it_is_trusted() {
         let plan = plan(&store::RoutePolicy::default());

@@ -1,4 +1,4 @@
-//! Whose message could not be sent.
+//! Failure reports of messages that a shard sent for another.
 //!
 //! A shard writes to its own connections for the others. The number under which a failure is reported means
 //! something only to the shard that chose it: another's, taken for one's own, would end a stranger's

@@ -1,5 +1,5 @@
-//! Who asked. Questions and the store's tickets are numbered by each asker for itself, and told apart by their highest bits:
-//! all of them are here, so that no two take the same.
+//! The origin of a query. Each asker numbers its queries and store tickets for itself; their highest bits
+//! tell askers apart. All of these bits are here, so that no two askers take the same.
 
 /// The parts of a shard that ask, besides the endpoint and the shard itself, whose numbers are passed on as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! Which shard works on a message: told from its bytes, before it is parsed (ARCHITECTURE.md, "Who works").
+//! Selects the shard that works on a message from its bytes, before it is parsed (ARCHITECTURE.md, "Who
+//! works").
 //!
 //! A request belongs to the shard its Call-ID hashes to, a response to the shard that the Via we wrote names.
 
@@ -16,7 +17,7 @@ impl ShardSelector {
         ShardSelector { shards, node, keyed: Keyed::new(*b"belfry's workers") }
     }
 
-    /// `None`: whoever has it may keep it, for it carries nothing to go by.
+    /// `None`: the message names no call, so the shard that received it may keep it.
     pub(crate) fn of(&self, message: &[u8]) -> Option<u16> {
         if self.shards == 1 {
             return None;

@@ -23,7 +23,7 @@ pub struct ShardStatus {
     pub xmpp: crate::xmpp::XmppCounts,
 }
 
-/// Written by shards, read by whoever asks how the node is.
+/// The counters that shards write and status requests read.
 #[derive(Debug, Default)]
 pub struct StatusBoard {
     shards: Mutex<Vec<ShardStatus>>,
@@ -34,10 +34,12 @@ pub struct StatusBoard {
 }
 
 impl StatusBoard {
+    /// Builds the board of so many shards.
     pub fn new(shards: usize) -> Self {
         StatusBoard { shards: Mutex::new(vec![ShardStatus::default(); shards]), ..Default::default() }
     }
 
+    /// Returns the latest counters of each shard.
     pub fn shards(&self) -> Vec<ShardStatus> {
         self.shards.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -63,7 +63,7 @@ impl Shard {
         }
     }
 
-    /// Where a call or text of an application goes: by the routing plan, as for an account's.
+    /// Resolves the target of an application's call or message: by the routing plan, as for an account's.
     fn resolve(&mut self, now: Instant, ticket: u64, address: &Address, purpose: Purpose) {
         let parts = &self.parts;
         if parts.voice.as_ref().is_some_and(|voice| voice.answers(&parts.plan, address)) {
@@ -125,7 +125,7 @@ impl Shard {
         self.resolved(now, ticket, Err(403));
     }
 
-    /// Whether the account of a ticket may have one more call.
+    /// Handles the router's decision about one more call of the account.
     fn admitted(&mut self, now: Instant, id: AskId, ticket: u64, is_admitted: bool) {
         let mut aor = None;
         self.with_voice(now, |voice, world| aor = voice.handle_admitted(ticket, is_admitted, world));

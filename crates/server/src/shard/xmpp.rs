@@ -17,7 +17,7 @@ use crate::xmpp::access::NewAccount;
 use crate::xmpp::operator::Operator;
 use crate::xmpp::{Unavailable, Xmpp, XmppCounts, XmppEffect, XmppShardMessage, keys};
 
-/// What the shard's XMPP needs besides itself.
+/// The XMPP core of a shard and the resources that drive it.
 pub(super) struct XmppAdapter {
     pub(super) xmpp: Xmpp,
     /// One permit for each account whose keys are being made.
@@ -37,7 +37,8 @@ impl XmppAdapter {
     }
 }
 
-/// Of an account that came with keys only: what to write, when it is their password.
+/// The write for an account that has SCRAM keys only, once a password has been given: fails unless it is the
+/// account's.
 fn learned(account: &store::Account, password: &Secret, learns: bool) -> Result<Write, StoreError> {
     if !keys::are_of(&account.verifiers, password) {
         return Err(StoreError::NotFound { what: "account of that password".into() });
@@ -59,7 +60,7 @@ fn all_verifiers(account: &store::Address, password: &Secret) -> Verifiers {
 }
 
 impl Shard {
-    /// Nothing, where nobody listens for chat clients.
+    /// Does nothing if no listener is for chat clients.
     pub(super) fn with_xmpp<T>(
         &mut self,
         now: Instant,
@@ -146,8 +147,8 @@ impl Shard {
         }
     }
 
-    /// What is to be written has keys in it, which are made as in `derive`; but somebody waits for it. Why there is
-    /// nothing to write, he hears as well.
+    /// Performs a write that contains keys, which are made as in `derive`; but a client waits for it. If
+    /// there is nothing to write, the client is told the reason as well.
     fn write_with_keys(
         &mut self,
         now: Instant,
@@ -175,7 +176,7 @@ impl Shard {
         };
         tokio::task::spawn_local(async move {
             let permit = deriving.acquire_owned().await;
-            // A panic there has been printed, and the one who asked waits in vain.
+            // A panic there has been printed; the asker gets no answer.
             let _ = tokio::task::spawn_blocking(work).await;
             drop((permit, place));
         });
@@ -227,7 +228,7 @@ impl Shard {
         });
     }
 
-    /// What clients asked, and what is due. How much it was.
+    /// Handles clients' events and due timers. Returns how many there were.
     pub(super) fn turn_xmpp(&mut self, now: Instant) -> usize {
         self.with_xmpp(now, |xmpp, outbox| xmpp.turn(now, outbox)).unwrap_or(0)
     }
@@ -255,7 +256,7 @@ impl Shard {
         self.with_xmpp(now, |xmpp, outbox| xmpp.end_sessions(now, ended, outbox));
     }
 
-    /// Tells everybody who is connected that the node ends.
+    /// Tells every connected client that the node ends.
     pub(super) async fn close_streams(&mut self) {
         if let Some(adapter) = &mut self.xmpp {
             adapter.xmpp.close_all().await;

@@ -1,8 +1,9 @@
-//! What the XMPP of a shard counts.
+//! Counters of the XMPP of a shard.
 
 use super::kinds::{Family, KindCount, Stanzas};
 use super::{Xmpp, servers};
 
+/// Counters and gauges of one shard's XMPP, for status and metrics.
 #[derive(Clone, Debug, Default)]
 pub struct XmppCounts {
     pub connections: u64,
@@ -17,9 +18,9 @@ pub struct XmppCounts {
     pub registrations: u64,
     pub stanzas_in: u64,
     pub stanzas_out: u64,
-    /// Of phones, for accounts.
+    /// Messages from phones to accounts.
     pub texts_in: u64,
-    /// For phones; those that one has taken.
+    /// Messages to phones that a phone has accepted.
     pub texts_out: u64,
     pub overflows: u64,
     pub timeouts: u64,
@@ -39,17 +40,17 @@ pub struct XmppCounts {
     pub http_refused: u64,
     pub uploads: u64,
     pub downloads: u64,
-    /// Of all files; told by the first shard only.
+    /// Bytes of all files; only the first shard reports them.
     pub upload_bytes: u64,
     /// Clients that sent too much were not read from for a while.
     pub pauses: u64,
     pub resumed: u64,
-    /// Messages kept for who is away, and those put into archives.
+    /// Messages kept for offline users, and those put into archives.
     pub kept: u64,
     pub archived: u64,
     /// Presence that was passed on, each addressee once.
     pub fan_out: u64,
-    /// Bytes of the rosters of who is signed in, and how many were let go of for want of place.
+    /// Bytes of the rosters of signed-in users, and how many were dropped for want of place.
     pub roster_bytes: u64,
     pub rosters_dropped: u64,
     /// In memory.
@@ -62,7 +63,7 @@ pub struct XmppCounts {
     pub server_handshake_failures: u64,
 }
 
-/// What a host's work came to.
+/// Counters of a host's work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counted {
     pub(super) sent: Stanzas,

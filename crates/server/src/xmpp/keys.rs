@@ -35,7 +35,8 @@ fn kind(hash: Hash) -> ScramHash {
     }
 }
 
-/// Of an account that came with keys only, by the first of them. Takes milliseconds: not on a shard.
+/// Checks a password against the first SCRAM keys of an account that has keys only. Takes milliseconds: not
+/// on a shard.
 pub(crate) fn are_of(verifiers: &Verifiers, password: &Secret) -> bool {
     let first = HASHES.into_iter().find_map(|hash| Some((hash, known(verifiers, hash)?)));
     first.is_some_and(|(hash, known)| {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What is counted.
+/// A figure that is split by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Family {

@@ -1,4 +1,4 @@
-//! What the tasks of connections have for their shard. All on one thread.
+//! Events from the tasks of connections to their shard. All on one thread.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -39,7 +39,7 @@ impl<E> Mailbox<E> {
         if self.events.borrow().is_empty() { Poll::Pending } else { Poll::Ready(()) }
     }
 
-    /// Whoever asks is the shard, and is woken from now on.
+    /// Registers the shard's waker for further events.
     pub(super) fn listen(&self, cx: &Context<'_>) {
         let mut slot = self.shard.borrow_mut();
         match slot.as_mut() {
@@ -53,7 +53,7 @@ impl<E> Mailbox<E> {
         self.starved.borrow_mut().drain(..).for_each(Waker::wake);
     }
 
-    /// Whether a connection may read on; if not, `waker` is woken when it may.
+    /// True if a connection may read on; if not, `waker` is woken when it may.
     pub(super) fn has_room(&self, waker: &Waker) -> bool {
         let has_room = self.events.borrow().len() < limits::XMPP_EVENTS;
         if !has_room {

@@ -1,5 +1,5 @@
-//! What crosses between shards for XMPP: between a client's connection and the host of its account, between hosts, and
-//! between those and components.
+//! The messages between shards for XMPP: between a client's connection and the host of its account, between
+//! hosts, and between those and components.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ pub enum XmppShardMessage {
     /// To the connection that is a session of BOSH, from a shard that one of its requests came to.
     Bosh(Box<Call>),
 
-    /// To the host of who was invited: they are contacts from now on.
+    /// To the host of the invited user: the two are contacts from now on.
     Invited {
         invited: Bare,
         inviter: Bare,
@@ -93,7 +93,7 @@ pub enum XmppShardMessage {
 
     /// To the host that owns `to`.
     Routed(Box<Element>),
-    /// To the host that owns `from`: a phone of his has said that.
+    /// To the host that owns `from`: one of its phones has sent that message.
     Said {
         from: Bare,
         to: Bare,
@@ -115,7 +115,7 @@ pub enum XmppShardMessage {
         act: Arc<HostAction>,
         answer: oneshot::Sender<ActAnswer>,
     },
-    /// A question to one of our addresses; its answer goes to who asks.
+    /// A question to one of our addresses; its answer goes back to the asking shard.
     Question {
         iq: Box<Element>,
         answer: oneshot::Sender<Element>,

@@ -48,7 +48,7 @@ pub(crate) use record::{contacts_of, element as element_of, without_user, write_
 pub use servers::Route as ServerRoute;
 use streams::{Event, Streams};
 
-/// What a shard's XMPP is made of. May move to the shard's thread.
+/// The settings of a shard's XMPP. They may move to the shard's thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) streams: streams::Settings,
@@ -60,7 +60,7 @@ pub(crate) struct Settings {
     pub(crate) access: Arc<Access>,
 }
 
-/// What a reload may change.
+/// The settings that a reload may change.
 #[derive(Clone, Debug)]
 pub(crate) struct Reload {
     pub(crate) servers: Option<servers::Reload>,
@@ -68,7 +68,7 @@ pub(crate) struct Reload {
     pub(crate) host: Arc<chat::Settings>,
 }
 
-/// What the shard does for it.
+/// An effect that the shard performs for XMPP.
 #[derive(Debug)]
 pub(crate) enum XmppEffect {
     /// Answered by `handle_account`.
@@ -102,7 +102,7 @@ pub(crate) enum XmppEffect {
     Forget {
         address: Box<str>,
     },
-    /// Its user has signed in here, and nobody asks for it for some time.
+    /// The account's user has signed in here, so its cached entry will not be needed soon.
     LetGo {
         address: Box<str>,
     },
@@ -126,7 +126,7 @@ pub(crate) enum XmppEffect {
         account: Box<Address>,
         password: Secret,
     },
-    /// Whether it is the one that the account's keys are of; then it is written. Answered by `handle_written`.
+    /// Checks a password against the account's keys, and writes it if it fits. Answered by `handle_written`.
     Prove {
         id: u64,
         account: Box<Account>,
@@ -136,7 +136,7 @@ pub(crate) enum XmppEffect {
     },
 }
 
-/// What an answer is for.
+/// The purpose of a query under way.
 #[derive(Debug)]
 enum PendingRead {
     SignIn {
@@ -144,7 +144,7 @@ enum PendingRead {
         find: CredentialQuery,
         domain: Box<str>,
     },
-    /// Whether there is such an account, for a `Load::User`.
+    /// Checks that the account exists, for a `Load::User`.
     User {
         ticket: chat::Ticket,
         user: Bare,
@@ -197,7 +197,7 @@ enum PendingRead {
         ticket: chat::Ticket,
         address: Address,
     },
-    /// Whose caches are void.
+    /// The account was changed: its aliases' cached entries are void.
     Aliases,
 }
 
@@ -218,9 +218,9 @@ pub(crate) struct Xmpp {
     asks: shard_requests::ShardRequests,
     last_ask: u64,
     phones: phones::Phones,
-    /// What the host asks, in order.
+    /// Effects of the host, in order.
     todo: VecDeque<chat::Effect>,
-    /// Somebody is doing it.
+    /// An outer call performs them.
     is_working: bool,
     effects: Vec<chat::Effect>,
     events: Vec<Event>,
@@ -235,7 +235,7 @@ pub(crate) struct Xmpp {
 }
 
 impl Xmpp {
-    /// What the host remembers of an account that was changed or removed is void; of all: `None`.
+    /// Drops the host's cached state of an account that was changed or removed; `None`: of all accounts.
     pub(crate) fn forget_account(&mut self, address: Option<&str>) {
         match address.map(Bare::parse) {
             None => self.host.forget_accounts(),
@@ -288,7 +288,8 @@ impl Xmpp {
         }
     }
 
-    /// Nobody new; who is here goes elsewhere, where that is known (RFC 6120 §4.9.3.19).
+    /// Takes no new connections, and refers connected clients to another host, if one is configured (RFC 6120
+    /// §4.9.3.19).
     pub(crate) fn drain(&mut self) {
         self.stop_accepting();
         self.streams.see_other_hosts(&self.access.other_hosts);
@@ -307,7 +308,7 @@ impl Xmpp {
         if servers || streams || components { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Nobody new.
+    /// Takes no new connections.
     pub(crate) fn stop_accepting(&mut self) {
         self.streams.stop_accepting();
         self.components.stop_accepting();
@@ -316,7 +317,7 @@ impl Xmpp {
         }
     }
 
-    /// Tells everybody who is connected that the node ends, and waits a moment for them to read it.
+    /// Tells every connected peer that the node ends, and waits a moment for them to read it.
     pub(crate) async fn close_all(&mut self) {
         let (streams, components) = (&mut self.streams, &mut self.components);
         tokio::join!(streams.close_all("system-shutdown"), components.close_all("system-shutdown"));
@@ -330,7 +331,7 @@ impl Xmpp {
         self.tell_host(now, outbox, |host, out| host.begin(out));
     }
 
-    /// What clients asked since the last turn, and what is due.
+    /// Handles clients' events since the last turn, and due timers. Returns how many there were.
     pub(crate) fn turn(&mut self, now: Instant, outbox: &mut Vec<XmppEffect>) -> usize {
         let mut events = std::mem::take(&mut self.events);
         self.streams.take_events(&mut events);
@@ -352,7 +353,7 @@ impl Xmpp {
         self.last_ask
     }
 
-    /// Which account that is; `None`: nobody's address.
+    /// Handles the account of an address; `None`: it has no account.
     pub(crate) fn handle_account(
         &mut self,
         now: Instant,
@@ -493,7 +494,7 @@ impl Xmpp {
         });
     }
 
-    /// Of all accounts, those of this shard.
+    /// Drops the accounts that belong to other shards.
     fn own_of(&self, loaded: chat::StoreReply) -> chat::StoreReply {
         match loaded {
             chat::StoreReply::Users(mut users) => {
@@ -527,7 +528,7 @@ impl Xmpp {
         }
     }
 
-    /// What administrators do to accounts is done, or not.
+    /// Passes on the result of an administrator's command about accounts.
     pub(crate) fn administered(
         &mut self,
         now: Instant,

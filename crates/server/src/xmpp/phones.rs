@@ -15,7 +15,7 @@ use xmpp::{Bare, Jid};
 
 use super::{Xmpp, XmppEffect, XmppShardMessage};
 
-/// What the host asks of the phones of its accounts, and what it says to who asked it.
+/// The host's requests of the phones of its accounts, and its answers to phones' senders.
 #[derive(Debug)]
 pub(crate) enum PhoneEffect {
     /// Answered by `handle_presence`, as changes of all accounts are told.
@@ -35,16 +35,16 @@ pub(crate) enum PhoneEffect {
 pub(crate) struct PendingWatch {
     pub(crate) edge: router::Edge,
     pub(crate) id: AskId,
-    /// What the router is asked then.
+    /// The query for the router once the watch is allowed.
     pub(crate) query: router::Query,
 }
 
-/// Who waits for the answer.
+/// The receiver of the outcome of an offered message.
 #[derive(Debug)]
 pub(crate) enum Offering {
     /// An edge that offered it.
     Edge { edge: router::Edge, id: AskId },
-    /// Somebody who wants it kept, wherever.
+    /// An application whose message chat is to keep, else the router.
     Keep { edge: router::Edge, id: AskId, message: Box<KeptMessage> },
 }
 
@@ -118,7 +118,7 @@ impl Xmpp {
         Ok(PhoneMessage { id: self.last_ask, from, to, words, has_phones: offer.has_phones })
     }
 
-    /// Of chat, of which a router knows nothing.
+    /// The chat account of a router's address.
     pub(crate) fn account_of(&self, aor: &str) -> Option<Bare> {
         let is_ours = |bare: &Bare| {
             // Prepared and stored are the same, or the address is none of XMPP's.
@@ -131,7 +131,7 @@ impl Xmpp {
         self.host.is_available(user)
     }
 
-    /// How the account's chat clients are, for phones.
+    /// The presence of the account's chat clients, for phones.
     pub(crate) fn chat_of(&self, aor: &str) -> Option<router::Chat> {
         self.host.shown(&self.account_of(aor)?).map(chat_of)
     }
@@ -149,7 +149,7 @@ impl Xmpp {
         self.send(now, owner, message, outbox);
     }
 
-    /// How it is with the phones of an account.
+    /// Handles the presence of an account's phones.
     pub(crate) fn handle_presence(
         &mut self,
         now: Instant,
@@ -165,7 +165,7 @@ impl Xmpp {
         self.tell_host(now, outbox, |host, out| host.handle_phone(now, user, phone, out));
     }
 
-    /// What became of a text. `None`: there was no phone.
+    /// Handles the outcome of a message to a phone. `None`: there was no phone.
     pub(crate) fn handle_texted(
         &mut self,
         now: Instant,
@@ -204,7 +204,7 @@ impl Xmpp {
     }
 }
 
-/// What somebody who wanted a message kept is told; `None`: chat does not keep it.
+/// The answer to a request to keep a message; `None`: chat does not keep it.
 pub(crate) fn kept_of(offered: Offered) -> Option<Result<(), KeepRefused>> {
     match offered {
         Offered::Delivered | Offered::Kept => Some(Ok(())),
@@ -237,7 +237,7 @@ fn chat_of(shown: ChatPresence) -> router::Chat {
 /// RFC 7572 §4: the addresses are the same but for what URIs have to escape.
 fn text(from: &Bare, to: &Bare, body: &str, at: Instant) -> KeptMessage {
     let jid: &Jid = from.as_jid();
-    // Who called from outside has an address in chat that no phone knows.
+    // A caller from outside has an address in chat that no phone knows.
     let from = uri_of_guest(jid).unwrap_or_else(|| {
         let host = ::xmpp::domain::to_ascii(jid.domain()).unwrap_or_default();
         match jid.local() {

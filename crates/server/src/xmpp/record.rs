@@ -23,8 +23,8 @@ pub(crate) fn without_user(config: &str, user: &str) -> Option<String> {
     Some(text(&chat::without_user(&config, &user)?).into())
 }
 
-/// `None`: it was not written by this server, or was damaged. Whatever it was of is there and cannot be read now, which is
-/// another thing than that there is none.
+/// `None`: it was not written by this server, or was damaged. Its row exists and cannot be decoded, which is
+/// not the same as a missing row.
 pub(crate) fn element(text: &str) -> Option<Element> {
     let read = parse_stored(text.as_bytes());
     read.inspect_err(|error| tracing::warn!(%error, "an element in the record cannot be read")).ok()
@@ -162,8 +162,8 @@ fn item_of(row: RosterRow) -> RosterItem {
 }
 
 /// # Errors
-/// `Unavailable`: there is something that cannot be read back. Never does that look as if there were nothing: a room that
-/// seems absent belongs to whoever enters next, and a list that lacks entries lets in whom they keep out.
+/// `Unavailable`: stored data cannot be decoded. It must not look as if there were none: a room that seems
+/// absent belongs to the next user who enters, and a block list that lacks entries admits blocked users.
 pub(super) fn loaded_of(loaded: XmppLoaded) -> Result<StoreReply, StoreFailure> {
     const UNREADABLE: StoreFailure = StoreFailure::Unavailable;
     Ok(match loaded {
@@ -212,7 +212,7 @@ fn request() -> Element {
 
 fn items_page_of(page: stored::ItemPage) -> Option<ItemPage> {
     let item = |(id, at, text): (Box<str>, Instant, Box<str>)| {
-        // Of ids only there is no text.
+        // Rows of ids only have no text.
         let item = if text.is_empty() { unreadable() } else { element(&text)? };
         Some((id, at, item))
     };

@@ -1,8 +1,8 @@
 //! Questions to all hosts of the node, and the operator's questions to one address.
 //!
-//! What is asked of all is told every shard by message; the shard that asked adds the answers up. A question to an account
-//! or a room is a stanza like any other. It comes from the domain, or from the account itself, with a resource by which
-//! its answer finds back ([`reply_of`]); nobody can guess it.
+//! A question to all hosts goes to every shard by message; the shard that asked adds the answers up. A
+//! question to an account or a room is a stanza like any other. It comes from the domain, or from the account
+//! itself, with an unguessable resource that leads the answer back ([`reply_of`]).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,14 +19,15 @@ use xmpp::{Element, Jid};
 use super::{Xmpp, XmppEffect, XmppShardMessage};
 use crate::limits;
 
-/// What came of it, over all shards.
+/// The results of a host action, over all shards.
 #[derive(Debug, Default)]
 pub struct ActAnswer {
     pub acted: HostActionResult,
-    /// Of the described sessions: where their connections come from.
+    /// The connections of the described sessions.
     pub connections: Vec<Connection>,
 }
 
+/// The connection of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
     pub edge: ConnectionId,
@@ -34,7 +35,7 @@ pub struct Connection {
     pub transport: Transport,
 }
 
-/// Who wants to know.
+/// The receiver of an answer.
 #[derive(Debug)]
 enum Requester {
     Host(Ticket),
@@ -49,7 +50,7 @@ struct OpenRequest {
     sum: ActAnswer,
 }
 
-/// What this shard has asked.
+/// This shard's questions that wait for answers.
 #[derive(Debug, Default)]
 pub(super) struct ShardRequests {
     last: u64,
@@ -138,12 +139,12 @@ impl Xmpp {
                 let acted = Ok(StoreReply::HostActionResult(sum.acted));
                 self.tell_host(now, outbox, |host, out| host.handle_store_reply(now, ticket, acted, out));
             }
-            // Who asked may have gone.
+            // The operator may have gone.
             Requester::Operator(answer) => drop(answer.send(sum)),
         }
     }
 
-    /// A shard's inbox was full: it was asked in vain. What others have done is done.
+    /// A shard's inbox was full: the question did not reach it. Effects on other shards stay.
     pub(super) fn not_asked(&mut self, now: Instant, id: u64, outbox: &mut Vec<XmppEffect>) {
         let Some(OpenRequest { asker: Requester::Host(ticket), .. }) = self.asks.of_all.remove(&id) else {
             return;
@@ -163,7 +164,7 @@ impl Xmpp {
         self.asks.of_one.retain(|_, asker| !asker.is_closed());
         let mut secret = [0; 16];
         let full = self.asks.of_one.len() >= limits::XMPP_QUESTIONS;
-        // Who is not answered learns it by the answer's end being dropped.
+        // The asker learns it from the dropped end of its channel.
         if full || getrandom::fill(&mut secret).is_err() {
             return;
         }
@@ -177,7 +178,7 @@ impl Xmpp {
 
     pub(super) fn reply(&mut self, token: &str, answer: Element) {
         if let Some(asker) = self.asks.of_one.remove(token) {
-            // Who asked may have gone.
+            // The asker may have gone.
             let _ = asker.send(answer);
         }
     }

@@ -1,4 +1,4 @@
-//! What the record knows of who signs in.
+//! Answers sign-in queries from the accounts of the database.
 
 use store::{Account, AccountLimits, ScramHash, ScramKeys, Verifiers};
 use subtle::ConstantTimeEq;
@@ -8,15 +8,15 @@ use xmpp::sasl::{CredentialAnswer, CredentialQuery, Secret};
 use super::keys::{self, HASHES};
 use crate::limits;
 
-/// The account of that answer, where it may sign in at this domain by this name, and has an address of XMPP's: one
-/// with capital messages has not, for all of its spellings would be somebody's.
+/// The account of that answer, if it may sign in at this domain by this name and its name is valid in XMPP: a
+/// name with capital letters is not, for all of its spellings would be one address.
 pub(super) fn account_of<'a>(found: Option<&'a Account>, domain: &str) -> Option<&'a Account> {
     let account = found.filter(|account| !account.disabled && *account.domain == *domain)?;
     let bare = Bare::new(Some(&account.name), &account.domain).ok()?;
     (bare.local() == Some(&*account.name)).then_some(account)
 }
 
-/// In the place of an account that is not there: no password is its, and to see that takes as long.
+/// Stands in for an unknown account: no password fits, and the check takes as long.
 pub(super) fn nobody(user: &str, domain: &str) -> Account {
     let (stored, server) = ([0; 20].into(), [0; 20].into());
     let keys = ScramKeys { salt: [0; 16].into(), iterations: limits::SCRAM_ITERATIONS, stored, server };
@@ -32,7 +32,7 @@ pub(super) fn nobody(user: &str, domain: &str) -> Account {
     }
 }
 
-/// Whether it is so.
+/// Checks a credential.
 pub(super) fn check(find: &CredentialQuery, account: Option<&Account>) -> CredentialAnswer {
     match (find, account) {
         (CredentialQuery::Password { password, .. }, Some(account)) => {
@@ -61,7 +61,7 @@ fn is_password(account: &Account, password: &Secret) -> bool {
     given.sha256.ct_eq(&account.verifiers.sha256).into()
 }
 
-/// Whether keys of SCRAM are to be made, now that the password is known.
+/// True if SCRAM keys are to be made, now that the password is known.
 pub(super) fn wants_keys(account: &Account) -> bool {
     HASHES.into_iter().any(|hash| keys::known(&account.verifiers, hash).is_none())
 }

@@ -1,8 +1,9 @@
-//! Files that users share by HTTP (XEP-0363): slots, and what is put into them.
+//! Files that users share by HTTP (XEP-0363): slots, and their content.
 //!
-//! A slot is nothing that is kept: it is a grant that we signed, which says whose file of which name, size and type may be
-//! put at which place until when. A file is written beside, synced and renamed, so it is there whole or not at all; its
-//! first lines say what it is. What is older than `keep`, or of nobody any more, is removed a folder at a time.
+//! A slot is not stored: it is a grant that we signed, which says whose file of which name, size and type may
+//! be put at which place until when. A file is written beside, synced and renamed, so it is there whole or
+//! not at all; its first lines say what it is. A file that is older than `keep`, or whose account has been
+//! removed, is deleted, one folder at a time.
 //!
 //! All but `slot` and `admit` wait for the disk: not on a shard.
 
@@ -35,7 +36,7 @@ pub(crate) use grant::Grant;
 pub(crate) use queue::UploadPermit;
 use queue::UploadQueue;
 
-/// How files are kept.
+/// The settings of stored files.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) folder: PathBuf,
@@ -44,14 +45,14 @@ pub(crate) struct Settings {
     pub(crate) keep: Duration,
     /// `https://chat.example.net`; the file's place follows.
     pub(crate) url: Box<str>,
-    /// Of signatures.
+    /// The key of signatures.
     pub(crate) key: [u8; 32],
 }
 
-/// Whether somebody of that address may still have files: true while it is not known.
+/// True unless the account of that address certainly does not exist.
 pub(crate) type HasAccount = Box<dyn FnMut(&str) -> bool + Send>;
 
-/// Why a request for a place is refused.
+/// The reason why a request for a place is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// There is no such place, or no such file.
@@ -100,7 +101,7 @@ struct UploadFolder {
 /// Hexadecimal digits of a file's place.
 const ID: usize = 32;
 
-/// Where files are while they come.
+/// The folder of files while they arrive.
 const COMING: &str = "coming";
 
 impl Uploads {
@@ -161,7 +162,7 @@ impl Uploads {
         })
     }
 
-    /// Whether that may be put at this place (as in the address, still encoded).
+    /// Checks a grant for this place (as in the address, still encoded).
     pub(crate) fn admit(
         &self,
         now: Instant,
@@ -184,7 +185,7 @@ impl Uploads {
             Some(size) if size < grant.size => return Err(Refusal::WrongSize),
             Some(_) => {}
         }
-        // Who named no type may send any; it is given out as the one that nobody opens.
+        // A slot without a type takes any; the file is served as a type that browsers do not open.
         let is_any = *grant.kind == *ANY_KIND;
         if !is_any && kind.is_none_or(|kind| !kind.trim().eq_ignore_ascii_case(&grant.kind)) {
             return Err(Refusal::WrongType);
@@ -192,14 +193,15 @@ impl Uploads {
         Ok(grant)
     }
 
-    /// Whether nothing is at that place, and nothing comes there. Waits for the disk.
+    /// Checks that no file is at that place or on its way there. Waits for the disk.
     pub(crate) fn check_free(&self, grant: &Grant) -> Result<(), Refusal> {
         let is_taken =
             self.shelf.path_of(&grant.id).exists() || self.shelf.path_of_coming(&grant.id).exists();
         if is_taken { Err(Refusal::Taken) } else { Ok(()) }
     }
 
-    /// One file of a user comes at a time: waits for those before it. What it gives is held until the file is there.
+    /// One file of a user comes at a time: waits for those before it. The permits are held until the file is
+    /// there.
     pub(crate) async fn turn(&self, grant: &Grant) -> Result<(UploadPermit, OwnedSemaphorePermit), Refusal> {
         let turn = self.turns.take(&grant.owner).await?;
         let permit = Arc::clone(&self.places).try_acquire_owned().map_err(|_| Refusal::Busy)?;
@@ -211,7 +213,7 @@ impl Uploads {
         Incoming::create(&self.shelf, now, grant)
     }
 
-    /// What is at that place.
+    /// Opens the file at that place.
     pub(crate) fn open(&self, place: &str) -> Result<Stored, Refusal> {
         let (id, name) = split(place).ok_or(Refusal::Unknown)?;
         let stored = Stored::open(&self.shelf.path_of(id))?;
@@ -223,7 +225,7 @@ impl Uploads {
 const ANY_KIND: &str = "application/octet-stream";
 
 impl UploadFolder {
-    /// Of a checked id: nothing of the file's name is in it.
+    /// The path of a checked id: nothing of the file's name is in it.
     fn path_of(&self, id: &str) -> PathBuf {
         self.settings.folder.join(&id[..2]).join(id)
     }

@@ -1,4 +1,4 @@
-//! Who gets what: from clients to hosts, from hosts to clients, other hosts and the record.
+//! Routes stanzas and effects: from clients to hosts, from hosts to clients, other hosts and the database.
 
 use chat::{Effect, Host, Load, StoreFailure, StoreReply};
 use cluster::Bucket;
@@ -17,7 +17,7 @@ use super::streams::Event;
 use super::{PendingRead, Xmpp, XmppEffect, XmppShardMessage, record, shard_requests};
 
 impl Xmpp {
-    /// Who owns an address.
+    /// The shard that owns an address.
     pub(super) fn owner(&self, bare: &str) -> u16 {
         Bucket::of(bare).shard(self.shards)
     }
@@ -112,7 +112,7 @@ impl Xmpp {
         Some(owner)
     }
 
-    /// Of a stream that may be gone already: its last stanzas are as good as the others.
+    /// The owner of a stanza's sender. The stream may be gone already: its last stanzas count as well.
     fn host_of(&self, stream: u64, element: &Element) -> Option<u16> {
         let known = self.streams.get(stream).and_then(|stream| stream.host.get());
         known.or_else(|| Some(self.owner(Jid::parse(element.attr("from")?).ok()?.bare_str())))
@@ -232,7 +232,7 @@ impl Xmpp {
         }
         self.todo.extend(effects.drain(..));
         self.effects = effects;
-        // Who is at work already does these in their turn.
+        // An outer call performs these in order.
         if std::mem::replace(&mut self.is_working, true) {
             return;
         }
@@ -302,7 +302,7 @@ impl Xmpp {
     }
 
     pub(super) fn route(&mut self, now: Instant, element: Box<Element>, outbox: &mut Vec<XmppEffect>) {
-        // Without an address it is nobody's.
+        // A stanza without a valid address cannot be routed.
         let Ok(Some(to)) = stanza::to(&element) else { return };
         if let Some((shard, token)) = shard_requests::reply_of(&element, &to) {
             return self.send(now, shard, XmppShardMessage::Reply { token, answer: element }, outbox);
@@ -320,7 +320,7 @@ impl Xmpp {
         }
     }
 
-    /// To whoever has to do with that server.
+    /// Sends to the shard that is responsible for that server.
     fn send_abroad(&mut self, now: Instant, message: ShardMessage, outbox: &mut Vec<XmppEffect>) {
         let shard = match message.recipient() {
             Recipient::Owner(domain) => self.owner(&domain),
@@ -329,7 +329,7 @@ impl Xmpp {
         self.send(now, shard, XmppShardMessage::Servers(Box::new(message)), outbox);
     }
 
-    /// What other servers said since the last turn, and what is due. How much it was.
+    /// Handles events of other servers since the last turn, and due timers. Returns how many there were.
     pub(super) fn turn_servers(&mut self, now: Instant, outbox: &mut Vec<XmppEffect>) -> usize {
         let Some(servers) = &mut self.servers else { return 0 };
         if servers.deadline().is_some_and(|deadline| deadline <= now) {
@@ -355,7 +355,7 @@ impl Xmpp {
         }
     }
 
-    /// To whoever asked; an answer to nobody is dropped.
+    /// Routes an answer to its requester; without an address it is dropped.
     pub(super) fn route_answer(&mut self, now: Instant, answer: Element, outbox: &mut Vec<XmppEffect>) {
         let Ok(Some(to)) = stanza::to(&answer) else { return };
         if self.host.settings().is_local(to.domain()) {
@@ -368,8 +368,8 @@ impl Xmpp {
         }
     }
 
-    /// Letters that found a shard's inbox full. What is given back is to be sent all the same: it ends or answers
-    /// something, and there is never more of it than was asked for.
+    /// Messages that found a shard's inbox full. Returned messages are to be sent all the same: each ends or
+    /// answers something, and there is never more of them than was asked for.
     pub(crate) fn take_back(
         &mut self,
         now: Instant,

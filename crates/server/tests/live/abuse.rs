@@ -11,7 +11,8 @@ use crate::call::talk;
 use crate::place::Place;
 use crate::{Deadline, PATIENCE, until};
 
-/// What was thrown may have filled a socket and put shards behind, which drop and refuse until they have caught up.
+/// The traffic before may have filled a socket and put shards behind, which drop and refuse until they have
+/// caught up.
 fn until_caught_up(place: &Place) {
     let mut asker = place.udp("asker");
     // Each shard catches up in its own time; a Call-ID asks one of them.
@@ -108,7 +109,8 @@ fn contacts_that_lead_back_to_us_end() {
         let contacts =
             format!("<sip:alice@example.test>, <sip:bob@example.test>, <sip:alice@{here}>, <sip:bob@{here}>");
         let ask = phone.registration(&format!("Contact: {contacts}\r\nExpires: 600\r\n"));
-        // What leads back to us is not bound at all; what only names our domain is called where it registered from.
+        // A contact that leads back to us is not bound at all; one that only names our domain is called at
+        // the address it registered from.
         assert_eq!(phone.request(ask).status(), 403);
         let back = format!("<sip:bob@{here};maddr=127.0.0.1>");
         let ask = phone.registration(&format!("Contact: {back}\r\nExpires: 600\r\n"));

@@ -1,4 +1,4 @@
-//! Calls between phones: who sends what, told in a few verbs.
+//! Calls between phones: their messages, in a few verbs.
 
 use sip::wire::{Header, Message};
 

@@ -1,4 +1,4 @@
-//! Thousands of connections that say nothing, or trickle, and what becomes of everybody else.
+//! Thousands of connections that send nothing, or trickle, and their effect on other clients.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -17,7 +17,7 @@ const COUNT: u32 = 5_000;
 
 #[derive(Clone, Copy, Debug)]
 enum Sources {
-    /// The address of everybody else.
+    /// The address of the other clients.
     One,
     /// Each connection from an address of its own.
     Many,

@@ -58,7 +58,7 @@ fn a_locked_record_refuses_registrations_and_carries_calls() {
 #[test]
 fn a_full_disk_refuses_registrations_and_carries_calls() {
     let (place, mut trunk) = place();
-    // The kernel lets no file grow beyond so much: like a disk without room, but for anyone who runs this.
+    // The kernel lets no file grow beyond so much: like a full disk, but without root.
     let mut shell = Command::new("sh");
     let script = "trap '' XFSZ; ulimit -S -f 2048; exec \"$0\" \"$@\"";
     shell.args(["-c", script, env!("CARGO_BIN_EXE_belfry")]);
@@ -94,7 +94,7 @@ fn health(place: &Place) -> (u16, String) {
     (head[9..12].parse().unwrap(), body.to_owned())
 }
 
-/// How large a file of the process may become from now on.
+/// Bounds the size of the process's files from now on.
 fn limit(process: &Process, bytes: &str) {
     let (pid, limit) = (process.id().to_string(), format!("--fsize={bytes}:"));
     let set = Command::new("prlimit").args(["--pid", &pid, &limit]).status().unwrap();

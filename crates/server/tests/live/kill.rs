@@ -25,7 +25,7 @@ fn no_binding_whose_200_was_sent_is_lost_to_kill_9() {
         let mut rng = Rng::seeded(round);
         let process = place.spawn();
         let mut phones: Vec<Phone> = users.iter().map(|user| place.udp(user)).collect();
-        // Everybody moves to a new socket; after so many 200s, with others on their way, the end.
+        // All phones move to a new socket; after so many 200s, with others on their way, the node is killed.
         let stop_after = 5 + rng.below(ACCOUNTS as u64 - 10) as usize;
         let moved = register_until(&mut phones, stop_after, process);
         for (index, contact) in moved {

@@ -24,7 +24,7 @@ pub(crate) enum Link {
     WebSocket { io: Box<WebSocket<Box<dyn Stream>>>, tcp: TcpStream },
 }
 
-/// What a wait on a link ended with.
+/// The outcome of a wait on a link.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     Message(Bytes),

@@ -29,7 +29,7 @@ pub(crate) fn text(bytes: Option<&[u8]>) -> String {
 pub(crate) struct Phone {
     pub(crate) user: String,
     pub(crate) hash: Hash,
-    /// Whether its calls are challenged; a test that has the server waive that says so.
+    /// True if its calls are challenged; false in tests whose server waives that.
     pub(crate) proves: bool,
     pub(crate) transport: Transport,
     pub(crate) server: SocketAddr,
@@ -40,7 +40,7 @@ pub(crate) struct Phone {
     inbox: VecDeque<Message>,
 }
 
-/// What stands in a request besides what always does.
+/// The variable parts of a request.
 pub(crate) struct Ask<'a> {
     pub(crate) method: &'a str,
     pub(crate) uri: &'a str,
@@ -65,7 +65,7 @@ impl Phone {
         format!("sip:{}@{DOMAIN}", self.user)
     }
 
-    /// Where it can be called: its own socket.
+    /// The address of its own socket.
     pub(crate) fn contact(&self) -> String {
         let transport = via_token(self.transport).to_lowercase();
         format!("sip:{}@{};transport={transport}", self.user, self.link.local())
@@ -219,7 +219,7 @@ impl Phone {
         self.send(reply.as_bytes());
     }
 
-    /// What a REGISTER of this phone says, for so many seconds.
+    /// A REGISTER of this phone with these header lines.
     pub(crate) fn registration(&mut self, more: &str) -> Ask<'static> {
         let mut ask = self.ask("REGISTER", "sip:example.test");
         ask.to = format!("<{}>", self.aor());
@@ -246,7 +246,7 @@ impl Phone {
         answer.values(Header::Contact).map(|value| text(Some(value))).collect()
     }
 
-    /// Whether nothing but what `is_noise` comes for so long.
+    /// True if no message but those of `is_noise` comes for so long.
     pub(crate) fn hears_nothing(&mut self, patience: Duration, is_noise: impl Fn(&Message) -> bool) -> bool {
         self.wait(Deadline::after(patience), |message| !is_noise(message)).is_none()
     }

@@ -22,7 +22,7 @@ use crate::{Deadline, PATIENCE};
 pub(crate) struct Place {
     folder: TempDir,
     base: u16,
-    /// Nobody else's until this is dropped.
+    /// Reserved until this is dropped.
     _ports: Ports,
 }
 
@@ -77,7 +77,7 @@ impl Place {
         self
     }
 
-    /// Where chat clients connect that way.
+    /// The address for chat clients of that transport.
     pub(crate) fn xmpp_at(&self, transport: Transport) -> SocketAddr {
         let offset = match transport {
             Transport::Udp | Transport::Tcp => 6,
@@ -149,7 +149,7 @@ impl Place {
         (Ipv4Addr::LOCALHOST, self.base + offset).into()
     }
 
-    /// Where metrics and, without an address of its own, the REST interface are.
+    /// The address of metrics and, without an address of its own, of the REST interface.
     pub(crate) fn http(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.base + 5).into()
     }

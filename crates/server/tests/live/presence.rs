@@ -1,4 +1,4 @@
-//! Who is there, who is on the phone, what waits: SUBSCRIBE, NOTIFY, PUBLISH and MESSAGE over the live server.
+//! Presence, dialog states and waiting messages: SUBSCRIBE, NOTIFY, PUBLISH and MESSAGE over the live server.
 
 use sip::wire::{Header, Message};
 

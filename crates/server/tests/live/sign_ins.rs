@@ -127,7 +127,7 @@ fn lines_are_bounded_and_the_rest_is_told_as_a_number() {
             log.lines().filter_map(|line| line.split_once("suppressed=")?.1.trim().parse::<usize>().ok());
         counts.sum()
     };
-    // What is left over is told within ten seconds.
+    // The rest is reported within ten seconds.
     let (written, told) = until("all are accounted for", || {
         let log = node.log();
         let counts = (found(&log).len(), told(&log));

@@ -38,8 +38,8 @@ fn place() -> Place {
     place
 }
 
-/// `belfry` in whose files nothing has room beyond so many blocks of 512 bytes (POSIX `ulimit -f`): like a full disk, but for
-/// anyone who runs this.
+/// `belfry` whose files cannot grow beyond so many blocks of 512 bytes (POSIX `ulimit -f`): like a full disk,
+/// but without root.
 fn limited(place: &Place, blocks: u32, args: &[&str]) -> Command {
     let mut command = Command::new("sh");
     let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");

@@ -16,7 +16,7 @@ use server::operate::AdminListeners;
 use store::{Address, Admin, Loaded, Read, Sqlite, StoreError, Write, WriteDone};
 use tokio::sync::oneshot;
 
-/// What was asked of it.
+/// A request that the fake node received.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Reload,

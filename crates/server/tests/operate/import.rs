@@ -74,7 +74,8 @@ fn a_file_brings_accounts_and_what_belongs_to_them() {
         (1, &["eve@example.test".into()][..], 1)
     );
 
-    // Once more, with another contact: nothing is there twice, and whoever has the older roster gets the new one.
+    // A second import with another contact: nothing is there twice, and a client with the older roster gets
+    // the new one.
     place.write("more.xml", &data(&user("alice", &(roster(&["bob", "carol"]) + more))));
     let said = place.belfry(&["account", "import", "more.xml"]).good();
     assert!(said.contains("0 added, 1 updated, 0 skipped"), "{said}");

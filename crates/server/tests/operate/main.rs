@@ -1,4 +1,4 @@
-//! What an operator touches, from outside: the built binary, with and without a node.
+//! The operator's interfaces, from outside: the built binary, with and without a node.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 

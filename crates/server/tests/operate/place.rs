@@ -11,7 +11,7 @@ pub(crate) struct Place {
     folder: TempDir,
 }
 
-/// What a command said.
+/// The output of a command.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: i32,

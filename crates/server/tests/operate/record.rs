@@ -12,7 +12,7 @@ fn an_account_from_its_making_to_its_end() {
     let place = Place::new();
     let add = ["account", "add", "alice", "--password-stdin", "--name", "Alice", "--max-contacts", "3"];
     place.belfry_with(&add, "secret\n").good();
-    // Nobody else may read the verifiers.
+    // Only the owner may read the verifiers.
     let mode = |name| std::fs::metadata(place.path(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("data"), mode("data/belfry.db")), (0o700, 0o600));
     place.belfry_with(&add, "secret\n").failed(1, "account alice@example.test exists already");
@@ -113,7 +113,7 @@ fn an_interrupted_import_says_how_many_are_in() {
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     let stopping = said.find(|line| line.as_ref().unwrap().starts_with("stopping after this batch"));
     assert!(stopping.is_some());
-    // What is read after it is not taken.
+    // Rows after it are not read.
     let _ = input.write_all(rows(100).as_bytes());
     drop(input);
     assert_eq!(child.wait().unwrap().code(), Some(1));

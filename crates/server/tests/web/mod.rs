@@ -38,7 +38,7 @@ pub const KINDS: [Kind; 2] = [Kind::Rest, Kind::Chat];
 /// Longer than any client may be silent, and a second for each timer's rounding: at most `[limits]` of the two kinds.
 const GONE_WITHIN: Duration = Duration::from_secs(200);
 
-/// How long a write may wait for a server that waits for a client that does not read.
+/// The time that a write may wait for a server that waits for a client that does not read.
 const BLOCKED: Duration = Duration::from_millis(10);
 
 /// The counts of the allocator.
@@ -156,7 +156,7 @@ async fn read_all(input: &mut ReadHalf<DuplexStream>, count: &Cell<usize>) {
     }
 }
 
-/// How many bytes the server has taken before it ended, or wanted to be read.
+/// Returns the number of bytes that the server has taken before it ended, or wanted to be read.
 async fn write(output: &mut WriteHalf<DuplexStream>, pieces: &[&[u8]]) -> usize {
     let mut heard = 0;
     for piece in pieces {

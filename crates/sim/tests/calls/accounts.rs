@@ -1,4 +1,4 @@
-//! Accounts: who registers, who calls, who is told what.
+//! Accounts: registrations, calls, and the answers to them.
 
 use sip::digest::Ha1s;
 use sip::endpoint::{Decision, Intake, PlanRequest};
@@ -8,7 +8,8 @@ use crate::raw::{Peer, Raw};
 use crate::server::{self, DOMAIN, Server};
 use crate::{SERVER, Scene, address, bob};
 
-/// Ours is looked up; who claims to be ours proves it; the rest of the world is not reached through us.
+/// Our accounts are looked up; a caller that claims one must prove it; requests to other domains are not
+/// relayed.
 fn plan(request: &PlanRequest) -> Decision {
     if request.claims.is_some() {
         Decision::Authenticate
@@ -138,7 +139,7 @@ fn wrong_passwords_are_slowed_down_and_the_right_one_gets_in() {
     scene.rest();
 }
 
-/// Nobody learns which accounts there are: unknown, disabled and wrong answer alike.
+/// Answers do not reveal which accounts exist: unknown, disabled and wrong password get the same.
 #[test]
 fn the_unknown_look_like_the_mistaken() {
     let shape = |user: &'static str, password: &str| {
@@ -156,7 +157,7 @@ fn the_unknown_look_like_the_mistaken() {
         };
         let first = send(String::new());
         let answer = send(credentials(&first, user, password, "REGISTER", "sip:example.test"));
-        // Names of headers, and the status: the rest is different for everybody.
+        // Names of headers, and the status: the values differ for each request.
         answer.lines().map(|line| line.split([':', '=']).next().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let wrong = shape("bob", "wrong");
@@ -185,7 +186,7 @@ fn who_claims_to_be_ours_proves_it() {
     assert_eq!(scene.status(), 200);
     scene.hang_up();
     scene.run(1_000);
-    // Bob's password makes nobody alice.
+    // Bob's password does not authenticate alice.
     let refusal = call(&mut scene, format!("{from}Call-ID: third\r\n"));
     let lines = credentials(&refusal, "bob", "secret", "INVITE", "sip:bob@example.test");
     call(&mut scene, format!("{from}Call-ID: third\r\n{lines}"));

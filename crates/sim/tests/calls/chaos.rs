@@ -1,5 +1,5 @@
-//! Everything at once, by seed: forks, loss, callers that give up, phones that die. Whatever happens, all ends
-//! and nothing stays.
+//! Everything at once, by seed: forks, loss, callers that give up, phones that die. In every run all ends and
+//! nothing stays.
 
 use std::cell::Cell;
 

@@ -200,7 +200,7 @@ fn a_contact_in_a_domain_of_ours_is_a_remote_target() {
     ] {
         let settings =
             Settings { domains: vec!["example.test".into(), "10.0.0.1".into()], ..server::settings(1) };
-        // Whatever else is asked for is looked up, and is not there.
+        // Any other target is looked up, and is not there.
         let plan = |request: &PlanRequest| match (request.starts_call, &*request.user) {
             (true, "bob") => to_bob(request),
             _ => Decision::Local { user: request.user.clone(), domain: request.host.clone() },

@@ -47,7 +47,7 @@ fn the_first_2xx_wins_and_the_others_are_cancelled() {
     scene.rest();
 }
 
-/// §16.7 step 5: two who answer at once are both heard; the caller ends one of them.
+/// §16.7 step 5: when two phones answer at once, both answers reach the caller, who ends one of them.
 #[test]
 fn a_second_2xx_reaches_the_caller() {
     let phones = vec![bob().answering(&[(0, 200)]), carol().answering(&[(0, 180), (3, 200)])];
@@ -162,7 +162,7 @@ fn a_6xx_ends_the_search() {
     scene.rest();
 }
 
-/// What both say, and what the caller hears.
+/// The status that the caller gets when the callees answer with these two.
 fn chosen(first: u16, second: u16) -> u16 {
     let phones = vec![bob().answering(&[(0, first)]), carol().answering(&[(50, second)])];
     let mut scene = Scene::new(1, at_once, phones);
@@ -224,7 +224,7 @@ fn who_never_answers_is_408_and_timer_c_ends_a_ring_without_end() {
     scene.rest();
 }
 
-/// RFC 4320: nobody says 408 to a non-INVITE; a 100 comes after 3.5 s.
+/// RFC 4320: a server does not send 408 to a non-INVITE; a 100 comes after 3.5 s.
 #[test]
 fn a_non_invite_that_nobody_answers() {
     let mut scene = Scene::new(1, |_| targets(&[&[BOB]]), vec![bob()]);

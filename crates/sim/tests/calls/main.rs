@@ -102,7 +102,7 @@ impl Scene {
         self.world.node(self.alice)
     }
 
-    /// What the caller's last call came to.
+    /// The final status of the caller's last call.
     pub fn status(&self) -> u16 {
         self.alice().calls.last().unwrap().status
     }

@@ -1,5 +1,5 @@
 //! A phone: both sides of a call by RFC 3261 §13 to §15, with all its retransmissions, over the transaction
-//! machines. What it does when it is called stands in `script`.
+//! machines. Its answers to calls stand in `script`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use stdx::Instant;
 
 pub struct Phone {
     pub addr: SocketAddr,
-    /// What it believes its address to be.
+    /// The address that the phone believes to be its own.
     pub inside: SocketAddr,
     pub proxy: SocketAddr,
     pub name: &'static str,

@@ -31,7 +31,7 @@ struct Call {
     route: String,
     /// Bob's tag.
     to: String,
-    /// What the call has cost bob so far.
+    /// Requests that bob has received for the call so far.
     heard: usize,
 }
 
@@ -175,7 +175,7 @@ fn a_token_of_a_call_reaches_no_other_number_at_the_same_gateway() {
     }
 }
 
-/// What a stranger says of itself leads to itself only.
+/// The addresses that a stranger writes into its request lead only to the stranger.
 #[test]
 fn a_callers_contact_and_record_route_lead_to_no_third_host() {
     for (contact, lines) in [

@@ -1,4 +1,4 @@
-//! Where requests leave: Route and Record-Route, transports, NAT, failover, loops, and who is not let through.
+//! The hops of requests: Route and Record-Route, transports, NAT, failover, loops, and refusals.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -43,7 +43,7 @@ fn tcp_calls_udp() {
     let mut scene = Scene::new(1, to_bob, vec![bob()]);
     let alice = scene.world.node_mut::<Phone>(scene.alice);
     alice.proxy = TCP;
-    // What it says of itself is wrong; only its connection leads to it.
+    // The addresses in its messages are wrong; only its connection leads to it.
     alice.inside = "192.168.1.5:40000".parse().unwrap();
     scene.call("sip:bob@10.0.0.1");
     scene.run(2_000);
@@ -93,7 +93,7 @@ fn a_strict_router_before_us() {
     scene.rest();
 }
 
-/// Nobody is relayed by a Route that we did not write for this dialog.
+/// A request is not relayed by a Route that we did not write for this dialog.
 #[test]
 fn we_are_no_open_relay() {
     let plan = |request: &PlanRequest| {

@@ -24,7 +24,7 @@ pub(crate) const DOMAIN: &str = "example.test";
 const EDGE: Edge = Edge { node: 1, shard: 0 };
 
 type Plan = Box<dyn Fn(&PlanRequest) -> Decision>;
-/// What an application does with its sessions.
+/// An application's handler of its sessions' events.
 type App = Box<dyn FnMut(Instant, &SessionEvent, &mut Endpoint, &mut Outbox)>;
 
 pub struct Server {
@@ -33,7 +33,7 @@ pub struct Server {
     plan: Plan,
     accounts: HashMap<String, Account>,
     dns: HashMap<DnsQuery, Vec<DnsRecord>>,
-    /// Where sending fails at once.
+    /// Targets to which sending fails at once.
     pub unreachable: Vec<(Transport, SocketAddr)>,
     pub calls: Vec<CallEventKind>,
     pub ledger: Ledger,
@@ -221,7 +221,7 @@ impl Server {
                     self.store.push(*message);
                     self.router.handle_written(now, ticket, Ok(1), &mut more);
                 }
-                // Nobody chats here.
+                // This server has no chat.
                 router::Effect::Presence { .. } => {}
                 router::Effect::ForgetMessage { id, .. } => self.store.retain(|message| message.id != id),
                 router::Effect::LoadKept { aor } => {

@@ -16,7 +16,7 @@ use crate::session_world::{ANSWER, NO_HEADERS, Pair, agent, invite_to, session_o
 /// Does to a session one of all things there are.
 fn do_something(rng: &mut Rng, now: Instant, session: SessionId, endpoint: &mut Endpoint, out: &mut Outbox) {
     let sdp = || Bytes::from_static(ANSWER);
-    // What does not fit the stage is refused, and that is all.
+    // Commands that do not fit the stage are refused, without further effect.
     let _ = match rng.below(10) {
         0 => endpoint.sessions(now, out).ring(session, 180, Bytes::new()),
         1 => endpoint.sessions(now, out).ring(session, 183, sdp()),

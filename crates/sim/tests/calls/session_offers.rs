@@ -74,7 +74,7 @@ fn an_offer_is_forgotten() {
     pair.rest();
 }
 
-/// RFC 3261 §14.1: both get 491, and whoever did not choose the Call-ID is heard of first.
+/// RFC 3261 §14.1: both get 491, and the side that did not choose the Call-ID retries first.
 #[test]
 fn offers_cross() {
     let mut pair = up(agrees);
@@ -195,7 +195,7 @@ fn a_session_without_refreshes_ends() {
     assert_at_rest(pair.server(them));
 }
 
-/// §9 of RFC 4028 with 422: the refresher is whoever is told to be.
+/// RFC 4028 §9 with 422: the refresher is the side that the response names.
 #[test]
 fn a_refresher_that_hears_nothing_ends_it() {
     let mut us = agent(1);

@@ -450,7 +450,7 @@ fn a_phone_calls_an_application() {
     assert_eq!(alice.finals.last().unwrap().0, 481);
 }
 
-/// What an INVITE may not ask: RFC 3261 §8.2.2.3, RFC 4028 §9.
+/// INVITEs with requirements that are refused: RFC 3261 §8.2.2.3, RFC 4028 §9.
 #[test]
 fn what_cannot_be_done_is_refused() {
     let lines = [

@@ -92,7 +92,7 @@ fn a_text_that_nobody_takes_has_one_end() {
     assert_at_rest(scene.world.node(us));
 }
 
-/// A server that asks who we are; it is asked once more, not for ever.
+/// A server that demands authentication; the request is repeated once, not for ever.
 #[test]
 fn a_text_proves_who_sends_it() {
     for (password, outcome) in [("secret", "message 200"), ("wrong", "message 407")] {

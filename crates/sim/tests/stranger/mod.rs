@@ -80,7 +80,8 @@ impl Stranger {
         }
     }
 
-    /// Bytes that came; of WebSocket a message, of BOSH a body. How many bytes it is sent.
+    /// Handles bytes that came; for WebSocket a message, for BOSH a body. Returns the number of bytes sent in
+    /// answer.
     pub fn hear(&mut self, bytes: &[u8]) -> usize {
         match self {
             Stranger::Client(stream) => tell_client(stream, |stream, out| stream.handle_bytes(bytes, out)),
@@ -138,7 +139,7 @@ fn hear_server(servers: &mut Servers, number: u64, bytes: &[u8]) -> usize {
     while let Some(effect) = out.pop() {
         match effect {
             s2s::Effect::Write { bytes, .. } => sent += bytes.len(),
-            // Nobody answers for the domain.
+            // The domain has no server that answers.
             s2s::Effect::Send(ShardMessage::Verify { edge, question }) => {
                 let verdict = Verdict::Error(Condition::RemoteServerNotFound);
                 let letter = ShardMessage::Verified { edge, question, verdict };

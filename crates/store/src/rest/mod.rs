@@ -1,4 +1,4 @@
-//! What the REST interface shows, as rows: typed resources, their searchable columns, filters and sums.
+//! The resources of the REST interface as rows: typed resources, their searchable columns, filters and sums.
 
 pub mod token;
 pub mod types;
@@ -44,6 +44,7 @@ pub trait Resource: Serialize + DeserializeOwned {
         Ok(Row { kind: Self::KIND, body: body.into(), ..self.columns() })
     }
 
+    /// Decodes the body.
     fn from_row(row: &Row) -> Result<Self, StoreError> {
         serde_json::from_str(&row.body)
             .map_err(|error| StoreError::Internal { detail: format!("body of {}: {error}", row.sid) })
@@ -56,7 +57,7 @@ pub struct Row {
     pub kind: Kind,
     /// Two letters and 32 hexadecimal digits; unique over all kinds.
     pub sid: Box<str>,
-    /// Whose it is; of an account, its parent, or itself.
+    /// The owner's sid; of an account, its parent's, or its own.
     pub account: Box<str>,
     /// The parent account or call, the call of a recording or notification, the recording of a transcription.
     pub parent: Option<Box<str>>,
@@ -102,6 +103,7 @@ impl Row {
     }
 }
 
+/// A write of a resource.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RestWrite {
     /// `StoreError::Exists` when the sid, or a name that must be its own, is taken.
@@ -121,6 +123,7 @@ pub enum RestWrite {
     },
 }
 
+/// A read of resources.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RestRead {
     /// Answered with `RestLoaded::Row`.
@@ -134,6 +137,7 @@ pub enum RestRead {
     Usage(UsageFilter),
 }
 
+/// The answer to a [`RestRead`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum RestLoaded {
     Row(Option<Box<Row>>),
@@ -145,6 +149,7 @@ pub enum RestLoaded {
     Sums(Vec<Sum>),
 }
 
+/// The column that a list is sorted by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SortBy {
     #[default]
@@ -157,7 +162,7 @@ pub enum SortBy {
     Name,
 }
 
-/// Which rows to list. Texts match as a whole; times are inclusive.
+/// The rows to list. Texts match as a whole; times are inclusive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RestFilter {
     pub kind: Kind,
@@ -203,7 +208,7 @@ impl RestFilter {
     }
 }
 
-/// How usage is cut into periods, in UTC.
+/// The periods that usage is divided into, in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Period {
     All,
@@ -212,6 +217,7 @@ pub enum Period {
     Year,
 }
 
+/// The rows to sum up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UsageFilter {
     pub account: Box<str>,
@@ -222,7 +228,7 @@ pub struct UsageFilter {
     pub by: Period,
 }
 
-/// What there was of one kind and direction in one period.
+/// The sums of one kind and direction in one period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sum {
     pub kind: Kind,
@@ -230,16 +236,16 @@ pub struct Sum {
     /// `2026`, `2026-11`, `2026-11-21`, or empty for all time.
     pub period: Box<str>,
     pub count: u64,
-    /// Of the rows' `amount`.
+    /// The sum of the rows' `amount`.
     pub amount: u64,
-    /// Of the rows' `amount` in whole minutes, each rounded up.
+    /// The sum of the rows' `amount` in whole minutes, each rounded up.
     pub minutes: u64,
 }
 
 const QUEUES: Keyed = Keyed::new(*b"belfry's queues!");
 
-/// A queue is known by its name, in documents and to the REST interface: its sid follows from the name, so that whoever
-/// makes the row first makes it for both.
+/// A queue is known by its name, in documents and to the REST interface: its sid follows from the name, so
+/// that both make the same row.
 pub fn queue_sid(account: &str, name: &str) -> String {
     format!("QU{:032x}", QUEUES.hash128(&[account.as_bytes(), b"\0", name.as_bytes()].concat()))
 }

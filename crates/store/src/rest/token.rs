@@ -1,5 +1,5 @@
-//! What proves an auth token without being it. A token is 128 random bits, so one salted hash is enough: there is
-//! nothing to guess that a slower one would protect.
+//! Verifiers of auth tokens, from which the token cannot be computed. A token is 128 random bits, so one
+//! salted hash is enough: a slower one would not make it harder to guess.
 
 use std::fmt;
 
@@ -15,12 +15,13 @@ pub struct TokenVerifier {
 }
 
 impl TokenVerifier {
+    /// Hashes a token with this salt.
     pub fn new(token: &str, salt: [u8; 16]) -> Self {
         let salt = hex::encode(&salt);
         TokenVerifier { hash: hash(&salt, token), salt }
     }
 
-    /// Nobody's: checks take as long as with a real one, and fail.
+    /// The verifier of no token: checks take as long as with a real one, and fail.
     pub fn of_nobody() -> Self {
         TokenVerifier { salt: hex::encode(&[0; 16]), hash: String::new() }
     }

@@ -13,7 +13,7 @@ fn text(value: &str) -> Option<Box<str>> {
     (!value.is_empty()).then(|| value.into())
 }
 
-/// What every resource has.
+/// The fields that every resource has.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Common {
     pub sid: String,
@@ -43,6 +43,7 @@ pub struct Hook {
     pub application_sid: String,
 }
 
+/// An account of the REST interface.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct RestAccount {
     #[serde(flatten)]
@@ -61,7 +62,8 @@ pub struct RestAccount {
 }
 
 impl RestAccount {
-    /// Whether requests are signed with the account's token. A key of its own is no password for any interface.
+    /// True if requests are signed with the account's token. A key of its own is no password for any
+    /// interface.
     pub fn is_signed_by_token(&self) -> bool {
         self.token.is_of(&self.signing_key)
     }
@@ -89,6 +91,7 @@ impl Resource for RestAccount {
     }
 }
 
+/// An application: the URLs that calls and messages are handled by.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Application {
@@ -170,7 +173,7 @@ impl Resource for Client {
     }
 }
 
-/// A call, from when it is asked for. The one who runs the call replaces the row as it goes on.
+/// A call, from its request on. The node that runs the call replaces the row as it goes on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RestCall {
@@ -231,7 +234,7 @@ impl Resource for RestCall {
     }
 }
 
-/// A conference, from its first participant on; who is in it is the live node's to say.
+/// A conference, from its first participant on; only the live node knows its participants.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Conference {
@@ -252,7 +255,7 @@ impl Resource for Conference {
     }
 }
 
-/// What is known of a recording; the sound is a file of the node that made it.
+/// The data of a recording; the sound is a file of the node that made it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Recording {
@@ -363,7 +366,7 @@ impl Resource for TextMessage {
     }
 }
 
-/// A queue; who waits in it is the live node's to say.
+/// A queue; only the live node knows its waiting calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Queue {
@@ -399,6 +402,7 @@ impl Resource for CallerId {
     }
 }
 
+/// A recording's words as text.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Transcription {

@@ -113,7 +113,7 @@ fn register(
     account: &NewAccount,
     invitation: Option<&[u8; 32]>,
 ) -> Result<WriteDone, Failure> {
-    // What was read before the write may be true no more: another registration, another node, a later time.
+    // Rows read before the write may have changed: another registration, another node, a later time.
     let (address, now) = (&account.address, micros(account.created_at));
     let Some(hash) = invitation else {
         let sql = "SELECT 1 FROM xmpp_invitation WHERE domain = ?1 AND name = ?2 AND expires_at > ?3";

@@ -127,7 +127,8 @@ fn overwrite_what_is_deleted(conn: &Connection) -> rusqlite::Result<()> {
     conn.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))
 }
 
-/// From now on digests are kept, or not. What was kept goes, but where nothing else would prove the password: so many are left.
+/// Sets whether digests are kept. Existing ones are removed, except where nothing else would prove the
+/// password: returns how many are left.
 pub(super) fn keep_digests(conn: &Connection, keep: bool) -> Result<WriteDone, Failure> {
     if keep {
         conn.prepare_cached("DELETE FROM secret WHERE name = ?1")?.execute([NO_DIGESTS])?;

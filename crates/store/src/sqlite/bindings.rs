@@ -47,7 +47,7 @@ pub(super) struct DeadRows {
     aged: i64,
 }
 
-/// What one transaction deletes.
+/// The deletions of one transaction.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
     words: Vec<(i64, u64)>,
@@ -55,7 +55,7 @@ pub(super) struct Sweep {
     rows: i64,
 }
 
-/// What a group does to the log; it counts once the group is on disk.
+/// The changes that a group makes to the log; they count once the group is on disk.
 #[derive(Debug)]
 pub(super) struct Pending {
     /// The number of the newest row before the group; `None`: the group has not asked for one yet.
@@ -130,8 +130,8 @@ impl DeadRows {
         pending.dead.into_iter().for_each(|row| self.mark(row));
     }
 
-    /// The group failed. Whether its rows are on disk all the same is unknown after an error of the disk; nobody
-    /// was told that they are, so they are dead.
+    /// The group failed. After an error of the disk its rows may be on disk all the same; no caller was told
+    /// that they are, so they are dead.
     pub(super) fn abort(&mut self, pending: &Pending) {
         let Some(start) = pending.start else { return };
         self.last = pending.last;

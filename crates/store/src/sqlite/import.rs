@@ -70,7 +70,7 @@ fn domain_or_new(conn: &Connection, account: &NewAccount) -> Result<i64, Failure
     domain_id(conn, &account.address.domain)
 }
 
-/// What belongs to one user. How many messages there was no room for.
+/// Writes one user's rows of XMPP. Returns how many messages there was no room for.
 fn write_chat(conn: &Connection, rows: &[XmppWrite]) -> Result<u64, Failure> {
     let mut version = None;
     let mut refused = 0;
@@ -91,7 +91,7 @@ fn write_chat(conn: &Connection, rows: &[XmppWrite]) -> Result<u64, Failure> {
     Ok(refused)
 }
 
-/// One for all contacts: whoever has an older roster gets all of it.
+/// One version for all contacts: a client with an older roster gets all of it.
 fn next_version(conn: &Connection, user: &str) -> Result<u64, Failure> {
     let sql = "INSERT INTO xmpp_user (user, roster_version) VALUES (?1, 1) \
                ON CONFLICT (user) DO UPDATE SET roster_version = roster_version + 1 RETURNING roster_version";

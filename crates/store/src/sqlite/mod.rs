@@ -27,10 +27,10 @@ use crate::record::{Reader, Store, Writer};
 use reader::SqliteReader;
 use writer::SqliteWriter;
 
-/// How connections are made.
+/// The settings of connections.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How long a write waits for another process that holds the database.
+    /// The time that a write waits for another process that holds the database.
     pub busy_timeout: Duration,
     /// Page cache of one connection, KiB. An import wants as much as the index of accounts.
     pub cache_kib: u32,
@@ -43,7 +43,7 @@ pub struct Options {
     pub without_user: fn(&str, &str) -> Option<String>,
 }
 
-/// For those who write no rooms and no nodes.
+/// The default of `without_user`, for databases without rooms and nodes.
 fn unchanged(_: &str, _: &str) -> Option<String> {
     None
 }
@@ -77,6 +77,7 @@ impl Sqlite {
         Self::open_with(path, Options::default())
     }
 
+    /// As `open`, with options.
     pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
         let sqlite = Sqlite { path: path.as_ref().to_owned(), options };
         sqlite.create_private()?;
@@ -85,6 +86,7 @@ impl Sqlite {
         Ok(sqlite)
     }
 
+    /// Returns the file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -97,7 +99,7 @@ impl Sqlite {
         Sqlite { path: self.path.clone(), options }
     }
 
-    /// Verifiers let who has them sign in: only the owner may read the file. SQLite gives its companions
+    /// A reader of the verifiers could sign in: only the owner may read the file. SQLite gives its companions
     /// (`-wal`, `-shm`) the same permissions.
     fn create_private(&self) -> Result<(), StoreError> {
         let mut options = std::fs::OpenOptions::new();

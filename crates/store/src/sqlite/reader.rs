@@ -42,7 +42,7 @@ impl SqliteReader {
 
 impl Reader for SqliteReader {
     fn load(&mut self, read: &Read) -> Result<Loaded, StoreError> {
-        // What an operator asks for may take its time; what a client asks for may not take that of others.
+        // An operator's read may take its time; a client's read must not delay those of others.
         let is_clients =
             matches!(read, Read::Xmpp(read) if !matches!(read, XmppRead::Waiting | XmppRead::Kept { .. }));
         self.left.store(if is_clients { limits::READ_STEPS } else { u64::MAX }, Ordering::Relaxed);

@@ -41,7 +41,7 @@ pub(super) fn write(conn: &Connection, write: &RestWrite) -> Result<WriteDone, F
     }
 }
 
-/// How many rows were added; `clause` says what a conflict is.
+/// Returns the number of rows added; `clause` decides on a conflict.
 fn add(conn: &Connection, row: &Row, clause: &str) -> Result<usize, Failure> {
     let sql = format!(
         "INSERT INTO rest (kind, sid, account, parent, name, status, from_uri, to_uri, direction, amount, \
@@ -74,7 +74,7 @@ fn replace(conn: &Connection, row: &Row) -> Result<WriteDone, Failure> {
     changed_one(rows, &row.sid)
 }
 
-/// What is there already, for the error.
+/// The name of the existing row, for the error.
 fn what(row: &Row) -> String {
     row.name.as_deref().unwrap_or(&row.sid).to_owned()
 }

@@ -190,7 +190,7 @@ pub(super) fn kept_counts(conn: &Connection) -> Result<Vec<(Box<str>, u32)>, Fai
     Ok(counts.collect::<rusqlite::Result<_>>()?)
 }
 
-/// What `clean` deletes, from the oldest row on.
+/// The table that `clean` deletes from, from the oldest row on.
 #[derive(Clone, Copy)]
 pub(super) enum Old {
     Calls,

@@ -167,7 +167,7 @@ fn probe(conn: &Connection, at: i64) -> Result<WriteDone, Failure> {
     Ok(WriteDone::Changed { rows })
 }
 
-/// Whoever asks for cleaning hears of the rows that were swept, too, and so asks again.
+/// Adds swept rows to the result of a cleaning write, so that the service repeats it.
 fn count_swept(group: &[Write], results: &mut [Result<WriteDone, StoreError>], swept: u64) {
     for (write, result) in group.iter().zip(results) {
         if let (Write::CleanBindings { .. }, Ok(WriteDone::Changed { rows })) = (write, result) {

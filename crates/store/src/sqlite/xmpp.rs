@@ -202,7 +202,7 @@ pub(super) fn forget_user(conn: &Connection, user: &str) -> Result<WriteDone, Fa
         "DELETE FROM xmpp_token WHERE user = ?1",
         "DELETE FROM xmpp_invitation WHERE inviter = ?1",
         "UPDATE xmpp_room SET creator = NULL WHERE creator = ?1",
-        // What it was in rooms and nodes of others, which the next account of its name must not be.
+        // Its affiliations in rooms and nodes of others, which the next account of its name must not inherit.
         "UPDATE xmpp_room SET config = without_user(config, ?1) WHERE instr(config, ?1) > 0",
         "UPDATE xmpp_node INDEXED BY xmpp_node_shared SET config = without_user(config, ?1) \
          WHERE (instr(config, '<affiliation ') > 0 OR instr(config, '<subscription ') > 0) \

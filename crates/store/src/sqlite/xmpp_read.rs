@@ -1,5 +1,5 @@
-//! Reading XMPP's tables: every read is bounded by rows, by bytes and, in `reader`, by the steps of SQLite. What does not fit
-//! is another page.
+//! Reads of XMPP's tables: every read is bounded by rows, by bytes and, in `reader`, by the steps of SQLite.
+//! Further rows are another page.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Params, Row, params, params_from_iter};
@@ -128,7 +128,7 @@ fn offline_page(conn: &Connection, user: &str, after: u64, ids: &[u64]) -> Resul
     Ok(page)
 }
 
-/// Of a node's items, the newest first, those between two places. `seq` is unique within a node.
+/// The items of a node between two places, the newest first. `seq` is unique within a node.
 struct Range {
     /// The oldest that exists for the query.
     floor: i64,

@@ -1,5 +1,5 @@
-//! How people become somebody besides by a password: tokens (XEP-0484), accounts made in band (XEP-0077, XEP-0445); and
-//! how they cease to be.
+//! Authentication other than by password: tokens (XEP-0484); accounts made in band (XEP-0077, XEP-0445), and
+//! their removal.
 
 mod registration;
 mod tokens;
@@ -32,19 +32,19 @@ use crate::sign_in_failures::{Failure, Service, SignInFailures};
 
 /// The same for all shards.
 pub(crate) struct Access {
-    /// Of which tokens are made.
+    /// The key that tokens are derived from.
     pub(crate) secret: [u8; 32],
     pub(crate) tokens_for: Duration,
     pub(crate) registration: Registration,
-    /// The record has what phones prove passwords by.
+    /// The database keeps the digests that phones prove passwords by.
     pub(crate) digests: bool,
-    /// Where clients go while the node drains.
+    /// The hosts that clients are referred to while the node drains.
     pub(crate) other_hosts: Vec<Box<str>>,
     /// Accounts made of late.
     made: SourceLimiter,
     pub(crate) attempts: SharedAttempts,
     pub(crate) failures: Arc<SignInFailures>,
-    /// Of components.
+    /// Wrong secrets of components, by source.
     pub(crate) wrong_secrets: Arc<SourceLimiter>,
 }
 
@@ -74,7 +74,8 @@ impl Access {
         })
     }
 
-    /// How long that client may not try to sign in as that user; `None`: it may. A refusal is noted.
+    /// The time until that client may try to sign in as that user again; `None`: it may now. A refusal is
+    /// noted.
     pub(crate) fn wait(&self, now: Instant, claim: &Claim<'_>) -> Option<Duration> {
         let wait = self.attempts.wait(now, &claim.attempt());
         if wait.is_some() {
@@ -95,12 +96,12 @@ impl Access {
             .note(now, &Failure { service: Service::Xmpp, transport, address, account: &account, cause });
     }
 
-    /// Whether this source may make one more account now.
+    /// True if this source may make one more account now.
     fn may_make(&self, now: Instant, source: IpAddr) -> bool {
         self.made.allow(now, source).is_pass()
     }
 
-    /// Why a password is not taken.
+    /// The reason why a password is not accepted.
     fn password_fault(&self, password: &str) -> Option<String> {
         let least = self.registration.min_password as usize;
         let most = store::limits::MAX_PASSWORD;
@@ -145,7 +146,7 @@ impl std::fmt::Debug for Access {
 }
 
 impl Xmpp {
-    /// What the record says of tokens and invitations; `None`: it cannot be asked.
+    /// Handles the database's answer about tokens and invitations; `None`: the database is unavailable.
     pub(super) fn access_loaded(
         &mut self,
         now: Instant,
@@ -169,7 +170,7 @@ impl Xmpp {
         }
     }
 
-    /// What a host wants.
+    /// Performs a host's request about accounts and invitations.
     pub(super) fn host_access(
         &mut self,
         now: Instant,

@@ -23,7 +23,7 @@ pub(crate) struct NewAccount {
     pub(crate) invitation: Option<[u8; 32]>,
 }
 
-/// What the record has of an invitation's secret.
+/// The hash of an invitation's token, as the database has it.
 pub(crate) fn hash_of(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }
@@ -46,7 +46,7 @@ fn is_good(invitation: &Invitation, domain: &str, now: Instant) -> bool {
 }
 
 impl Xmpp {
-    /// Whether an invitation is good (XEP-0445 §4).
+    /// Checks an invitation (XEP-0445 §4).
     pub(crate) fn invited(
         &mut self,
         now: Instant,
@@ -123,7 +123,7 @@ impl Xmpp {
         }
         let read = match &registration.invitation {
             Some(token) => AccessRead::Invitation { hash: hash_of(token) },
-            // Whether the name waits for somebody who is invited.
+            // The name may be reserved for an invited user.
             None => {
                 let (domain, name) = (registration.domain.clone(), registration.user.clone());
                 AccessRead::Reserved { domain, name, now }
@@ -195,7 +195,7 @@ impl Xmpp {
             }
         };
         if done.is_ok() {
-            // That there is nobody is known, too.
+            // The cache may say that this account does not exist.
             outbox.push(XmppEffect::Forget { address: user.as_str().into() });
             self.registrations += 1;
             tracing::info!(account = user.as_str(), invited_by = inviter.as_deref(), "an account was made");
@@ -206,7 +206,7 @@ impl Xmpp {
         self.streams.tell(stream, |c2s, out| c2s.handle_registered(done, out));
     }
 
-    /// XEP-0401 §5.4: who was invited and who invited him see each other from now on.
+    /// XEP-0401 §5.4: the invited user and the inviter become contacts of each other.
     fn befriend(&mut self, now: Instant, invited: &Bare, inviter: &Bare, outbox: &mut Vec<XmppEffect>) {
         let owner = self.owner(invited.as_str());
         let (invited, inviter) = (invited.clone(), inviter.clone());
@@ -254,7 +254,7 @@ impl Xmpp {
         self.tell_host(now, outbox, |host, out| host.handle_store_reply(now, ticket, done, out));
     }
 
-    /// What becomes of sessions when their account is another's, or nobody's.
+    /// Ends the sessions of accounts that were changed, disabled or removed.
     pub(crate) fn end_sessions(&mut self, now: Instant, ended: &Ended, outbox: &mut Vec<XmppEffect>) {
         let own = ended.accounts.iter().filter(|account| self.owner(account) == self.shard);
         let own: Vec<Bare> = own.filter_map(|account| Bare::parse(account).ok()).collect();

@@ -1,5 +1,6 @@
-//! Tokens of clients (XEP-0484). What the record has of one is a name; the token is made of it, of a secret of the node
-//! and of the account as it is: a new password, another account of that name, and all that were given out are void.
+//! Tokens of clients (XEP-0484). The database has only a token's name; the token is derived from it, from a
+//! secret of the node and from the account as it is: a new password, or another account of that name, voids
+//! all tokens before.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -11,7 +12,7 @@ use xmpp::sasl::{CredentialAnswer, Failure, Secret, Token, TokenBinding, TokenSt
 
 use super::super::{PendingRead, Unavailable, Xmpp, XmppEffect, sign_in};
 
-/// Of which the tokens of one account are made.
+/// The key that the tokens of one account are derived from.
 #[derive(Clone)]
 pub(crate) struct TokenKey([u8; 32]);
 
@@ -39,7 +40,7 @@ impl TokenKey {
         Secret(stdx::hex::encode(&mac(&self.0, &[agent.as_bytes(), id])).into())
     }
 
-    /// What the record has, as the exchange wants it.
+    /// Converts the database's rows for the SASL exchange.
     pub(crate) fn known(&self, now: Instant, agent: &str, rows: Vec<TokenRow>) -> CredentialAnswer {
         let tokens = rows.into_iter().filter_map(|row| {
             Some(Token {
@@ -58,7 +59,7 @@ fn state_of(now: Instant, row: &TokenRow) -> TokenState {
     if row.expires_at <= now {
         TokenState::TooOld
     } else if row.expires_at.since(now) < row.expires_at.since(row.issued_at) / 2 {
-        // Whoever comes once in that time keeps signing in.
+        // A client that signs in once in that time gets a new token.
         TokenState::Due
     } else if row.used {
         TokenState::Used
@@ -68,7 +69,7 @@ fn state_of(now: Instant, row: &TokenRow) -> TokenState {
 }
 
 impl Xmpp {
-    /// Who signs in by a token has an account: what tokens has this client?
+    /// Looks up the tokens of a client whose account exists.
     pub(crate) fn find_tokens(
         &mut self,
         stream: u64,
@@ -82,7 +83,7 @@ impl Xmpp {
         outbox.push(XmppEffect::Access { id, read });
     }
 
-    /// What is to become of a client's tokens.
+    /// Writes, renews or removes a client's tokens: looks up the account first.
     pub(crate) fn tokens(&mut self, stream: u64, work: Box<TokenWork>, outbox: &mut Vec<XmppEffect>) {
         let (user, domain) = (work.user.local().unwrap_or_default().into(), work.user.domain().into());
         let id = self.ask(PendingRead::TokenWork { stream, work });
@@ -147,7 +148,7 @@ impl Xmpp {
         result: &Result<WriteDone, StoreError>,
     ) {
         match result {
-            // Used up, or used with this count: by somebody who heard it, perhaps.
+            // The token is used up, or was used with this count: an eavesdropper may have replayed it.
             Err(StoreError::NotFound { .. }) => {
                 self.streams.tell(stream, |c2s, out| c2s.handle_tokens(Err(Failure::NotAuthorized), out));
             }
@@ -155,7 +156,7 @@ impl Xmpp {
         }
     }
 
-    /// Who came by a password has signed in, whether there is a token for him or not.
+    /// Completes the sign-in. After a password it succeeds even if no token could be written.
     pub(crate) fn tokens_written(
         &mut self,
         stream: u64,

@@ -26,7 +26,7 @@ use crate::xmpp::streams::Buckets;
 /// Read at once from one connection.
 const SCRATCH: usize = 16 * 1024;
 
-/// One connection, as those see it who write to it.
+/// One connection, as its writers see it.
 pub(super) struct Connection {
     pub(super) number: u64,
     pub(super) remote: IpAddr,
@@ -60,7 +60,7 @@ impl Connection {
         self.queue.borrow().len() + self.in_flight.get()
     }
 
-    /// What is being written may be written in half, and stays.
+    /// Drops queued bytes. Those being written stay: they may be half out.
     pub(super) fn forget_queue(&self) {
         *self.queue.borrow_mut() = Vec::new();
     }
@@ -70,7 +70,7 @@ impl Connection {
         self.closed.notify_one();
     }
 
-    /// Whoever waits to read or write then waits in vain.
+    /// Resolves when the connection is to close, and so ends waiting reads and writes.
     async fn until_closed(&self) {
         while !self.closing.get() {
             self.closed.notified().await;
@@ -123,7 +123,7 @@ async fn secure(shared: &Shared, handle: &Handle, socket: TcpStream) -> io::Resu
     handshake::accept_as((&shared.handshakes, Some(handle)), config, socket).await
 }
 
-/// What the task of a connection holds. However the task ends, by panic too, the component is gone then.
+/// The resources of a connection's task. However the task ends, by panic too, the component is gone then.
 struct Place {
     shared: Rc<Shared>,
     connection: Option<Rc<Connection>>,
@@ -193,7 +193,7 @@ async fn serve<S: AsyncRead + AsyncWrite>(
             // Closing with unread bytes would reset the connection and take our last words with it.
             tokio::io::copy(&mut read, &mut tokio::io::sink()).await
         };
-        // Who does not read them has not wanted them.
+        // A component that has not read them by now will not.
         let _ = timeout(limits::XMPP_LINGER, goodbye).await;
     }
 }
@@ -237,7 +237,7 @@ async fn say<S: AsyncWrite>(shared: &Shared, connection: &Connection, writing: &
     }
 }
 
-/// Who has not proved in time to be a component is none.
+/// Closes a connection that has not completed the handshake in time.
 async fn give_up(shared: &Shared, connection: &Connection) {
     sleep(shared.settings.sign_in).await;
     if connection.was_attached.get() {
@@ -246,7 +246,7 @@ async fn give_up(shared: &Shared, connection: &Connection) {
     shared.tell(connection, |stream, out| stream.fail("connection-timeout", "expected the handshake", out));
 }
 
-/// Bytes on their way; kept when whoever waits for them is stopped.
+/// Bytes on their way; kept when the task that waits for them is stopped.
 struct Writing<S> {
     io: WriteHalf<S>,
     bytes: Vec<u8>,

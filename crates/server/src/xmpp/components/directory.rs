@@ -1,4 +1,4 @@
-//! Which connections have which component. Every shard knows all of them.
+//! The connections of each component. Every shard knows all of them.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,8 @@ use stdx::hash::Keyed;
 use xmpp::ConnectionId;
 use xmpp::limits;
 
-/// All shards choose alike, and who chooses addresses gains nothing: components are the operator's own.
+/// All shards choose alike. A sender who picks addresses to hit one connection gains nothing: components are
+/// the operator's own.
 const KEY: [u8; 16] = *b"belfry's choices";
 
 /// Connections by domain; none has an empty list.

@@ -37,17 +37,17 @@ pub(crate) struct Settings {
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) known: Arc<component::Settings>,
     pub(crate) admission: Arc<Admission>,
-    /// What one connection may send before it is read more slowly.
+    /// The rate that one connection may send at before it is read more slowly.
     pub(crate) allowance: Allowance,
     /// Wrong secrets by source, of all shards.
     pub(crate) wrong_secrets: Arc<SourceLimiter>,
     /// Time for the handshake.
     pub(crate) sign_in: Duration,
-    /// How long a component may take nothing of what waits for it.
+    /// The time that a component may take nothing of its queue.
     pub(crate) stalled: Duration,
 }
 
-/// What a connection asks of the shard.
+/// A connection's request of the shard.
 #[derive(Debug)]
 enum Event {
     Attach {
@@ -68,12 +68,12 @@ enum Event {
     },
 }
 
-/// What happened since the shard began.
+/// Counters since the start of the shard.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
-    /// AttachOutcome now.
+    /// Connections now.
     pub(crate) attached: u64,
-    /// Wrong secrets, and whatever else was refused before a handshake was done.
+    /// Wrong secrets and other refusals before a handshake was done.
     pub(crate) refused: u64,
     pub(crate) stanzas_in: u64,
     pub(crate) stanzas_out: u64,
@@ -84,7 +84,7 @@ pub(crate) struct Counters {
     panics: u64,
 }
 
-/// What the tasks of a shard's connections share. All on one thread.
+/// State that the tasks of a shard's connections share. All on one thread.
 struct Shared {
     settings: Settings,
     counters: RefCell<Counters>,
@@ -263,7 +263,7 @@ impl Components {
                 shared.ended.notified().await;
             }
         };
-        // Who has not read it by now will not.
+        // A component that has not read it by now will not.
         let _ = tokio::time::timeout(limits::XMPP_LINGER, gone).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Who gets what, of components and for them.
+//! Routes stanzas to components and from them.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ use crate::net::source_limiter::SourceLimiter;
 use crate::sign_in_failures::{Failure, Service};
 use crate::xmpp::{Xmpp, XmppEffect, XmppShardMessage};
 
-/// What became of a stanza for a component.
+/// The result of delivering a stanza to a component.
 enum Delivered {
     Queued,
     Gone,
@@ -24,7 +24,7 @@ enum Delivered {
 }
 
 impl Xmpp {
-    /// What components asked since the last turn. How much it was.
+    /// Handles components' events since the last turn. Returns how many there were.
     pub(in crate::xmpp) fn turn_components(&mut self, now: Instant, outbox: &mut Vec<XmppEffect>) -> usize {
         let events = self.components.take_events();
         let count = events.len();
@@ -75,7 +75,7 @@ impl Xmpp {
         }
     }
 
-    /// To the component whose domain that is. What is given back is nobody's.
+    /// Sends to the component that serves the domain. Returns a stanza whose domain no component serves.
     pub(in crate::xmpp) fn route_to_component(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! What chat has of accounts, for operators.
+//! Chat's data of accounts, for operators.
 
 use admin::ControlError;
 use admin::chat::{Answer, Contact, User};

@@ -1,4 +1,5 @@
-//! What administrators do to accounts from their clients (XEP-0133): as the commands of the same names.
+//! Administrators' commands about accounts from their clients (XEP-0133): they do the same as the commands of
+//! those names.
 
 use std::sync::Arc;
 
@@ -98,7 +99,7 @@ impl Operator {
         Ok(Ok(()))
     }
 
-    /// Of a domain, page by page; those that are disabled are found by looking at all.
+    /// Lists the accounts of a domain, page by page; finding the disabled ones takes all pages.
     async fn accounts(
         &self,
         domain: Box<str>,

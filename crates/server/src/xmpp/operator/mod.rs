@@ -1,7 +1,8 @@
-//! What operators ask of chat ([`admin::chat`]): by commands over the control socket, and by REST.
+//! Performs operators' requests about chat ([`admin::chat`]): by commands over the control socket, and by
+//! REST.
 //!
-//! Of all hosts it is asked by an [`HostAction`]; of one account or room by a stanza, as any client would ask, from the domain or
-//! from the account itself. What is at rest is read in the record.
+//! A [`HostAction`] goes to all hosts. A request about one account or room is a stanza, as any client would
+//! send it, from the domain or from the account itself. Stored state is read from the database.
 
 mod accounts;
 mod administration;
@@ -57,7 +58,7 @@ impl Operator {
     }
 
     /// # Errors
-    /// Nobody's address, words that are none, or too much to do.
+    /// When the address or the text is invalid, or the node has too much to do.
     pub(crate) async fn perform(&self, now: Instant, ask: Ask) -> Result<Answer, ControlError> {
         if self.rooms.is_none() {
             return Err(OFF);
@@ -254,7 +255,7 @@ fn invalid(expected: &str, found: &str) -> ControlError {
     ControlError::Invalid(format!("{found:?}: expected {expected}"))
 }
 
-/// What an error stanza says, for people.
+/// The error for a refusal's stanza, for people.
 fn refusal(answer: &Element) -> ControlError {
     let error = answer.get("error", ns::CLIENT);
     let condition = error.and_then(Element::first).map(|first| first.name().to_owned());

@@ -59,7 +59,7 @@ impl Operator {
                 break;
             }
         }
-        // What is in memory is newer.
+        // The rooms in memory are newer.
         for room in self.act(HostAction::DescribeRooms { domain }).await?.acted.described_rooms {
             let address = room.address.to_string();
             let row = Room {

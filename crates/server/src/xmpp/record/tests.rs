@@ -1,4 +1,4 @@
-//! What is written comes back as it was, at its largest; and what cannot be read back never looks as if it were not there.
+//! Written rows are read back unchanged, at their largest; and rows that cannot be decoded never look absent.
 
 use chat::limits;
 use store::{Read, Sqlite, Store, Write};
@@ -201,7 +201,7 @@ fn largest(bytes: usize) -> Element {
     element
 }
 
-/// What a host adds to a stanza: when it came, and where it is archived.
+/// The elements that a host adds to a stanza: the time it came, and its place in the archive.
 fn wrapped(message: Element) -> Element {
     let delay =
         Element::new("delay", ns::DELAY).with("from", "example.org").with("stamp", "2027-01-15T08:00:00Z");

@@ -17,7 +17,7 @@ use super::shared::Shared;
 use crate::limits;
 use crate::net::{dns, stream as tcp};
 
-/// Where the servers of some domains are.
+/// The addresses of a domain's servers, instead of DNS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     pub domains: Domains,
@@ -28,7 +28,7 @@ pub struct Route {
 struct OpenedConnection {
     socket: TcpStream,
     is_direct: bool,
-    /// How many addresses were tried, when there are more.
+    /// The number of addresses tried; `None`: there are no more.
     next: Option<usize>,
 }
 
@@ -162,7 +162,8 @@ fn srv(record: DnsRecord, is_direct: bool) -> Option<Srv> {
     }
 }
 
-/// Of both families, by turns: if one leads nowhere, the second attempt is already of the other (RFC 7984 §3).
+/// Addresses of both families in turn: if one family leads nowhere, the second attempt already uses the other
+/// (RFC 7984 §3).
 async fn ips(resolver: &TokioResolver, host: &str) -> Result<Vec<IpAddr>, DnsFault> {
     let ask = |query| async move { dns::ask(resolver, &query, limits::DNS_TIMEOUT).await };
     let (six, four) = tokio::join!(ask(DnsQuery::Aaaa(host.into())), ask(DnsQuery::A(host.into())));

@@ -1,4 +1,4 @@
-//! One connection, as those see it who write to it, and the moving of its bytes.
+//! One connection, as its writers see it, and the moving of its bytes.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ pub(super) struct Connection {
     pub(super) number: u64,
     /// We made it.
     pub(super) is_ours: bool,
-    /// Whom we called.
+    /// The domain that we connect to.
     pub(super) domain: Box<str>,
     queue: RefCell<VecDeque<Vec<u8>>>,
     /// Once all is written the connection is closed.
@@ -28,9 +28,9 @@ pub(super) struct Connection {
     /// Once all is written TLS begins.
     pub(super) securing: Cell<bool>,
     waker: RefCell<Option<Waker>>,
-    /// Of one that another server made.
+    /// For an incoming connection: its place in the admission table.
     pub(super) handle: Option<Handle>,
-    /// Of one that another server made: its address, and the listener's transport.
+    /// For an incoming connection: its address, and the listener's transport.
     pub(super) source: Option<(IpAddr, &'static str)>,
     pub(super) buckets: Buckets,
 }

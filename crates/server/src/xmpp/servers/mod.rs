@@ -1,8 +1,8 @@
 //! Connections with other servers, of one shard (RFC 6120, XEP-0368).
 //!
 //! Every shard listens for itself and keeps what it accepts, and makes the connections to the domains it owns. A connection
-//! is one task that moves bytes; what they mean is [`s2s::Servers`]', which all tasks of the shard share. What that asks of
-//! others becomes an [`Event`], which the shard takes in its turn.
+//! is one task that moves bytes; [`s2s::Servers`], which all tasks of the shard share, gives them their
+//! meaning. Its requests of others become [`Event`]s, which the shard takes in its turn.
 
 mod connect;
 mod connection;
@@ -28,7 +28,7 @@ use crate::sign_in_failures::SignInFailures;
 pub use connect::Route;
 use shared::Shared;
 
-/// How connections are made and kept.
+/// The settings of connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) listen: Vec<Listener>,
@@ -36,25 +36,25 @@ pub(crate) struct Settings {
     pub(crate) clock: Clock,
     pub(crate) nameservers: Vec<std::net::SocketAddr>,
     pub(crate) max_connections: usize,
-    /// Of all shards.
+    /// Connections from one source, over all shards.
     pub(crate) max_connections_per_source: usize,
     pub(crate) admission: Arc<Admission>,
     pub(crate) failures: Arc<SignInFailures>,
-    /// What one connection may send before it is read more slowly.
+    /// The rate that one connection may send at before it is read more slowly.
     pub(crate) allowance: Allowance,
     pub(crate) reload: Reload,
     pub(crate) seed: [u8; 32],
 }
 
-/// What a reload may change.
+/// The settings that a reload may change.
 #[derive(Clone, Debug)]
 pub(crate) struct Reload {
     pub(crate) streams: Arc<s2s::Settings>,
-    /// Where servers are that DNS is not asked for.
+    /// Servers that are not looked up in DNS.
     pub(crate) routes: Arc<[Route]>,
 }
 
-/// What the shard does.
+/// An event that the shard handles.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// To the host of `to`.
@@ -62,7 +62,7 @@ pub(crate) enum Event {
     Send(ShardMessage),
 }
 
-/// What happened since the shard began, besides what `s2s` counts.
+/// Counters since the start of the shard, besides those of `s2s`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) open: usize,
@@ -112,7 +112,7 @@ impl Servers {
         self.shared.tell(|servers, now, out| servers.handle_shard_message(now, message, out));
     }
 
-    /// Whether that domain is served here: nothing of other servers goes anywhere else.
+    /// True if that domain is served here: stanzas of other servers go nowhere else.
     pub(crate) fn is_local(&self, domain: &str) -> bool {
         self.shared.is_local(domain)
     }
@@ -142,13 +142,13 @@ impl Servers {
         self.accepting.drain(..).for_each(|task| task.abort());
     }
 
-    /// A stream error for everybody; their last words get `limits::XMPP_LINGER`.
+    /// Sends a stream error to every peer; peers have `limits::XMPP_LINGER` to read it.
     pub(crate) async fn close_all(&mut self) {
         self.stop_accepting();
         self.shared.tell(|servers, now, out| servers.close_all(now, out));
         let shared = &self.shared;
         let gone = std::future::poll_fn(|cx| shared.poll_empty(cx));
-        // Who has not read it by now will not.
+        // A server that has not read it by now will not.
         let _ = tokio::time::timeout(limits::XMPP_LINGER, gone).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What the tasks of a shard's connections share. All on one thread.
+//! State that the tasks of a shard's connections share. All on one thread.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -140,7 +140,7 @@ impl Shared {
         self.count(|counters| counters.open -= 1);
     }
 
-    /// A connection that somebody made to us.
+    /// Adds an incoming connection.
     pub(super) fn accept(
         &self,
         security: Security,
@@ -159,7 +159,8 @@ impl Shared {
         self.tell(|servers, now, out| servers.handle_broken(now, own.number, failure, out));
     }
 
-    /// How long nothing is to be read: a server that sends too much is slowed down, and nothing of it is lost.
+    /// Handles received bytes. Returns the pause before more is to be read: a server that sends too much is
+    /// slowed down, and nothing of it is lost.
     pub(super) fn heard(&self, own: &Connection, bytes: &[u8]) -> Duration {
         self.delivered.set(0);
         self.tell(|servers, now, out| servers.handle_bytes(now, own.number, bytes, out));
@@ -248,7 +249,7 @@ impl Shared {
         }
     }
 
-    /// What was written is written out, for as long as that may take.
+    /// Closes a connection once its queue is written, or the time for that is over.
     fn close(&self, number: u64) {
         let Some(own) = self.connections.borrow_mut().remove(&number) else { return };
         own.closing.set(true);
@@ -282,7 +283,7 @@ impl Shared {
         self.mailbox.take(sink);
     }
 
-    /// Whether a connection may read on; if not, `waker` is woken when it may.
+    /// True if a connection may read on; if not, `waker` is woken when it may.
     pub(super) fn has_room(&self, waker: &Waker) -> bool {
         self.mailbox.has_room(waker)
     }

@@ -1,8 +1,8 @@
 //! The connections of chat clients of one shard (RFC 6120, RFC 7395, XEP-0368).
 //!
 //! Every shard listens for itself and keeps what it accepts. A connection is one small task that reads into a buffer of
-//! the shard's, lets the stream's [`C2s`] work at once, and writes what waits. What a stream asks of others becomes an
-//! [`Event`]; the shard takes these in its turn and answers with [`Streams::tell`].
+//! the shard's, lets the stream's [`C2s`] work at once, and writes its queue. A stream's requests of others
+//! become [`Event`]s; the shard takes these in its turn and answers with [`Streams::tell`].
 
 mod alone;
 mod congestion;
@@ -39,7 +39,7 @@ use crate::net::tls::Tls;
 use crate::net::{Listener, NetError, stream as tcp};
 use shared::Shared;
 
-/// How connections are made and kept.
+/// The settings of connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) listen: Vec<Listener>,
@@ -49,7 +49,7 @@ pub(crate) struct Settings {
     pub(crate) origins: Vec<Box<str>>,
     pub(crate) proxies: Proxies,
     pub(crate) max_streams: usize,
-    /// Of all shards.
+    /// Streams from one source, over all shards.
     pub(crate) max_streams_per_source: usize,
     pub(crate) admission: Arc<Admission>,
     pub(crate) idle: Duration,
@@ -155,19 +155,18 @@ impl Streams {
         std::mem::take(&mut self.shared.counters.borrow_mut().panics)
     }
 
-    /// For streams that begin from now on.
-    /// Whether the password of that user, whom nobody is, is looked at for as long as one that only keys prove.
+    /// True if checking a password of that unknown user is to take as long as for an account with keys only.
     pub(crate) fn only_keys(&self, user: &str, domain: &str) -> bool {
         let settings = self.shared.stream_settings.borrow();
         settings.looks.only_keys(&settings.secret, user, domain)
     }
 
+    /// Changes the settings of streams that begin from now on.
     pub(crate) fn reload(&mut self, settings: Arc<c2s::Settings>) {
         *self.shared.stream_settings.borrow_mut() = settings;
     }
 
-    /// A stream error for those whose address is meant and who have no session that they know of: a host ends the
-    /// others.
+    /// Sends a stream error to the matching clients that have not bound a session: a host ends the others.
     pub(crate) fn close_where(&mut self, is_meant: impl Fn(&Jid) -> bool, condition: &'static str) {
         let is_meant = |stream: &Stream| {
             let c2s = stream.c2s.borrow();
@@ -193,7 +192,7 @@ impl Streams {
         self.accepting.drain(..).for_each(|task| task.abort());
     }
 
-    /// A stream error for everybody; their last words get `limits::XMPP_LINGER`.
+    /// Sends a stream error to every client; clients have `limits::XMPP_LINGER` to read it.
     pub(crate) async fn close_all(&mut self, condition: &'static str) {
         self.stop_accepting();
         for stream in self.shared.all() {
@@ -202,7 +201,7 @@ impl Streams {
         self.shared.ending.notify_waiters();
         let shared = &self.shared;
         let gone = std::future::poll_fn(|cx| shared.poll_empty(cx));
-        // Who has not read it by now will not.
+        // A client that has not read it by now will not.
         let _ = tokio::time::timeout(limits::XMPP_LINGER, gone).await;
     }
 }

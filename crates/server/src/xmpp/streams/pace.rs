@@ -1,5 +1,6 @@
-//! How fast a client may send: two buckets a stream, of stanzas and of bytes. Who has taken more than his share is not
-//! read from for a while, so TCP slows him down, and nobody else waits for him. One who never stops is closed.
+//! Bounds the rate at which a client may send: two buckets a stream, of stanzas and of bytes. A client that
+//! exceeds its allowance is not read from for a while, so TCP slows it down, and no other client waits for
+//! it. One that never stops is closed.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,7 +12,7 @@ use super::shared::Shared;
 use super::stream::Stream;
 use crate::limits;
 
-/// What one client may send a second.
+/// The allowance of one client per second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
     pub(crate) stanzas: u32,
@@ -32,7 +33,7 @@ impl Buckets {
         take(&self.stanzas, now, 1, u64::from(allowance.stanzas));
     }
 
-    /// How long nothing is to be read.
+    /// Counts received bytes. Returns the pause before more is to be read.
     pub(crate) fn take_bytes(&self, now: u64, bytes: usize, allowance: Allowance) -> Duration {
         if self.behind.get() > 0 && self.stanzas.get().max(self.bytes.get()) <= now {
             self.behind.set(0);
@@ -54,7 +55,7 @@ impl Buckets {
     }
 }
 
-/// What is taken beyond the longest pause is forgiven: a client that waits so long has been slowed down enough.
+/// Cost beyond the longest pause is forgiven: a client that waits so long has been slowed down enough.
 fn take(bucket: &Cell<u64>, now: u64, count: u64, a_second: u64) {
     let cost = u128::from(count) * 1_000_000_000 / u128::from(a_second.max(1));
     let full_at = bucket.get().max(now).saturating_add(u64::try_from(cost).unwrap_or(u64::MAX));
@@ -87,7 +88,8 @@ impl Shared {
         self.pausing.notify_one();
     }
 
-    /// Who has waited long enough is read from again. When the next one has, if anybody waits.
+    /// Reads again from clients that have waited long enough. Returns the end of the next pause, if there is
+    /// one.
     fn end_pauses(&self) -> Option<Instant> {
         let now = self.nanos();
         let mut pauses = self.pauses.borrow_mut();

@@ -46,7 +46,7 @@ fn accept(shared: &Rc<Shared>, socket: TcpStream, remote: IpAddr, transport: Tra
     }
 }
 
-/// What the task of a connection holds. However the task ends, by panic too, the stream is forgotten.
+/// The resources of a connection's task. However the task ends, by panic too, the stream is forgotten.
 pub(super) struct Place {
     shared: Rc<Shared>,
     remote: IpAddr,
@@ -114,7 +114,8 @@ fn serve_tcp(mut place: Place, socket: TcpStream) {
     }));
 }
 
-/// STARTTLS (RFC 6120 §5). The handshake is a task of its own: who has it behind him need not be as large as it is.
+/// STARTTLS (RFC 6120 §5). The handshake is a task of its own, so that the task of the encrypted connection
+/// need not be as large.
 async fn secure(place: Place, socket: TcpStream) {
     let shared = Rc::clone(&place.shared);
     let Some(stream) = place.stream.clone() else { return };
@@ -136,7 +137,8 @@ async fn serve_tls(mut place: Place, socket: TcpStream) {
     spawn_local(Conversation::new(place, Bytes::new(tls), never));
 }
 
-/// What a conversation over TLS does when it is to become one: nothing, it offers none and takes no `<starttls/>`.
+/// The handler for STARTTLS on a connection that has TLS: it is never called, because TLS is not offered
+/// there and `<starttls/>` is refused.
 fn never<W>(_: Place, _: W) {}
 
 pub(super) async fn serve_ws<S>(mut place: Place, socket: S)
@@ -166,7 +168,7 @@ async fn serve_wss(mut place: Place, socket: TcpStream) {
     if !place.speak_for(source) {
         return;
     }
-    // What binds a channel is not said to scripts of a page.
+    // Scripts of a page do not learn channel bindings.
     let security = Security { encrypted: true, ..Security::default() };
     let stream = place.open(Framing::Messages, security);
     drive(&shared, &stream, &mut *wire).await;
@@ -191,7 +193,7 @@ async fn secured(
     Ok((tls, security))
 }
 
-/// Whose certificate it is, if it is of one and not of several (XEP-0178 §2).
+/// The address in the client's certificate, if there is exactly one (XEP-0178 §2).
 fn certified(tls: &TlsStream<TcpStream>) -> Option<Jid> {
     // Without an authority of ours none was asked for, and none was verified.
     let own = tls.get_ref().1.peer_certificates()?.first()?;
@@ -237,14 +239,14 @@ pub(super) enum End {
 
 /// A connection's task until it ends, and nothing besides what that takes: most connections do nothing but wait in it.
 struct Conversation<W> {
-    /// Until it ends, or is somebody else's.
+    /// `None` after the end, or once TLS has taken the connection over.
     held: Option<(Place, W)>,
     leaving: Leaving,
     /// TLS is to begin.
     on_secure: fn(Place, W),
 }
 
-/// How long the goodbye may still take, once it has begun.
+/// The time that the goodbye may still take, once it has begun.
 type Leaving = Option<Pin<Box<Sleep>>>;
 
 impl<W> Conversation<W> {
@@ -307,7 +309,7 @@ fn poll_conversation<W: Wire>(
     }
     if stream.poll_evicted(cx).is_ready() {
         shared.tell(stream, |c2s, out| c2s.fail("resource-constraint", out));
-        // What the kernel does not take at once is not waited for: the place is needed.
+        // The rest that the kernel does not take at once is dropped: the place is needed.
         let _ = wire.poll_write(cx, stream);
         return Poll::Ready(End::Broken);
     }
@@ -345,7 +347,7 @@ mod tests {
         size_of::<F>()
     }
 
-    /// What tokio puts around it makes 256 bytes of it, the least that is more than 128.
+    /// With tokio's header a task takes 256 bytes, the next size above 128.
     #[test]
     fn the_tasks_of_connections_are_small() {
         let tcp = size_of::<Conversation<Bytes<TcpStream>>>();

@@ -1,4 +1,4 @@
-//! What the tasks of a shard's streams share. All on one thread.
+//! State that the tasks of a shard's streams share. All on one thread.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -22,7 +22,7 @@ use crate::limits;
 use crate::net::admission::Admitted;
 use crate::xmpp::mailbox::Mailbox;
 
-/// What a stream asks of the shard.
+/// A stream's request of the shard.
 #[derive(Debug)]
 pub(crate) enum Event {
     Find {
@@ -77,7 +77,7 @@ pub(crate) enum Event {
     Drained {
         stream: u64,
     },
-    /// Of a stream that had asked for a session.
+    /// A stream that had asked for a session has ended.
     Gone {
         stream: u64,
         host: u16,
@@ -85,7 +85,7 @@ pub(crate) enum Event {
     },
 }
 
-/// What happened since the shard began.
+/// Counters since the start of the shard.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) open: u64,
@@ -102,7 +102,7 @@ pub(crate) struct Counters {
     pub(crate) timeouts: u64,
     /// Streams that the client's bytes ended.
     pub(crate) faults: u64,
-    /// Of HTTP, and those that were refused.
+    /// HTTP requests, and those that were refused.
     pub(crate) http_requests: u64,
     pub(crate) http_refused: u64,
     /// Requests of BOSH that broke its rules.
@@ -116,7 +116,7 @@ pub(crate) struct Counters {
 pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) shard: u16,
-    /// Nobody begins any more.
+    /// New streams are refused.
     pub(super) is_leaving: Cell<bool>,
     /// The node ends: connections of HTTP close after the answer that is under way.
     pub(super) ending: Notify,
@@ -217,7 +217,7 @@ impl Shared {
         self.settings.admission.enter(source, self.settings.max_streams_per_source)
     }
 
-    /// Whether one more would fit that comes through a proxy; its connection is counted already.
+    /// True if one more stream through a proxy would fit; its connection is counted already.
     pub(super) fn has_place_behind_proxy(&self, source: IpAddr) -> bool {
         let most = self.settings.max_streams_per_source;
         let fits =
@@ -258,7 +258,7 @@ impl Shared {
         self.kinds.borrow().iter().map(row).collect()
     }
 
-    /// A new stream, which has `Settings::sign_in` to become somebody.
+    /// Adds a stream, which has `Settings::sign_in` to sign in.
     pub(super) fn add(
         &self,
         (remote, transport): (IpAddr, Transport),
@@ -309,7 +309,7 @@ impl Shared {
         self.mailbox.poll_ready(cx)
     }
 
-    /// Ready when nobody is connected.
+    /// Ready when no client is connected.
     pub(super) fn poll_empty(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.mailbox.listen(cx);
         if self.counters.borrow().open == 0 { Poll::Ready(()) } else { Poll::Pending }
@@ -319,7 +319,7 @@ impl Shared {
         self.mailbox.take(sink);
     }
 
-    /// Whether a stream may read on; if not, `waker` is woken when it may.
+    /// True if a stream may read on; if not, `waker` is woken when it may.
     pub(super) fn has_room(&self, waker: &Waker) -> bool {
         self.mailbox.has_room(waker)
     }
@@ -436,7 +436,7 @@ impl Shared {
         self.expect(LINGER, limits::XMPP_LINGER, stream.number);
     }
 
-    /// Once a tick: who took too long to sign in or to go, and who is silent.
+    /// Called once a tick: ends streams that took too long to sign in or to go, and probes silent ones.
     pub(super) fn sweep(&self) {
         let now = self.tick.get().wrapping_add(1);
         self.tick.set(now);

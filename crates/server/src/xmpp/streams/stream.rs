@@ -1,4 +1,4 @@
-//! One connection, as those see it who write to it.
+//! One connection, as its writers see it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -118,7 +118,7 @@ impl Stream {
         }
     }
 
-    /// Who is bound there.
+    /// The full address bound to the stream.
     pub(crate) fn jid(&self) -> Option<Jid> {
         let c2s = self.c2s.borrow();
         c2s.jid().filter(|_| c2s.is_bound()).cloned()
@@ -188,7 +188,7 @@ impl Stream {
         self.set_queued(self.queued() + out.bytes.len());
     }
 
-    /// Of what waits only the first part stays, which may be written in half.
+    /// Drops queued bytes except the first part, which may be half written.
     pub(super) fn forget_queue(&self) {
         let mut queue = self.queue.borrow_mut();
         queue.truncate(1);

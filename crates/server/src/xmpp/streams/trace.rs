@@ -1,4 +1,5 @@
-//! The elements of accounts that are traced. It costs a comparison a stanza while anybody is, and nothing else does.
+//! Copies the elements of traced accounts. It costs a comparison a stanza while any account is traced, else
+//! nothing.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -25,7 +26,7 @@ pub(crate) struct ChatTrace {
     pub(crate) xml: Box<str>,
 }
 
-/// Elements of streams that are nobody's yet.
+/// Elements of streams that have not signed in.
 type UnboundTraces = HashMap<u64, Vec<(Direction, Element)>>;
 
 pub(super) struct Tracing {
@@ -52,7 +53,7 @@ impl Shared {
         *self.tracing.undecided.borrow_mut() = UnboundTraces::default();
     }
 
-    /// Before a stream works. Whose it is may come out as it does.
+    /// Called before a stream handles input, which may reveal its account.
     pub(super) fn trace_before(&self, c2s: &mut C2s) {
         let is_on = self.tracing.is_on.get();
         c2s.set_traced(is_on && c2s.jid().is_none_or(|jid| self.tracing.is_traced(jid)));
@@ -96,7 +97,7 @@ impl Shared {
     }
 }
 
-/// What it is, in few words: name, type, and what is in it.
+/// A short description: name, type, and first child.
 fn label(element: &Element) -> String {
     let first = element.nodes().iter().find_map(|node| match node {
         Node::Element(child) => Some(child.name()),

@@ -1,4 +1,4 @@
-//! How bytes and messages go over a connection.
+//! The ways to move bytes and messages over a connection.
 
 use std::io;
 use std::pin::Pin;
@@ -36,7 +36,7 @@ pub(super) trait Wire {
 /// TCP and TLS.
 pub(super) struct Bytes<S> {
     pub(super) io: S,
-    /// Of the first part that waits.
+    /// Written bytes of the first part of the queue.
     written: usize,
     has_shut: bool,
 }
@@ -87,7 +87,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire for Bytes<S> {
                 }
             }
         }
-        // What was given up half-way is not missed.
+        // A part that was given up half-way is not missed.
         self.written = 0;
         Pin::new(&mut self.io).poll_flush(cx).map_err(|_| Ended)
     }

@@ -54,7 +54,7 @@ impl Incoming {
         if !shelf.take(size) {
             return Err(Refusal::Full);
         }
-        // Whoever else has this slot in use has this file.
+        // A second upload to this slot fails here.
         let file =
             File::options().write(true).create_new(true).mode(0o600).open(&coming).map_err(|error| {
                 shelf.give_back(size);
@@ -116,7 +116,7 @@ pub(crate) struct Stored {
     pub(crate) name: Box<str>,
     pub(crate) kind: Box<str>,
     pub(crate) size: u64,
-    /// Where the content begins.
+    /// The position of the content.
     start: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What a slot allows, signed: the client brings it along with the file (XEP-0363 §5, `Authorization`).
+//! The permission of a slot, signed: the client brings it along with the file (XEP-0363 §5, `Authorization`).
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -28,7 +28,7 @@ impl Grant {
         format!("{}.{}", BASE64_URL_SAFE_NO_PAD.encode(text), BASE64_URL_SAFE_NO_PAD.encode(signature))
     }
 
-    /// `None`: nobody but us could have written it, and we have not.
+    /// `None`: it is not signed with our key.
     pub(super) fn read(token: &str, key: &[u8; 32]) -> Option<Grant> {
         let (text, signature) = token.split_once('.')?;
         let text = BASE64_URL_SAFE_NO_PAD.decode(text).ok()?;

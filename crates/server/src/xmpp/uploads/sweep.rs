@@ -1,5 +1,5 @@
-//! What there is is counted at the start; what is too old, and what is of nobody any more, is removed, one of 256 folders at
-//! a time.
+//! Counts the stored bytes at the start; then removes files that are too old or whose account is gone, one of
+//! 256 folders at a time.
 
 use std::fs::{self, DirEntry};
 use std::io;
@@ -49,7 +49,7 @@ impl UploadFolder {
         self.used.store((0..=u8::MAX).map(sizes).sum(), Ordering::Relaxed);
     }
 
-    /// Removes what is too old, and what nobody owns.
+    /// Removes files that are too old, and those whose account is gone.
     pub(super) fn sweep(&self, now: Instant, folder: u8, has_account: &mut HasAccount) {
         let before = now - self.settings.keep;
         for (entry, metadata) in self.entries(folder) {

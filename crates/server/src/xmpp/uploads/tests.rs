@@ -175,7 +175,7 @@ fn no_address_leads_out_of_the_folder() {
         assert_eq!(world.uploads.open(&place).err(), Some(Refusal::Unknown), "{place}");
     }
     assert_eq!(decode(&encode("a/../b ü%.txt")).as_deref(), Some("a/../b ü%.txt"));
-    // What is there and is none of ours is not given out.
+    // A file that this server did not write is not served.
     let path = world.uploads.shelf.path_of(&id);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, "nothing of ours\n\n").unwrap();

@@ -1,4 +1,4 @@
-//! Who may ask, and what becomes of an account's numbers when it is suspended.
+//! Authentication, and the effect of a suspension on the account's numbers.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -126,7 +126,7 @@ fn behind_a_trusted_proxy_the_one_that_guesses_is_slowed_down_and_nobody_else() 
         let place = place().with_http(&format!("trusted_proxies = [{trusted}]"));
         let _node = place.spawn();
         let rest = Rest::new(&place);
-        // What the client itself has written stands before what the proxy adds.
+        // Entries that the client itself has written stand before the proxy's.
         let guess = |client: &str| {
             let request = format!(
                 "GET /restcomm/2012-04-24/Accounts/{SID}.json HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\

@@ -46,7 +46,7 @@ fn channel(wav: &Wav, index: usize) -> Wav {
     Wav { rate: wav.rate, channels: 1, samples }
 }
 
-/// Whether the caller and the callee are in it, each for a fifth of a second.
+/// True, for caller and callee, if its tone sounds for a fifth of a second.
 fn heard(wav: &Wav) -> [bool; 2] {
     assert_eq!(wav.rate, 8_000);
     [CALLER, CALLEE].map(|hertz| wav.samples.chunks_exact(1_600).any(|window| level(window, hertz) > 3_000.0))

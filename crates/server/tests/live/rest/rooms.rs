@@ -1,4 +1,4 @@
-//! Conferences and queues by REST: who is in them, and what is done to them.
+//! Conferences and queues by REST: their participants, and changes of them.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! One leg: what is said to the caller and heard of him.
+//! One leg: the sound sent to the caller and received from it.
 
 use std::net::TcpListener;
 use std::sync::Arc;

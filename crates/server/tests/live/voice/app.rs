@@ -73,8 +73,8 @@ impl App {
     }
 }
 
-/// The section of one node, with an address for its sound that no other node of the tests has: who still talks to another
-/// would be heard.
+/// The section of one node, with an address for its sound that no other node of the tests has: a caller that
+/// still sends to another node would be heard.
 pub(crate) fn section() -> String {
     static NODES: AtomicU16 = AtomicU16::new(1);
     let [high, low] = NODES.fetch_add(1, Ordering::Relaxed).to_be_bytes();

@@ -26,7 +26,7 @@ fn xml(verbs: &str) -> Vec<u8> {
     page("200 OK", "text/xml", format!("<Response>{verbs}</Response>").as_bytes())
 }
 
-/// What comes instead of a document, and its code.
+/// Answers instead of a document, and their error codes.
 fn faults() -> Vec<(&'static str, u32, Vec<u8>)> {
     let redirect = |to: &str| page(&format!("302 Found\r\nLocation: {to}"), "text/plain", b"");
     vec![
@@ -266,7 +266,7 @@ fn a_caller_may_hang_up_at_every_point_of_every_verb() {
             let (mut dialog, _) = caller.call();
             instant.wait(&node, &caller);
             assert_eq!(caller.phone.within(&mut dialog, "BYE").status(), 200, "{verbs} {instant:?}");
-            // What the application is still asked ends with the time for it.
+            // Requests under way to the application end with their time limit.
             if verbs.contains("/never") {
                 let calls_left = |shard: &server::shard::ShardStatus| {
                     shard.voice.calls + shard.voice.sessions + shard.voice.ports + shard.voice.prompts

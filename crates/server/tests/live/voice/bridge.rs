@@ -1,4 +1,5 @@
-//! What stands between an answer and the end of a connection: screening, keys, limits, early sound, and peers beyond us.
+//! The stages between an answer and the end of a connection: screening, keys, limits, early sound, and peers
+//! beyond us.
 
 use std::net::{SocketAddr, UdpSocket};
 
@@ -181,7 +182,7 @@ fn documents(of: String) -> &'static [(&'static str, &'static str)] {
 
 #[test]
 fn a_peer_is_called_at_his_address_with_headers_and_credentials() {
-    // His address is known before the document is; the node is not needed for that.
+    // The peer's address is known before the document is; the node is not needed for that.
     let elsewhere = Place::new("");
     let mut peer = Callee::new(&elsewhere, "gateway");
     let address = peer.line.phone.link.local();
@@ -209,7 +210,8 @@ fn a_peer_is_called_at_his_address_with_headers_and_credentials() {
     scene.ends(2);
 }
 
-/// Else an application, or who writes into its documents, calls as anybody's bank.
+/// Otherwise an application, or an attacker who writes into its documents, could call with the number of a
+/// bank.
 #[test]
 fn a_dial_with_a_number_that_is_not_the_accounts_calls_nobody() {
     let elsewhere = Place::new("");

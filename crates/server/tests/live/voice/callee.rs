@@ -59,7 +59,7 @@ impl Callee {
         (self.dialog(invite), remote)
     }
 
-    /// His side of a call that he has answered.
+    /// The callee's side of a call that it has answered.
     pub(crate) fn dialog(&self, invite: &Message) -> Dialog {
         Dialog {
             call_id: text(invite.call_id()),

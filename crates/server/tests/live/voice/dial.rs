@@ -14,7 +14,7 @@ use crate::until;
 
 pub(crate) type Documents = &'static [(&'static str, &'static str)];
 
-/// An application, a node with accounts bob and carol, and somebody who calls the application's number.
+/// An application, a node with accounts bob and carol, and a caller of the application's number.
 pub(crate) struct Scene {
     pub(crate) app: App,
     pub(crate) place: Place,
@@ -39,13 +39,13 @@ impl Scene {
         Scene { app, place, node, caller }
     }
 
-    /// What the application was told at the end of its Dial.
+    /// The request that the application got at the end of its Dial.
     #[track_caller]
     pub(crate) fn dialed(&self) -> Form {
         until("the Dial is over", || self.app.asked_for("/dialed"))
     }
 
-    /// Everybody has hung up.
+    /// All parties have hung up.
     #[track_caller]
     pub(crate) fn ends(mut self, calls: u64) {
         nothing_left(&self.node, calls);
@@ -58,7 +58,7 @@ impl Scene {
     }
 }
 
-/// Whoever answers there is joined; the caller waits ten minutes afterwards.
+/// Bob is joined on answering; the caller waits ten minutes afterwards.
 const DIAL_BOB: Documents = &[
     ("/", "<Response><Dial action='/dialed' timeout='20'><Client>bob</Client></Dial></Response>"),
     ("/dialed", "<Response><Pause length='600'/></Response>"),
@@ -106,7 +106,7 @@ fn who_does_not_answer_is_told_of_by_the_way_he_did_not() {
         (Some("603 Decline"), "busy", "603"),
         (Some("480 Temporarily Unavailable"), "no-answer", "480"),
         (Some("404 Not Found"), "failed", "404"),
-        // He has no phone now.
+        // Bob has no phone now.
         (None, "no-answer", "480"),
     ] {
         let mut scene = Scene::new(DIAL_BOB);
@@ -222,7 +222,7 @@ fn an_answer_that_crosses_the_cancel_is_acknowledged_and_ended() {
     scene.ends(2);
 }
 
-/// The caller's INVITE is answered when the callee answers his.
+/// The caller's INVITE is answered when the callee answers its own.
 const ANSWER_ON_BRIDGE: Documents = &[
     ("/", "<Response><Dial action='/dialed' answerOnBridge='true'><Client>bob</Client></Dial></Response>"),
     ("/dialed", "<Response><Pause length='600'/></Response>"),

@@ -140,7 +140,7 @@ fn an_agent_takes_who_waits(way: &'static str) {
     agent.hears([TONES[0]], [TONES[1]]);
     caller.hears([TONES[1]], [TONES[0]]);
     caller.hang_up();
-    // He is asked for the next one.
+    // The agent is asked for the next caller.
     agent.hears_something_but(TONES);
     agent.hang_up();
     scene.ends(2);

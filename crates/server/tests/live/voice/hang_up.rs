@@ -115,7 +115,7 @@ fn a_caller_may_hang_up_at_every_point_of_what_needs_nobody_else() {
     }
 }
 
-/// A Dial's ring tone, and words of the callee's before he answers.
+/// A Dial's ring tone, and words to the callee before it is joined.
 const DIAL: Documents = &[
     (
         "/",
@@ -198,7 +198,7 @@ fn a_caller_who_gives_up_before_he_is_answered_takes_along_what_was_begun_for_hi
     scene.caller.gives_up(&sent);
     scene.over("canceled", 1);
 
-    // His callee has answered, and is asked.
+    // The callee has answered, and is asked.
     let mut scene = Scene::new(&[
         (
             "/",
@@ -217,7 +217,7 @@ fn a_caller_who_gives_up_before_he_is_answered_takes_along_what_was_begun_for_hi
     assert_eq!(until("the Dial's end is told", || scene.app.asked_for("/after"))["CallStatus"], "canceled");
     scene.over("canceled", 2);
 
-    // The refusal is on its way when he gives up, or not.
+    // The refusal may be on its way when the caller gives up.
     let mut scene = Scene::new(&[("/", "<Response><Reject reason='busy'/></Response>")]);
     let sdp = scene.caller.sdp("8", "sendrecv");
     let sent = scene.caller.invite(sdp);
@@ -260,7 +260,7 @@ fn rooms() -> (Place, Node) {
     (place, node)
 }
 
-/// Hangs up, whoever else does at the same time.
+/// Hangs up; the other side may do so at the same time.
 #[track_caller]
 fn leaves(talker: &mut Talker) {
     let bye = talker.caller.phone.hang_up(&mut talker.dialog);
@@ -282,7 +282,7 @@ fn a_moderator_who_leaves_at_once_ends_the_conference_for_who_waits() {
         until("he waits", || (sum(&node, |shard| shard.voice.members) == 1).then_some(()));
         let mut leader = Talker::call(&place, "2", leads, 0);
         leaves(&mut leader);
-        // Whether the leader was in the room by then is a matter of luck.
+        // The leader may or may not have been in the room by then.
         leaves(&mut waiting);
         calls += 2;
         super::nothing_left(&node, calls);
@@ -345,7 +345,7 @@ fn a_caller_may_hang_up_while_his_stream_is_open() {
 #[test]
 fn a_caller_may_hang_up_while_his_stream_is_opened() {
     for verbs in STREAMS {
-        // Somebody who takes connections and says nothing.
+        // A listener that accepts connections and sends nothing.
         let mute = TcpListener::bind("127.0.0.1:0").unwrap();
         let document = format!(
             "<Response>{}</Response>",

@@ -33,7 +33,7 @@ fn words_are_understood_while_they_are_said() {
     until("the words are awaited", || super::record::is_recording(&node));
     let mut voice = Voice::new(&caller, remote);
     voice.silence(300);
-    // Longer than the time-out, which is for those who say nothing.
+    // Longer than the time-out for silence.
     voice.tone(400.0, 2_500);
     let partial = until("a word is told of", || app.asked_for("/partial"));
     assert_eq!((&*partial["UnstableSpeechResult"], &*partial["SequenceNumber"]), ("one", "0"));
@@ -75,7 +75,7 @@ fn a_web_service_gets_the_utterance_as_a_file() {
     node.stop();
 }
 
-/// Neither where nobody understands speech, nor where the program is not there.
+/// Neither without a configured recogniser, nor with one whose program does not exist.
 #[test]
 fn without_a_recogniser_nothing_was_said() {
     for recogniser in ["", "recogniser = [\"/nothing/there\"]\n"] {

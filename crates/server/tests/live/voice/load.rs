@@ -63,7 +63,7 @@ const MORE: [(&str, &str); 6] = [
 const LINES: u64 = 12;
 const CALLS_PER_LINE: u64 = 20;
 
-/// What all threads know.
+/// State that all threads share.
 #[derive(Clone, Default)]
 struct Show {
     is_over: Arc<AtomicBool>,
@@ -354,7 +354,7 @@ fn hundreds_of_calls_of_all_kinds_leave_nothing_behind() {
     let process = place.spawn();
     let show = Show::default();
     let agents = [agent(&place, &show, "bob", 101), agent(&place, &show, "carol", 102)];
-    // What is opened once and kept: the record's readers, the speech that is said again.
+    // Resources that are opened once and kept: the database's readers, cached speech.
     let warm = Show::default();
     let mut first =
         Line { caller: Caller::named(&place, "first"), seen: Seen::new(&warm), rng: Rng::seeded(100) };

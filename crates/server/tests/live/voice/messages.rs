@@ -156,7 +156,7 @@ fn a_text_for_an_account_that_is_away_waits_for_it() {
     node.stop();
 }
 
-/// A relay that knows everybody but `nobody`, and what it was told in each connection.
+/// A mail relay that accepts every recipient but `nobody`, and the lines of each connection.
 struct Relay {
     address: SocketAddr,
     told: Receiver<Vec<String>>,

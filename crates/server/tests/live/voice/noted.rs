@@ -1,4 +1,4 @@
-//! What the log says of a call.
+//! The log lines of a call.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -31,7 +31,7 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 }
 
-/// What all tests of this process log is kept from now on. Before a node starts.
+/// Keeps the log of all tests of this process from now on. Before a node starts.
 pub(crate) fn keep_log() {
     LOG.get_or_init(|| {
         let lines = Lines::default();

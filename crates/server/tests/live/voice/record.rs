@@ -66,7 +66,7 @@ impl<'a> Voice<'a> {
     }
 }
 
-/// How much of a piece is of this frequency, from 0 to 1 (Goertzel).
+/// The share of this frequency in a piece, from 0 to 1 (Goertzel).
 fn share(samples: &[i16], frequency: f64) -> f64 {
     let (mut one, mut two, mut energy) = (0.0, 0.0, 1.0);
     let turn = 2.0 * (TAU * frequency / 8_000.0).cos();
@@ -89,7 +89,7 @@ fn recordings(place: &Place) -> Vec<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// What the record has of a kind.
+/// All rows of a kind.
 pub(super) fn rows<R: Resource>(place: &Place) -> Vec<R> {
     let record = rusqlite::Connection::open(place.database()).unwrap();
     let mut bodies = record.prepare("SELECT body FROM rest WHERE kind = ?1 ORDER BY id").unwrap();
@@ -219,7 +219,7 @@ fn a_caller_who_hangs_up_leaves_a_whole_recording() {
         let samples = wav(&place, form).samples;
         let start = samples.iter().position(|sample| sample.unsigned_abs() > 2_000).unwrap();
         let sound = &samples[start..];
-        // What was on its way through the jitter buffer when the BYE came is lost.
+        // Packets in the jitter buffer when the BYE came are lost.
         assert!(sound.len() > 8 * 1_000, "{}", sound.len());
         assert!(share(&sound[400..8_000], [400.0, 1_000.0][index]) > 0.9, "{index}");
     }
@@ -239,7 +239,7 @@ fn a_disk_that_is_full_ends_the_recording_and_not_the_call() {
         ("/after", "<Response><Say>that is a pity</Say></Response>"),
     ]);
     let place = Place::new(&app.voice("/", ""));
-    // The kernel lets no file grow beyond so much: like a disk without room, but for anyone who runs this. The record's own
+    // The kernel lets no file grow beyond so much: like a full disk, but without root. The database's own
     // files are smaller than six seconds of sound.
     let mut shell = Command::new("sh");
     shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_belfry")]);

@@ -8,7 +8,7 @@ use super::talker::Talker;
 use crate::place::Place;
 use crate::{until, within};
 
-/// Of callers; a whole number of periods in a second, none a multiple of another.
+/// Tones of callers; a whole number of periods in a second, none a multiple of another.
 const TONES: [u32; 3] = [440, 700, 1_250];
 const BEEP: u32 = 1_400;
 
@@ -216,7 +216,7 @@ fn an_agent_waits_for_a_caller_and_a_full_queue_says_so() {
     let mut refused = Talker::call(&place, "1", 1, TONES[2]);
     refused.is_hung_up();
     assert_eq!(app.asked_for("/queued").unwrap()["QueueResult"], "queue-full");
-    // Somebody who gives up leaves his place to the next.
+    // A caller who gives up leaves its place to the next.
     waits.hang_up();
     nothing_left(&node, 2);
     let mut agent = Talker::call(&place, "2", 0, TONES[1]);

@@ -23,7 +23,7 @@ use crate::{Deadline, PATIENCE, until};
 /// The application's side of one stream.
 pub(super) struct Far {
     socket: WebSocket<TcpStream>,
-    /// Of the handshake.
+    /// The signature of the handshake.
     signature: Option<String>,
 }
 
@@ -126,7 +126,7 @@ impl Far {
     }
 }
 
-/// How much of the sound, in thousandths, is that tone (Goertzel).
+/// The share of that tone in the sound, in thousandths (Goertzel).
 fn share(samples: &[i16], frequency: f64) -> u64 {
     let step = std::f64::consts::TAU * frequency / 8_000.0;
     let (mut real, mut imaginary, mut all) = (0.0, 0.0, 1.0);
@@ -165,7 +165,7 @@ fn hear_caller(far: &mut Far, caller: &Caller, to: SocketAddr) -> Vec<i16> {
     heard
 }
 
-/// What the caller hears until so many samples of it are no silence.
+/// The sound that the caller receives, until so many samples of it are no silence.
 pub(super) fn heard_by(caller: &Caller, count: usize) -> Vec<i16> {
     let deadline = Deadline::after(PATIENCE);
     let mut heard = Vec::new();
@@ -278,7 +278,7 @@ fn a_caller_who_hangs_up_stops_all_streams() {
     for far in &mut all {
         assert_eq!(far.start()["start"]["tracks"], json!(["inbound", "outbound"]));
         assert!(far.signature.is_some(), "with the token that was made at the start");
-        // What the caller is told is in it.
+        // The sound that the caller is sent is in it.
         let deadline = Deadline::after(PATIENCE);
         let is_speech = |media: &Value| {
             let payload = STANDARD.decode(media["media"]["payload"].as_str().unwrap()).unwrap();

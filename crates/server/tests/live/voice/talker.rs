@@ -1,4 +1,4 @@
-//! One who says a tone all the time, and remembers what he hears.
+//! A caller that sends a tone all the time, and keeps the sound it receives.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use crate::phone::{fresh, text};
 use crate::place::Place;
 use crate::{Deadline, until};
 
-/// In A-law, from the moment that his call is answered until it is dropped.
+/// Sends A-law, from the moment that its call is answered until it is dropped.
 pub(crate) struct Talker {
     pub(crate) caller: Caller,
     pub(crate) dialog: Dialog,
@@ -103,7 +103,7 @@ impl Talker {
         Talker { caller, dialog, heard, is_over, thread }
     }
 
-    /// How loud those are now.
+    /// The levels of those frequencies now.
     pub(crate) fn levels<const N: usize>(&self, frequencies: [u32; N]) -> [f64; N] {
         let heard = self.heard.lock().unwrap();
         let last = &heard[heard.len().saturating_sub(WINDOW)..];
@@ -119,7 +119,7 @@ impl Talker {
         });
     }
 
-    /// Whether it was heard at any time, for a tenth of a second.
+    /// True if the frequency was received at any time, for a tenth of a second.
     pub(crate) fn has_heard(&self, frequency: u32) -> bool {
         let heard = self.heard.lock().unwrap();
         heard.windows(WINDOW / 2).step_by(FRAME).any(|window| level(window, frequency) > 4_000.0)
@@ -183,7 +183,7 @@ impl Drop for Talker {
     }
 }
 
-/// How loud it is in sound of 8 kHz, by Goertzel.
+/// The level of a frequency in sound of 8 kHz, by Goertzel.
 pub(crate) fn level(samples: &[i16], frequency: u32) -> f64 {
     let (re, im) = samples.iter().enumerate().fold((0.0, 0.0), |(re, im), (at, sample)| {
         let turn = std::f64::consts::TAU * f64::from(frequency) * at as f64 / 8_000.0;

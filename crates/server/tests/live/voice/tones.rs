@@ -16,8 +16,8 @@ pub(crate) fn tones(rate: u32, channels: u16, parts: &[(u32, u32)]) -> Wav {
     Wav { rate, channels, samples }
 }
 
-/// Which of these frequencies sounds when, as (Hz, ms). Windows of 10 ms in which none has half of the energy are left
-/// out, and so is what lasts less than 50 ms: a codec's ringing between two tones.
+/// Finds the runs of these frequencies, as (Hz, ms). Windows of 10 ms in which none has half of the energy
+/// are left out, and so are runs of less than 50 ms: a codec's ringing between two tones.
 pub(crate) fn runs(wav: &Wav, of: &[u32]) -> Vec<(u32, u32)> {
     let samples = wav.to_mono();
     let mut runs: Vec<(u32, u32)> = Vec::new();

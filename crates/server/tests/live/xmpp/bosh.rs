@@ -182,12 +182,12 @@ fn what_breaks_the_rules_ends_the_session() {
     let secret = mine.sid.rsplit_once('.').unwrap().1;
     let mixed = format!("{}.{secret}", other.sid.rsplit_once('.').unwrap().0);
     assert_eq!(refused(&body(&format!("rid='1000001' sid='{mixed}'"), "")), "item-not-found");
-    // What began with TLS does not go on without; the session lives.
+    // A session that began with TLS is refused without; it lives on.
     let text = body(&format!("rid='{}' sid='{}'", other.rid + 1, other.sid), "");
     assert_eq!(post(&place, Ws, &text).hear(true).status, 503);
     other.rid += 9;
     assert_eq!(condition(&other.ask("")), "item-not-found");
-    // XML that is none ends only the request; stanzas before one is somebody end the stream.
+    // Malformed XML ends only the request; stanzas before the sign-in end the stream.
     let (mut early, _) = Bosh::open(&place, Wss, "");
     assert_eq!(condition(&early.ask("<a>")), "bad-request");
     early.rid -= 1;
@@ -196,7 +196,7 @@ fn what_breaks_the_rules_ends_the_session() {
     assert!(answer.get("error", ns::STREAM).unwrap().to_string().contains("<not-authorized"), "{answer}");
     let (mut keyed, _) = Bosh::open(&place, Wss, "newkey='ca393b51b682f61f98e7877d61146407f3d0a770'");
     assert_eq!(condition(&read(&mut keyed.send_with("key='wrong'", ""))), "item-not-found");
-    // Who is nobody yet says little.
+    // A stanza before the sign-in must be small.
     let (mut loud, _) = Bosh::open(&place, Wss, "");
     let answer =
         loud.ask(&format!("<message xmlns='jabber:client'><body>{}</body></message>", "x".repeat(20_000)));

@@ -1,4 +1,4 @@
-//! What ends a stream: too much, too late, too slow.
+//! Streams that the server ends: too much, too late, too slow.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! What signed-in clients say to each other, whichever shards hold them.
+//! Messages between signed-in clients on the same and on different shards.
 
 use cluster::Bucket;
 use sip::transport::Transport::{Tcp, Tls, Wss};

@@ -151,7 +151,7 @@ impl Client {
         self.hear_or_end().expect("the stream goes on")
     }
 
-    /// Whether the stream is open.
+    /// Returns true while the stream is open.
     fn read(&mut self, patience: Duration) -> bool {
         self.tcp.set_read_timeout(Some(patience)).unwrap();
         let mut buffer = [0; 16_384];
@@ -199,7 +199,8 @@ impl Client {
         self.trust = trust.with_client_auth_cert(vec![certificate], key).unwrap();
     }
 
-    /// Whether the server takes part in TLS to its end. It answers a client's last word, which may be a refusal.
+    /// True if the server completes the TLS handshake. It answers a client's last message, which may be a
+    /// refusal.
     pub(crate) fn may_start_tls(&mut self) -> bool {
         self.say("<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>");
         assert!(self.hear().is("proceed", ns::TLS));
@@ -271,7 +272,7 @@ impl Client {
         assert_eq!(self.jid.split('/').nth(1), Some(resource));
     }
 
-    /// Whatever it takes by that way.
+    /// Connects, signs in and binds, in the way of that transport.
     pub(crate) fn sign_in(place: &Place, transport: Transport, user: &str, resource: &str) -> Client {
         Client::sign_in_to(DOMAIN, place, transport, user, resource)
     }

@@ -1,4 +1,5 @@
-//! External components (XEP-0114): how they connect, who reaches them, and what ends their streams.
+//! External components (XEP-0114): their connections, the stanzas that reach them, and the ends of their
+//! streams.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -47,7 +48,7 @@ impl World {
 
     fn connect(&self) -> Component {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        // Who does not read has little room for what was sent.
+        // A small receive buffer makes a peer that does not read block the sender early.
         socket.set_recv_buffer_size(16 * 1024).unwrap();
         let at = SocketAddr::from(([127, 0, 0, 1], self.ports.first()));
         socket.connect(&at.into()).unwrap();
@@ -124,7 +125,7 @@ impl Component {
         self
     }
 
-    /// Whether the stream is open.
+    /// Returns true while the stream is open.
     fn read(&mut self, patience: Duration) -> bool {
         self.tcp.set_read_timeout(Some(patience)).unwrap();
         let mut buffer = [0; 16_384];
@@ -168,7 +169,7 @@ impl Component {
         self.hear_or_end().expect("the stream goes on")
     }
 
-    /// What is here already, or soon.
+    /// The next stanza, if it is here already or comes soon.
     fn hear_soon(&mut self) -> Option<Element> {
         if self.inbox.is_empty() {
             self.read(Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! What is told of where to connect (XEP-0156), whom to turn to (XEP-0157) and which relays there are (XEP-0215).
+//! Discovery of connection addresses (XEP-0156), contact addresses (XEP-0157) and relays (XEP-0215).
 
 use sip::transport::Transport::{Tls, Ws, Wss};
 use xmpp::ns;

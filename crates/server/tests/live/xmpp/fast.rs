@@ -109,7 +109,7 @@ fn a_token_signs_in_once_for_each_count_and_only_on_its_own_channel() {
     is_out(&by(" count='1'"), "not-authorized");
     is_in(&by(""));
     is_in(&by(" count='3'"));
-    // What was heard on another connection, another kind of proof, another client, another token.
+    // A proof from another connection, of another kind, for another client, with another token.
     is_out(&by_token(&place, "HT-SHA-256-EXPR", &token, Some(&[7; 32]), ""), "not-authorized");
     is_out(&by_token(&place, "HT-SHA-256-NONE", &token, None, ""), "not-authorized");
     let other = "e4565fa7-4d72-4749-b3d3-740edbf87770";

@@ -18,7 +18,7 @@ fn import(place: &Place, users: &str) -> String {
     operate(place, &["account", "import", file.to_str().unwrap()])
 }
 
-/// That somebody is there; past what is of no interest.
+/// Waits for available presence from that account; skips other stanzas.
 fn hear_presence(client: &mut Client, from: &str) -> Element {
     loop {
         let heard = client.hear();

@@ -49,7 +49,7 @@ fn who_is_invited_makes_an_account_and_is_a_contact() {
     let item = push.get("query", ns::ROSTER).and_then(|query| query.get("item", ns::ROSTER)).unwrap();
     let jid = format!("juliet@{DOMAIN}");
     assert_eq!((item.attr("jid"), item.attr("subscription")), (Some(&*jid), Some("both")), "{push}");
-    // It is used up, also for who had shown it before.
+    // It is used up, also for a client that had shown it before.
     let mut late = stranger(&place);
     is_refused(&ask(&mut late, "set", DOMAIN, &preauth(token)), "item-not-found");
     alice.say("<presence xmlns='jabber:client'/>");

@@ -1,4 +1,4 @@
-//! What one client and one account may do to a node: floods, sessions, and XML that is none, each counted.
+//! Limits of one client and one account: floods, sessions and malformed XML, each counted.
 
 use std::io::Write;
 use std::time::Duration;
@@ -139,7 +139,7 @@ fn an_account_has_so_many_sessions() {
     // By way of HTTP no more than otherwise.
     let (_, refused) = Bosh::try_sign_in(&place, "alice", "c");
     assert!(refused.to_string().contains("resource-constraint"), "{refused}");
-    // In place of one of them he may come.
+    // A session of the same resource is replaced.
     assert_eq!(bind(&mut third, "a").attr("type"), Some("result"));
     node.stop();
 }

@@ -136,7 +136,7 @@ fn rooms_are_made_shown_ruled_and_destroyed() {
         "<presence xmlns='jabber:client' to='{room}/guest'><x xmlns='http://jabber.org/protocol/muc'/></presence>"
     ));
     next(&mut guest, "message");
-    // One that stays only while somebody is in it is there too, whichever shard owns it.
+    // Temporary rooms are listed too, whichever shard owns them.
     for name in ["a", "b", "c", "d"] {
         guest.say(&format!(
             "<presence xmlns='jabber:client' to='{name}@conference.{DOMAIN}/guest'>\

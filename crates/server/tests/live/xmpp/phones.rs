@@ -33,7 +33,7 @@ fn hear_text(phone: &mut Phone) -> (String, String) {
     (text(message.from().map(|from| from.uri)), text(Some(message.body())))
 }
 
-/// Available, as nobody is before he says so.
+/// Signs in and sends available presence.
 fn chatter(place: &Place, user: &str, resource: &str) -> Client {
     let mut client = Client::sign_in(place, Tls, user, resource);
     client.say("<presence xmlns='jabber:client'/>");
@@ -60,7 +60,7 @@ fn hear_words(client: &mut Client) -> (String, String) {
     (message.attr("from").unwrap_or_default().to_owned(), body)
 }
 
-/// Whether no message comes before the answer to a question that is asked now.
+/// True if no message comes before the answer to a question that is asked now.
 fn hears_no_words(client: &mut Client) -> bool {
     client.say("<iq xmlns='jabber:client' type='get' id='now'><ping xmlns='urn:xmpp:ping'/></iq>");
     until(client, |stanza| stanza.name() == "message" || stanza.attr("id") == Some("now")).name() == "iq"
@@ -70,7 +70,7 @@ fn hears_no_words(client: &mut Client) -> bool {
 fn befriend(place: &Place, one: &str, two: &str) {
     let mut clients = [one, two].map(|user| chatter(place, user, "once"));
     for client in &mut clients {
-        // Who asks for the roster is told of subscriptions.
+        // A client that asks for the roster receives subscription requests.
         client.say("<iq xmlns='jabber:client' type='get' id='r'><query xmlns='jabber:iq:roster'/></iq>");
         until(client, |stanza| stanza.attr("id") == Some("r"));
     }
@@ -91,7 +91,7 @@ fn phone_of(client: &mut Client, user: &str) -> Element {
     until(client, |stanza| stanza.name() == "presence" && stanza.attr("from") == Some(&*jid))
 }
 
-/// Passes over what was said before: who comes while a phone does may be told twice.
+/// Skips earlier stanzas: presence may come twice when client and phone arrive at the same time.
 #[track_caller]
 fn sees_gone(client: &mut Client, user: &str) {
     while phone_of(client, user).attr("type") != Some("unavailable") {}
@@ -189,7 +189,7 @@ fn a_text_for_who_is_away_waits_once_for_whichever_comes_first() {
     let mut alice = place.udp("alice");
     alice.register();
     assert_eq!(text_to(&mut alice, "bob", "the bells at six"), 202);
-    // What is acknowledged is on disk.
+    // Acknowledged writes are on disk.
     process.kill();
     let process = place.spawn();
     let mut bob = place.udp("bob");
@@ -236,7 +236,7 @@ fn a_phone_shows_in_rosters_while_it_is_registered_and_while_it_talks() {
     assert_eq!(bob.request(ask).status(), 200);
     let published = phone_of(&mut alice, "bob");
     assert_eq!(published.content_of("status", ns::CLIENT).as_deref(), Some("in the tower"));
-    // Who comes now sees it at once, the user himself as well.
+    // A new session sees it at once, one of bob's own as well.
     let mut laptop = chatter(&place, "alice", "laptop");
     assert!(phone_of(&mut laptop, "bob").to_string().contains("in the tower"));
     let mut own = Client::sign_in(&place, Tls, "bob", "desk");

@@ -1,4 +1,4 @@
-//! Behind a reverse proxy: who is counted is who it says, and only when it may.
+//! Behind a reverse proxy: limits count the client that the proxy names, if the proxy is trusted.
 
 use sip::transport::Transport::{Ws, Wss};
 use xmpp::xml::{Prefixes, parse};
@@ -16,7 +16,7 @@ fn place(trusted: &str) -> Place {
     Place::with_shards(1, "").with_accounts(&["alice"]).with_xmpp(&more)
 }
 
-/// What becomes of a new session of that client; nothing when its connection finds no place.
+/// The outcome of a new session of that client; `None` when its connection finds no place.
 fn begin(place: &Place, client: &str) -> Option<String> {
     let mut http = Http::try_connect(place, Wss)?;
     let forwarded = format!("X-Forwarded-For: {client}\r\n");
@@ -62,7 +62,8 @@ fn nobody_else_is_believed() {
     let mut node = place.start();
     let first = until("the first begins", || begin(&place, "203.0.113.1"));
     assert_eq!(first, "begun");
-    // Its session, and the connection of the next: there is no place for a second session, whoever it says it is.
+    // One session, and the connection of the next: there is no place for a second session, whichever client
+    // the header names.
     let next = until("a connection has place", || begin(&place, "203.0.113.2"));
     assert_eq!(next, "policy-violation");
     node.stop();

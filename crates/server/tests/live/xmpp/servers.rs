@@ -282,7 +282,7 @@ fn who_claims_to_be_somebody_else_is_found_out() {
          <db:result from='two.test' to='one.test'>0123456789abcdef</db:result>\
          <message from='bob@two.test' to='alice@one.test'><body>forged</body></message>",
     );
-    // What is said before the answer is here ends the stream, too.
+    // A stanza before the answer ends the stream, too.
     assert!(answer.contains("<not-authorized "), "{answer}");
     let answer = raw(
         port,

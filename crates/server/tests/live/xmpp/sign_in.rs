@@ -1,4 +1,4 @@
-//! Ways to connect and to prove who one is.
+//! Ways to connect and to authenticate.
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sip::transport::Transport::{Tcp, Tls, Udp, Ws, Wss};
@@ -220,7 +220,7 @@ fn a_certificate_signs_in_whom_it_names() {
     assert!(alice.external("").is("success", ns::SASL));
     alice.open();
     alice.bind("x");
-    // It names nobody, two, somebody of elsewhere: a password is needed.
+    // The certificate names no address, two addresses, or an address of another domain: a password is needed.
     for addresses in [&[][..], &["alice@example.test", "bob@example.test"], &["alice@elsewhere.test"]] {
         let (mut client, offered) = begin(addresses);
         assert!(!offered, "{addresses:?}");
@@ -234,9 +234,9 @@ fn a_certificate_signs_in_whom_it_names() {
         let answer = client.external("");
         assert!(answer.get("not-authorized", ns::SASL).is_some(), "{answer}");
     }
-    // Who shows none is asked for nothing.
+    // A client without a certificate signs in by password.
     drop(Client::sign_in(&place, Tls, "alice", "y"));
-    // One that nobody we know has signed does not even shake hands.
+    // A certificate of an unknown authority fails the handshake.
     let (certificate, key) = certified(&authority("Others").1, &["alice@example.test"]);
     let mut stranger = Client::connect(&place, Tcp);
     stranger.open();
@@ -265,7 +265,7 @@ fn a_client_that_vanishes_after_the_challenge_has_failed() {
 fn without_digests_chat_clients_sign_in_and_phones_do_not() {
     let place = Place::new("[accounts]\ndigests = false").with_accounts(&["alice"]).with_xmpp("");
     let mut node = place.start();
-    // Nothing but digests proves who she is, so far.
+    // So far only digests can prove her password.
     drop(Client::sign_in(&place, Tls, "alice", "one"));
     until("there are keys, and nothing else", || {
         let mut client = Client::connect(&place, Tls);

@@ -1,4 +1,5 @@
-//! Slow and silent connections to XMPP: the others are served. What sends too much is read more slowly.
+//! Slow and silent connections to XMPP: the others are served. A client that sends too much is read more
+//! slowly.
 
 use std::time::Duration;
 
@@ -88,7 +89,7 @@ fn guesses_of_a_source_are_counted_over_all_shards() {
     let mut node = place.start();
     let begun = crate::Deadline::after(crate::PATIENCE);
     let (mut looked_at, mut refused) = (0, 0);
-    // Which shard has a connection the kernel says.
+    // The kernel decides which shard gets a connection.
     until("enough guesses were refused", || {
         let mut client = Client::connect(&place, Tls);
         client.open();

@@ -1,4 +1,4 @@
-//! Files of users (XEP-0363): slots, what is put into them and who gets it.
+//! Files of users (XEP-0363): slots, their content, and downloads.
 
 use sip::transport::Transport::{Tls, Ws, Wss};
 use xmpp::ns;

@@ -15,7 +15,7 @@ struct Row {
     proof: Proof,
 }
 
-/// How a requirement is checked.
+/// The check of a requirement.
 enum Proof {
     /// Here.
     Body(fn()),

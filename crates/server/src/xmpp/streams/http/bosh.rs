@@ -40,7 +40,7 @@ pub struct Call {
 }
 
 impl fmt::Debug for Call {
-    /// Without what is in it: passwords, perhaps.
+    /// Omits the body, which may contain passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Call({})", self.number)
     }
@@ -53,12 +53,12 @@ impl Call {
     }
 
     fn refuse_as(self, condition: Condition) {
-        // Who asked may be gone.
+        // The client may have gone.
         let _ = self.reply.send(Reply::refusal(condition));
     }
 }
 
-/// Where a session's requests are put.
+/// The queue of a session's requests.
 pub(in crate::xmpp::streams) struct Mailbox {
     sid: Box<str>,
     is_secure: bool,
@@ -66,7 +66,7 @@ pub(in crate::xmpp::streams) struct Mailbox {
     stream: Rc<Stream>,
 }
 
-/// What a request is answered, or with which status of HTTP when it cannot be said in BOSH.
+/// Answers a request; the error is the HTTP status of a request that BOSH has no answer for.
 pub(super) async fn post(front: &Rc<Front>, body: &[u8]) -> Result<Reply, StatusCode> {
     let shared = &front.shared;
     let request = match Request::parse(body) {
@@ -251,7 +251,7 @@ impl Bodies {
         self.inputs.extend(self.out.inputs.drain(..));
         for (ticket, reply) in self.out.answers.drain(..) {
             if let Some(at) = self.waiting.iter().position(|(waiting, _)| *waiting == ticket) {
-                // Whoever is gone will ask again.
+                // A client that has gone will ask again.
                 let _ = self.waiting.swap_remove(at).1.send(reply);
             }
         }
@@ -284,7 +284,7 @@ impl Bodies {
     }
 }
 
-/// What waits, up to so many bytes and one document more.
+/// Takes queued documents, up to so many bytes and one document more.
 fn take_documents(stream: &Stream, most: usize) -> Vec<Box<[u8]>> {
     let mut size = 0;
     let mut documents = Vec::new();
@@ -323,14 +323,14 @@ impl Wire for Bodies {
                 self.finish(stream);
                 return Poll::Ready(Ok(()));
             }
-            // Who sent too much waits for his answers, and without them sends nothing.
+            // A client that sent too much gets its answers later, and without them it sends nothing.
             let is_paused = stream.paused.get();
             while !is_paused && stream.has_queued() && self.session.is_held() {
                 let documents = take_documents(stream, BOSH_ANSWER);
                 self.session.write(now, &documents, &mut self.out);
                 self.send_answers();
             }
-            // What the stream has not taken holds its client back.
+            // Input that the stream has not taken holds its client back.
             if !is_paused && self.inputs.is_empty() && !stream.c2s.borrow().is_waiting() {
                 self.session.relax(now, &mut self.out);
             }

@@ -1,4 +1,4 @@
-//! Files of users (XEP-0363): put by who has a slot, and given to who has the address.
+//! Files of users (XEP-0363): clients with a slot put them, clients with the address get them.
 
 use std::io;
 use std::ops::Range;
@@ -257,7 +257,8 @@ fn content(stored: Stored, range: Range<u64>) -> Body {
         let read = spawn_blocking(move || (stored.read_at(range.start, most), stored)).await;
         let (bytes, stored) = match read {
             Ok((Ok(bytes), stored)) if !bytes.is_empty() => (bytes, stored),
-            // It is shorter than it says, or was removed: the connection breaks, so that nobody takes a half for the whole.
+            // The file is shorter than its head says, or was removed: the connection breaks, so that no
+            // client takes a part for the whole.
             _ => return None,
         };
         let next = range.start + bytes.len() as u64..range.end;

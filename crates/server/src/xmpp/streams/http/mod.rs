@@ -35,11 +35,12 @@ use crate::net::ws;
 use crate::xmpp::uploads::Uploads;
 pub(crate) use watch::WatchedIo;
 
-/// What it serves besides WebSockets.
+/// The settings of the HTTP services besides WebSockets.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) clock: Clock,
-    /// Where clients find it, as `https://chat.example.net`; `None`: as they have called it, or by address.
+    /// The URL that clients are given, as `https://chat.example.net`; `None`: the one they have used, or the
+    /// address.
     pub(crate) public_url: Option<Box<str>>,
     /// The same of a request that does not say how it found us.
     pub(crate) fallback_url: Box<str>,
@@ -53,7 +54,7 @@ pub(crate) struct Settings {
 struct Front {
     shared: Rc<Shared>,
     remote: IpAddr,
-    /// Who the latest request is of: not the same behind a proxy.
+    /// The client's address of the latest request: behind a proxy it changes.
     source: Cell<IpAddr>,
     is_secure: bool,
     /// It is a WebSocket once the answer is out.
@@ -126,6 +127,6 @@ async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut io: S) {
         while io.read(&mut scratch).await? > 0 {}
         std::io::Result::Ok(())
     };
-    // Who goes on sending, or does not go, is cut off.
+    // A client that goes on sending, or does not go, is cut off.
     let _ = timeout(limits::XMPP_LINGER, rest).await;
 }

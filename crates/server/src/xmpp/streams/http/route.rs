@@ -1,4 +1,4 @@
-//! Which request is for whom, and what pages of other sites may ask (CORS).
+//! Routes HTTP requests to their services, and answers pages of other sites (CORS).
 
 use std::convert::Infallible;
 use std::io;
@@ -48,7 +48,7 @@ pub(super) async fn answer(
         let allowed = if any { HeaderValue::from_static("*") } else { origin };
         headers.entry(ACCESS_CONTROL_ALLOW_ORIGIN).or_insert(allowed);
         headers.append(VARY, HeaderValue::from_static("origin"));
-        // Of files.
+        // Headers of files.
         let exposed = HeaderValue::from_static("content-range, content-disposition");
         headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
     }
@@ -56,12 +56,12 @@ pub(super) async fn answer(
 }
 
 impl Front {
-    /// Whether pages of that site may ask. Who sends no Origin is no browser.
+    /// True if pages of that site may ask. A client without an Origin is no browser.
     fn allows(&self, origin: &HeaderValue) -> bool {
         ws::allows(&self.shared.settings.origins, origin.as_bytes())
     }
 
-    /// Where the client finds this server.
+    /// The URL by which the client finds this server.
     fn base(&self, headers: &HeaderMap, uri: &Uri) -> String {
         let http = &self.shared.settings.http;
         if let Some(url) = &http.public_url {
@@ -120,7 +120,7 @@ async fn serve(front: &Rc<Front>, request: Request<Incoming>) -> Response<Body> 
     }
 }
 
-/// XEP-0156: an answer for everybody.
+/// XEP-0156: the discovery document, which every site may read.
 fn host_meta(front: &Front, request: &Request<Incoming>) -> Response<Body> {
     match *request.method() {
         Method::GET | Method::HEAD => {}
@@ -195,7 +195,7 @@ pub(super) fn empty(status: StatusCode) -> Response<Body> {
     response
 }
 
-/// What a page may send; its origin has been looked at.
+/// The headers and methods that a page may use; its origin has been checked.
 pub(super) fn preflight(methods: &'static str) -> Response<Body> {
     let mut response = empty(StatusCode::NO_CONTENT);
     let mut add =
