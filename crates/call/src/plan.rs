@@ -68,6 +68,7 @@ pub struct Route {
     pub deny: Vec<Box<str>>,
 }
 
+/// The origin of a call, as far as it is proved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller<'a> {
     /// An address of record that has proved itself.
@@ -102,6 +103,7 @@ pub struct PlanRequest<'a> {
     pub caller: Caller<'a>,
 }
 
+/// The destinations of a call, or the reason of its refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// An address of ours, whether or not there is such an account.
@@ -274,6 +276,7 @@ impl Plan {
         targets
     }
 
+    /// The routes in the order in which they were given.
     pub fn routes(&self) -> impl Iterator<Item = &Route> {
         self.routes.iter().map(|compiled| &compiled.route)
     }

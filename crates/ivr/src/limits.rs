@@ -21,7 +21,7 @@ pub const DOCUMENT_NOTES: usize = 64;
 /// Characters of one Say. Twilio's own limit. What is beyond it is not spoken.
 pub const SPEECH_CHARS: usize = 4_096;
 
-/// Of one `<break>`: Twilio's own limit.
+/// The longest pause of one `<break>`: Twilio's own limit.
 pub const SPEECH_BREAK: Duration = Duration::from_secs(10);
 
 /// Children of one Dial that ring: Twilio's own limit of simultaneous calls. More are passed over with a note.

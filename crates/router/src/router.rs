@@ -51,9 +51,11 @@ pub struct BindingRow {
     pub record: Box<[u8]>,
 }
 
+/// The store could not write a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteFailed;
 
+/// The settings of a [`Router`].
 #[derive(Clone, Debug)]
 pub struct RouterSettings {
     /// Whether messages are kept for addresses without bindings; otherwise `Keep` is refused with `TooMany`.
@@ -85,6 +87,7 @@ pub struct Counts {
     pub memory: usize,
 }
 
+/// The owner of soft state: bindings, presence, call states, waiting messages.
 pub struct Router {
     pub(crate) settings: RouterSettings,
     pub(crate) keyed: Keyed,
@@ -129,6 +132,7 @@ enum PendingWrite {
 }
 
 impl Router {
+    /// An empty router. `hash_key` keys the hashes of addresses.
     pub fn new(settings: RouterSettings, hash_key: [u8; 16], now: Instant) -> Self {
         let keyed = Keyed::new(hash_key);
         Router {
@@ -165,6 +169,7 @@ impl Router {
         self.kept.seed(aor, count);
     }
 
+    /// Handles a query of an edge. The answer, changes of the store and news for watchers go to `out`.
     pub fn handle_query(&mut self, now: Instant, from: Edge, id: AskId, query: Query, out: &mut Vec<Effect>) {
         let asker = WaitingEdge { edge: from, id };
         match query {
@@ -250,6 +255,7 @@ impl Router {
         [self.location.deadline(), self.soft.deadline(), self.kept.deadline()].into_iter().flatten().min()
     }
 
+    /// The figures of this moment, for metrics.
     pub fn counts(&self) -> Counts {
         Counts {
             addresses: self.location.addresses(),

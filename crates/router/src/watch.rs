@@ -127,6 +127,7 @@ impl Router {
         self.soft.get(aor).is_some_and(|soft| soft.watches.topics().any(|topic| topic == Topic::Presence))
     }
 
+    /// The presence of an address now.
     pub fn presence(&self, now: Instant, aor: &str) -> Presence {
         let soft = self.soft.get(aor);
         Presence {

@@ -75,6 +75,7 @@ impl Cause {
         Cause::TooManyAttempts,
     ];
 
+    /// The cause's name in logs and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Cause::WrongPassword => "wrong-password",
@@ -133,6 +134,7 @@ struct Name {
 }
 
 impl Attempts {
+    /// No attempts so far. `keyed` hashes sources and accounts.
     pub fn new(keyed: Keyed, paces: &Paces) -> Self {
         Attempts {
             keyed,
@@ -160,6 +162,7 @@ impl Attempts {
         verdicts.into_iter().filter_map(wait).max()
     }
 
+    /// Records a failed sign-in.
     pub fn fail(&mut self, now: Instant, attempt: &Attempt<'_>) {
         let source = SourcePrefix::of(attempt.source.ip());
         let (pair, is_known) = self.pair(now, attempt);
@@ -176,6 +179,7 @@ impl Attempts {
         }
     }
 
+    /// Records a successful sign-in: its source and account form a known pair from now on.
     pub fn succeed(&mut self, now: Instant, attempt: &Attempt<'_>) {
         let origin = self.origin(attempt);
         let mut ports = self.known.get_at(now, &origin).copied().unwrap_or_default();

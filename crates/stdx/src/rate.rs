@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::Instant;
 use crate::cache::Cache;
 
+/// The decision of a rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Pass,
@@ -16,6 +17,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// True for [`Verdict::Pass`].
     pub fn is_pass(self) -> bool {
         self == Verdict::Pass
     }
@@ -132,6 +134,7 @@ struct PenaltyRecord {
 }
 
 impl<K: Hash + Eq + Copy> Limiter<K> {
+    /// A limiter without entries.
     pub fn new(policy: Policy) -> Self {
         Limiter { policy, sources: Cache::new(policy.capacity.max(1)) }
     }
@@ -189,10 +192,12 @@ impl<K: Hash + Eq + Copy> Limiter<K> {
         self.sources.remove(key);
     }
 
+    /// The number of keys with an entry.
     pub fn len(&self) -> usize {
         self.sources.len()
     }
 
+    /// True without entries.
     pub fn is_empty(&self) -> bool {
         self.sources.is_empty()
     }

@@ -36,6 +36,7 @@ impl Rng {
         Rng { key, nonce, counter: 0 }
     }
 
+    /// 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write(&self.nonce);
@@ -61,6 +62,7 @@ impl Rng {
         self.below(1_000) < u64::from(per_mille)
     }
 
+    /// Fills the slice with random bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             chunk.copy_from_slice(&self.next_u64().to_le_bytes()[..chunk.len()]);
@@ -92,6 +94,7 @@ impl Rng {
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
+    /// A generator whose sequence depends on the seed alone.
     pub fn new(seed: u64) -> Self {
         SplitMix64(seed)
     }

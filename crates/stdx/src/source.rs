@@ -13,6 +13,7 @@ pub struct SourcePrefix(u128);
 const INTERFACE_BITS: u32 = 64;
 
 impl SourcePrefix {
+    /// The IPv4 address, or the /64 of the IPv6 address.
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             // An IPv4-mapped address has bits among the last 64, a /64 has none: the two never meet.

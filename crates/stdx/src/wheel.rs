@@ -34,6 +34,7 @@ struct Entry<T> {
 }
 
 impl<T: Copy, const TICK_MICROS: u64> Wheel<T, TICK_MICROS> {
+    /// A wheel without timers that begins at `now`.
     pub fn new(now: Instant) -> Self {
         const { assert!(TICK_MICROS >= FINEST_MICROS, "a tick is 256 us or longer") };
         let current = now.as_micros() / TICK_MICROS;
@@ -66,10 +67,12 @@ impl<T: Copy, const TICK_MICROS: u64> Wheel<T, TICK_MICROS> {
         self.next().map(|next| Instant::from_micros(next.tick.saturating_mul(TICK_MICROS)))
     }
 
+    /// The number of timers.
     pub fn len(&self) -> usize {
         self.len
     }
 
+    /// True without timers.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -4,7 +4,7 @@
 pub(super) struct Entry {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
-    /// What stands between the tags; empty: nothing.
+    /// The content between the tags; empty for an element without content.
     pub(super) body: &'static str,
     pub(super) attributes: &'static [Attribute],
     /// Names of entries.
@@ -108,7 +108,7 @@ const fn entry(
     Entry { name, about, body, attributes, children }
 }
 
-/// What may stand in `<Response>`.
+/// The elements of `<Response>`.
 pub(super) const VERBS: &[Entry] = &[
     entry(
         "Say",
@@ -326,7 +326,7 @@ const MESSAGE: &[Attribute] = &[
     STATUS,
 ];
 
-/// What stands in verbs, `Say` aside.
+/// The elements inside verbs, except those of `Say`.
 pub(super) const NOUNS: &[Entry] = &[
     entry(
         "Number",

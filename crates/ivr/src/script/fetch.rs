@@ -18,7 +18,7 @@ pub(super) struct Fetching {
     pub(super) id: Id,
     pub(super) until: Instant,
     url: String,
-    /// Without what the fallback adds.
+    /// The parameters without those that the fallback adds.
     form: Form,
     is_fallback: bool,
 }
@@ -88,7 +88,7 @@ impl Script {
         resolve(self.url.as_deref(), reference, schemes)
     }
 
-    /// A sound may be a file of the server's folder of prompts, whoever names it.
+    /// A sound may be a file of the server's folder of prompts; any document may name it.
     pub(super) fn absolute_sound(&self, reference: &str) -> Option<String> {
         resolve(self.url.as_deref(), reference, &["http", "https", "file"])
     }
@@ -109,6 +109,7 @@ impl Script {
         }
     }
 
+    /// The answer to `Effect::Fetch`.
     pub fn handle_fetched(
         &mut self,
         now: Instant,

@@ -17,13 +17,13 @@ pub(super) struct Gathering {
     pub(super) until: Option<Instant>,
     digits: String,
     speech: Option<Speech>,
-    /// Somebody speaks, and what he says is not known yet.
+    /// Speech is under way and not yet recognised.
     is_speaking: bool,
     /// The key of `finishOnKey` that was pressed.
     finished_on: Option<char>,
     /// Complete, but the prompt may not be interrupted.
     complete: bool,
-    /// Of partial results.
+    /// The sequence number of partial results.
     sequence: u32,
 }
 
@@ -34,7 +34,7 @@ impl Gathering {
         now + if self.is_speaking { max_speech + limits::RECOGNITION_WAIT } else { timeout }
     }
 
-    /// What to do with a key.
+    /// Handles a key.
     fn take(&mut self, key: char) {
         let gather = &self.gather;
         let first = self.digits.is_empty();
@@ -100,7 +100,7 @@ impl Script {
         self.gather_input(now, out);
     }
 
-    /// Somebody begins to speak, or nothing comes of what he said: while he speaks the time-out waits.
+    /// Speech begins, or ends without a result. The time-out waits while the caller speaks.
     pub fn handle_speaking(&mut self, now: Instant, is_speaking: bool) {
         let State::Gathering(gathering) = &mut self.state else { return };
         if !gathering.gather.speech || gathering.complete {
@@ -112,7 +112,7 @@ impl Script {
         }
     }
 
-    /// What a recogniser heard.
+    /// A result of the recogniser.
     pub fn handle_speech(&mut self, now: Instant, mut speech: Speech, out: &mut Outbox) {
         let State::Gathering(gathering) = &mut self.state else { return };
         if !gathering.gather.speech || gathering.complete {

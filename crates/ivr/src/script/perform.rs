@@ -61,7 +61,7 @@ impl Script {
 
     fn may(&self, verb: &Verb) -> bool {
         match self.plan.role {
-            // Only he who waits can leave a queue.
+            // Only a waiting call can leave a queue.
             Role::Call => !matches!(verb, Verb::Leave),
             Role::Screening | Role::Waiting => match verb {
                 Verb::Say(_) | Verb::Play(_) | Verb::Pause(_) | Verb::Gather(_) | Verb::Redirect(_) => true,

@@ -1,4 +1,4 @@
-//! Messages kept until somebody is there (RFC 3428 §7).
+//! Messages kept until a client registers (RFC 3428 §7).
 
 use std::time::Duration;
 
