@@ -20,7 +20,7 @@ struct Member {
     resampler: Option<Resampler>,
     /// This tick's sound at the conference's rate; empty when there was none.
     frame: Vec<i16>,
-    /// Mean magnitude, falling slowly: a speaker keeps his place between two words.
+    /// The mean magnitude, falling slowly, so that a speaker stays the loudest between two words.
     level: u32,
     is_muted: bool,
     only_listens: bool,
@@ -87,6 +87,7 @@ impl Conference {
         }
     }
 
+    /// The mixer's sample rate, in Hz.
     pub fn rate(&self) -> u32 {
         self.rate
     }
@@ -120,10 +121,12 @@ impl Conference {
         at.map(|at| self.members.remove(at)).is_ok()
     }
 
+    /// The number of members.
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
+    /// True without members.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }

@@ -21,6 +21,7 @@ pub struct ReportBlock {
     pub delay_since_last_sr: u32,
 }
 
+/// The sender information of a sender report (RFC 3550 §6.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SenderInfo {
     /// Seconds since 1900 and their fraction in 2^-32.
@@ -31,6 +32,7 @@ pub struct SenderInfo {
     pub bytes: u32,
 }
 
+/// A sender report or a receiver report (RFC 3550 §6.4).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
     Sender {

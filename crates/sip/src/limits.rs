@@ -95,7 +95,9 @@ pub const UNPROVED_CALLS: usize = 10_000;
 
 /// Calls that wait, of one network and of one shard, and how long. Then 503 with Retry-After.
 pub const WAITING_CALLS_OF_NETWORK: usize = 64;
+/// Calls of one shard that wait. Then 503 with Retry-After.
 pub const WAITING_CALLS: usize = 10_000;
+/// The longest time that a call waits. Then 503 with Retry-After.
 pub const WAITING_CALL_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Loopback and private networks may make so many times more: load generators, and gateways of the same house.
@@ -249,6 +251,7 @@ pub const WRONG_BY_ACCOUNT: Policy = WRONG_BY_SOURCE;
 /// Networks and devices from which accounts have signed in, about 40 bytes each, and for how long they are
 /// spared: a day's worth of registrations. Beyond it the longest unused count as new.
 pub const KNOWN_DEVICES: usize = 262_144;
+/// The time for which a known device is spared: a day's worth of registrations.
 pub const KNOWN_DEVICE_LIFETIME: Duration = Duration::from_secs(86_400);
 
 /// Blocks whose names are remembered for the operator, about 200 bytes each. Beyond it the longest unused are in force
@@ -290,6 +293,7 @@ pub const RING_PATIENCE: Duration = Duration::from_secs(181);
 /// MESSAGEs of one shard that were offered to chat clients and may come back, and for how long: while they are under way
 /// (RFC 3261 §17.1.2.2, Timer F). Beyond, the oldest is forgotten: a loop that long is seen twice.
 pub const OFFERED: usize = 4_096;
+/// The time for which an offered MESSAGE is remembered: while it is under way.
 pub const OFFERED_FOR: Duration = Duration::from_secs(64);
 
 /// Requests of one shard that we answer as a user agent and that are compared with later ones (RFC 3261 §8.2.2.2), 40

@@ -74,6 +74,7 @@ pub enum ResolveFault {
     Busy,
 }
 
+/// The orders and results of a [`Resolver`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResolveEffect {
     /// Ask this and tell [`Resolver::handle_answer`], exactly once.
@@ -113,6 +114,7 @@ struct InFlight {
 }
 
 impl Resolver {
+    /// A resolver without resolutions.
     pub fn new(settings: Settings) -> Self {
         Resolver {
             settings,
@@ -176,6 +178,7 @@ impl Resolver {
         self.penalties.clear();
     }
 
+    /// The figures of this moment.
     pub fn counts(&self) -> ResolveCounts {
         ResolveCounts {
             open: self.jobs.len(),

@@ -14,6 +14,7 @@ pub struct Packet {
     pub source: Source,
 }
 
+/// The transport, addresses and connection on which a message came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
     pub transport: Transport,

@@ -1,4 +1,5 @@
-//! What a finished transaction costs until its last timer, everything included: at most 600 bytes (ARCHITECTURE.md, "Invariants").
+//! A finished transaction costs at most 600 bytes until its last timer, everything included (ARCHITECTURE.md,
+//! "Invariants").
 
 #![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 
@@ -34,7 +35,7 @@ impl Shard {
         Shard { endpoint: Endpoint::new(settings, START), now: START }
     }
 
-    /// What is sent in answer to one datagram.
+    /// The packets sent in answer to one datagram.
     fn receive(&mut self, from: &str, text: String) -> Vec<Bytes> {
         let remote: SocketAddr = from.parse().unwrap();
         let source = Source { transport: Transport::Udp, local: US.parse().unwrap(), remote, flow: None };

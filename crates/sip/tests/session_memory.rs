@@ -1,4 +1,4 @@
-//! What a call costs that the server itself has answered, while it lasts.
+//! The memory of a call that the server itself has answered, while it lasts.
 
 #![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 

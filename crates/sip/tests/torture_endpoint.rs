@@ -85,7 +85,7 @@ fn perform(endpoint: &mut Endpoint, now: Instant, effect: Effect, more: &mut Out
     }
 }
 
-/// Whatever it was, it leaves nothing behind.
+/// No message leaves state behind.
 fn rest(endpoint: &mut Endpoint, from: Instant) {
     for seconds in 1..200 {
         endpoint.expire(from + Duration::from_secs(seconds * 5), &mut Vec::new());

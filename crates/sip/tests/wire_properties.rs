@@ -1,4 +1,4 @@
-//! What must hold for the wire whatever comes in.
+//! Properties of the wire layer that hold for any input.
 
 #![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 

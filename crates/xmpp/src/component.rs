@@ -14,6 +14,7 @@ use crate::stanza::{self, Condition, StanzaError};
 use crate::xml::{Budget, Frame, Framer, Measured, Prefixes, XmlError, parse_header, parse_within};
 use crate::{Element, Jid, Level, Specification, limits, ns};
 
+/// XEP-0114, as service discovery and the documentation list it.
 pub const SPECIFICATIONS: &[Specification] = &[Specification {
     name: "XEP-0114",
     title: "Jabber Component Protocol",
@@ -39,6 +40,7 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// True if a component serves the domain.
     pub fn is_component(&self, domain: &str) -> bool {
         self.find(domain).is_some()
     }
@@ -71,6 +73,7 @@ pub enum AttachOutcome {
     Barred,
 }
 
+/// The output of a stream: bytes for the component and effects for the host.
 #[derive(Debug, Default)]
 pub struct Outbox {
     pub bytes: Vec<u8>,
@@ -118,14 +121,17 @@ impl Component {
         }
     }
 
+    /// The component's domain.
     pub fn domain(&self) -> &str {
         &self.domain
     }
 
+    /// True once the component has authenticated.
     pub fn is_attached(&self) -> bool {
         self.state == State::AttachOutcome
     }
 
+    /// True once the stream is over.
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
     }

@@ -33,12 +33,15 @@ pub const NAMESPACE: usize = 512;
 /// Bytes of memory that a stanza may take when it is read: so many for each of its bytes, and so many besides. Beyond:
 /// `policy-violation`. Forms of many small fields take some 20 for each; only what is made for it takes more.
 pub const MEMORY_PER_BYTE: usize = 32;
+/// Bytes of memory that a stanza may take besides [`MEMORY_PER_BYTE`] for each of its bytes.
 pub const MEMORY_PER_STANZA: usize = 64 << 10;
 
 /// The same of an element whose sender is not authenticated yet, and the elements in it. Beyond: `policy-violation`. What
 /// signs clients and servers in is a few elements.
 pub const MEMORY_PER_BYTE_BEFORE_AUTH: usize = 8;
+/// As [`MEMORY_PER_STANZA`], before authentication.
 pub const MEMORY_PER_ELEMENT_BEFORE_AUTH: usize = 16 << 10;
+/// Elements inside one element before authentication. Beyond: `policy-violation`.
 pub const ELEMENTS_BEFORE_AUTH: usize = 256;
 
 /// Elements that a client may send before it is authenticated. Beyond: `policy-violation`. Five tries, an account that is made, and
@@ -48,11 +51,13 @@ pub const ELEMENTS_SENT_BEFORE_AUTH: u16 = 100;
 /// Bytes that a stanza may take when it is written again, where namespaces are declared without prefixes: so many for each
 /// of its bytes, and so many besides. Beyond: `policy-violation`.
 pub const WRITTEN_PER_BYTE: usize = 4;
+/// Bytes that a stanza may take when it is written again, besides [`WRITTEN_PER_BYTE`] for each of its bytes.
 pub const WRITTEN_PER_STANZA: usize = 16 << 10;
 
 /// The same two of an element of the store, which was accepted once, perhaps when the limits of streams were wider. They only
 /// bound the stack and the time that reading takes.
 pub const STORED_DEPTH: usize = 1_024;
+/// Attributes of a stored element, as [`STORED_DEPTH`].
 pub const STORED_ATTRIBUTES: usize = 1_024;
 
 /// Bytes of each part of an address (RFC 7622 §3). Beyond: `jid-malformed`.
@@ -98,6 +103,7 @@ pub const USER_AGENT: usize = 128;
 /// Stanzas of one pair of domains that wait for a connection between servers, and their bytes, about. Beyond:
 /// `resource-constraint`. Some seconds of a busy pair.
 pub const S2S_QUEUE: usize = 1_000;
+/// Bytes, about, of the stanzas of one pair of domains that wait. Beyond: `resource-constraint`.
 pub const S2S_QUEUE_BYTES: usize = 1 << 20;
 
 /// The smallest largest stanza of another server that is believed (XEP-0478, RFC 6120 §13.12).
@@ -120,10 +126,11 @@ pub const S2S_FAILED: usize = 10_000;
 /// Pairs of domains on one stream that another server opened (XEP-0220 §2.6), and of these, those that wait for the
 /// answer of the authoritative server. Beyond: `resource-constraint` for the next.
 pub const S2S_PAIRS_OF_STREAM: usize = 100;
+/// Pairs of domains on one stream that wait for the authoritative server. Beyond: `resource-constraint`.
 pub const S2S_ASKED_OF_STREAM: usize = 10;
 
-/// Domains that one stream failed to prove. Beyond: `policy-violation`, and the stream ends: each costs a connection to
-/// somebody else.
+/// Domains that one stream failed to prove. Beyond: `policy-violation`, and the stream ends: each costs a
+/// connection to a third server.
 pub const S2S_REFUSED_OF_STREAM: u8 = 20;
 
 /// Questions about keys that wait for one other server. Beyond: `resource-constraint`.
@@ -134,6 +141,7 @@ pub const S2S_TARGETS: usize = 10;
 
 /// How long nothing is tried after an attempt failed: the first, doubled with each further one, and the longest.
 pub const S2S_BACKOFF: std::time::Duration = std::time::Duration::from_secs(2);
+/// The longest pause after failed attempts.
 pub const S2S_BACKOFF_MAX: std::time::Duration = std::time::Duration::from_secs(300);
 
 /// Rounds of SCRAM (RFC 5802 §5.1, RFC 7677 §4): what a sign-in costs each client, and a guess at a stolen record. An account

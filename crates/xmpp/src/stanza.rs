@@ -86,16 +86,19 @@ impl From<Condition> for StanzaError {
 }
 
 impl StanzaError {
+    /// An error with a text.
     pub fn new(condition: Condition, text: &str) -> Self {
         StanzaError { text: Some(text.into()), ..condition.into() }
     }
 
+    /// Adds an application-specific condition.
     #[must_use]
     pub fn with(mut self, detail: Element) -> Self {
         self.detail = Some(Box::new(detail));
         self
     }
 
+    /// The `<error/>` element.
     pub fn element(&self) -> Element {
         let condition = Element::new(self.condition.as_str(), ns::STANZA_ERRORS);
         let kind = self.kind.unwrap_or(self.condition.kind());
@@ -118,6 +121,7 @@ pub enum StanzaKind {
     Iq,
 }
 
+/// The stanza kind of an element; `None` if it is not a stanza.
 pub fn kind_of(element: &Element) -> Option<StanzaKind> {
     if element.ns() != ns::CLIENT {
         return None;

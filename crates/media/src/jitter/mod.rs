@@ -35,6 +35,7 @@ pub enum Pulled {
     Silence,
 }
 
+/// The figures of a jitter buffer, in packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     pub received: u64,
@@ -137,6 +138,7 @@ impl JitterBuffer {
         }
     }
 
+    /// The figures so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }

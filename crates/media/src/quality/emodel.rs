@@ -55,6 +55,7 @@ pub fn mos_from_r(r: f64) -> f64 {
     }
 }
 
+/// The mean opinion score, 1 to 4.5, by the E-model (ITU-T G.107).
 pub fn mos(delay_ms: f64, loss_percent: f64, burst_ratio: f64, codec: Codec) -> f64 {
     mos_from_r(r_factor(delay_ms, loss_percent, burst_ratio, impairment(codec)))
 }

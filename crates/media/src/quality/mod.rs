@@ -178,6 +178,7 @@ impl Receiver {
         }
     }
 
+    /// The quality of the stream so far.
     pub fn summary(&self) -> Summary {
         let runs = self.arrivals.runs();
         let expected = self.arrivals.expected();

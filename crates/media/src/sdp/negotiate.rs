@@ -24,6 +24,7 @@ pub struct Local<'a> {
     pub key: [u8; KEY_LEN],
 }
 
+/// The use of SRTP by SDES (RFC 4568) in offers and answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SrtpPolicy {
     /// Neither offered nor taken.
@@ -120,6 +121,7 @@ pub struct Versions {
 }
 
 impl Versions {
+    /// Sets the origin of a description; its version rises with every change (RFC 3264 §8).
     pub fn stamp(&mut self, description: &mut Description) {
         if let Some(last) = &self.last {
             description.origin.version = last.origin.version;

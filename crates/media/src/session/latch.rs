@@ -88,7 +88,8 @@ impl Latch {
         Verdict::Latched
     }
 
-    /// The address of the SDP or of the signalling, whatever the port; anyone only when neither is known.
+    /// A source is the peer if it has the address of the SDP or of the signalling, on any port. Any source
+    /// is, if neither address is known.
     fn is_peer(&self, source: SocketAddr) -> bool {
         match (self.expected.map(|expected| expected.ip()), self.trusted) {
             (None, None) => true,

@@ -43,8 +43,11 @@ use crate::speech::{SpeechDetector, SpeechEvent, SpeechOptions};
 
 /// The output of a leg.
 pub trait Outbox {
+    /// Sends an RTP packet.
     fn rtp(&mut self, to: SocketAddr, packet: &[u8]);
+    /// Sends an RTCP packet.
     fn rtcp(&mut self, to: SocketAddr, packet: &[u8]);
+    /// Reports an event of the session.
     fn event(&mut self, event: Event);
     /// The next piece of the recording: at most 220 ms of samples at [`MediaSession::record_rate`], two channels interleaved where
     /// asked for.
@@ -305,10 +308,12 @@ impl MediaSession {
         self.hear_tones(self.digit_receiver.hears_tones());
     }
 
+    /// The result of the last offer and answer.
     pub fn negotiated(&self) -> &Negotiated {
         &self.negotiated
     }
 
+    /// The synchronization source of the packets sent.
     pub fn ssrc(&self) -> u32 {
         self.stream.ssrc
     }
@@ -332,6 +337,7 @@ impl MediaSession {
         self.playback.stop()
     }
 
+    /// True while a prompt is played.
     pub fn is_playing(&self) -> bool {
         self.playback.is_playing()
     }
@@ -435,6 +441,7 @@ impl MediaSession {
         self.received.counts()
     }
 
+    /// The datagrams that were dropped, by reason.
     pub fn dropped(&self) -> DroppedDatagrams {
         self.dropped
     }

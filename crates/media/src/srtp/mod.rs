@@ -34,6 +34,7 @@ impl Suite {
     const ALL: [Suite; 4] =
         [Suite::AesCm128Sha1_80, Suite::AesCm128Sha1_32, Suite::NullSha1_80, Suite::NullSha1_32];
 
+    /// The crypto suite's name in SDP (RFC 4568 §6.2).
     pub fn name(self) -> &'static str {
         match self {
             Suite::AesCm128Sha1_80 => "AES_CM_128_HMAC_SHA1_80",
@@ -43,6 +44,7 @@ impl Suite {
         }
     }
 
+    /// The suite of a name, in any case; `None` if it is unknown.
     pub fn from_name(name: &str) -> Option<Suite> {
         Suite::ALL.into_iter().find(|suite| suite.name().eq_ignore_ascii_case(name))
     }
@@ -107,6 +109,7 @@ struct SrtpSource {
 }
 
 impl Context {
+    /// A context from the master key and salt of one direction (RFC 3711 §3.2).
     pub fn new(suite: Suite, master: &[u8; KEY_LEN]) -> Context {
         Context {
             suite,

@@ -45,6 +45,7 @@ impl Algorithm {
     pub const SHA_256: Algorithm = Algorithm { hash: Hash::Sha256, session: false };
     pub const SHA_512_256: Algorithm = Algorithm { hash: Hash::Sha512_256, session: false };
 
+    /// The algorithm of a token, in any case; `None` if it is unknown.
     pub fn from_bytes(token: &[u8]) -> Option<Algorithm> {
         let split = token.len().saturating_sub(5);
         if token[split..].eq_ignore_ascii_case(b"-sess") {
@@ -63,6 +64,7 @@ pub struct Ha1s {
 }
 
 impl Ha1s {
+    /// Computes the hashes of all algorithms from a password.
     pub fn compute(user: &str, realm: &str, password: &str) -> Ha1s {
         let text = format!("{user}:{realm}:{password}");
         Ha1s {

@@ -24,6 +24,7 @@ pub struct Credentials<'a> {
     pub nc: &'a [u8],
 }
 
+/// The quality of protection of a digest response (RFC 7616 §3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Qop {
     /// RFC 2069: neither `nc` nor `cnonce` protect the response.
@@ -32,6 +33,7 @@ pub enum Qop {
     AuthInt,
 }
 
+/// The reason why an Authorization header is not verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CredentialsError {
     /// Another scheme than Digest: not for us, so challenge (RFC 4475 §3.3.7).

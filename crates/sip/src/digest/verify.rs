@@ -11,6 +11,7 @@ use super::credentials::{Credentials, Qop};
 use super::nonce::{NonceScope, NonceSettings, NonceUse, NonceVerdict, Nonces};
 use crate::keys;
 
+/// The algorithms and lifetimes of digest authentication.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Offered in this order (RFC 8760 §2.4: the client takes the first it knows), and nothing else is
@@ -69,6 +70,7 @@ impl<'a> DigestRequest<'a> {
     }
 }
 
+/// The result of verifying a digest response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Accepted,

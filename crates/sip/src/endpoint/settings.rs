@@ -22,6 +22,7 @@ pub struct Listener {
 }
 
 impl Listener {
+    /// A listener whose advertised address is its bound address.
     pub fn new(transport: Transport, addr: SocketAddr) -> Self {
         Listener { transport, addr, advertised: addr.to_string().into() }
     }
@@ -43,6 +44,7 @@ impl Listener {
     }
 }
 
+/// The settings of an [`Endpoint`](super::Endpoint).
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub edge: router::Edge,
@@ -101,6 +103,7 @@ impl Settings {
         }
     }
 
+    /// True if the domain is one of ours.
     pub fn serves(&self, domain: &str) -> bool {
         self.served(domain).is_some()
     }

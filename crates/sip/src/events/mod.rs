@@ -50,7 +50,7 @@ pub struct EventRules {
     pub chat: bool,
 }
 
-/// Which accounts may watch the presence and the calls of another. An account may always watch itself.
+/// The accounts that may watch the presence and the calls of another. An account may always watch itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchPolicy {
     /// Those that its roster lets see its presence; without chat there are no rosters, and none may.
@@ -88,7 +88,7 @@ pub struct IncomingRequest<'a> {
     pub source: &'a Source,
     /// The URI by which the sender reaches the listener it came in by, without angle brackets: our Contact.
     pub contact: &'a str,
-    /// Whom it is about: the account of the Request-URI, aliases resolved. Not looked at inside a dialog.
+    /// The account of the Request-URI, aliases resolved. Ignored inside a dialog.
     pub aor: &'a str,
     /// The sender, when it was proved or needs no proof here.
     pub account: Option<&'a str>,
@@ -168,6 +168,7 @@ pub struct EventCounters {
     pub unanswered: u64,
 }
 
+/// Our end of subscriptions to presence, dialogs and messages waiting (RFC 6665).
 pub struct Notifier {
     rules: EventRules,
     rng: Rng,
@@ -212,6 +213,7 @@ enum NotifierTimer {
 }
 
 impl Notifier {
+    /// A notifier without subscriptions.
     pub fn new(rules: EventRules, mut rng: Rng, now: Instant) -> Self {
         let mut key = [0; 16];
         rng.fill(&mut key);
@@ -262,6 +264,7 @@ impl Notifier {
         }
     }
 
+    /// News of the router for a watch.
     pub fn handle_push(&mut self, now: Instant, push: Push, out: &mut Vec<EventEffect>) {
         match push {
             Push::State { watch, state } => {
@@ -298,6 +301,7 @@ impl Notifier {
         self.wheel.deadline()
     }
 
+    /// The figures of this moment.
     pub fn counts(&self) -> EventCounts {
         EventCounts {
             subscriptions: self.subscriptions.len(),
@@ -306,6 +310,7 @@ impl Notifier {
         }
     }
 
+    /// The counters so far.
     pub fn counters(&self) -> EventCounters {
         self.counters
     }

@@ -5,6 +5,7 @@ use router::Topic;
 use super::EventRefusal;
 use crate::wire::{Header, Message, Params, eq_ignore_case, trim};
 
+/// The event packages that the notifier serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Package {
     /// RFC 3856.
@@ -35,6 +36,7 @@ impl Package {
         all.into_iter().find(|package| eq_ignore_case(name, package.as_str()))
     }
 
+    /// The package's name in the Event header.
     pub fn as_str(self) -> &'static str {
         match self {
             Package::Presence => "presence",

@@ -71,6 +71,7 @@ pub struct SessionCounts {
     pub acknowledged: usize,
 }
 
+/// The calls that the server itself answers or places, for applications.
 pub struct Sessions {
     rules: SessionRules,
     rng: Rng,

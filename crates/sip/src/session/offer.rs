@@ -283,7 +283,7 @@ impl Sessions {
         }
     }
 
-    /// Whatever the peer still waits for is answered: the session ends, or the offer was taken back.
+    /// The open requests of the peer are answered: the session ends, or the offer was taken back.
     pub(super) fn settle_exchange(&mut self, key: Key, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let exchange = std::mem::replace(&mut session.exchange, OfferExchange::Idle);

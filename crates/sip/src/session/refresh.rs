@@ -11,7 +11,7 @@ use super::{
 };
 use crate::wire::{Header, Message, Params, Reply, parse_number};
 
-/// Seconds; RFC 4028 §4: the least that anybody may ask for.
+/// The smallest session interval that a request may ask for, in seconds (RFC 4028 §4).
 pub(super) const MIN_SE: u32 = 90;
 /// How long a refresh waits for an open offer to be answered.
 const LATER: Duration = Duration::from_secs(5);

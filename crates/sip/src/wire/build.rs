@@ -49,6 +49,7 @@ impl Reply {
         self.out.len()
     }
 
+    /// Adds a header line.
     pub fn header(&mut self, name: &str, value: &[u8]) -> &mut Self {
         write_line(&mut self.out, name, value);
         self
@@ -62,10 +63,12 @@ impl Reply {
         self
     }
 
+    /// The response without a body.
     pub fn finish(self) -> Bytes {
         finish_with_body(self.out, "", b"")
     }
 
+    /// The response with a body.
     pub fn finish_with(self, content_type: &str, body: &[u8]) -> Bytes {
         finish_with_body(self.out, content_type, body)
     }
@@ -78,6 +81,7 @@ pub struct Request {
 }
 
 impl Request {
+    /// A request line and no headers.
     pub fn new(method: &[u8], uri: &[u8]) -> Self {
         let mut out = Vec::with_capacity(512);
         out.extend_from_slice(method);
@@ -106,15 +110,18 @@ impl Request {
         request.finish()
     }
 
+    /// Adds a header line.
     pub fn header(&mut self, name: &str, value: &[u8]) -> &mut Self {
         write_line(&mut self.out, name, value);
         self
     }
 
+    /// The request without a body.
     pub fn finish(self) -> Bytes {
         finish_with_body(self.out, "", b"")
     }
 
+    /// The request with a body.
     pub fn finish_with(self, content_type: &str, body: &[u8]) -> Bytes {
         finish_with_body(self.out, content_type, body)
     }

@@ -26,6 +26,7 @@ pub struct Message {
     blemished: bool,
 }
 
+/// A request with its method or a response with its status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageKind {
     Request { method: Method },
@@ -104,14 +105,17 @@ impl Message {
         }
     }
 
+    /// The message as it came.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
+    /// The kind of the message.
     pub fn kind(&self) -> MessageKind {
         self.kind
     }
 
+    /// True for a request.
     pub fn is_request(&self) -> bool {
         matches!(self.kind, MessageKind::Request { .. })
     }
@@ -142,6 +146,7 @@ impl Message {
         }
     }
 
+    /// The Reason-Phrase of a response.
     pub fn reason(&self) -> &[u8] {
         let line = self.start_line();
         line.get(12..).map_or(b"", trim)
@@ -225,6 +230,7 @@ impl Message {
         self.present & bits != 0
     }
 
+    /// The number of lines of a header.
     pub fn count(&self, header: Header) -> usize {
         self.lines.iter().filter(|line| line.header == header).count()
     }
@@ -244,26 +250,32 @@ impl Message {
         self.header(Header::ContentLength).map(|value| parse_number(value).map(|length| length as usize))
     }
 
+    /// The topmost Via, parsed.
     pub fn top_via(&self) -> Option<Via<'_>> {
         Via::parse(Values::new(self.header(Header::Via)?).next()?)
     }
 
+    /// The From header, parsed.
     pub fn from(&self) -> Option<Address<'_>> {
         Address::parse(self.header(Header::From)?)
     }
 
+    /// The To header, parsed.
     pub fn to(&self) -> Option<Address<'_>> {
         Address::parse(self.header(Header::To)?)
     }
 
+    /// The tag of From.
     pub fn from_tag(&self) -> Option<&[u8]> {
         self.from()?.tag()
     }
 
+    /// The tag of To.
     pub fn to_tag(&self) -> Option<&[u8]> {
         self.to()?.tag()
     }
 
+    /// The Call-ID.
     pub fn call_id(&self) -> Option<&[u8]> {
         self.header(Header::CallId).filter(|id| !id.is_empty())
     }

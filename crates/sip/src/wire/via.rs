@@ -35,6 +35,7 @@ impl<'a> Via<'a> {
         (is_token(transport) && is_host(host)).then_some(Via { transport, host, port, params })
     }
 
+    /// The `branch` parameter.
     pub fn branch(&self) -> Option<&'a [u8]> {
         self.params.get("branch").filter(|branch| !branch.is_empty())
     }
@@ -44,6 +45,7 @@ impl<'a> Via<'a> {
         self.branch().is_some_and(|b| b.len() > MAGIC_COOKIE.len() && b.starts_with(MAGIC_COOKIE))
     }
 
+    /// The `received` parameter.
     pub fn received(&self) -> Option<&'a [u8]> {
         self.params.get("received").filter(|value| !value.is_empty())
     }

@@ -1,6 +1,6 @@
-//! Whatever an unauthenticated peer sends by SIP: the memory that is kept, the memory that is used on the way, and the work are
-//! bounded by a small multiple of the bytes that came, and all of it is given back when the timers have run out. What is sent is
-//! bounded in `amplification.rs`.
+//! For any SIP traffic of an unauthenticated peer, the memory kept, the memory used on the way, and the work
+//! are bounded by a small multiple of the bytes that came, and all memory is freed when the timers have run
+//! out. `amplification.rs` bounds the answers.
 
 #![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 

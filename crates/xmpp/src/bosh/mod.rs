@@ -88,6 +88,7 @@ pub enum Condition {
 }
 
 impl Condition {
+    /// The condition's name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Condition::BadRequest => "bad-request",

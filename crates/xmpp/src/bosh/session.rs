@@ -30,6 +30,7 @@ pub struct Reply {
     pub body: Box<str>,
 }
 
+/// The effects of a session: elements for the stream and answers to requests.
 #[derive(Debug, Default)]
 pub struct Outbox {
     pub inputs: Vec<Input>,
@@ -65,7 +66,7 @@ pub struct Session {
     /// The window: so many may wait, with those that came too early.
     requests: u32,
     inactivity: Duration,
-    /// Of the moment: a pause that was asked for is longer or shorter.
+    /// The allowed inactivity now: a requested pause makes it longer or shorter.
     patience: Duration,
     settings: Settings,
     is_polling: bool,
@@ -164,6 +165,7 @@ impl Session {
         text + &format!(" xmlns:xmpp='{}' xmpp:version='1.0' xmpp:restartlogic='true'", ns::XBOSH)
     }
 
+    /// The session id.
     pub fn sid(&self) -> &str {
         &self.sid
     }
@@ -208,7 +210,7 @@ impl Session {
             };
         }
         if let Some(pending) = self.pending.get_mut(&rid) {
-            // Nobody sends it again while he still hopes for the first.
+            // A client repeats a request only after it has given up the first connection.
             if let Some(lost) = pending.ticket.replace(ticket) {
                 out.answers.push((lost, Reply::of(body("", &[]))));
             }
@@ -330,7 +332,8 @@ impl Session {
         self.note_quiet(now);
     }
 
-    /// The stream is over: its last documents, and why. Who waits is told, else whoever asks next.
+    /// The stream is over: its last documents, and the condition. Waiting requests are answered with them,
+    /// else the next request is.
     pub fn finish(&mut self, condition: Option<Condition>, documents: &[Box<[u8]>], out: &mut Outbox) {
         if self.state != State::Open {
             return;
@@ -406,6 +409,7 @@ impl Session {
         next.filter(|_| self.state == State::Open)
     }
 
+    /// Answers the requests whose wait has ended.
     pub fn expire(&mut self, now: Instant, out: &mut Outbox) {
         while self.state == State::Open && self.first().is_some_and(|pending| pending.until <= now) {
             self.answer(&[], out);

@@ -586,7 +586,8 @@ proptest! {
         prop_assert_eq!(said, (0..20).collect::<Vec<_>>());
     }
 
-    /// Whatever clients do, no request is answered twice, none is forgotten, and nothing outlives its time.
+    /// For any steps of clients, no request is answered twice, none is forgotten, and nothing outlives its
+    /// time.
     #[test]
     fn every_request_is_answered_once(
         steps in prop::collection::vec((0_u64..8, 0_usize..6, 0_u64..20), 1..60),

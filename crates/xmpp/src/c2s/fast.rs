@@ -30,6 +30,7 @@ pub struct TokenWork {
     pub wanted: Option<TokenBinding>,
 }
 
+/// A new token for a client (XEP-0484).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewToken {
     pub token: Secret,
@@ -91,7 +92,7 @@ impl C2s {
     /// `None`: there is nothing to be noted, as most times when a client signs in by its token.
     fn token_work(&self, wish: &mut sasl2::Sasl2Request) -> Option<TokenWork> {
         let used = wish.used.take();
-        // XEP-0484 §4.1: tokens are a client's, which has to say which it is. Who is nobody has none.
+        // XEP-0484 §4.1: a token belongs to a client, which has to give its id. Anonymous clients get none.
         let agent = wish.agent.as_ref()?.id.clone().filter(|_| !self.is_anonymous)?;
         let state = used.as_ref().map(|token| token.state);
         let revokes = wish.fast.revokes && used.is_some();

@@ -107,7 +107,7 @@ impl C2s {
         let refused = |text| Err(StanzaError::new(Condition::NotAcceptable, text));
         let Some(query) = iq.get("query", ns::REGISTER) else { return Err(Condition::BadRequest.into()) };
         if query.get("remove", ns::REGISTER).is_some() {
-            // §3.2: whose account it is he has not said.
+            // §3.2: an unauthenticated client cannot name the account to remove.
             return Err(Condition::UnexpectedRequest.into());
         }
         let (Some(user), Some(password)) =
@@ -217,6 +217,7 @@ pub fn register_value(query: &Element, name: &str) -> Option<Box<str>> {
     form.and_then(|form| form_value(form, name)).or_else(old)
 }
 
+/// The first value of a form's field; `None` if it is empty.
 pub fn form_value(form: &Element, var: &str) -> Option<Box<str>> {
     let mut fields = form.elements().filter(|field| field.is("field", ns::DATA));
     let value = fields.find(|field| field.attr("var") == Some(var))?.content_of("value", ns::DATA)?;

@@ -98,7 +98,7 @@ impl C2s {
     /// The bare address of who signed in.
     pub(super) fn identify(&mut self, user: &Identity) -> Option<Jid> {
         let local = match user {
-            // Who proved it may have called himself by an alias, and is who the account is.
+            // The client may have used an alias; the account's own name counts.
             Identity::User(user) => self.entry_mut().found_as.take().unwrap_or_else(|| user.clone()),
             Identity::Anonymous => {
                 self.is_anonymous = true;

@@ -26,7 +26,7 @@ impl ComponentWorld {
         ComponentWorld { stream: Component::new(settings(), "3BF96D32".into()), effects: Vec::new() }
     }
 
-    /// What is written then.
+    /// The text written in response.
     fn tell(&mut self, act: impl FnOnce(&mut Component, &mut Outbox)) -> String {
         let mut out = Outbox::default();
         act(&mut self.stream, &mut out);

@@ -1,6 +1,6 @@
-//! For whom a certificate is (RFC 6120 §13.7.1.2, RFC 6125): the names in its `subjectAltName`.
+//! The domains that a certificate is for (RFC 6120 §13.7.1.2, RFC 6125): the names in its `subjectAltName`.
 //!
-//! Whether somebody trusted signed it is not looked at here: who makes a [`Certificate`] knows.
+//! The signature is not checked here; the code that makes a [`Certificate`] has verified its chain.
 
 use crate::Jid;
 use crate::domain::of_certificate;
@@ -38,6 +38,7 @@ impl Certificate {
         Certificate { names }
     }
 
+    /// True if one of the names matches the domain.
     pub fn is_for(&self, domain: &str) -> bool {
         self.names.iter().any(|name| match name {
             Name::Dns(pattern) => is_dns_of(pattern, domain),

@@ -41,7 +41,7 @@ impl DialRequest {
         self.wanted.is_empty() && self.questions.is_empty()
     }
 
-    /// What is wanted, to be told that there is none of it.
+    /// Takes the waiting stanzas and questions, which are then answered with an error.
     pub(super) fn take(&mut self) -> DialRequest {
         let rest = DialRequest::of_nobody(self.pair.clone());
         std::mem::replace(self, rest)

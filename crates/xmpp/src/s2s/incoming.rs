@@ -52,7 +52,7 @@ pub(super) struct Incoming {
     state: State,
     security: Security,
     id: Box<str>,
-    /// Of the header.
+    /// The `to` of the stream header.
     local: Box<str>,
     remote: Option<Box<str>>,
     lang: Option<Box<str>>,
@@ -403,7 +403,7 @@ impl Incoming {
         }
         self.answer(&pair, verdict, out);
         if verdict == Verdict::Invalid && !self.is_of_use() {
-            // Whoever that is, another try costs him another connection.
+            // The connection has proved nothing: a further attempt needs another connection.
             self.end(false, out);
         }
         if verdict != Verdict::Valid {

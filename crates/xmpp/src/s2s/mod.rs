@@ -52,6 +52,7 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// True if we serve the domain.
     pub fn is_local(&self, domain: &str) -> bool {
         self.domains.iter().any(|known| **known == *domain)
     }
@@ -102,6 +103,7 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// A failure with its text for operators and senders.
     pub fn new(condition: Condition, text: impl Into<Box<str>>) -> Failure {
         Failure { condition, text: text.into() }
     }
@@ -191,6 +193,7 @@ pub struct LogEvent {
     pub what: Event,
 }
 
+/// An event of a stream to another server, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// We may speak.
@@ -352,7 +355,8 @@ fn too_large(element: &Element) -> Option<Effect> {
     is_answered.then(|| Effect::Send(ShardMessage::Outbound { element: answer() }))
 }
 
-/// What the other server says in its features, or in its `<bidi/>`, that it takes (XEP-0478 §3). A limit below that of RFC 6120 §13.12 is not one that a server may have.
+/// The limit that the other server announces in its features or its `<bidi/>` (XEP-0478 §3). Limits below the
+/// minimum of RFC 6120 §13.12 are raised to it.
 fn max_bytes(around: &Element) -> Option<usize> {
     let limits = around.get("limits", ns::STREAM_LIMITS)?;
     let most: usize = limits.content_of("max-bytes", ns::STREAM_LIMITS)?.trim().parse().ok()?;

@@ -58,10 +58,10 @@ pub(super) struct Outgoing {
     line: StreamParser,
     state: State,
     security: Security,
-    /// Of the header.
+    /// The `from` of the stream header.
     local: Box<str>,
     remote: Box<str>,
-    /// Of the newest header of theirs.
+    /// The id of the other server's newest header.
     id: Box<str>,
     lang: Option<Box<str>>,
     /// May speak; the one that SASL proved among them.

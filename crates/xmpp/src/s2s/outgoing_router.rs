@@ -1,8 +1,8 @@
-//! The ways to other servers, of the domains that this shard owns: which stream a pair of domains has, what waits for one,
-//! and what becomes of it when there is none.
+//! The streams to other servers for the domains that this shard owns: the stream of each pair of domains, the
+//! stanzas that wait for one, and their return when there is none.
 //!
-//! A stanza is given to a stream once, or answered once. What a stream had when its connection broke is nobody's (RFC 6120
-//! §13.8 knows no receipt between servers), and is not sent twice.
+//! A stanza is given to a stream once, or answered once. Stanzas that were written to a connection before it
+//! broke are lost (RFC 6120 §13.8 knows no receipt between servers) and are not sent twice.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl OutgoingRouter {
         let (Ok(Some(from)), Ok(Some(to))) = (stanza::from(&element), stanza::to(&element)) else { return };
         let pair = Pair { local: from.domain().into(), remote: to.domain().into() };
         if !self.settings.is_local(&pair.local) {
-            // Nobody may speak through us to others.
+            // Other servers may not send through us to third servers.
             let text = "this server does not speak for that domain";
             return self.give_back(&element, &Failure::new(Condition::NotAllowed, text), out);
         }
@@ -511,10 +511,11 @@ impl OutgoingRouter {
         }
     }
 
-    /// To its sender, when he may be told.
+    /// Returns an error to the sender, if the stanza's kind permits one.
     fn give_back(&mut self, element: &Element, failure: &Failure, out: &mut Vec<Effect>) {
         self.counts.returned += 1;
-        // Presence is told to many, and nobody waits for an answer but who enters a room (XEP-0045 §7.2).
+        // Presence goes to many contacts, and only a client that enters a room waits for an answer (XEP-0045
+        // §7.2).
         let is_told = element.name() != "presence"
             || (element.attr("type").is_none() && element.get("x", ns::MUC).is_some());
         if is_told && stanza::may_be_refused(element) && element.attr("from").is_some() {

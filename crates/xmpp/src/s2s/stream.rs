@@ -107,7 +107,7 @@ impl StreamParser {
             return;
         }
         if element.ns() == ns::STREAM {
-            // With the prefix that everybody expects.
+            // With the prefix that all servers expect.
             out.extend_from_slice(format!("<stream:{}>", element.name()).as_bytes());
             element.elements().for_each(|child| child.write(ns::CLIENT, out));
             out.extend_from_slice(format!("</stream:{}>", element.name()).as_bytes());

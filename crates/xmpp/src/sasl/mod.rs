@@ -49,6 +49,7 @@ pub const ALL: [Mechanism; 9] = [
 ];
 
 impl Mechanism {
+    /// The mechanism's name.
     pub fn name(self) -> &'static str {
         match self {
             Mechanism::Scram { hash: Hash::Sha1, plus: false } => "SCRAM-SHA-1",
@@ -64,6 +65,7 @@ impl Mechanism {
         }
     }
 
+    /// The mechanism of a name; `None` if it is unknown.
     pub fn parse(name: &str) -> Option<Mechanism> {
         let tokens = TokenBinding::ALL.into_iter().map(Mechanism::HashedToken);
         ALL.into_iter().chain(tokens).find(|mechanism| mechanism.name() == name)
@@ -78,6 +80,7 @@ pub struct Bindings {
 }
 
 impl Bindings {
+    /// True without any binding.
     pub fn is_empty(&self) -> bool {
         self.names().next().is_none()
     }
@@ -108,7 +111,7 @@ pub struct Context {
     pub certified: Option<Box<str>>,
     /// Ours, for SCRAM: unpredictable and printable.
     pub nonce: Box<str>,
-    /// Of the stream.
+    /// The domain of the stream.
     pub domain: Box<str>,
     /// Makes keys for unknown accounts, which look as others do, so that challenges do not show which accounts exist.
     pub secret: [u8; 32],
@@ -127,7 +130,7 @@ pub enum CredentialAnswer {
     Password(bool),
     /// There is such an account, and it may sign in.
     Account,
-    /// Of one client.
+    /// The tokens of one client.
     Tokens(Vec<Token>),
     /// No such account, or none that may sign in so.
     NoAccount,
@@ -217,6 +220,7 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// The condition's name on the wire (RFC 6120 §6.5).
     pub fn condition(self) -> &'static str {
         match self {
             Failure::Aborted => "aborted",
@@ -390,7 +394,7 @@ fn plain(message: &[u8]) -> Result<(Box<str>, Secret), Failure> {
     Ok((user.into(), Secret(password.into())))
 }
 
-/// Whoever the certificate names (XEP-0178 §2); whether he may sign in, the store says.
+/// The user that the certificate names (XEP-0178 §2); the store decides if the user may sign in.
 fn external(message: &[u8], certified: Option<&str>) -> Result<Box<str>, Failure> {
     let user = certified.ok_or(Failure::NotAuthorized)?;
     let authorized = std::str::from_utf8(message).map_err(|_| Failure::MalformedRequest)?;

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256, Sha512};
 
 use super::{Context, Failure, Identity, Step};
 
+/// The hash functions of SCRAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hash {
     Sha1,
@@ -249,7 +250,7 @@ fn name(text: &str) -> Option<Box<str>> {
 pub(super) mod testing {
     use super::*;
 
-    /// What a client proves that it knows the password with.
+    /// The proof by which a client shows that it knows the password.
     pub(in super::super) fn proof(hash: Hash, password: &str, keys: &Keys, signed: &str) -> String {
         let salted = hash.iterate(password.as_bytes(), &keys.salt, keys.iterations);
         let client = hash.mac(&salted, b"Client Key");

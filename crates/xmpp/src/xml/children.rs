@@ -38,7 +38,7 @@ impl Children {
         self.0.as_deref().map_or(&[], |shared| &shared.nodes)
     }
 
-    /// Of this copy alone, from now on.
+    /// Detaches this copy from the shared children for changes.
     pub(super) fn edit(&mut self) -> &mut Vec<Node> {
         let shared = Arc::make_mut(self.0.get_or_insert_default());
         shared.written = OnceLock::new();

@@ -55,6 +55,7 @@ pub struct Framer {
 const CDATA: &[u8] = b"[CDATA[";
 
 impl Framer {
+    /// A framer without bytes.
     pub fn new() -> Framer {
         Framer::default()
     }
@@ -80,6 +81,7 @@ impl Framer {
         self.bytes.len() - self.start
     }
 
+    /// True without bytes of an unfinished element.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

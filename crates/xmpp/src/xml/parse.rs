@@ -17,7 +17,7 @@ pub struct Prefixes(Declared);
 enum Declared {
     #[default]
     Nothing,
-    /// What clients declare, nearly all of them: of a stream that waits it takes nothing.
+    /// The declarations of nearly all clients; they take no memory in a waiting stream.
     Usual,
     Own(Box<[(Box<str>, Name)]>),
 }
@@ -28,7 +28,7 @@ impl Prefixes {
         Prefixes(Declared::Own([("".into(), Name::Static(ns))].into()))
     }
 
-    /// What was declared as one namespace is read as another.
+    /// Reads one declared namespace as another.
     #[must_use]
     pub fn reading(self, namespace: &str, other: &'static str) -> Prefixes {
         let Declared::Own(mut all) = self.0 else { return self };
@@ -38,7 +38,7 @@ impl Prefixes {
         Prefixes(Declared::Own(all))
     }
 
-    /// What clients declare: theirs as the default, and `stream`.
+    /// The declarations of nearly all clients: `jabber:client` as the default, and `stream`.
     pub fn usual() -> Prefixes {
         Prefixes(Declared::Usual)
     }

@@ -219,6 +219,7 @@ pub(super) fn value_len(value: &str) -> usize {
     len_with(value, |at| in_value(value, at, quote))
 }
 
+/// The text with `<`, `>`, `&` and quotes escaped.
 pub fn escape(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     escape_into(text, &mut out);

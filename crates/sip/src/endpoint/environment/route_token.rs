@@ -27,7 +27,7 @@ const PROOF: usize = 13;
 /// Comparable forms of a few URIs: most dialogs have one or two behind us, of 40 bytes each.
 type Canonical = SmallVec<[u8; 128]>;
 
-/// Which message the token was made of, and so what was known then.
+/// The kind of message that the token was made of; it decides which tags were known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenKind {
     /// A request: the addressee is its sender, the other tag is not known yet.

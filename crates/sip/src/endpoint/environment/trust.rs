@@ -63,6 +63,7 @@ pub struct RoutePeers {
 }
 
 impl RoutePeers {
+    /// The trust of peers by their addresses and of peers by their certificates.
     pub fn new(peers: Vec<RoutePeer>, certificates: Vec<RouteCertificate>) -> Self {
         let mut known = RoutePeers::default();
         for RouteCertificate { name, is_trusted } in certificates {

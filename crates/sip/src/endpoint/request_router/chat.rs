@@ -14,7 +14,7 @@ use crate::events::offer_query;
 use crate::limits;
 use crate::wire::{Method, Reply, Uri};
 
-/// Which MESSAGEs chat clients were offered, and how many of strangers were taken.
+/// The MESSAGEs that were offered to chat clients, and the rate of those of strangers.
 pub(crate) struct ChatOffers {
     /// By account, Call-ID and CSeq.
     offered: Cache<u64, ()>,

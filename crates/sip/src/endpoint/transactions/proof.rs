@@ -1,10 +1,11 @@
-//! Which sources over UDP have proved that they receive what is sent to them, and how much the others are sent:
-//! anti-amplification as in RFC 9000 §8.1, `docs/decisions/0020-a-source-over-udp-proves-itself.md`.
+//! The UDP sources that have proved that they receive packets at their address, and the limit on traffic to
+//! the others: anti-amplification as in RFC 9000 §8.1,
+//! `docs/decisions/0020-a-source-over-udp-proves-itself.md`.
 //!
-//! Each request of an unproved source pays for its own answers: of what is sent in its server transaction, or
-//! without one, no more than three times the bytes that arrived. So nothing is remembered of a source that has
-//! proved nothing. Proof is a value that the source can only know by having received it: a nonce bound to its
-//! address, or the To tag of a response. On TCP, TLS and WebSocket the handshake is the proof.
+//! Each request of an unproved source pays for its own answers: its server transaction, or a stateless
+//! answer, sends no more than three times the bytes that arrived. So unproved sources need no memory. Proof
+//! is a value that the source can only know by having received it: a nonce bound to its address, or the To
+//! tag of a response. On TCP, TLS and WebSocket the handshake is the proof.
 
 use std::net::{IpAddr, SocketAddr};
 

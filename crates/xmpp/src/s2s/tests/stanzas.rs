@@ -3,7 +3,7 @@
 use super::bad::TestCaller;
 use super::*;
 
-/// What is passed on when a server that is evil.test says so.
+/// The element that is delivered when the server evil.test sends this text.
 fn passed(caller: &mut TestCaller, text: &str) -> Element {
     let answer = caller.say(text);
     match &caller.effects[..] {
