@@ -121,8 +121,8 @@ impl Host {
         out.push(super::Effect::Route(Box::new(told)));
     }
 
-    /// What another host tells by [`Self::report_handled`]. True: that is what it was. A stanza has a sender, and this has
-    /// none, so nobody else can say it.
+    /// Handles the report of another host's [`Self::report_handled`]; true for such a report. Every stanza
+    /// has a sender and this report has none, so no client can forge it.
     pub(super) fn handle_handled(&mut self, element: &Element, to: &Jid, out: &mut Outbox) -> bool {
         if !element.is("handled", NS) || element.attr("from").is_some() {
             return false;

@@ -179,7 +179,7 @@ fn list_idle(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
     host.list_users(form, out, (OnlineFilter::Idle, "activeuserjids"));
 }
 
-/// §4.9. Somebody who is here was here now.
+/// §4.9. An account with a session was last active now.
 fn last_here(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
     host.look_at_account(form, out, |now, data, sessions| {
         let last = match (data.last_seen.as_ref(), sessions.is_empty()) {

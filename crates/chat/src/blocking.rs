@@ -87,7 +87,7 @@ fn block(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) ->
     }
 }
 
-/// Nobody named: all of them (XEP-0191 §3.5).
+/// An empty `<unblock/>` removes all entries (XEP-0191 §3.5).
 fn unblock(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     match read(iq) {
         Ok(jids) => host.change_blocked(now, iq, "unblock", jids, out),
@@ -117,7 +117,7 @@ impl Host {
     /// Why the session may not send that.
     pub(super) fn blocks_outgoing(&self, key: Key, stanza: &Element) -> Option<StanzaError> {
         let user = self.sessions.get(key)?.jid.bare();
-        // Nearly everybody.
+        // The fast path: nearly all accounts block no address.
         if self.account_data(&user)?.blocked.is_empty() {
             return None;
         }
@@ -225,7 +225,7 @@ impl Host {
         }
     }
 
-    /// XEP-0191 §3.4: who is not blocked any more sees the user, and the user him.
+    /// XEP-0191 §3.4: contacts that are no longer blocked see the user's presence, and the user theirs.
     fn show(&self, user: &Bare, before: &Blocklist<'_>, after: &Blocklist<'_>, out: &mut Outbox) {
         let Some(data) = self.account_data(user) else { return };
         for (contact, item) in &data.roster {

@@ -286,7 +286,7 @@ impl Form {
         Ok(asked.min(limits::ONLINE_LIST))
     }
 
-    /// What users are sent, without an address.
+    /// The message for users, without an address.
     fn message(&self, text: &str) -> Element {
         let subject = self.of(SUBJECT.0).first().or_else(|| self.of("subject").first());
         let subject = subject.map(|text| Element::new("subject", ns::CLIENT).text(text.clone()));

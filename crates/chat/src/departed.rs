@@ -10,8 +10,8 @@ use xmpp::{Bare, Element, Jid, ns};
 use super::effect::{HostAction, HostActionResult, Load};
 use super::{Host, Outbox};
 
-/// A room's or node's configuration without what this account is in it. `None`: it is nothing there. Whoever is banned stays
-/// so: a new account is no way back.
+/// The configuration of a room or node without this account's entries; `None` if it has none. Bans stay: a
+/// new account of that name does not lift them.
 pub fn without_user(config: &Element, user: &Bare) -> Option<Element> {
     let is_of = |child: &Element| {
         let is_right = child.is("item", ns::MUC_OWNER)

@@ -147,7 +147,8 @@ fn components_of<'a>(settings: &'a Settings, domain: &str) -> impl Iterator<Item
 }
 
 impl Host {
-    /// An account says what it is to itself and to who may see it; to others it is nobody's (XEP-0030 §8).
+    /// An account shows its service discovery to itself and to its contacts; to others it looks like an
+    /// address without account (XEP-0030 §8).
     pub(super) fn is_seen_by(&self, user: &Bare, from: &Jid) -> bool {
         let contact = from.bare();
         let is_subscribed = |data: &super::effect::AccountData| {

@@ -18,7 +18,7 @@ use super::sm::weight;
 use super::{Host, Outbox, csi};
 use crate::limits;
 
-/// Of one session.
+/// The flow control of one session.
 #[derive(Default)]
 pub(super) struct Flow {
     /// Weight of what was sent since the last `Flush`.
@@ -33,7 +33,7 @@ pub(super) struct Flow {
 struct Backlog {
     /// Stanzas that were not sent, and when they came.
     stanzas: VecDeque<(Instant, Element)>,
-    /// Of the stanzas.
+    /// The weight of the stanzas.
     weight: usize,
     /// How many stanzas wait when outdated presence is looked for next.
     compact_at: usize,

@@ -126,6 +126,7 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// True if the domain is one of ours.
     pub fn is_local(&self, domain: &str) -> bool {
         self.domains.iter().any(|known| **known == *domain)
     }
@@ -166,6 +167,7 @@ pub struct SessionLimit {
     pub ends_oldest: bool,
 }
 
+/// The effects of a host, in the order in which they are to be performed.
 pub type Outbox = Vec<Effect>;
 
 /// An answer of the store that is awaited.
@@ -184,6 +186,7 @@ struct PendingReply {
 /// The continuation that gets a reply of the store.
 type Continuation = Box<dyn FnOnce(&mut Host, Instant, Result<StoreReply, StoreFailure>, &mut Outbox)>;
 
+/// The accounts, rooms and services of one shard.
 pub struct Host {
     settings: Arc<Settings>,
     rng: Rng,
@@ -216,6 +219,7 @@ pub struct Host {
 }
 
 impl Host {
+    /// A host without sessions; `seed` seeds its random values.
     pub fn new(settings: Arc<Settings>, seed: [u8; 32]) -> Host {
         Host {
             settings,
@@ -247,6 +251,7 @@ impl Host {
         }
     }
 
+    /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -338,12 +343,14 @@ impl Host {
         }
     }
 
+    /// The time at which to call `expire`.
     pub fn deadline(&self) -> Option<Instant> {
         let sleeping = self.sleeping.front().map(|(until, _)| *until);
         let phones = self.phones.deadline();
         [sleeping, self.rooms.deadline(), self.pubsub.deadline(), phones].into_iter().flatten().min()
     }
 
+    /// Handles the timers that are due at `now`.
     pub fn expire(&mut self, now: Instant, out: &mut Outbox) {
         while let Some((until, key)) = self.sleeping.front().copied().filter(|(until, _)| *until <= now) {
             self.sleeping.pop_front();

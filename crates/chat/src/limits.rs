@@ -36,6 +36,7 @@ pub const ROOM_SUBJECT: usize = 4_096;
 
 /// Messages that a room keeps in memory for new occupants, and their bytes. Beyond: the oldest go.
 pub const HISTORY: usize = 100;
+/// Bytes of a room's history.
 pub const HISTORY_BYTES: usize = 128 << 10;
 
 /// Messages that a new occupant gets unless it asks for another number: a screen or two.
@@ -62,10 +63,12 @@ pub const ROOMS_PAGE: usize = 200;
 /// refused with `resource-constraint`. More than any person has; each is loaded when the account signs in.
 pub const CONTACTS: usize = 5_000;
 
-/// Of these, strangers that wait for an answer. Beyond: `resource-constraint`. Else anybody could fill a roster.
+/// Of these, strangers that wait for an answer. Beyond: `resource-constraint`. Without this limit strangers
+/// could fill a roster.
 pub const CONTACTS_ASKING: usize = 500;
 
-/// Bytes of a request that are kept until it is answered (RFC 6121 §3.1.3). Longer: only who asks, and his words cut.
+/// Bytes of a request that are kept until it is answered (RFC 6121 §3.1.3). Longer: only the sender's address
+/// and a shortened status.
 pub const SUBSCRIPTION_REQUEST: usize = 4 << 10;
 
 /// Bytes of a contact's name and of a group's (RFC 6121 §2.3.3). Beyond: `not-acceptable`.
@@ -86,11 +89,13 @@ pub const USER_WAITING: usize = 1_000;
 /// Accounts without a session whose records stay in memory, the contacts of all of them (some 200 bytes each), and how
 /// long. Beyond: the one used least recently is read again when it is needed.
 pub const IDLE_ACCOUNTS: usize = 4_096;
+/// Contacts of all idle accounts that are kept.
 pub const IDLE_ACCOUNT_CONTACTS: usize = 100_000;
+/// The time for which an idle account is kept.
 pub const IDLE_ACCOUNT_FOR: std::time::Duration = std::time::Duration::from_secs(600);
 
-/// Bytes of the rosters of who is signed in, in one host, estimated: some 600,000 contacts. Beyond: rosters that nobody needed
-/// lately are let go of, and read again for who needs them.
+/// Bytes of the rosters of signed-in accounts in one host, estimated: some 600,000 contacts. Beyond: the
+/// rosters unused for longest are dropped, and read again when they are needed.
 pub const ROSTERS: usize = 128 << 20;
 
 /// Sessions that are looked at at a time for rosters that may go: some 100 µs.
@@ -140,6 +145,7 @@ pub const WINDOW: u32 = 64 << 10;
 /// `OCCUPANTS` is told. Beyond: presence is dropped, messages are stored as if the client were away, occupants are removed
 /// from their rooms, questions are answered `resource-constraint`.
 pub const BACKLOG: usize = 10_000;
+/// Bytes of the stanzas that wait for a session to read.
 pub const BACKLOG_BYTES: usize = 8 << 20;
 
 /// Stanzas of them from which on they are searched for presence that a later one has made untrue.
@@ -177,6 +183,7 @@ pub const ARCHIVE_PAGE_BYTES: usize = 1 << 20;
 
 /// Messages of one page of an archive (XEP-0313), when the client names no number, and at most.
 pub const ARCHIVE_PAGE: u32 = 50;
+/// The largest number of messages in a page of an archive.
 pub const ARCHIVE_PAGE_MAX: u32 = 250;
 
 /// Messages that one question asks for by their ids. Beyond: `policy-violation`.
@@ -252,6 +259,7 @@ pub const NODE_NOTIFIED: usize = 200_000;
 /// Kinds of clients whose abilities are not known yet, and clients of each, that are told once they are. Beyond: they
 /// are told with their next presence.
 pub const NODE_INTERESTED: usize = 1_000;
+/// Clients of one node that are notified by their interest.
 pub const NODE_INTERESTED_CLIENTS: usize = 64;
 
 /// Accounts whose avatar's hash is remembered. Beyond: it is read again at the next sign-in.
@@ -276,8 +284,8 @@ pub const COMMANDS: usize = 100;
 /// Sessions that a command lists. Beyond: the rest is only counted. An answer has to fit a stanza.
 pub const ONLINE_LIST: u32 = 1_000;
 
-/// Accounts whose phones a host keeps in mind: those that have one, and those that are away and seen by somebody. Beyond: the
-/// phones of others are shown to nobody.
+/// Accounts whose phones a host tracks: those that have one, and those that are away and have watchers.
+/// Beyond: the phones of others are not shown.
 pub const PHONES: usize = 200_000;
 
 /// Characters of a status that go to phones and come from them. Beyond: they are cut off. A NOTIFY has to fit a datagram.
@@ -311,6 +319,7 @@ pub const ACCOUNTS_AT_ONCE: usize = 100;
 /// Bytes and elements of one user in a file of XEP-0227: an account with all that it may have here, and an archive of some ten
 /// thousand messages. Beyond: the user is passed over, and told.
 pub const PIE_USER: usize = 32 << 20;
+/// Elements of a file of XEP-0227.
 pub const PIE_ELEMENTS: usize = 500_000;
 
 /// Bytes that a file of XEP-0227 is read by.

@@ -82,7 +82,7 @@ impl Host {
         self.keep(now, user, message, out);
     }
 
-    /// As [`keep_message`](Self::keep_message), but nobody is told when it is not possible, except `then`: it runs before
+    /// As [`keep_message`](Self::keep_message), but a failure is reported only to `then`, which runs before
     /// the message counts as handled.
     pub(super) fn keep_then(
         &mut self,

@@ -5,7 +5,7 @@ use xmpp::Element;
 
 use crate::limits;
 
-/// Which items of a node are read. The newest item is the first (XEP-0060 §6.5, XEP-0059).
+/// The items of a node that are read. The newest item is the first (XEP-0060 §6.5, XEP-0059).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemQuery {
     /// These; then the rest but `bytes` does not count, and ids of no item are passed over.

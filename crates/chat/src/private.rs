@@ -156,7 +156,7 @@ fn query(data: Element) -> Element {
 impl Host {
     fn private_asked(&mut self, user: &Bare, iq: &Element, data: &Element, out: &mut Outbox) {
         let ((node, name), question) = (place(data), iq.clone());
-        // Who has stored nothing gets back what he asked with (XEP-0049 §2.3).
+        // A client that has stored nothing gets its own query back (XEP-0049 §2.3).
         let asked = data.clone();
         let user = user.clone();
         let wanted = Box::new(ItemQuery::of_id(&name));

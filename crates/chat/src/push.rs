@@ -29,7 +29,7 @@ pub(super) const FEATURE: Feature = Feature {
     ],
 };
 
-/// The node that keeps an account's clients. Nobody but the account reads nodes of that prefix.
+/// The node that keeps an account's clients. Only the account reads nodes of that prefix.
 const NODE: &str = "private:urn:xmpp:push:0";
 
 type PushContinuation = Box<dyn FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox)>;
@@ -227,7 +227,7 @@ impl Host {
         self.change(change, out, move |host, now, done, out| {
             host.push.forget(&user);
             match done {
-                // Somebody else was faster.
+                // Another request was faster.
                 Ok(()) | Err(StoreFailure::NotFound) => host.push_remove(now, &user, ids, out, then),
                 Err(error) => then(host, now, Err(error), out),
             }

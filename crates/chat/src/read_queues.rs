@@ -18,7 +18,7 @@ pub(super) type Requester = u64;
 #[derive(Default)]
 pub(super) struct ReadQueues {
     hasher: RandomState,
-    /// For whom the host acts now.
+    /// The client or server for which the host acts now.
     requester: Option<Requester>,
     of: HashMap<Requester, RequesterReads>,
 }

@@ -1,5 +1,5 @@
-//! Changes by users of their own accounts: a new password and the removal (XEP-0077 §3.2 and §3.3). How an
-//! account is made before anybody has signed in is `c2s::register`.
+//! Changes by users of their own accounts: a new password and the removal (XEP-0077 §3.2 and §3.3). The
+//! creation of accounts, before authentication, is in `c2s::register`.
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -126,7 +126,7 @@ impl Host {
                 return host.refuse(&iq, &not_written(error), out);
             }
             host.deliver(now, key, stanza::result(&iq, None), out);
-            // Whoever signed in by the old password has to know the new one (RFC 6120 §4.9.3.16).
+            // Clients that signed in by the old password need the new one (RFC 6120 §4.9.3.16).
             for other in host.keys_of(&user, |_| true).into_iter().filter(|other| *other != key) {
                 host.close_session(now, other, SessionEndReason::Changed.condition(), out);
             }

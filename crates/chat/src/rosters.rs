@@ -102,8 +102,8 @@ impl Host {
         user.is_some_and(|user| matches!(user.state, AccountState::Evicted | AccountState::Loading(_)))
     }
 
-    /// What a session that has ended owes to others, once its account's data is here. Unlike what a stanza asks it is always
-    /// done, unless the store cannot be read.
+    /// Runs the last duties of an ended session once its account's data is in memory. Unlike the work for a
+    /// stanza, it is always done, unless the store cannot be read.
     pub(super) fn when_account_loaded(
         &mut self,
         now: Instant,

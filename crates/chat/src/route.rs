@@ -141,7 +141,7 @@ impl Host {
         self.end_session(now, key, out);
     }
 
-    /// The session is over: everybody who saw it learns that.
+    /// The session is over: all that saw it available learn that.
     pub(super) fn end_session(&mut self, now: Instant, key: Key, out: &mut Outbox) {
         self.presence_ended(now, key, out);
         let Some(session) = self.sessions.remove(key) else { return };

@@ -33,7 +33,7 @@ pub(super) const FEATURE: Feature = Feature {
 
 /// Stream management of one session. Numbers count from enabling, and are cut to 32 bits on the wire (XEP-0198 §4).
 pub(super) struct Sm {
-    /// By which it can be resumed, and how long.
+    /// The id by which it can be resumed, and for how long.
     resume: Option<(Box<str>, Duration)>,
     pub(super) received: u64,
     /// Messages that are not handled yet, by number, and how many writes and ways each waits for.
@@ -43,7 +43,7 @@ pub(super) struct Sm {
     pub(super) sent: u64,
     /// Sent and not acknowledged, and when they came.
     queue: VecDeque<(Instant, Element)>,
-    /// Of the queue.
+    /// The size of the queue.
     bytes: usize,
     /// When the client acknowledged something last, or was first sent something to acknowledge.
     heard: Instant,
@@ -174,7 +174,7 @@ fn wrapped(number: u64) -> u32 {
     (number & u64::from(u32::MAX)) as u32
 }
 
-/// About what it takes.
+/// The memory of an element, about.
 pub(super) fn weight(element: &Element) -> usize {
     let attributes = element.attributes().iter();
     let attributes: usize =
@@ -281,7 +281,7 @@ impl Host {
             return failed(Condition::UnexpectedRequest);
         }
         let wants = matches!(request.attr("resume"), Some("true" | "1"));
-        // Nobody can prove to be the same anonymous one.
+        // An anonymous client cannot prove its identity again.
         if !wants || session.is_anonymous || longest.is_zero() {
             session.sm = Some(Box::new(Sm::new(None)));
             return Element::new("enabled", ns::SM);

@@ -93,7 +93,7 @@ impl Host {
             {
                 AccountState::Absent
             }
-            // Somebody anonymous, or an account that was removed while it is signed in.
+            // An anonymous client, or an account that was removed while it is signed in.
             Some(StoreReply::User(None)) => AccountState::Ready(Box::default()),
             _ => return self.account_unavailable(now, bare, out),
         };
@@ -119,7 +119,8 @@ impl Host {
         self.forget_user(now, bare);
     }
 
-    /// The store cannot be read: whoever waits is told so, and the next one asks again. Who had it once stays signed in.
+    /// The store cannot be read: the waiting stanzas get an error, and the next one asks again. Sessions
+    /// whose account was read before stay signed in.
     fn account_unavailable(&mut self, now: Instant, bare: &Bare, out: &mut Outbox) {
         if let Some(user) = self.users.get_mut(bare)
             && user.is_stored

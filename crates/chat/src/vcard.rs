@@ -261,7 +261,8 @@ impl Host {
         is_there
     }
 
-    /// XEP-0398 §4: whoever looks into presence for an avatar finds it, whatever the client knows of it.
+    /// XEP-0398 §4: clients that look for avatars in presence find them, whatever the sending client
+    /// supports.
     pub(super) fn stamp_avatar(&self, user: &Bare, presence: &mut Element) {
         let Some(hash) = self.avatars.hashes.get(user) else { return };
         let is_update = |child: &Element| child.is("x", ns::VCARD_UPDATE);
@@ -272,7 +273,7 @@ impl Host {
         presence.push(update(hash.as_deref()));
     }
 
-    /// To everybody who sees the account's presence.
+    /// To all subscribers of the account's presence.
     fn show_avatar(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
         for key in self.keys_of(user, Session::is_available) {
             self.say_again(now, key, out);
@@ -296,7 +297,7 @@ impl Host {
         let data = publication(ns::AVATAR_DATA, &photo.hash, data);
         let metadata = publication(ns::AVATAR_METADATA, &photo.hash, photo.metadata());
         let owner = user.clone();
-        // Nobody is told of a picture that is not there. The vCard has it in any case.
+        // Notifications are not sent for a picture that was not stored. The vCard has it in any case.
         self.publish_for(now, user, data, out, move |host, now, result, out| {
             if result.is_ok() {
                 host.publish_for(now, &owner, metadata, out, |_, _, _, _| {});

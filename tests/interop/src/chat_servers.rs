@@ -65,7 +65,7 @@ impl ChatServer {
         ))
     }
 
-    /// What ejabberd exports into this folder (XEP-0227) of the accounts that it imported from that file.
+    /// Lets ejabberd import that file of accounts and export them into this folder (XEP-0227).
     pub fn exported_by_ejabberd(accounts: &Path, folder: &Path) {
         let (accounts, folder) = (accounts.display(), folder.display());
         drop(ChatServer::ejabberd_that(&format!(

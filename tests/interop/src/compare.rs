@@ -40,7 +40,7 @@ use crate::ringer::Tool;
 use crate::wait::{lines_in, wait_until};
 use files::{by_call, counts, normalise, without_mended};
 
-/// What one end did, with everything taken out that differs from run to run.
+/// The output of one end, without all that differs from run to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Seen {
     exit: Option<i32>,
@@ -50,7 +50,7 @@ struct Seen {
     logs: Vec<String>,
     warnings: usize,
     written: String,
-    /// What it printed and its error log, for a failure's text.
+    /// The standard output and error log, for a failure's text.
     explanation: String,
 }
 
@@ -169,7 +169,7 @@ pub fn corpus() -> PathBuf {
 /// How often a run may begin anew: each time a few dozen of some thirty thousand process ids will not do.
 const TRIES: usize = 5;
 
-/// What every end of a run is told about the others.
+/// The ports and addresses that every end of a run receives.
 struct Places {
     ports: BTreeMap<String, u16>,
     twin: u16,
@@ -271,7 +271,7 @@ impl Case {
     }
 }
 
-/// A port for one end alone, with room above it for media: below those the system gives to whoever asks for any.
+/// A port for one end alone, with room above it for media: below the range of ephemeral ports.
 fn own_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     (0..500)

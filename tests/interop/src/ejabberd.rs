@@ -70,7 +70,7 @@ impl Ejabberd {
     }
 }
 
-/// What it prints once the last expression is evaluated.
+/// The line that it prints once the last expression is evaluated.
 pub(crate) const READY: &str = "ejabberd is ready";
 
 /// Two schedulers, no distribution. `then`: Erlang that is evaluated when it runs.

@@ -8,7 +8,7 @@ use std::thread::{Builder, JoinHandle};
 
 use crate::ports::free_port;
 
-/// What becomes of the message.
+/// The fault that is applied to the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     None,
@@ -63,7 +63,7 @@ impl FaultyProxy {
 impl Drop for FaultyProxy {
     fn drop(&mut self) {
         self.has_ended.store(true, Ordering::Release);
-        // It looks when somebody comes.
+        // A connection makes the thread look at the flag.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

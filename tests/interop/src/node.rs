@@ -65,7 +65,7 @@ listen = "127.0.0.1:{http}"
         self.import(count, &[])
     }
 
-    /// The same with keys of SCRAM, so that nobody has to send his password.
+    /// The same with keys of SCRAM, so that no client has to send its password.
     pub fn with_chat_users(self, count: usize) -> Node {
         self.import(count, &["--scram"])
     }

@@ -66,7 +66,7 @@ impl Peer {
         self.child.wait().expect("our own child");
     }
 
-    /// What it printed so far.
+    /// The lines that it has printed so far.
     pub fn lines(&self) -> Vec<String> {
         lines_in(&self.log)
     }

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::peer::Peer;
 
-/// Which program plays an end.
+/// The program that plays an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tool {
     Sipp,
@@ -27,7 +27,7 @@ impl Tool {
     }
 }
 
-/// What it said and how it ended.
+/// The output of a program and its exit code.
 #[derive(Debug)]
 pub struct Said {
     pub code: Option<i32>,

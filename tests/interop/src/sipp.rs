@@ -89,7 +89,7 @@ impl Sipp {
         assert!(code == Some(1), "SIPp was to fail a call: {code:?}\n{}", self.report());
     }
 
-    /// What the scenario's `<log>` actions wrote so far, a line each.
+    /// The lines that the scenario's `<log>` actions have written so far.
     pub fn logged(&self) -> Vec<String> {
         lines_in(&self.folder.path().join("log.txt"))
     }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 const USERS: usize = 40;
 
-/// What holds of every server: nothing lost, nothing twice. `before` stands before its lines.
+/// The conditions that hold for every server: nothing lost, nothing twice. `before` stands before its lines.
 #[track_caller]
 fn is_even(said: &Said, report: &Path, server: &ChatServer, before: &str) -> Report {
     let explain = || format!("{}\n{}", said.text(), server.tail());
@@ -146,7 +146,7 @@ fn belfry_keeps_a_mix_over_websockets() {
     is_even(&ringer(&all), &report, &server, "");
 }
 
-/// What each has an answer to, and what nobody accounts for.
+/// An IQ request that every server answers, and a message without an answer.
 const STANZAS: &str =
     "<iq type='get' to='{domain}'><query xmlns='http://jabber.org/protocol/disco#info'/></iq>
 <message to='{contact}' type='headline' id='news-{n}'><body>{user} says {id}</body></message>
@@ -187,7 +187,7 @@ fn prosody_keeps_a_mix_over_bosh() {
     over_bosh(&ChatServer::prosody(USERS), "none", "failed == 0");
 }
 
-/// Two users who write to each other, through somebody who does that to one of their messages.
+/// Two users who write to each other, through a proxy that applies the fault to one of their messages.
 fn through(fault: Fault) -> Said {
     let server = ChatServer::belfry(2, "require_tls = false");
     let proxy = FaultyProxy::start(server.client, fault);

@@ -199,7 +199,7 @@ fn command_lines(readme: &str) -> Vec<String> {
     lines
 }
 
-/// With what README says makes the line shorter.
+/// The line as README says that it may be shortened.
 fn shortened(readme: &str, line: &str, (begins, short, long): &(&str, &str, &str)) -> String {
     assert!(
         readme.contains(&format!("`{short}`")),

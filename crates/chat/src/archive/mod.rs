@@ -140,8 +140,8 @@ impl Host {
         hints::is_worth_archiving(message) && !self.is_anonymous(user) && self.prefers_archived(user, with)
     }
 
-    /// Into somebody's archive, an account's or a room's. Its id there; until it is written, the message that is being
-    /// looked at is not handled.
+    /// Writes a message into an archive, of an account or of a room, and returns its id there. Until it is
+    /// written, the message under way is not handled.
     pub(super) fn archive_write(
         &mut self,
         now: Instant,

@@ -9,7 +9,7 @@ use super::super::feature::{IqReply, IqRequest};
 use super::super::{Host, Outbox, change_queue};
 use crate::limits;
 
-/// The node that keeps them. Nobody but its account reads nodes of that prefix.
+/// The node that keeps them. Only its account reads nodes of that prefix.
 pub(in super::super) const NODE: &str = "private:urn:xmpp:mam:2#preferences";
 
 /// The messages that an account's archive keeps, in the words of XEP-0441.
@@ -29,6 +29,7 @@ impl ArchiveDefault {
             .find(|archived| archived.name() == text)
     }
 
+    /// The value of the `default` attribute (XEP-0441).
     pub fn name(self) -> &'static str {
         match self {
             ArchiveDefault::Always => "always",
@@ -147,7 +148,7 @@ impl Host {
         }
     }
 
-    /// Whoever it is from or to.
+    /// True if the user's archive keeps all messages, independent of the other party.
     pub(in super::super) fn archives_all(&self, user: &Bare) -> bool {
         match self.archive.preferences.get(user) {
             Some(own) => own.never.is_empty() && own.otherwise == ArchiveDefault::Always,

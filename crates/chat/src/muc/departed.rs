@@ -24,7 +24,7 @@ impl Host {
     pub(super) fn leave_room(&mut self, now: Instant, address: &Bare, user: &Bare, out: &mut Outbox) {
         let Some(room) = self.rooms.room(address) else { return };
         if room.remove_user(user) && room.is_persistent() {
-            // Nobody waits for it, and what cannot be written now stays true in memory.
+            // No client waits for the write; the change stays in memory if it fails.
             let unsaved = UnsavedRoom {
                 stanza: Box::new(Element::new("presence", ns::CLIENT).with("type", "error")),
                 before: None,

@@ -1,5 +1,4 @@
-//! All rooms of a service that are for everybody to know of: those of the store, and those that hosts have in memory,
-//! which know more.
+//! All public rooms of a service: those of the store, and those that hosts have in memory, which know more.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -137,7 +136,7 @@ impl Host {
     }
 }
 
-/// Which of them a page has, and what it is of (XEP-0059): the ids are in the order that was asked for.
+/// The range of a page and its `<set/>` (XEP-0059): the ids are in the order that was asked for.
 pub(super) fn page(
     ids: &[&str],
     set: Option<&Element>,

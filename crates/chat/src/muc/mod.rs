@@ -161,7 +161,7 @@ impl Host {
         }
     }
 
-    /// Of a service, in memory.
+    /// The rooms of a service that are in memory.
     pub(super) fn describe_rooms(&self, domain: &str) -> Vec<RoomState> {
         let here = self.rooms.slots.iter().filter(|(address, _)| address.domain() == domain);
         here.filter_map(|(address, slot)| Some((address, slot.room.as_ref()?)))
@@ -219,7 +219,7 @@ impl Host {
         self.drain(now, &address, out);
     }
 
-    /// Nobody has asked for it yet: the store knows whether there is such a room.
+    /// The first request for this room: the store knows if there is such a room.
     fn open_room(&mut self, address: Bare, element: Element, out: &mut Outbox) {
         // Errors and unavailable presence have no effect on a room without occupants.
         let is_nothing = matches!(element.attr("type"), Some("error" | "result" | "unavailable"));
@@ -287,7 +287,7 @@ impl Host {
         self.drain(now, address, out);
     }
 
-    /// Whoever waits is told so, and the next one asks the store again.
+    /// The waiting clients get an error, and the next request asks the store again.
     fn room_unavailable(&mut self, address: &Bare, out: &mut Outbox) {
         let Some(slot) = self.rooms.remove(address) else { return };
         for stanza in slot.waiting {
@@ -347,7 +347,8 @@ impl Host {
         self.save(now, address, unsaved, out);
     }
 
-    /// §10.1: who enters a room that is none makes it. False: there is none, and he was told so.
+    /// §10.1: entering a room that does not exist creates it. False: it was not created, and the client got
+    /// an error.
     fn create_room(
         &mut self,
         address: &Bare,
@@ -394,8 +395,9 @@ impl Host {
         }
     }
 
-    /// Administrators of the server (XEP-0045 §5.2: "service-wide administrators"), and its operator, who speaks as the
-    /// domain: to a room's questions they are owners. Nobody else is `from` a domain of ours.
+    /// Administrators of the server (XEP-0045 §5.2: "service-wide administrators"), and its operator, whose
+    /// requests come from the domain itself, count as owners for a room's IQ requests. Clients cannot send
+    /// from a domain of ours.
     fn may_all_in_rooms(&self, from: &Jid, stanza: &Element) -> bool {
         let is_operator = from.local().is_none() && self.settings.is_local(from.domain());
         stanza::kind_of(stanza) == Some(StanzaKind::Iq) && (is_operator || self.is_admin(from))
@@ -426,8 +428,8 @@ impl Host {
         });
     }
 
-    /// Who makes a room persistent: an account of ours, or a foreign domain, whose accounts are without number. Nobody, when
-    /// it is an administrator of the server.
+    /// The account that a persistent room counts for: an account of ours, or a foreign domain, whose accounts
+    /// are without number. `None` for administrators of the server.
     fn charged_for_room(&self, stanza: &Element) -> Option<Box<str>> {
         let from = stanza::from(stanza).ok().flatten()?;
         if self.may_all_in_rooms(&from, stanza) {
@@ -490,7 +492,7 @@ impl Host {
         }
     }
 
-    /// A message for everybody gets its id: that of the archive, where there is one.
+    /// A message for all occupants gets its id: that of the archive, if there is one.
     fn said(&mut self, now: Instant, address: &Bare, mut message: Element, out: &mut Outbox) {
         // The room's own words have an id too, by which archives and clients know them.
         if message.attr("id").is_none() && message.attr("from") == Some(address.as_str()) {
@@ -546,7 +548,7 @@ impl Host {
         }
     }
 
-    /// As [`Host::refuse`], presence too: who enters has to learn that he has not.
+    /// As [`Host::refuse`], presence too: a client that failed to enter has to learn it.
     fn refuse_in_room(&mut self, stanza: &Element, condition: Condition, out: &mut Outbox) {
         let mut outs = Vec::new();
         if stanza.attr("type") != Some("unavailable") {

@@ -12,7 +12,7 @@ use crate::{Host, Outbox};
 const PARAMS: &str = "urn:xmpp:channel-search:0:search-params";
 const BY_USERS: &str = "{urn:xmpp:channel-search:0:order}nusers";
 const BY_ADDRESS: &str = "{urn:xmpp:channel-search:0:order}address";
-/// As XEP-0433 §6.2 names what everybody sees.
+/// The name of XEP-0433 §6.2 for rooms whose addresses are visible to all.
 const NOT_ANONYMOUS: &str = "{urn:xmpp:channel-search:0:anonymity}none";
 const MUC: &str = "xep-0045";
 
@@ -26,7 +26,7 @@ struct SearchRequest {
     in_address: bool,
     min_users: u32,
     is_by_address: bool,
-    /// Of other services there is nothing here.
+    /// False for services without rooms here.
     has_rooms: bool,
 }
 

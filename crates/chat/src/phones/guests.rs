@@ -1,8 +1,8 @@
-//! Addresses of callers who are no accounts of ours (RFC 7247 §5): each has one in chat, so that users tell them apart, block
-//! (XEP-0191) and report them (XEP-0377).
+//! Addresses of callers without an account of ours (RFC 7247 §5): each has one in chat, so that users tell
+//! them apart, block (XEP-0191) and report them (XEP-0377).
 //!
-//! `sip:romeo@example.net` is `romeo\40example.net@sip-guest.example.org`. What such a caller says of itself is proved by
-//! nobody, so its address is never one that an account, here or at another chat server, could have.
+//! `sip:romeo@example.net` is `romeo\40example.net@sip-guest.example.org`. The identity of such a caller is
+//! unproved, so its address is never one that an account, here or at another chat server, could have.
 
 use sha2::{Digest, Sha256};
 use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
@@ -53,7 +53,7 @@ fn unescape(local: &str) -> String {
     text
 }
 
-/// What a URI names: `user@host`, a number, or `sip:host`. Parameters and headers name nobody.
+/// The name in a URI: `user@host`, a number, or `sip:host`. Parameters and headers are not part of it.
 fn name_of(uri: &str) -> Option<String> {
     let (scheme, rest) = uri.split_once(':')?;
     if scheme.eq_ignore_ascii_case("tel") {

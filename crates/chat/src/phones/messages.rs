@@ -1,5 +1,5 @@
-//! Messages from phones: a MESSAGE for an account is a chat message for its sessions, its archive and, when nobody is there,
-//! its messages that wait (RFC 7572 §5).
+//! Messages from phones: a MESSAGE for an account is a chat message for its sessions, its archive and, when
+//! no session takes it, its offline messages (RFC 7572 §5).
 
 use std::collections::HashMap;
 
@@ -24,6 +24,7 @@ pub struct PhoneMessage {
     pub has_phones: bool,
 }
 
+/// The sender of a message from a phone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PhoneSender {
     /// An account of ours, proven.
@@ -77,7 +78,7 @@ impl Host {
         }
         let (from, words) = match (from, words) {
             (PhoneSender::Account(account), words) => (account.into_jid(), words),
-            // Nobody may speak in the name of an address that he has not proven: a reader would believe it.
+            // An unproved address must not be shown as a typing contact: a reader would believe it.
             (PhoneSender::Stranger(_), MessageBody::Typing(_)) => {
                 return self.tell_outcome(id, PhoneMessageOutcome::NoSession, out);
             }

@@ -1,8 +1,9 @@
 //! The phones of an account, as its contacts see them, and its chat, as phones see it (RFC 7248, RFC 7572).
 //!
-//! A phone is no session: it is a resource of the account that others see, [`RESOURCE`], made of what `handle_phone`
-//! tells. It takes words ([`texts`]) and says some ([`heard`]); what else is asked of it is refused, Jingle's
-//! `session-initiate` among it: whoever leads such calls to phones takes them in `phone_asked` and adds their features.
+//! A phone is no session: it is a resource of the account that others see, [`RESOURCE`], made of the reports
+//! of `handle_phone`. It takes text messages ([`texts`]) and sends some ([`heard`]); other requests are
+//! refused, Jingle's `session-initiate` among them: code that connects such calls to phones takes them in
+//! `phone_asked` and adds their features.
 
 mod body;
 mod consent;
@@ -140,8 +141,8 @@ impl Show {
 
 #[derive(Default)]
 pub(super) struct Phones {
-    /// Accounts with a phone, and those that nobody is signed in to and somebody is interested in. Of who is signed in and has
-    /// none, as most of a chat server's users, nothing is kept.
+    /// Accounts with a phone, and watched accounts without sessions. Signed-in accounts without a phone, the
+    /// most of a chat server, need no entry.
     watched: HashMap<Bare, WatchedPhone>,
     texts: texts::Texts,
     heard: messages::PendingPhoneMessages,
@@ -167,7 +168,7 @@ impl Phones {
 }
 
 impl Host {
-    /// Somebody is interested in this account's phones. While it is available, all of them are known.
+    /// A contact watches this account's phones. While the account is available, all of them are known.
     pub(super) fn watch_phone(&mut self, user: &Bare, out: &mut Outbox) {
         if self.available(user).next().is_none() {
             self.ask_phone(user, out);
@@ -195,7 +196,7 @@ impl Host {
         is_kept
     }
 
-    /// Of whom there is nothing to say, and whose changes are told anyway.
+    /// Forgets a signed-in account without a phone: its changes are reported anyway.
     fn forget_phone(&mut self, user: &Bare) {
         let is_nothing = |watched: &WatchedPhone| watched.phone == Phone::default() && watched.told.is_none();
         if self.is_signed_in(user) && self.phones.watched.get(user).is_some_and(is_nothing) {
@@ -216,6 +217,7 @@ impl Host {
         });
     }
 
+    /// True if the account has a session.
     pub fn is_signed_in(&self, user: &Bare) -> bool {
         self.users.get(user).is_some_and(|user| !user.sessions.is_empty())
     }

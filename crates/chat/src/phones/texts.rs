@@ -14,7 +14,7 @@ use super::super::{Host, Outbox, hints};
 use super::RESOURCE;
 use crate::limits;
 
-/// Which words phones get.
+/// The messages that phones get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TextsToPhones {
     /// Those that no session takes.
@@ -152,7 +152,7 @@ impl Host {
         }
     }
 
-    /// Whoever names the phone means it, whatever sessions are there.
+    /// A message to the phone's own resource goes there, whatever sessions the account has.
     pub(in super::super) fn is_for_phone(&self, to: &Jid, message: &Element) -> bool {
         to.resource() == Some(RESOURCE)
             && self.settings.texts_to_phones != TextsToPhones::Never
@@ -205,7 +205,7 @@ impl Host {
     }
 }
 
-/// What a phone can show of it. Encrypted words are for clients, and so is what goes on for pages.
+/// The parts of a message that a phone can show. Encrypted text is for clients, as is text of many pages.
 fn parts_of(message: &Element) -> Option<VecDeque<Box<str>>> {
     let is_encrypted =
         message.elements().any(|child| matches!(child.ns(), ns::OMEMO | ns::OMEMO_OLD | ns::ENCRYPTION));

@@ -25,6 +25,7 @@ pub struct ExportedAccount {
 }
 
 impl ExportedAccount {
+    /// The `<user/>` element of XEP-0227.
     pub fn element(&self) -> Element {
         let password = self.credentials.password.as_ref().map(|password| password.0.clone());
         let user = Element::new("user", ns::PIE)

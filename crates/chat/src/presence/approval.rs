@@ -153,7 +153,8 @@ impl Host {
 
     fn subscribe_in(&mut self, now: Instant, request: SubscriptionRequest, out: &mut Outbox) {
         let SubscriptionRequest { user, contact, act, presence } = request;
-        // He may be blocked since: who is granted presence before he asks would see who hides from him.
+        // The user may have blocked the contact meanwhile: an early grant would show the presence that the
+        // user hides.
         if self.blocks_incoming(&user, contact.as_jid()) {
             return;
         }

@@ -192,7 +192,7 @@ impl Host {
         }
     }
 
-    /// To everybody who is subscribed: one copy each.
+    /// To all subscribers: one copy each.
     fn broadcast(&self, user: &Bare, presence: &Element, out: &mut Outbox) {
         let Some(data) = self.account_data(user) else { return };
         let blocked = Blocklist::new(&data.blocked);
@@ -215,7 +215,7 @@ impl Host {
         }
     }
 
-    /// RFC 6121 §3.1.3: who asked is not forgotten until he is answered.
+    /// RFC 6121 §3.1.3: a subscription request is repeated until it is answered.
     fn ask_again(&mut self, now: Instant, key: Key, user: &Bare, out: &mut Outbox) {
         let Some(data) = self.account_data(user) else { return };
         let blocked = Blocklist::new(&data.blocked);
@@ -355,7 +355,7 @@ impl Host {
         }
     }
 
-    /// RFC 6121 §4.3.2 rule 3: nobody is there, since when, and with which last words.
+    /// RFC 6121 §4.3.2 rule 3: the account is unavailable, since when, and with which last status.
     fn last_presence(&self, now: Instant, user: &Bare, to: &Jid) -> Effect {
         let mut presence = typed(user, to, "unavailable");
         if let Some((at, status)) = self.account_data(user).and_then(|data| data.last_seen.as_ref()) {

@@ -69,7 +69,7 @@ impl Host {
             return self.tell_audience(owner, name, node, &event, out);
         }
         let (user, name, node) = (owner.clone(), Box::<str>::from(name), node.clone());
-        // Who may be told is in the roster, which nobody may have open now.
+        // The audience is in the roster, which may not be in memory now.
         self.with_account_data(now, owner, out, move |host, _, out| {
             host.tell_audience(&user, &name, &node, &event, out);
         });

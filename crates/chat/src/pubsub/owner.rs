@@ -193,7 +193,7 @@ impl Host {
         self.change_and_answer(asked, &name, Some(node), out, |_, _, _, _| None)
     }
 
-    /// §8.8.2; and so the owner lets somebody in who waits (§8.6).
+    /// §8.8.2; by this the owner also approves a pending subscription (§8.6).
     pub(super) fn set_subscriptions(
         &mut self,
         asked: &Rc<PendingRequest>,

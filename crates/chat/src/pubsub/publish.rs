@@ -153,7 +153,7 @@ impl Host {
             at: now,
             keep: node.config.keep(),
         };
-        // Nobody is told of what may be lost.
+        // Notifications are sent only after the item is stored.
         self.change(change, out, move |host, now, result, out| match result {
             Ok(()) => {
                 host.item_published(now, &item, &node, out);
@@ -351,7 +351,7 @@ fn submit(fields: &[(&'static str, &'static str)]) -> Element {
     }))
 }
 
-/// §7.1.5: who publishes counts on it that the node is as he says.
+/// §7.1.5: the publisher relies on the node's having these options.
 fn meets(node: &Node, options: Option<&Element>) -> Result<(), StanzaError> {
     let Some(form) = options else { return Ok(()) };
     match node.config.with_form(form, "publish-options", true) {
@@ -431,7 +431,7 @@ fn item_to_keep(
     Ok(item)
 }
 
-/// Which items are asked for: by id, the newest, or a page (XEP-0059).
+/// The items that a request names: by id, the newest, or a page (XEP-0059).
 #[derive(Debug)]
 struct ItemsPage {
     query: ItemQuery,

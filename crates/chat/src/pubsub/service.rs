@@ -22,7 +22,7 @@ const OF_ACCOUNTS: [&str; 7] = [
     "presence-subscribe",
 ];
 
-/// Everybody may subscribe to a new node and read it, and who comes finds what was said lately.
+/// Every account may subscribe to a new node and read it, and a new subscriber gets the last item.
 pub(super) fn default_config() -> NodeConfig {
     NodeConfig {
         access: AccessModel::Open,

@@ -88,7 +88,7 @@ impl Host {
         self.change_and_answer(asked, &name, Some(node), out, |_, _, _, _| None)
     }
 
-    /// §8.6: the owner has filled in the form. True: it is no message for anybody.
+    /// §8.6: the owner has filled in the form. True: the message needs no delivery.
     pub(crate) fn pubsub_message(
         &mut self,
         now: Instant,
@@ -129,7 +129,7 @@ impl Host {
                 node.subscriptions.push((jid.clone(), state));
             }
             host.change_node(&user.clone(), &name.clone(), Some(node), out, move |host, _, result, out| {
-                // When it is not on disk, he waits, and the owner may say it again.
+                // If it is not on disk, the subscription stays pending, and the owner may answer again.
                 if result.is_ok() {
                     host.tell_state(&user, &name, &jid, state, out);
                 }

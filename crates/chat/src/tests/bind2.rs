@@ -1,4 +1,4 @@
-//! What a session gets that binds while it signs in.
+//! Sessions that bind while they sign in.
 
 use xmpp::c2s::UserAgent;
 
@@ -41,7 +41,7 @@ fn at_the_limit_a_client_takes_its_own_place_again() {
     let new = bind(&mut world, 91, Some("phone"));
     bound(&mut world, new);
     assert_eq!(world.closed, [(old, "conflict")]);
-    // Nobody else has it.
+    // The resource is free.
     bind(&mut world, 92, Some("tablet"));
     assert!(
         matches!(&world.bound[&92], Bound::Refused(error) if error.condition == xmpp::stanza::Condition::ResourceConstraint)

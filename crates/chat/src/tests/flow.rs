@@ -1,4 +1,4 @@
-//! Clients that do not read as fast as others send: nobody ends their streams, and nothing that is worth it is lost.
+//! Clients that read slower than others send: their streams stay open, and no important stanza is lost.
 
 use xmpp::xml::{Prefixes, parse};
 

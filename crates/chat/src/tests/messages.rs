@@ -1,4 +1,4 @@
-//! What the record of a test keeps of messages, and of small things by name: as the store does.
+//! Messages and small values in the store of a test: with the semantics of the real store.
 
 use super::effect::{MamPage, MamQuery};
 use super::*;

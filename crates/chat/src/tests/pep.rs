@@ -1,4 +1,4 @@
-//! Who is told of what happens to nodes, and what accounts show of them.
+//! The notifications of nodes, and the nodes that accounts show.
 
 use super::pubsub::{
     ALICE, SPACE, appear, ask, configure, create, events, get, is_error, own, publish, set, world,

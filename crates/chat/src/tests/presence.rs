@@ -1,4 +1,4 @@
-//! Who is here, who is told, and who may be.
+//! Presence: availability, its subscribers, and subscriptions.
 
 use proptest::prelude::*;
 
@@ -444,7 +444,7 @@ fn presence_goes_out_once_for_each_contact() {
     assert_eq!(sent.len(), 1_000);
 }
 
-/// What Alice (0) or Bob (1) does.
+/// Performs an act of Alice (0) or Bob (1).
 fn step(world: &mut HostWorld, who: usize, clients: [u64; 2], act: u8) {
     let other = ["bob@example.org", ALICE][who];
     let roster = |attributes: &str| {
@@ -463,7 +463,7 @@ fn step(world: &mut HostWorld, who: usize, clients: [u64; 2], act: u8) {
     world.say(clients[who], &stanza);
 }
 
-/// What a client knows of a contact from pushes alone.
+/// The contact as a client knows it from pushes alone.
 fn follow(seen: &mut Option<String>, heard: &[String]) {
     for push in heard.iter().filter(|stanza| stanza.starts_with("<iq type='set'")) {
         let item = &push[push.find("<item").unwrap()..push.find("</query>").unwrap()];
@@ -474,8 +474,8 @@ fn follow(seen: &mut Option<String>, heard: &[String]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever two people do: each sees of the subscription what the other sees, clients that only hear pushes know
-    /// the roster, the store has what memory has, and presence goes where it may and nowhere else.
+    /// For any acts of two users, both see the same subscription, clients that only receive pushes know the
+    /// roster, the store agrees with memory, and presence goes to subscribers only.
     #[test]
     fn both_sides_agree(acts in prop::collection::vec((0..2_usize, 0..6_u8), 0..24)) {
         let bob_jid = "bob@example.org";

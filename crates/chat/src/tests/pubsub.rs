@@ -8,7 +8,7 @@ const BOB: &str = "bob@example.org";
 const EVE: &str = "eve@example.org";
 pub(super) const SPACE: &str = "http://jabber.org/protocol/pubsub";
 
-/// Bob sees Alice's presence and is a friend of hers; Eve is nobody to her.
+/// Bob is subscribed to Alice's presence and is in a roster group of hers; Eve is a stranger to her.
 pub(super) fn world() -> (HostWorld, u64, u64, u64) {
     let mut world = HostWorld::new(&[ALICE, BOB, EVE]);
     let mut know = |user: &str, contact: &str, groups: &[&str]| {
@@ -80,7 +80,7 @@ pub(super) fn is_error(answer: &str, condition: &str, detail: &str) {
     }
 }
 
-/// Of somebody whose client announces that it wants these nodes.
+/// Makes a client available that announces interest in these nodes.
 pub(super) fn appear(world: &mut HostWorld, client: u64, nodes: &[&str]) {
     let features: String = nodes.iter().map(|node| format!("<feature var='{node}+notify'/>")).collect();
     let info = format!("<identity category='client' type='pc'/>{features}");
@@ -441,7 +441,7 @@ fn an_owner_answers_by_the_form_he_was_sent() {
     assert!(events(&mut world, eve).is_empty());
     for (allow, state) in [("false", "none"), ("true", "subscribed")] {
         assert!(set(&mut world, eve, ALICE, subscribe).contains("pending"));
-        // Nobody else lets anybody in.
+        // Only the owner can approve a subscription.
         world.say(eve, &answer("true"));
         assert!(events(&mut world, eve).is_empty());
         world.hear(alice);

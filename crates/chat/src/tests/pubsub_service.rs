@@ -96,7 +96,7 @@ fn who_makes_a_node_owns_it_and_subscribers_hear_what_is_published() {
     let (alice, bob) = (cast.alice, cast.bob);
     assert!(cast.set(alice, "<create node='news'/>").contains("type='result'"));
     assert!(cast.set(bob, "<create node='news'/>").contains("<conflict"));
-    // Publishing makes no node here, and not everybody publishes.
+    // Publishing creates no node here, and only publishers publish.
     assert!(
         cast.set(bob, "<publish node='other'><item><x xmlns='urn:x'/></item></publish>")
             .contains("<item-not-found")
@@ -194,7 +194,7 @@ fn who_has_to_be_let_in_waits_for_an_owner() {
         + &field("pubsub#allow", "1");
     let answer =
         format!("<message to='{SERVICE}'><x xmlns='jabber:x:data' type='submit'>{answer}</x></message>");
-    // Nobody lets himself in.
+    // A subscriber cannot approve its own subscription.
     cast.world.say(bob, &answer);
     assert!(cast.hear(bob).is_empty());
     cast.world.say(alice, &answer);

@@ -1,4 +1,4 @@
-//! What users change of their accounts, and whom they invite.
+//! Users' changes of their accounts, and their invitations.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::effect::{Invitation, RosterItem, Subscription};
 use super::pubsub::ask;
 use super::*;
 
-/// What the store knows of accounts and invitations.
+/// The accounts and invitations in the store.
 #[derive(Default)]
 pub(super) struct Known {
     pub(super) passwords: Vec<(String, Secret)>,

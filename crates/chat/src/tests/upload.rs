@@ -99,7 +99,7 @@ fn a_restart_forgets_nothing_that_was_used_today() {
     let alice = world.sign_in("alice@example.org/desk");
     assert!(slot(&mut world, alice, full).contains("<put"));
     assert!(slot(&mut world, alice, full).contains("<retry"));
-    // Nor does anybody write that he has used less.
+    // A user cannot write a smaller usage either.
     let item = "<item id='today'><used xmlns='quota:uploads' day='0' bytes='0'/></item>";
     for node in ["quota:uploads", "private:quota:uploads"] {
         let publish = format!(

@@ -1,4 +1,4 @@
-//! What the files of a run say, with everything taken out that differs from run to run.
+//! The content of a run's files, without all that differs from run to run.
 
 use std::collections::BTreeMap;
 

@@ -153,7 +153,7 @@ impl Room {
             None => self.add_occupant(nick, from, role, presence),
         };
         let created: &[u16] = if self.is_locked { &[201] } else { &[] };
-        // Everybody but this session, which hears of the others first (§7.2.2, §7.2.3).
+        // All but this session, which receives the others' presence first (§7.2.2, §7.2.3).
         if let Some(occupant) = self.occupants.get(&key) {
             let notice = Notice::of(self, occupant);
             let mut told = Vec::new();
@@ -164,7 +164,7 @@ impl Room {
         self.welcome(now, from, stanza, Some(request), created, out);
     }
 
-    /// Who is here, oneself, what was said, the subject: in that order (§7.1).
+    /// The occupants, the own presence, the history, the subject: in that order (§7.1).
     fn welcome(
         &self,
         now: Instant,
@@ -283,7 +283,7 @@ impl Room {
         is_gone
     }
 
-    /// The service ends (§7.14, 332): everybody is out.
+    /// The service ends (§7.14, 332): all occupants leave.
     pub(in super::super) fn close(&mut self, out: &mut Vec<RoomEffect>) {
         for occupant in self.occupants.values() {
             let notice = Notice { codes: &[332], ..Notice::gone(self, occupant) };
@@ -310,7 +310,7 @@ impl Room {
         }
     }
 
-    /// A message of codes for everybody (§10.2.1).
+    /// A message with status codes for all occupants (§10.2.1).
     pub(super) fn tell_codes(&self, codes: &[u16], out: &mut Vec<RoomEffect>) {
         if !codes.is_empty() {
             let x = Element::new("x", ns::MUC_USER).children(codes.iter().map(|code| status(*code)));

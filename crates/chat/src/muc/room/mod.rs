@@ -56,7 +56,7 @@ pub(super) struct Retraction {
     pub(super) whose: Option<Box<str>>,
     /// The tombstone that replaces it, without its sender.
     pub(super) stone: Element,
-    /// What comes of it once the archive has it: unless that does not know the message, and the room does not either.
+    /// The effects once the archive has it, except if neither the archive nor the room knows the message.
     pub(super) is_known: bool,
     pub(super) then: Vec<RoomEffect>,
 }
@@ -91,8 +91,8 @@ struct Subject {
 }
 
 impl Subject {
-    /// What is kept of the message that set it: who it was and the text (XEP-0045 §8.1). What else is in the message goes to
-    /// those who are here, and is not stored with the room.
+    /// The stored part of the message that set the subject: its sender and text (XEP-0045 §8.1). The rest of
+    /// the message goes to the occupants and is not stored with the room.
     fn text_of(message: &Element) -> Element {
         let is_who = |child: &&Element| child.is("occupant-id", ns::OCCUPANT_ID);
         let short = |name: &'static str| message.attr(name).filter(|value| value.len() <= limits::ROOM_TEXT);
@@ -125,7 +125,8 @@ pub(super) struct Room {
     /// Voice that was granted or revoked, for when its user comes again.
     voices: BTreeMap<Bare, Role>,
     history: History,
-    /// Who may all in this room, whatever it says of him: an administrator of the server, while he asks.
+    /// An administrator of the server, who has all rights in this room during a request, whatever the
+    /// affiliation.
     above: Option<Bare>,
 }
 

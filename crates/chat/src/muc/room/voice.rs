@@ -12,7 +12,7 @@ use crate::limits::AFFILIATIONS;
 const REQUEST: &str = "http://jabber.org/protocol/muc#request";
 
 impl Room {
-    /// To the room and not to everybody in it.
+    /// Handles a message to the room itself, not to its occupants.
     pub(super) fn for_the_room(&mut self, from: &Jid, stanza: &Element, out: &mut Vec<RoomEffect>) {
         if let Some(x) = stanza.get("x", ns::MUC_USER) {
             if let Some(decline) = x.get("decline", ns::MUC_USER) {

@@ -185,7 +185,7 @@ fn questions_between_occupants_go_through_the_room() {
         let question = hall.only(asked);
         assert_eq!(question.attr("from"), Some(&*format!("{ROOM}/hag")));
         let id = question.attr("id").unwrap().to_owned();
-        // Somebody else does not answer for her.
+        // An answer from another session is ignored.
         hall.say(WICCA, &format!("<iq id='{id}' type='result' to='{ROOM}/hag'/>"));
         assert!(hall.mail.is_empty(), "{:?}", hall.mail);
         hall.say(asked, &format!("<iq id='{id}' type='result' to='{ROOM}/hag'/>"));
@@ -229,7 +229,7 @@ fn field(var: &str, value: &str) -> String {
     format!("<field var='{var}'><value>{value}</value></field>")
 }
 
-/// `coven` with two in it, and `garden`, where nobody is.
+/// `coven` with two occupants, and `garden`, which is empty.
 fn two_rooms() -> Hall {
     let mut hall = Hall::coven(&[("roomname", "A Dark Cave"), ("roomdesc", "Brewing"), ("lang", "en")]);
     hall.enter(WICCA, "wicca");

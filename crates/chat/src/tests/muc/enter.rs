@@ -47,7 +47,7 @@ fn each_sees_the_others_then_himself_and_addresses_only_as_a_moderator() {
     assert_eq!(item(&hall.only(CRONE)).attr("jid"), Some(HAG));
     let id = owner.get("occupant-id", ns::OCCUPANT_ID).unwrap().attr("id").unwrap().to_owned();
     assert!(!id.is_empty() && !id.contains("wicca"));
-    // XEP-0421: the same person has the same one when he comes again.
+    // XEP-0421: the same user has the same id after entering again.
     hall.say(WICCA, &format!("<presence type='unavailable' to='{ROOM}/secondwitch'/>"));
     hall.enter("wiccarocks@example.org/phone", "another");
     let again = hall.hear(CRONE).pop().unwrap();

@@ -109,7 +109,7 @@ fn visitors_have_no_voice_until_a_moderator_grants_it() {
     assert_eq!(outcome(&hall.only(WICCA)), "forbidden");
     hall.say(CRONE, &allow("0"));
     assert!(hall.mail.is_empty());
-    // Somebody else may have the nickname by now.
+    // Another user may have the nickname by now.
     hall.say(CRONE, &allow("1").replace(HAG, "other@example.org/x"));
     assert_eq!(outcome(&hall.only(CRONE)), "item-not-found");
     hall.say(CRONE, &allow("true"));
