@@ -36,7 +36,7 @@ pub const ROOM_SUBJECT: usize = 4_096;
 
 /// Messages that a room keeps in memory for new occupants, and their bytes. Beyond: the oldest go.
 pub const HISTORY: usize = 100;
-/// Bytes of a room's history.
+/// Bytes of the messages that a room keeps in memory. Beyond: the oldest go.
 pub const HISTORY_BYTES: usize = 128 << 10;
 
 /// Messages that a new occupant gets unless it asks for another number: a screen or two.
@@ -183,7 +183,7 @@ pub const ARCHIVE_PAGE_BYTES: usize = 1 << 20;
 
 /// Messages of one page of an archive (XEP-0313), when the client names no number, and at most.
 pub const ARCHIVE_PAGE: u32 = 50;
-/// The largest number of messages in a page of an archive.
+/// Messages of one page of an archive, at most, whatever number the client names.
 pub const ARCHIVE_PAGE_MAX: u32 = 250;
 
 /// Messages that one question asks for by their ids. Beyond: `policy-violation`.
@@ -259,7 +259,7 @@ pub const NODE_NOTIFIED: usize = 200_000;
 /// Kinds of clients whose abilities are not known yet, and clients of each, that are told once they are. Beyond: they
 /// are told with their next presence.
 pub const NODE_INTERESTED: usize = 1_000;
-/// Clients of one node that are notified by their interest.
+/// Clients of each such kind. Beyond: they are told with their next presence.
 pub const NODE_INTERESTED_CLIENTS: usize = 64;
 
 /// Accounts whose avatar's hash is remembered. Beyond: it is read again at the next sign-in.
@@ -319,7 +319,7 @@ pub const ACCOUNTS_AT_ONCE: usize = 100;
 /// Bytes and elements of one user in a file of XEP-0227: an account with all that it may have here, and an archive of some ten
 /// thousand messages. Beyond: the user is passed over, and told.
 pub const PIE_USER: usize = 32 << 20;
-/// Elements of a file of XEP-0227.
+/// Elements of one user in a file of XEP-0227. Beyond: the user is passed over, and told.
 pub const PIE_ELEMENTS: usize = 500_000;
 
 /// Bytes that a file of XEP-0227 is read by.
