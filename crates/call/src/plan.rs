@@ -54,9 +54,9 @@ pub struct Route {
     pub strip: u8,
     /// The digits to put in front then.
     pub prefix: Box<str>,
-    /// Whether strangers may take it.
+    /// True if strangers may take it.
     pub open: bool,
-    /// Whether its targets are watched with OPTIONS.
+    /// True if its targets are watched with OPTIONS.
     pub probe: bool,
     /// A UDP source address alone proves its targets.
     pub by_address: bool,
@@ -237,7 +237,7 @@ impl Plan {
         self.default_domain.as_deref()
     }
 
-    /// Whether it is one of our own listening addresses.
+    /// True if it is one of our own listening addresses.
     pub fn is_own(&self, source: SocketAddr) -> bool {
         self.local.contains(&source)
     }
@@ -262,7 +262,7 @@ impl Plan {
         callers.min_by_key(|caller| matches!(caller, Caller::Address(_)))
     }
 
-    /// Whether one more call may go by that route now. Asked once for each call that a decision sends there.
+    /// True if one more call may go by that route now. Asked once for each call that a decision sends there.
     pub fn takes_call(&self, route: &str, now: Instant) -> bool {
         self.meters.get(route).is_none_or(|meter| meter.take(now))
     }

@@ -308,7 +308,7 @@ pub fn of_server(settings: &Settings) -> Element {
     caps.with_opt("ver", hash(&disco::server_info(settings)))
 }
 
-/// Whether that node is the one that is announced for this `info`.
+/// True if that node is the one that is announced for this `info`.
 pub(super) fn is_of(node: &str, info: &Element) -> bool {
     node.strip_prefix(NODE)
         .and_then(|rest| rest.strip_prefix('#'))

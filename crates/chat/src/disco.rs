@@ -187,7 +187,7 @@ fn of_account(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbo
     IqReply::Result(Some(query))
 }
 
-/// Whether a stanza is a question for the items of its addressee.
+/// True if a stanza is a question for the items of its addressee.
 pub(super) fn asks_for_items(iq: &Element) -> bool {
     iq.attr("type") == Some("get") && iq.get("query", ns::DISCO_ITEMS).is_some()
 }

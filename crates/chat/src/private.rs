@@ -140,7 +140,7 @@ fn place(data: &Element) -> (Box<str>, Box<str>) {
     (format!("private:{}", data.ns()).into(), data.name().into())
 }
 
-/// Whether a node's item is private data; what features keep for themselves beside it is not.
+/// True if a node's item is private data; what features keep for themselves beside it is not.
 pub(crate) fn is_private(node: &str, id: &str, data: &Element) -> bool {
     is_possible(data) && place(data) == (node.into(), id.into())
 }

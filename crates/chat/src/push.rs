@@ -234,7 +234,7 @@ impl Host {
         });
     }
 
-    /// Whether clients that are not here are to be told of that message for the account.
+    /// True if clients that are not here are to be told of that message for the account.
     pub(super) fn is_pushed(&self, user: &Bare, message: &Element) -> bool {
         let is_own = offline::sender(message).is_some_and(|from| from.bare() == *user);
         !is_own && hints::is_notable(message) && !self.is_anonymous(user)

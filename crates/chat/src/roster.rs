@@ -68,7 +68,7 @@ fn of_another(_host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Ou
     IqReply::Error(condition.into())
 }
 
-/// Whether a stanza for an account is a roster set.
+/// True if a stanza for an account is a roster set.
 pub(super) fn sets_roster(iq: &Element) -> bool {
     iq.attr("type") == Some("set") && iq.get("query", ns::ROSTER).is_some()
 }

@@ -62,7 +62,7 @@ impl Host {
         out.push(Effect::Bound { edge, bound: Bound::Session { jid, inline } });
     }
 
-    /// Whether one more session fits, after the oldest have gone if that is how it is configured.
+    /// True if one more session fits, after the oldest have gone if that is how it is configured.
     fn make_room_for_session(&mut self, now: Instant, user: &Bare, out: &mut Outbox) -> bool {
         let limit = self.settings.sessions;
         loop {

@@ -140,7 +140,7 @@ fn found(newest: Result<Option<Element>, StanzaError>, is_own: bool) -> Result<O
     newest.and_then(|vcard| vcard.map(Some).ok_or_else(|| none.into()))
 }
 
-/// Whether a stanza for an account sets its vCard, as only the account itself may.
+/// True if a stanza for an account sets its vCard, as only the account itself may.
 pub(super) fn sets_vcard(iq: &Element) -> bool {
     iq.attr("type") == Some("set")
         && (iq.get("vCard", ns::VCARD).is_some() || iq.get("vcard", ns::VCARD4).is_some())

@@ -172,7 +172,7 @@ impl EventReceiver {
     }
 }
 
-/// Whether a packet is the first of another event than `current`.
+/// True if a packet is the first of another event than `current`.
 fn begins(current: &Event, packet: &Packet<'_>, digit: Digit) -> bool {
     if packet.ssrc() != current.ssrc {
         return true;

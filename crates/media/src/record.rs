@@ -156,7 +156,7 @@ impl Recorder {
         self.written == 0
     }
 
-    /// Whether there was more than silence.
+    /// True if there was more than silence.
     pub fn has_sound(&self) -> bool {
         self.has_sound
     }

@@ -220,7 +220,7 @@ pub fn set_marker(packet: &mut [u8], marker: bool) {
     }
 }
 
-/// Whether a datagram on a shared port is RTCP: packet types 192 to 223 (RFC 5761 §4).
+/// True if a datagram on a shared port is RTCP: packet types 192 to 223 (RFC 5761 §4).
 pub fn is_rtcp(bytes: &[u8]) -> bool {
     bytes.len() >= 4 && bytes[0] >> 6 == VERSION && (192..=223).contains(&bytes[1])
 }

@@ -53,7 +53,7 @@ fn update(
     Ok((new != old).then_some(new))
 }
 
-/// Whether this very request made what is bound: a retransmission that reached us by another way, whose first copy was
+/// True if this very request made what is bound: a retransmission that reached us by another way, whose first copy was
 /// answered elsewhere. It is answered like the first. What it removed is not bound.
 fn is_repeated(old: &[Binding], register: &Register, contacts: &[Contact]) -> bool {
     let is_of_it = |binding: &&Binding| binding.call_id == register.call_id && binding.cseq == register.cseq;
@@ -66,7 +66,7 @@ fn is_repeated(old: &[Binding], register: &Register, contacts: &[Contact]) -> bo
         })
 }
 
-/// Whether the binding is what the contact asked for, wherever the request came from.
+/// True if the binding is what the contact asked for, wherever the request came from.
 fn is_granted(binding: &Binding, contact: &Contact) -> bool {
     let bound = &binding.contact;
     same_binding(bound, contact) && (bound.q, &bound.path) == (contact.q, &contact.path)

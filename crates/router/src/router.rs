@@ -58,9 +58,9 @@ pub struct WriteFailed;
 /// The settings of a [`Router`].
 #[derive(Clone, Debug)]
 pub struct RouterSettings {
-    /// Whether messages are kept for addresses without bindings; otherwise `Keep` is refused with `TooMany`.
+    /// True if messages are kept for addresses without bindings; otherwise `Keep` is refused with `TooMany`.
     pub keep_messages: bool,
-    /// Whether changes of all addresses are told here, watched or not: chat has to know them of all accounts that are signed in, and
+    /// True if changes of all addresses are told here, watched or not: chat has to know them of all accounts that are signed in, and
     /// a watch of each would be most of what an idle session costs.
     pub tells_presence: bool,
 }

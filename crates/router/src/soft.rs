@@ -59,7 +59,7 @@ impl SoftStates {
         self.table.find(self.keyed.hash(aor.as_bytes()), |soft| *soft.aor == *aor).map(|soft| &**soft)
     }
 
-    /// Whether something more may be known of this address.
+    /// True if something more may be known of this address.
     pub(crate) fn has_room(&self, aor: &str) -> bool {
         self.table.len() < limits::KNOWN_ADDRESSES || self.get(aor).is_some()
     }

@@ -122,7 +122,7 @@ impl Router {
         self.notify(now, aor, &mut Vec::new());
     }
 
-    /// Whether this address's presence has a watcher.
+    /// True if this address's presence has a watcher.
     pub fn is_presence_watched(&self, aor: &str) -> bool {
         self.soft.get(aor).is_some_and(|soft| soft.watches.topics().any(|topic| topic == Topic::Presence))
     }

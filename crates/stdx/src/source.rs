@@ -32,7 +32,7 @@ impl SourcePrefix {
         self.0.to_be_bytes()
     }
 
-    /// Whether packets from it come from this host or its own networks: loopback, private (RFC 1918), link-local
+    /// True if packets from it come from this host or its own networks: loopback, private (RFC 1918), link-local
     /// and unique local (RFC 4193) addresses. The public Internet cannot send from these.
     pub fn is_local(self) -> bool {
         match self.first_address() {

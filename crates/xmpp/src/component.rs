@@ -136,7 +136,7 @@ impl Component {
         self.state == State::Closed
     }
 
-    /// Whether further input must not be read before an answer is here.
+    /// True if further input must not be read before an answer is here.
     pub fn is_waiting(&self) -> bool {
         matches!(self.state, State::Attaching | State::Closed)
     }

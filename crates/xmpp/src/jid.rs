@@ -220,7 +220,7 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// Whether they are that text's own, all of it.
+    /// True if they are that text's own, all of it.
     fn are_as_given(&self, text: &str) -> bool {
         let with_mark = |part: &Option<Cow<'_, str>>| match part {
             None => Some(0),

@@ -159,7 +159,7 @@ pub fn inherit_lang(stanza: &mut Element, of_stream: Option<&str>) {
     }
 }
 
-/// Whether it may be answered by an error: an error never is, nor the answer to a question.
+/// True if it may be answered by an error: an error never is, nor the answer to a question.
 pub fn may_be_refused(stanza: &Element) -> bool {
     !matches!(stanza.attr("type"), Some("error" | "result"))
 }

@@ -259,7 +259,7 @@ impl Case {
         Some(seen)
     }
 
-    /// Whether its scenarios have this number.
+    /// True if its scenarios have this number.
     fn says(&self, number: u32) -> bool {
         let own = format!("{}.", self.name);
         let files = std::fs::read_dir(corpus()).expect("the corpus is part of the sources");
@@ -395,7 +395,7 @@ impl End {
     }
 }
 
-/// Whether a line of `/proc/net/tcp` or `udp` is of a socket that takes what comes to this port: not one that is still
+/// True if a line of `/proc/net/tcp` or `udp` is of a socket that takes what comes to this port: not one that is still
 /// remembered of a run before, which had the same.
 fn is_open_at(line: &str, port: u16) -> bool {
     const LISTENS: &str = "0A";
@@ -406,7 +406,7 @@ fn is_open_at(line: &str, port: u16) -> bool {
         && state.is_some_and(|state| [LISTENS, UDP_UNCONNECTED].contains(&state))
 }
 
-/// Whether `number` stands in it as a number of its own.
+/// True if `number` stands in it as a number of its own.
 fn has_number(text: &str, number: u32) -> bool {
     let number = number.to_string();
     text.split(|character: char| !character.is_ascii_digit()).any(|digits| digits == number)

@@ -36,7 +36,7 @@ pub struct Said {
 }
 
 impl Said {
-    /// Whether a line begins with these words.
+    /// True if a line begins with these words.
     pub fn has(&self, words: &str) -> bool {
         self.lines.iter().any(|line| line.starts_with(words))
     }

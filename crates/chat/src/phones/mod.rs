@@ -222,7 +222,7 @@ impl Host {
         self.users.get(user).is_some_and(|user| !user.sessions.is_empty())
     }
 
-    /// Whether one of the account's sessions wants messages and is seen.
+    /// True if one of the account's sessions wants messages and is seen.
     pub fn is_available(&self, user: &Bare) -> bool {
         self.available(user).next().is_some()
     }

@@ -45,7 +45,7 @@ use xmpp::ns;
 use super::effect::{AccountData, AccountList, AccountRefusal, Accounts, StoreFailure};
 use super::*;
 
-/// Whether this is `tests_without_rosters`.
+/// True if this is `tests_without_rosters`.
 const HAS_NO_ROSTERS: bool = module_path!().len() > "chat::tests".len();
 
 pub(super) const START: Instant = Instant::from_unix_seconds(1_800_000_000);

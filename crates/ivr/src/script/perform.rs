@@ -45,7 +45,7 @@ impl Script {
         }
     }
 
-    /// Whether the verb needs a call that is answered.
+    /// True if the verb needs a call that is answered.
     fn answers(&self, verb: &Verb) -> bool {
         match verb {
             Verb::Reject { .. } | Verb::Redirect(_) | Verb::Pause(_) => false,

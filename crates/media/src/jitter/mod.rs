@@ -193,7 +193,7 @@ impl JitterBuffer {
         self.next + i64::from(timestamp.wrapping_sub(self.next as u32) as i32)
     }
 
-    /// Whether the end of a long packet can still be played.
+    /// True if the end of a long packet can still be played.
     fn is_partly_due(&self, behind: i64, len: usize) -> bool {
         self.clock.bytewise && behind + len as i64 > 0
     }

@@ -203,7 +203,7 @@ pub struct Media {
     pub rtcp: Option<(u16, Option<IpAddr>)>,
     /// Those with a suite and a key that are spoken here.
     pub cryptos: Vec<CryptoLine>,
-    /// Whether there were lines `a=crypto`, spoken here or not.
+    /// True if there were lines `a=crypto`, spoken here or not.
     pub has_crypto: bool,
 }
 
@@ -298,7 +298,7 @@ impl Description {
         }
     }
 
-    /// Whether the writer has put its listener away: sendonly, inactive or the address 0.0.0.0.
+    /// True if the writer has put its listener away: sendonly, inactive or the address 0.0.0.0.
     pub fn is_held(&self) -> bool {
         self.audio().is_some_and(|media| !self.direction_of(media).receives())
     }

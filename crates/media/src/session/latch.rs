@@ -97,7 +97,7 @@ impl Latch {
         }
     }
 
-    /// Whether RTCP from there is the peer's: its port is another.
+    /// True if RTCP from there is the peer's: its port is another.
     pub(super) fn is_peer_ip(&self, source: IpAddr) -> bool {
         self.address().is_some_and(|address| address.ip() == source) || self.trusted == Some(source)
     }

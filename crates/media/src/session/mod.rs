@@ -210,7 +210,7 @@ impl Sinks {
         self.is_mixed || self.is_tapped || self.speech.is_some() || self.recording.is_some()
     }
 
-    /// Whether the frames that are sent are wanted, too.
+    /// True if the frames that are sent are wanted, too.
     fn want_sent(&self) -> bool {
         let source = self.recording.as_ref().map(|recording| recording.source);
         self.is_tapped || matches!(source, Some(RecordSource::Both | RecordSource::Dual))
@@ -291,7 +291,7 @@ impl MediaSession {
         self.latch.trust(address);
     }
 
-    /// Whether media may go to the SDP's address before any came from there, although the signalling comes from another:
+    /// True if media may go to the SDP's address before any came from there, although the signalling comes from another:
     /// for media gateways that the operator has named.
     pub fn trust_description(&mut self, is_trusted: bool) {
         self.latch.vouch(is_trusted);
@@ -397,17 +397,17 @@ impl MediaSession {
         self.sinks.is_tapped = on;
     }
 
-    /// Whether [`MediaSession::heard`] is wanted: a bridge's leg.
+    /// True if [`MediaSession::heard`] is wanted: a bridge's leg.
     pub fn listen(&mut self, on: bool) {
         self.sinks.is_listened = on;
     }
 
-    /// Whether [`MediaSession::heard_samples`] is wanted: a conference's leg.
+    /// True if [`MediaSession::heard_samples`] is wanted: a conference's leg.
     pub fn listen_decoded(&mut self, on: bool) {
         self.sinks.is_mixed = on;
     }
 
-    /// Whether the peer's sound is silence to all sinks.
+    /// True if the peer's sound is silence to all sinks.
     pub fn mute(&mut self, on: bool) {
         self.sinks.is_muted = on;
     }

@@ -62,7 +62,7 @@ pub fn find<'a>(
     fault
 }
 
-/// Whether a header line has Digest credentials for a realm that `is_ours` knows. Broken ones that name no realm count:
+/// True if a header line has Digest credentials for a realm that `is_ours` knows. Broken ones that name no realm count:
 /// no other server on the way can use them.
 pub(crate) fn names_realm(value: &[u8], is_ours: impl Fn(&[u8]) -> bool) -> bool {
     let value = trim(value);

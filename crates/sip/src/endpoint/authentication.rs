@@ -61,7 +61,7 @@ impl Authentication {
         Some(self.challenge_response(lower, request, source, &challenge))
     }
 
-    /// Whether the request shows a nonce that only its source was told.
+    /// True if the request shows a nonce that only its source was told.
     pub(crate) fn has_genuine_nonce(
         &self,
         env: &Environment,

@@ -81,7 +81,7 @@ pub(crate) enum TransactionUser {
 }
 
 impl TransactionUser {
-    /// Whether responses go upstream.
+    /// True if responses go upstream.
     pub(crate) fn forwards(self) -> bool {
         matches!(self, TransactionUser::Context(_) | TransactionUser::Late { .. })
     }

@@ -71,7 +71,7 @@ pub struct Settings {
     pub trust: Trust,
     /// The systems that routes lead to.
     pub route_peers: Arc<RoutePeers>,
-    /// Whether 3xx of a route's target leads to its next target. If not, the caller gets it. No Contact of a 3xx is
+    /// True if 3xx of a route's target leads to its next target. If not, the caller gets it. No Contact of a 3xx is
     /// called by us in either case.
     pub failover_on_redirect: bool,
     /// RFC 3261 §18.1.1: a request over `limits::UDP_REQUEST_BYTES` is tried by TCP before UDP.

@@ -43,10 +43,10 @@ pub struct EventRules {
     pub min_expires: u32,
     /// Seconds; longer ones are cut, and the answer says so.
     pub max_expires: u32,
-    /// Whether those without an account here may watch presence. Other packages are for accounts only.
+    /// True if those without an account here may watch presence. Other packages are for accounts only.
     pub strangers_see_presence: bool,
     pub watching: WatchPolicy,
-    /// Whether there are chat clients: MESSAGEs for accounts are then offered to them, too.
+    /// True if there are chat clients: MESSAGEs for accounts are then offered to them, too.
     pub chat: bool,
 }
 
@@ -108,7 +108,7 @@ pub struct OutgoingRoute {
 }
 
 impl OutgoingRoute {
-    /// Whether a resolved address may be sent to.
+    /// True if a resolved address may be sent to.
     pub fn may_reach(&self, address: std::net::IpAddr) -> bool {
         !self.public_only || !stdx::address::is_private(address)
     }
@@ -238,7 +238,7 @@ impl Notifier {
         self.rules = rules;
     }
 
-    /// Whether this request belongs to a dialog held here.
+    /// True if this request belongs to a dialog held here.
     pub fn owns(&self, request: &Message) -> bool {
         self.find_dialog(request).is_some()
     }

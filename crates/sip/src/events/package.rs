@@ -99,7 +99,7 @@ pub(super) fn bad_event() -> EventRefusal {
     EventRefusal::new(489, "Bad Event").with("Allow-Events", ALLOW_EVENTS)
 }
 
-/// Whether Accept, when it is there, has room for this type (RFC 3261 §20.1).
+/// True if Accept, when it is there, has room for this type (RFC 3261 §20.1).
 pub(super) fn accepts(request: &Message, content_type: &str) -> bool {
     let main = content_type.split('/').next().unwrap_or_default();
     request.count(Header::Accept) == 0

@@ -60,7 +60,7 @@ pub(crate) enum TargetSearch {
 }
 
 impl TargetSearch {
-    /// Whether the search goes on after this final status. `responded`: a peer sent it.
+    /// True if the search goes on after this final status. `responded`: a peer sent it.
     pub(crate) fn goes_on(self, status: u16, responded: bool) -> bool {
         match self {
             TargetSearch::Fork => true,

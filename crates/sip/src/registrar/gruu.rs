@@ -91,7 +91,7 @@ impl Gruus {
         Some(Instance { aor: aor.into(), instance: instance.into(), registration: Some(registration) })
     }
 
-    /// Whether a binding of the resolved address is the one that is meant.
+    /// True if a binding of the resolved address is the one that is meant.
     pub fn reaches(&self, instance: &Instance, binding: &Binding) -> bool {
         binding.contact.instance == instance.instance
             && instance.registration.is_none_or(|id| id == self.registration(&binding.call_id))

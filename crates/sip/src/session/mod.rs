@@ -197,7 +197,7 @@ impl Sessions {
         }
     }
 
-    /// Whether the request belongs to a dialog held here.
+    /// True if the request belongs to a dialog held here.
     pub(crate) fn owns(&self, request: &Message) -> bool {
         self.session_of(request).is_some()
     }

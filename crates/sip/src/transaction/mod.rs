@@ -97,7 +97,7 @@ impl TransactionMachine {
         }
     }
 
-    /// Whether a failure to send matters: a request went out that has no final response yet.
+    /// True if a failure to send matters: a request went out that has no final response yet.
     pub fn awaits_response(&self) -> bool {
         matches!(
             self,

@@ -42,7 +42,7 @@ impl ServerInvite {
         ServerInvite::Proceeding { trying: Some((trying, now + TRYING_DELAY)), last: None, reliable }
     }
 
-    /// Whether nothing was sent yet, so that the client goes on repeating its request.
+    /// True if nothing was sent yet, so that the client goes on repeating its request.
     pub fn is_silent(&self) -> bool {
         matches!(self, ServerInvite::Proceeding { last: None, .. })
     }

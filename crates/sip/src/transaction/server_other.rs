@@ -81,7 +81,7 @@ impl ServerOther {
         }
     }
 
-    /// Whether nothing was sent yet, so that the client goes on repeating its request.
+    /// True if nothing was sent yet, so that the client goes on repeating its request.
     pub fn is_silent(&self) -> bool {
         matches!(self, ServerOther::Trying { .. })
     }

@@ -126,7 +126,7 @@ impl<U> TransactionTable<U> {
         Some(transaction)
     }
 
-    /// Whether it is an INVITE's server transaction that has passed on a 2xx.
+    /// True if it is an INVITE's server transaction that has passed on a 2xx.
     pub fn is_accepted(&self, key: Key) -> bool {
         let machine = self.get(key).map(|transaction| &transaction.machine);
         matches!(machine, Some(TransactionMachine::ServerInvite(ServerInvite::Accepted { .. })))

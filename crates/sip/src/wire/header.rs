@@ -178,7 +178,7 @@ impl Header {
         }
     }
 
-    /// Whether transactions are matched or messages framed by it: it stands in one line.
+    /// True if transactions are matched or messages framed by it: it stands in one line.
     pub(crate) fn is_single(self) -> bool {
         matches!(
             self,

@@ -225,7 +225,7 @@ impl Message {
         })
     }
 
-    /// Whether any of these headers stands in it; `bits` are [`Header::bit`]s. Costs no look at the lines.
+    /// True if any of these headers stands in it; `bits` are [`Header::bit`]s. Costs no look at the lines.
     pub(crate) fn has_any(&self, bits: u64) -> bool {
         self.present & bits != 0
     }
@@ -240,7 +240,7 @@ impl Message {
         &self.bytes[self.body as usize..]
     }
 
-    /// Whether the header's lines are all `name: value`, each ended by a line end that all readers agree on.
+    /// True if the header's lines are all `name: value`, each ended by a line end that all readers agree on.
     pub(crate) fn lines_are_sound(&self) -> bool {
         !self.blemished
     }
@@ -295,7 +295,7 @@ impl Message {
             .map(|value| parse_number(value).and_then(|hops| u8::try_from(hops).ok()))
     }
 
-    /// Whether a header that must stand once (RFC 3261 §7.3.1, table 2) stands twice, so that two readers
+    /// True if a header that must stand once (RFC 3261 §7.3.1, table 2) stands twice, so that two readers
     /// could take different ones for true.
     pub(crate) fn has_repeated_line(&self) -> bool {
         let mut seen = 0u64;
@@ -307,7 +307,7 @@ impl Message {
         })
     }
 
-    /// Whether a comma-separated header of tokens (Require, Supported, ...) names `token`.
+    /// True if a comma-separated header of tokens (Require, Supported, ...) names `token`.
     pub fn lists(&self, header: Header, token: &str) -> bool {
         self.values(header).any(|value| value.eq_ignore_ascii_case(token.as_bytes()))
     }

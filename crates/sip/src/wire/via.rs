@@ -40,7 +40,7 @@ impl<'a> Via<'a> {
         self.params.get("branch").filter(|branch| !branch.is_empty())
     }
 
-    /// Whether the branch identifies the transaction by itself (RFC 3261 §17.2.3).
+    /// True if the branch identifies the transaction by itself (RFC 3261 §17.2.3).
     pub fn has_magic_branch(&self) -> bool {
         self.branch().is_some_and(|b| b.len() > MAGIC_COOKIE.len() && b.starts_with(MAGIC_COOKIE))
     }

@@ -49,7 +49,7 @@ pub(super) fn features(stream: &C2s) -> impl Iterator<Item = Element> + use<> {
     invited.into_iter().chain(plain)
 }
 
-/// Whether it is about an account, and may be asked here. Not in the clear: there is a password in it.
+/// True if it is about an account, and may be asked here. Not in the clear: there is a password in it.
 pub(super) fn may_ask(stream: &C2s, element: &Element) -> bool {
     let is_about = element.get("query", ns::REGISTER).is_some() || element.get("preauth", ns::PARS).is_some();
     stanza::kind_of(element) == Some(StanzaKind::Iq) && is_about && !features::mechanisms(stream).is_empty()

@@ -36,7 +36,7 @@ impl C2s {
         self.seen.error.as_deref()
     }
 
-    /// Whether elements are copied to `Outbox::traced`.
+    /// True if elements are copied to `Outbox::traced`.
     pub fn set_traced(&mut self, is_traced: bool) {
         self.seen.is_traced = is_traced;
     }

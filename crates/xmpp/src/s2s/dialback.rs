@@ -24,7 +24,7 @@ pub fn key(secret: &[u8], receiving: &str, originating: &str, id: &str) -> Strin
     mac.map(|mac| stdx::hex::encode(&mac.finalize().into_bytes())).unwrap_or_default()
 }
 
-/// Whether we made that key; in constant time.
+/// True if we made that key; in constant time.
 pub(super) fn is_ours(secret: &[u8], receiving: &str, originating: &str, id: &str, key: &str) -> bool {
     let bytes = stdx::hex::decode(key.trim());
     let mac = mac(secret, receiving, originating, id);

@@ -119,7 +119,7 @@ impl Outgoing {
         self.has_tried_external && !self.is_certified
     }
 
-    /// Whether that domain of ours can get leave to speak on this stream too.
+    /// True if that domain of ours can get leave to speak on this stream too.
     pub(super) fn takes(&self, local: &str) -> bool {
         self.is_ready() && (self.has_dialback || self.authorized.is_empty() || self.may_send(local))
     }

@@ -63,7 +63,7 @@ impl Policy {
         (is_admitted && !self.block.has(domain)).then_some(demands)
     }
 
-    /// Whether no domain is admitted, whatever the lists say.
+    /// True if no domain is admitted, whatever the lists say.
     pub fn is_closed(&self) -> bool {
         self.admission == Admission::Closed
     }

@@ -155,7 +155,7 @@ impl StreamParser {
     }
 }
 
-/// Whether that namespace is still anywhere in it.
+/// True if that namespace is still anywhere in it.
 fn is_said_in(element: &Element, ns: &str) -> bool {
     element.ns() == ns || element.elements().any(|child| is_said_in(child, ns))
 }

@@ -92,7 +92,7 @@ impl ScramClient {
         }
     }
 
-    /// Whether the server's last word (`v=…`) proves that it has our account's keys.
+    /// True if the server's last word (`v=…`) proves that it has our account's keys.
     pub fn is_server(&self, last: &[u8]) -> bool {
         let proved = last.strip_prefix(b"v=").and_then(|last| STANDARD.decode(last).ok());
         !self.signature.is_empty() && proved.is_some_and(|proved| stdx::ct_eq(&proved, &self.signature))

@@ -284,7 +284,7 @@ impl Exchange {
         (exchange, step)
     }
 
-    /// Whether the account's word is awaited.
+    /// True if the account's word is awaited.
     pub fn is_finding(&self) -> bool {
         match &self.state {
             State::Password(_) | State::Account(_) | State::Token(_) => true,
@@ -293,7 +293,7 @@ impl Exchange {
         }
     }
 
-    /// Whether the client was told of an account's keys and has not answered.
+    /// True if the client was told of an account's keys and has not answered.
     pub fn has_challenged(&self) -> bool {
         matches!(&self.state, State::Scram(scram) if scram.has_challenged())
     }

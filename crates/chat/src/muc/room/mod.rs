@@ -330,7 +330,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether only the room may add such an element to an occupant's presence or message.
+/// True if only the room may add such an element to an occupant's presence or message.
 fn is_ours(child: &Element, room: &Bare) -> bool {
     child.is("x", ns::MUC)
         || child.is("x", ns::MUC_USER)

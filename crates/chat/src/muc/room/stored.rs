@@ -31,7 +31,7 @@ impl Room {
         room
     }
 
-    /// Whether that stanza can change what the store has: then the host keeps the room as it was until the change is
+    /// True if that stanza can change what the store has: then the host keeps the room as it was until the change is
     /// on disk. Strangers cannot make it do so for nothing.
     pub(in super::super) fn may_save(&self, from: &Jid, stanza: &Element) -> bool {
         let affiliation = self.affiliation(&from.bare());

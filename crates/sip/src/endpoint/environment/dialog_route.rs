@@ -138,7 +138,7 @@ impl Environment {
         FlowText::of(&received, &self.listeners.all)
     }
 
-    /// Whether a request that goes by `route`, or else to `contact`, goes to this host. Another port of it is fine:
+    /// True if a request that goes by `route`, or else to `contact`, goes to this host. Another port of it is fine:
     /// not all user agents send from where they listen. A GRUU of ours is looked up each time (RFC 5627 §6.1).
     fn leads_to(&self, route: Option<&[u8]>, contact: &[u8], ip: IpAddr) -> bool {
         if self.leads_back(route, contact) {
@@ -153,7 +153,7 @@ impl Environment {
         }
     }
 
-    /// Whether a request without a route goes to `contact`, and this is an address of ours: it would come back here.
+    /// True if a request without a route goes to `contact`, and this is an address of ours: it would come back here.
     fn leads_back(&self, route: Option<&[u8]>, contact: &[u8]) -> bool {
         route.is_none()
             && Uri::parse(contact).is_ok_and(|uri| self.listeners.is_us(&uri) && !self.is_own_gruu(&uri))

@@ -86,7 +86,7 @@ impl Token {
         Some(Token { kind, route: token::parse(route)?, target: token::parse(target)? })
     }
 
-    /// Whether it was made for this dialog, flow and Route values. `target` is not compared with anything.
+    /// True if it was made for this dialog, flow and Route values. `target` is not compared with anything.
     pub(crate) fn fits<'v>(
         &self,
         key: &Keyed,

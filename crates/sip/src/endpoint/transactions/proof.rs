@@ -123,7 +123,7 @@ impl SourceProofs {
         self.networks.get_at(now, &SourcePrefix::of(address)).is_some()
     }
 
-    /// Whether proof is to be looked for: none is known, or it will soon be forgotten.
+    /// True if proof is to be looked for: none is known, or it will soon be forgotten.
     fn wants(&self, now: Instant, address: SocketAddr) -> bool {
         self.proved.get_at(now, &address).is_none_or(|at| now.since(*at) >= limits::PROOF_LIFETIME / 2)
     }
@@ -169,7 +169,7 @@ fn wider(rate: Rate) -> Rate {
 }
 
 impl Transactions {
-    /// Whether a request of this source is answered without asking whether its address is its own.
+    /// True if a request of this source is answered without asking whether its address is its own.
     pub(crate) fn is_proved(&self, now: Instant, source: &Source, via: &Via<'_>) -> bool {
         source.transport != Transport::Udp || self.proofs.is_proved(now, reply_address(via, source))
     }
@@ -241,14 +241,14 @@ impl Transactions {
         }
     }
 
-    /// Whether the source of a request has proved itself by now.
+    /// True if the source of a request has proved itself by now.
     pub(crate) fn is_transaction_proved(&self, key: stdx::slab::Key) -> bool {
         self.table.get(key).is_some_and(|transaction| {
             transaction.credit.is_none() || self.proofs.is_proved_since(transaction.target.remote)
         })
     }
 
-    /// Whether these bytes may go to the peer of a transaction.
+    /// True if these bytes may go to the peer of a transaction.
     pub(crate) fn is_covered(&mut self, key: stdx::slab::Key, response: &[u8]) -> bool {
         let Some(transaction) = self.table.get_mut(key) else { return false };
         let Some(credit) = &mut transaction.credit else { return true };
@@ -261,7 +261,7 @@ impl Transactions {
         is_covered
     }
 
-    /// Whether a response without a transaction may be sent.
+    /// True if a response without a transaction may be sent.
     pub(crate) fn is_covered_alone(
         &mut self,
         now: Instant,
