@@ -52,7 +52,7 @@ struct ProbedTarget {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// As which every target starts: calls are not refused for want of a probe.
+    /// The first state of every target: calls are not refused for want of a probe.
     Up {
         failures: u8,
     },

@@ -146,7 +146,7 @@ struct LiveCall {
     texts: Box<str>,
     /// Where each but the first begins. Without an account, or a callee of ours, theirs are empty.
     cuts: [u16; 4],
-    /// How many patrols have passed; the next comes one `limits::PATROL` later.
+    /// The number of patrols that have passed; the next comes one `limits::PATROL` later.
     patrols: u16,
 }
 

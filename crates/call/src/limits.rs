@@ -37,9 +37,9 @@ pub const LIVE_CALLS: usize = 2_000_000;
 /// A call without an end is closed as lost after this.
 pub const LONGEST_CALL: Duration = Duration::from_hours(12);
 
-/// How often each live call is looked at, to find it lost. Timers are never cancelled, so one at the end of
-/// `LONGEST_CALL` would outlive its call by hours: 280 million of them at 6,568 calls/s. At this distance
-/// there are as many as calls of one minute.
+/// The interval at which each live call is checked, to find it lost. Timers are never cancelled, so one at
+/// the end of `LONGEST_CALL` would outlive its call by hours: 280 million of them at 6,568 calls/s. At this
+/// distance there are as many as calls of one minute.
 pub const PATROL: Duration = Duration::from_secs(60);
 
 /// Targets that are probed. Beyond, they count as up.

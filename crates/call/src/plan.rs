@@ -28,7 +28,7 @@ use crate::target::{DownTargets, Member, RouteTarget, Target};
 #[derive(Clone, Debug, Default)]
 pub struct PlanSettings {
     pub domains: Vec<Box<str>>,
-    /// How else they are written, and which each is: A-labels (RFC 5890).
+    /// Other spellings of the domains, each with the domain that it means: A-labels (RFC 5890).
     pub spellings: Vec<(Box<str>, Box<str>)>,
     /// The domain of requests to our bare address; the first of `domains` when not given.
     pub default_domain: Option<Box<str>>,
@@ -258,7 +258,7 @@ impl Plan {
             SourceProof::Datagram if !route.by_address => Caller::Address(&route.name),
             _ => Caller::Trunk(&route.name),
         });
-        // Of several routes to one system, the one that trusts it most.
+        // The route that trusts its system most, if several lead to it.
         callers.min_by_key(|caller| matches!(caller, Caller::Address(_)))
     }
 

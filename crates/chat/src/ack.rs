@@ -62,7 +62,8 @@ pub(super) fn take_too_large(stanza: &mut Element) -> bool {
 }
 
 impl Host {
-    /// Takes the mark off a stanza at the end of its way. What is written until [`Self::end_ack`] holds it up.
+    /// Takes the mark off a stanza at the end of its way. Writes until [`Self::end_ack`] delay the
+    /// acknowledgement.
     pub(super) fn begin_ack(&mut self, stanza: &mut Element) -> AckGuard {
         let Some(mark) = take_ack_token(stanza) else { return AckGuard(None) };
         let Ok(Some(sender)) = xmpp::stanza::from(stanza) else { return AckGuard(None) };

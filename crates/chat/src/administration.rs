@@ -130,7 +130,7 @@ fn set_password(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
         Err(error) => return host.refuse(&form.iq, &error, out),
     };
     let ask = Accounts::Password { user, password: Secret(text_of(form, "password")) };
-    // Who knows only the old one is out, as after any change of it.
+    // Sessions that signed in by the old password end, as after any change of it.
     host.administer(ask, form, out, |host, _, form, out| host.answer(&form.iq, Ok(Some(form.done())), out));
 }
 

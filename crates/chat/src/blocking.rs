@@ -59,7 +59,7 @@ fn list(name: &'static str, blocked: &[Jid]) -> Element {
     Element::new(name, ns::BLOCKING).children(items)
 }
 
-/// XEP-0191 §3.2. Who asks is told of changes.
+/// XEP-0191 §3.2. A client that asks for the list is notified of changes.
 fn blocklist(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());

@@ -44,7 +44,7 @@ pub(super) const FEATURE: Feature = Feature {
     handles: &[IqHandler { at: IqTarget::Server, name: "command", ns: ns::COMMANDS, run: command }],
 };
 
-/// How long a form may stay unanswered.
+/// The time for which a form may stay unanswered.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 const PREFIX: &str = "http://jabber.org/protocol/admin#";
@@ -459,7 +459,7 @@ impl Host {
             let Some(message) = announced else {
                 return host.act_everywhere(motd, &form, out, |form, _| Ok(form.done()));
             };
-            // Who is here is told now; the answer counts them.
+            // Signed-in users get it now; the answer counts them.
             host.load(Load::Act(Box::new(motd)), out, |_, _, _, _| {});
             host.act_everywhere(HostAction::Announce { domain, message }, &form, out, |form, acted| {
                 Ok(form.note(&format!("sent to {} sessions", acted.count)))

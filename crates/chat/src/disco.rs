@@ -126,7 +126,7 @@ fn items_of_server(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mu
     let rooms = format!("{}.{}", host.settings.rooms, iq.to.domain());
     let item =
         |jid: &str, name: &str| Element::new("item", ns::DISCO_ITEMS).with("jid", jid).with("name", name);
-    // What it is, the component says itself.
+    // The component describes itself.
     let component = |jid: &str| Element::new("item", ns::DISCO_ITEMS).with("jid", jid);
     let components = components_of(&host.settings, iq.to.domain()).map(component);
     let nodes = format!("{}.{}", host.settings.pubsub, iq.to.domain());

@@ -439,7 +439,7 @@ pub struct RoomListing {
     pub description: Box<str>,
     pub lang: Box<str>,
     pub occupants: u32,
-    /// The room is open: everyone may enter.
+    /// The room is open: every user may enter.
     pub is_open: bool,
     /// Only moderators see who is who.
     pub is_anonymous: bool,

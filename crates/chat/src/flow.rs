@@ -1,9 +1,9 @@
-//! How much a session is sent ahead of what its client has read.
+//! The flow control of a session: the amount sent ahead of what its client has read.
 //!
-//! A connection is given stanzas up to a window and then an [`Effect::Flush`], which [`Host::handle_drained`] answers once the
-//! connection has written what it had. Beyond the window stanzas wait here, so that offline messages, pages of archives and rooms go
-//! out as the client reads. What no longer fits is stored, answered or dropped by its kind: a stream never ends
-//! because of what others send to it (`docs/decisions/0025`).
+//! A connection is given stanzas up to a window and then an [`Effect::Flush`], which [`Host::handle_drained`]
+//! answers once the connection has written what it had. Beyond the window stanzas wait here, so that offline
+//! messages, pages of archives and rooms go out as the client reads. Stanzas beyond that are stored, answered
+//! or dropped by their kind: a stream never ends because of what others send to it (`docs/decisions/0025`).
 
 use std::collections::{HashSet, VecDeque};
 
@@ -35,7 +35,7 @@ struct Backlog {
     stanzas: VecDeque<(Instant, Element)>,
     /// The weight of the stanzas.
     weight: usize,
-    /// How many stanzas wait when outdated presence is looked for next.
+    /// The number of waiting stanzas at which outdated presence is next dropped.
     compact_at: usize,
     /// Questions to archives that wait for the page before.
     questions: VecDeque<(Bare, Element)>,

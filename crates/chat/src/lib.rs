@@ -100,7 +100,7 @@ pub struct Settings {
     pub pubsub: Box<str>,
     pub software: Box<str>,
     pub version: Box<str>,
-    /// How long a session may be without a connection (XEP-0198).
+    /// The time for which a session may be without a connection (XEP-0198).
     pub resume_for: std::time::Duration,
     /// Contact addresses of the operator by kind (XEP-0157): `abuse-addresses`, `mailto:…`.
     pub contacts: Vec<(Box<str>, Box<str>)>,

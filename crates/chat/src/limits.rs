@@ -49,11 +49,12 @@ pub const ROOM_WAITING: usize = 1_000;
 /// temporary ones are not.
 pub const ROOMS_LISTED: usize = 10_000;
 
-/// How long an empty room stays in memory, so that who comes back soon need not wait for the store.
+/// The time for which an empty room stays in memory, so that users who return soon need not wait for the
+/// store.
 pub const ROOM_IDLE: std::time::Duration = std::time::Duration::from_secs(600);
 
-/// How long the list of a service's stored rooms answers questions before it is read again: reading it costs the same however
-/// many ask.
+/// The time for which the list of a service's stored rooms answers queries before it is read again: reading
+/// it costs the same however many ask.
 pub const DIRECTORY_FOR: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Entries of one page of a service's list of rooms, whatever is asked for (XEP-0059 §2.1). The rest is on the next page.
@@ -63,7 +64,7 @@ pub const ROOMS_PAGE: usize = 200;
 /// refused with `resource-constraint`. More than any person has; each is loaded when the account signs in.
 pub const CONTACTS: usize = 5_000;
 
-/// Of these, strangers that wait for an answer. Beyond: `resource-constraint`. Without this limit strangers
+/// Contacts of these that wait for an answer. Beyond: `resource-constraint`. Without this limit strangers
 /// could fill a roster.
 pub const CONTACTS_ASKING: usize = 500;
 
@@ -133,8 +134,8 @@ pub const SM_QUEUE: usize = 2_000;
 /// Bytes of them, about. Beyond: the same.
 pub const SM_QUEUE_BYTES: usize = 4 << 20;
 
-/// How long a client may acknowledge nothing while as much as may be waits for that. Longer: `resource-constraint`, and its
-/// messages go to the other sessions or are kept.
+/// The time for which a client may acknowledge nothing while its queue is full. Longer:
+/// `resource-constraint`, and its messages go to the other sessions or are kept.
 pub const SM_PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// Bytes, about, that a connection is given before it has to have written them; it is given so many again meanwhile. The rest
@@ -268,7 +269,8 @@ pub const AVATARS: usize = 100_000;
 /// Kinds of private data of one namespace and account (XEP-0049). Beyond: the oldest is forgotten.
 pub const PRIVATE_NAMES: u32 = 16;
 
-/// Bytes of the name of an uploaded file, and of its content type. Beyond: `bad-request`. What file systems take.
+/// Bytes of the name of an uploaded file, and of its content type. Beyond: `bad-request`. The limit of common
+/// file systems.
 pub const FILE_NAME: usize = 255;
 
 /// Bytes that a slot costs at least of what a user may upload in a day, so that slots have a number too.

@@ -225,7 +225,7 @@ impl Host {
                 return host.forget_user(now, &user);
             }
             host.offline_forget(&user, ids, out, move |host, now, done, out| {
-                // Who acknowledges gets the rest then.
+                // A client that acknowledges gets the rest then.
                 if done.is_ok() && host.sm_waiting(key, |_| true) == 0 && !host.is_congested(key) {
                     host.offline_deliver(now, key, out);
                 }

@@ -107,7 +107,7 @@ fn count(rows: usize) -> u32 {
     u32::try_from(rows).unwrap_or(u32::MAX)
 }
 
-/// How many of them have no more bytes than that; at least one.
+/// The number of rows that fit into that many bytes; at least one.
 fn fitting(rows: &[&ItemRow], bytes: usize, from_end: bool) -> usize {
     let mut left = bytes;
     let mut fits = |row: &&&ItemRow| {

@@ -274,7 +274,7 @@ impl Host {
                         host.publish_for(now, &owner, publication, out, all.one());
                     }
                 }
-                // What is not published is as it was: the items are what is true.
+                // Rooms that were not published stay as they were: the items count.
                 one(host, now, result, out);
             });
         }

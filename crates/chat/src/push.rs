@@ -280,7 +280,7 @@ impl Host {
         let keys = self.users.get(user).map(|user| &user.sessions[..]).unwrap_or_default();
         let is_of =
             |key: &&Key| self.sessions.get(**key).is_some_and(|session| session.push.as_deref() == Some(id));
-        // Of several, one that is awake.
+        // A session that is awake is preferred.
         let asleep = keys.iter().find(is_of);
         keys.iter().filter(is_of).find(|key| !self.is_asleep(**key)).or(asleep).copied()
     }
@@ -292,7 +292,8 @@ impl Host {
         self.route(notification, out);
     }
 
-    /// Perhaps the answer to a notification. Who does not want them gets none any more (XEP-0357 §7).
+    /// Handles an answer that may be to a notification. A push service that returns an error gets no more of
+    /// them (XEP-0357 §7).
     pub(super) fn push_answered(&mut self, now: Instant, from: &Jid, iq: &Element, out: &mut Outbox) {
         let Some(id) = iq.attr("id") else { return };
         if self.push.asked.get(id).is_none_or(|(_, client)| client.service != *from) {

@@ -1,5 +1,5 @@
-//! How many reads of the store one address has under way. Each may load as much as a page has; more of them wait, and more
-//! than may wait are refused. `Host::load` asks here for every read that can be large.
+//! The limit on the concurrent reads of the store by one address. Each may load as much as a page has; more
+//! of them wait, and more than may wait are refused. `Host::load` asks here for every read that can be large.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};

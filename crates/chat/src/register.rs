@@ -165,7 +165,7 @@ impl Host {
     fn unfriend_all(&mut self, user: &Bare, kept: &[(Bare, RosterItem)], out: &mut Outbox) {
         self.tell_departed(user, out);
         let known = self.users.get_mut(user).filter(|known| matches!(known.state, AccountState::Ready(_)));
-        // What is written of it from now on would be of the next of that name.
+        // Later writes for this account would belong to the next one of that name.
         let here = known.map(|known| std::mem::replace(&mut known.state, AccountState::Absent));
         self.weigh(user);
         let roster = match &here {

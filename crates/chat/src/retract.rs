@@ -80,7 +80,7 @@ impl Host {
             let found = page.stanzas.into_iter().rev().find(|(_, _, old)| is_it(old));
             let Some((id, at, old)) = found else { return };
             let stanza = Box::new(tombstone(&old, retracted(now)));
-            // Who asks sees the retraction in any case.
+            // The requester sees the retraction in any case.
             host.change(Change::Archive { owner, id, with, at, stanza }, out, |_, _, _, _| {});
         });
     }

@@ -1,7 +1,7 @@
 //! The bytes of all rosters that a host keeps for accounts that are signed in. Beyond the bound, the roster of an account that was
 //! not used lately is evicted; the next stanza that needs it has it read again, and waits for it as for the first time.
 //!
-//! An account's sessions share one. What is on its way to the store holds it, so that no answer finds it gone.
+//! An account's sessions share one. Writes under way keep it in memory, so that their results find it.
 
 use std::collections::HashMap;
 

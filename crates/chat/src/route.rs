@@ -165,7 +165,7 @@ impl Host {
     ) {
         let Some(session) = self.sessions.get(key) else { return };
         let (jid, bare) = (session.jid.clone(), session.jid.bare());
-        // What it is to others depends on roster and blocking list.
+        // The effect on contacts depends on the roster and the blocking list.
         if let AccountState::Loading(_) = self.user(now, &bare, out).state {
             return self.wait_for_account_data(
                 now,
@@ -229,7 +229,7 @@ impl Host {
         if self.handle_handled(&element, &to, out) {
             return;
         }
-        // What is read for the stanza is read for its sender.
+        // Reads for the stanza count for its sender.
         let requester =
             stanza::from(&element).ok().flatten().map(|from| self.read_queues.requester_of(&from));
         self.with_requester(requester, |host| host.routed(now, element, &to, out));

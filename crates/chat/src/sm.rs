@@ -128,7 +128,7 @@ impl Sm {
         for (_, stanza) in self.queue.drain(..fresh) {
             self.bytes -= weight(&stanza);
         }
-        // What an idle session needs is nothing.
+        // An idle session needs no memory for its queue.
         if self.queue.is_empty() {
             self.queue = VecDeque::new();
         }
@@ -305,7 +305,7 @@ impl Host {
     fn sm_acknowledged(&mut self, now: Instant, key: Key, element: &Element, out: &mut Outbox) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let edge = session.edge;
-        // What was sent before counts for nothing.
+        // Stanzas sent before are not counted.
         let Some(sm) = &mut session.sm else { return };
         let Some(h) = element.attr("h").and_then(|h| h.parse().ok()) else {
             return self.close_session(now, key, "bad-format", out);
@@ -380,7 +380,7 @@ impl Host {
             Some(StanzaKind::Iq) if matches!(stanza.attr("type"), Some("get" | "set")) => {
                 self.refuse(&stanza, &Condition::ServiceUnavailable.into(), out);
             }
-            // Who sent presence will see that the session is gone.
+            // The sender of a presence will see that the session is gone.
             _ => {}
         }
     }
@@ -418,7 +418,8 @@ impl Host {
         }
         session.sleeps_until = None;
         sm.asked_at = None;
-        // What is on its way to the store is in our hands: were it not counted, the client would say it again.
+        // Stanzas on their way to the store are our responsibility: if they were not counted, the client
+        // would send them again.
         sm.unhandled.clear();
         let resumed = Element::new("resumed", ns::SM).with("previd", id).with("h", sm.h());
         out.push(Effect::Bound { edge, bound: Bound::Resumed { jid: session.jid.clone(), resumed } });

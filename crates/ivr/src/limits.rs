@@ -18,7 +18,7 @@ pub const DOCUMENT_VERBS: usize = 512;
 /// Notes kept of one document; more say nothing new.
 pub const DOCUMENT_NOTES: usize = 64;
 
-/// Characters of one Say. Twilio's own limit. What is beyond it is not spoken.
+/// Characters of one Say. Twilio's own limit. The text beyond it is not spoken.
 pub const SPEECH_CHARS: usize = 4_096;
 
 /// The longest pause of one `<break>`: Twilio's own limit.
@@ -40,8 +40,8 @@ pub const DOCUMENTS_PER_CALL: u32 = 10_000;
 /// Documents in a row in which nothing took time: a circle of redirects. Beyond it the call ends with code 11215.
 pub const DOCUMENTS_WITHOUT_PAUSE: u32 = 30;
 
-/// How long a waiting caller's music rests when its document took no time, so that an empty one makes no storm
-/// of requests.
+/// The pause of a waiting caller's music when its document took no time, so that an empty document causes no
+/// storm of requests.
 pub const WAIT_REST: Duration = Duration::from_secs(1);
 
 /// For a document, beyond every time-out of the HTTP client: the call does not hang when that never answers.

@@ -32,7 +32,7 @@ impl Digit {
     }
 }
 
-/// How a digit is to be sent.
+/// The options for sending a digit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventOptions {
     pub payload_type: u8,

@@ -180,7 +180,7 @@ impl Conference {
         self.candidates.clear();
         self.whispers.clear();
         for (at, member) in self.members.iter_mut().enumerate() {
-            // What was said in another tick is not heard again.
+            // Sound of an earlier tick is not played again.
             if !std::mem::take(&mut member.is_fresh) {
                 member.frame.clear();
             }

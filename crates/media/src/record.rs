@@ -10,7 +10,7 @@ pub trait File {
     fn truncate(&mut self, len: u32);
 }
 
-/// How to record.
+/// The options of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordOptions {
     /// Hz.

@@ -72,7 +72,7 @@ pub enum Query {
     /// A message for an address: its chat clients get it, and when it has no phones either it may be kept. Answered with
     /// `Answer::Offered`. A router has no chat clients; who has takes the question before it gets there.
     Offer(Box<Offer>),
-    /// How the chat clients of this address are; `None`: none is there. Only watchers need it. Not answered.
+    /// The state of the address's chat clients; `None` without any. Only watchers need it. Not answered.
     ChatChanged {
         aor: Aor,
         chat: Option<Chat>,
@@ -134,7 +134,7 @@ pub struct Register {
     pub call_id: Box<str>,
     pub cseq: u32,
     pub change: Change,
-    /// How many bindings this account may have.
+    /// The largest number of bindings of this account.
     pub max_contacts: usize,
 }
 

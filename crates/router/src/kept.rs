@@ -35,7 +35,7 @@ struct Delivery {
 }
 
 enum Stage {
-    /// `written`: messages that reached the disk meanwhile. What is read may have them or not.
+    /// `written`: messages that reached the disk meanwhile. The read may return them or not.
     Loading {
         written: u32,
     },
@@ -54,7 +54,7 @@ impl MessageQueue {
         self.set(self.hash(aor), Count { kept: count, writing: 0 });
     }
 
-    /// How many are kept for this address.
+    /// The number of messages kept for this address.
     pub(crate) fn count(&self, aor: &str) -> u32 {
         self.counts.get(&self.hash(aor)).map_or(0, |count| count.kept)
     }

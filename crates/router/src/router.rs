@@ -25,7 +25,7 @@ pub enum Effect {
     Answer { to: Edge, id: AskId, answer: Answer },
     /// To an edge that did not ask.
     Push { to: Edge, push: Push },
-    /// How it is with an address whose presence may have changed, as `RouterSettings::tells_presence` wants it.
+    /// The presence of an address, sent when it may have changed, if `RouterSettings::tells_presence` is set.
     Presence { aor: Aor, presence: Presence },
     /// Append to the log; `handle_written` with the ticket when the group is on disk, or is not.
     WriteBinding { ticket: u64, row: BindingRow },
@@ -164,7 +164,7 @@ impl Router {
         self.location.replay(now, row, record, dead)
     }
 
-    /// How many messages the store keeps for this address; at start.
+    /// Sets the number of messages that the store keeps for this address; at start.
     pub fn seed_kept(&mut self, aor: &str, count: u32) {
         self.kept.seed(aor, count);
     }

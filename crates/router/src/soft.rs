@@ -32,7 +32,7 @@ pub(crate) struct SoftStateEntry {
 impl SoftStateEntry {
     /// When to look: when the first thing ends, or at the next patrol. `None` when nothing is known.
     fn look(&self, now: Instant) -> Option<Instant> {
-        // What chat says is true until it says otherwise: it is of this process.
+        // Chat's state holds until the next report: chat is in the same process.
         let chat = self.chat.as_ref().map(|_| Instant::FAR_FUTURE);
         let earliest = [self.watches.earliest(), self.publications.earliest(), self.calls.earliest(), chat]
             .into_iter()

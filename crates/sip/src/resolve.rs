@@ -1,8 +1,8 @@
 //! RFC 3263: from the next hop's URI to addresses, by NAPTR, SRV and A/AAAA; RFC 7984 for hosts with both
 //! families. A machine without a socket: it asks [`DnsQuery`]s and is told their answers.
 //!
-//! A resolution is planned anew from the target each time one of its answers arrives (`plan`), so there
-//! is no state but the answers. Answers are shared: one question in flight serves everyone who waits for it.
+//! A resolution is planned anew from the target each time one of its answers arrives (`plan`), so there is no
+//! state but the answers. Answers are shared: one query in flight serves all resolutions that wait for it.
 
 mod order;
 mod plan;

@@ -107,7 +107,7 @@ fn answer(request: &Bytes, status: u16, body: &str) -> String {
 #[test]
 fn a_lingering_transaction_costs_at_most_600_bytes() {
     let mut shard = Shard::new();
-    // What is there once: buffers, tables.
+    // Memory that is allocated once: buffers, tables.
     shard.call(CALLS);
     let before = ALLOCATOR.bytes();
     for number in 0..CALLS {

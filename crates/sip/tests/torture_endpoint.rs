@@ -222,7 +222,7 @@ fn damaged_messages_leave_nothing_behind() {
             let bytes = damaged(&mut rng, &messages);
             sent.extend(receive(&mut endpoint, now, bytes.into()).iter().map(|bytes| bytes.to_vec()));
             if !sent.is_empty() && rng.chance(500) {
-                // What we sent comes back, as it was or as an answer of a kind.
+                // A message that we sent comes back, unchanged or as a response.
                 let echo = damaged(&mut rng, &sent);
                 let start = echo.iter().position(|byte| *byte == b'\n').unwrap_or(0);
                 let status = format!("SIP/2.0 {} Said\r", 100 + rng.below(600));

@@ -1,4 +1,4 @@
-//! How fast passwords may be tried (RFC 7616 §5.6 names the guessing of passwords over the network).
+//! The pace at which passwords may be tried (RFC 7616 §5.6 names the guessing of passwords over the network).
 //!
 //! SIP, XMPP and REST each have an `Attempts`. A failure counts only where its source is proved: by a nonce that is bound
 //! to it, or by a connection. Tries are paced, never locked out: by source and account, so that a shared address hinders
@@ -147,7 +147,7 @@ impl Attempts {
         }
     }
 
-    /// How long the credentials are not looked at; `None`: they are.
+    /// The time until the credentials are checked; `None`: now.
     pub fn wait(&self, now: Instant, attempt: &Attempt<'_>) -> Option<Duration> {
         let (pair, is_known) = self.pair(now, attempt);
         let mut verdicts = [self.pairs.penalty(now, pair), Verdict::Pass, Verdict::Pass];

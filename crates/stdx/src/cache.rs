@@ -11,8 +11,8 @@ use crate::Instant;
 use crate::hash::HashedKeys;
 use crate::limits::LIMITER_SPARES;
 
-/// Not shared between threads. Which entry goes when it is full depends only on the calls made, not on
-/// the hash, so a run with equal inputs stays equal.
+/// Not shared between threads. The evicted entry depends only on the calls made, not on the hash, so a run
+/// with equal inputs stays equal.
 ///
 /// Keys are hashed by `S`. Keys that are hashes under a secret already need no second one: `Cache<u64, V, HashedKeys>`.
 pub struct Cache<K, V, S = RandomState> {

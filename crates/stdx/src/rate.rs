@@ -92,7 +92,7 @@ impl BucketLevel {
     }
 }
 
-/// How a `Limiter` treats each of its keys.
+/// The rates and penalties that a `Limiter` applies to each of its keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
     /// Keys remembered at most; beyond that one that was idle is forgotten, those under penalty last.
@@ -139,7 +139,7 @@ impl<K: Hash + Eq + Copy> Limiter<K> {
         Limiter { policy, sources: Cache::new(policy.capacity.max(1)) }
     }
 
-    /// Whether this key may try now. A refused attempt costs it nothing.
+    /// Decides if this key may try now. A refused attempt costs it nothing.
     pub fn allow(&mut self, now: Instant, key: K) -> Verdict {
         let rate = self.policy.rate;
         let record = self.record(now, key);

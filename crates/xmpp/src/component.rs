@@ -1,8 +1,8 @@
-//! The stream of an external component (XEP-0114): a header, a handshake, and from then on stanzas both ways. Whatever is
-//! at its domain, in local part and resource, is the component's own.
+//! The stream of an external component (XEP-0114): a header, a handshake, and from then on stanzas both ways.
+//! All local parts and resources at its domain belong to the component.
 //!
-//! The driver passes bytes in and performs what comes out; [`Component::handle_attached`] answers [`Effect::Attach`].
-//! After [`Effect::Close`] nothing more comes.
+//! The driver passes bytes in and performs the effects; [`Component::handle_attached`] answers
+//! [`Effect::Attach`]. After [`Effect::Close`] nothing more comes.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ pub enum Effect {
     Close,
 }
 
-/// Whether the component gets what is for its domain.
+/// The result of attaching a component to its domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachOutcome {
     Here,
@@ -275,7 +275,7 @@ impl Component {
     /// For the component; only while it is attached.
     pub fn write(&self, stanza: &Element, out: &mut Outbox) {
         if self.is_attached() {
-            // What is of `jabber:client` is of this stream's namespace here, as between servers.
+            // Elements of `jabber:client` get this stream's namespace, as between servers.
             stanza.write(ns::CLIENT, &mut out.bytes);
         }
     }

@@ -36,8 +36,8 @@ pub const MEMORY_PER_BYTE: usize = 32;
 /// Bytes of memory that a stanza may take besides [`MEMORY_PER_BYTE`] for each of its bytes.
 pub const MEMORY_PER_STANZA: usize = 64 << 10;
 
-/// The same of an element whose sender is not authenticated yet, and the elements in it. Beyond: `policy-violation`. What
-/// signs clients and servers in is a few elements.
+/// The same of an element whose sender is not authenticated yet, and the elements in it. Beyond:
+/// `policy-violation`. Authentication takes a few elements.
 pub const MEMORY_PER_BYTE_BEFORE_AUTH: usize = 8;
 /// As [`MEMORY_PER_STANZA`], before authentication.
 pub const MEMORY_PER_ELEMENT_BEFORE_AUTH: usize = 16 << 10;
@@ -75,7 +75,7 @@ pub const COMPONENT_CONNECTIONS: usize = 16;
 /// this.
 pub const BOSH_WAIT: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Requests of one session that wait at the same time. Who asks for more gets this.
+/// Requests of one session that wait at the same time. A client that asks for more gets this.
 pub const BOSH_HOLD: u32 = 2;
 
 /// Time without a request after which a session of BOSH ends: a round trip over a bad network. Its client is as one whose
@@ -139,7 +139,7 @@ pub const S2S_VERIFIES: usize = 200;
 /// Addresses of one other server that are tried. Beyond: not.
 pub const S2S_TARGETS: usize = 10;
 
-/// How long nothing is tried after an attempt failed: the first, doubled with each further one, and the longest.
+/// The pause after a failed attempt: the first, doubled with each further one.
 pub const S2S_BACKOFF: std::time::Duration = std::time::Duration::from_secs(2);
 /// The longest pause after failed attempts.
 pub const S2S_BACKOFF_MAX: std::time::Duration = std::time::Duration::from_secs(300);

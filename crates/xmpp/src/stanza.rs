@@ -134,8 +134,8 @@ pub fn kind_of(element: &Element) -> Option<StanzaKind> {
     }
 }
 
-/// The language that a stream's header says its stanzas have, where it says one (RFC 6120 §4.7.4). What is no language tag
-/// is none: it would be added to each stanza.
+/// The language of a stream's stanzas, if its header names one (RFC 6120 §4.7.4). A value that is not a
+/// language tag is ignored: it would be added to each stanza.
 pub fn stream_lang(header: &Element) -> Option<Box<str>> {
     let is_tag = |lang: &&str| {
         let of_tag = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';

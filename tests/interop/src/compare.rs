@@ -166,7 +166,8 @@ pub fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
 
-/// How often a run may begin anew: each time a few dozen of some thirty thousand process ids will not do.
+/// The number of times that a run may begin anew: each time a few dozen of some thirty thousand process ids
+/// will not do.
 const TRIES: usize = 5;
 
 /// The ports and addresses that every end of a run receives.
@@ -417,7 +418,7 @@ fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
-/// Whether `sipp` speaks: for an error that says what to install.
+/// The version of `sipp`; the error says what to install.
 pub fn sipp_version() -> String {
     let output =
         Command::new("sipp").arg("-v").output().expect("sipp: install it: apt-get install sip-tester");

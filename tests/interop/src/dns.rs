@@ -31,7 +31,7 @@ impl Dns {
             while !ends.load(Ordering::Relaxed) {
                 let Ok((count, from)) = socket.recv_from(&mut buffer) else { continue };
                 if let Some(answer) = answer(&buffer[..count], servers) {
-                    // Who asked may have gone.
+                    // The client may have gone.
                     let _ = socket.send_to(&answer, from);
                 }
             }

@@ -152,7 +152,7 @@ fn next_piece(buffer: &mut Vec<u8>) -> Option<Vec<u8>> {
         Some(0) => find(END)? + END.len(),
         Some(start) => start,
         None => {
-            // What could still become the start of one waits.
+            // A possible start of one waits for more bytes.
             let last = buffer.iter().rposition(|byte| *byte == b'<').unwrap_or(buffer.len());
             if START.starts_with(&buffer[last..]) { last } else { buffer.len() }
         }

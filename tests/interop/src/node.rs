@@ -80,7 +80,7 @@ listen = "127.0.0.1:{http}"
         self
     }
 
-    /// Calls to `user` of any domain go to 127.0.0.1:`target`, for everyone.
+    /// Calls of all sources to `user` of any domain go to 127.0.0.1:`target`.
     pub fn with_open_route(self, user: &str, target: u16) -> Node {
         self.run(&[
             "route",

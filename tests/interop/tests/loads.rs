@@ -14,7 +14,7 @@ const USERS: usize = 40;
 #[track_caller]
 fn is_even(said: &Said, report: &Path, server: &ChatServer, before: &str) -> Report {
     let explain = || format!("{}\n{}", said.text(), server.tail());
-    // How long it takes says more of the machine that runs the tests than of the server.
+    // The duration depends more on the machine than on the server.
     let (missed, slow) = (format!("{before}MISSED: "), format!("{before}MISSED: response."));
     let mut missed = said.lines.iter().filter(|line| line.starts_with(&missed));
     assert!(missed.all(|line| line.starts_with(&slow)), "{}", explain());
@@ -177,7 +177,7 @@ fn belfry_keeps_a_mix_over_bosh() {
 
 #[test]
 fn ejabberd_keeps_a_mix_over_bosh() {
-    // Of those who use a node at once it tells one now and then "Database failure": a transaction that was aborted
+    // Concurrent users of one node now and then get "Database failure": a transaction that was aborted
     // (`cyclic`) and is not begun again.
     over_bosh(&ChatServer::ejabberd(USERS), "none", "failed < 5");
 }

@@ -235,7 +235,7 @@ impl Shell {
         let is_root =
             std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
         let mut command = Command::new("unshare");
-        // What the cargo and the make above this test tell their own children: a reader's shell has none of it.
+        // Variables that cargo and make set for their children: a reader's shell has none of them.
         for name in ["CARGO", "CARGO_TARGET_DIR", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"] {
             command.env_remove(name);
         }

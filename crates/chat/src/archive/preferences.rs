@@ -116,7 +116,7 @@ pub(super) fn handle(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mu
     host.change(change, out, move |host, _, done, out| {
         let answer = done.map_err(change_queue::not_written).map(|()| {
             let element = preferences.element();
-            // Who left meanwhile has them read again.
+            // If the account has left memory meanwhile, its preferences are read again.
             if host.is_in_memory(&user) {
                 host.archive.preferences.insert(user, preferences);
             }

@@ -8,7 +8,8 @@ use super::room::RoomEffect;
 use crate::{Host, Outbox};
 
 impl Host {
-    /// A removed account loses what it is in the rooms that are in memory. Of the others the store has taken it out.
+    /// Removes the affiliations of a removed account from the rooms in memory. The store has changed the
+    /// other rooms.
     pub(crate) fn leave_rooms(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
         let addresses: Vec<Bare> = self.rooms.slots.keys().cloned().collect();
         for address in addresses {

@@ -113,7 +113,7 @@ impl Host {
         self.load(Load::Act(Box::new(act)), out, move |host, _, result, out| {
             let acted = match result {
                 Ok(StoreReply::HostActionResult(acted)) => acted,
-                // What is here is better than nothing.
+                // The rooms in memory are better than an empty list.
                 _ => host.rooms_here(&domain),
             };
             let mut directory = Directory::clone(&stored);

@@ -1,4 +1,4 @@
-//! Rooms (XEP-0045): which are here, and their way from and to the store. What happens in one is [`room`]'s.
+//! Rooms (XEP-0045): those in memory, and their way from and to the store. The inside of a room is [`room`].
 
 mod departed;
 mod directory;
@@ -361,7 +361,7 @@ impl Host {
             && stanza.attr("type").is_none()
             && stanza.get("x", ns::MUC).is_some()
             && to.resource().is_some();
-        // Who operates the server makes a room by configuring it.
+        // The operator of the server creates a room by configuring it.
         let is_made = from.local().is_none()
             && self.may_all_in_rooms(from, stanza)
             && stanza.attr("type") == Some("set")
@@ -533,7 +533,7 @@ impl Host {
                 Err(StoreFailure::Unavailable) if !then.is_empty() => {
                     host.refuse_in_room(&stanza, Condition::ResourceConstraint, out);
                 }
-                // What was said a moment ago may be on its way to the archive.
+                // A message of a moment ago may be on its way to the archive.
                 _ => host.perform_in_room(now, &room, UnsavedRoom { stanza, before: None, outs: then }, out),
             }
         });

@@ -70,7 +70,7 @@ fn listed(directory: &Directory, set: Option<&Element>) -> Result<Element, Condi
         Element::new("item", ns::DISCO_ITEMS).with("jid", *address).with_opt("name", name)
     });
     let query = Element::new("query", ns::DISCO_ITEMS).children(items);
-    // Who asked for no page gets to know that it is not all.
+    // A client that asked for no page learns if the list is incomplete.
     let is_told = set.is_some() || some.len() < all.len();
     Ok(query.children(is_told.then_some(told)))
 }

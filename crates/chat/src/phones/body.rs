@@ -10,7 +10,7 @@ const COMPOSING: &str = "urn:ietf:params:xml:ns:im-iscomposing";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MessageBody {
     Text(Box<str>),
-    /// Whether the sender is writing at this moment.
+    /// True while the sender is composing.
     Typing(bool),
 }
 
@@ -48,8 +48,8 @@ fn said(parameters: &str, body: &[u8]) -> Result<MessageBody, UnsupportedBody> {
     if text.trim().is_empty() { Err(UnsupportedBody) } else { Ok(MessageBody::Text(text)) }
 }
 
-/// RFC 3862 §2: headers of the message, an empty line, headers of its content, an empty line, the content. Whom it is from
-/// and to is not looked at: the MESSAGE around it says so, with proof.
+/// RFC 3862 §2: headers of the message, an empty line, headers of its content, an empty line, the content.
+/// Its From and To are ignored: those of the MESSAGE around it are proved.
 fn unwrap(body: &[u8]) -> Result<MessageBody, UnsupportedBody> {
     let (_, inner) = split_headers(body).ok_or(UnsupportedBody)?;
     let (headers, content) = split_headers(inner).ok_or(UnsupportedBody)?;

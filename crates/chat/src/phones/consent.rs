@@ -1,4 +1,4 @@
-//! Whether an account lets another one watch it from a phone: what its roster says (RFC 6121 §3).
+//! The decision if an account lets another one watch it from a phone: by its roster (RFC 6121 §3).
 
 use std::collections::HashMap;
 

@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn no_caller_has_an_address_of_an_account() {
-        // Of ours, of a chat server elsewhere, and what looks like it in another way.
+        // A guest address of ours, one of another chat server, and one that resembles it.
         for uri in [
             "sip:alice@example.org",
             "sip:alice@sip-guest.example.org",

@@ -61,7 +61,7 @@ impl Host {
             AccountState::Loading(waiting) => waiting.len(),
             AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => 0,
         });
-        // What would not be done would not be answered either.
+        // A query whose result could not be used is not sent.
         if self.phones.heard.0.len() >= limits::PHONE_MESSAGES || waits >= limits::USER_WAITING {
             return out
                 .push(Effect::PhoneMessageOutcome { id: heard.id, outcome: PhoneMessageOutcome::Busy });

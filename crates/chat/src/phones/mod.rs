@@ -227,7 +227,7 @@ impl Host {
         self.available(user).next().is_some()
     }
 
-    /// How it is with an account's phones: the answer to `Effect::AskPhone`, and whenever it changes, of any account.
+    /// The state of an account's phones: the answer to `Effect::AskPhone`, and every change, of any account.
     pub fn handle_phone(&mut self, now: Instant, user: &Bare, phone: Phone, out: &mut Outbox) {
         if phone != Phone::default() && self.is_signed_in(user) {
             self.keep_phone(user);
@@ -281,7 +281,8 @@ impl Host {
         self.phones.watched.get(user).is_some_and(|watched| watched.phone.is_there)
     }
 
-    /// How the account's sessions are, for phones: the one that is most for messages speaks for all. `None`: there is none.
+    /// The account's availability for phones: that of the session with the highest priority. `None`: it has
+    /// none.
     pub fn shown(&self, user: &Bare) -> Option<ChatPresence> {
         if self.is_anonymous(user) {
             return None;

@@ -145,7 +145,7 @@ impl Host {
         for body in parts_of(message).into_iter().flatten() {
             self.phones.texts.copies += 1;
             let from = from.bare().into_jid();
-            // Who has it in chat misses nothing.
+            // A failed copy is harmless: the message is in chat.
             self.say_to_phone((from, user.clone(), body, now), out, |host, _, _, _| {
                 host.phones.texts.copies -= 1;
             });

@@ -140,7 +140,7 @@ impl UserReader {
             .map(Box::from)
             .take(limits::CONTACT_GROUPS)
             .collect();
-        // Who asked may have come before.
+        // A subscription request may already have created the contact.
         let known = self.contacts.remove(&contact).unwrap_or_default();
         let item = RosterItem {
             name: item.attr("name").filter(|name| fits(name)).map(Box::from),

@@ -146,7 +146,7 @@ impl Host {
         let presence = typed(user, contact.as_jid(), SubscriptionAction::Subscribe.as_str());
         let (jid, contact, act) = (user.as_jid().clone(), contact.clone(), SubscriptionAction::Subscribe);
         let request = SubscriptionRequest { user: user.clone(), contact, act, presence };
-        // What does not fit is for the user to do.
+        // A contact beyond the limit stays for the user to add.
         let _ = self
             .queue_change(now, user, out, move |host, now, out| host.subscribe_out(now, request, &jid, out));
     }
@@ -265,7 +265,8 @@ fn moved(
     let mut item = before.clone();
     item.asked = asked.or(item.asked);
     step.state.write(&mut item);
-    // Who is granted or asked for presence is a contact from then on; who only asks is not (§3.1.3).
+    // A contact that is granted presence or asked for it is listed in the roster; a mere requester is not
+    // (§3.1.3).
     item.is_listed |= is_wanted;
     let seen = |item: &RosterItem| (item.is_listed, item.subscription, item.ask, item.approved);
     let is_visible = seen(&before) != seen(&item);

@@ -243,7 +243,7 @@ impl Host {
         let others = self.keys_of(&user, Session::is_available);
         let (told, is_last) = (presence.clone(), others.is_empty());
         if is_last {
-            // Who sees the account is interested in its phones from now on too.
+            // A contact that sees the account also watches its phones from now on.
             self.keep_phone(&user);
         }
         self.when_account_loaded(now, &user.clone(), out, move |host, now, out| {
@@ -260,7 +260,7 @@ impl Host {
         if self.is_anonymous(&user) {
             return;
         }
-        // Of an account that is no more nothing is written.
+        // Nothing is written for an account that was removed.
         let Some(data) = self.account_data_mut(&user) else { return };
         data.last_seen = Some((now, status.clone()));
         // When the write is lost, an older time stands, and no session waits for it.
@@ -341,7 +341,7 @@ impl Host {
             }
             return;
         }
-        // Who was told of the presence directly may ask for it again.
+        // The target of a directed presence may probe it again.
         let mut saw = false;
         for key in self.keys_of(user, Session::is_available) {
             let Some(session) = self.sessions.get(key) else { continue };

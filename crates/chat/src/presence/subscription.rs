@@ -156,14 +156,14 @@ mod tests {
         }
     }
 
-    /// Whether it passes, and the state afterwards; `-`: no change. In the order of [`STATES`].
+    /// True if the stanza passes, and the state afterwards; `-`: no change. In the order of [`STATES`].
     type Table = [(bool, &'static str); 9];
 
     fn check(step: impl Fn(SubscriptionState) -> SubscriptionStep, table: Table, title: &str) {
         for (name, (passes, after)) in STATES.into_iter().zip(table) {
             let after = state(if after == "-" { name } else { after });
             let step = step(state(name));
-            // What is approved before it is asked for is tested below.
+            // Approval in advance is tested below.
             let reached = SubscriptionState { approved: false, ..step.state };
             assert_eq!((step.passes, reached), (passes, after), "{title} in state {name}");
         }

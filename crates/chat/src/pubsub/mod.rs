@@ -321,7 +321,7 @@ impl Host {
 
     /// A removed account loses what it is in the nodes that are in memory or being changed.
     pub(super) fn leave_nodes(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
-        // What is in the store is without it already, and is read again.
+        // The store has already changed its nodes; they are read again.
         self.pubsub.nodes.retain(|owner, _| owner != user);
         let mut owners: Vec<Bare> = self.pubsub.busy.keys().cloned().collect();
         let busy = &self.pubsub.busy;

@@ -320,7 +320,7 @@ impl NodeConfig {
                     let stored: u32 = values.first()?.parse().ok()?;
                     config.max_items = stored.clamp(1, limits::NODE_ITEMS);
                 }
-                // Of these only the length can be wrong.
+                // Of these values only the length can be wrong.
                 "pubsub#title" | "pubsub#type" | "pubsub#roster_groups_allowed" => {
                     config.set(var, &values);
                 }
@@ -331,7 +331,7 @@ impl NodeConfig {
         has_access.then_some(config)
     }
 
-    /// How many the store keeps.
+    /// The number of items that the store keeps.
     pub(super) fn keep(&self) -> u32 {
         self.max_items.max(1)
     }

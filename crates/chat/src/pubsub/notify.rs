@@ -187,7 +187,7 @@ impl Host {
     /// These abilities are known from now on.
     pub(crate) fn pubsub_caps_known(&mut self, now: Instant, ver: &str, out: &mut Outbox) {
         for (user, client) in self.pubsub.clients.curious.remove(ver).unwrap_or_default() {
-            // Who may see what is in the roster, which may have been let go of since.
+            // The audience is in the roster, which may have left memory meanwhile.
             if self.users.contains_key(&user) {
                 let (of, ver) = (user.clone(), Box::<str>::from(ver));
                 self.with_account_data(now, &user, out, move |host, now, out| {

@@ -30,7 +30,7 @@ pub(crate) struct Publication {
     pub(crate) node: &'static str,
     pub(crate) id: Box<str>,
     pub(crate) payload: Element,
-    /// How the node is made when there is none: a form's fields.
+    /// The fields of the form that configures a node created by publishing.
     pub(crate) options: &'static [(&'static str, &'static str)],
 }
 
@@ -418,7 +418,7 @@ fn item_to_keep(
         }
         _ => return Err(fault(Condition::BadRequest, "invalid-payload")),
     }
-    // Who published is told where it need not be the owner.
+    // A publisher that need not be the owner gets the item's id.
     let is_told = !asked.relation.is_owner || asked.is_of_service();
     let publisher = is_told.then(|| asked.who.as_str());
     let item = Element::new("item", ns::PUBSUB)

@@ -119,7 +119,7 @@ impl Host {
             if node.affiliation(&who, &relation) != NodeAffiliation::Owner {
                 return;
             }
-            // Who does not wait any more has nothing to be told.
+            // A subscription that is no longer pending needs no answer.
             if node.state(&jid) != Some(NodeSubscription::Pending) {
                 return;
             }

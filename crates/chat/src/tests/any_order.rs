@@ -208,7 +208,7 @@ impl Play {
         let (id, user) = (old.session.take().unwrap(), format!("{}@example.org", USERS[old.user]));
         let number = self.world.resume(&user, &id, 0);
         if matches!(self.world.bound[&number], Bound::Resumed { .. }) {
-            // What it had and had not acknowledged comes once more.
+            // Stanzas that it received and did not acknowledge come once more.
             let mut client = self.clients.remove(&key).unwrap();
             client.is_gone = false;
             client.answers.clear();
@@ -335,7 +335,7 @@ impl Play {
             self.world.tell(|host, now, out| host.handle_gone(now, edge(key), true, out));
         }
         self.world.wait(Duration::from_secs(301));
-        // Who came from elsewhere is still in the room.
+        // The occupant of another server is still in the room.
         self.world
             .arrive(&format!("<presence from='eve@other.example/x' to='{ROOM}/eve' type='unavailable'/>"));
         self.settle();

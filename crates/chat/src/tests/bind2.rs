@@ -114,7 +114,7 @@ fn what_comes_before_it_knows_its_address_comes_after() {
     let ping = Element::new("message", ns::CLIENT).with("id", "early");
     world.host.deliver(START, key, ping, &mut out);
     assert!(!out.iter().any(|effect| matches!(effect, Effect::Deliver { .. })));
-    // What was asked is answered now.
+    // The earlier request is answered now.
     world.tell(|_, _, all| *all = out);
     assert_eq!(world.hear(7).len(), 1);
     world.bound.remove(&7).unwrap();

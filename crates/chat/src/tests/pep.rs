@@ -67,7 +67,7 @@ fn subscribers_are_told_and_get_the_newest_item_first() {
     is_error(&get(&mut world, bob, ALICE, "<subscriptions node='none'/>"), "item-not-found", "");
     assert!(get(&mut world, alice, ALICE, "<affiliations/>").contains("affiliation='owner'"));
     is_error(&get(&mut world, alice, ALICE, "<affiliations node='none'/>"), "item-not-found", "");
-    // Who was let in by a model that is no more, is told nothing more.
+    // A subscriber admitted by a former access model gets no more notifications.
     configure(&mut world, alice, "n", &[("access_model", "presence")]);
     publish(&mut world, alice, "n", "c");
     assert!(events(&mut world, eve).is_empty());

@@ -282,7 +282,7 @@ fn the_end_is_told_to_all_who_saw() {
         "<presence type='error' from='refused@x.org/1' to='alice@example.org/desk'><error type='cancel'>\
          <remote-server-not-found xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></presence>",
     );
-    // Of the room's first answer the nickname was not free, and then it was.
+    // In the room's first answer the nickname was taken; then it was free.
     world.arrive(
         "<presence type='error' from='room@rooms.x.org/alice' to='alice@example.org/desk'><error type='cancel'>\
          <conflict xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></presence>",

@@ -234,7 +234,7 @@ fn publishers_and_models_say_who_may_publish() {
     assert!(publish(&mut world, eve, "n", "e").contains("result"));
     configure(&mut world, alice, "n", &[("publish_model", "open")]);
     assert!(publish(&mut world, bob, "n", "o").contains("result"));
-    // Whose it is can be seen.
+    // The publisher of the item is visible.
     assert!(get(&mut world, alice, ALICE, "<items node='n'/>").contains("publisher='eve@example.org'"));
 }
 

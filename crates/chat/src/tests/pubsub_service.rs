@@ -168,7 +168,7 @@ fn owners_let_others_in_and_somebody_stays_one() {
         told.contains("jid='bob@example.org' affiliation='owner'")
             && !told.contains(&format!("jid='{SERVICE}'"))
     );
-    // What depends on a roster is not for a service.
+    // Access models that depend on a roster are not for a service.
     let form = configure("access_model", "presence").replace("<configure>", "<configure node='news'>");
     assert!(cast.own(bob, "set", &form).contains("<not-acceptable"));
     assert!(cast.own(alice, "get", "<default/>").contains("<value>open</value>"));

@@ -279,7 +279,7 @@ fn a_session_that_nobody_resumes_ends_and_its_messages_are_kept() {
     assert!(sent.iter().any(|xml| xml.starts_with("<iq") && xml.contains("service-unavailable")), "{sent:?}");
     let kept: Vec<Instant> = world.store.messages.offline.iter().map(|(_, _, at, _)| *at).collect();
     assert_eq!(kept, [gone_at]);
-    // Who comes too late learns what was handled.
+    // A client that resumes too late learns the number of handled stanzas.
     let late = world.resume("alice@example.org", &id, 1);
     let Bound::NotResumed { failed } = &world.bound[&late] else { panic!() };
     assert_eq!(failed.attr("h"), Some("2"));
@@ -444,7 +444,7 @@ fn every_message_arrives_once_and_in_order() {
                 }
                 3 => ack(&mut world, client, seen),
                 _ => {
-                    // What was on the wire is lost.
+                    // Stanzas on the wire are lost.
                     world.hear(client);
                     if random.next_u64().is_multiple_of(2) {
                         world.lose(client);

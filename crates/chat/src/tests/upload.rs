@@ -73,7 +73,7 @@ fn a_day_has_a_bound() {
     world.store.is_broken = true;
     assert!(slot(&mut world, alice, full).contains("resource-constraint"));
     world.store.is_broken = false;
-    // What was not given was not used.
+    // A refused slot does not count as used.
     for _ in 0..2 {
         assert!(slot(&mut world, alice, full).contains("<put"));
     }

@@ -39,7 +39,7 @@ pub enum Verb {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
     pub items: Vec<Item>,
-    /// How often; 0 is for ever.
+    /// The number of repetitions; 0 repeats for ever.
     pub loops: u32,
 }
 

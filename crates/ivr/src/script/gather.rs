@@ -28,7 +28,7 @@ pub(super) struct Gathering {
 }
 
 impl Gathering {
-    /// When the waiting is over that begins now. Who speaks is heard out.
+    /// The deadline of a wait that begins now. Speech under way is recognised to its end.
     fn wait(&self, now: Instant) -> Instant {
         let Gather { timeout, max_speech, .. } = *self.gather;
         now + if self.is_speaking { max_speech + limits::RECOGNITION_WAIT } else { timeout }

@@ -56,7 +56,7 @@ pub enum Role {
     Waiting,
 }
 
-/// How the account and the number are set up.
+/// The settings of the account and the number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     pub role: Role,

@@ -113,7 +113,7 @@ enum State {
     Ended,
 }
 
-/// Whether the next verb follows at once.
+/// The continuation after a verb: at once or later.
 #[derive(Debug, PartialEq, Eq)]
 enum Flow {
     Next,

@@ -136,7 +136,7 @@ impl Script {
         Flow::Wait
     }
 
-    /// With absolute URLs. What has none is noted, and nothing may be left.
+    /// With absolute URLs. Items without one are noted and dropped; `None` if no item is left.
     pub(super) fn playable(&self, mut piece: Piece, out: &mut Outbox) -> Option<Piece> {
         piece.items.retain_mut(|item| {
             let Item::Audio { url } = item else { return true };

@@ -54,7 +54,7 @@ pub struct Counts {
     pub shrunk: u64,
 }
 
-/// How timestamps count sound.
+/// The relation of timestamps to time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clock {
     /// Units of the timestamp in a second.
@@ -226,7 +226,7 @@ impl JitterBuffer {
         self.insert(packet, self.next);
     }
 
-    /// How much slower than the fastest it came; the worst of late decides the delay.
+    /// Measures the delay of a packet against the fastest; the largest of late decides the playout delay.
     fn measure(&mut self, now: Instant, timestamp: i64) {
         let offset = self.units(now) - timestamp;
         self.fastest[0] = self.fastest[0].min(offset);

@@ -243,7 +243,7 @@ pub fn answer(offer: &Description, local: &Local<'_>) -> Result<Answer, Refusal>
     }
     let negotiated = Negotiated {
         audio: chosen.audio,
-        // What was offered but not answered may still be under way.
+        // Packets of codecs that were offered but not answered may still be under way.
         receive: chosen.common,
         events: send_events,
         receive_events: events,

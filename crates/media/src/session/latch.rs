@@ -73,7 +73,7 @@ impl Latch {
             || match self.latched {
                 None => self.is_peer(source),
                 Some(latched) => match (source.ip() == latched.ip(), Some(source) == self.expected) {
-                    // What was latched was its neighbour: an earlier call of the same host still sends.
+                    // The latched source was a neighbour: an earlier call of the same host still sends.
                     (true, true) => true,
                     // A NAT gave it another port, or the peer itself moved back to what it had told.
                     (true, false) | (false, true) => now.since(self.last) >= SILENT,

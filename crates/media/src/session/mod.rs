@@ -132,7 +132,7 @@ pub enum FrameSource<'a> {
     Samples { rate: u32, samples: &'a [i16] },
 }
 
-/// How to play a prompt.
+/// The options for playing a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlayOptions {
     /// Comes back in [`Event::PromptEnded`].

@@ -520,7 +520,7 @@ fn a_held_leg_is_sent_nothing_and_goes_on_behind_it() {
     let last = out.headers()[6];
     assert_eq!((out.rtp[6].0, last.payload_type, last.ssrc), (address("127.0.0.3:8000"), 9, leg.ssrc()));
     assert_eq!(last.timestamp.wrapping_sub(out.headers()[0].timestamp), 11 * 160);
-    // What was not sent has no number.
+    // Frames that were not sent take no sequence number.
     assert_eq!(last.sequence - out.headers()[0].sequence, 6);
     assert_eq!(out.rtp[6].1.len(), 172);
     assert!(leg.renegotiate(negotiated(Codec::G729, true)).is_err());

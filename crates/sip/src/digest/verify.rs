@@ -1,4 +1,4 @@
-//! Whether a response is right, in the same time and with the same answer for every way to be wrong.
+//! Verifies a digest response, in the same time and with the same answer for every kind of error.
 
 use std::net::IpAddr;
 

@@ -77,7 +77,7 @@ pub struct Endpoint {
     due: Vec<Key>,
 }
 
-/// Whether new work is taken.
+/// The acceptance of new requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intake {
     Open,

@@ -51,9 +51,9 @@ pub struct Settings {
     pub listeners: Vec<Listener>,
     /// Domains whose accounts are ours, lower case.
     pub domains: Vec<Box<str>>,
-    /// How else they are written, and which each is: A-labels (RFC 5890), lower case.
+    /// Other spellings of the domains, each with the domain that it means: A-labels (RFC 5890), lower case.
     pub spellings: Vec<(Box<str>, Box<str>)>,
-    /// How long a ringing branch may ring: Timer C, RFC 3261 §16.6 step 11, more than three minutes.
+    /// The longest ringing of a branch: Timer C, RFC 3261 §16.6 step 11, more than three minutes.
     pub timer_c: Duration,
     /// Every secret comes from this one; all shards and nodes of a farm share it.
     pub secret: [u8; 32],

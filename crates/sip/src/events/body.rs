@@ -122,7 +122,7 @@ fn write_dialog(out: &mut String, call: &CallInfo) {
     );
 }
 
-/// RFC 3842 §5.2. What waits are kept MESSAGEs: `text-message`, all of them new.
+/// RFC 3842 §5.2. The waiting messages are kept MESSAGEs: `text-message`, all of them new.
 fn message_summary(aor: &str, waiting: u32) -> String {
     let yes_or_no = if waiting > 0 { "yes" } else { "no" };
     let account = sip_uri(aor);

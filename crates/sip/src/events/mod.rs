@@ -315,7 +315,7 @@ impl Notifier {
         self.counters
     }
 
-    /// Whether one more may wait for the router.
+    /// Checks that one more request may wait for the router.
     fn check_room(&self) -> Result<(), EventRefusal> {
         if self.asked.len() >= limits::ASKED { Err(EventRefusal::busy()) } else { Ok(()) }
     }

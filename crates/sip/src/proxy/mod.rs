@@ -96,7 +96,7 @@ pub(crate) enum ResponseEdit {
     Contact { known: u64, way: WayBack },
 }
 
-/// How the sender of a response is reached by later requests of the dialog.
+/// The route of the dialog's later requests to the sender of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WayBack {
     /// Where the request went, whatever the response says.

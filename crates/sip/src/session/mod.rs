@@ -50,7 +50,8 @@ pub(super) type SessionEffects = Vec<SessionEffect>;
 /// The settings of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionRules {
-    /// How long a session lives without a refresh (RFC 4028); at least the 90 s of its §4. Zero: we ask for none.
+    /// The life of a session without a refresh (RFC 4028); at least the 90 s of its §4. Zero: we ask for
+    /// none.
     pub expires: Duration,
 }
 

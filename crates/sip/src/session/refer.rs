@@ -97,7 +97,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// How the call that the peer asked for goes; the last time with `over`.
+    /// Reports the progress of the call that the peer asked for; the last time with `over`.
     pub(crate) fn notify_refer(
         &mut self,
         id: SessionId,

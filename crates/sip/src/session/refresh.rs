@@ -13,7 +13,7 @@ use crate::wire::{Header, Message, Params, Reply, parse_number};
 
 /// The smallest session interval that a request may ask for, in seconds (RFC 4028 §4).
 pub(super) const MIN_SE: u32 = 90;
-/// How long a refresh waits for an open offer to be answered.
+/// The time that a refresh waits for an open offer to be answered.
 const LATER: Duration = Duration::from_secs(5);
 
 /// The side that refreshes the session, and when it has been too long (RFC 4028).
@@ -77,7 +77,7 @@ pub(super) fn is_too_short(request: &Message) -> bool {
     asked.is_some_and(|seconds| seconds < MIN_SE) && request.lists(Header::Supported, "timer")
 }
 
-/// §9: what a 2xx of ours grants. Who does not know the extension is refreshed by us.
+/// §9: the interval that a 2xx of ours grants. We refresh if the peer does not support the extension.
 pub(super) fn grant(
     now: Instant,
     rules: SessionRules,

@@ -140,7 +140,7 @@ pub(crate) fn write_via_with_source(out: &mut Vec<u8>, value: &[u8], via: &Via<'
     let params_start = memchr::memchr(b';', value).unwrap_or(value.len());
     out.extend_from_slice(super::scan::trim(&value[..params_start]));
     for param in via.params.iter() {
-        // What the sender claims of itself is not what we saw.
+        // The sender's own values do not count.
         if param.name.eq_ignore_ascii_case(b"received") || param.name.eq_ignore_ascii_case(b"rport") {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Whether a message is good enough to act on (RFC 3261 §8.1.1, §16.3 step 1, §18.3), and the answer when not.
+//! The check that a message may be acted on (RFC 3261 §8.1.1, §16.3 step 1, §18.3), and the response if not.
 
 use super::header::Header;
 use super::message::Message;

@@ -67,11 +67,11 @@ pub enum ParseError {
 }
 
 impl Message {
-    /// Indexes one whole message. What is malformed inside a header shows when it is asked for, or in
+    /// Indexes one whole message. An error inside a header shows when the header is read, or in
     /// [`check_request`](super::check_request), so that it can be answered.
     ///
     /// Empty lines before the start line are skipped (RFC 3261 §7.5), and bytes after the end that
-    /// Content-Length gives are dropped (§18.3): what we forward is one message, whatever came after it.
+    /// Content-Length gives are dropped (§18.3): we forward one message, whatever came after it.
     pub fn parse(mut bytes: Bytes) -> Result<Message, ParseError> {
         if bytes.len() > limits::MESSAGE_BYTES {
             return Err(ParseError::TooLarge);

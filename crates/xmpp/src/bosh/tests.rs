@@ -539,7 +539,7 @@ proptest! {
             if client.waiting.is_empty() {
                 world.wait(seconds(2));
             }
-            // What is out is sent again, in order; else something new.
+            // Unanswered requests are repeated, in order; otherwise a new one is sent.
             let resend = client.waiting.iter().next().map(|(rid, request)| (*rid, request.clone()));
             let (rid, request) = resend.unwrap_or_else(|| {
                 let payload = client.say.pop_front().map(|n| format!("<a n='{n}'/>")).unwrap_or_default();

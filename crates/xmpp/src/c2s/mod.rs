@@ -69,13 +69,13 @@ pub struct Settings {
     pub idle_seconds: u32,
     /// The secret of challenges for unknown accounts.
     pub secret: [u8; 32],
-    /// How the accounts of each domain look to who has not signed in.
+    /// The profiles of each domain's accounts, for challenges to unauthenticated clients.
     pub looks: sasl::UnknownAccounts,
     /// The server's entity capabilities (XEP-0115 §6.3), as `chat::caps::of_server` makes it.
     pub caps: Option<Element>,
 }
 
-/// How stanzas are told from each other.
+/// The delimiting of stanzas on the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// One document for the whole stream (RFC 6120).
@@ -104,7 +104,7 @@ pub enum Effect {
     Find { find: sasl::CredentialQuery, domain: Box<str> },
     /// Answered by `handle_tokens`.
     Tokens(Box<TokenWork>),
-    /// Whether this invitation is good. Answered by `handle_invited`.
+    /// Asks if this invitation is valid. Answered by `handle_invited`.
     Invited { token: Box<str>, domain: Box<str> },
     /// Make an account. Answered by `handle_registered`.
     Register(Box<Registration>),
@@ -394,7 +394,8 @@ impl C2s {
                 None => return self.fail("host-unknown", out),
             }
         }
-        // What was negotiated on the stream before, maybe for another domain, is not of this one (RFC 6120 §4.3.3).
+        // Negotiation before the restart, perhaps for another domain, does not count for this stream (RFC
+        // 6120 §4.3.3).
         if let Some(entry) = &mut self.entry {
             (entry.invitation, entry.found_as) = (None, None);
         }

@@ -173,7 +173,7 @@ impl C2s {
                 self.write(&stanza::result(&iq, None), out);
             }
             Err(error) => {
-                // Who guesses at invitations is a guesser.
+                // A client that guesses invitations counts as one that guesses passwords.
                 if error.condition == Condition::ItemNotFound {
                     self.count_failure(Cause::UnknownInvitation);
                 }

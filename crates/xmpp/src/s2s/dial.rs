@@ -56,7 +56,7 @@ pub(super) struct Dial {
     pub(super) was_ready: bool,
     /// Domains of ours that may speak.
     pub(super) speaking: Vec<Box<str>>,
-    /// How many of the server's addresses were tried, when there are more.
+    /// The number of the server's addresses that were tried, if there are more.
     pub(super) next: Option<usize>,
     /// When it began, when something was wanted last, and when something was said last.
     pub(super) since: Instant,

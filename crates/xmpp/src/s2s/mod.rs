@@ -1,8 +1,8 @@
 //! Streams between servers (RFC 6120), of one shard: those that other servers open, and those that it opens itself.
 //!
-//! A domain of others is owned by one shard: the [`Servers`] there keep the way to it, with what waits for it. A connection
-//! that another server opened stays where it was accepted. What these have to tell each other is a [`ShardMessage`]. The driver
-//! passes bytes and time in and performs each [`Effect`].
+//! A domain of others is owned by one shard: the [`Servers`] there keep its stream, with the stanzas that
+//! wait for it. A connection that another server opened stays where it was accepted. They exchange
+//! [`ShardMessage`]s. The driver passes bytes and time in and performs each [`Effect`].
 //!
 //! Keys of dialback are an HMAC of a secret that all shards share, so any of them answers for any.
 
@@ -85,7 +85,7 @@ pub struct Pair {
     pub remote: Box<str>,
 }
 
-/// Whether that key is the other server's (XEP-0220 §2.4).
+/// The question if that key is the other server's (XEP-0220 §2.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyQuery {
     pub pair: Pair,
@@ -244,7 +244,7 @@ impl Refusal {
     }
 }
 
-/// How a server showed who it is.
+/// The evidence of a server's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
     Dialback,

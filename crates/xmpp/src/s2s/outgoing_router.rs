@@ -20,7 +20,7 @@ use super::{
 use crate::stanza::{self, Condition, StanzaError};
 use crate::{ConnectionId, Element, limits, ns};
 
-/// How stanzas of a pair get there.
+/// The route of a pair's stanzas.
 #[derive(Debug)]
 enum StanzaRoute {
     /// For a stream that lets it speak.

@@ -112,7 +112,7 @@ impl StreamParser {
             element.elements().for_each(|child| child.write(ns::CLIENT, out));
             out.extend_from_slice(format!("</stream:{}>", element.name()).as_bytes());
         } else {
-            // What is in `jabber:client` is, without a namespace of its own, in the stream's.
+            // Elements of `jabber:client` get the stream's namespace, unless they declare their own.
             element.write(ns::CLIENT, out);
         }
     }

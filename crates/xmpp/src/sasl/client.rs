@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(client.answer(CHALLENGE.as_bytes(), "pencil", &mut kept).unwrap(), PROOF);
         assert!(client.is_server(LAST));
         assert!(!client.is_server(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G5="));
-        // What was kept needs no password, as long as the salt is the same.
+        // Cached keys need no password, as long as the salt is the same.
         assert_eq!(client.answer(CHALLENGE.as_bytes(), "forgotten", &mut kept).unwrap(), PROOF);
     }
 

@@ -93,7 +93,7 @@ impl Proof {
         &self.user
     }
 
-    /// Whether it is of one of these.
+    /// Checks the proof against each of these tokens.
     pub(super) fn check(self, tokens: Vec<Token>, count: Option<u64>) -> Result<(Token, Step), Failure> {
         let is_it = |token: &Token| {
             let hash = mac(&token.secret, b"Initiator", &self.data);

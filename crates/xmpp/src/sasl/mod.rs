@@ -126,7 +126,7 @@ pub struct Context {
 pub enum CredentialAnswer {
     /// Keys of the mechanism's hash.
     Keys(Keys),
-    /// Whether the password that was sent is the account's.
+    /// True if the password that was sent is the account's.
     Password(bool),
     /// There is such an account, and it may sign in.
     Account,
@@ -145,12 +145,12 @@ pub enum CredentialQuery {
         user: Box<str>,
         hash: Hash,
     },
-    /// Whether it is this one's password.
+    /// The check of a password.
     Password {
         user: Box<str>,
         password: Secret,
     },
-    /// Whether there is such an account; a certificate has proved that it is this one.
+    /// The existence of an account; a certificate has proved its identity.
     Account {
         user: Box<str>,
     },

@@ -94,7 +94,7 @@ impl Hash {
 
 /// The keys of a password. Slow on purpose.
 pub fn derive(hash: Hash, password: &str, salt: &[u8], iterations: u32) -> Keys {
-    // Who cannot prepare it has typed it that way before, too.
+    // A password that cannot be prepared was stored as typed, too.
     let prepared = stringprep::saslprep(password).unwrap_or(password.into());
     let salted = hash.iterate(prepared.as_bytes(), salt, iterations);
     let stored = hash.digest(&hash.mac(&salted, b"Client Key"));

@@ -42,7 +42,7 @@ impl AccountProfile {
     }
 }
 
-/// How the accounts of each domain look. Domains that are not named have none but those of this server's making.
+/// The profiles of each domain's accounts. The accounts of other domains have the parameters of this server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnknownAccounts(Arc<HashMap<Box<str>, Vec<AccountProfile>>>);
 

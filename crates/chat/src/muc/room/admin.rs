@@ -263,7 +263,7 @@ impl Room {
         }
     }
 
-    /// §5.1.2: administrators and owners moderate; who is none any more, does not. Who gets membership gets its voice.
+    /// §5.1.2: administrators and owners are moderators; a demoted one is not. A new member gets voice.
     fn role_follows(&mut self, key: u64, old: Affiliation, new: Affiliation) {
         let is_moderated = self.config.is_moderated;
         let Some(occupant) = self.occupants.get_mut(&key) else { return };

@@ -1,4 +1,4 @@
-//! How a room is configured (XEP-0045 §10, §15.5.3), as the owner's form and as the store has it.
+//! The configuration of a room (XEP-0045 §10, §15.5.3), as the owner's form and as the store has it.
 
 use std::borrow::Cow;
 

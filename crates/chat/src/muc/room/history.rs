@@ -25,7 +25,7 @@ pub(super) struct History {
     bytes: usize,
 }
 
-/// How much of it a client wants.
+/// The part of the history that a client asks for.
 pub(super) struct HistoryRequest {
     max_chars: usize,
     max_stanzas: usize,

@@ -99,7 +99,7 @@ impl Room {
             .child(direct)
     }
 
-    /// To who invited: by the address in the invitation.
+    /// Sends the decline to the inviter: to the address in the invitation.
     fn decline(&mut self, from: &Jid, decline: &Element, stanza: &Element, out: &mut Vec<RoomEffect>) {
         let Some(Ok(inviter)) = decline.attr("to").map(Jid::parse) else {
             return refuse(stanza, Condition::JidMalformed, out);

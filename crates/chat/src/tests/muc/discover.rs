@@ -33,7 +33,7 @@ fn the_service_says_what_it_is_and_lists_public_rooms() {
     assert_eq!(outcome(&ask(&mut hall, HOUSE, "<x xmlns='urn:x'/>")), "service-unavailable");
     assert_eq!(outcome(&ask(&mut hall, HOUSE, &INFO.replace("/>", " node='x'/>"))), "item-not-found");
     hall.is_broken = true;
-    // What was read a moment ago answers for a moment.
+    // A list that was read a moment ago answers for a moment.
     assert_eq!(outcome(&ask(&mut hall, HOUSE, ITEMS)), "result");
     hall.now = hall.now + crate::limits::DIRECTORY_FOR;
     assert_eq!(outcome(&ask(&mut hall, HOUSE, ITEMS)), "resource-constraint");

@@ -120,7 +120,7 @@ fn who_has_no_business_in_a_room_is_told_so_and_makes_none() {
     assert_eq!(outcome(&hall.only(WICCA)), "item-not-found");
     hall.enter(HAG, "hag");
     assert_eq!(outcome(&hall.only(HAG)), "not-allowed");
-    // What means nothing costs nothing.
+    // A stanza without effect costs no read.
     let loads = hall.loads;
     hall.say(HAG, &format!("<presence type='unavailable' to='{ROOM}/hag'/>"));
     assert_eq!((hall.loads, hall.hear(HAG).len()), (loads, 0));
@@ -232,7 +232,7 @@ fn presence_is_passed_on_without_what_only_the_room_says() {
     let ids: Vec<_> = heard.elements().filter(|child| child.name() == "occupant-id").collect();
     assert!(ids.len() == 1 && ids[0].attr("id") != Some("lie"));
     hall.forget();
-    // Who comes later sees it too.
+    // An occupant who enters later sees it too.
     hall.enter(HAG, "hag");
     assert!(hall.hear(HAG).iter().any(|one| one.content_of("show", ns::CLIENT).is_some()));
 }

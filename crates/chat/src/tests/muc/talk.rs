@@ -117,7 +117,7 @@ fn visitors_have_no_voice_until_a_moderator_grants_it() {
     hall.forget();
     hall.groupchat(HAG, "cackle");
     assert_eq!(body(&hall.only(WICCA)), "cackle");
-    // Who has it need not ask.
+    // A participant with voice need not request it.
     hall.say(HAG, &form(""));
     assert_eq!(outcome(&hall.hear(HAG)[1]), "bad-request");
 }

@@ -25,7 +25,7 @@ pub(super) struct Row {
     proof: Proof,
 }
 
-/// How a requirement is checked.
+/// The kind of check for a requirement.
 enum Proof {
     Exchange(Exchange),
     /// By a test of its own: `path::name`, below `src`.

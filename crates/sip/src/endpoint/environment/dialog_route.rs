@@ -29,7 +29,7 @@ use crate::wire::{Address, Header, Message, Method, Rewrite, Uri, parse_ip};
 /// Our own values in a Route header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OwnRoutes {
-    /// How many values at the front name us.
+    /// The number of values at the front that name us.
     pub(crate) count: usize,
     /// The last of them is a Record-Route of ours for this dialog, and everything behind it is as we proved it.
     pub(crate) within: Option<DialogRequest>,
@@ -273,7 +273,7 @@ impl Environment {
         rewrite.replace(value, |text| {
             text.extend_from_slice(&value[..at]);
             made.write_params(text, flow);
-            // What the callee knows of the caller, so that a refresh that changes nothing is known.
+            // The callee's view of the caller, by which an unchanged refresh is recognised.
             text.extend_from_slice(b";o=");
             token::write(text, request.target);
             text.push(b'>');

@@ -104,7 +104,7 @@ impl RequestRouter {
         let Some(context) = lower.contexts.get_mut(key) else { return };
         let RequestStage::Offering { own_routes, bindings } = &mut context.stage else { return };
         let (own_routes, bindings) = (*own_routes, std::mem::take(bindings));
-        // What a chat client has at once fills nothing.
+        // A message that a chat client has at once takes no room.
         if offered == Offered::Delivered
             && let Some(sender) = self.stranger_and_account(lower, key)
         {

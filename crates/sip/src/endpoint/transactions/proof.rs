@@ -42,7 +42,7 @@ pub(crate) struct SourceProofs {
 pub(crate) struct SourceCredit {
     received: u32,
     sent: u32,
-    /// How many final responses it may have until the request arrives again, and of how many.
+    /// The number of final responses that may still be sent until the request arrives again, and their limit.
     finals_left: u8,
     finals_limit: u8,
 }
@@ -64,7 +64,7 @@ impl SourceCredit {
         self.finals_left = limits::UNPROVED_FINALS;
     }
 
-    /// How long a final response may be now.
+    /// The largest length of a final response now, in bytes.
     pub(crate) fn left(self) -> usize {
         self.received.saturating_mul(limits::UNPROVED_FACTOR).saturating_sub(self.sent) as usize
     }

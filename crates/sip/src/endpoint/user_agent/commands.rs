@@ -127,7 +127,7 @@ impl SessionCommands<'_> {
         })
     }
 
-    /// How the call of an accepted REFER goes: a status, and whether it is the last word.
+    /// Reports the progress of an accepted REFER's call: a status, and true if it is the last report.
     pub fn notify_refer(
         &mut self,
         session: SessionId,

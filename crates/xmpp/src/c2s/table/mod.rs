@@ -15,7 +15,7 @@ use crate::requirements::{self, has_in_order};
 use crate::sasl::{CredentialAnswer, Hash, derive, encode};
 use crate::{Jid, ns};
 
-/// How far a stream has come before the row begins.
+/// The state of a stream before the row begins.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     /// Connected, without TLS.

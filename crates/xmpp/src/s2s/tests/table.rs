@@ -5,7 +5,7 @@ use super::bad::{HEADER, TestCaller};
 use super::*;
 use crate::requirements::{self, has_in_order};
 
-/// How far a stream has come before the row begins.
+/// The state of a stream before the row begins.
 #[derive(Clone, Copy)]
 enum Stage {
     Connected,

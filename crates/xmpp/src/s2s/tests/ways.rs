@@ -1,4 +1,4 @@
-//! How servers find to each other, prove who they are, and stay connected.
+//! Streams between servers: their discovery, authentication and life.
 
 use super::*;
 
