@@ -1,4 +1,4 @@
-//! The ledger: who called whom, when, and how it ended. One record a call, written when it is over.
+//! The ledger: the caller, callee, times and end of each call. One record a call, written when it is over.
 //!
 //! A call being up costs under 300 bytes here: its texts are one allocation, its times are numbers.
 

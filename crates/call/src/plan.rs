@@ -176,7 +176,7 @@ struct CompiledRoute {
 
 impl Plan {
     /// # Errors
-    /// Names the first route that is wrong, and what was expected.
+    /// Names the first invalid route and the expected value.
     pub fn new(settings: &PlanSettings, routes: Vec<Route>) -> Result<Self, PlanError> {
         let lower = |texts: &[Box<str>]| texts.iter().map(|text| text.to_ascii_lowercase().into()).collect();
         let mut plan = Plan {

@@ -141,7 +141,8 @@ impl Host {
         }
     }
 
-    /// For other servers marks mean nothing: what is given to the streams between servers is out of our hands.
+    /// For other servers marks mean nothing: stanzas given to the streams between servers cannot be followed
+    /// further.
     pub(super) fn take_foreign_ack_token(&mut self, stanza: &mut Element, out: &mut Outbox) {
         if stanza.attr_ns("mark", NS).is_none() {
             return;

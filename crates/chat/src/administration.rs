@@ -257,7 +257,7 @@ impl Host {
         });
     }
 
-    /// One after the other: who comes after one that fails is as before.
+    /// One after the other: the accounts after one that fails stay unchanged.
     fn for_each_account(&mut self, form: &Form, out: &mut Outbox, ask: fn(Bare) -> Accounts) {
         match many(form) {
             Ok(users) => self.change_accounts(users, 0, form, out, ask),
@@ -277,7 +277,7 @@ impl Host {
             Some(user) => self.administer(ask(user), form, out, move |host, _, form, out| {
                 host.change_accounts(users, done + 1, form, out, ask);
             }),
-            // The sessions of who may no longer sign in end with the write, however it was made.
+            // The sessions of a disabled account end with the write, however it was made.
             None => self.answer(&form.iq, Ok(Some(form.done())), out),
         }
     }

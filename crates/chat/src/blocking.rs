@@ -128,7 +128,7 @@ impl Host {
         })
     }
 
-    /// Past the router: what comes from a blocked address would be dropped.
+    /// Past the router: the answer of a blocked address would be dropped.
     pub(super) fn refuse_blocked(
         &mut self,
         now: Instant,
@@ -206,7 +206,7 @@ impl Host {
         });
     }
 
-    /// XEP-0191 §3.3: who is blocked now sees the user go.
+    /// XEP-0191 §3.3: newly blocked contacts see the user become unavailable.
     fn hide(&mut self, user: &Bare, before: &Blocklist<'_>, after: &Blocklist<'_>, out: &mut Outbox) {
         let is_hidden = |jid: &Jid| after.has(jid) && !before.has(jid);
         let Some(data) = self.account_data(user) else { return };

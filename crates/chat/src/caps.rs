@@ -1,4 +1,5 @@
-//! Entity capabilities (XEP-0115): what contacts' clients can do, asked once for each kind and checked.
+//! Entity capabilities (XEP-0115): the features of contacts' clients, asked once for each kind of client and
+//! checked.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! Commands (XEP-0050) of administrators (XEP-0133): who is here, announcements, the message of the day, the end of a
-//! session.
+//! Commands (XEP-0050) of administrators (XEP-0133): signed-in users, announcements, the message of the day,
+//! the end of a session.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -109,7 +109,7 @@ impl Default for Commands {
 /// The values of a form's fields.
 type Values = Vec<(Box<str>, Vec<Box<str>>)>;
 
-/// A command that is run, with what was filled in.
+/// A command that is run, with the submitted values.
 #[derive(Clone)]
 pub(super) struct Form {
     pub(super) iq: Element,
@@ -346,7 +346,7 @@ impl Host {
         self.settings.admins.contains(&from.bare())
     }
 
-    /// Nodes of commands with their names, for who may run them (XEP-0050 §2.3).
+    /// Nodes of commands with their names, for clients that may run them (XEP-0050 §2.3).
     pub(super) fn list_commands(&self, from: &Jid) -> Option<impl Iterator<Item = (String, &'static str)>> {
         let all = || all().map(|command| (format!("{PREFIX}{}", command.node), command.name));
         self.is_admin(from).then(all)

@@ -151,7 +151,7 @@ const INTEROP: &str = "tests/interop/tests/xmpp.rs";
 const REGISTRATION: &str = "crates/server/tests/live/xmpp/registration.rs";
 const INVITATIONS: &str = "crates/server/tests/live/xmpp/invitations.rs";
 
-/// The file that would fail first if it were broken; with a number of a specification, what else shows it.
+/// The file that would fail first if it were broken; with a number of a specification, its further tests.
 const TESTS: &[(&str, &[&str])] = &[
     ("RFC 3428", &["phones.rs", PHONES, INTEROP]),
     ("RFC 3856", &["phones.rs", PHONES]),

@@ -1,8 +1,8 @@
 //! An account that was removed loses what it was in rooms and nodes: the next account of its name inherits nothing.
 //!
-//! The store takes it out of what is stored, in the transaction that removes the account ([`without_user`]). Hosts take it out
-//! of what they have in memory, when `HostAction::Departed` reaches them. A room or node without an owner belongs to the
-//! administrators of the server, who may name another or destroy it.
+//! The store removes it from its rows, in the transaction that removes the account ([`without_user`]). Hosts
+//! remove it from memory, when `HostAction::Departed` reaches them. A room or node without an owner belongs
+//! to the administrators of the server, who may name another or destroy it.
 
 use stdx::Instant;
 use xmpp::{Bare, Element, Jid, ns};

@@ -1,4 +1,5 @@
-//! Discovery (XEP-0030): what an address is, can do and has; with the operator's contacts (XEP-0157).
+//! Discovery (XEP-0030): the identities, features and items of an address; with the operator's contacts
+//! (XEP-0157).
 
 use stdx::Instant;
 use xmpp::stanza::Condition;

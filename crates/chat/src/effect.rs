@@ -213,7 +213,7 @@ pub enum Change {
     Offline { user: Bare, at: Instant, stanza: Box<Element> },
     /// Those of these ids; all when there are none.
     ForgetOffline { user: Bare, ids: Vec<u64> },
-    /// `with` is whom it was from or to. Ids sort by time.
+    /// `with` is the other party. Ids sort by time.
     Archive { owner: Bare, id: Box<str>, with: Jid, at: Instant, stanza: Box<Element> },
     /// A node's item: PEP, pubsub, private data (`private:NAMESPACE`), the vCard (`vcard-temp`). Keeps the newest
     /// `keep`; `None` removes.
@@ -441,7 +441,7 @@ pub struct RoomListing {
     pub occupants: u32,
     /// The room is open: every user may enter.
     pub is_open: bool,
-    /// Only moderators see who is who.
+    /// Only moderators see real addresses.
     pub is_anonymous: bool,
 }
 

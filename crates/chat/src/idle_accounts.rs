@@ -57,7 +57,7 @@ impl IdleAccountCache {
 }
 
 impl Host {
-    /// Its data is here, for a session or since lately: what features learn of it is worth remembering.
+    /// Its data is here, for a session or since lately: features should remember its changes.
     pub(super) fn is_in_memory(&self, user: &Bare) -> bool {
         self.users.contains_key(user) || self.idle_accounts.records.contains_key(user)
     }

@@ -1,5 +1,5 @@
-//! Invitations (XEP-0401): a user or an administrator gets a link, and who follows it becomes a contact (XEP-0379), by an
-//! account made for it when there is none (XEP-0445, `c2s::register`).
+//! Invitations (XEP-0401): a user or an administrator gets a link, and the user that follows it becomes a
+//! contact (XEP-0379), by an account made for it when there is none (XEP-0445, `c2s::register`).
 
 use std::time::Duration;
 
@@ -172,7 +172,7 @@ fn done(command: Element, token: &str, invitation: &Invitation) -> Element {
 }
 
 impl Host {
-    /// An account may be made by what this one gives out.
+    /// True if this account's invitations permit creating an account.
     fn may_invite(&self, from: &Jid) -> bool {
         let invitations = &self.settings.invitations;
         invitations.by_users || (invitations.by_admins && self.is_admin(from))

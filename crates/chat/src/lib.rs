@@ -1,4 +1,4 @@
-//! The accounts, rooms and services of one shard: who is signed in, what they have, and where stanzas go.
+//! The accounts, rooms and services of one shard: sessions, their data, and the routing of stanzas.
 //!
 //! A host owns the addresses whose bucket is its shard's. Sessions of other shards' connections reach it by [`ConnectionId`];
 //! stanzas of other hosts and other servers by [`Host::handle_routed`]. One feature, one file; each has its state in
@@ -139,20 +139,20 @@ impl Settings {
             || self.guest_domain_of(domain).is_some()
     }
 
-    /// The domain for whose accounts callers from outside have addresses there.
+    /// The account domain of this domain for callers from outside.
     pub fn guest_domain_of<'a>(&self, domain: &'a str) -> Option<&'a str> {
         let rest = domain.strip_prefix(phones::GUESTS)?.strip_prefix('.')?;
         let is_free = !self.components.iter().any(|component| **component == *domain);
         (is_free && self.is_local(rest)).then_some(rest)
     }
 
-    /// The domain whose nodes those are.
+    /// The account domain of this publish-subscribe service.
     pub fn pubsub_of<'a>(&self, domain: &'a str) -> Option<&'a str> {
         let rest = domain.strip_prefix(&*self.pubsub)?.strip_prefix('.')?;
         self.is_local(rest).then_some(rest)
     }
 
-    /// The domain whose rooms those are.
+    /// The account domain of this room service.
     pub fn rooms_of<'a>(&self, domain: &'a str) -> Option<&'a str> {
         let rest = domain.strip_prefix(&*self.rooms)?.strip_prefix('.')?;
         self.is_local(rest).then_some(rest)
@@ -172,7 +172,7 @@ pub type Outbox = Vec<Effect>;
 
 /// An answer of the store that is awaited.
 struct PendingReply {
-    /// The account whose memory it holds.
+    /// The account whose data it keeps in memory.
     about: Option<Bare>,
     /// The address that its read is of.
     requester: Option<read_queues::Requester>,

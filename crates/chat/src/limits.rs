@@ -1,4 +1,4 @@
-//! Limits of accounts, rooms and services, with their reasons and what happens at them.
+//! Limits of accounts, rooms and services, with their reasons and effects.
 
 // Limits of stanzas that features keep too.
 pub use xmpp::limits::{DEPTH, JID_PART, STANZA};
@@ -45,8 +45,8 @@ pub const HISTORY_UNASKED: usize = 20;
 /// Stanzas that wait while a room is read or written: some seconds of a busy one. Beyond: `resource-constraint`.
 pub const ROOM_WAITING: usize = 1_000;
 
-/// Rooms in a host's memory that it tells of when all are listed. Beyond: what the store has of a room is listed, and
-/// temporary ones are not.
+/// Rooms in a host's memory that it tells of when all are listed. Beyond: a room is listed as the store has
+/// it, and temporary ones are not.
 pub const ROOMS_LISTED: usize = 10_000;
 
 /// The time for which an empty room stays in memory, so that users who return soon need not wait for the
@@ -81,7 +81,8 @@ pub const CONTACT_GROUPS: usize = 64;
 /// Blocked addresses of one account. Beyond: `policy-violation`. Every stanza is compared with all.
 pub const BLOCKED: usize = 1_000;
 
-/// Changes of one account, and what depends on them, that wait for the one before. Beyond: `resource-constraint`.
+/// Changes of one account, and the work that depends on them, that wait for the one before. Beyond:
+/// `resource-constraint`.
 pub const CHANGES: usize = 64;
 
 /// Stanzas and jobs that wait while one account is read, which takes milliseconds. Beyond: `resource-constraint`.
@@ -109,13 +110,14 @@ pub const PRESENCE: usize = 16 << 10;
 /// Addresses that one session has sent directed presence. Beyond: `resource-constraint`, and it is not sent.
 pub const DIRECTED: usize = 1_000;
 
-/// Kinds of clients whose abilities are remembered (XEP-0115). Beyond: the one that was used least recently is forgotten.
+/// Kinds of clients whose features are remembered (XEP-0115). Beyond: the one that was used least recently is
+/// forgotten.
 pub const CAPS: usize = 5_000;
 
 /// Features of one kind of client. Beyond: they are not remembered, as if forged.
 pub const CAPS_FEATURES: usize = 500;
 
-/// Accounts of whose clients is known what kind they are. Beyond: the least recently heard of is forgotten.
+/// Accounts the kinds of whose clients are remembered. Beyond: the least recently heard of is forgotten.
 pub const CAPS_ACCOUNTS: usize = 100_000;
 
 /// Clients of one of them. Beyond: another one gets no events that clients ask for by their abilities.
@@ -142,9 +144,9 @@ pub const SM_PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 /// waits with the session. Two of them take a client at 1 MB/s an eighth of a second.
 pub const WINDOW: u32 = 64 << 10;
 
-/// Stanzas that wait for a client which does not read them as fast as they come, and their bytes, about: what entering a room of
-/// `OCCUPANTS` is told. Beyond: presence is dropped, messages are stored as if the client were away, occupants are removed
-/// from their rooms, questions are answered `resource-constraint`.
+/// Stanzas that wait for a client which does not read them as fast as they come, and their bytes, about: the
+/// presence of a room with `OCCUPANTS`. Beyond: presence is dropped, messages are stored as if the client
+/// were away, occupants are removed from their rooms, questions are answered `resource-constraint`.
 pub const BACKLOG: usize = 10_000;
 /// Bytes of the stanzas that wait for a session to read.
 pub const BACKLOG_BYTES: usize = 8 << 20;
@@ -200,7 +202,7 @@ pub const ARCHIVE_PREFERENCES: usize = 500;
 /// Clients of one account that are told by push (XEP-0357). Beyond: the oldest is forgotten.
 pub const PUSH_CLIENTS: u32 = 16;
 
-/// Bytes of what a client wants told with its notifications. Beyond: `policy-violation`.
+/// Bytes of the options that a client wants sent with its notifications. Beyond: `policy-violation`.
 pub const PUSH_OPTIONS: usize = 4 << 10;
 
 /// Notifications whose answer is awaited. Beyond: the oldest is forgotten, and its error would change nothing.
@@ -209,23 +211,26 @@ pub const PUSH_ASKED: usize = 4_096;
 /// Nodes of one account. Beyond: `resource-constraint`. All their configurations are in memory while one is used.
 pub const NODES: usize = 200;
 
-/// Nodes of a service, of all who have some; of one of them as of an account. Beyond: `resource-constraint`. All are in
-/// memory while one is used.
+/// Nodes of a service, of all owners; of one of them as of an account. Beyond: `resource-constraint`. All are
+/// in memory while one is used.
 pub const SERVICE_NODES: usize = 2_000;
 
 /// Items that a service's node keeps unless its owner says otherwise: a page of news.
 pub const SERVICE_ITEMS: u32 = 20;
 
-/// Nodes that a service lists in one answer. Beyond: they are there for who knows them. An answer has to fit a stanza.
+/// Nodes that a service lists in one answer. Beyond: clients that know their names can use them. An answer
+/// has to fit a stanza.
 pub const SERVICE_LISTED: usize = 1_000;
 
 /// Bytes of a node's name, an item's id, a title. Beyond: `not-acceptable`.
 pub const NODE_NAME: usize = 1_023;
 
-/// Items of one node: what `max` means for `pubsub#max_items`. Beyond: the oldest is forgotten. A long list of bookmarks.
+/// Items of one node: the value of `max` for `pubsub#max_items`. Beyond: the oldest is forgotten. A long list
+/// of bookmarks.
 pub const NODE_ITEMS: u32 = 1_000;
 
-/// Bytes of an item. Beyond: `not-acceptable`. It has to fit a stanza with what a notification adds; an avatar does.
+/// Bytes of an item. Beyond: `not-acceptable`. It has to fit a stanza together with a notification's
+/// wrapping; an avatar does.
 pub const ITEM: usize = 192 << 10;
 
 /// Bytes of items in one answer. Beyond: the rest is for another page (XEP-0060 §6.5.4), of which the answer tells.
@@ -257,8 +262,8 @@ pub const NODE_QUESTIONS: usize = 64;
 /// Clients that were told the newest items, so that they are told but once. Beyond: one is told again.
 pub const NODE_NOTIFIED: usize = 200_000;
 
-/// Kinds of clients whose abilities are not known yet, and clients of each, that are told once they are. Beyond: they
-/// are told with their next presence.
+/// Kinds of clients whose features are not known yet, and clients of each, that are notified once they are.
+/// Beyond: they are told with their next presence.
 pub const NODE_INTERESTED: usize = 1_000;
 /// Clients of each such kind. Beyond: they are told with their next presence.
 pub const NODE_INTERESTED_CLIENTS: usize = 64;
@@ -273,7 +278,7 @@ pub const PRIVATE_NAMES: u32 = 16;
 /// file systems.
 pub const FILE_NAME: usize = 255;
 
-/// Bytes that a slot costs at least of what a user may upload in a day, so that slots have a number too.
+/// Bytes that a slot costs at least of a user's daily upload quota, so that slots have a number too.
 pub const FILE_COST: u64 = 4 << 10;
 
 /// Users whose uploads of today are counted in memory. Beyond: the store is asked again for the one counted least
@@ -311,8 +316,8 @@ pub const TEXT_COPIES: usize = 1_000;
 /// Messages of phones whose outcome is not known yet. Beyond: their senders are told to try later.
 pub const PHONE_MESSAGES: usize = 16_384;
 
-/// Bytes of a SIP address that is written out as the address in chat of a caller from outside: what people can read. Beyond:
-/// its hash stands for it.
+/// Bytes of a SIP address that is written out as the address in chat of a caller from outside: the length
+/// that people can read. Beyond: its hash stands for it.
 pub const STRANGER: usize = 200;
 
 /// Accounts that one command changes. Beyond: `policy-violation`. Each is a write of its own.

@@ -1,4 +1,4 @@
-//! Messages for who is not there (XEP-0160), and choosing among them (XEP-0013).
+//! Messages for accounts without a session (XEP-0160), and their retrieval (XEP-0013).
 
 use std::collections::{HashMap, HashSet};
 
@@ -46,7 +46,7 @@ pub(super) const FEATURE: Feature = Feature {
     handles: &[IqHandler { at: IqTarget::Own, name: "offline", ns: ns::OFFLINE, run: flexible }],
 };
 
-/// Accounts whose messages are on their way to the store or from it.
+/// Accounts with messages on their way to the store or from it.
 #[derive(Default)]
 pub(super) struct OfflineMessages {
     writing: HashMap<Bare, u32>,
@@ -188,7 +188,7 @@ impl Host {
         self.offline.writing.contains_key(user) || self.offline.reading.contains(user)
     }
 
-    /// A session has said that it can be reached: what waits is for it (XEP-0160 §2).
+    /// A session has said that it can be reached: the offline messages are for it (XEP-0160 §2).
     pub(super) fn offline_deliver(&mut self, _now: Instant, key: Key, out: &mut Outbox) {
         let Some(session) = self.sessions.get(key) else { return };
         let is_able = session.is_available() && session.priority >= 0 && !session.takes_offline;

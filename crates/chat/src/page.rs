@@ -1,4 +1,4 @@
-//! Pages of what the store has: every read is bounded by rows and by bytes, and says whether something follows.
+//! Pages of the store's data: every read is bounded by rows and by bytes, and says whether something follows.
 
 use stdx::Instant;
 use xmpp::Element;
@@ -53,7 +53,7 @@ impl ItemQuery {
         ItemQuery { ids: vec![id.into()], ..ItemQuery::all() }
     }
 
-    /// The page of a node that is in memory, the newest item last: what the store has to answer.
+    /// The page of a node that is in memory, the newest item last: the answer that the store has to give.
     pub fn page_of(&self, rows: &[ItemRow]) -> ItemPage {
         let mut all: Vec<&ItemRow> = rows.iter().rev().collect();
         if !self.ids.is_empty() {
@@ -136,7 +136,7 @@ pub struct ItemPage {
     pub index: u32,
     /// All that there are, whatever the page.
     pub total: u32,
-    /// The bytes did not suffice for what was asked.
+    /// The limit of bytes has shortened the page.
     pub is_cut: bool,
     /// `after` or `before` names no item.
     pub is_unknown: bool,

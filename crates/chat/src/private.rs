@@ -140,7 +140,7 @@ fn place(data: &Element) -> (Box<str>, Box<str>) {
     (format!("private:{}", data.ns()).into(), data.name().into())
 }
 
-/// True if a node's item is private data; what features keep for themselves beside it is not.
+/// True if a node's item is private data; the features' own data beside it are not.
 pub(crate) fn is_private(node: &str, id: &str, data: &Element) -> bool {
     is_possible(data) && place(data) == (node.into(), id.into())
 }
@@ -231,7 +231,7 @@ impl Host {
                 if stored.is_err() {
                     return answer(host, now, stored, out);
                 }
-                // That node first: what makes one, all others would have to wait for.
+                // That node first: a publication that creates it would make all others wait.
                 let owner = user.clone();
                 host.publish_for(now, &user, old_item(copy), out, move |host, now, published, out| {
                     // Items are what clients read: they are written even where the old node is not.

@@ -43,7 +43,7 @@ pub struct AccountSettings {
 /// The reason why all sessions of an account end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionEndReason {
-    /// Another password: what let them in is void.
+    /// Another password: the old credentials are void.
     Changed,
     Disabled,
     Removed,

@@ -14,7 +14,7 @@ use super::user::{AccountState, QueuedWork, User};
 use super::{Host, Outbox};
 use crate::limits;
 
-/// Bytes that the rosters of who is signed in may take, estimated.
+/// Bytes that the rosters of signed-in accounts may take, estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RosterMemory(pub usize);
 
@@ -53,7 +53,7 @@ impl RosterItem {
 }
 
 impl Host {
-    /// Bytes of the rosters of who is signed in, about.
+    /// Bytes of the rosters of signed-in accounts, about.
     pub fn roster_bytes(&self) -> usize {
         self.rosters.bytes
     }
@@ -63,7 +63,7 @@ impl Host {
         self.rosters.dropped
     }
 
-    /// An answer about this account is awaited: what it has in memory stays there.
+    /// An answer about this account is awaited: its data stay in memory.
     pub(super) fn pin_account(&mut self, user: Option<&Bare>) {
         if let Some(user) = user {
             *self.rosters.awaited.entry(user.clone()).or_default() += 1;
@@ -119,10 +119,11 @@ impl Host {
         }
     }
 
-    /// The second chance algorithm: who was used since the hand came by stays until it comes again.
+    /// The second chance algorithm: an account that was used since the hand passed stays until it passes
+    /// again.
     pub(super) fn drop_rosters(&mut self) {
         let most = self.settings.rosters.0;
-        // Twice round, and what was left of the round before: few sessions may be far from each other.
+        // Twice round, and the rest of the round before: few sessions may be far from each other.
         let mut rounds = 0;
         for _ in 0..limits::ROSTERS_LOOKED_AT {
             if self.rosters.bytes <= most || rounds > 2 {

@@ -13,7 +13,7 @@ use super::session::Session;
 use super::user::{AccountState, QueuedWork};
 use super::{Host, Outbox, phones};
 
-/// The account, and whom it invites.
+/// True if the request concerns the account itself or its invitations.
 fn is_about_account(iq: &Element, to: &Jid, user: &Bare) -> bool {
     let is_own_domain = to.local().is_none() && to.resource().is_none() && to.domain() == user.domain();
     is_own_domain && (iq.get("query", ns::REGISTER).is_some() || super::invite::is_command(iq))
@@ -345,8 +345,9 @@ impl Host {
         }
         let kind = element.attr("type").unwrap_or("normal").to_owned();
         let key = self.session_of(to).filter(|_| !to.is_bare());
-        // RFC 6121 §8.5.3.2.1: what is not chat and matches no resource is ignored or answered by an error. Headlines are
-        // ignored, others come back, so that their senders know; neither is in the archive.
+        // RFC 6121 §8.5.3.2.1: a message of another type than chat that matches no resource is ignored or
+        // answered by an error. Headlines are ignored, others come back, so that their senders know; neither
+        // is in the archive.
         if !to.is_bare() && key.is_none() && kind != "chat" && !self.is_for_phone(to, &element) {
             return match kind.as_str() {
                 "headline" | "error" => {}
@@ -388,7 +389,8 @@ impl Host {
         if kind == "error" {
             return;
         }
-        // All that are able: with carbons around, who has to guess is wrong (RFC 6121 §8.5.2.1.1 allows it).
+        // All that are able: with carbons in use, a choice of one would be wrong (RFC 6121 §8.5.2.1.1 allows
+        // it).
         self.carbons_received(now, bare, &able, &element, out);
         self.copy_to_phone(now, bare, &element, out);
         self.deliver_message(now, bare, &able, element, out);

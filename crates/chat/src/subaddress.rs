@@ -10,7 +10,7 @@ use super::{Effect, Host, Outbox};
 /// XEP-0033: how it was addressed, for clients that sort by it.
 const ADDRESS: &str = "http://jabber.org/protocol/address";
 
-/// The same resource of who it is a part of.
+/// The same resource of the account before the separator.
 fn whole(to: &Jid) -> Option<Jid> {
     let (user, detail) = to.local()?.split_once('+')?;
     if user.is_empty() || detail.is_empty() {

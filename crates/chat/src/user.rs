@@ -8,7 +8,7 @@ use xmpp::{Bare, Element, ns};
 use super::effect::{AccountData, Effect, Load, StoreReply};
 use super::{Host, Outbox};
 
-/// Nodes whose newest item is read with an account, because who signs in needs it at once.
+/// Nodes whose newest item is read with an account, because a client that signs in needs it at once.
 pub const NODES: &[&str] = &[super::archive::PREFERENCES, ns::VCARD_UPDATE];
 
 /// An account in memory.
@@ -26,7 +26,7 @@ pub struct User {
 
 /// The account's data, as far as they were read from the store.
 pub(super) enum AccountState {
-    /// Asked for; what waits for it, in order.
+    /// Asked for; the work that waits for it, in order.
     Loading(Vec<QueuedWork>),
     Ready(Box<AccountData>),
     /// Evicted while sessions exist: `Host::user` reads the data again.

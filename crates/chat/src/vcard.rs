@@ -249,7 +249,8 @@ impl Host {
         });
     }
 
-    /// The account's data was read, and what its presence says of its avatar with it. True: it has one, which is news.
+    /// The account's data was read, and the avatar hash of its presence with it. True: it has one, which is
+    /// news.
     pub(super) fn avatar_loaded(&mut self, user: &Bare, update: Option<&Element>) -> bool {
         if self.avatars.hashes.get(user).is_some() {
             return false;

@@ -1,4 +1,4 @@
-//! Every limit of the interpreter, with its reason and what happens beyond it.
+//! Every limit of the interpreter, with its reason and the effect beyond it.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ pub const ANSWER_WAIT: Duration = Duration::from_secs(40);
 /// For the bridge to end once its leg was hung up, and for a recording's file after a hang-up.
 pub const CLEANUP_WAIT: Duration = Duration::from_secs(5);
 
-/// For a recogniser's word on what was said. Then the Gather is over as if nothing had been.
+/// The wait for a recogniser's result. Then the Gather is over as if nothing had been.
 pub const RECOGNITION_WAIT: Duration = Duration::from_secs(15);
 
 /// The longest call, and the default of Dial's `timeLimit`: RestComm's and Twilio's four hours.

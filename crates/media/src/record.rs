@@ -15,7 +15,7 @@ pub trait File {
 pub struct RecordOptions {
     /// Hz.
     pub rate: u32,
-    /// 1, or 2: the caller left, what the caller hears right.
+    /// 1, or 2: the caller left, the sound that the caller hears right.
     pub channels: u16,
     /// Leaves silence at the beginning and the end away.
     pub trim: bool,

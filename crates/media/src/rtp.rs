@@ -14,7 +14,7 @@ pub enum Malformed {
     Short,
     /// The version is not 2.
     Version(u8),
-    /// The padding count is zero or larger than what follows the header.
+    /// The padding count is zero or larger than the rest behind the header.
     Padding,
 }
 

@@ -42,8 +42,9 @@ pub enum Query {
         watch: WatchId,
         until: Instant,
     },
-    /// As `Watch`, for a watcher that needs the consent of the address. Answered with `Answer::WatchRefused` where it has
-    /// none. A router knows of no consent; what has the rosters takes the question before it gets there.
+    /// As `Watch`, for a watcher that needs the consent of the address. Answered with `Answer::WatchRefused`
+    /// where it has none. A router knows of no consent; the owner of rosters takes the query before it gets
+    /// there.
     WatchByConsent {
         watcher: Aor,
         aor: Aor,
@@ -67,10 +68,12 @@ pub enum Query {
     Admit(Box<Admission>),
     /// Keep a message until the address registers. Answered with `Answer::Kept` once it is in the record.
     Keep(Box<KeptMessage>),
-    /// As `Keep`, from a sender that is no account: strangers together fill a part of what is kept for an address.
+    /// As `Keep`, from a sender that is no account: strangers together fill a part of the messages kept for
+    /// an address.
     KeepOfStranger(Box<KeptMessage>),
-    /// A message for an address: its chat clients get it, and when it has no phones either it may be kept. Answered with
-    /// `Answer::Offered`. A router has no chat clients; who has takes the question before it gets there.
+    /// A message for an address: its chat clients get it, and when it has no phones either it may be kept.
+    /// Answered with `Answer::Offered`. A router has no chat clients; a shard with chat clients takes the
+    /// query before it gets there.
     Offer(Box<Offer>),
     /// The state of the address's chat clients; `None` without any. Only watchers need it. Not answered.
     ChatChanged {

@@ -1,5 +1,5 @@
-//! Messages kept until their address comes back. The store has them; here is only how many, and whom they
-//! are being delivered to.
+//! Messages kept until their address comes back. The store has them; here are only their number, and the
+//! edges that deliver them.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -129,7 +129,7 @@ impl MessageQueue {
 }
 
 impl Router {
-    /// The address is there, by way of this edge: what is kept for it may go out.
+    /// The address is there, by way of this edge: the messages kept for it may go out.
     pub(crate) fn load_kept(&mut self, now: Instant, edge: Edge, aor: &Aor, out: &mut Vec<Effect>) {
         let hash = self.kept.hash(aor);
         if self.kept.count(aor) == 0 {

@@ -1,4 +1,4 @@
-//! Every limit of this crate: why it is there and what the asker gets when it is reached.
+//! Every limit of this crate: its reason and the answer when it is reached.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub const CONTACTS_PER_ADDRESS: usize = 64;
 pub const REGISTERS_IN_LINE: usize = 16;
 
 /// Addresses of which more is known than bindings: watched, published, in a call. Each costs 200 bytes and
-/// what is known; beyond, watches are answered but not kept, publications `TooMany`, calls not shown.
+/// its state; beyond, watches are answered but not kept, publications `TooMany`, calls not shown.
 pub const KNOWN_ADDRESSES: usize = 2_000_000;
 
 /// Watches of one address, all topics together: each change is sent to all of them.

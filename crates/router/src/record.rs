@@ -1,4 +1,4 @@
-//! The bindings of one address as bytes: a row of the log, and what lies in memory.
+//! The bindings of one address as bytes: a row of the log, and the form in memory.
 //!
 //! ```text
 //! version=1 · aor · count · count × binding

@@ -53,8 +53,9 @@ fn update(
     Ok((new != old).then_some(new))
 }
 
-/// True if this very request made what is bound: a retransmission that reached us by another way, whose first copy was
-/// answered elsewhere. It is answered like the first. What it removed is not bound.
+/// True if this very request made the present bindings: a retransmission that reached us by another way,
+/// whose first copy was answered elsewhere. It is answered like the first. Bindings that it removed are
+/// absent.
 fn is_repeated(old: &[Binding], register: &Register, contacts: &[Contact]) -> bool {
     let is_of_it = |binding: &&Binding| binding.call_id == register.call_id && binding.cseq == register.cseq;
     let mut made = old.iter().filter(is_of_it).peekable();

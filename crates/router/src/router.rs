@@ -60,8 +60,8 @@ pub struct WriteFailed;
 pub struct RouterSettings {
     /// True if messages are kept for addresses without bindings; otherwise `Keep` is refused with `TooMany`.
     pub keep_messages: bool,
-    /// True if changes of all addresses are told here, watched or not: chat has to know them of all accounts that are signed in, and
-    /// a watch of each would be most of what an idle session costs.
+    /// True if changes of all addresses are told here, watched or not: chat has to know them of all accounts
+    /// that are signed in, and a watch of each would be most of an idle session's cost.
     pub tells_presence: bool,
 }
 
@@ -238,7 +238,7 @@ impl Router {
         }
     }
 
-    /// Lets go of what has ended. Call it when `deadline` has come; lookups are right even before.
+    /// Drops expired state.
     pub fn expire(&mut self, now: Instant, out: &mut Vec<Effect>) {
         let (mut changed, mut dead) = (Vec::new(), Vec::new());
         self.location.expire(now, &mut changed, &mut dead);

@@ -115,7 +115,7 @@ impl SoftStates {
         self.change_known(now, aor, |soft| soft.watches.remove(from, topic, watch));
     }
 
-    /// Forgets what has ended and appends the addresses whose state may look different now.
+    /// Drops expired state and appends the addresses whose state may look different now.
     pub(crate) fn expire(&mut self, now: Instant, changed: &mut Vec<Aor>) {
         let mut due = Vec::new();
         self.wheel.expire(now, &mut due);

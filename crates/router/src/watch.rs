@@ -92,7 +92,7 @@ impl Router {
         until: Instant,
         out: &mut Vec<Effect>,
     ) -> State {
-        // First the others: what is told last is one value for all of them.
+        // First the others: the last value sent is one for all of them.
         self.tell_watchers(now, aor, out);
         let state = self.state(now, aor, topic);
         if until <= now {

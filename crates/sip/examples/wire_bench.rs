@@ -1,4 +1,4 @@
-//! Nanoseconds for what a proxy does to every request: `cargo run --release -p sip --example wire_bench`.
+//! Nanoseconds for a proxy's work on every request: `cargo run --release -p sip --example wire_bench`.
 
 use std::fmt::Write;
 use std::hint::black_box;

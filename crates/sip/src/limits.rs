@@ -5,7 +5,7 @@ use std::time::Duration;
 use stdx::attempts::Paces;
 use stdx::rate::{Policy, Rate};
 
-/// Bytes of one message: what the stream limits below allow. A datagram cannot be longer.
+/// Bytes of one message: the sum of the stream limits below. A datagram cannot be longer.
 pub const MESSAGE_BYTES: usize = MAX_STREAM_HEAD + MAX_STREAM_BODY;
 
 /// Header lines of one message. Real ones have under 60; over it the message is dropped and counted.

@@ -32,7 +32,7 @@ struct World {
     out: Outbox,
     received: usize,
     sent: usize,
-    /// Start lines and lengths of what the victim got.
+    /// Start lines and lengths of the messages to the victim.
     log: Vec<String>,
     replies: Vec<Bytes>,
 }

@@ -20,7 +20,7 @@ static ALLOCATOR: Counting = Counting::new();
 const US: &str = "192.0.2.1:5060";
 const ALICE: &str = "192.0.2.10:5060";
 const BOB: &str = "192.0.2.20:5060";
-/// Over 30 s: fewer than linger at the rates we are made for, enough for what is shared to vanish.
+/// Over 30 s: fewer than linger at the rates we are made for, enough for the shared part to be negligible.
 const CALLS: u64 = 10_000;
 const START: Instant = Instant::from_unix_seconds(1_800_000_000);
 

@@ -1,6 +1,6 @@
-//! Every message of RFC 4475 and RFC 5118 with our verdict on it and what must be read out of it.
+//! Every message of RFC 4475 and RFC 5118 with our verdict on it and the values that must be read from it.
 //!
-//! The verdict is that of the wire: what is well formed enough to make a transaction of and to forward
+//! The verdict is that of the wire: the message is well formed enough for a transaction and for forwarding
 //! (RFC 3261 §16.3 step 1). Where a later layer answers, the row says which.
 
 #![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]

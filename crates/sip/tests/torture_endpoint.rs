@@ -1,4 +1,4 @@
-//! Every message of RFC 4475 given to an endpoint that serves example.com: what it does with it.
+//! Every message of RFC 4475 given to an endpoint that serves example.com: its effects.
 
 #![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 
@@ -211,7 +211,7 @@ fn damaged(rng: &mut Rng, messages: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// Damaged requests, and damaged answers to what came of them: no panic, and nothing stays.
+/// Damaged requests, and damaged answers to the requests they caused: no panic, and no state stays.
 #[test]
 fn damaged_messages_leave_nothing_behind() {
     let messages = all();

@@ -295,7 +295,7 @@ fn compact_and_long_names_are_equal() {
     }
 }
 
-/// Lines that two readers would read differently, and what we say to them.
+/// Lines that two readers would read differently, and our response to them.
 #[test]
 fn ambiguous_lines_are_refused() {
     let verdict = |line: &str| {

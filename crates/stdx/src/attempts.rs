@@ -179,7 +179,7 @@ impl Attempts {
         }
     }
 
-    /// Records a successful sign-in: its source and account form a known pair from now on.
+    /// Records a successful sign-in: it clears the failures of its pair and makes its origin known.
     pub fn succeed(&mut self, now: Instant, attempt: &Attempt<'_>) {
         let origin = self.origin(attempt);
         let mut ports = self.known.get_at(now, &origin).copied().unwrap_or_default();

@@ -11,8 +11,8 @@ const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 const BITS_PER_CHAR: usize = 5;
 const CHARS_PER_DRAW: usize = u64::BITS as usize / BITS_PER_CHAR;
 
-/// SipHash-2-4 of a counter under a secret key: who sees outputs learns neither the key nor other outputs.
-/// Seeded from the operating system by the server, from a number by tests.
+/// SipHash-2-4 of a counter under a secret key: outputs reveal neither the key nor other outputs. Seeded from
+/// the operating system by the server, from a number by tests.
 #[derive(Clone)]
 pub struct Rng {
     key: [u8; 16],

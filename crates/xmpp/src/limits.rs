@@ -1,4 +1,4 @@
-//! Limits of streams and stanzas, with their reasons and what happens at them.
+//! Limits of streams and stanzas, with their reasons and effects.
 
 /// Bytes of one stanza (RFC 6120 §13.12 asks for at least 10,000). Beyond: `policy-violation`, and the stream ends.
 pub const STANZA: usize = 256 << 10;
@@ -13,8 +13,8 @@ pub const LANG: usize = 64;
 /// Elements inside each other. Beyond: `policy-violation`.
 pub const DEPTH: usize = 64;
 
-/// So many fewer elements, levels and attributes a client's stanza may have: what is around it and in it when it gets to another
-/// server as a copy, from an archive or of a room.
+/// So many fewer elements, levels and attributes a client's stanza may have: room for the elements added when
+/// it goes to another server as a copy, from an archive or of a room.
 pub const ADDED: usize = 16;
 
 /// Attributes of one element. Beyond: `policy-violation`.
@@ -71,15 +71,15 @@ pub const COMPONENT_HANDSHAKE: usize = 4 << 10;
 /// with. Beyond: `conflict`.
 pub const COMPONENT_CONNECTIONS: usize = 16;
 
-/// Longest time that a request of BOSH waits for its answer: what proxies on the way bear. A client that asks for more gets
-/// this.
+/// Longest time that a request of BOSH waits for its answer: the time that proxies on the way tolerate. A
+/// client that asks for more gets this.
 pub const BOSH_WAIT: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// Requests of one session that wait at the same time. A client that asks for more gets this.
 pub const BOSH_HOLD: u32 = 2;
 
-/// Time without a request after which a session of BOSH ends: a round trip over a bad network. Its client is as one whose
-/// connection broke.
+/// Time without a request after which a session of BOSH ends: a round trip over a bad network. Its client
+/// counts as one whose connection broke.
 pub const BOSH_INACTIVITY: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// The same of a client that polls, which has to be more than `BOSH_POLLING` (XEP-0124 §12).
@@ -97,7 +97,8 @@ pub const BOSH_WRAPPER: usize = 4 << 10;
 /// Bytes of stanzas in one answer of BOSH, about. The rest is in the next one.
 pub const BOSH_ANSWER: usize = 256 << 10;
 
-/// Bytes of what a client says of itself, each part (XEP-0388 §2.3.1). Longer: as if it had not said it. A UUID has 36.
+/// Bytes of each part of a client's `<user-agent/>` (XEP-0388 §2.3.1). Longer: as if it had not said it. A
+/// UUID has 36.
 pub const USER_AGENT: usize = 128;
 
 /// Stanzas of one pair of domains that wait for a connection between servers, and their bytes, about. Beyond:
@@ -113,8 +114,8 @@ pub const SMALLEST_MAX_BYTES: usize = 10_000;
 /// stanza until it has read some.
 pub const S2S_UNSENT: usize = 2 << 20;
 
-/// The same with what it is answered to its own questions, which no bound of stanzas stops. Beyond: `resource-constraint`, and
-/// the stream ends.
+/// The same including the answers to its own requests, which no bound of stanzas stops. Beyond:
+/// `resource-constraint`, and the stream ends.
 pub const S2S_UNREAD: usize = 4 << 20;
 
 /// Pairs of domains for which one shard has a way or stanzas that wait. Beyond: `resource-constraint`.
@@ -144,6 +145,6 @@ pub const S2S_BACKOFF: std::time::Duration = std::time::Duration::from_secs(2);
 /// The longest pause after failed attempts.
 pub const S2S_BACKOFF_MAX: std::time::Duration = std::time::Duration::from_secs(300);
 
-/// Rounds of SCRAM (RFC 5802 §5.1, RFC 7677 §4): what a sign-in costs each client, and a guess at a stolen record. An account
-/// that is not there seems to have so many, too.
+/// Rounds of SCRAM (RFC 5802 §5.1, RFC 7677 §4): the cost of a sign-in for each client, and of a guess at
+/// stolen keys. An account that is not there seems to have so many, too.
 pub const SCRAM_ITERATIONS: u32 = 4_096;

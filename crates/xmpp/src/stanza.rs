@@ -150,7 +150,8 @@ pub fn is_version_one(header: &Element) -> bool {
     major.and_then(|(major, _)| major.parse::<u32>().ok()).is_some_and(|major| major >= 1)
 }
 
-/// A stanza that says no language has that of the stream it came by (RFC 6120 §8.1.5): who gets it is on another stream.
+/// A stanza that says no language has that of the stream it came by (RFC 6120 §8.1.5): its recipient is on
+/// another stream.
 pub fn inherit_lang(stanza: &mut Element, of_stream: Option<&str>) {
     if let Some(lang) = of_stream
         && stanza.lang().is_none()

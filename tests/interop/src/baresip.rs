@@ -113,7 +113,7 @@ impl Baresip {
         wait_until("baresip to be registered", PATIENCE, accepted, || self.peer.tail());
     }
 
-    /// The WAV files of what it heard; whole once a call has ended.
+    /// The WAV files of the sound that it received; whole once a call has ended.
     pub fn heard(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.folder.path()).expect("the test's own folder");
         let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));

@@ -284,7 +284,7 @@ fn own_port() -> u16 {
 }
 
 impl Places {
-    /// Ports that may stand in messages, and what each is called.
+    /// Ports that may stand in messages, and their names.
     fn names(&self) -> BTreeMap<String, String> {
         let mut names = BTreeMap::from([(self.twin.to_string(), "TWIN".to_owned())]);
         // Ports of signalling last: should a range of media ports reach into them, they win.
@@ -329,7 +329,7 @@ struct End {
 impl End {
     fn start(case: &Case, tool: Tool, name: &str, words: &[String], places: &Places) -> End {
         let folder = TempDir::new().expect("a temporary folder");
-        // Where `uac_pcap` looks, below the folder it runs in, for what Debian installs elsewhere.
+        // Where `uac_pcap` looks, below the folder it runs in, for files that Debian installs elsewhere.
         std::os::unix::fs::symlink("/usr/share/sip-tester", folder.path().join("pcap"))
             .expect("a writable folder");
         let mut arguments: Vec<String> = words.iter().map(|word| places.fill(word, folder.path())).collect();

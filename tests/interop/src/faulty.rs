@@ -1,4 +1,4 @@
-//! A man in the middle of clients and a chat server, in the clear, who does one wrong to one message that users are sent.
+//! A proxy between clients and a chat server, in the clear, that applies one fault to one message for users.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -145,7 +145,7 @@ fn is_message(piece: &[u8]) -> bool {
     piece.starts_with(START)
 }
 
-/// A whole message, or what is surely none; `None`: more must come first.
+/// A whole message, or bytes that are surely none; `None`: more must come first.
 fn next_piece(buffer: &mut Vec<u8>) -> Option<Vec<u8>> {
     let find = |what: &[u8]| buffer.windows(what.len()).position(|window| window == what);
     let end = match find(START) {

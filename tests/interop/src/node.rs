@@ -137,7 +137,7 @@ listen = "127.0.0.1:{http}"
         self.peer.as_ref().map_or(0, Peer::id)
     }
 
-    /// The end of what the node printed.
+    /// The end of the node's output.
     pub fn tail(&self) -> String {
         self.peer.as_ref().map(Peer::tail).unwrap_or_default()
     }

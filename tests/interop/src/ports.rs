@@ -67,7 +67,7 @@ fn lock(block: u16) -> Option<File> {
     }
 }
 
-/// Each user has one: what another's test has is found by trying to bind it.
+/// Each user has one: ports of another user's tests are found by trying to bind them.
 fn folder() -> PathBuf {
     let user = std::env::var("USER").unwrap_or_default();
     let folder = std::env::temp_dir().join(format!("belfry-test-ports-{user}"));
@@ -75,7 +75,7 @@ fn folder() -> PathBuf {
     folder
 }
 
-/// On loopback, and on every address as those have it who listen everywhere.
+/// On loopback, and on the unspecified address as some servers bind it.
 fn is_free(port: u16) -> bool {
     [Ipv4Addr::LOCALHOST, Ipv4Addr::UNSPECIFIED]
         .iter()

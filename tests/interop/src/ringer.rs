@@ -1,4 +1,4 @@
-//! Ringer as a person runs it: words in, what it printed and its exit code out.
+//! Ringer as a user runs it: arguments in, output and exit code out.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -26,7 +26,7 @@ Content-Length: 0
 </scenario>
 "#;
 
-/// A folder with what the runs below read.
+/// A folder with the input files of the runs below.
 fn folder() -> TempDir {
     let folder = TempDir::new().expect("a temporary folder");
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("writable");

@@ -1,5 +1,5 @@
-//! Users of Ringer's at three chat servers that are as their makers made them: everything that is sent arrives, once and in
-//! order, and every presence is seen by who is there.
+//! Users of Ringer's at three chat servers with their default code: every message arrives, once and in order,
+//! and every available user sees every presence.
 
 use std::path::Path;
 
@@ -67,8 +67,8 @@ fn prosody_keeps_the_mix_of_a_hundred_thousand() {
     published(&ChatServer::prosody(USERS), "jabber-100k", USERS);
 }
 
-/// Ringer's file of rosters goes into ejabberd, and what ejabberd exports into Belfry: users sign in by the keys of SCRAM that
-/// came with them, and know each other.
+/// Ringer's file of rosters goes into ejabberd, and ejabberd's export into Belfry: users sign in by the keys
+/// of SCRAM that came with them, and know each other.
 #[test]
 fn accounts_move_from_ejabberd_to_belfry() {
     let folder = TempDir::new().expect("a temporary folder");
@@ -152,7 +152,7 @@ const STANZAS: &str =
 <message to='{contact}' type='headline' id='news-{n}'><body>{user} says {id}</body></message>
 ";
 
-/// Users of a file, by HTTP requests, who do what tsung's do.
+/// Users of a file, by HTTP requests, with the steps of tsung's users.
 fn over_bosh(server: &ChatServer, tls: &str, failures: &str) {
     let ((port, path), pid) = (server.bosh, server.pid.to_string());
     let target = format!("127.0.0.1:{port}");

@@ -212,13 +212,13 @@ fn shortened(readme: &str, line: &str, (begins, short, long): &(&str, &str, &str
     line.replace(long, short)
 }
 
-/// bash, whose lines come by a pipe; what they print goes to a file. It ends with all that it started.
+/// bash, whose lines come by a pipe; their output goes to a file. It ends with all that it started.
 struct Shell {
     folder: TempDir,
     lines: File,
     /// Keys of the shell itself: nothing is ever typed.
     _keys: File,
-    /// By name, what is typed into the terminals.
+    /// The input of the terminals, by name.
     terminals: Vec<(String, File)>,
     child: Child,
     number: usize,

@@ -156,10 +156,10 @@ impl Host {
         }
     }
 
-    /// The account's data was read, and what it prefers with it: its first message finds that.
+    /// The account's data was read, and its preferences with it, before its first message.
     pub(in super::super) fn preferences_loaded(&mut self, user: &Bare, item: Option<&Element>) {
         let Some(item) = item else { return };
-        // Preferences that cannot be read are not those of who never said: until they are set anew nothing is archived.
+        // Unreadable preferences are not the defaults: until they are set anew nothing is archived.
         let nothing = Preferences { otherwise: ArchiveDefault::Never, ..Preferences::default() };
         let preferences = Preferences::parse(item).unwrap_or(nothing);
         self.archive.preferences.insert(user.clone(), preferences);

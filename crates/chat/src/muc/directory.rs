@@ -62,7 +62,7 @@ impl Host {
         }
     }
 
-    /// The page after that room, with what is known already.
+    /// The page after that room, with the rooms known already.
     fn read_directory(
         &mut self,
         domain: Box<str>,

@@ -175,7 +175,7 @@ impl Host {
             .collect()
     }
 
-    /// Rooms in memory, and who is in them.
+    /// The number of rooms in memory, and of their occupants.
     pub fn rooms(&self) -> (usize, usize) {
         let rooms = self.rooms.slots.values().filter_map(|slot| slot.room.as_ref());
         (self.rooms.slots.len(), rooms.map(|room| room.occupants()).sum())
@@ -261,7 +261,7 @@ impl Host {
         let max = u32::try_from(HISTORY).unwrap_or(u32::MAX);
         let query = Box::new(MamQuery { from_end: true, max, bytes: HISTORY_BYTES, ..MamQuery::default() });
         let load = Load::Archive { owner: address.clone(), query };
-        // All who enter wait for it, whatever else the first of them has asked.
+        // All entering clients wait for it, whatever other reads the first of them has.
         self.with_requester(None, |host| {
             host.load(load, out, move |host, now, result, out| {
                 host.room_history_loaded(now, &address, result, out);
@@ -511,7 +511,7 @@ impl Host {
         self.send_all(outs, out);
     }
 
-    /// The archive first, so that who asks it next does not find what is gone.
+    /// The archive first, so that the next query does not find the retracted message.
     fn retract_in_room(
         &mut self,
         address: &Bare,

@@ -93,7 +93,7 @@ impl SearchRequest {
     }
 }
 
-/// XEP-0433 §4.2: what is typed, unless everything is wanted.
+/// XEP-0433 §4.2: the words typed, unless all rooms are wanted.
 fn words(typed: Option<String>, wants_all: bool) -> Result<Vec<String>, StanzaError> {
     let typed = typed.filter(|typed| !typed.is_empty());
     let Some(typed) = typed else {
@@ -121,7 +121,7 @@ fn words(typed: Option<String>, wants_all: bool) -> Result<Vec<String>, StanzaEr
     Ok(words)
 }
 
-/// XEP-0433 §4.2.1, with what is meant where nothing is said.
+/// XEP-0433 §4.2.1, with the default values.
 fn form() -> Element {
     let value = |text: &str| Element::new("value", ns::DATA).text(text);
     let field = |var: &'static str, kind: &'static str, label: Option<&'static str>, given: Option<&str>| {

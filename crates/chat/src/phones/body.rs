@@ -30,7 +30,7 @@ pub fn read(content_type: &str, body: &[u8]) -> Result<MessageBody, UnsupportedB
     }
 }
 
-/// RFC 3261 §20.15: what names no encoding is UTF-8.
+/// RFC 3261 §20.15: a text without a charset is UTF-8.
 fn said(parameters: &str, body: &[u8]) -> Result<MessageBody, UnsupportedBody> {
     let charset = parameters.split(';').find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
@@ -83,7 +83,7 @@ fn typing(body: &[u8]) -> Result<MessageBody, UnsupportedBody> {
     }
 }
 
-/// Line ends are those of XML, and what XML 1.0 §2.2 has no room for becomes U+FFFD.
+/// Line ends are those of XML, and characters that XML 1.0 §2.2 excludes become U+FFFD.
 pub(super) fn clean(text: &str) -> Box<str> {
     let is_char = |c: char| matches!(c, '\t' | '\n' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..='\u{10ffff}');
     let text = text.replace("\r\n", "\n").replace('\r', "\n");

@@ -9,7 +9,7 @@ use super::super::effect::Effect;
 use super::super::{Host, Outbox};
 use crate::limits;
 
-/// Questions whose account's data is being read.
+/// Queries that wait for the data of their account.
 #[derive(Default)]
 pub(super) struct PendingConsents(HashMap<u64, Bare>);
 

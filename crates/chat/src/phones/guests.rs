@@ -11,7 +11,7 @@ use xmpp::{Element, Jid, domain, ns};
 use super::super::{Host, Outbox};
 use crate::limits;
 
-/// Before a domain of accounts: where those are who call them without being any.
+/// The label before a domain of accounts: the domain of callers without an account.
 pub const SUBDOMAIN: &str = "sip-guest";
 
 /// The prefix of an address that cannot be written as a local part.
@@ -97,7 +97,7 @@ fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The address in chat of who calls from that URI, for accounts of `domain`.
+/// The address in chat of the caller with that URI, for accounts of `domain`.
 pub(super) fn address_of(uri: &str, domain: &str) -> Option<Jid> {
     let domain = format!("{SUBDOMAIN}.{domain}");
     let local = name_of(uri).filter(|name| name.len() <= limits::STRANGER).map(|name| escape(&name));
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn no_caller_has_an_address_of_an_account() {
-        // A guest address of ours, one of another chat server, and one that resembles it.
+        // Callers whose URI resembles an account of ours, a guest address, or another server's account.
         for uri in [
             "sip:alice@example.org",
             "sip:alice@sip-guest.example.org",

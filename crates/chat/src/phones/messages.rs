@@ -48,7 +48,7 @@ pub enum PhoneMessageOutcome {
     Busy,
 }
 
-/// MESSAGEs whose outcome is not told yet.
+/// MESSAGEs whose outcome is not yet reported.
 #[derive(Default)]
 pub(super) struct PendingPhoneMessages(HashMap<u64, (Bare, PhoneMessageOutcome)>);
 
@@ -177,7 +177,7 @@ impl Host {
         true
     }
 
-    /// The account's data cannot be read: what waited for it is not heard.
+    /// The account's data cannot be read: the messages that waited for it are lost.
     pub(in super::super) fn fail_phone_messages(&mut self, user: &Bare, out: &mut Outbox) {
         let waiting = self.phones.heard.0.iter().filter(|(_, (to, _))| to == user);
         for id in waiting.map(|(id, _)| *id).collect::<Vec<_>>() {

@@ -184,7 +184,7 @@ impl Host {
         }
     }
 
-    /// True: there is a place for what is known of them.
+    /// True: there is a place for their state.
     pub(super) fn keep_phone(&mut self, user: &Bare) -> bool {
         if self.phones.watched.contains_key(user) {
             return true;
@@ -239,7 +239,7 @@ impl Host {
         let has_come = phone.is_there && !watched.phone.is_there;
         watched.phone = phone;
         let told = user.clone();
-        // The account is needed for this moment only: who sees it is in its roster.
+        // The account is needed for this moment only: its subscribers are in its roster.
         self.with_account_data(now, user, out, move |host, now, out| host.tell_phone(now, &told, out));
         if has_come {
             self.texts_due(now, user, out);
@@ -303,7 +303,7 @@ impl Host {
         }
     }
 
-    /// A question for an account's phone: what it is, and nothing else. True: it is answered.
+    /// A question for an account's phone: answers service discovery, and nothing else. True: it is answered.
     pub(super) fn phone_asked(&mut self, from: &Jid, to: &Jid, iq: &Element, out: &mut Outbox) -> bool {
         let user = to.bare();
         let asks_what = iq.attr("type") == Some("get") && iq.get("query", ns::DISCO_INFO).is_some();
@@ -331,7 +331,7 @@ fn phone_of(user: &Bare) -> Option<Jid> {
     user.with_resource(RESOURCE).ok()
 }
 
-/// RFC 7248 §5.3. Its priority is negative: what is for the account is for its sessions first.
+/// RFC 7248 §5.3. Its priority is negative: messages for the account go to its sessions first.
 fn presence_of(user: &Bare, phone: &Phone) -> Option<Element> {
     let published = phone.published.as_deref().and_then(pidf::read).unwrap_or_default();
     if !phone.is_there || published.is_closed {

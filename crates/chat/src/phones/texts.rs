@@ -1,4 +1,5 @@
-//! Texts for phones: what waits for an account goes to its phones while none of its sessions takes messages (RFC 3428).
+//! Texts for phones: the waiting messages of an account go to its phones while none of its sessions takes
+//! messages (RFC 3428).
 //!
 //! A message is stored first and then sent: whatever happens on the way to the phone, it is delivered or it waits. One
 //! at a time and in order, until the phone has all or does not answer.

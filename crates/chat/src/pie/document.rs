@@ -17,7 +17,7 @@ pub enum Piece {
         host: Box<str>,
         element: Box<Element>,
     },
-    /// Another file has what stands here (XInclude). `host`: whose users, if users these are.
+    /// Another file has what stands here (XInclude). `host`: the host of its users, if it holds users.
     Include {
         line: u64,
         host: Option<Box<str>>,

@@ -20,7 +20,7 @@ pub struct ExportedAccount {
     pub messages: Vec<(Instant, Element)>,
     /// Nodes with their configuration, as they are kept.
     pub nodes: Vec<(Box<str>, Element)>,
-    /// Node, id and item, of nodes and of what is kept as such.
+    /// Node, id and item, of nodes and of data stored as nodes.
     pub items: Vec<(Box<str>, Box<str>, Element)>,
 }
 

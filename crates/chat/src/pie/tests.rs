@@ -474,7 +474,7 @@ fn contact() -> impl Strategy<Value = (Bare, RosterItem)> {
             .with("to", "romeo@montague.net");
         let asked = (asks || !is_listed).then(|| Box::new(presence));
         if !is_listed {
-            // Nothing else is known of who only asks.
+            // A pending request has no other state.
             return (contact, RosterItem { asked, ..RosterItem::default() });
         }
         let subscriptions = [Subscription::None, Subscription::To, Subscription::From, Subscription::Both];

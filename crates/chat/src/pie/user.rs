@@ -156,7 +156,7 @@ impl UserReader {
         Ok(())
     }
 
-    /// RFC 6121 §3.1.3: who waits for an answer.
+    /// RFC 6121 §3.1.3: a subscription request that waits for an answer.
     fn asked(&mut self, presence: &Element) {
         let from = presence.attr("from").and_then(|from| Jid::parse(from).ok()).map(|from| from.bare());
         let Some(from) = from.filter(|_| presence.attr("type") == Some("subscribe")) else {
@@ -238,7 +238,7 @@ impl UserReader {
     }
 }
 
-/// `None`: it says more than who is blocked.
+/// `None`: it is not a plain list of blocked addresses.
 fn blocked_by(list: &Element) -> Option<Vec<&str>> {
     let mut items: Vec<(u32, &Element)> = Vec::new();
     for item in list.elements().filter(|child| child.is("item", ns::PRIVACY)) {

@@ -146,7 +146,7 @@ impl Host {
         let presence = typed(user, contact.as_jid(), SubscriptionAction::Subscribe.as_str());
         let (jid, contact, act) = (user.as_jid().clone(), contact.clone(), SubscriptionAction::Subscribe);
         let request = SubscriptionRequest { user: user.clone(), contact, act, presence };
-        // A contact beyond the limit stays for the user to add.
+        // A refused change is left to the user.
         let _ = self
             .queue_change(now, user, out, move |host, now, out| host.subscribe_out(now, request, &jid, out));
     }
@@ -209,13 +209,14 @@ impl Host {
         );
     }
 
-    /// §3.1.3: for the user, who granted it before.
+    /// §3.1.3: in the name of the user, who granted it before.
     fn approve(&mut self, user: &Bare, contact: &Bare, out: &mut Outbox) {
         self.route(typed(user, contact.as_jid(), "subscribed"), out);
         self.send_presences(user, contact.as_str(), out);
     }
 
-    /// §3.1.5: who may see us now, sees us; §3.2.2 and §3.3.3: who may not any more, sees us go.
+    /// §3.1.5: a contact that may see the user now gets the presence; §3.2.2 and §3.3.3: a contact that may
+    /// not any more gets unavailable presence.
     fn tell_of_change(
         &self,
         user: &Bare,
@@ -233,7 +234,7 @@ impl Host {
         }
     }
 
-    /// §2.5.2: what was between them is ended on the other side as well.
+    /// §2.5.2: the subscriptions end on the other side as well.
     pub(crate) fn contact_removed(
         &mut self,
         user: &Bare,

@@ -1,4 +1,4 @@
-//! Presence (RFC 6121 §4): who is here, and who is told.
+//! Presence (RFC 6121 §4): the available sessions and their subscribers.
 
 mod approval;
 pub(super) mod subscription;
@@ -226,7 +226,7 @@ impl Host {
         }
     }
 
-    /// RFC 6121 §4.5.2, and §4.6.3 for those who saw it by directed presence only.
+    /// RFC 6121 §4.5.2, and §4.6.3 for addresses that saw it by directed presence only.
     fn unavailable_from(&mut self, now: Instant, key: Key, presence: Element, out: &mut Outbox) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let was_available = session.presence.take().is_some();
@@ -267,7 +267,7 @@ impl Host {
         self.change(Change::LastSeen { user, at: now, status }, out, |_, _, _, _| {});
     }
 
-    /// The session ends: who saw it learns that.
+    /// The session ends: all that saw its presence learn that.
     pub(super) fn presence_ended(&mut self, now: Instant, key: Key, out: &mut Outbox) {
         let Some(session) = self.sessions.get(key) else { return };
         let presence = gone(&session.jid);

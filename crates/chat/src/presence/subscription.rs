@@ -1,4 +1,4 @@
-//! The states of a subscription and what moves them (RFC 6121 Appendix A), as a pure table.
+//! The states of a subscription and their transitions (RFC 6121 Appendix A), as a pure table.
 
 use xmpp::Element;
 
@@ -33,7 +33,7 @@ impl SubscriptionAction {
     }
 }
 
-/// The nine states of Appendix A.1: those of `to` and `from` with what is pending. `approved` is §3.4's.
+/// The nine states of Appendix A.1: those of `to` and `from` with the pending requests. `approved` is §3.4's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SubscriptionState {
     /// We get their presence.

@@ -1,4 +1,4 @@
-//! A node: how it is configured, who may do what with it, and who wants to be told (XEP-0060 §4 and §16.4).
+//! A node: its configuration, affiliations and subscriptions (XEP-0060 §4 and §16.4).
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

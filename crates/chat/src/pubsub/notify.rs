@@ -197,7 +197,8 @@ impl Host {
         }
     }
 
-    /// XEP-0163 §4.1: a client that comes, or can do something new, gets the newest item of what it asks for.
+    /// XEP-0163 §4.1: a client that comes, or can do something new, gets the newest items of the nodes that
+    /// it asks for.
     fn tell_newest(&mut self, now: Instant, user: &Bare, client: &Jid, ver: &str, out: &mut Outbox) {
         let Some(abilities) = self.caps.abilities_of(ver) else { return };
         let wanted = abilities.iter().filter_map(|feature| feature.strip_suffix("+notify"));

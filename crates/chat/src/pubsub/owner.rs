@@ -143,7 +143,7 @@ impl Host {
                 None => result,
             };
             if result.is_err() {
-                // Half of it may be done: what is true is in the store.
+                // Half of it may be done: the state in the store counts.
                 host.pubsub.nodes.remove(&shared.owner);
             }
             if result.is_ok() && node.config.notify_retract {
@@ -231,7 +231,7 @@ impl Host {
         })
     }
 
-    /// §8.8.4: who is subscribed, or not any more, learns that.
+    /// §8.8.4: a subscriber learns that its subscription began or ended.
     pub(super) fn tell_state(
         &mut self,
         owner: &Bare,

@@ -14,7 +14,7 @@ use super::node::{FormFault, Node, NodeAffiliation, NodeConfig, Nodes};
 use super::{PendingRequest, PubSubReply, PubSubResult, fault, items_of, node_of, unsupported};
 use crate::limits;
 
-/// Nodes that are kept like items but are none of these: private data, what of a quota is used, and vCards.
+/// Nodes that are kept like items but are none of these: private data, the used part of a quota, and vCards.
 const RESERVED: [&str; 3] = ["private:", "quota:", "vcard-temp"];
 
 pub(super) fn name_is_free(name: &str) -> Result<(), StanzaError> {
@@ -459,7 +459,7 @@ impl ItemsPage {
             query.max = text("max").map(|text| number(&text)).transpose().map_err(bad)?.unwrap_or(query.max);
             let index = text("index").map(|text| number(&text)).transpose().map_err(bad)?;
             query.after = text("after").map(|text| text.into());
-            // XEP-0059 §2.2: what is beyond an item counts first, then what is before one, then an index.
+            // XEP-0059 §2.2: `after` counts first, then `before`, then an index.
             if let Some(before) = text("before").filter(|_| query.after.is_none()) {
                 query.from_end = true;
                 query.before = (!before.is_empty()).then(|| before.into());

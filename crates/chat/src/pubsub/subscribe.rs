@@ -1,4 +1,5 @@
-//! Subscribing to a node and ending that (XEP-0060 §6.1, §6.2), and what one is subscribed to (§5.6, §5.7).
+//! Subscribing to a node and ending that (XEP-0060 §6.1, §6.2), and the list of one's subscriptions (§5.6,
+//! §5.7).
 
 use std::rc::Rc;
 

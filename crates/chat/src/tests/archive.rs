@@ -1,4 +1,4 @@
-//! Archives (XEP-0313), their ids (XEP-0359) and what is in them (XEP-0441).
+//! Archives (XEP-0313), their ids (XEP-0359) and the preferences (XEP-0441).
 
 use super::effect::RosterItem;
 use super::*;

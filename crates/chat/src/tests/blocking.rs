@@ -1,4 +1,4 @@
-//! Blocking: what goes through, who is told, and what others see.
+//! Blocking: passing stanzas, notifications, and presence to others.
 
 use super::effect::{RosterItem, Subscription};
 use super::*;

@@ -46,11 +46,11 @@ fn check(what: &str, priorities: &[i8], to: &str, expected: [&str; 5]) {
 #[test]
 fn messages_go_where_the_table_says() {
     let (bare, full, gone) = ("alice@example.org", "alice@example.org/desk", "alice@example.org/gone");
-    // §8.5.1: an error or silence, and an error is told to who may have mistyped.
+    // §8.5.1: an error or silence, and an error goes to senders that may have mistyped.
     check("no such account, bare", &[], "ghost@example.org", ["E", "E", "E", "E", "S"]);
     check("no such account, full", &[], "ghost@example.org/x", ["E", "E", "E", "E", "S"]);
     check("nobody available, bare", &[], bare, ["O", "O", "E", "S", "S"]);
-    // §8.5.3.2.1: what is not chat is ignored or answered by an error, here the latter.
+    // §8.5.3.2.1: a message of another type than chat is ignored or answered by an error, here the latter.
     check("nobody available, full", &[], gone, ["E", "O", "E", "S", "S"]);
     check("negative only, bare", &[-1], bare, ["O", "O", "E", "S", "S"]);
     check("negative only, its full", &[-1], full, ["D0", "D0", "D0", "D0", "D0"]);

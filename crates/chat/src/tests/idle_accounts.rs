@@ -1,4 +1,4 @@
-//! Records that stay in memory for a while, and what waits for one.
+//! Accounts that stay in memory for a while, and stanzas that wait for one.
 
 use super::*;
 use crate::limits;

@@ -4,7 +4,7 @@ use super::effect::{MamPage, MamQuery};
 use super::*;
 use crate::limits;
 
-/// Id, whom it was from or to, when it came, and the stanza.
+/// Id, other party, time, and the stanza.
 type Archived = (Box<str>, Jid, Instant, Element);
 
 /// Owner, node, id, when it came, and the item.

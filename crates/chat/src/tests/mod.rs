@@ -74,7 +74,8 @@ pub(super) fn settings() -> Settings {
     }
 }
 
-/// Clients by number; what each was sent. Everything is routed back here, and the store answers at once.
+/// Clients by number; the stanzas sent to each. Everything is routed back here, and the store answers at
+/// once.
 pub(super) struct HostWorld {
     pub(super) host: Host,
     pub(super) now: Instant,

@@ -29,7 +29,7 @@ fn what_is_published_is_kept_told_and_read_by_who_may() {
     let items = "<items node='urn:n'/>";
     assert!(get(&mut world, bob, ALICE, items).contains("<t xmlns='urn:t'>a</t>"));
     is_error(&get(&mut world, eve, ALICE, items), "not-authorized", "presence-subscription-required");
-    // One item is kept (XEP-0163 §2), and an id is made for who has none.
+    // One item is kept (XEP-0163 §2), and an item without an id gets one.
     set(&mut world, alice, ALICE, "<publish node='urn:n'><item><t xmlns='urn:t'/></item></publish>");
     let answer = get(&mut world, alice, ALICE, items);
     assert!(!answer.contains("id='a'") && answer.contains("<item id="), "{answer}");

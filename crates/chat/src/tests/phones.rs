@@ -43,7 +43,7 @@ impl Phones {
             }
             Effect::Show { user } => {
                 let shown = (user.to_string(), host.shown(&user));
-                // They hear of what is new.
+                // Changes are reported to phones.
                 if self.shown.last() != Some(&shown) {
                     self.shown.push(shown);
                 }

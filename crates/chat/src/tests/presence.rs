@@ -20,7 +20,7 @@ fn item(world: &HostWorld, user: &str, contact: &str) -> Option<RosterItem> {
     store.contact(&Bare::parse(contact).unwrap()).cloned()
 }
 
-/// Signed in, interested and available; what came of it is forgotten.
+/// Signed in, interested and available; the resulting stanzas are dropped.
 fn here(world: &mut HostWorld, jid: &str) -> u64 {
     let client = world.sign_in(jid);
     world.say(client, "<iq type='get' id='r'><query xmlns='jabber:iq:roster'/></iq>");
@@ -132,7 +132,7 @@ fn a_request_waits_for_who_is_not_here_and_is_not_listed() {
     assert!(world.sent_abroad().last().unwrap().contains("type='unsubscribed'"));
 }
 
-/// RFC 6121 §2.2: requests go to who is available, answers and pushes to who is interested.
+/// RFC 6121 §2.2: requests go to available resources, answers and pushes to interested ones.
 #[test]
 fn requests_and_answers_go_to_different_sessions() {
     let mut world = HostWorld::new(&[ALICE]);
@@ -412,7 +412,7 @@ fn directed_presence_has_an_end() {
     world.say(alice, "<presence to='more@x.org'/>");
     assert!(world.hear(alice)[0].contains("resource-constraint"));
     assert_eq!(world.sent_abroad().len(), crate::limits::DIRECTED);
-    // §4.6.3: the end is told even by who was never available to all.
+    // §4.6.3: the end is sent even by a session that was never available to all.
     world.tell(|host, now, out| host.handle_gone(now, edge(alice), true, out));
     assert_eq!(world.sent_abroad().len(), crate::limits::DIRECTED);
 }

@@ -72,7 +72,7 @@ fn bookmarks_of_old_clients_are_items_for_new_ones() {
     let native =
         "<conference xmlns='urn:xmpp:bookmarks:1' name='A' autojoin='true'><nick>al</nick></conference>";
     assert!(items.contains(native), "{items}");
-    // The same again is nothing new; what is gone is taken back.
+    // The same again is nothing new; removed rooms are retracted.
     private(&mut world, old, "set", &storage(&format!("{url}{room}")));
     assert!(events(&mut world, new).is_empty());
     let other = "<conference jid='b@rooms.x.org'/>";

@@ -1,4 +1,4 @@
-//! Nodes of accounts: who may do what, what is kept, and who is told.
+//! Nodes of accounts: access, storage, and notifications.
 
 use super::effect::{RosterItem, Subscription};
 use super::*;
@@ -37,7 +37,7 @@ pub(super) fn own(world: &mut HostWorld, client: u64, kind: &str, inner: &str) -
     ask(world, client, kind, ALICE, &format!("<pubsub xmlns='{SPACE}#owner'>{inner}</pubsub>"))
 }
 
-/// The answer alone; what else came stays.
+/// The answer alone; other stanzas stay in the queue.
 pub(super) fn ask(world: &mut HostWorld, client: u64, kind: &str, to: &str, payload: &str) -> String {
     world.say(client, &format!("<iq type='{kind}' id='q' to='{to}'>{payload}</iq>"));
     let got = world.got.entry(client).or_default();

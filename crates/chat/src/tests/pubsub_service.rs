@@ -1,4 +1,4 @@
-//! Nodes of a service (XEP-0060): made by users, read by whom their owner lets.
+//! Nodes of a service (XEP-0060): created by users, read by the entities that their owner admits.
 
 use super::*;
 
@@ -218,7 +218,7 @@ fn a_removed_account_owns_no_node_and_is_subscribed_to_none() {
     let (alice, bob) = (cast.alice, cast.bob);
     assert!(cast.set(alice, "<create node='news'/>").contains("result"));
     assert!(cast.set(bob, "<subscribe node='news' jid='bob@example.org'/>").contains("subscribed"));
-    // The store takes the account out of what it has, and hosts out of what they have in memory.
+    // The store removes the account from its rows, and hosts remove it from memory.
     let leave = |cast: &mut Cast, user: &str| {
         let user = Bare::parse(user).unwrap();
         for config in cast.world.store.nodes.values_mut() {

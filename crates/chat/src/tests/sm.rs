@@ -517,7 +517,7 @@ fn is_stored_for_bob(world: &HostWorld, body: &str) -> bool {
     stanzas.any(|stanza| stanza.content_of("body", ns::CLIENT).is_some_and(|text| text == body))
 }
 
-/// Were the server to die at any moment, what its clients take for delivered is somewhere.
+/// If the server dies at any moment, messages that clients take for delivered are not lost.
 #[test]
 fn an_acknowledged_message_is_delivered_or_stored() {
     for seed in 0..100_u64 {

@@ -1,4 +1,4 @@
-//! Dial and what stands in it.
+//! Dial and its nouns.
 
 use roxmltree::Node;
 use url::form_urlencoded;
@@ -131,7 +131,7 @@ fn party(node: Node<'_, '_>, entry: &'static Entry, fields: &Fields, notes: &mut
     Some(Party { address, screen: fields.target("url", "method"), status })
 }
 
-/// Children whose attributes are only looked at for notes.
+/// Children whose attributes are read only for notes.
 fn without_effect<'a, 'input>(
     node: Node<'a, 'input>,
     entry: &'static Entry,

@@ -1,4 +1,4 @@
-//! One element's attributes, held against its table entry; what is wrong becomes a note.
+//! One element's attributes, held against its table entry; errors become notes.
 
 use std::time::Duration;
 

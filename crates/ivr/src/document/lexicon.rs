@@ -1,6 +1,6 @@
-//! The language as tables: what the reader reads with and what the reference page is made of.
+//! The language as tables: the base of the reader and of the reference page.
 
-/// An element and what belongs into it.
+/// An element with its attributes and children.
 pub(super) struct Entry {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
@@ -43,7 +43,8 @@ pub(super) enum Kind {
     Keys,
     /// Keys and `w`, a pause of half a second, and `W`, of a second.
     Tones,
-    /// Understood and passed over: what it asks for is a third party's, or is not configured by a document here.
+    /// Understood and passed over: its function belongs to a third party, or is not configured by a document
+    /// here.
     Passed,
 }
 

@@ -57,7 +57,7 @@ pub mod code {
     pub const STREAM: u32 = 31900;
 }
 
-/// A parsed document: its verbs, and notes on what was ignored or replaced.
+/// A parsed document: its verbs, and notes on elements that were ignored or replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Document {
     pub verbs: Vec<Verb>,

@@ -121,7 +121,7 @@ fn verb(node: Node<'_, '_>, entry: &'static Entry, notes: &mut Notes) -> Option<
     if entry.body.is_empty() {
         stray_text(node, entry.name, notes);
     }
-    // Unknown children are noted by the readers of children; elements without children have none.
+    // Elements with children note unknown ones as they read them; all children of the others are unknown.
     if entry.children.is_empty() {
         children(node, entry, notes);
     }

@@ -192,6 +192,6 @@ fn time(text: &str) -> Option<Duration> {
         None => (text.strip_suffix('s')?, 1.0),
     };
     let seconds = number.trim().parse::<f64>().ok()? * unit;
-    // NaN and what is negative or endless are no times.
+    // NaN, negative and infinite values are not durations.
     Duration::try_from_secs_f64(seconds).ok()
 }

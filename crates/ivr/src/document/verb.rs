@@ -239,9 +239,9 @@ pub struct Enqueue {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sms {
     pub body: String,
-    /// None: who called.
+    /// None: the caller.
     pub to: Option<String>,
-    /// None: who was called.
+    /// None: the called number.
     pub from: Option<String>,
     pub action: Option<Target>,
     pub status: Option<String>,

@@ -1,4 +1,4 @@
-//! Conferences and queues, from the side of one who is in them.
+//! Conferences and queues, from the side of one member.
 
 use stdx::Instant;
 

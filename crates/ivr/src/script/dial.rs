@@ -1,4 +1,4 @@
-//! Dial: legs that ring, one that is connected, and what is told of them.
+//! Dial: legs that ring, one that is connected, and their callbacks.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -176,8 +176,8 @@ impl Script {
         let screen = screen.and_then(|target| self.absolute_target(&target, out));
         let State::Dialing(dialing) = &mut self.state else { return };
         match screen {
-            // One is connected already, or the time is up: this one came too late. And who cannot be asked has not
-            // accepted.
+            // One is connected already, or the time is up: this one came too late. And a callee that cannot
+            // be screened has not accepted.
             _ if dialing.bridged.is_some() || dialing.ending || (wanted && screen.is_none()) => {
                 out.push(Effect::HangupLeg { leg: id });
                 self.leg_ended(now, id, None, out);

@@ -45,7 +45,7 @@ impl Script {
         }
         self.close_queue(now, "redirected", out);
         self.stop_verb(now, out);
-        // The verb is stopped; what comes of it late finds this.
+        // The verb is stopped; its late results find this state.
         self.state = State::Between;
         self.verbs.clear();
         self.sorry = false;
@@ -70,7 +70,7 @@ impl Script {
         self.plan.fallback = fallback;
     }
 
-    /// A command: told of what happens to the call from now on.
+    /// A command: sets the URL that receives the call's events from now on.
     pub fn set_status_callback(&mut self, callback: Option<Callback>) {
         self.plan.status = callback;
     }

@@ -184,7 +184,7 @@ impl Script {
         }
         let mut form = Form::new();
         match speech {
-            // Keys win: who presses them means them.
+            // Keys win: a caller presses them on purpose.
             Some(speech) if digits.is_empty() => {
                 form.push(pair("SpeechResult", speech.text));
                 if let Some(confidence) = speech.confidence {

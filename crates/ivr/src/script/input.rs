@@ -52,7 +52,7 @@ pub enum Role {
     Call,
     /// On a callee's leg before it is connected: it is accepted. A hang-up declines.
     Screening,
-    /// For one who waits in a queue, or a room without moderator: it begins again.
+    /// For a call that waits in a queue, or a room without moderator: it begins again.
     Waiting,
 }
 
@@ -190,7 +190,7 @@ pub enum QueueEvent {
 /// The reason why a call left a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueResult {
-    /// The connection with the one who took it is over.
+    /// The connection to the call that took it is over.
     Bridged,
     Full,
     /// `<Leave>`.

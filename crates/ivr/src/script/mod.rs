@@ -113,7 +113,7 @@ enum State {
     Ended,
 }
 
-/// The continuation after a verb: at once or later.
+/// The continuation after a verb: the next verb at once, or a wait for an event.
 #[derive(Debug, PartialEq, Eq)]
 enum Flow {
     Next,

@@ -1,4 +1,4 @@
-//! Gather: every attribute, barge-in, and what is no input.
+//! Gather: every attribute, barge-in, and events that are not input.
 
 use ivr::limits;
 

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use crate::world::{Play, call, plan};
 
-/// Each verb with what may happen while it is performed.
+/// Each verb with the events that may interrupt it.
 const STORIES: &[(&str, &[&str])] = &[
     ("<Say loop='2'>a</Say><Play digits='1'/><Pause/>", &["media: over", "media: over", "wait: 1000"]),
     (

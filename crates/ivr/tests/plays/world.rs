@@ -125,7 +125,7 @@ impl Play {
         }
     }
 
-    /// One line of a play, and what the script does.
+    /// Performs one line of a play and returns the script's effects.
     pub(crate) fn happens(&mut self, line: &str) -> Vec<String> {
         let (who, what) = line.split_once(':').expect("a line begins with who");
         let (word, rest) = what.trim().split_once(' ').unwrap_or((what.trim(), ""));

@@ -67,7 +67,7 @@ impl Codec {
     }
 }
 
-/// A payload type with what it means.
+/// A payload type with its codec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PayloadType {
     pub number: u8,

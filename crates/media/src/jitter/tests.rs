@@ -1,4 +1,4 @@
-//! Networks in virtual time: what comes late, twice, out of order or not at all.
+//! Networks in virtual time: packets that come late, twice, out of order or not at all.
 
 use std::time::Duration;
 

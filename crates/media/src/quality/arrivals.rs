@@ -80,7 +80,7 @@ impl Arrivals {
         arrival
     }
 
-    /// The stream begins anew with `sequence`: what is behind the window is settled.
+    /// The stream begins anew with `sequence`: packets behind the window are final.
     pub(super) fn restart(&mut self, sequence: u16) {
         self.before = self.expected();
         self.runs = self.runs();

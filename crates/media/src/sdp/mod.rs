@@ -181,7 +181,7 @@ impl Kind {
     }
 }
 
-/// A line `m=` with what follows it.
+/// A line `m=` with the lines that belong to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Media {
     pub kind: Kind,
@@ -278,7 +278,7 @@ impl Description {
         (media.port != 0).then(|| SocketAddr::new(ip, media.port))
     }
 
-    /// Where it wants its RTCP: the same with rtcp-mux, what `a=rtcp` says, the next port.
+    /// Where it wants its RTCP: the same with rtcp-mux, the port of `a=rtcp`, the next port.
     pub fn remote_rtcp(&self, media: &Media) -> Option<SocketAddr> {
         let rtp = self.remote(media)?;
         Some(match media.rtcp {

@@ -1,4 +1,4 @@
-//! Offer and answer (RFC 3264): what is offered, what is answered, and what both then have.
+//! Offer and answer (RFC 3264): the offered codecs, the answer, and the result for both sides.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -17,7 +17,7 @@ pub struct Local<'a> {
     pub session_id: u64,
     /// In the order of an offer; an answer takes the first of the peer's that is among them.
     pub codecs: &'a [Codec],
-    /// Hold: what this side wants.
+    /// The direction that this side wants; it holds a call.
     pub direction: Direction,
     pub srtp: SrtpPolicy,
     /// Random bytes, new for every offer and for the first answer of a call; later answers of the call repeat it.
@@ -63,7 +63,7 @@ pub struct Negotiated {
     pub srtp: Option<(CryptoLine, CryptoLine)>,
 }
 
-/// An answer and what it makes.
+/// An answer and the result of the negotiation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub description: Description,
@@ -77,7 +77,7 @@ pub enum Refusal {
     NoAudio,
     /// The protocol of its m-line.
     Protocol(String),
-    /// No common codec: what was offered.
+    /// No common codec; the offered ones.
     NoCodec(String),
     /// SRTP is required here, or by the peer with suites that are not spoken.
     Srtp,

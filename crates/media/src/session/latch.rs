@@ -75,7 +75,7 @@ impl Latch {
                 Some(latched) => match (source.ip() == latched.ip(), Some(source) == self.expected) {
                     // The latched source was a neighbour: an earlier call of the same host still sends.
                     (true, true) => true,
-                    // A NAT gave it another port, or the peer itself moved back to what it had told.
+                    // A NAT gave it another port, or the peer itself moved back to the address of its SDP.
                     (true, false) | (false, true) => now.since(self.last) >= SILENT,
                     (false, false) => false,
                 },

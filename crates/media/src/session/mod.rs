@@ -323,7 +323,7 @@ impl MediaSession {
         self.received.rate()
     }
 
-    /// Plays from the next tick on, instead of what plays now: that one's id and position.
+    /// Plays from the next tick on, instead of the current prompt: that one's id and position.
     pub fn play(&mut self, prompt: Prompt, options: PlayOptions) -> Option<(u64, u64)> {
         let stopped = self.stop();
         self.playback.play(prompt, options);
@@ -431,7 +431,7 @@ impl MediaSession {
         self.say(now, FrameSource::None, work, out);
     }
 
-    /// The quality of what came.
+    /// The quality of the received stream.
     pub fn summary(&self) -> Summary {
         self.receiver.summary()
     }

@@ -1,4 +1,4 @@
-//! Legs in virtual time: what one says arrives at the other, unless the test loses it.
+//! Legs in virtual time: sound of one arrives at the other, unless the test loses it.
 
 use proptest::prelude::*;
 
@@ -677,7 +677,7 @@ fn a_silence_over_the_limit_is_reported_once_and_not_on_hold() {
     assert_eq!(silent(sent(&mut leg, 580_000, 200_000)), 0);
 }
 
-/// RFC 3711 §9.1: two packets under one key stream give away the exclusive or of what they say.
+/// RFC 3711 §9.1: two packets under one key stream give away the exclusive or of their payloads.
 #[test]
 fn no_key_stream_is_used_twice_over_suites_and_interludes_of_plain_rtp() {
     let line = |suite| CryptoLine { tag: 1, suite, key: [7; 30], unencrypted: false };

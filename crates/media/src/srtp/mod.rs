@@ -61,7 +61,7 @@ impl Suite {
 
 /// RFC 4568 §6.2.2: SRTCP keeps 80 bits also where SRTP has 32.
 const RTCP_TAG_LEN: usize = 10;
-/// The E bit of an SRTCP index: what follows the header is encrypted.
+/// The E bit of an SRTCP index: the part behind the header is encrypted.
 const ENCRYPTED: u32 = 0x8000_0000;
 const RTCP_HEADER: usize = 8;
 
@@ -163,7 +163,7 @@ impl Context {
         if !same(&tag, &packet[end..]) {
             return Err(Error::Tag);
         }
-        // Only who has the key makes the context remember.
+        // Only packets with the key change the context.
         source(&mut self.sources, ssrc)?.rtp.mark(index);
         packet.truncate(end);
         if self.encrypt_rtp {

@@ -1,4 +1,4 @@
-//! Watches and what they are told: presence (RFC 3856, 3903), dialogs (4235), waiting messages (3842),
+//! Watches and their notifications: presence (RFC 3856, 3903), dialogs (4235), waiting messages (3842),
 //! registrations (3680).
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Records: what is written is read back, and no bytes are worse than `Corrupt`.
+//! Records: written rows are read back, and any bytes give a result or `Corrupt`.
 
 use proptest::prelude::*;
 use router::{

@@ -1,4 +1,4 @@
-//! The hash functions of RFC 7616 §6.1 and what an account keeps of its password.
+//! The hash functions of RFC 7616 §6.1 and the hashes of a password that an account keeps.
 
 use md5::{Digest, Md5};
 use sha2::{Sha256, Sha512_256};
@@ -24,7 +24,7 @@ impl Hash {
         }
     }
 
-    /// Without regard to case; `None` for what we do not compute.
+    /// Without regard to case; `None` for functions that we do not compute.
     pub fn from_bytes(token: &[u8]) -> Option<Hash> {
         [Hash::Sha256, Hash::Sha512_256, Hash::Md5]
             .into_iter()

@@ -229,7 +229,7 @@ fn decode_extended(text: &[u8]) -> Option<String> {
     String::from_utf8(unescape(encoded)).ok()
 }
 
-/// Name, value, and what follows the comma.
+/// Name, value, and the rest behind the comma.
 fn next_param(rest: &[u8]) -> Option<(&[u8], FieldValue<'_>, &[u8])> {
     let equals = memchr::memchr(b'=', rest)?;
     let name = trim(&rest[..equals]);

@@ -24,7 +24,7 @@ pub struct NonceSettings {
     /// After this a nonce is stale.
     pub lifetime: Duration,
     /// Nonces whose last count is remembered. Beyond it the one first used longest ago is forgotten, and
-    /// what is not newer is stale.
+    /// nonces that are not newer are stale.
     pub capacity: usize,
 }
 

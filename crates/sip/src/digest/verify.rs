@@ -90,7 +90,7 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// `secret` is the endpoint's: what is used here is derived from it. `started`: when the process began;
+    /// `secret` is the endpoint's: the keys here are derived from it. `started`: when the process began;
     /// nonces from before are stale.
     pub fn new(secret: [u8; 32], settings: Settings, started: Instant) -> Self {
         let nonces = Nonces::new(keys::derive(&secret, "nonces"), settings.nonces, started);

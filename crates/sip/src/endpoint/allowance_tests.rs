@@ -66,7 +66,7 @@ impl World {
         Account { aor: aor.into(), ha1s, disabled: false, max_contacts: 1, limits }
     }
 
-    /// The start lines of what is sent.
+    /// The start lines of the messages sent.
     fn receive(&mut self, from: &str, text: &str) -> Vec<String> {
         let source = Source {
             transport: Transport::Udp,

@@ -321,7 +321,8 @@ impl Endpoint {
         (self.lower.transactions.table.len(), self.lower.contexts.len())
     }
 
-    /// Gives a request that is not forwarded to the part that answers it, and lets calls begin whose network has proved itself.
+    /// Gives a request that is not forwarded to the part that answers it, and starts the calls whose network
+    /// has proved itself.
     fn hand_over(&mut self, now: Instant, out: &mut Outbox) {
         let lower = &mut self.lower.at(now, out);
         match self.router.take_handover() {

@@ -114,7 +114,8 @@ impl Endpoint {
         let lower = &mut self.lower.at(now, out);
         if !is_admitted {
             lower.counters.unproved_limited += 1;
-            // The flood may be forged and this its owner, who answers the challenge: that costs no memory, as a SYN cookie.
+            // The flood may be forged and this request genuine; its sender answers the challenge: that costs
+            // no memory, as a SYN cookie.
             if let Some(challenge) = authentication.challenge_alone(lower, &request, &source) {
                 lower.transmit_alone(&request, &source, challenge);
             }

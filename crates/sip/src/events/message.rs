@@ -164,7 +164,7 @@ fn check_keepable(request: &Message) -> Result<&str, EventRefusal> {
     if request.body().len() > limits::KEPT_MESSAGE_BYTES {
         return Err(EventRefusal::limit(413, "Request Entity Too Large"));
     }
-    // RFC 3428 §4: what has expired is not delivered. RFC 3994: "is typing" is of the moment.
+    // RFC 3428 §4: an expired message is not delivered. RFC 3994: "is typing" is of the moment.
     let is_expired = request.header(Header::Expires).and_then(parse_number) == Some(0);
     let content_type = media_type(request.header(Header::ContentType).unwrap_or_default());
     if is_expired || content_type.eq_ignore_ascii_case(b"application/im-iscomposing+xml") {

@@ -1,8 +1,8 @@
 //! The edge's event notifier and message agent: SUBSCRIBE and NOTIFY (RFC 6665), PUBLISH (RFC 3903), and
 //! MESSAGEs that wait for their recipient (RFC 3428).
 //!
-//! It holds the subscription dialogs that end here, and nothing of what they tell: that is the router's, asked
-//! with `Query::Watch` and rendered for the wire here. One [`Notifier`] a shard.
+//! It holds the subscription dialogs that end here, but not the state that they report: the router has it,
+//! asked with `Query::Watch`, and it is rendered for the wire here. One [`Notifier`] a shard.
 //!
 //! A SUBSCRIBE is answered 200 at once; the NOTIFY that must follow goes out with the router's answer.
 
@@ -80,7 +80,7 @@ pub struct TxRef(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(pub u64);
 
-/// A request, and what the endpoint knows of it.
+/// A request, and the endpoint's knowledge of it.
 #[derive(Clone, Copy, Debug)]
 pub struct IncomingRequest<'a> {
     pub transaction: TxRef,
@@ -233,7 +233,7 @@ impl Notifier {
         }
     }
 
-    /// After a reload; what was granted stays granted.
+    /// After a reload; granted subscriptions stay.
     pub fn set_rules(&mut self, rules: EventRules) {
         self.rules = rules;
     }
@@ -256,7 +256,7 @@ impl Notifier {
             (Some(OpenQuery::Request(waiting)), Answer::Kept(result)) => {
                 self.handle_kept(&waiting, result, out);
             }
-            // An answer to another question than ours: the patience of what waits has to end it.
+            // An answer to another question than ours: the timer of the waiting request has to end it.
             (Some(asked), _) => {
                 self.asked.insert(id.0, asked);
             }

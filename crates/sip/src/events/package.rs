@@ -1,4 +1,4 @@
-//! The event packages we serve, and what a request says of them.
+//! The event packages we serve, and their headers in a request.
 
 use router::Topic;
 
@@ -75,7 +75,7 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// RFC 6665 §4.2.1.1: what we do not know is 489, and Allow-Events says what we do.
+    /// RFC 6665 §4.2.1.1: an unknown package is 489, and Allow-Events lists the known ones.
     pub(super) fn of(request: &Message) -> Result<Event, EventRefusal> {
         let value = request.header(Header::Event).unwrap_or_default();
         let end = value.iter().position(|&b| b == b';').unwrap_or(value.len());

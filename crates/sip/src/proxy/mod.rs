@@ -1,5 +1,5 @@
-//! The proxy core of RFC 3261 §16: a [`ResponseContext`] for each forwarded request. It decides which target is tried
-//! when, which response is the best one, and what is cancelled. It takes events of its branches and returns
+//! The proxy core of RFC 3261 §16: a [`ResponseContext`] for each forwarded request. It decides the order of
+//! targets, the best response, and the branches to cancel. It takes events of its branches and returns
 //! [`ProxyEffect`]s; the endpoint resolves, copies and sends.
 
 mod best_response;

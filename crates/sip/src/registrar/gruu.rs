@@ -1,4 +1,4 @@
-//! GRUUs (RFC 5627): a URI that reaches one instance of an address, and one that does not say whose.
+//! GRUUs (RFC 5627): a URI that reaches one instance of an address, and one that does not reveal the address.
 //!
 //! A temporary GRUU holds its address and instance itself, encrypted, so none are kept. It is good as long as
 //! the instance stays registered under the same Call-ID (RFC 5627 §3.1.2); the binding says whether it is.

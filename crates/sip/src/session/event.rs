@@ -10,7 +10,7 @@ use crate::events::{OutgoingRoute, RequestId, TxRef};
 use crate::transport::Source;
 use crate::wire::{Header, Message, Method};
 
-/// One dialog of ours with what belongs to it, from the INVITE to the end. Never used again once ended.
+/// The number of a session: one dialog of ours, from the INVITE to the end. Never used again once ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub u64);
 
@@ -212,7 +212,7 @@ pub enum CommandError {
     OfferOpen,
     /// The token fits no open offer or REFER.
     Stale,
-    /// A limit was met, or what was given is no URI.
+    /// A limit was reached, or an argument is not a URI.
     Refused,
 }
 

@@ -160,7 +160,7 @@ enum SessionTimer {
     Acknowledged(u64),
 }
 
-/// A request of the peer's, and what the endpoint knows of it.
+/// A request of the peer's, and the endpoint's knowledge of it.
 pub(crate) struct ReceivedRequest<'a> {
     pub(crate) transaction: TxRef,
     pub(crate) request: &'a Message,

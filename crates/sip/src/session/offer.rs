@@ -1,5 +1,4 @@
-//! Offers within a session: re-INVITE and UPDATE, theirs and ours, and what happens when they meet. RFC 3261
-//! §14, RFC 3311.
+//! Offers within a session: re-INVITE and UPDATE, theirs and ours, and glare. RFC 3261 §14, RFC 3311.
 
 use std::time::Duration;
 
@@ -335,7 +334,8 @@ impl Sessions {
         }
     }
 
-    /// RFC 3261 §14.1: 2.1 to 4 s for who chose the Call-ID, up to 2 s for the other, in units of 10 ms.
+    /// RFC 3261 §14.1: 2.1 to 4 s for the side that chose the Call-ID, up to 2 s for the other, in units of
+    /// 10 ms.
     fn wait_after_glare(&mut self, key: Key) -> Duration {
         let owns = self.sessions.get(key).is_some_and(|session| session.owns_call_id);
         let units = if owns { 210 + self.rng.below(191) } else { self.rng.below(201) };

@@ -106,7 +106,8 @@ pub(super) fn grant(
     }
 }
 
-/// §7.2: what a 2xx to a request of ours says. Without a word we may refresh nevertheless, and do.
+/// §7.2: the refresh that a 2xx to a request of ours grants. Without a word we may refresh nevertheless, and
+/// do.
 pub(super) fn of_response(now: Instant, rules: SessionRules, response: &Message) -> SessionRefresh {
     match session_expires(response) {
         Some((seconds, who)) => {

@@ -1,4 +1,4 @@
-//! All transactions of one shard: found by what a message carries (RFC 3261 §17.1.3, §17.2.3), woken by the
+//! All transactions of one shard: found by the fields of a message (RFC 3261 §17.1.3, §17.2.3), woken by the
 //! shard's wheel. A finished one waits here for its last timer, so its size is a capacity figure.
 
 use hashbrown::HashTable;

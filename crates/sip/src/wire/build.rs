@@ -127,7 +127,7 @@ impl Request {
     }
 }
 
-/// The Via value with what RFC 3261 §18.2.1 and RFC 3581 §4 have the receiving side add.
+/// The Via value with the parameters that the receiving side adds by RFC 3261 §18.2.1 and RFC 3581 §4.
 pub(crate) fn write_via_with_source(out: &mut Vec<u8>, value: &[u8], via: &Via<'_>, source: SocketAddr) {
     let wants_rport = via.rport().is_some();
     // A socket of both families shows IPv4 peers as mapped addresses; the peer does not know itself so.

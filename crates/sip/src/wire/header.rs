@@ -47,7 +47,7 @@ pub enum Header {
     Warning,
     WwwAuthenticate,
     Privacy,
-    /// Any other header by which a trusted element says who called or was called: see [`GROUPS`].
+    /// Any other header by which a trusted element names the caller or the callee: see [`GROUPS`].
     AssertedIdentity,
     /// Any header that never leaves a trust domain: see [`GROUPS`].
     TrustDomain,

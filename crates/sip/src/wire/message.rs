@@ -83,7 +83,7 @@ impl Message {
         let first_end = memchr::memchr(b'\n', &bytes).ok_or(ParseError::Unfinished)?;
         let start_line = trim_line(&bytes[..first_end]);
         let kind = parse_start(start_line).ok_or(ParseError::NotSip)?;
-        // A folded start line: what stands there would be a header to one reader and none to another.
+        // A folded start line: that line would be a header to one reader and none to another.
         if matches!(bytes.get(first_end + 1), Some(b' ' | b'\t')) {
             return Err(ParseError::NotSip);
         }
@@ -100,7 +100,7 @@ impl Message {
 
     fn drop_what_follows(&mut self) {
         if let Some(Some(length)) = self.content_length() {
-            // Longer than what came is check_request's to answer.
+            // A length beyond the received bytes is answered by `check_request`.
             self.bytes.truncate((self.body as usize).saturating_add(length));
         }
     }

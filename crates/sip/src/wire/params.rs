@@ -35,7 +35,7 @@ impl<'a> Params<'a> {
 
     /// The parameter's value; an empty slice for a flag without one.
     pub fn get(self, name: &str) -> Option<&'a [u8]> {
-        // Cheap rejection: most look-ups are of what is not there.
+        // Cheap rejection: most look-ups find nothing.
         if self.0.len() < name.len() {
             return None;
         }

@@ -160,7 +160,7 @@ pub fn escape_user(user: &str) -> String {
     out
 }
 
-/// Undoes `%xx`, once (RFC 3986 §2.4); what is not an escape stays as it is.
+/// Undoes `%xx`, once (RFC 3986 §2.4); other bytes stay as they are.
 pub fn unescape(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;

@@ -90,7 +90,8 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// Messages of one peer, and what they cost. Tables of a fixed size are made with their first entry, so `world` has had some.
+/// Messages of one peer, and their cost. Tables of a fixed size are made with their first entry, so `world`
+/// has had some.
 fn check(world: &mut World, messages: &[(u16, bool, Vec<u8>)]) -> Result<(), String> {
     let (base, bytes, count) =
         (ALLOCATOR.bytes(), messages.iter().map(|m| m.2.len()).sum::<usize>(), messages.len());

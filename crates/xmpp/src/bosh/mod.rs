@@ -1,8 +1,8 @@
 //! BOSH (XEP-0124), and XMPP over it (XEP-0206): a stream in the bodies of HTTP requests and their answers.
 //!
 //! A [`Session`] puts requests in order, keeps them waiting and remembers their answers. Their content
-//! becomes an [`Input`] for the stream ([`C2s`](crate::c2s::C2s) with `Framing::Bodies`); what the stream
-//! writes goes into the next answer. It knows neither HTTP nor the clock.
+//! becomes an [`Input`] for the stream ([`C2s`](crate::c2s::C2s) with `Framing::Bodies`); the stream's output
+//! goes into the next answer. It knows neither HTTP nor the clock.
 
 mod request;
 mod session;

@@ -1,4 +1,4 @@
-//! One session: requests in order, those that wait, and what the last of them were answered.
+//! One session: requests in order, those that wait, and the answers to the last of them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -175,7 +175,7 @@ impl Session {
         self.state == State::Over
     }
 
-    /// A request waits that may be answered with what there is.
+    /// True if a request waits that may be answered now.
     pub fn is_held(&self) -> bool {
         self.state == State::Open && self.first().is_some_and(|pending| pending.ticket.is_some())
     }
@@ -200,7 +200,7 @@ impl Session {
         }
         let rid = request.rid;
         if rid <= self.answered {
-            // §14.3: an exact copy of what was answered.
+            // §14.3: an exact copy of an answered request.
             return match self.replies.iter().find(|(known, _)| *known == rid) {
                 Some((_, reply)) => {
                     out.answers.push((ticket, reply.clone()));
@@ -249,7 +249,7 @@ impl Session {
         (waiting > most || is_busy || polls).then_some(Condition::PolicyViolation)
     }
 
-    /// Passes on what is next, and what waited for it.
+    /// Passes on the next request, and those that waited for it.
     fn take_turns(&mut self, now: Instant, out: &mut Outbox) {
         while let Some(pending) = self.pending.get_mut(&(self.received + 1)) {
             let ticket = pending.ticket;
@@ -433,7 +433,7 @@ impl Session {
 fn header(request: &Request) -> Element {
     let mut open = Element::new("open", ns::FRAMING)
         .with_opt("to", request.to.clone())
-        // XEP-0206 §3: who says nothing means 1.0.
+        // XEP-0206 §3: a request without a version means 1.0.
         .with("version", request.xmpp_version.as_deref().unwrap_or("1.0"));
     if let Some(lang) = &request.lang {
         open.set_ns("lang", ns::XML, lang.clone());

@@ -1,4 +1,4 @@
-//! Tokens, accounts that are made, and what is left of SASL2.
+//! Tokens, accounts that are made, and the rest of SASL2.
 
 use stdx::attempts::Cause;
 
@@ -30,7 +30,7 @@ fn token(state: TokenState) -> Token {
     Token { id: [1].into(), binding: TokenBinding::Exporter, secret: Secret("token".into()), count: 3, state }
 }
 
-/// By a token; what is to be done with it then.
+/// By a token; the token work that follows.
 fn by_token(world: &mut ClientStreamWorld, state: TokenState, fast: &str, more: &str) -> String {
     let initial = testing_initial("alice", "token", b"exporter");
     let more = format!("{AGENT}<fast xmlns='urn:xmpp:fast:0'{fast}/>{more}");

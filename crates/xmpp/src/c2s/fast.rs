@@ -26,7 +26,7 @@ pub struct TokenWork {
     pub used: Option<(Box<[u8]>, Option<u64>)>,
     /// The one it signed in by is void from now on.
     pub revokes: bool,
-    /// It gets a new one, of this kind; what it got before and has not used is void.
+    /// It gets a new one, of this kind; an earlier token that it has not used is void.
     pub wanted: Option<TokenBinding>,
 }
 
@@ -73,7 +73,8 @@ pub(super) fn element(new: &NewToken) -> Element {
 }
 
 impl C2s {
-    /// The client has proved who it is. Its tokens come first: what is used up must be so before anything follows.
+    /// The client has authenticated. Its tokens come first: a used token must be void before anything
+    /// follows.
     pub(super) fn authenticated(
         &mut self,
         last: Option<Vec<u8>>,
@@ -108,7 +109,7 @@ impl C2s {
         Some(TokenWork { user: self.jid.clone()?, agent, used, revokes, wanted })
     }
 
-    /// The answer to `Tokens`, with what the client gets.
+    /// The answer to `Tokens`, with the client's new token, if any.
     pub fn handle_tokens(&mut self, done: Result<Option<NewToken>, Failure>, out: &mut Outbox) {
         let State::Binding(Binding::Tokens { last, mut wish }) =
             std::mem::replace(&mut self.state, State::Choosing)

@@ -147,7 +147,7 @@ enum State {
         exchange: Box<Exchange>,
         two: Option<Box<sasl2::Sasl2Request>>,
     },
-    /// For `Bind` or `Resume` to be answered. The id of the iq, or what SASL2 is to answer.
+    /// For `Bind` or `Resume` to be answered. The id of the iq, or the pending answer of SASL2.
     Binding(Binding),
     Bound,
     Closed,

@@ -60,7 +60,7 @@ fn is_dns_of(pattern: &str, domain: &str) -> bool {
     }
 }
 
-/// Tag, content, and what follows.
+/// Tag, content, and the rest.
 fn value(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let [tag, first, rest @ ..] = bytes else { return None };
     let (length, rest) = match usize::from(*first) {
@@ -129,7 +129,7 @@ fn name((tag, content): (u8, &[u8])) -> Option<Name> {
 
 #[cfg(test)]
 impl Certificate {
-    /// For tests of what follows from a name.
+    /// For tests of names.
     pub(crate) fn of_dns(name: &str) -> Certificate {
         Certificate { names: vec![Name::Dns(name.into())] }
     }

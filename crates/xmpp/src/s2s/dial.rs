@@ -1,4 +1,4 @@
-//! One connection to another server, and what is wanted of it.
+//! One connection to another server, and the work that waits for it.
 
 use stdx::Instant;
 
@@ -101,7 +101,7 @@ impl Dial {
         }
     }
 
-    /// After it broke: what is still wanted, when another connection may go better.
+    /// After it broke: the remaining work, when another connection may go better.
     pub(super) fn again(&mut self) -> Option<DialRequest> {
         let was_refused = self.stream.was_refused_external() && !self.wish.avoid_external;
         let other = self.next.filter(|_| !self.was_ready && !was_refused);

@@ -1,4 +1,4 @@
-//! Where another server is: RFC 6120 §3.2 and XEP-0368, from what DNS answered.
+//! Where another server is: RFC 6120 §3.2 and XEP-0368, from DNS records.
 
 use stdx::draw::by_priority_and_weight;
 

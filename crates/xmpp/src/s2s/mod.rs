@@ -43,7 +43,7 @@ pub struct Settings {
     pub max_stanza: usize,
     /// To find a server and connect to it.
     pub connect: Duration,
-    /// From there until it lets us speak, and for a server that calls until it has proved who it is.
+    /// From there until it lets us speak, and for a server that calls until it has authenticated.
     pub authorize: Duration,
     /// Without anything said a stream is closed.
     pub idle: Duration,
@@ -203,7 +203,7 @@ pub enum Event {
     },
     /// We may not.
     Failed(Failure),
-    /// Another server has proved who it is.
+    /// Another server has authenticated.
     Accepted {
         by: Proof,
         is_encrypted: bool,
@@ -267,7 +267,7 @@ pub struct Counts {
     pub returned: u64,
     /// Attempts to reach a server that failed.
     pub failures: u64,
-    /// Servers that did not prove who they are, or are not wanted.
+    /// Servers that failed to authenticate or are not admitted.
     pub refused: u64,
     /// Streams that the other side's bytes ended.
     pub faults: u64,
@@ -344,7 +344,7 @@ pub const SPECIFICATIONS: &[Specification] = &[
 /// A peer that asks and does not read the answers.
 const UNREAD: (&str, &str) = ("resource-constraint", "what this server answered was not read");
 
-/// XEP-0478 §4: what the sender is told.
+/// XEP-0478 §4: the text of the sender's error.
 const TOO_LARGE_FOR_OTHERS: &str = "the other server takes no stanza of this size";
 
 /// The answer to a stanza from another server that fits as it came, and does not when it is written to a receiver.

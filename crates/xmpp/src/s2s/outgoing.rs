@@ -1,5 +1,5 @@
-//! A stream that we open to another server: TLS where there is any, then a proof of who we are, by certificate (XEP-0178)
-//! or dialback (XEP-0220), for as many domains of ours as have something to say.
+//! A stream that we open to another server: TLS where there is any, then authentication, by certificate
+//! (XEP-0178) or dialback (XEP-0220), for all our domains that have stanzas to send.
 
 use std::sync::Arc;
 
@@ -349,7 +349,7 @@ impl Outgoing {
         out.said.push(if fits { OutgoingEvent::Stanza(element) } else { OutgoingEvent::TooLarge(element) });
     }
 
-    /// False: it is larger than what the other server takes, and was not written.
+    /// False: it is larger than the other server's limit, and was not written.
     pub(super) fn send(&mut self, element: &Element, out: &mut OutgoingOutput) -> bool {
         self.line.write_within(element, self.max_bytes, &mut out.bytes)
     }

@@ -304,7 +304,7 @@ impl OutgoingRouter {
         }
     }
 
-    /// The pair may speak: what waited goes first.
+    /// The pair may speak: waiting stanzas go first.
     fn flow(&mut self, now: Instant, number: u64, pair: Pair, out: &mut Vec<Effect>) {
         // Over another way already: order is kept by staying there.
         let Some(StanzaRoute::Waiting { .. }) = self.ways.get(&pair) else { return };
@@ -467,7 +467,7 @@ impl OutgoingRouter {
         let (pair, is_idle) = (dial.wish.pair.clone(), dial.wish.is_empty());
         let late = Failure::new(Condition::RemoteServerTimeout, "the server did not answer in time");
         if dial.is_connected && !is_idle && !dial.speaking.is_empty() {
-            // Others speak on it: only who waits is told.
+            // Other pairs use it: only the waiting stanzas are returned.
             let rest = dial.wish.take();
             self.alarms.arm(number, now + self.settings.authorize);
             return self.fail(now, rest, &late, out);

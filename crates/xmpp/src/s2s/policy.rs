@@ -5,7 +5,7 @@
 pub enum Admission {
     /// All servers that are not blocked.
     Open,
-    /// Only who is on the list.
+    /// Only servers on the list.
     Allow,
     /// No server.
     #[default]

@@ -107,7 +107,7 @@ impl Servers {
         ConnectionId { shard: self.shard, connection }
     }
 
-    /// Another server, or who says so, has connected. Its number.
+    /// Another server, or a peer that claims to be one, has connected. Its number.
     pub fn accept(&mut self, now: Instant, security: Security) -> u64 {
         // Even; those of our own connections are odd.
         self.last += 2;
@@ -295,7 +295,7 @@ impl Servers {
                 self.alarms.arm(number, deadline);
                 continue;
             }
-            // RFC 6120 §4.9.3.4; who was of use is only silent (§4.6.4).
+            // RFC 6120 §4.9.3.4; a stream that was of use is only idle (§4.6.4).
             let is_idle = caller.stream.is_of_use();
             self.with(now, number, out, |stream, out| {
                 if is_idle {

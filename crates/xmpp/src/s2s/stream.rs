@@ -70,7 +70,7 @@ impl StreamParser {
         }
     }
 
-    /// The stream begins anew after SASL; what came already belongs to it.
+    /// The stream begins anew after SASL; bytes that already came belong to it.
     pub(super) fn restart(&mut self) {
         self.framer.restart();
         self.is_open = false;
@@ -82,7 +82,7 @@ impl StreamParser {
         self.is_open = false;
     }
 
-    /// `id` of who was called.
+    /// `id` is given by the receiving side.
     pub(super) fn open(&mut self, from: &str, to: Option<&str>, id: Option<&str>, out: &mut Vec<u8>) {
         if self.is_open || self.is_closed {
             return;

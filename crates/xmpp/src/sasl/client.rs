@@ -1,4 +1,4 @@
-//! The other side of SCRAM (RFC 5802 §3), for who signs in at servers: the lab's users, and tests.
+//! The other side of SCRAM (RFC 5802 §3), for clients: the lab's users, and tests.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

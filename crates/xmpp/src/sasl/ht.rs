@@ -93,7 +93,7 @@ impl Proof {
         &self.user
     }
 
-    /// Checks the proof against each of these tokens.
+    /// Finds the token by which the proof was made, and checks its use.
     pub(super) fn check(self, tokens: Vec<Token>, count: Option<u64>) -> Result<(Token, Step), Failure> {
         let is_it = |token: &Token| {
             let hash = mac(&token.secret, b"Initiator", &self.data);

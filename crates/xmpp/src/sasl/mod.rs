@@ -336,7 +336,7 @@ impl Exchange {
                 self.state = State::Scram(scram);
                 Ok(Step::Challenge(challenge))
             }
-            // As if there were one: who asks learns nothing until the proof, which cannot be right.
+            // As if the account existed: the client learns nothing until the proof, which cannot be right.
             (State::Scram(mut scram), CredentialAnswer::NoAccount) => {
                 let keys = unknown::keys(scram.hash(), scram.user(), &self.context);
                 let challenge = scram.challenge(keys, false, &self.context);

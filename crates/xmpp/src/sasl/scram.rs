@@ -1,4 +1,4 @@
-//! SCRAM (RFC 5802, 7677) with channel binding, and the hash of what was offered (XEP-0474).
+//! SCRAM (RFC 5802, 7677) with channel binding, and the hash of the offered mechanisms (XEP-0474).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

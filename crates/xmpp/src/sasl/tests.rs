@@ -173,7 +173,7 @@ fn what_is_no_base64_is_refused() {
     assert_eq!(decode("Y Q"), Err(Failure::IncorrectEncoding));
 }
 
-/// The challenge for an account that is not there: its salt, and what it says of iterations.
+/// The challenge for an account that is not there: its salt and its number of iterations.
 fn of_unknown(hash: Hash, user: &str, context: Context) -> (Vec<u8>, u32) {
     let first = format!("n,,n={user},r=b");
     let (mut exchange, _) = Exchange::start(scram(hash), Some(first.as_bytes()), context);

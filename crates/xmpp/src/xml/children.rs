@@ -27,7 +27,7 @@ struct Written {
 }
 
 impl Clone for Shared {
-    /// To be changed: what was written is not true of it.
+    /// To be changed: the cached text does not match it.
     fn clone(&self) -> Shared {
         Shared { nodes: self.nodes.clone(), written: OnceLock::new() }
     }

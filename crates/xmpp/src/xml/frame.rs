@@ -112,7 +112,7 @@ impl Framer {
         Ok(None)
     }
 
-    /// Lets go of what has been seen.
+    /// Drops the bytes that have been scanned.
     fn forget(&mut self) {
         if self.start == self.bytes.len() {
             self.bytes = Vec::new();

@@ -12,7 +12,7 @@ use super::rules::Affiliation;
 use super::{FULL, Room, RoomEffect, refuse};
 use crate::limits::{NICK, SESSIONS_OF_OCCUPANT};
 
-/// Errors after which a client is not there (§7.14, XEP-0410 §3): what it was sent came back.
+/// Errors after which a client is not there (§7.14, XEP-0410 §3): a stanza sent to it came back.
 const GONE: [Condition; 9] = [
     Condition::Gone,
     Condition::InternalServerError,
@@ -85,7 +85,8 @@ impl Room {
     fn may_enter(&self, from: &Jid, nick: &str, request: &Element) -> Result<(), Condition> {
         let user = from.bare();
         let affiliation = self.affiliation(&user);
-        // §7.2.7, §7.2.6, §7.2.5, §10.1.2, §7.2.8, §7.2.9: in this order, so that who is banned learns nothing else.
+        // §7.2.7, §7.2.6, §7.2.5, §10.1.2, §7.2.8, §7.2.9: in this order, so that a banned user learns
+        // nothing else.
         if affiliation == Affiliation::Outcast {
             return Err(Condition::Forbidden);
         }
@@ -200,7 +201,7 @@ impl Room {
         out.push(RoomEffect::Send(self.subject_for(from)));
     }
 
-    /// New presence of one who is here (§7.7). The id of the stanza comes back to its sender.
+    /// New presence of an occupant (§7.7).
     fn update(&mut self, from: &Jid, stanza: &Element, out: &mut Vec<RoomEffect>) {
         let presence = Arc::new(shown(self, stanza));
         let Some(key) = self.by_session.get(from).copied() else { return };
@@ -296,7 +297,8 @@ impl Room {
         self.by_user.clear();
     }
 
-    /// Those who may not be here any more since the room is for members (322), or all whose affiliation has gone (321).
+    /// Removes occupants that may not stay since the room is for members (322), or that have lost their
+    /// affiliation (321).
     pub(super) fn expel_outsiders(&mut self, code: u16, out: &mut Vec<RoomEffect>) {
         let is_stranger = |room: &Room, user: &Bare| room.affiliation(user) < Affiliation::Member;
         let strangers: Vec<u64> = self

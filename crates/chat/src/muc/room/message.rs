@@ -62,7 +62,7 @@ impl Room {
             }
             return;
         }
-        // §7.4 and §8.1: who has no voice is not heard.
+        // §7.4 and §8.1: a message without voice is refused.
         if speaker.role < Role::Participant {
             return refuse(stanza, Condition::Forbidden, out);
         }

@@ -38,7 +38,7 @@ pub(super) enum RoomEffect {
     Send(Element),
     /// A message for all occupants: the host gives it an id, and [`Room::publish`] sends it.
     Broadcast(Box<Element>),
-    /// The room has changed: what else comes of this stanza waits until that is on disk.
+    /// The room has changed: the other effects of this stanza wait until the change is on disk.
     Save,
     /// There is no such room any more.
     Destroyed,
@@ -61,7 +61,7 @@ pub(super) struct Retraction {
     pub(super) then: Vec<RoomEffect>,
 }
 
-/// One who is here, under one nickname, with one client or several.
+/// An occupant: one nickname with one client or several.
 #[derive(Clone)]
 struct Occupant {
     nick: Box<str>,
@@ -315,7 +315,7 @@ pub(super) fn refuse(stanza: &Element, error: impl Into<StanzaError>, out: &mut 
         return;
     }
     let mut refusal = stanza::refusal(stanza, &error.into());
-    // §7.2: who did it is said, and that it was about entering.
+    // §7.2: the error names the room and repeats the `<x/>` of entering.
     if stanza.name() == "presence" {
         let room = stanza::to(stanza).ok().flatten().map(|to| Box::<str>::from(to.bare_str()));
         if let (Some(room), Some(error)) = (room, refusal.get_mut("error", ns::CLIENT)) {

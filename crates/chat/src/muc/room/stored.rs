@@ -104,7 +104,7 @@ impl Room {
         &self.config.name
     }
 
-    /// The same for who may know of all.
+    /// The same for clients that may know of all rooms.
     pub(in super::super) fn named(stored: &Element) -> Option<(Box<str>, bool)> {
         let config = RoomConfig::stored(stored.get("x", ns::DATA)?)?;
         Some((config.name, config.is_public))

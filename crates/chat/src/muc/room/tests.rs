@@ -228,7 +228,7 @@ proptest! {
     }
 }
 
-/// As many as a big meeting: what one message costs is its copies, and finding the speaker costs nothing.
+/// As many as a big meeting: the cost of a message is its copies, and finding the speaker is cheap.
 #[test]
 fn a_thousand_occupants_get_one_copy_each() {
     let mut room = Room::created(Bare::parse(ROOM).unwrap(), [3; 32], Bare::parse("u0@example.org").unwrap());

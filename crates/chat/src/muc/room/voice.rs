@@ -37,7 +37,7 @@ impl Room {
             return refuse(stanza, Condition::NotAcceptable, out);
         };
         let is_admin = self.affiliation(&inviter.user) >= Affiliation::Admin;
-        // §7.8.2: into a room for members, those only who could make members.
+        // §7.8.2: into a room for members, only users that could add members may invite.
         let may = is_admin
             || (inviter.role == Role::Moderator && !self.config.is_members_only)
             || (self.config.may_invite && inviter.role >= Role::Participant);
@@ -116,7 +116,7 @@ impl Room {
                 found.flat_map(|occupant| occupant.sessions.clone()).collect()
             }
         };
-        // Only to those who are here: the room is no way to write to strangers.
+        // Only to occupants: the room is no way to write to strangers.
         if sessions.is_empty() {
             return refuse(stanza, Condition::ItemNotFound, out);
         }

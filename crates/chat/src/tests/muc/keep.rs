@@ -1,4 +1,4 @@
-//! Rooms and the store: what is kept, what is not, and what happens when it cannot be.
+//! Rooms and the store: rooms that are stored, rooms that are not, and failures of the store.
 
 use super::*;
 

@@ -178,7 +178,7 @@ impl Hall {
         self.tell(|host, now, out| host.handle_routed(now, element, out));
     }
 
-    /// A presence with what is in it.
+    /// Enters with a presence that has this content.
     fn enter_with(&mut self, from: &str, nick: &str, inside: &str) {
         let x = "http://jabber.org/protocol/muc";
         self.say(

@@ -216,8 +216,8 @@ impl Environment {
         });
     }
 
-    /// A response on its way upstream: without our Via, and with what makes later requests of its dialog pass (§16.7
-    /// steps 3, 8 and 9). `target` is where the request went.
+    /// A response on its way upstream: without our Via, and with the route values that let later requests of
+    /// its dialog pass (§16.7 steps 3, 8 and 9). `target` is where the request went.
     pub(crate) fn upstream_copy(&self, response: &Message, target: &Received, edit: ResponseEdit) -> Bytes {
         let mut rewrite = Rewrite::new(response);
         rewrite.remove_first_value(Header::Via);

@@ -1,5 +1,5 @@
-//! The trust domain (RFC 3324 §3, "Spec(T)"): whose word on identities is taken, and to whom ours is given. And the systems
-//! that routes name, which no binding may lead to.
+//! The trust domain (RFC 3324 §3, "Spec(T)"): the peers whose asserted identities are accepted, and those
+//! that receive ours. And the systems that routes name, which no binding may lead to.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -56,7 +56,7 @@ pub struct RoutePeers {
     hosts: HashSet<Box<str>>,
     trusted: HashMap<IpAddr, Vec<RoutePeer>>,
     trusted_hosts: HashSet<Box<str>>,
-    /// Those without a certificate: what comes from their addresses is theirs.
+    /// Peers without a certificate: requests from their addresses are theirs.
     known: HashMap<IpAddr, Vec<RoutePeer>>,
     /// Names in lower case, and whether a trusted route gives them.
     certificates: HashMap<Box<str>, bool>,

@@ -1,4 +1,5 @@
-//! MESSAGE between phones and chat clients of the same accounts (RFC 7572): offered to those who chat, and words of theirs.
+//! MESSAGE between phones and chat clients of the same accounts (RFC 7572): MESSAGEs offered to chat clients,
+//! and those that chat clients send.
 
 use router::{Binding, Offered};
 use stdx::cache::Cache;

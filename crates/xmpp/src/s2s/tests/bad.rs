@@ -55,7 +55,7 @@ impl TestCaller {
         self.tell(|servers, out| servers.handle_shard_message(START, letter, out))
     }
 
-    /// evil.test, which is who it says it is.
+    /// evil.test, authenticated.
     pub(super) fn proved() -> TestCaller {
         TestCaller::proved_with(|_| ())
     }

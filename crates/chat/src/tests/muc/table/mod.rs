@@ -46,7 +46,7 @@ impl Row {
         self
     }
 
-    /// Each line one stanza: who gets it, and what it is.
+    /// Each line is one stanza: its recipient and content.
     fn told(self, told: &'static [&'static str]) -> Row {
         Row { told, ..self }
     }
@@ -195,7 +195,7 @@ fn described_form(form: &Element) -> String {
     shown.collect()
 }
 
-/// `result`, and what is in it.
+/// `result`, and its content.
 fn described_iq(iq: &Element) -> String {
     let kind = iq.attr("type").unwrap();
     let Some(query) = iq.first() else { return kind.to_owned() };
