@@ -238,7 +238,7 @@ impl Router {
         }
     }
 
-    /// Drops expired state.
+    /// Drops expired state. Call it when `deadline` has come; lookups are right even before.
     pub fn expire(&mut self, now: Instant, out: &mut Vec<Effect>) {
         let (mut changed, mut dead) = (Vec::new(), Vec::new());
         self.location.expire(now, &mut changed, &mut dead);

@@ -201,7 +201,7 @@ impl Room {
         out.push(RoomEffect::Send(self.subject_for(from)));
     }
 
-    /// New presence of an occupant (§7.7).
+    /// New presence of an occupant (§7.7). The id of the stanza comes back to its sender.
     fn update(&mut self, from: &Jid, stanza: &Element, out: &mut Vec<RoomEffect>) {
         let presence = Arc::new(shown(self, stanza));
         let Some(key) = self.by_session.get(from).copied() else { return };
