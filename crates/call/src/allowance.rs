@@ -13,7 +13,7 @@ pub struct Denied(Vec<Pattern>);
 
 impl Denied {
     /// # Errors
-    /// Says which pattern is wrong, and what was expected.
+    /// Names the invalid pattern and the expected form.
     pub fn new(patterns: &[Box<str>]) -> Result<Self, String> {
         let parse = |text: &str| Pattern::parse(text).map_err(|problem| format!("deny {text:?}: {problem}"));
         patterns.iter().map(|text| parse(text)).collect::<Result<_, _>>().map(Denied)

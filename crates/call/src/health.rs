@@ -1,5 +1,5 @@
-//! The health of the targets of routes: OPTIONS to each from time to time (RFC 3261 §11); whoever sends them
-//! tells the result. Any answer but 503 and silence is life.
+//! The health of the targets of routes: OPTIONS to each from time to time (RFC 3261 §11). The shard that
+//! sends them reports the results. Any answer but 503 counts as alive; 503 and silence count as down.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use stdx::rng::SplitMix64;
 use crate::limits;
 use crate::target::{DownTargets, Target};
 
+/// The interval of the probes, and the number of failures that make a target down.
 #[derive(Clone, Copy, Debug)]
 pub struct HealthSettings {
     /// Between two probes of one target, a tenth more or less.
@@ -24,6 +25,7 @@ impl Default for HealthSettings {
     }
 }
 
+/// The orders of [`Health`] to the shard that drives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HealthEffect {
     /// Send OPTIONS there; `handle_probe_result` with the same number.
@@ -32,6 +34,7 @@ pub enum HealthEffect {
     Down(Arc<DownTargets>),
 }
 
+/// The probed targets, their states and the times of their next probes.
 pub struct Health {
     settings: HealthSettings,
     numbers: SplitMix64,
@@ -49,7 +52,7 @@ struct ProbedTarget {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// As which every target starts: calls are not refused for want of a probe.
+    /// The first state of every target: calls are not refused for want of a probe.
     Up {
         failures: u8,
     },
@@ -120,10 +123,12 @@ impl Health {
         self.report(&before, out);
     }
 
+    /// The time of the next probe; `None` without targets.
     pub fn deadline(&self) -> Option<Instant> {
         self.probed.iter().map(|probed| probed.due).min()
     }
 
+    /// The targets that are down now.
     pub fn down(&self) -> DownTargets {
         self.probed
             .iter()

@@ -1,4 +1,4 @@
-//! The ledger: who called whom, when, and how it ended. One record a call, written when it is over.
+//! The ledger: the caller, callee, times and end of each call. One record a call, written when it is over.
 //!
 //! A call being up costs under 300 bytes here: its texts are one allocation, its times are numbers.
 
@@ -11,6 +11,7 @@ use stdx::wheel::Wheel;
 
 use crate::limits;
 
+/// The settings of a [`Ledger`].
 #[derive(Clone, Copy, Debug)]
 pub struct LedgerSettings {
     /// A call without an end is closed as lost after this.
@@ -35,6 +36,7 @@ pub struct CallEvent {
     pub kind: CallEventKind,
 }
 
+/// The phases of a call that an edge reports to the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallEventKind {
     Started {
@@ -67,6 +69,7 @@ pub enum CallEventKind {
     },
 }
 
+/// The party that ended a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EndedBy {
     Caller,
@@ -77,6 +80,7 @@ pub enum EndedBy {
     Unknown,
 }
 
+/// One call as it is charged and listed, written at its end (CDR).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallRecord {
     pub call_id: Box<str>,
@@ -96,6 +100,7 @@ pub struct CallRecord {
     pub ended_by: EndedBy,
 }
 
+/// The figures of a ledger, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LedgerCounts {
     /// Calls being up or set up.
@@ -110,6 +115,7 @@ pub struct LedgerCounts {
     pub unrecorded_total: u64,
 }
 
+/// The calls under way of which a call record is made at their end.
 pub struct Ledger {
     settings: LedgerSettings,
     table: HashTable<Box<LiveCall>>,
@@ -140,11 +146,12 @@ struct LiveCall {
     texts: Box<str>,
     /// Where each but the first begins. Without an account, or a callee of ours, theirs are empty.
     cuts: [u16; 4],
-    /// How many patrols have passed; the next comes one `limits::PATROL` later.
+    /// The number of patrols that have passed; the next comes one `limits::PATROL` later.
     patrols: u16,
 }
 
 impl Ledger {
+    /// An empty ledger.
     pub fn new(settings: LedgerSettings, now: Instant) -> Self {
         let refused =
             RefusedCalls { last: Cache::new(limits::REFUSED_REMEMBERED), since: now, of_strangers: 0 };
@@ -152,6 +159,7 @@ impl Ledger {
         Ledger { settings, table, wheel, counts: LedgerCounts::default(), refused }
     }
 
+    /// Applies one event of a call; a call that ends appends its record to `out`.
     pub fn handle_event(&mut self, now: Instant, event: CallEvent, out: &mut Vec<CallRecord>) {
         let CallEvent { key, leg, kind } = event;
         match kind {
@@ -212,6 +220,7 @@ impl Ledger {
         }
     }
 
+    /// The time at which the first live call may be lost.
     pub fn deadline(&self) -> Option<Instant> {
         self.wheel.deadline()
     }
@@ -224,6 +233,7 @@ impl Ledger {
         self.counts.answered = 0;
     }
 
+    /// The figures of this moment.
     pub fn counts(&self) -> LedgerCounts {
         LedgerCounts { live: self.table.len(), ..self.counts }
     }

@@ -1,4 +1,4 @@
-//! Every limit of this crate: why it is there and what happens when it is reached.
+//! Every limit of this crate: its reason and the effect when it is reached.
 
 use std::time::Duration;
 
@@ -18,11 +18,12 @@ pub const USER_BYTES: usize = 256;
 /// Bytes of a compiled regular expression. Beyond, `PlanError`.
 pub const REGEX_BYTES: usize = 256 * 1024;
 
-/// Bytes of each text of a call record; what is longer is cut. Call-IDs are 20 to 80 bytes, URIs 20 to 60.
+/// Bytes of each text of a call record; longer texts are cut. Call-IDs are 20 to 80 bytes, URIs 20 to 60.
 pub const RECORD_TEXT_BYTES: usize = 255;
 
-/// Refused calls of strangers that one ledger records in `REFUSED_WINDOW`: enough to see who tries what, and 2 million rows of
-/// 300 bytes in the 90 days that records are kept. Beyond, they are counted only.
+/// Refused calls of strangers that one ledger records in `REFUSED_WINDOW`: enough to see the sources and
+/// their targets, and 2 million rows of 300 bytes in the 90 days that records are kept. Beyond, they are
+/// counted only.
 pub const REFUSED_OF_STRANGERS: u32 = 15;
 /// See `REFUSED_OF_STRANGERS`.
 pub const REFUSED_WINDOW: Duration = Duration::from_secs(60);
@@ -37,9 +38,9 @@ pub const LIVE_CALLS: usize = 2_000_000;
 /// A call without an end is closed as lost after this.
 pub const LONGEST_CALL: Duration = Duration::from_hours(12);
 
-/// How often each live call is looked at, to find it lost. Timers are never cancelled, so one at the end of
-/// `LONGEST_CALL` would outlive its call by hours: 280 million of them at 6,568 calls/s. At this distance
-/// there are as many as calls of one minute.
+/// The interval at which each live call is checked, to find it lost. Timers are never cancelled, so one at
+/// the end of `LONGEST_CALL` would outlive its call by hours: 280 million of them at 6,568 calls/s. At this
+/// distance there are as many as calls of one minute.
 pub const PATROL: Duration = Duration::from_secs(60);
 
 /// Targets that are probed. Beyond, they count as up.

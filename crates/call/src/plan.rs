@@ -28,7 +28,7 @@ use crate::target::{DownTargets, Member, RouteTarget, Target};
 #[derive(Clone, Debug, Default)]
 pub struct PlanSettings {
     pub domains: Vec<Box<str>>,
-    /// How else they are written, and which each is: A-labels (RFC 5890).
+    /// Other spellings of the domains, each with the domain that it means: A-labels (RFC 5890).
     pub spellings: Vec<(Box<str>, Box<str>)>,
     /// The domain of requests to our bare address; the first of `domains` when not given.
     pub default_domain: Option<Box<str>>,
@@ -54,9 +54,9 @@ pub struct Route {
     pub strip: u8,
     /// The digits to put in front then.
     pub prefix: Box<str>,
-    /// Whether strangers may take it.
+    /// True if strangers may take it.
     pub open: bool,
-    /// Whether its targets are watched with OPTIONS.
+    /// True if its targets are watched with OPTIONS.
     pub probe: bool,
     /// A UDP source address alone proves its targets.
     pub by_address: bool,
@@ -68,6 +68,7 @@ pub struct Route {
     pub deny: Vec<Box<str>>,
 }
 
+/// The origin of a call, as far as it is proved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller<'a> {
     /// An address of record that has proved itself.
@@ -102,6 +103,7 @@ pub struct PlanRequest<'a> {
     pub caller: Caller<'a>,
 }
 
+/// The destinations of a call, or the reason of its refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// An address of ours, whether or not there is such an account.
@@ -174,7 +176,7 @@ struct CompiledRoute {
 
 impl Plan {
     /// # Errors
-    /// Names the first route that is wrong, and what was expected.
+    /// Names the first invalid route and the expected value.
     pub fn new(settings: &PlanSettings, routes: Vec<Route>) -> Result<Self, PlanError> {
         let lower = |texts: &[Box<str>]| texts.iter().map(|text| text.to_ascii_lowercase().into()).collect();
         let mut plan = Plan {
@@ -235,7 +237,7 @@ impl Plan {
         self.default_domain.as_deref()
     }
 
-    /// Whether it is one of our own listening addresses.
+    /// True if it is one of our own listening addresses.
     pub fn is_own(&self, source: SocketAddr) -> bool {
         self.local.contains(&source)
     }
@@ -256,11 +258,11 @@ impl Plan {
             SourceProof::Datagram if !route.by_address => Caller::Address(&route.name),
             _ => Caller::Trunk(&route.name),
         });
-        // Of several routes to one system, the one that trusts it most.
+        // The route that trusts its system most, if several lead to it.
         callers.min_by_key(|caller| matches!(caller, Caller::Address(_)))
     }
 
-    /// Whether one more call may go by that route now. Asked once for each call that a decision sends there.
+    /// True if one more call may go by that route now. Asked once for each call that a decision sends there.
     pub fn takes_call(&self, route: &str, now: Instant) -> bool {
         self.meters.get(route).is_none_or(|meter| meter.take(now))
     }
@@ -274,6 +276,7 @@ impl Plan {
         targets
     }
 
+    /// The routes in the order in which they were given.
     pub fn routes(&self) -> impl Iterator<Item = &Route> {
         self.routes.iter().map(|compiled| &compiled.route)
     }

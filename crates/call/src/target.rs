@@ -14,6 +14,7 @@ pub struct Target {
     pub transport: Option<TargetTransport>,
 }
 
+/// The transport of a SIP target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TargetTransport {
     Udp,
@@ -42,18 +43,22 @@ pub struct Member {
 pub struct DownTargets(HashSet<Target>);
 
 impl DownTargets {
+    /// True if this target is down.
     pub fn contains(&self, target: &Target) -> bool {
         self.0.contains(target)
     }
 
+    /// The number of targets that are down.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
+    /// True if no target is down.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// The targets that are down, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Target> {
         self.0.iter()
     }

@@ -1,4 +1,4 @@
-//! What a call that is up costs in the ledger, everything included: 300 bytes.
+//! A live call costs 300 bytes in the ledger, everything included.
 
 use call::{CallEvent, CallEventKind, Ledger, LedgerSettings};
 use sim::Counting;

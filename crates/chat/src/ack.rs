@@ -62,7 +62,8 @@ pub(super) fn take_too_large(stanza: &mut Element) -> bool {
 }
 
 impl Host {
-    /// Takes the mark off a stanza at the end of its way. What is written until [`Self::end_ack`] holds it up.
+    /// Takes the mark off a stanza at the end of its way. Writes until [`Self::end_ack`] delay the
+    /// acknowledgement.
     pub(super) fn begin_ack(&mut self, stanza: &mut Element) -> AckGuard {
         let Some(mark) = take_ack_token(stanza) else { return AckGuard(None) };
         let Ok(Some(sender)) = xmpp::stanza::from(stanza) else { return AckGuard(None) };
@@ -121,8 +122,8 @@ impl Host {
         out.push(super::Effect::Route(Box::new(told)));
     }
 
-    /// What another host tells by [`Self::report_handled`]. True: that is what it was. A stanza has a sender, and this has
-    /// none, so nobody else can say it.
+    /// Handles the report of another host's [`Self::report_handled`]; true for such a report. Every stanza
+    /// has a sender and this report has none, so no client can forge it.
     pub(super) fn handle_handled(&mut self, element: &Element, to: &Jid, out: &mut Outbox) -> bool {
         if !element.is("handled", NS) || element.attr("from").is_some() {
             return false;
@@ -140,7 +141,8 @@ impl Host {
         }
     }
 
-    /// For other servers marks mean nothing: what is given to the streams between servers is out of our hands.
+    /// For other servers marks mean nothing: stanzas given to the streams between servers cannot be followed
+    /// further.
     pub(super) fn take_foreign_ack_token(&mut self, stanza: &mut Element, out: &mut Outbox) {
         if stanza.attr_ns("mark", NS).is_none() {
             return;

@@ -130,7 +130,7 @@ fn set_password(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
         Err(error) => return host.refuse(&form.iq, &error, out),
     };
     let ask = Accounts::Password { user, password: Secret(text_of(form, "password")) };
-    // Who knows only the old one is out, as after any change of it.
+    // Sessions that signed in by the old password end, as after any change of it.
     host.administer(ask, form, out, |host, _, form, out| host.answer(&form.iq, Ok(Some(form.done())), out));
 }
 
@@ -179,7 +179,7 @@ fn list_idle(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
     host.list_users(form, out, (OnlineFilter::Idle, "activeuserjids"));
 }
 
-/// §4.9. Somebody who is here was here now.
+/// §4.9. An account with a session was last active now.
 fn last_here(host: &mut Host, _now: Instant, form: &Form, out: &mut Outbox) {
     host.look_at_account(form, out, |now, data, sessions| {
         let last = match (data.last_seen.as_ref(), sessions.is_empty()) {
@@ -257,7 +257,7 @@ impl Host {
         });
     }
 
-    /// One after the other: who comes after one that fails is as before.
+    /// One after the other: the accounts after one that fails stay unchanged.
     fn for_each_account(&mut self, form: &Form, out: &mut Outbox, ask: fn(Bare) -> Accounts) {
         match many(form) {
             Ok(users) => self.change_accounts(users, 0, form, out, ask),
@@ -277,7 +277,7 @@ impl Host {
             Some(user) => self.administer(ask(user), form, out, move |host, _, form, out| {
                 host.change_accounts(users, done + 1, form, out, ask);
             }),
-            // The sessions of who may no longer sign in end with the write, however it was made.
+            // The sessions of a disabled account end with the write, however it was made.
             None => self.answer(&form.iq, Ok(Some(form.done())), out),
         }
     }

@@ -1,4 +1,4 @@
-//! Bind 2 (XEP-0386) on the host's side: what a session gets with its address. The stream's side is `c2s::sasl2`.
+//! Bind 2 (XEP-0386) on the host's side: the further results of binding. The stream's side is `c2s::sasl2`.
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -77,7 +77,8 @@ impl Host {
         None
     }
 
-    /// §4.2: what waited is in the archive, which a client of Bind 2 reads. Where it is not, it goes on waiting.
+    /// §4.2: the offline messages are in the archive, which a client of Bind 2 reads. Where it is not, it
+    /// goes on waiting.
     fn clear_offline(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
         let owner = user.clone();
         self.with_account_data(now, user, out, move |host, _, out| {

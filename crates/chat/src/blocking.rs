@@ -59,7 +59,7 @@ fn list(name: &'static str, blocked: &[Jid]) -> Element {
     Element::new(name, ns::BLOCKING).children(items)
 }
 
-/// XEP-0191 §3.2. Who asks is told of changes.
+/// XEP-0191 §3.2. A client that asks for the list is notified of changes.
 fn blocklist(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
@@ -87,7 +87,7 @@ fn block(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) ->
     }
 }
 
-/// Nobody named: all of them (XEP-0191 §3.5).
+/// An empty `<unblock/>` removes all entries (XEP-0191 §3.5).
 fn unblock(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     match read(iq) {
         Ok(jids) => host.change_blocked(now, iq, "unblock", jids, out),
@@ -117,7 +117,7 @@ impl Host {
     /// Why the session may not send that.
     pub(super) fn blocks_outgoing(&self, key: Key, stanza: &Element) -> Option<StanzaError> {
         let user = self.sessions.get(key)?.jid.bare();
-        // Nearly everybody.
+        // The fast path: nearly all accounts block no address.
         if self.account_data(&user)?.blocked.is_empty() {
             return None;
         }
@@ -128,7 +128,7 @@ impl Host {
         })
     }
 
-    /// Past the router: what comes from a blocked address would be dropped.
+    /// Past the router: the answer of a blocked address would be dropped.
     pub(super) fn refuse_blocked(
         &mut self,
         now: Instant,
@@ -206,7 +206,7 @@ impl Host {
         });
     }
 
-    /// XEP-0191 §3.3: who is blocked now sees the user go.
+    /// XEP-0191 §3.3: newly blocked contacts see the user become unavailable.
     fn hide(&mut self, user: &Bare, before: &Blocklist<'_>, after: &Blocklist<'_>, out: &mut Outbox) {
         let is_hidden = |jid: &Jid| after.has(jid) && !before.has(jid);
         let Some(data) = self.account_data(user) else { return };
@@ -225,7 +225,7 @@ impl Host {
         }
     }
 
-    /// XEP-0191 §3.4: who is not blocked any more sees the user, and the user him.
+    /// XEP-0191 §3.4: contacts that are no longer blocked see the user's presence, and the user theirs.
     fn show(&self, user: &Bare, before: &Blocklist<'_>, after: &Blocklist<'_>, out: &mut Outbox) {
         let Some(data) = self.account_data(user) else { return };
         for (contact, item) in &data.roster {

@@ -1,4 +1,5 @@
-//! Entity capabilities (XEP-0115): what contacts' clients can do, asked once for each kind and checked.
+//! Entity capabilities (XEP-0115): the features of contacts' clients, asked once for each kind of client and
+//! checked.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -308,7 +309,7 @@ pub fn of_server(settings: &Settings) -> Element {
     caps.with_opt("ver", hash(&disco::server_info(settings)))
 }
 
-/// Whether that node is the one that is announced for this `info`.
+/// True if that node is the one that is announced for this `info`.
 pub(super) fn is_of(node: &str, info: &Element) -> bool {
     node.strip_prefix(NODE)
         .and_then(|rest| rest.strip_prefix('#'))

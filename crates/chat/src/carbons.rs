@@ -1,4 +1,4 @@
-//! Message carbons (XEP-0280): what one session sends or gets, the others see.
+//! Message carbons (XEP-0280): the messages of one session, copied to the others.
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -48,7 +48,7 @@ fn is_eligible(message: &Element, is_sent: bool) -> bool {
         return false;
     }
     if let Some(room) = message.get("x", ns::MUC_USER) {
-        // An invitation is for the user; what occupants say in private, their room copies itself.
+        // An invitation is for the user; private messages of occupants are copied by the room itself.
         return is_sent || room.get("invite", ns::MUC_USER).is_some();
     }
     let is_talk =

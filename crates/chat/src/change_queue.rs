@@ -1,5 +1,5 @@
-//! One change of an account at a time: what depends on its roster or its blocking list waits until the change before is
-//! on disk, so that every stanza is judged by what is true.
+//! One change of an account at a time: stanzas that depend on its roster or its blocking list wait until the
+//! change before is on disk, so that every stanza is judged by the current state.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -14,7 +14,7 @@ use crate::limits;
 
 type QueuedChange = Box<dyn FnOnce(&mut Host, Instant, &mut Outbox)>;
 
-/// Accounts with a change on its way, and what waits for it.
+/// Accounts with a change on its way, and the work that waits for it.
 #[derive(Default)]
 pub(super) struct ChangeQueues {
     busy: HashMap<Bare, VecDeque<QueuedChange>>,

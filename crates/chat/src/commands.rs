@@ -1,5 +1,5 @@
-//! Commands (XEP-0050) of administrators (XEP-0133): who is here, announcements, the message of the day, the end of a
-//! session.
+//! Commands (XEP-0050) of administrators (XEP-0133): signed-in users, announcements, the message of the day,
+//! the end of a session.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub(super) const FEATURE: Feature = Feature {
     handles: &[IqHandler { at: IqTarget::Server, name: "command", ns: ns::COMMANDS, run: command }],
 };
 
-/// How long a form may stay unanswered.
+/// The time for which a form may stay unanswered.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 const PREFIX: &str = "http://jabber.org/protocol/admin#";
@@ -109,7 +109,7 @@ impl Default for Commands {
 /// The values of a form's fields.
 type Values = Vec<(Box<str>, Vec<Box<str>>)>;
 
-/// A command that is run, with what was filled in.
+/// A command that is run, with the submitted values.
 #[derive(Clone)]
 pub(super) struct Form {
     pub(super) iq: Element,
@@ -286,7 +286,7 @@ impl Form {
         Ok(asked.min(limits::ONLINE_LIST))
     }
 
-    /// What users are sent, without an address.
+    /// The message for users, without an address.
     fn message(&self, text: &str) -> Element {
         let subject = self.of(SUBJECT.0).first().or_else(|| self.of("subject").first());
         let subject = subject.map(|text| Element::new("subject", ns::CLIENT).text(text.clone()));
@@ -346,7 +346,7 @@ impl Host {
         self.settings.admins.contains(&from.bare())
     }
 
-    /// Nodes of commands with their names, for who may run them (XEP-0050 §2.3).
+    /// Nodes of commands with their names, for clients that may run them (XEP-0050 §2.3).
     pub(super) fn list_commands(&self, from: &Jid) -> Option<impl Iterator<Item = (String, &'static str)>> {
         let all = || all().map(|command| (format!("{PREFIX}{}", command.node), command.name));
         self.is_admin(from).then(all)
@@ -459,7 +459,7 @@ impl Host {
             let Some(message) = announced else {
                 return host.act_everywhere(motd, &form, out, |form, _| Ok(form.done()));
             };
-            // Who is here is told now; the answer counts them.
+            // Signed-in users get it now; the answer counts them.
             host.load(Load::Act(Box::new(motd)), out, |_, _, _, _| {});
             host.act_everywhere(HostAction::Announce { domain, message }, &form, out, |form, acted| {
                 Ok(form.note(&format!("sent to {} sessions", acted.count)))

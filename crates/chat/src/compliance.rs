@@ -1,7 +1,8 @@
-//! Which specifications are built and where each is tested: what `docs/compliance.md` and the DOAP file are made of.
+//! The implemented specifications and the tests of each: the source of `docs/compliance.md` and the DOAP
+//! file.
 //!
-//! A feature of the host says what it is of in its own file; what streams are made of says so here or in its module's
-//! `SPECIFICATIONS`, which [`all`] collects.
+//! A feature of the host names its specifications in its own file; those of streams stand here or in their
+//! module's `SPECIFICATIONS`. [`all`] collects them.
 
 use xmpp::{Level, Specification, bosh, c2s, component, s2s};
 
@@ -150,7 +151,7 @@ const INTEROP: &str = "tests/interop/tests/xmpp.rs";
 const REGISTRATION: &str = "crates/server/tests/live/xmpp/registration.rs";
 const INVITATIONS: &str = "crates/server/tests/live/xmpp/invitations.rs";
 
-/// The file that would fail first if it were broken; with a number of a specification, what else shows it.
+/// The file that would fail first if it were broken; with a number of a specification, its further tests.
 const TESTS: &[(&str, &[&str])] = &[
     ("RFC 3428", &["phones.rs", PHONES, INTEROP]),
     ("RFC 3856", &["phones.rs", PHONES]),

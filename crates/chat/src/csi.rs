@@ -1,4 +1,4 @@
-//! Client state (XEP-0352): what an inactive client can do without is kept back.
+//! Client state (XEP-0352): stanzas that an inactive client can do without are held back.
 
 use stdx::Instant;
 use stdx::slab::Key;

@@ -1,8 +1,8 @@
 //! An account that was removed loses what it was in rooms and nodes: the next account of its name inherits nothing.
 //!
-//! The store takes it out of what is stored, in the transaction that removes the account ([`without_user`]). Hosts take it out
-//! of what they have in memory, when `HostAction::Departed` reaches them. A room or node without an owner belongs to the
-//! administrators of the server, who may name another or destroy it.
+//! The store removes it from its rows, in the transaction that removes the account ([`without_user`]). Hosts
+//! remove it from memory, when `HostAction::Departed` reaches them. A room or node without an owner belongs
+//! to the administrators of the server, who may name another or destroy it.
 
 use stdx::Instant;
 use xmpp::{Bare, Element, Jid, ns};
@@ -10,8 +10,8 @@ use xmpp::{Bare, Element, Jid, ns};
 use super::effect::{HostAction, HostActionResult, Load};
 use super::{Host, Outbox};
 
-/// A room's or node's configuration without what this account is in it. `None`: it is nothing there. Whoever is banned stays
-/// so: a new account is no way back.
+/// The configuration of a room or node without this account's entries; `None` if it has none. Bans stay: a
+/// new account of that name does not lift them.
 pub fn without_user(config: &Element, user: &Bare) -> Option<Element> {
     let is_of = |child: &Element| {
         let is_right = child.is("item", ns::MUC_OWNER)

@@ -1,4 +1,5 @@
-//! Discovery (XEP-0030): what an address is, can do and has; with the operator's contacts (XEP-0157).
+//! Discovery (XEP-0030): the identities, features and items of an address; with the operator's contacts
+//! (XEP-0157).
 
 use stdx::Instant;
 use xmpp::stanza::Condition;
@@ -126,7 +127,7 @@ fn items_of_server(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mu
     let rooms = format!("{}.{}", host.settings.rooms, iq.to.domain());
     let item =
         |jid: &str, name: &str| Element::new("item", ns::DISCO_ITEMS).with("jid", jid).with("name", name);
-    // What it is, the component says itself.
+    // The component describes itself.
     let component = |jid: &str| Element::new("item", ns::DISCO_ITEMS).with("jid", jid);
     let components = components_of(&host.settings, iq.to.domain()).map(component);
     let nodes = format!("{}.{}", host.settings.pubsub, iq.to.domain());
@@ -147,7 +148,8 @@ fn components_of<'a>(settings: &'a Settings, domain: &str) -> impl Iterator<Item
 }
 
 impl Host {
-    /// An account says what it is to itself and to who may see it; to others it is nobody's (XEP-0030 §8).
+    /// An account shows its service discovery to itself and to its contacts; to others it looks like an
+    /// address without account (XEP-0030 §8).
     pub(super) fn is_seen_by(&self, user: &Bare, from: &Jid) -> bool {
         let contact = from.bare();
         let is_subscribed = |data: &super::effect::AccountData| {
@@ -186,7 +188,7 @@ fn of_account(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbo
     IqReply::Result(Some(query))
 }
 
-/// Whether a stanza is a question for the items of its addressee.
+/// True if a stanza is a question for the items of its addressee.
 pub(super) fn asks_for_items(iq: &Element) -> bool {
     iq.attr("type") == Some("get") && iq.get("query", ns::DISCO_ITEMS).is_some()
 }

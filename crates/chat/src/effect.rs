@@ -8,9 +8,11 @@ use xmpp::{Bare, ConnectionId, Element, Jid};
 use super::page::{ItemPage, ItemQuery, RowPage, StanzaPage};
 use super::phones::PhoneMessageOutcome;
 
+/// The number under which an answer of the store finds its question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
+/// An order of the host to the shard that drives it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// The answer to `handle_bind` or `handle_resume`.
@@ -129,8 +131,8 @@ impl Load {
         }
     }
 
-    /// It may load as much as a page has, for nobody but the one who asks. Of nodes and rooms there is one read at a time
-    /// for all who ask, which must not wait for what else one of them has asked.
+    /// True for a read of up to a page for one client. A node or room has one read at a time for all its
+    /// clients; it must not wait for other reads of one of them.
     pub(super) fn is_large(&self) -> bool {
         match self {
             Load::Items { .. } | Load::Offline { .. } | Load::Archive { .. } => true,
@@ -211,7 +213,7 @@ pub enum Change {
     Offline { user: Bare, at: Instant, stanza: Box<Element> },
     /// Those of these ids; all when there are none.
     ForgetOffline { user: Bare, ids: Vec<u64> },
-    /// `with` is whom it was from or to. Ids sort by time.
+    /// `with` is the other party. Ids sort by time.
     Archive { owner: Bare, id: Box<str>, with: Jid, at: Instant, stanza: Box<Element> },
     /// A node's item: PEP, pubsub, private data (`private:NAMESPACE`), the vCard (`vcard-temp`). Keeps the newest
     /// `keep`; `None` removes.
@@ -282,6 +284,7 @@ pub enum Subscription {
 }
 
 impl Subscription {
+    /// The value of the `subscription` attribute (RFC 6121 §2.1.2.5).
     pub fn as_str(self) -> &'static str {
         match self {
             Subscription::None => "none",
@@ -291,14 +294,17 @@ impl Subscription {
         }
     }
 
+    /// True if the user sees the contact's presence.
     pub fn has_to(self) -> bool {
         matches!(self, Subscription::To | Subscription::Both)
     }
 
+    /// True if the contact sees the user's presence.
     pub fn has_from(self) -> bool {
         matches!(self, Subscription::From | Subscription::Both)
     }
 
+    /// The subscription with these two directions.
     pub fn new(to: bool, from: bool) -> Subscription {
         match (to, from) {
             (false, false) => Subscription::None,
@@ -322,6 +328,7 @@ pub struct AccountData {
     pub items: Vec<(Box<str>, Element)>,
 }
 
+/// The store's answer to a read or a change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StoreReply {
     /// A change was performed.
@@ -367,6 +374,7 @@ pub enum Accounts {
     },
 }
 
+/// A page of a list of accounts, and the number of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccountList {
     pub total: u64,
@@ -412,6 +420,7 @@ pub enum OnlineFilter {
     Idle,
 }
 
+/// The result of an operator's action on a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostActionResult {
     pub users: Vec<Bare>,
@@ -430,9 +439,9 @@ pub struct RoomListing {
     pub description: Box<str>,
     pub lang: Box<str>,
     pub occupants: u32,
-    /// The room is open: everyone may enter.
+    /// The room is open: every user may enter.
     pub is_open: bool,
-    /// Only moderators see who is who.
+    /// Only moderators see real addresses.
     pub is_anonymous: bool,
 }
 
@@ -474,6 +483,7 @@ pub struct UploadSlot {
     pub headers: Vec<(Box<str>, Box<str>)>,
 }
 
+/// A page of an archive (XEP-0313).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MamPage {
     pub stanzas: Vec<(Box<str>, Instant, Element)>,

@@ -1,4 +1,4 @@
-//! The table of features: what each announces and which questions it answers.
+//! The table of features: the features that each announces and the requests that it answers.
 
 use stdx::Instant;
 use stdx::slab::Key;

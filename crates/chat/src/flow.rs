@@ -1,9 +1,10 @@
-//! How much a session is sent ahead of what its client has read.
+//! The flow control of a session: the amount sent ahead of what its client has read.
 //!
-//! A connection is given stanzas up to a window and then an [`Effect::Flush`], which [`Host::handle_drained`] answers once the
-//! connection has written what it had. Beyond the window stanzas wait here, so that offline messages, pages of archives and rooms go
-//! out as the client reads. What no longer fits is stored, answered or dropped by its kind: a stream never ends
-//! because of what others send to it (`docs/decisions/0025`).
+//! A connection is given stanzas up to a window and then an [`Effect::Flush`], which [`Host::handle_drained`]
+//! answers once the connection has written what it had. Beyond the window stanzas wait here, so that offline
+//! messages, pages of archives and rooms go out as the client reads. Stanzas beyond that are stored, answered
+//! or dropped by their kind: a stream never ends because of stanzas that others send to it
+//! (`docs/decisions/0025`).
 
 use std::collections::{HashSet, VecDeque};
 
@@ -18,10 +19,10 @@ use super::sm::weight;
 use super::{Host, Outbox, csi};
 use crate::limits;
 
-/// Of one session.
+/// The flow control of one session.
 #[derive(Default)]
 pub(super) struct Flow {
-    /// Weight of what was sent since the last `Flush`.
+    /// Weight of the stanzas sent since the last `Flush`.
     since: u32,
     /// A `Flush` is not answered yet.
     is_flushing: bool,
@@ -33,9 +34,9 @@ pub(super) struct Flow {
 struct Backlog {
     /// Stanzas that were not sent, and when they came.
     stanzas: VecDeque<(Instant, Element)>,
-    /// Of the stanzas.
+    /// The weight of the stanzas.
     weight: usize,
-    /// How many stanzas wait when outdated presence is looked for next.
+    /// The number of waiting stanzas at which outdated presence is next dropped.
     compact_at: usize,
     /// Questions to archives that wait for the page before.
     questions: VecDeque<(Bare, Element)>,
@@ -142,7 +143,7 @@ impl Host {
         }
         let is_asleep = session.edge.is_none();
         let backlog = session.flow.backlog.get_or_insert_default();
-        // Answers were asked for: they are bounded by what was, and by a bound of their own.
+        // Answers were asked for: the requests bound them, and a bound of their own.
         let is_answer = matches!(stanza.attr("type"), Some("result" | "error")) && stanza.name() == "iq";
         let has_room =
             backlog.weight < 2 * limits::BACKLOG_BYTES && backlog.stanzas.len() < 2 * limits::BACKLOG;
@@ -215,7 +216,7 @@ impl Host {
         self.sessions.get(key).is_some_and(|session| session.has_backlog() || !session.has_window())
     }
 
-    /// A new connection: what the client had not acknowledged goes out again, before what waits.
+    /// A new connection: unacknowledged stanzas go out again, before waiting ones.
     pub(super) fn restart_flow(&mut self, now: Instant, key: Key, out: &mut Outbox) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.flow.restart();

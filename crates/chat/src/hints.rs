@@ -39,7 +39,7 @@ const CONTENT: &[(&str, &str)] = &[
     ("x", ns::CONFERENCE),
 ];
 
-/// Whether a later session wants to have it (XEP-0160 §3, XEP-0313 §5.1.1): text and elements that belong to
+/// True if a later session wants to have it (XEP-0160 §3, XEP-0313 §5.1.1): text and elements that belong to
 /// conversations, unless the sender says otherwise.
 pub(super) fn is_worth_keeping(message: &Element) -> bool {
     if matches!(message.attr("type"), Some("error" | "groupchat" | "headline")) || has(message, "no-store") {
@@ -51,7 +51,7 @@ pub(super) fn is_worth_keeping(message: &Element) -> bool {
     has(message, "store") || has_body(message) || message.elements().any(is_content)
 }
 
-/// Whether it is worth a notification: text and calls, not the clients' signals to each other.
+/// True if it is worth a notification: text and calls, not the clients' signals to each other.
 pub(super) fn is_notable(message: &Element) -> bool {
     let is_call = |child: &Element| {
         let encrypted = child.name() == "encrypted" && matches!(child.ns(), ns::OMEMO | ns::OMEMO_OLD);

@@ -1,5 +1,5 @@
-//! The cache of the data of accounts without sessions: a hundred messages to an account whose user is away read
-//! that account once. What features remember of an account goes with its data.
+//! The cache of the data of accounts without sessions: a hundred messages to an account whose user is away
+//! read that account once. The features' own data of an account leave memory with it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -57,7 +57,7 @@ impl IdleAccountCache {
 }
 
 impl Host {
-    /// Its data is here, for a session or since lately: what features learn of it is worth remembering.
+    /// Its data is here, for a session or since lately: features should remember its changes.
     pub(super) fn is_in_memory(&self, user: &Bare) -> bool {
         self.users.contains_key(user) || self.idle_accounts.records.contains_key(user)
     }
@@ -106,7 +106,7 @@ impl Host {
         self.push.forget(user);
     }
 
-    /// Until the account's data is here. What there is no place for is refused, and a job is not done.
+    /// Waits until the account's data is in memory. Work beyond the limit is refused, and a job is dropped.
     pub(super) fn wait_for_account_data(
         &mut self,
         now: Instant,

@@ -15,7 +15,7 @@ pub(crate) use super::vcard::imported as vcard;
 /// `<result>` of XEP-0313.
 ///
 /// # Errors
-/// In the plural, what it is that is not taken.
+/// The kind of element that is not imported, in the plural.
 pub(crate) fn archived(owner: &Bare, result: &Element) -> Result<Vec<Change>, &'static str> {
     const WHAT: &str = "archived messages";
     let read = || {

@@ -1,5 +1,5 @@
-//! Invitations (XEP-0401): a user or an administrator gets a link, and who follows it becomes a contact (XEP-0379), by an
-//! account made for it when there is none (XEP-0445, `c2s::register`).
+//! Invitations (XEP-0401): a user or an administrator gets a link, and the user that follows it becomes a
+//! contact (XEP-0379), by an account made for it when there is none (XEP-0445, `c2s::register`).
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ fn token_of(presence: &Element) -> Option<Box<str>> {
     (!token.is_empty()).then(|| token.into())
 }
 
-/// Of its user's host.
+/// True for an invitation command, which the host of its user handles.
 pub(super) fn is_command(iq: &Element) -> bool {
     let node = iq.get("command", ns::COMMANDS).and_then(|command| command.attr("node"));
     matches!(node, Some(ns::INVITE | ns::INVITE_ACCOUNT))
@@ -172,7 +172,7 @@ fn done(command: Element, token: &str, invitation: &Invitation) -> Element {
 }
 
 impl Host {
-    /// An account may be made by what this one gives out.
+    /// True if this account's invitations permit creating an account.
     fn may_invite(&self, from: &Jid) -> bool {
         let invitations = &self.settings.invitations;
         invitations.by_users || (invitations.by_admins && self.is_admin(from))
@@ -242,13 +242,13 @@ impl Host {
                 |found: &Invitation| found.inviter.as_ref() == Some(&user) && found.expires_at > now;
             let is_good = matches!(&result, Ok(StoreReply::Invitation(Some(found))) if is_good(found));
             if !is_good {
-                // §4.1: the user is asked, as by any other. His client may know more of the token than we.
+                // §4.1: the user is asked, as for any other request. Its client may recognise the token.
                 return host.ask_user(now, user, contact, presence, out);
             }
             let access = Access::UseInvitation { token, inviter: user.clone() };
             host.access(access, out, move |host, now, result, out| {
                 if result == Err(StoreFailure::NotFound) {
-                    // Somebody else was first.
+                    // The invitation was already used.
                     return host.ask_user(now, user, contact, presence, out);
                 }
                 host.let_in(now, user, contact, presence, out);
@@ -264,7 +264,7 @@ impl Host {
         });
     }
 
-    /// §3.5: the request is granted for the user, and answered by one of his own.
+    /// §3.5: the request is granted in the user's name, and answered by a request to the contact.
     fn let_in(&mut self, now: Instant, user: Bare, contact: Bare, presence: Element, out: &mut Outbox) {
         let owner = user.clone();
         self.with_account_data(now, &owner, out, move |host, now, out| {
@@ -285,14 +285,14 @@ impl Host {
         });
     }
 
-    /// Who was invited has the inviter as a contact, and then he has him: a question for presence that came before would be
-    /// answered by `unsubscribed` (XEP-0401 §5.4).
+    /// Makes the inviter a contact of the invited account, then the reverse. In the other order a presence
+    /// probe that came before would be answered by `unsubscribed` (XEP-0401 §5.4).
     pub fn befriend_both(&mut self, now: Instant, invited: &Bare, inviter: &Bare, out: &mut Outbox) {
         let next = Effect::Befriend { user: inviter.clone(), contact: invited.clone() };
         self.make_contact(now, invited, inviter, Some(next), out);
     }
 
-    /// Who was invited is a contact from now on, and sees the user.
+    /// Makes the invited account a contact that sees the user's presence.
     pub fn befriend(&mut self, now: Instant, user: &Bare, contact: &Bare, out: &mut Outbox) {
         self.make_contact(now, user, contact, None, out);
     }

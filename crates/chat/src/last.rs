@@ -54,7 +54,7 @@ fn last(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) ->
 }
 
 impl Host {
-    /// XEP-0012 §8: a client must not be asked by who may not see it.
+    /// XEP-0012 §8: a client must not be asked by an address that may not see its presence.
     pub(super) fn hides_last(&self, to: &Jid, from: &Jid, iq: &Element) -> bool {
         iq.get("query", ns::LAST).is_some() && stanza_asks(iq) && !self.is_seen_by(&to.bare(), from)
     }

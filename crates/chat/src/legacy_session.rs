@@ -18,7 +18,7 @@ pub(super) const FEATURE: Feature = Feature {
     ],
 };
 
-/// There is nothing to be done: who is bound has a session.
+/// There is nothing to be done: binding has created the session.
 fn begin(_host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
     match iq.from.domain() == iq.to.domain() {
         true if iq.is_set => IqReply::Result(None),

@@ -1,4 +1,4 @@
-//! The accounts, rooms and services of one shard: who is signed in, what they have, and where stanzas go.
+//! The accounts, rooms and services of one shard: sessions, their data, and the routing of stanzas.
 //!
 //! A host owns the addresses whose bucket is its shard's. Sessions of other shards' connections reach it by [`ConnectionId`];
 //! stanzas of other hosts and other servers by [`Host::handle_routed`]. One feature, one file; each has its state in
@@ -100,7 +100,7 @@ pub struct Settings {
     pub pubsub: Box<str>,
     pub software: Box<str>,
     pub version: Box<str>,
-    /// How long a session may be without a connection (XEP-0198).
+    /// The time for which a session may be without a connection (XEP-0198).
     pub resume_for: std::time::Duration,
     /// Contact addresses of the operator by kind (XEP-0157): `abuse-addresses`, `mailto:…`.
     pub contacts: Vec<(Box<str>, Box<str>)>,
@@ -126,6 +126,7 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// True if the domain is one of ours.
     pub fn is_local(&self, domain: &str) -> bool {
         self.domains.iter().any(|known| **known == *domain)
     }
@@ -138,20 +139,20 @@ impl Settings {
             || self.guest_domain_of(domain).is_some()
     }
 
-    /// The domain for whose accounts callers from outside have addresses there.
+    /// The account domain of this domain for callers from outside.
     pub fn guest_domain_of<'a>(&self, domain: &'a str) -> Option<&'a str> {
         let rest = domain.strip_prefix(phones::GUESTS)?.strip_prefix('.')?;
         let is_free = !self.components.iter().any(|component| **component == *domain);
         (is_free && self.is_local(rest)).then_some(rest)
     }
 
-    /// The domain whose nodes those are.
+    /// The account domain of this publish-subscribe service.
     pub fn pubsub_of<'a>(&self, domain: &'a str) -> Option<&'a str> {
         let rest = domain.strip_prefix(&*self.pubsub)?.strip_prefix('.')?;
         self.is_local(rest).then_some(rest)
     }
 
-    /// The domain whose rooms those are.
+    /// The account domain of this room service.
     pub fn rooms_of<'a>(&self, domain: &'a str) -> Option<&'a str> {
         let rest = domain.strip_prefix(&*self.rooms)?.strip_prefix('.')?;
         self.is_local(rest).then_some(rest)
@@ -166,11 +167,12 @@ pub struct SessionLimit {
     pub ends_oldest: bool,
 }
 
+/// The effects of a host, in the order in which they are to be performed.
 pub type Outbox = Vec<Effect>;
 
 /// An answer of the store that is awaited.
 struct PendingReply {
-    /// The account whose memory it holds.
+    /// The account whose data it keeps in memory.
     about: Option<Bare>,
     /// The address that its read is of.
     requester: Option<read_queues::Requester>,
@@ -184,6 +186,7 @@ struct PendingReply {
 /// The continuation that gets a reply of the store.
 type Continuation = Box<dyn FnOnce(&mut Host, Instant, Result<StoreReply, StoreFailure>, &mut Outbox)>;
 
+/// The accounts, rooms and services of one shard.
 pub struct Host {
     settings: Arc<Settings>,
     rng: Rng,
@@ -216,6 +219,7 @@ pub struct Host {
 }
 
 impl Host {
+    /// A host without sessions; `seed` seeds its random values.
     pub fn new(settings: Arc<Settings>, seed: [u8; 32]) -> Host {
         Host {
             settings,
@@ -247,6 +251,7 @@ impl Host {
         }
     }
 
+    /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -338,12 +343,14 @@ impl Host {
         }
     }
 
+    /// The time at which to call `expire`.
     pub fn deadline(&self) -> Option<Instant> {
         let sleeping = self.sleeping.front().map(|(until, _)| *until);
         let phones = self.phones.deadline();
         [sleeping, self.rooms.deadline(), self.pubsub.deadline(), phones].into_iter().flatten().min()
     }
 
+    /// Handles the timers that are due at `now`.
     pub fn expire(&mut self, now: Instant, out: &mut Outbox) {
         while let Some((until, key)) = self.sleeping.front().copied().filter(|(until, _)| *until <= now) {
             self.sleeping.pop_front();

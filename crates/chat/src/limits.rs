@@ -1,4 +1,4 @@
-//! Limits of accounts, rooms and services, with their reasons and what happens at them.
+//! Limits of accounts, rooms and services, with their reasons and effects.
 
 // Limits of stanzas that features keep too.
 pub use xmpp::limits::{DEPTH, JID_PART, STANZA};
@@ -36,6 +36,7 @@ pub const ROOM_SUBJECT: usize = 4_096;
 
 /// Messages that a room keeps in memory for new occupants, and their bytes. Beyond: the oldest go.
 pub const HISTORY: usize = 100;
+/// Bytes of the messages that a room keeps in memory. Beyond: the oldest go.
 pub const HISTORY_BYTES: usize = 128 << 10;
 
 /// Messages that a new occupant gets unless it asks for another number: a screen or two.
@@ -44,15 +45,16 @@ pub const HISTORY_UNASKED: usize = 20;
 /// Stanzas that wait while a room is read or written: some seconds of a busy one. Beyond: `resource-constraint`.
 pub const ROOM_WAITING: usize = 1_000;
 
-/// Rooms in a host's memory that it tells of when all are listed. Beyond: what the store has of a room is listed, and
-/// temporary ones are not.
+/// Rooms in a host's memory that it tells of when all are listed. Beyond: a room is listed as the store has
+/// it, and temporary ones are not.
 pub const ROOMS_LISTED: usize = 10_000;
 
-/// How long an empty room stays in memory, so that who comes back soon need not wait for the store.
+/// The time for which an empty room stays in memory, so that users who return soon need not wait for the
+/// store.
 pub const ROOM_IDLE: std::time::Duration = std::time::Duration::from_secs(600);
 
-/// How long the list of a service's stored rooms answers questions before it is read again: reading it costs the same however
-/// many ask.
+/// The time for which the list of a service's stored rooms answers queries before it is read again: reading
+/// it costs the same however many ask.
 pub const DIRECTORY_FOR: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Entries of one page of a service's list of rooms, whatever is asked for (XEP-0059 §2.1). The rest is on the next page.
@@ -62,10 +64,12 @@ pub const ROOMS_PAGE: usize = 200;
 /// refused with `resource-constraint`. More than any person has; each is loaded when the account signs in.
 pub const CONTACTS: usize = 5_000;
 
-/// Of these, strangers that wait for an answer. Beyond: `resource-constraint`. Else anybody could fill a roster.
+/// Contacts of these that wait for an answer. Beyond: `resource-constraint`. Without this limit strangers
+/// could fill a roster.
 pub const CONTACTS_ASKING: usize = 500;
 
-/// Bytes of a request that are kept until it is answered (RFC 6121 §3.1.3). Longer: only who asks, and his words cut.
+/// Bytes of a request that are kept until it is answered (RFC 6121 §3.1.3). Longer: only the sender's address
+/// and a shortened status.
 pub const SUBSCRIPTION_REQUEST: usize = 4 << 10;
 
 /// Bytes of a contact's name and of a group's (RFC 6121 §2.3.3). Beyond: `not-acceptable`.
@@ -77,7 +81,8 @@ pub const CONTACT_GROUPS: usize = 64;
 /// Blocked addresses of one account. Beyond: `policy-violation`. Every stanza is compared with all.
 pub const BLOCKED: usize = 1_000;
 
-/// Changes of one account, and what depends on them, that wait for the one before. Beyond: `resource-constraint`.
+/// Changes of one account, and the work that depends on them, that wait for the one before. Beyond:
+/// `resource-constraint`.
 pub const CHANGES: usize = 64;
 
 /// Stanzas and jobs that wait while one account is read, which takes milliseconds. Beyond: `resource-constraint`.
@@ -86,11 +91,13 @@ pub const USER_WAITING: usize = 1_000;
 /// Accounts without a session whose records stay in memory, the contacts of all of them (some 200 bytes each), and how
 /// long. Beyond: the one used least recently is read again when it is needed.
 pub const IDLE_ACCOUNTS: usize = 4_096;
+/// Contacts of all idle accounts that are kept.
 pub const IDLE_ACCOUNT_CONTACTS: usize = 100_000;
+/// The time for which an idle account is kept.
 pub const IDLE_ACCOUNT_FOR: std::time::Duration = std::time::Duration::from_secs(600);
 
-/// Bytes of the rosters of who is signed in, in one host, estimated: some 600,000 contacts. Beyond: rosters that nobody needed
-/// lately are let go of, and read again for who needs them.
+/// Bytes of the rosters of signed-in accounts in one host, estimated: some 600,000 contacts. Beyond: the
+/// rosters unused for longest are dropped, and read again when they are needed.
 pub const ROSTERS: usize = 128 << 20;
 
 /// Sessions that are looked at at a time for rosters that may go: some 100 µs.
@@ -103,13 +110,14 @@ pub const PRESENCE: usize = 16 << 10;
 /// Addresses that one session has sent directed presence. Beyond: `resource-constraint`, and it is not sent.
 pub const DIRECTED: usize = 1_000;
 
-/// Kinds of clients whose abilities are remembered (XEP-0115). Beyond: the one that was used least recently is forgotten.
+/// Kinds of clients whose features are remembered (XEP-0115). Beyond: the one that was used least recently is
+/// forgotten.
 pub const CAPS: usize = 5_000;
 
 /// Features of one kind of client. Beyond: they are not remembered, as if forged.
 pub const CAPS_FEATURES: usize = 500;
 
-/// Accounts of whose clients is known what kind they are. Beyond: the least recently heard of is forgotten.
+/// Accounts the kinds of whose clients are remembered. Beyond: the least recently heard of is forgotten.
 pub const CAPS_ACCOUNTS: usize = 100_000;
 
 /// Clients of one of them. Beyond: another one gets no events that clients ask for by their abilities.
@@ -128,18 +136,19 @@ pub const SM_QUEUE: usize = 2_000;
 /// Bytes of them, about. Beyond: the same.
 pub const SM_QUEUE_BYTES: usize = 4 << 20;
 
-/// How long a client may acknowledge nothing while as much as may be waits for that. Longer: `resource-constraint`, and its
-/// messages go to the other sessions or are kept.
+/// The time for which a client may acknowledge nothing while its queue is full. Longer:
+/// `resource-constraint`, and its messages go to the other sessions or are kept.
 pub const SM_PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// Bytes, about, that a connection is given before it has to have written them; it is given so many again meanwhile. The rest
 /// waits with the session. Two of them take a client at 1 MB/s an eighth of a second.
 pub const WINDOW: u32 = 64 << 10;
 
-/// Stanzas that wait for a client which does not read them as fast as they come, and their bytes, about: what entering a room of
-/// `OCCUPANTS` is told. Beyond: presence is dropped, messages are stored as if the client were away, occupants are removed
-/// from their rooms, questions are answered `resource-constraint`.
+/// Stanzas that wait for a client which does not read them as fast as they come, and their bytes, about: the
+/// presence of a room with `OCCUPANTS`. Beyond: presence is dropped, messages are stored as if the client
+/// were away, occupants are removed from their rooms, questions are answered `resource-constraint`.
 pub const BACKLOG: usize = 10_000;
+/// Bytes of the stanzas that wait for a session to read.
 pub const BACKLOG_BYTES: usize = 8 << 20;
 
 /// Stanzas of them from which on they are searched for presence that a later one has made untrue.
@@ -177,6 +186,7 @@ pub const ARCHIVE_PAGE_BYTES: usize = 1 << 20;
 
 /// Messages of one page of an archive (XEP-0313), when the client names no number, and at most.
 pub const ARCHIVE_PAGE: u32 = 50;
+/// Messages of one page of an archive, at most, whatever number the client names.
 pub const ARCHIVE_PAGE_MAX: u32 = 250;
 
 /// Messages that one question asks for by their ids. Beyond: `policy-violation`.
@@ -192,7 +202,7 @@ pub const ARCHIVE_PREFERENCES: usize = 500;
 /// Clients of one account that are told by push (XEP-0357). Beyond: the oldest is forgotten.
 pub const PUSH_CLIENTS: u32 = 16;
 
-/// Bytes of what a client wants told with its notifications. Beyond: `policy-violation`.
+/// Bytes of the options that a client wants sent with its notifications. Beyond: `policy-violation`.
 pub const PUSH_OPTIONS: usize = 4 << 10;
 
 /// Notifications whose answer is awaited. Beyond: the oldest is forgotten, and its error would change nothing.
@@ -201,23 +211,26 @@ pub const PUSH_ASKED: usize = 4_096;
 /// Nodes of one account. Beyond: `resource-constraint`. All their configurations are in memory while one is used.
 pub const NODES: usize = 200;
 
-/// Nodes of a service, of all who have some; of one of them as of an account. Beyond: `resource-constraint`. All are in
-/// memory while one is used.
+/// Nodes of a service, of all owners; of one of them as of an account. Beyond: `resource-constraint`. All are
+/// in memory while one is used.
 pub const SERVICE_NODES: usize = 2_000;
 
 /// Items that a service's node keeps unless its owner says otherwise: a page of news.
 pub const SERVICE_ITEMS: u32 = 20;
 
-/// Nodes that a service lists in one answer. Beyond: they are there for who knows them. An answer has to fit a stanza.
+/// Nodes that a service lists in one answer. Beyond: clients that know their names can use them. An answer
+/// has to fit a stanza.
 pub const SERVICE_LISTED: usize = 1_000;
 
 /// Bytes of a node's name, an item's id, a title. Beyond: `not-acceptable`.
 pub const NODE_NAME: usize = 1_023;
 
-/// Items of one node: what `max` means for `pubsub#max_items`. Beyond: the oldest is forgotten. A long list of bookmarks.
+/// Items of one node: the value of `max` for `pubsub#max_items`. Beyond: the oldest is forgotten. A long list
+/// of bookmarks.
 pub const NODE_ITEMS: u32 = 1_000;
 
-/// Bytes of an item. Beyond: `not-acceptable`. It has to fit a stanza with what a notification adds; an avatar does.
+/// Bytes of an item. Beyond: `not-acceptable`. It has to fit a stanza together with a notification's
+/// wrapping; an avatar does.
 pub const ITEM: usize = 192 << 10;
 
 /// Bytes of items in one answer. Beyond: the rest is for another page (XEP-0060 §6.5.4), of which the answer tells.
@@ -249,9 +262,10 @@ pub const NODE_QUESTIONS: usize = 64;
 /// Clients that were told the newest items, so that they are told but once. Beyond: one is told again.
 pub const NODE_NOTIFIED: usize = 200_000;
 
-/// Kinds of clients whose abilities are not known yet, and clients of each, that are told once they are. Beyond: they
-/// are told with their next presence.
+/// Kinds of clients whose features are not known yet, and clients of each, that are notified once they are.
+/// Beyond: they are told with their next presence.
 pub const NODE_INTERESTED: usize = 1_000;
+/// Clients of each such kind. Beyond: they are told with their next presence.
 pub const NODE_INTERESTED_CLIENTS: usize = 64;
 
 /// Accounts whose avatar's hash is remembered. Beyond: it is read again at the next sign-in.
@@ -260,10 +274,11 @@ pub const AVATARS: usize = 100_000;
 /// Kinds of private data of one namespace and account (XEP-0049). Beyond: the oldest is forgotten.
 pub const PRIVATE_NAMES: u32 = 16;
 
-/// Bytes of the name of an uploaded file, and of its content type. Beyond: `bad-request`. What file systems take.
+/// Bytes of the name of an uploaded file, and of its content type. Beyond: `bad-request`. The limit of common
+/// file systems.
 pub const FILE_NAME: usize = 255;
 
-/// Bytes that a slot costs at least of what a user may upload in a day, so that slots have a number too.
+/// Bytes that a slot costs at least of a user's daily upload quota, so that slots have a number too.
 pub const FILE_COST: u64 = 4 << 10;
 
 /// Users whose uploads of today are counted in memory. Beyond: the store is asked again for the one counted least
@@ -276,8 +291,8 @@ pub const COMMANDS: usize = 100;
 /// Sessions that a command lists. Beyond: the rest is only counted. An answer has to fit a stanza.
 pub const ONLINE_LIST: u32 = 1_000;
 
-/// Accounts whose phones a host keeps in mind: those that have one, and those that are away and seen by somebody. Beyond: the
-/// phones of others are shown to nobody.
+/// Accounts whose phones a host tracks: those that have one, and those that are away and have watchers.
+/// Beyond: the phones of others are not shown.
 pub const PHONES: usize = 200_000;
 
 /// Characters of a status that go to phones and come from them. Beyond: they are cut off. A NOTIFY has to fit a datagram.
@@ -301,8 +316,8 @@ pub const TEXT_COPIES: usize = 1_000;
 /// Messages of phones whose outcome is not known yet. Beyond: their senders are told to try later.
 pub const PHONE_MESSAGES: usize = 16_384;
 
-/// Bytes of a SIP address that is written out as the address in chat of a caller from outside: what people can read. Beyond:
-/// its hash stands for it.
+/// Bytes of a SIP address that is written out as the address in chat of a caller from outside: the length
+/// that people can read. Beyond: its hash stands for it.
 pub const STRANGER: usize = 200;
 
 /// Accounts that one command changes. Beyond: `policy-violation`. Each is a write of its own.
@@ -311,6 +326,7 @@ pub const ACCOUNTS_AT_ONCE: usize = 100;
 /// Bytes and elements of one user in a file of XEP-0227: an account with all that it may have here, and an archive of some ten
 /// thousand messages. Beyond: the user is passed over, and told.
 pub const PIE_USER: usize = 32 << 20;
+/// Elements of one user in a file of XEP-0227. Beyond: the user is passed over, and told.
 pub const PIE_ELEMENTS: usize = 500_000;
 
 /// Bytes that a file of XEP-0227 is read by.

@@ -1,4 +1,4 @@
-//! Messages for who is not there (XEP-0160), and choosing among them (XEP-0013).
+//! Messages for accounts without a session (XEP-0160), and their retrieval (XEP-0013).
 
 use std::collections::{HashMap, HashSet};
 
@@ -46,7 +46,7 @@ pub(super) const FEATURE: Feature = Feature {
     handles: &[IqHandler { at: IqTarget::Own, name: "offline", ns: ns::OFFLINE, run: flexible }],
 };
 
-/// Accounts whose messages are on their way to the store or from it.
+/// Accounts with messages on their way to the store or from it.
 #[derive(Default)]
 pub(super) struct OfflineMessages {
     writing: HashMap<Bare, u32>,
@@ -82,7 +82,7 @@ impl Host {
         self.keep(now, user, message, out);
     }
 
-    /// As [`keep_message`](Self::keep_message), but nobody is told when it is not possible, except `then`: it runs before
+    /// As [`keep_message`](Self::keep_message), but a failure is reported only to `then`, which runs before
     /// the message counts as handled.
     pub(super) fn keep_then(
         &mut self,
@@ -188,7 +188,7 @@ impl Host {
         self.offline.writing.contains_key(user) || self.offline.reading.contains(user)
     }
 
-    /// A session has said that it can be reached: what waits is for it (XEP-0160 §2).
+    /// A session has said that it can be reached: the offline messages are for it (XEP-0160 §2).
     pub(super) fn offline_deliver(&mut self, _now: Instant, key: Key, out: &mut Outbox) {
         let Some(session) = self.sessions.get(key) else { return };
         let is_able = session.is_available() && session.priority >= 0 && !session.takes_offline;
@@ -225,7 +225,7 @@ impl Host {
                 return host.forget_user(now, &user);
             }
             host.offline_forget(&user, ids, out, move |host, now, done, out| {
-                // Who acknowledges gets the rest then.
+                // A client that acknowledges gets the rest then.
                 if done.is_ok() && host.sm_waiting(key, |_| true) == 0 && !host.is_congested(key) {
                     host.offline_deliver(now, key, out);
                 }

@@ -1,11 +1,11 @@
-//! Pages of what the store has: every read is bounded by rows and by bytes, and says whether something follows.
+//! Pages of the store's data: every read is bounded by rows and by bytes, and says whether something follows.
 
 use stdx::Instant;
 use xmpp::Element;
 
 use crate::limits;
 
-/// Which items of a node are read. The newest item is the first (XEP-0060 §6.5, XEP-0059).
+/// The items of a node that are read. The newest item is the first (XEP-0060 §6.5, XEP-0059).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemQuery {
     /// These; then the rest but `bytes` does not count, and ids of no item are passed over.
@@ -53,7 +53,7 @@ impl ItemQuery {
         ItemQuery { ids: vec![id.into()], ..ItemQuery::all() }
     }
 
-    /// The page of a node that is in memory, the newest item last: what the store has to answer.
+    /// The page of a node that is in memory, the newest item last: the answer that the store has to give.
     pub fn page_of(&self, rows: &[ItemRow]) -> ItemPage {
         let mut all: Vec<&ItemRow> = rows.iter().rev().collect();
         if !self.ids.is_empty() {
@@ -107,7 +107,7 @@ fn count(rows: usize) -> u32 {
     u32::try_from(rows).unwrap_or(u32::MAX)
 }
 
-/// How many of them have no more bytes than that; at least one.
+/// The number of rows that fit into that many bytes; at least one.
 fn fitting(rows: &[&ItemRow], bytes: usize, from_end: bool) -> usize {
     let mut left = bytes;
     let mut fits = |row: &&&ItemRow| {
@@ -136,7 +136,7 @@ pub struct ItemPage {
     pub index: u32,
     /// All that there are, whatever the page.
     pub total: u32,
-    /// The bytes did not suffice for what was asked.
+    /// The limit of bytes has shortened the page.
     pub is_cut: bool,
     /// `after` or `before` names no item.
     pub is_unknown: bool,

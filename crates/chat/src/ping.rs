@@ -1,4 +1,4 @@
-//! Pings, versions and times (XEP-0199, XEP-0092, XEP-0202): the small questions that everybody asks.
+//! Pings, versions and times (XEP-0199, XEP-0092, XEP-0202).
 
 use stdx::Instant;
 use xmpp::stanza::Condition;

@@ -140,7 +140,7 @@ fn place(data: &Element) -> (Box<str>, Box<str>) {
     (format!("private:{}", data.ns()).into(), data.name().into())
 }
 
-/// Whether a node's item is private data; what features keep for themselves beside it is not.
+/// True if a node's item is private data; the features' own data beside it are not.
 pub(crate) fn is_private(node: &str, id: &str, data: &Element) -> bool {
     is_possible(data) && place(data) == (node.into(), id.into())
 }
@@ -156,7 +156,7 @@ fn query(data: Element) -> Element {
 impl Host {
     fn private_asked(&mut self, user: &Bare, iq: &Element, data: &Element, out: &mut Outbox) {
         let ((node, name), question) = (place(data), iq.clone());
-        // Who has stored nothing gets back what he asked with (XEP-0049 §2.3).
+        // A client that has stored nothing gets its own query back (XEP-0049 §2.3).
         let asked = data.clone();
         let user = user.clone();
         let wanted = Box::new(ItemQuery::of_id(&name));
@@ -231,7 +231,7 @@ impl Host {
                 if stored.is_err() {
                     return answer(host, now, stored, out);
                 }
-                // That node first: what makes one, all others would have to wait for.
+                // That node first: a publication that creates it would make all others wait.
                 let owner = user.clone();
                 host.publish_for(now, &user, old_item(copy), out, move |host, now, published, out| {
                     // Items are what clients read: they are written even where the old node is not.
@@ -274,7 +274,7 @@ impl Host {
                         host.publish_for(now, &owner, publication, out, all.one());
                     }
                 }
-                // What is not published is as it was: the items are what is true.
+                // Rooms that were not published stay as they were: the items count.
                 one(host, now, result, out);
             });
         }

@@ -29,7 +29,7 @@ pub(super) const FEATURE: Feature = Feature {
     ],
 };
 
-/// The node that keeps an account's clients. Nobody but the account reads nodes of that prefix.
+/// The node that keeps an account's clients. Only the account reads nodes of that prefix.
 const NODE: &str = "private:urn:xmpp:push:0";
 
 type PushContinuation = Box<dyn FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox)>;
@@ -227,14 +227,14 @@ impl Host {
         self.change(change, out, move |host, now, done, out| {
             host.push.forget(&user);
             match done {
-                // Somebody else was faster.
+                // Another request was faster.
                 Ok(()) | Err(StoreFailure::NotFound) => host.push_remove(now, &user, ids, out, then),
                 Err(error) => then(host, now, Err(error), out),
             }
         });
     }
 
-    /// Whether clients that are not here are to be told of that message for the account.
+    /// True if clients that are not here are to be told of that message for the account.
     pub(super) fn is_pushed(&self, user: &Bare, message: &Element) -> bool {
         let is_own = offline::sender(message).is_some_and(|from| from.bare() == *user);
         !is_own && hints::is_notable(message) && !self.is_anonymous(user)
@@ -280,7 +280,7 @@ impl Host {
         let keys = self.users.get(user).map(|user| &user.sessions[..]).unwrap_or_default();
         let is_of =
             |key: &&Key| self.sessions.get(**key).is_some_and(|session| session.push.as_deref() == Some(id));
-        // Of several, one that is awake.
+        // A session that is awake is preferred.
         let asleep = keys.iter().find(is_of);
         keys.iter().filter(is_of).find(|key| !self.is_asleep(**key)).or(asleep).copied()
     }
@@ -292,7 +292,8 @@ impl Host {
         self.route(notification, out);
     }
 
-    /// Perhaps the answer to a notification. Who does not want them gets none any more (XEP-0357 §7).
+    /// Handles an answer that may be to a notification. A push service that returns an error gets no more of
+    /// them (XEP-0357 §7).
     pub(super) fn push_answered(&mut self, now: Instant, from: &Jid, iq: &Element, out: &mut Outbox) {
         let Some(id) = iq.attr("id") else { return };
         if self.push.asked.get(id).is_none_or(|(_, client)| client.service != *from) {

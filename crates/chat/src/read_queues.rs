@@ -1,5 +1,5 @@
-//! How many reads of the store one address has under way. Each may load as much as a page has; more of them wait, and more
-//! than may wait are refused. `Host::load` asks here for every read that can be large.
+//! The limit on the concurrent reads of the store by one address. Each may load as much as a page has; more
+//! of them wait, and more than may wait are refused. `Host::load` asks here for every read that can be large.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -18,7 +18,7 @@ pub(super) type Requester = u64;
 #[derive(Default)]
 pub(super) struct ReadQueues {
     hasher: RandomState,
-    /// For whom the host acts now.
+    /// The client or server for which the host acts now.
     requester: Option<Requester>,
     of: HashMap<Requester, RequesterReads>,
 }

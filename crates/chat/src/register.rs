@@ -1,5 +1,5 @@
-//! Changes by users of their own accounts: a new password and the removal (XEP-0077 §3.2 and §3.3). How an
-//! account is made before anybody has signed in is `c2s::register`.
+//! Changes by users of their own accounts: a new password and the removal (XEP-0077 §3.2 and §3.3). The
+//! creation of accounts, before authentication, is in `c2s::register`.
 
 use stdx::Instant;
 use stdx::slab::Key;
@@ -43,7 +43,7 @@ pub struct AccountSettings {
 /// The reason why all sessions of an account end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionEndReason {
-    /// Another password: what let them in is void.
+    /// Another password: the old credentials are void.
     Changed,
     Disabled,
     Removed,
@@ -126,7 +126,7 @@ impl Host {
                 return host.refuse(&iq, &not_written(error), out);
             }
             host.deliver(now, key, stanza::result(&iq, None), out);
-            // Whoever signed in by the old password has to know the new one (RFC 6120 §4.9.3.16).
+            // Clients that signed in by the old password need the new one (RFC 6120 §4.9.3.16).
             for other in host.keys_of(&user, |_| true).into_iter().filter(|other| *other != key) {
                 host.close_session(now, other, SessionEndReason::Changed.condition(), out);
             }
@@ -165,7 +165,7 @@ impl Host {
     fn unfriend_all(&mut self, user: &Bare, kept: &[(Bare, RosterItem)], out: &mut Outbox) {
         self.tell_departed(user, out);
         let known = self.users.get_mut(user).filter(|known| matches!(known.state, AccountState::Ready(_)));
-        // What is written of it from now on would be of the next of that name.
+        // Later writes for this account would belong to the next one of that name.
         let here = known.map(|known| std::mem::replace(&mut known.state, AccountState::Absent));
         self.weigh(user);
         let roster = match &here {

@@ -1,4 +1,4 @@
-//! Messages that are taken back (XEP-0424): in an archive a tombstone stands for what was said.
+//! Messages that are taken back (XEP-0424): in an archive a tombstone replaces the message.
 
 use stdx::Instant;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
@@ -31,7 +31,7 @@ pub(super) fn retracted(now: Instant) -> Element {
     Element::new("retracted", ns::RETRACT).with("stamp", xmpp::time::stamp(now))
 }
 
-/// XEP-0424 §4: whose it was and which, and nothing of what it said.
+/// XEP-0424 §4: the sender and id, and nothing of the content.
 pub(super) fn tombstone(old: &Element, retracted: Element) -> Element {
     let is_known = |child: &&Element| {
         child.is("origin-id", ns::SID)
@@ -72,7 +72,7 @@ impl Host {
         let load = Load::Archive { owner: owner.clone(), query: Box::new(query) };
         self.load(load, out, move |host, now, loaded, out| {
             let Ok(StoreReply::Page(page)) = loaded else { return };
-            // §5: only the one who said it takes it back.
+            // §5: only the sender of a message may retract it.
             let is_it = |old: &Element| {
                 let is_his = offline::sender(old).is_some_and(|from| from.bare() == sender);
                 is_his && is_called(old, &id) && !is_stone(old) && retracts(old).is_none()
@@ -80,7 +80,7 @@ impl Host {
             let found = page.stanzas.into_iter().rev().find(|(_, _, old)| is_it(old));
             let Some((id, at, old)) = found else { return };
             let stanza = Box::new(tombstone(&old, retracted(now)));
-            // Who asks sees the retraction in any case.
+            // The requester sees the retraction in any case.
             host.change(Change::Archive { owner, id, with, at, stanza }, out, |_, _, _, _| {});
         });
     }

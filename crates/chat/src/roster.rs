@@ -68,7 +68,7 @@ fn of_another(_host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Ou
     IqReply::Error(condition.into())
 }
 
-/// Whether a stanza for an account is a roster set.
+/// True if a stanza for an account is a roster set.
 pub(super) fn sets_roster(iq: &Element) -> bool {
     iq.attr("type") == Some("set") && iq.get("query", ns::ROSTER).is_some()
 }
@@ -84,7 +84,7 @@ fn get(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> I
         return IqReply::Error(Condition::InternalServerError.into());
     };
     let version = data.roster_version.to_string();
-    // §2.6.3: nothing to tell, and what comes later is pushed.
+    // §2.6.3: nothing to send, and later changes are pushed.
     let is_known = iq.payload.attr("ver") == Some(&*version);
     let query = (!is_known).then(|| {
         let listed = data.roster.iter().filter(|(_, item)| item.is_listed);
@@ -126,7 +126,7 @@ fn set(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> I
     if has_turn.is_ok() { IqReply::Later } else { IqReply::Error(too_many()) }
 }
 
-/// RFC 6121 §2.3.3: what an item may be.
+/// RFC 6121 §2.3.3: the values that an item may have.
 fn read(iq: &IqRequest<'_>) -> Result<(Bare, RosterSet), StanzaError> {
     let bad = |text: &str| StanzaError::new(Condition::BadRequest, text);
     let mut items = iq.payload.elements();
@@ -288,7 +288,7 @@ impl Host {
         self.keys_of(user, |session| session.is_interested)
     }
 
-    /// A question of the server's own, whose answer is of no interest.
+    /// A question of the server's own, whose answer is ignored.
     pub(super) fn push(&mut self, now: Instant, key: Key, payload: Element, out: &mut Outbox) {
         let id = self.token()[..16].to_owned();
         let Some(session) = self.sessions.get(key) else { return };

@@ -1,7 +1,7 @@
 //! The bytes of all rosters that a host keeps for accounts that are signed in. Beyond the bound, the roster of an account that was
 //! not used lately is evicted; the next stanza that needs it has it read again, and waits for it as for the first time.
 //!
-//! An account's sessions share one. What is on its way to the store holds it, so that no answer finds it gone.
+//! An account's sessions share one. Writes under way keep it in memory, so that their results find it.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use super::user::{AccountState, QueuedWork, User};
 use super::{Host, Outbox};
 use crate::limits;
 
-/// Bytes that the rosters of who is signed in may take, estimated.
+/// Bytes that the rosters of signed-in accounts may take, estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RosterMemory(pub usize);
 
@@ -53,7 +53,7 @@ impl RosterItem {
 }
 
 impl Host {
-    /// Bytes of the rosters of who is signed in, about.
+    /// Bytes of the rosters of signed-in accounts, about.
     pub fn roster_bytes(&self) -> usize {
         self.rosters.bytes
     }
@@ -63,7 +63,7 @@ impl Host {
         self.rosters.dropped
     }
 
-    /// An answer about this account is awaited: what it has in memory stays there.
+    /// An answer about this account is awaited: its data stay in memory.
     pub(super) fn pin_account(&mut self, user: Option<&Bare>) {
         if let Some(user) = user {
             *self.rosters.awaited.entry(user.clone()).or_default() += 1;
@@ -102,8 +102,8 @@ impl Host {
         user.is_some_and(|user| matches!(user.state, AccountState::Evicted | AccountState::Loading(_)))
     }
 
-    /// What a session that has ended owes to others, once its account's data is here. Unlike what a stanza asks it is always
-    /// done, unless the store cannot be read.
+    /// Runs the last duties of an ended session once its account's data is in memory. Unlike the work for a
+    /// stanza, it is always done, unless the store cannot be read.
     pub(super) fn when_account_loaded(
         &mut self,
         now: Instant,
@@ -119,10 +119,11 @@ impl Host {
         }
     }
 
-    /// The second chance algorithm: who was used since the hand came by stays until it comes again.
+    /// The second chance algorithm: an account that was used since the hand passed stays until it passes
+    /// again.
     pub(super) fn drop_rosters(&mut self) {
         let most = self.settings.rosters.0;
-        // Twice round, and what was left of the round before: few sessions may be far from each other.
+        // Twice round, and the rest of the round before: few sessions may be far from each other.
         let mut rounds = 0;
         for _ in 0..limits::ROSTERS_LOOKED_AT {
             if self.rosters.bytes <= most || rounds > 2 {

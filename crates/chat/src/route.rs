@@ -13,7 +13,7 @@ use super::session::Session;
 use super::user::{AccountState, QueuedWork};
 use super::{Host, Outbox, phones};
 
-/// The account, and whom it invites.
+/// True if the request concerns the account itself or its invitations.
 fn is_about_account(iq: &Element, to: &Jid, user: &Bare) -> bool {
     let is_own_domain = to.local().is_none() && to.resource().is_none() && to.domain() == user.domain();
     is_own_domain && (iq.get("query", ns::REGISTER).is_some() || super::invite::is_command(iq))
@@ -62,7 +62,7 @@ impl Host {
         out.push(Effect::Bound { edge, bound: Bound::Session { jid, inline } });
     }
 
-    /// Whether one more session fits, after the oldest have gone if that is how it is configured.
+    /// True if one more session fits, after the oldest have gone if that is how it is configured.
     fn make_room_for_session(&mut self, now: Instant, user: &Bare, out: &mut Outbox) -> bool {
         let limit = self.settings.sessions;
         loop {
@@ -141,7 +141,7 @@ impl Host {
         self.end_session(now, key, out);
     }
 
-    /// The session is over: everybody who saw it learns that.
+    /// The session is over: all that saw it available learn that.
     pub(super) fn end_session(&mut self, now: Instant, key: Key, out: &mut Outbox) {
         self.presence_ended(now, key, out);
         let Some(session) = self.sessions.remove(key) else { return };
@@ -165,7 +165,7 @@ impl Host {
     ) {
         let Some(session) = self.sessions.get(key) else { return };
         let (jid, bare) = (session.jid.clone(), session.jid.bare());
-        // What it is to others depends on roster and blocking list.
+        // The effect on contacts depends on the roster and the blocking list.
         if let AccountState::Loading(_) = self.user(now, &bare, out).state {
             return self.wait_for_account_data(
                 now,
@@ -229,7 +229,7 @@ impl Host {
         if self.handle_handled(&element, &to, out) {
             return;
         }
-        // What is read for the stanza is read for its sender.
+        // Reads for the stanza count for its sender.
         let requester =
             stanza::from(&element).ok().flatten().map(|from| self.read_queues.requester_of(&from));
         self.with_requester(requester, |host| host.routed(now, element, &to, out));
@@ -345,8 +345,9 @@ impl Host {
         }
         let kind = element.attr("type").unwrap_or("normal").to_owned();
         let key = self.session_of(to).filter(|_| !to.is_bare());
-        // RFC 6121 §8.5.3.2.1: what is not chat and matches no resource is ignored or answered by an error. Headlines are
-        // ignored, others come back, so that their senders know; neither is in the archive.
+        // RFC 6121 §8.5.3.2.1: a message of another type than chat that matches no resource is ignored or
+        // answered by an error. Headlines are ignored, others come back, so that their senders know; neither
+        // is in the archive.
         if !to.is_bare() && key.is_none() && kind != "chat" && !self.is_for_phone(to, &element) {
             return match kind.as_str() {
                 "headline" | "error" => {}
@@ -388,7 +389,8 @@ impl Host {
         if kind == "error" {
             return;
         }
-        // All that are able: with carbons around, who has to guess is wrong (RFC 6121 §8.5.2.1.1 allows it).
+        // All that are able: with carbons in use, a choice of one would be wrong (RFC 6121 §8.5.2.1.1 allows
+        // it).
         self.carbons_received(now, bare, &able, &element, out);
         self.copy_to_phone(now, bare, &element, out);
         self.deliver_message(now, bare, &able, element, out);

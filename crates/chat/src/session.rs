@@ -7,13 +7,14 @@ use xmpp::{ConnectionId, Element, Jid};
 use super::flow::Flow;
 use super::sm::Sm;
 
+/// A session of an account: a bound resource with its presence and stream management.
 pub struct Session {
     pub jid: Jid,
     pub(super) began: Instant,
     /// `None`: the connection is lost, and the session waits to be resumed.
     pub(super) edge: Option<ConnectionId>,
     pub(super) sleeps_until: Option<Instant>,
-    /// What it last broadcast; `None`: it is not available.
+    /// The last presence that it broadcast; `None`: it is not available.
     pub(super) presence: Option<Packed>,
     pub(super) priority: i8,
     /// It asked for the roster and is told of changes.
@@ -68,6 +69,7 @@ impl Session {
         self.presence.as_ref()?.unpack()
     }
 
+    /// True if the session is available (RFC 6121 §4.2).
     pub fn is_available(&self) -> bool {
         self.presence.is_some()
     }

@@ -33,7 +33,7 @@ pub(super) const FEATURE: Feature = Feature {
 
 /// Stream management of one session. Numbers count from enabling, and are cut to 32 bits on the wire (XEP-0198 §4).
 pub(super) struct Sm {
-    /// By which it can be resumed, and how long.
+    /// The id by which it can be resumed, and for how long.
     resume: Option<(Box<str>, Duration)>,
     pub(super) received: u64,
     /// Messages that are not handled yet, by number, and how many writes and ways each waits for.
@@ -43,7 +43,7 @@ pub(super) struct Sm {
     pub(super) sent: u64,
     /// Sent and not acknowledged, and when they came.
     queue: VecDeque<(Instant, Element)>,
-    /// Of the queue.
+    /// The size of the queue.
     bytes: usize,
     /// When the client acknowledged something last, or was first sent something to acknowledge.
     heard: Instant,
@@ -128,7 +128,7 @@ impl Sm {
         for (_, stanza) in self.queue.drain(..fresh) {
             self.bytes -= weight(&stanza);
         }
-        // What an idle session needs is nothing.
+        // An idle session needs no memory for its queue.
         if self.queue.is_empty() {
             self.queue = VecDeque::new();
         }
@@ -174,7 +174,7 @@ fn wrapped(number: u64) -> u32 {
     (number & u64::from(u32::MAX)) as u32
 }
 
-/// About what it takes.
+/// The memory of an element, about.
 pub(super) fn weight(element: &Element) -> usize {
     let attributes = element.attributes().iter();
     let attributes: usize =
@@ -281,7 +281,7 @@ impl Host {
             return failed(Condition::UnexpectedRequest);
         }
         let wants = matches!(request.attr("resume"), Some("true" | "1"));
-        // Nobody can prove to be the same anonymous one.
+        // An anonymous client cannot prove its identity again.
         if !wants || session.is_anonymous || longest.is_zero() {
             session.sm = Some(Box::new(Sm::new(None)));
             return Element::new("enabled", ns::SM);
@@ -305,7 +305,7 @@ impl Host {
     fn sm_acknowledged(&mut self, now: Instant, key: Key, element: &Element, out: &mut Outbox) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let edge = session.edge;
-        // What was sent before counts for nothing.
+        // Stanzas sent before are not counted.
         let Some(sm) = &mut session.sm else { return };
         let Some(h) = element.attr("h").and_then(|h| h.parse().ok()) else {
             return self.close_session(now, key, "bad-format", out);
@@ -380,7 +380,7 @@ impl Host {
             Some(StanzaKind::Iq) if matches!(stanza.attr("type"), Some("get" | "set")) => {
                 self.refuse(&stanza, &Condition::ServiceUnavailable.into(), out);
             }
-            // Who sent presence will see that the session is gone.
+            // The sender of a presence will see that the session is gone.
             _ => {}
         }
     }
@@ -418,7 +418,8 @@ impl Host {
         }
         session.sleeps_until = None;
         sm.asked_at = None;
-        // What is on its way to the store is in our hands: were it not counted, the client would say it again.
+        // Stanzas on their way to the store are our responsibility: if they were not counted, the client
+        // would send them again.
         sm.unhandled.clear();
         let resumed = Element::new("resumed", ns::SM).with("previd", id).with("h", sm.h());
         out.push(Effect::Bound { edge, bound: Bound::Resumed { jid: session.jid.clone(), resumed } });

@@ -1,5 +1,5 @@
-//! Subaddresses (RFC 5233 §1 has the words): a message for `alice+shop` is for `alice`, unless somebody is called
-//! `alice+shop`.
+//! Subaddresses (RFC 5233 §1 has the words): a message for `alice+shop` is for `alice`, unless there is an
+//! account `alice+shop`.
 
 use xmpp::stanza::{self, StanzaKind};
 use xmpp::{Element, Jid};
@@ -10,7 +10,7 @@ use super::{Effect, Host, Outbox};
 /// XEP-0033: how it was addressed, for clients that sort by it.
 const ADDRESS: &str = "http://jabber.org/protocol/address";
 
-/// The same resource of who it is a part of.
+/// The same resource of the account before the separator.
 fn whole(to: &Jid) -> Option<Jid> {
     let (user, detail) = to.local()?.split_once('+')?;
     if user.is_empty() || detail.is_empty() {
@@ -20,8 +20,9 @@ fn whole(to: &Jid) -> Option<Jid> {
 }
 
 impl Host {
-    /// Nobody has that address: perhaps it is a part of somebody's. What is not a message would have to be answered from
-    /// an address that is nobody's. Gives it back when it is not.
+    /// Delivers a message whose address has no account to the account before the separator. Other stanzas
+    /// would have to be answered from an address without an account. Returns the stanza if it is not
+    /// redirected.
     pub(super) fn redirect_detail(&mut self, mut stanza: Element, out: &mut Outbox) -> Option<Element> {
         let is_message =
             stanza::kind_of(&stanza) == Some(StanzaKind::Message) && stanza::may_be_refused(&stanza);

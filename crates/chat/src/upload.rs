@@ -122,7 +122,7 @@ impl UploadRequest {
     }
 }
 
-/// Whether it is a file name without a path.
+/// True if it is a file name without a path.
 fn is_name(name: &str) -> bool {
     let is_plain = |c: char| !c.is_control() && c != '/' && c != '\\';
     !name.is_empty()
@@ -131,7 +131,7 @@ fn is_name(name: &str) -> bool {
         && !matches!(name, "." | "..")
 }
 
-/// Whether it is a media type: it becomes a header of HTTP.
+/// True if it is a media type: it becomes a header of HTTP.
 fn is_kind(kind: &str) -> bool {
     let is_token = |text: &str| {
         !text.is_empty() && text.bytes().all(|c| c.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&c))

@@ -8,7 +8,7 @@ use xmpp::{Bare, Element, ns};
 use super::effect::{AccountData, Effect, Load, StoreReply};
 use super::{Host, Outbox};
 
-/// Nodes whose newest item is read with an account, because who signs in needs it at once.
+/// Nodes whose newest item is read with an account, because a client that signs in needs it at once.
 pub const NODES: &[&str] = &[super::archive::PREFERENCES, ns::VCARD_UPDATE];
 
 /// An account in memory.
@@ -26,7 +26,7 @@ pub struct User {
 
 /// The account's data, as far as they were read from the store.
 pub(super) enum AccountState {
-    /// Asked for; what waits for it, in order.
+    /// Asked for; the work that waits for it, in order.
     Loading(Vec<QueuedWork>),
     Ready(Box<AccountData>),
     /// Evicted while sessions exist: `Host::user` reads the data again.
@@ -93,7 +93,7 @@ impl Host {
             {
                 AccountState::Absent
             }
-            // Somebody anonymous, or an account that was removed while it is signed in.
+            // An anonymous client, or an account that was removed while it is signed in.
             Some(StoreReply::User(None)) => AccountState::Ready(Box::default()),
             _ => return self.account_unavailable(now, bare, out),
         };
@@ -119,7 +119,8 @@ impl Host {
         self.forget_user(now, bare);
     }
 
-    /// The store cannot be read: whoever waits is told so, and the next one asks again. Who had it once stays signed in.
+    /// The store cannot be read: the waiting stanzas get an error, and the next one asks again. Sessions
+    /// whose account was read before stay signed in.
     fn account_unavailable(&mut self, now: Instant, bare: &Bare, out: &mut Outbox) {
         if let Some(user) = self.users.get_mut(bare)
             && user.is_stored

@@ -140,7 +140,7 @@ fn found(newest: Result<Option<Element>, StanzaError>, is_own: bool) -> Result<O
     newest.and_then(|vcard| vcard.map(Some).ok_or_else(|| none.into()))
 }
 
-/// Whether a stanza for an account sets its vCard, as only the account itself may.
+/// True if a stanza for an account sets its vCard, as only the account itself may.
 pub(super) fn sets_vcard(iq: &Element) -> bool {
     iq.attr("type") == Some("set")
         && (iq.get("vCard", ns::VCARD).is_some() || iq.get("vcard", ns::VCARD4).is_some())
@@ -249,7 +249,8 @@ impl Host {
         });
     }
 
-    /// The account's data was read, and what its presence says of its avatar with it. True: it has one, which is news.
+    /// The account's data was read, and the avatar hash of its presence with it. True: it has one, which is
+    /// news.
     pub(super) fn avatar_loaded(&mut self, user: &Bare, update: Option<&Element>) -> bool {
         if self.avatars.hashes.get(user).is_some() {
             return false;
@@ -261,7 +262,8 @@ impl Host {
         is_there
     }
 
-    /// XEP-0398 §4: whoever looks into presence for an avatar finds it, whatever the client knows of it.
+    /// XEP-0398 §4: clients that look for avatars in presence find them, whatever the sending client
+    /// supports.
     pub(super) fn stamp_avatar(&self, user: &Bare, presence: &mut Element) {
         let Some(hash) = self.avatars.hashes.get(user) else { return };
         let is_update = |child: &Element| child.is("x", ns::VCARD_UPDATE);
@@ -272,7 +274,7 @@ impl Host {
         presence.push(update(hash.as_deref()));
     }
 
-    /// To everybody who sees the account's presence.
+    /// To all subscribers of the account's presence.
     fn show_avatar(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
         for key in self.keys_of(user, Session::is_available) {
             self.say_again(now, key, out);
@@ -296,7 +298,7 @@ impl Host {
         let data = publication(ns::AVATAR_DATA, &photo.hash, data);
         let metadata = publication(ns::AVATAR_METADATA, &photo.hash, photo.metadata());
         let owner = user.clone();
-        // Nobody is told of a picture that is not there. The vCard has it in any case.
+        // Notifications are not sent for a picture that was not stored. The vCard has it in any case.
         self.publish_for(now, user, data, out, move |host, now, result, out| {
             if result.is_ok() {
                 host.publish_for(now, &owner, metadata, out, |_, _, _, _| {});

@@ -74,7 +74,7 @@ fn page() -> String {
     page
 }
 
-/// The lowest level of what meets it.
+/// The lowest level of the specifications that meet it.
 fn met(need: &Need) -> String {
     let all = compliance::all();
     let level = |name: &&str| all.iter().find(|found| *found.name == **name).map(|found| found.level);
@@ -105,7 +105,7 @@ const DOAP_HEAD: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 fn doap() -> String {
     let mut doap = String::from(DOAP_HEAD);
     let mut all = compliance::all();
-    // One entry each: what several files make up has the level of the least of them.
+    // One entry each: a specification in several files has the lowest level of them.
     all.sort_by_key(|found| (found.name, found.level == Level::Complete));
     all.dedup_by_key(|found| found.name);
     for found in &all {

@@ -1,6 +1,7 @@
 //! Programmable voice: RCML and TwiML documents to typed verbs, and the interpreter of one call.
 //!
-//! Bytes and time in, effects out. Whoever drives a [`Script`] fetches, plays, dials and records; this crate decides.
+//! Bytes and time in, effects out. The caller that drives a [`Script`] fetches, plays, dials and records;
+//! this crate decides.
 
 pub mod document;
 pub mod limits;

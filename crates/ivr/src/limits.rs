@@ -1,4 +1,4 @@
-//! Every limit of the interpreter, with its reason and what happens beyond it.
+//! Every limit of the interpreter, with its reason and the effect beyond it.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ pub const DOCUMENT_VERBS: usize = 512;
 /// Notes kept of one document; more say nothing new.
 pub const DOCUMENT_NOTES: usize = 64;
 
-/// Characters of one Say. Twilio's own limit. What is beyond it is not spoken.
+/// Characters of one Say. Twilio's own limit. The text beyond it is not spoken.
 pub const SPEECH_CHARS: usize = 4_096;
 
-/// Of one `<break>`: Twilio's own limit.
+/// The longest pause of one `<break>`: Twilio's own limit.
 pub const SPEECH_BREAK: Duration = Duration::from_secs(10);
 
 /// Children of one Dial that ring: Twilio's own limit of simultaneous calls. More are passed over with a note.
@@ -40,8 +40,8 @@ pub const DOCUMENTS_PER_CALL: u32 = 10_000;
 /// Documents in a row in which nothing took time: a circle of redirects. Beyond it the call ends with code 11215.
 pub const DOCUMENTS_WITHOUT_PAUSE: u32 = 30;
 
-/// How long a waiting caller's music rests when its document took no time, so that an empty one makes no storm
-/// of requests.
+/// The pause of a waiting caller's music when its document took no time, so that an empty document causes no
+/// storm of requests.
 pub const WAIT_REST: Duration = Duration::from_secs(1);
 
 /// For a document, beyond every time-out of the HTTP client: the call does not hang when that never answers.
@@ -53,7 +53,7 @@ pub const ANSWER_WAIT: Duration = Duration::from_secs(40);
 /// For the bridge to end once its leg was hung up, and for a recording's file after a hang-up.
 pub const CLEANUP_WAIT: Duration = Duration::from_secs(5);
 
-/// For a recogniser's word on what was said. Then the Gather is over as if nothing had been.
+/// The wait for a recogniser's result. Then the Gather is over as if nothing had been.
 pub const RECOGNITION_WAIT: Duration = Duration::from_secs(15);
 
 /// The longest call, and the default of Dial's `timeLimit`: RestComm's and Twilio's four hours.

@@ -5,6 +5,7 @@ use url::Url;
 use crate::limits::URL_BYTES;
 use crate::signature;
 
+/// The HTTP method of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Method {
     Get,
@@ -13,7 +14,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// Whatever its case, as both RestComm and Twilio take it.
+    /// Parses a method in any case, as both RestComm and Twilio do.
     pub fn parse(text: &str) -> Option<Method> {
         match text {
             _ if text.eq_ignore_ascii_case("GET") => Some(Method::Get),
@@ -22,6 +23,7 @@ impl Method {
         }
     }
 
+    /// The method's name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Method::Get => "GET",
@@ -49,7 +51,7 @@ pub struct Request {
     pub form: Form,
 }
 
-/// What goes on the wire.
+/// A request as it goes on the wire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wire {
     pub url: String,

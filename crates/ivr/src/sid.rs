@@ -38,7 +38,7 @@ pub fn new(letters: &str, random: u128) -> String {
     sid
 }
 
-/// Whether a text has the form of a sid of this kind. Hexadecimal digits of either case, as clients send them.
+/// True if a text has the form of a sid of this kind. Hexadecimal digits of either case, as clients send them.
 pub fn is(letters: &str, text: &str) -> bool {
     text.len() == 34 && text.starts_with(letters) && text.bytes().skip(2).all(|byte| byte.is_ascii_hexdigit())
 }

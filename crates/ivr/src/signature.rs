@@ -1,4 +1,5 @@
-//! How an application knows that a request is ours: `X-Twilio-Signature`, HMAC-SHA1 over URL and parameters.
+//! The header that proves to an application that a request is ours: `X-Twilio-Signature`, HMAC-SHA1 over URL
+//! and parameters.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,5 +1,5 @@
-//! What a leg costs a tick: `cargo run --release -p media --example cost`.
-//! Nanoseconds for a prompt, a bridge of one codec, a bridge that transcodes, and a member of a conference.
+//! The cost of a leg in one tick: `cargo run --release -p media --example cost`. Nanoseconds for a prompt, a
+//! bridge of one codec, a bridge that transcodes, and a member of a conference.
 
 use std::hint::black_box;
 use std::net::SocketAddr;

@@ -33,6 +33,7 @@ impl Kind {
         }
     }
 
+    /// The content type of the INFO.
     pub fn content_type(self) -> &'static str {
         match self {
             Kind::Relay => "application/dtmf-relay",

@@ -10,6 +10,7 @@ impl Digit {
     pub const STAR: Digit = Digit(10);
     pub const POUND: Digit = Digit(11);
 
+    /// The digit of an event code 0 to 15 (RFC 4733 §3.2); `None` for other events.
     pub fn from_event(event: u8) -> Option<Digit> {
         (event < 16).then_some(Digit(event))
     }
@@ -20,16 +21,18 @@ impl Digit {
         u8::try_from(event).ok().map(Digit)
     }
 
+    /// The event code, 0 to 15.
     pub fn event(self) -> u8 {
         self.0
     }
 
+    /// The digit as a character: `0`-`9`, `*`, `#`, `A`-`D`.
     pub fn to_char(self) -> char {
         char::from(b"0123456789*#ABCD"[usize::from(self.0)])
     }
 }
 
-/// How a digit is to be sent.
+/// The options for sending a digit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventOptions {
     pub payload_type: u8,
@@ -139,6 +142,7 @@ struct Event {
 }
 
 impl EventReceiver {
+    /// A receiver that has seen no event.
     pub fn new() -> EventReceiver {
         EventReceiver::default()
     }
@@ -168,7 +172,7 @@ impl EventReceiver {
     }
 }
 
-/// Whether a packet is the first of another event than `current`.
+/// True if a packet is the first of another event than `current`.
 fn begins(current: &Event, packet: &Packet<'_>, digit: Digit) -> bool {
     if packet.ssrc() != current.ssrc {
         return true;

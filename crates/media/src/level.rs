@@ -15,6 +15,7 @@ impl Gain {
         Gain((10_f64.powf(db.min(24.0) / 20.0) * 4_096.0).round() as i32)
     }
 
+    /// Scales the samples, in place.
     pub fn apply(self, samples: &mut [i16]) {
         if self == Gain::UNITY {
             return;

@@ -1,5 +1,5 @@
-//! Media: SDP, RTP and its codecs, telephone events, SRTP, jitter, prompts, conferences, recordings and what a
-//! receiver measures. No socket and no clock.
+//! Media: SDP, RTP and its codecs, telephone events, SRTP, jitter, prompts, conferences, recordings and the
+//! measurements of a receiver. No socket and no clock.
 
 pub mod codec;
 mod conceal;

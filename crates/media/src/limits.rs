@@ -21,7 +21,7 @@ pub const JITTER_PACKETS: usize = 64;
 /// Bytes of a payload that a jitter buffer keeps: 200 ms of G.711, more than the longest Opus packet.
 pub const JITTER_PAYLOAD: usize = 1_600;
 
-/// Milliseconds that a jitter buffer delays at most; what comes later than this is late.
+/// Milliseconds that a jitter buffer delays at most; packets that come later than this are late.
 pub const JITTER_DELAY_MS: u32 = 200;
 
 /// Digits waiting to be sent on one leg: the longest number with pauses that an application dials.

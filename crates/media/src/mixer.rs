@@ -1,4 +1,5 @@
-//! Conferences: each member hears the sum of the others, and those who only listen share one encoded frame.
+//! Conferences: each member hears the sum of the others, and members that only listen share one encoded
+//! frame.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ struct Member {
     resampler: Option<Resampler>,
     /// This tick's sound at the conference's rate; empty when there was none.
     frame: Vec<i16>,
-    /// Mean magnitude, falling slowly: a speaker keeps his place between two words.
+    /// The mean magnitude, falling slowly, so that a speaker stays the loudest between two words.
     level: u32,
     is_muted: bool,
     only_listens: bool,
@@ -31,7 +32,7 @@ struct Member {
     is_mixed: bool,
 }
 
-/// One frame of the whole mix for all who hear it in one codec.
+/// One frame of the whole mix for all members that hear it in one codec.
 struct SharedFrame {
     codec: Codec,
     outgoing: Outgoing,
@@ -55,9 +56,9 @@ pub struct Conference {
     whole: Vec<i16>,
     own: Vec<i16>,
     resampled: Vec<i16>,
-    /// Level and place of those who may be mixed.
+    /// Level and place of the members that may be mixed.
     candidates: Vec<(u32, usize)>,
-    /// Places of those who whisper in this tick, and to whom.
+    /// Places of the members that whisper in this tick, and the member that hears each.
     whispers: Vec<(usize, MemberId)>,
     shared: Vec<SharedFrame>,
     sounds: VecDeque<(Arc<[i16]>, usize)>,
@@ -87,12 +88,13 @@ impl Conference {
         }
     }
 
+    /// The mixer's sample rate, in Hz.
     pub fn rate(&self) -> u32 {
         self.rate
     }
 
-    /// `rate`: of what the member puts, 8000, 16000 or 48000 Hz. One who `only_listens` is never mixed. `None`: the
-    /// conference is full.
+    /// `rate`: of the member's sound, 8000, 16000 or 48000 Hz. A member that `only_listens` is never mixed.
+    /// `None`: the conference is full.
     pub fn join(&mut self, rate: u32, only_listens: bool) -> Option<MemberId> {
         if self.members.len() >= CONFERENCE_MEMBERS {
             return None;
@@ -120,10 +122,12 @@ impl Conference {
         at.map(|at| self.members.remove(at)).is_ok()
     }
 
+    /// The number of members.
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
+    /// True without members.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
@@ -150,7 +154,7 @@ impl Conference {
         }
     }
 
-    /// Heard again and again by one who is alone. Samples at the conference's rate.
+    /// The sound that a lone member hears, repeated. Samples at the conference's rate.
     pub fn hold_music(&mut self, music: Option<Arc<[i16]>>) {
         self.music = music.filter(|music| !music.is_empty()).map(|music| (music, 0));
     }
@@ -177,7 +181,7 @@ impl Conference {
         self.candidates.clear();
         self.whispers.clear();
         for (at, member) in self.members.iter_mut().enumerate() {
-            // What was said in another tick is not heard again.
+            // Sound of an earlier tick is not played again.
             if !std::mem::take(&mut member.is_fresh) {
                 member.frame.clear();
             }
@@ -229,8 +233,8 @@ impl Conference {
         }
     }
 
-    /// The sound for a member, for its leg's `say` with the codec that it sends: the others' sum, or the encoded whole that
-    /// all share of whom nothing is in it.
+    /// The sound for a member, for its leg's `say` with the codec that it sends: the others' sum, or the
+    /// encoded whole that all members share whose sound is not in it.
     pub fn frame(&mut self, id: MemberId, codec: Codec) -> FrameSource<'_> {
         let Ok(at) = self.members.binary_search_by_key(&id, |member| member.id) else {
             return FrameSource::None;
@@ -250,7 +254,7 @@ impl Conference {
         }
     }
 
-    /// The total without what a member said itself, and with what is whispered to it.
+    /// The total without a member's own sound, and with the whispers to it.
     fn mix_own(&mut self, at: usize) {
         let member = &self.members[at];
         let mut whispers = self.whispers.iter().filter(|(_, to)| *to == member.id).peekable();
@@ -309,7 +313,7 @@ mod tests {
         re.hypot(im) * 2.0 / samples.len() as f64
     }
 
-    /// Members who say tones for 400 ms; what each hears at the conference's rate in the last 200.
+    /// Members who say tones for 400 ms; the sound that each hears at the conference's rate in the last 200.
     fn confer(conference: &mut Conference, members: &[(MemberId, Vec<i16>)], codec: Codec) -> Vec<Vec<i16>> {
         let mut heard = vec![Vec::new(); members.len()];
         let mut decoders: Vec<_> = members.iter().map(|_| Decoder::new(codec).unwrap()).collect();

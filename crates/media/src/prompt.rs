@@ -103,6 +103,7 @@ impl Prompt {
         Some(Prompt::from_parts(codec, &bytes, &ends))
     }
 
+    /// The codec of the frames.
     pub fn codec(&self) -> Codec {
         self.codec
     }
@@ -119,6 +120,7 @@ impl Prompt {
         self.bytes.get(range).filter(|frame| !frame.is_empty())
     }
 
+    /// The frames in their order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).filter_map(|index| self.frame(index))
     }
@@ -131,10 +133,12 @@ impl Prompt {
         }
     }
 
+    /// True without frames.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
+    /// The duration, in milliseconds.
     pub fn duration_ms(&self) -> u64 {
         self.len() as u64 * u64::from(FRAME_MS)
     }

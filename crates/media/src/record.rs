@@ -2,18 +2,20 @@
 
 /// Where the bytes go: a file, behind a thread of its own.
 pub trait File {
+    /// Appends bytes to the file.
     fn append(&mut self, bytes: &[u8]);
     /// Over bytes that were appended before.
     fn write_at(&mut self, position: u32, bytes: &[u8]);
+    /// Cuts the file to a length in bytes.
     fn truncate(&mut self, len: u32);
 }
 
-/// How to record.
+/// The options of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordOptions {
     /// Hz.
     pub rate: u32,
-    /// 1, or 2: the caller left, what the caller hears right.
+    /// 1, or 2: the caller left, the sound that the caller hears right.
     pub channels: u16,
     /// Leaves silence at the beginning and the end away.
     pub trim: bool,
@@ -21,6 +23,7 @@ pub struct RecordOptions {
     pub max_ms: u32,
 }
 
+/// The length of a WAV file's header, in bytes.
 pub const HEADER_LEN: usize = 44;
 /// Mean magnitude of a piece below which it is silent: some -44 dB of full scale.
 const QUIET: u16 = 200;
@@ -148,11 +151,12 @@ impl Recorder {
         HEADER_LEN as u64 + u64::from(self.written)
     }
 
+    /// True if nothing was recorded.
     pub fn is_empty(&self) -> bool {
         self.written == 0
     }
 
-    /// Whether there was more than silence.
+    /// True if there was more than silence.
     pub fn has_sound(&self) -> bool {
         self.has_sound
     }

@@ -32,7 +32,7 @@ fn table(from: u32, to: u32) -> Option<&'static Table> {
 
 impl Table {
     fn new(from: u32, to: u32) -> Table {
-        // Of these rates one divides the other.
+        // The larger rate is a multiple of the smaller.
         let (up, down) = ((to / from).max(1) as usize, (from / to).max(1) as usize);
         let cutoff = (f64::from(to) / f64::from(from)).min(1.0) * CUTOFF;
         let reach = (LOBES / cutoff).ceil() as isize;

@@ -21,6 +21,7 @@ pub struct ReportBlock {
     pub delay_since_last_sr: u32,
 }
 
+/// The sender information of a sender report (RFC 3550 §6.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SenderInfo {
     /// Seconds since 1900 and their fraction in 2^-32.
@@ -31,6 +32,7 @@ pub struct SenderInfo {
     pub bytes: u32,
 }
 
+/// A sender report or a receiver report (RFC 3550 §6.4).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
     Sender {
@@ -50,7 +52,7 @@ pub enum Report {
     Other(u8),
 }
 
-/// Why bytes are not an RTCP packet: where, and what was expected there.
+/// Why bytes are not an RTCP packet: the position, and the expected content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed {
     /// In bytes.
@@ -188,7 +190,7 @@ fn write_report(kind: u8, ssrc: u32, info: Option<&SenderInfo>, blocks: &[Report
         }
         for block in blocks {
             out.extend(block.ssrc.to_be_bytes());
-            // The field holds 24 bits: what is beyond stays at its end (RFC 3550 A.3).
+            // The field holds 24 bits: larger values stay at its end (RFC 3550 A.3).
             let lost = block.cumulative_lost.clamp(-0x80_0000, 0x7f_ffff) as u32 & 0xff_ffff;
             out.extend((u32::from(block.fraction_lost) << 24 | lost).to_be_bytes());
             out.extend(block.highest_sequence.to_be_bytes());

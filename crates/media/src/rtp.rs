@@ -14,7 +14,7 @@ pub enum Malformed {
     Short,
     /// The version is not 2.
     Version(u8),
-    /// The padding count is zero or larger than what follows the header.
+    /// The padding count is zero or larger than the rest behind the header.
     Padding,
 }
 
@@ -47,6 +47,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
+    /// Parses the fixed header, CSRC list, extension and padding of an RTP packet (RFC 3550 §5.1).
     pub fn parse(bytes: &'a [u8]) -> Result<Packet<'a>, Malformed> {
         let &first = bytes.first().ok_or(Malformed::Short)?;
         if first >> 6 != VERSION {
@@ -64,6 +65,7 @@ impl<'a> Packet<'a> {
         Ok(Packet { bytes, start, end })
     }
 
+    /// The fields of the fixed header.
     pub fn header(&self) -> Header {
         Header {
             marker: self.marker(),
@@ -74,22 +76,27 @@ impl<'a> Packet<'a> {
         }
     }
 
+    /// The marker bit.
     pub fn marker(&self) -> bool {
         self.bytes[1] & 0x80 != 0
     }
 
+    /// The payload type, 0 to 127.
     pub fn payload_type(&self) -> u8 {
         self.bytes[1] & 0x7f
     }
 
+    /// The sequence number.
     pub fn sequence(&self) -> u16 {
         u16::from_be_bytes([self.bytes[2], self.bytes[3]])
     }
 
+    /// The RTP timestamp, in units of the payload's clock.
     pub fn timestamp(&self) -> u32 {
         be32(self.bytes, 4)
     }
 
+    /// The synchronization source.
     pub fn ssrc(&self) -> u32 {
         be32(self.bytes, 8)
     }
@@ -101,6 +108,7 @@ impl<'a> Packet<'a> {
         (0..count).map(move |index| be32(bytes, HEADER_LEN + 4 * index))
     }
 
+    /// The header extension (RFC 3550 §5.3.1).
     pub fn extension(&self) -> Option<Extension<'a>> {
         if self.bytes[0] & 0x10 == 0 {
             return None;
@@ -110,6 +118,7 @@ impl<'a> Packet<'a> {
         Some(Extension { profile, data: &self.bytes[at + 4..self.start] })
     }
 
+    /// The payload without padding.
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[self.start..self.end]
     }
@@ -150,6 +159,7 @@ pub struct Header {
 }
 
 impl Header {
+    /// The fixed header as bytes on the wire.
     pub fn to_bytes(self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
         bytes[0] = VERSION << 6;
@@ -175,18 +185,21 @@ pub fn renumber(packet: &mut [u8], ssrc: u32, sequence: u16, timestamp: u32) {
     set_ssrc(packet, ssrc);
 }
 
+/// Overwrites the sequence number of a packet.
 pub fn set_sequence(packet: &mut [u8], sequence: u16) {
     if let Some(field) = packet.get_mut(2..4) {
         field.copy_from_slice(&sequence.to_be_bytes());
     }
 }
 
+/// Overwrites the timestamp of a packet.
 pub fn set_timestamp(packet: &mut [u8], timestamp: u32) {
     if let Some(field) = packet.get_mut(4..8) {
         field.copy_from_slice(&timestamp.to_be_bytes());
     }
 }
 
+/// Overwrites the synchronization source of a packet.
 pub fn set_ssrc(packet: &mut [u8], ssrc: u32) {
     if let Some(field) = packet.get_mut(8..12) {
         field.copy_from_slice(&ssrc.to_be_bytes());
@@ -200,13 +213,14 @@ pub fn set_payload_type(packet: &mut [u8], payload_type: u8) {
     }
 }
 
+/// Overwrites the marker bit of a packet.
 pub fn set_marker(packet: &mut [u8], marker: bool) {
     if let Some(field) = packet.get_mut(1) {
         *field = *field & 0x7f | u8::from(marker) << 7;
     }
 }
 
-/// Whether a datagram on a shared port is RTCP: packet types 192 to 223 (RFC 5761 §4).
+/// True if a datagram on a shared port is RTCP: packet types 192 to 223 (RFC 5761 §4).
 pub fn is_rtcp(bytes: &[u8]) -> bool {
     bytes.len() >= 4 && bytes[0] >> 6 == VERSION && (192..=223).contains(&bytes[1])
 }

@@ -13,6 +13,7 @@ pub struct SpeechOptions {
     pub end_ms: u32,
 }
 
+/// The events of a [`SpeechDetector`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpeechEvent {
     Started,
@@ -36,6 +37,7 @@ const ABOVE: u32 = 3;
 /// Sixteenths by which the noise rises in a frame: twelve in a second.
 const RISE: u32 = 4;
 
+/// Detects the start and end of speech by its level.
 #[derive(Debug, Clone)]
 pub struct SpeechDetector {
     options: SpeechOptions,
@@ -48,6 +50,7 @@ pub struct SpeechDetector {
 }
 
 impl SpeechDetector {
+    /// A detector that has heard nothing.
     pub fn new(options: SpeechOptions) -> SpeechDetector {
         SpeechDetector { options, noise: 0, loud: 0, silent_ms: 0, is_speaking: false, is_told: false }
     }

@@ -97,7 +97,7 @@ impl Wav {
         resample(&self.to_mono(), self.rate, rate)
     }
 
-    /// A file of 16-bit PCM; what does not fit its 32-bit sizes is cut.
+    /// A file of 16-bit PCM; sound that does not fit its 32-bit sizes is cut.
     pub fn to_bytes(&self) -> Vec<u8> {
         let max = (u32::MAX as usize - 64) / 2;
         let samples = &self.samples[..self.samples.len().min(max)];

@@ -1,5 +1,6 @@
-//! How many calls an account has at once, and how many it places a second: asked before a call of an account with such a
-//! limit goes on, wherever it arrived. The owner of the address counts, so that all edges count together.
+//! The limits on an account's concurrent calls and on calls placed a second: checked before a call of an
+//! account with such a limit goes on, wherever it arrived. The owner of the address counts, so that all edges
+//! count together.
 
 use stdx::Instant;
 use stdx::rate::{Rate, TokenBucket};

@@ -49,7 +49,7 @@ impl Calls {
         }
     }
 
-    /// How many others there are, and whether this one is known.
+    /// The number of other calls, and true if this one is known.
     pub(crate) fn count_beside(&self, info: &CallInfo) -> (usize, bool) {
         let is_this = |call: &&Call| same_call(&call.info, info);
         let these = self.0.iter().filter(is_this).count();

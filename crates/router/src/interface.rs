@@ -26,6 +26,7 @@ pub struct AskId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WatchId(pub u64);
 
+/// A question of an edge to the router.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Query {
     /// Where can this address be reached now? Answered with `Answer::Bindings`.
@@ -41,8 +42,9 @@ pub enum Query {
         watch: WatchId,
         until: Instant,
     },
-    /// As `Watch`, for a watcher that needs the consent of the address. Answered with `Answer::WatchRefused` where it has
-    /// none. A router knows of no consent; what has the rosters takes the question before it gets there.
+    /// As `Watch`, for a watcher that needs the consent of the address. Answered with `Answer::WatchRefused`
+    /// where it has none. A router knows of no consent; the owner of rosters takes the query before it gets
+    /// there.
     WatchByConsent {
         watcher: Aor,
         aor: Aor,
@@ -66,12 +68,14 @@ pub enum Query {
     Admit(Box<Admission>),
     /// Keep a message until the address registers. Answered with `Answer::Kept` once it is in the record.
     Keep(Box<KeptMessage>),
-    /// As `Keep`, from a sender that is no account: strangers together fill a part of what is kept for an address.
+    /// As `Keep`, from a sender that is no account: strangers together fill a part of the messages kept for
+    /// an address.
     KeepOfStranger(Box<KeptMessage>),
-    /// A message for an address: its chat clients get it, and when it has no phones either it may be kept. Answered with
-    /// `Answer::Offered`. A router has no chat clients; who has takes the question before it gets there.
+    /// A message for an address: its chat clients get it, and when it has no phones either it may be kept.
+    /// Answered with `Answer::Offered`. A router has no chat clients; a shard with chat clients takes the
+    /// query before it gets there.
     Offer(Box<Offer>),
-    /// How the chat clients of this address are; `None`: none is there. Only watchers need it. Not answered.
+    /// The state of the address's chat clients; `None` without any. Only watchers need it. Not answered.
     ChatChanged {
         aor: Aor,
         chat: Option<Chat>,
@@ -103,6 +107,7 @@ impl Query {
     }
 }
 
+/// The router's answer to a [`Query`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// Live bindings, highest q first.
@@ -132,10 +137,11 @@ pub struct Register {
     pub call_id: Box<str>,
     pub cseq: u32,
     pub change: Change,
-    /// How many bindings this account may have.
+    /// The largest number of bindings of this account.
     pub max_contacts: usize,
 }
 
+/// The change of bindings that a REGISTER asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// No Contact: only tell what is bound.
@@ -165,6 +171,7 @@ pub struct Contact {
     pub received: Option<Received>,
 }
 
+/// The transport, addresses and flow on which a REGISTER came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     pub transport: Transport,
@@ -174,6 +181,7 @@ pub struct Received {
     pub flow: Option<FlowId>,
 }
 
+/// The transport of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Transport {
     Udp,
@@ -199,6 +207,7 @@ pub struct Binding {
     pub cseq: u32,
 }
 
+/// The reason why a REGISTER was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterRefused {
     /// RFC 3261 §10.3 step 7: same Call-ID, CSeq not higher.
@@ -224,12 +233,14 @@ pub struct Admission {
     pub max_rate: Option<u32>,
 }
 
+/// The reason why a call was not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdmitRefused {
     TooManyCalls,
     TooFast,
 }
 
+/// The kinds of state of an address that edges can watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Topic {
     Presence,
@@ -247,6 +258,7 @@ pub enum State {
     Registration(Vec<Binding>),
 }
 
+/// The presence of an address.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Presence {
     /// Registered, or published as open.
@@ -277,6 +289,7 @@ pub enum Show {
     Xa,
 }
 
+/// One dialog of an address (RFC 4235).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallInfo {
     pub call_id: Box<str>,
@@ -298,6 +311,7 @@ pub enum CallPhase {
     Terminated,
 }
 
+/// A PUBLISH (RFC 3903): starts, refreshes, modifies or removes a publication.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Publish {
     pub aor: Aor,
@@ -308,12 +322,14 @@ pub struct Publish {
     pub expires: u32,
 }
 
+/// The entity tag and lifetime of an accepted publication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
     pub etag: Box<str>,
     pub expires: u32,
 }
 
+/// The reason why a publication was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublishRefused {
     /// 412: no publication has this entity tag.
@@ -321,6 +337,7 @@ pub enum PublishRefused {
     TooMany,
 }
 
+/// A message that waits for a client of its address.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeptMessage {
     /// Chosen by the record; 0 in a query.
@@ -333,6 +350,7 @@ pub struct KeptMessage {
     pub sent_at: Instant,
 }
 
+/// The reason why a message was not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepRefused {
     TooMany,
@@ -350,6 +368,7 @@ pub struct Offer {
     pub has_phones: bool,
 }
 
+/// The result of offering a message to chat clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offered {
     /// A chat client has it.

@@ -1,5 +1,5 @@
-//! Messages kept until their address comes back. The store has them; here is only how many, and whom they
-//! are being delivered to.
+//! Messages kept until their address comes back. The store has them; here are only their number, and the
+//! edges that deliver them.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -35,7 +35,7 @@ struct Delivery {
 }
 
 enum Stage {
-    /// `written`: messages that reached the disk meanwhile. What is read may have them or not.
+    /// `written`: messages that reached the disk meanwhile. The read may return them or not.
     Loading {
         written: u32,
     },
@@ -54,7 +54,7 @@ impl MessageQueue {
         self.set(self.hash(aor), Count { kept: count, writing: 0 });
     }
 
-    /// How many are kept for this address.
+    /// The number of messages kept for this address.
     pub(crate) fn count(&self, aor: &str) -> u32 {
         self.counts.get(&self.hash(aor)).map_or(0, |count| count.kept)
     }
@@ -129,7 +129,7 @@ impl MessageQueue {
 }
 
 impl Router {
-    /// The address is there, by way of this edge: what is kept for it may go out.
+    /// The address is there, by way of this edge: the messages kept for it may go out.
     pub(crate) fn load_kept(&mut self, now: Instant, edge: Edge, aor: &Aor, out: &mut Vec<Effect>) {
         let hash = self.kept.hash(aor);
         if self.kept.count(aor) == 0 {

@@ -1,4 +1,4 @@
-//! Every limit of this crate: why it is there and what the asker gets when it is reached.
+//! Every limit of this crate: its reason and the answer when it is reached.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use std::time::Duration;
 /// whatever they hold. Longer grants are cut to it.
 pub const LONGEST_BINDING: Duration = Duration::from_hours(24);
 
-/// How long a row of the log of bindings may live: a minute more, as records count whole seconds and reach the
-/// disk after their time was granted.
+/// The longest life of a row of the log of bindings: a minute more, as records count whole seconds and reach
+/// the disk after their time was granted.
 pub const LOG_HORIZON: Duration = Duration::from_secs(LONGEST_BINDING.as_secs() + 60);
 
 /// Bindings of one address, above any account's own limit: one record is rewritten whole on each refresh.
@@ -19,7 +19,7 @@ pub const CONTACTS_PER_ADDRESS: usize = 64;
 pub const REGISTERS_IN_LINE: usize = 16;
 
 /// Addresses of which more is known than bindings: watched, published, in a call. Each costs 200 bytes and
-/// what is known; beyond, watches are answered but not kept, publications `TooMany`, calls not shown.
+/// its state; beyond, watches are answered but not kept, publications `TooMany`, calls not shown.
 pub const KNOWN_ADDRESSES: usize = 2_000_000;
 
 /// Watches of one address, all topics together: each change is sent to all of them.
@@ -51,8 +51,8 @@ pub const CALL_RATES: usize = 65_536;
 /// A call that was not ended is forgotten after this: its edge died.
 pub const LONGEST_CALL: Duration = Duration::from_hours(12);
 
-/// How often what is known of an address is looked at, at least. Timers are never cancelled; one at the end
-/// of `LONGEST_CALL` would keep the memory of a call of a minute for hours.
+/// The interval, at most, at which the state of an address is checked. Timers are never cancelled; one at the
+/// end of `LONGEST_CALL` would keep the memory of a call of a minute for hours.
 pub const PATROL: Duration = Duration::from_mins(5);
 
 /// Messages kept for one address. Answer: `KeepRefused::TooMany`.
@@ -69,6 +69,6 @@ pub const KEPT_BYTES: usize = 16 * 1024;
 /// A message that was not fetched is forgotten after this.
 pub const LONGEST_KEPT: Duration = Duration::from_hours(30 * 24);
 
-/// How long an edge may take to deliver one kept message: a transaction's Timer F (RFC 3261 §17.1.2.2),
+/// The time that an edge may take to deliver one kept message: a transaction's Timer F (RFC 3261 §17.1.2.2),
 /// twice, for a second contact. After that the rest waits for the next REGISTER.
 pub const DELIVERY_PATIENCE: Duration = Duration::from_secs(64);

@@ -1,4 +1,4 @@
-//! The bindings of one address as bytes: a row of the log, and what lies in memory.
+//! The bindings of one address as bytes: a row of the log, and the form in memory.
 //!
 //! ```text
 //! version=1 · aor · count · count × binding
@@ -65,10 +65,10 @@ pub fn aor(record: &[u8]) -> Result<&str, Corrupt> {
     Reader(record).head()
 }
 
-/// How many bindings are in there.
+/// The number of bindings in a record.
 ///
 /// # Errors
-/// `Corrupt` when the start of the record is not ours; the rest is not looked at.
+/// `Corrupt` when the start of the record is not ours; the rest is not read.
 pub(crate) fn count(record: &[u8]) -> Result<usize, Corrupt> {
     let mut reader = Reader(record);
     reader.head()?;

@@ -53,8 +53,9 @@ fn update(
     Ok((new != old).then_some(new))
 }
 
-/// Whether this very request made what is bound: a retransmission that reached us by another way, whose first copy was
-/// answered elsewhere. It is answered like the first. What it removed is not bound.
+/// True if this very request made the present bindings: a retransmission that reached us by another way,
+/// whose first copy was answered elsewhere. It is answered like the first. Bindings that it removed are
+/// absent.
 fn is_repeated(old: &[Binding], register: &Register, contacts: &[Contact]) -> bool {
     let is_of_it = |binding: &&Binding| binding.call_id == register.call_id && binding.cseq == register.cseq;
     let mut made = old.iter().filter(is_of_it).peekable();
@@ -66,7 +67,7 @@ fn is_repeated(old: &[Binding], register: &Register, contacts: &[Contact]) -> bo
         })
 }
 
-/// Whether the binding is what the contact asked for, wherever the request came from.
+/// True if the binding is what the contact asked for, wherever the request came from.
 fn is_granted(binding: &Binding, contact: &Contact) -> bool {
     let bound = &binding.contact;
     same_binding(bound, contact) && (bound.q, &bound.path) == (contact.q, &contact.path)

@@ -25,7 +25,7 @@ pub enum Effect {
     Answer { to: Edge, id: AskId, answer: Answer },
     /// To an edge that did not ask.
     Push { to: Edge, push: Push },
-    /// How it is with an address whose presence may have changed, as `RouterSettings::tells_presence` wants it.
+    /// The presence of an address, sent when it may have changed, if `RouterSettings::tells_presence` is set.
     Presence { aor: Aor, presence: Presence },
     /// Append to the log; `handle_written` with the ticket when the group is on disk, or is not.
     WriteBinding { ticket: u64, row: BindingRow },
@@ -51,15 +51,17 @@ pub struct BindingRow {
     pub record: Box<[u8]>,
 }
 
+/// The store could not write a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteFailed;
 
+/// The settings of a [`Router`].
 #[derive(Clone, Debug)]
 pub struct RouterSettings {
-    /// Whether messages are kept for addresses without bindings; otherwise `Keep` is refused with `TooMany`.
+    /// True if messages are kept for addresses without bindings; otherwise `Keep` is refused with `TooMany`.
     pub keep_messages: bool,
-    /// Whether changes of all addresses are told here, watched or not: chat has to know them of all accounts that are signed in, and
-    /// a watch of each would be most of what an idle session costs.
+    /// True if changes of all addresses are told here, watched or not: chat has to know them of all accounts
+    /// that are signed in, and a watch of each would be most of an idle session's cost.
     pub tells_presence: bool,
 }
 
@@ -85,6 +87,7 @@ pub struct Counts {
     pub memory: usize,
 }
 
+/// The owner of soft state: bindings, presence, call states, waiting messages.
 pub struct Router {
     pub(crate) settings: RouterSettings,
     pub(crate) keyed: Keyed,
@@ -129,6 +132,7 @@ enum PendingWrite {
 }
 
 impl Router {
+    /// An empty router. `hash_key` keys the hashes of addresses.
     pub fn new(settings: RouterSettings, hash_key: [u8; 16], now: Instant) -> Self {
         let keyed = Keyed::new(hash_key);
         Router {
@@ -160,11 +164,12 @@ impl Router {
         self.location.replay(now, row, record, dead)
     }
 
-    /// How many messages the store keeps for this address; at start.
+    /// Sets the number of messages that the store keeps for this address; at start.
     pub fn seed_kept(&mut self, aor: &str, count: u32) {
         self.kept.seed(aor, count);
     }
 
+    /// Handles a query of an edge. The answer, changes of the store and news for watchers go to `out`.
     pub fn handle_query(&mut self, now: Instant, from: Edge, id: AskId, query: Query, out: &mut Vec<Effect>) {
         let asker = WaitingEdge { edge: from, id };
         match query {
@@ -233,7 +238,7 @@ impl Router {
         }
     }
 
-    /// Lets go of what has ended. Call it when `deadline` has come; lookups are right even before.
+    /// Drops expired state. Call it when `deadline` has come; lookups are right even before.
     pub fn expire(&mut self, now: Instant, out: &mut Vec<Effect>) {
         let (mut changed, mut dead) = (Vec::new(), Vec::new());
         self.location.expire(now, &mut changed, &mut dead);
@@ -250,6 +255,7 @@ impl Router {
         [self.location.deadline(), self.soft.deadline(), self.kept.deadline()].into_iter().flatten().min()
     }
 
+    /// The figures of this moment, for metrics.
     pub fn counts(&self) -> Counts {
         Counts {
             addresses: self.location.addresses(),

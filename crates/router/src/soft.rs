@@ -32,7 +32,7 @@ pub(crate) struct SoftStateEntry {
 impl SoftStateEntry {
     /// When to look: when the first thing ends, or at the next patrol. `None` when nothing is known.
     fn look(&self, now: Instant) -> Option<Instant> {
-        // What chat says is true until it says otherwise: it is of this process.
+        // Chat's state holds until the next report: chat is in the same process.
         let chat = self.chat.as_ref().map(|_| Instant::FAR_FUTURE);
         let earliest = [self.watches.earliest(), self.publications.earliest(), self.calls.earliest(), chat]
             .into_iter()
@@ -59,7 +59,7 @@ impl SoftStates {
         self.table.find(self.keyed.hash(aor.as_bytes()), |soft| *soft.aor == *aor).map(|soft| &**soft)
     }
 
-    /// Whether something more may be known of this address.
+    /// True if something more may be known of this address.
     pub(crate) fn has_room(&self, aor: &str) -> bool {
         self.table.len() < limits::KNOWN_ADDRESSES || self.get(aor).is_some()
     }
@@ -115,7 +115,7 @@ impl SoftStates {
         self.change_known(now, aor, |soft| soft.watches.remove(from, topic, watch));
     }
 
-    /// Forgets what has ended and appends the addresses whose state may look different now.
+    /// Drops expired state and appends the addresses whose state may look different now.
     pub(crate) fn expire(&mut self, now: Instant, changed: &mut Vec<Aor>) {
         let mut due = Vec::new();
         self.wheel.expire(now, &mut due);

@@ -92,7 +92,7 @@ impl Router {
         until: Instant,
         out: &mut Vec<Effect>,
     ) -> State {
-        // First the others: what is told last is one value for all of them.
+        // First the others: the last value sent is one for all of them.
         self.tell_watchers(now, aor, out);
         let state = self.state(now, aor, topic);
         if until <= now {
@@ -122,11 +122,12 @@ impl Router {
         self.notify(now, aor, &mut Vec::new());
     }
 
-    /// Whether this address's presence has a watcher.
+    /// True if this address's presence has a watcher.
     pub fn is_presence_watched(&self, aor: &str) -> bool {
         self.soft.get(aor).is_some_and(|soft| soft.watches.topics().any(|topic| topic == Topic::Presence))
     }
 
+    /// The presence of an address now.
     pub fn presence(&self, now: Instant, aor: &str) -> Presence {
         let soft = self.soft.get(aor);
         Presence {

@@ -1,4 +1,4 @@
-//! What a binding costs, everything included: at most 300 bytes (ARCHITECTURE.md, "Invariants").
+//! A binding costs at most 300 bytes, everything included (ARCHITECTURE.md, "Invariants").
 
 use router::{
     AskId, Change, Contact, Edge, Effect, Query, Received, Register, Router, RouterSettings, Transport,

@@ -1,5 +1,5 @@
-//! What authentication costs a shard: `cargo run --release -p sip --example digest_bench`.
-//! Nanoseconds an operation, the best of several rounds.
+//! The cost of authentication for a shard: `cargo run --release -p sip --example digest_bench`. Nanoseconds
+//! an operation, the best of several rounds.
 
 use std::fmt::Write;
 use std::hint::black_box;

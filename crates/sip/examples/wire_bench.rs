@@ -1,4 +1,4 @@
-//! Nanoseconds for what a proxy does to every request: `cargo run --release -p sip --example wire_bench`.
+//! Nanoseconds for a proxy's work on every request: `cargo run --release -p sip --example wire_bench`.
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -60,7 +60,7 @@ fn main() {
     print!("{table}");
 }
 
-/// What a proxy changes (RFC 3261 §16.6).
+/// The changes of a proxy (RFC 3261 §16.6).
 fn forward(message: &Message) -> Bytes {
     let mut rewrite = Rewrite::new(message);
     rewrite.push_front(Header::Via, |text| {

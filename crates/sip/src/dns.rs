@@ -13,6 +13,7 @@ pub enum DnsQuery {
 }
 
 impl DnsQuery {
+    /// The queried domain name.
     pub fn name(&self) -> &str {
         match self {
             DnsQuery::Naptr(name) | DnsQuery::Srv(name) | DnsQuery::A(name) | DnsQuery::Aaaa(name) => name,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use stdx::attempts::Paces;
 use stdx::rate::{Policy, Rate};
 
-/// Bytes of one message: what the stream limits below allow. A datagram cannot be longer.
+/// Bytes of one message: the sum of the stream limits below. A datagram cannot be longer.
 pub const MESSAGE_BYTES: usize = MAX_STREAM_HEAD + MAX_STREAM_BODY;
 
 /// Header lines of one message. Real ones have under 60; over it the message is dropped and counted.
@@ -48,14 +48,14 @@ pub const CONTEXTS: usize = 200_000;
 /// with Retry-After.
 pub const TRANSACTIONS: usize = 2_000_000;
 
-/// How long store, plan and router may take to say where a request goes. Then 500; the answer, when it comes
-/// at last, is ignored. Well under the 32 s after which the client stops waiting.
+/// The time that store, plan and router may take to route a request. Then 500; the answer, when it comes at
+/// last, is ignored. Well under the 32 s after which the client stops waiting.
 pub const CONTEXT_PATIENCE: Duration = Duration::from_secs(10);
 
 // Sources over UDP that have proved nothing (`endpoint::transactions::proof`).
 
-/// Bytes that an unproved source is sent for each that arrived: the factor of RFC 9000 §8.1. What exceeds it is not
-/// sent and counted as withheld.
+/// Bytes that an unproved source is sent for each that arrived: the factor of RFC 9000 §8.1. Messages beyond
+/// it are not sent and count as withheld.
 pub const UNPROVED_FACTOR: u32 = 3;
 
 /// Final responses of an application to an unproved source since its INVITE last arrived: one and two repetitions.
@@ -65,14 +65,15 @@ pub const UNPROVED_FINALS: u8 = 3;
 /// the longest unused prove themselves again with their next request.
 pub const PROVED_SOURCES: usize = 262_144;
 
-/// How long a proof counts. A NAT may give the address to another host later; calls and refreshes renew it.
+/// The lifetime of a proof. A NAT may give the address to another host later; calls and refreshes renew it.
 pub const PROOF_LIFETIME: Duration = Duration::from_secs(600);
 
 /// Dialogs of one shard whose tag went to an unproved source, about 50 bytes each. Beyond it the oldest are forgotten;
 /// their sources prove themselves by another call or a nonce.
 pub const SHOWN_TAGS: usize = 65_536;
 
-/// How long a tag is waited for: an answer is acknowledged within 64*T1 (RFC 3261 §13.3.1.4), ringing takes longer.
+/// The time to wait for a tag: an answer is acknowledged within 64*T1 (RFC 3261 §13.3.1.4), ringing takes
+/// longer.
 pub const SHOWN_TAG_LIFETIME: Duration = Duration::from_secs(240);
 
 /// New requests of one unproved network (an IPv4 address, an IPv6 /64) are paced at a rate that is configured; over it
@@ -95,7 +96,9 @@ pub const UNPROVED_CALLS: usize = 10_000;
 
 /// Calls that wait, of one network and of one shard, and how long. Then 503 with Retry-After.
 pub const WAITING_CALLS_OF_NETWORK: usize = 64;
+/// Calls of one shard that wait. Then 503 with Retry-After.
 pub const WAITING_CALLS: usize = 10_000;
+/// The longest time that a call waits. Then 503 with Retry-After.
 pub const WAITING_CALL_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Loopback and private networks may make so many times more: load generators, and gateways of the same house.
@@ -123,20 +126,22 @@ pub const SRV_TARGETS: usize = 8;
 /// Addresses one resolution yields. Timer B of 32 s for each bounds what a caller would wait for anyway.
 pub const HOPS: usize = 16;
 
-/// How long an answer is kept at least, whatever its TTL: one burst of calls asks once.
+/// The shortest time that an answer is kept, whatever its TTL: one burst of calls asks once.
 pub const DNS_TTL_MIN: Duration = Duration::from_secs(1);
 
 /// And at most: a wrong record does not outlive the hour.
 pub const DNS_TTL_MAX: Duration = Duration::from_secs(3_600);
 
-/// How long "no such record" is kept. The SOA's own figure (RFC 2308 §5) does not get here; short is safe.
+/// The time that "no such record" is kept. The SOA's own figure (RFC 2308 §5) does not get here; short is
+/// safe.
 pub const DNS_TTL_NEGATIVE: Duration = Duration::from_secs(10);
 
-/// How long a failure to answer is kept: at least one second (RFC 9520 §3.2), and not longer, because calls
-/// fail meanwhile.
+/// The time that a failure to answer is kept: at least one second (RFC 9520 §3.2), and not longer, because
+/// calls fail meanwhile.
 pub const DNS_TTL_FAILURE: Duration = Duration::from_secs(1);
 
-/// How long a hop that failed is tried last: 64*T1, the time in which one request finds out (RFC 3263 §4.3).
+/// The time for which a failed hop is tried last: 64*T1, the time in which one request finds out (RFC 3263
+/// §4.3).
 pub const PENALTY: Duration = Duration::from_secs(32);
 
 /// Hops remembered as failed, per shard. Beyond it the oldest are tried like any other.
@@ -155,8 +160,8 @@ pub const DATAGRAM_BYTES: usize = 65_507;
 /// Bytes that our Via, Record-Route and Max-Forwards add to a request, at most.
 pub const FORWARDING_BYTES: usize = 300;
 
-/// How long TCP is not tried for large requests to a peer that refused it. A firewall or a phone without TCP stays as it
-/// is; each try may cost the time of a connection attempt before the phone rings.
+/// The time for which TCP is not tried for large requests to a peer that refused it. A firewall or a phone
+/// without TCP stays as it is; each try may cost the time of a connection attempt before the phone rings.
 pub const TCP_REFUSAL: Duration = Duration::from_secs(3_600);
 
 /// Peers remembered as refusing TCP, per shard, some forty bytes each. Beyond it the one that was not used for longest
@@ -175,8 +180,8 @@ pub const SUBSCRIPTIONS_PER_WATCHER: usize = 32;
 /// PUBLISHes and MESSAGEs of one shard that wait for a router. Over it they are answered 503 with Retry-After.
 pub const ASKED: usize = 16_384;
 
-/// How long a router may take. Then 504, or a last NOTIFY that asks to subscribe again later; well under the
-/// 32 s after which the client stops waiting (RFC 3261 §17.1.2.2).
+/// The time that a router may take. Then 504, or a last NOTIFY that asks to subscribe again later; well under
+/// the 32 s after which the client stops waiting (RFC 3261 §17.1.2.2).
 pub const ASK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Seconds after which a refused subscriber may try again.
@@ -249,6 +254,7 @@ pub const WRONG_BY_ACCOUNT: Policy = WRONG_BY_SOURCE;
 /// Networks and devices from which accounts have signed in, about 40 bytes each, and for how long they are
 /// spared: a day's worth of registrations. Beyond it the longest unused count as new.
 pub const KNOWN_DEVICES: usize = 262_144;
+/// The time for which a known device is spared: a day's worth of registrations.
 pub const KNOWN_DEVICE_LIFETIME: Duration = Duration::from_secs(86_400);
 
 /// Blocks whose names are remembered for the operator, about 200 bytes each. Beyond it the longest unused are in force
@@ -280,16 +286,17 @@ pub const SESSION_REQUESTS: usize = 200_000;
 /// REFERs that one session follows at once. Over it 486.
 pub const REFERS: usize = 4;
 
-/// How long an application may think about an offer. Then 500; well under the 32 s of timer B.
+/// The time that an application may take to answer an offer. Then 500; well under the 32 s of timer B.
 pub const OFFER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a call may go without an answer, or an application without a word to its caller: Timer C (RFC 3261
-/// §16.6 step 11), after which a proxy gives up as well. Then 480, or CANCEL.
+/// The time that a call may go without an answer, or an application without a response to its caller: Timer C
+/// (RFC 3261 §16.6 step 11), after which a proxy gives up as well. Then 480, or CANCEL.
 pub const RING_PATIENCE: Duration = Duration::from_secs(181);
 
 /// MESSAGEs of one shard that were offered to chat clients and may come back, and for how long: while they are under way
 /// (RFC 3261 §17.1.2.2, Timer F). Beyond, the oldest is forgotten: a loop that long is seen twice.
 pub const OFFERED: usize = 4_096;
+/// The time for which an offered MESSAGE is remembered: while it is under way.
 pub const OFFERED_FOR: Duration = Duration::from_secs(64);
 
 /// Requests of one shard that we answer as a user agent and that are compared with later ones (RFC 3261 §8.2.2.2), 40

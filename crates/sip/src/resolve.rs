@@ -1,8 +1,8 @@
 //! RFC 3263: from the next hop's URI to addresses, by NAPTR, SRV and A/AAAA; RFC 7984 for hosts with both
 //! families. A machine without a socket: it asks [`DnsQuery`]s and is told their answers.
 //!
-//! A resolution is planned anew from the target each time one of its answers arrives (`plan`), so there
-//! is no state but the answers. Answers are shared: one question in flight serves everyone who waits for it.
+//! A resolution is planned anew from the target each time one of its answers arrives (`plan`), so there is no
+//! state but the answers. Answers are shared: one query in flight serves all resolutions that wait for it.
 
 mod order;
 mod plan;
@@ -74,6 +74,7 @@ pub enum ResolveFault {
     Busy,
 }
 
+/// The orders and results of a [`Resolver`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResolveEffect {
     /// Ask this and tell [`Resolver::handle_answer`], exactly once.
@@ -113,6 +114,7 @@ struct InFlight {
 }
 
 impl Resolver {
+    /// A resolver without resolutions.
     pub fn new(settings: Settings) -> Self {
         Resolver {
             settings,
@@ -176,6 +178,7 @@ impl Resolver {
         self.penalties.clear();
     }
 
+    /// The figures of this moment.
     pub fn counts(&self) -> ResolveCounts {
         ResolveCounts {
             open: self.jobs.len(),

@@ -11,6 +11,7 @@ pub fn write(out: &mut Vec<u8>, mut value: u64) {
     }
 }
 
+/// The token of a number, as a string.
 pub fn to_string(value: u64) -> String {
     let mut out = Vec::with_capacity(13);
     write(&mut out, value);

@@ -14,6 +14,7 @@ pub struct Packet {
     pub source: Source,
 }
 
+/// The transport, addresses and connection on which a message came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
     pub transport: Transport,
@@ -73,7 +74,7 @@ pub(crate) fn address_bytes(address: std::net::IpAddr) -> [u8; 16] {
     }
 }
 
-/// Whether the transport delivers or reports (RFC 3261 §17: timers A, E, G, I, J, K depend on it).
+/// True if the transport delivers or reports (RFC 3261 §17: timers A, E, G, I, J, K depend on it).
 pub fn is_reliable(transport: Transport) -> bool {
     transport != Transport::Udp
 }

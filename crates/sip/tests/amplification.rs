@@ -1,5 +1,5 @@
-//! What a source over UDP is sent before it has proved that it receives anything: never more than three times
-//! what came from it (RFC 9000 §8.1), whatever it sends and however long one waits.
+//! A UDP source that has not proved that it receives gets at most three times the bytes that came from it
+//! (RFC 9000 §8.1), for any requests and any delay.
 
 #![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 
@@ -32,7 +32,7 @@ struct World {
     out: Outbox,
     received: usize,
     sent: usize,
-    /// Start lines and lengths of what the victim got.
+    /// Start lines and lengths of the messages to the victim.
     log: Vec<String>,
     replies: Vec<Bytes>,
 }

@@ -1,4 +1,5 @@
-//! What a finished transaction costs until its last timer, everything included: at most 600 bytes (ARCHITECTURE.md, "Invariants").
+//! A finished transaction costs at most 600 bytes until its last timer, everything included (ARCHITECTURE.md,
+//! "Invariants").
 
 #![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 
@@ -19,7 +20,7 @@ static ALLOCATOR: Counting = Counting::new();
 const US: &str = "192.0.2.1:5060";
 const ALICE: &str = "192.0.2.10:5060";
 const BOB: &str = "192.0.2.20:5060";
-/// Over 30 s: fewer than linger at the rates we are made for, enough for what is shared to vanish.
+/// Over 30 s: fewer than linger at the rates we are made for, enough for the shared part to be negligible.
 const CALLS: u64 = 10_000;
 const START: Instant = Instant::from_unix_seconds(1_800_000_000);
 
@@ -34,7 +35,7 @@ impl Shard {
         Shard { endpoint: Endpoint::new(settings, START), now: START }
     }
 
-    /// What is sent in answer to one datagram.
+    /// The packets sent in answer to one datagram.
     fn receive(&mut self, from: &str, text: String) -> Vec<Bytes> {
         let remote: SocketAddr = from.parse().unwrap();
         let source = Source { transport: Transport::Udp, local: US.parse().unwrap(), remote, flow: None };
@@ -106,7 +107,7 @@ fn answer(request: &Bytes, status: u16, body: &str) -> String {
 #[test]
 fn a_lingering_transaction_costs_at_most_600_bytes() {
     let mut shard = Shard::new();
-    // What is there once: buffers, tables.
+    // Memory that is allocated once: buffers, tables.
     shard.call(CALLS);
     let before = ALLOCATOR.bytes();
     for number in 0..CALLS {

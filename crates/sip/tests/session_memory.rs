@@ -1,4 +1,4 @@
-//! What a call costs that the server itself has answered, while it lasts.
+//! The memory of a call that the server itself has answered, while it lasts.
 
 #![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 
@@ -97,7 +97,7 @@ fn request(method: &str, number: u64, tag: &str) -> String {
 #[test]
 fn a_call_that_is_up_costs_at_most_2_kilobytes() {
     let mut shard = Shard::new();
-    // What is there once: buffers, tables.
+    // Memory that is allocated once: buffers, tables.
     shard.call(CALLS);
     let before = ALLOCATOR.bytes();
     for number in 0..CALLS {

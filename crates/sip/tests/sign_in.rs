@@ -111,7 +111,8 @@ fn wrong_passwords_from_a_forged_source_do_not_hinder_its_owner() {
     let mut world = World::new();
     let stolen = world.nonce(ATTACKER);
     for count in 1..300 {
-        // The forger has a nonce of its own address, or one of nobody, or none that fits the algorithm.
+        // The forger has a nonce of its own address, a nonce that was never issued, or a nonce that does not
+        // fit the algorithm.
         world.register(VICTIM, &credentials(&stolen, "guess", count));
         world.register(VICTIM, &credentials(&"0".repeat(32), "guess", count));
         world.register(VICTIM, &credentials(&stolen, "guess", count).replace("SHA-256", "MD5"));

@@ -1,6 +1,6 @@
-//! Every message of RFC 4475 and RFC 5118 with our verdict on it and what must be read out of it.
+//! Every message of RFC 4475 and RFC 5118 with our verdict on it and the values that must be read from it.
 //!
-//! The verdict is that of the wire: what is well formed enough to make a transaction of and to forward
+//! The verdict is that of the wire: the message is well formed enough for a transaction and for forwarding
 //! (RFC 3261 §16.3 step 1). Where a later layer answers, the row says which.
 
 #![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
@@ -13,13 +13,13 @@ use sip::wire::{
     Address, Fault, Header, Message, ParseError, Rewrite, Uri, Via, check_request, check_response,
 };
 
-/// What the wire says.
+/// The verdict of the wire layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Verdict {
     Accept,
     /// Answered so.
     Reject(u16, &'static str),
-    /// A response that nobody may act on; responses are not answered.
+    /// A response that must be ignored; responses are not answered.
     Drop(&'static str),
     NotSip(ParseError),
 }
@@ -29,7 +29,7 @@ use Verdict::{Accept, Drop, NotSip, Reject};
 struct Row {
     name: &'static str,
     verdict: Verdict,
-    /// Who answers what the wire lets pass, or why we are as we are.
+    /// The component that answers what the wire accepts, or the reason for a deviation.
     note: &'static str,
     /// Questions to [`read`] and their answers.
     reads: &'static [(&'static str, &'static str)],
@@ -191,7 +191,7 @@ const RFC_5118: &[Row] = &[
     row("ipv6-correct-abnf-2-colons", Accept, "§4.10", &[("uri.ip", "2001:db8::c000:201")]),
 ];
 
-/// What fuzzing broke once.
+/// Messages that fuzzing once broke.
 #[rustfmt::skip]
 const FOUND: &[Row] = &[
     row("folded-start", NotSip(ParseError::NotSip), "an edit made the first header continue what was pasted before it", &[]),

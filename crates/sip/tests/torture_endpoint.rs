@@ -1,4 +1,4 @@
-//! Every message of RFC 4475 given to an endpoint that serves example.com: what it does with it.
+//! Every message of RFC 4475 given to an endpoint that serves example.com: its effects.
 
 #![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 
@@ -85,7 +85,7 @@ fn perform(endpoint: &mut Endpoint, now: Instant, effect: Effect, more: &mut Out
     }
 }
 
-/// Whatever it was, it leaves nothing behind.
+/// No message leaves state behind.
 fn rest(endpoint: &mut Endpoint, from: Instant) {
     for seconds in 1..200 {
         endpoint.expire(from + Duration::from_secs(seconds * 5), &mut Vec::new());
@@ -211,7 +211,7 @@ fn damaged(rng: &mut Rng, messages: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// Damaged requests, and damaged answers to what came of them: no panic, and nothing stays.
+/// Damaged requests, and damaged answers to the requests they caused: no panic, and no state stays.
 #[test]
 fn damaged_messages_leave_nothing_behind() {
     let messages = all();
@@ -222,7 +222,7 @@ fn damaged_messages_leave_nothing_behind() {
             let bytes = damaged(&mut rng, &messages);
             sent.extend(receive(&mut endpoint, now, bytes.into()).iter().map(|bytes| bytes.to_vec()));
             if !sent.is_empty() && rng.chance(500) {
-                // What we sent comes back, as it was or as an answer of a kind.
+                // A message that we sent comes back, unchanged or as a response.
                 let echo = damaged(&mut rng, &sent);
                 let start = echo.iter().position(|byte| *byte == b'\n').unwrap_or(0);
                 let status = format!("SIP/2.0 {} Said\r", 100 + rng.below(600));

@@ -1,4 +1,4 @@
-//! What must hold for the wire whatever comes in.
+//! Properties of the wire layer that hold for any input.
 
 #![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 
@@ -295,7 +295,7 @@ fn compact_and_long_names_are_equal() {
     }
 }
 
-/// Lines that two readers would read differently, and what we say to them.
+/// Lines that two readers would read differently, and our response to them.
 #[test]
 fn ambiguous_lines_are_refused() {
     let verdict = |line: &str| {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether the address is not of the public network: IANA's special-purpose registries (RFC 6890).
+/// True if the address is not of the public network: IANA's special-purpose registries (RFC 6890).
 pub fn is_private(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => is_private_v4(ip),

@@ -1,4 +1,4 @@
-//! How fast passwords may be tried (RFC 7616 §5.6 names the guessing of passwords over the network).
+//! The pace at which passwords may be tried (RFC 7616 §5.6 names the guessing of passwords over the network).
 //!
 //! SIP, XMPP and REST each have an `Attempts`. A failure counts only where its source is proved: by a nonce that is bound
 //! to it, or by a connection. Tries are paced, never locked out: by source and account, so that a shared address hinders
@@ -75,6 +75,7 @@ impl Cause {
         Cause::TooManyAttempts,
     ];
 
+    /// The cause's name in logs and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Cause::WrongPassword => "wrong-password",
@@ -133,6 +134,7 @@ struct Name {
 }
 
 impl Attempts {
+    /// No attempts so far. `keyed` hashes sources and accounts.
     pub fn new(keyed: Keyed, paces: &Paces) -> Self {
         Attempts {
             keyed,
@@ -145,7 +147,7 @@ impl Attempts {
         }
     }
 
-    /// How long the credentials are not looked at; `None`: they are.
+    /// The time until the credentials are checked; `None`: now.
     pub fn wait(&self, now: Instant, attempt: &Attempt<'_>) -> Option<Duration> {
         let (pair, is_known) = self.pair(now, attempt);
         let mut verdicts = [self.pairs.penalty(now, pair), Verdict::Pass, Verdict::Pass];
@@ -160,6 +162,7 @@ impl Attempts {
         verdicts.into_iter().filter_map(wait).max()
     }
 
+    /// Records a failed sign-in.
     pub fn fail(&mut self, now: Instant, attempt: &Attempt<'_>) {
         let source = SourcePrefix::of(attempt.source.ip());
         let (pair, is_known) = self.pair(now, attempt);
@@ -176,6 +179,7 @@ impl Attempts {
         }
     }
 
+    /// Records a successful sign-in: it clears the failures of its pair and makes its origin known.
     pub fn succeed(&mut self, now: Instant, attempt: &Attempt<'_>) {
         let origin = self.origin(attempt);
         let mut ports = self.known.get_at(now, &origin).copied().unwrap_or_default();

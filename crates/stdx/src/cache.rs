@@ -11,8 +11,8 @@ use crate::Instant;
 use crate::hash::HashedKeys;
 use crate::limits::LIMITER_SPARES;
 
-/// Not shared between threads. Which entry goes when it is full depends only on the calls made, not on
-/// the hash, so a run with equal inputs stays equal.
+/// Not shared between threads. The evicted entry depends only on the calls made, not on the hash, so a run
+/// with equal inputs stays equal.
 ///
 /// Keys are hashed by `S`. Keys that are hashes under a secret already need no second one: `Cache<u64, V, HashedKeys>`.
 pub struct Cache<K, V, S = RandomState> {
@@ -90,6 +90,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         Some(&entry.value)
     }
 
+    /// The value of a key, marked as used.
     pub fn get_mut<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -110,6 +111,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         self.insert_sparing(until, key, value, |_| false)
     }
 
+    /// Removes a key and returns its value.
     pub fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -147,20 +149,24 @@ impl<K: Hash + Eq, V, S: BuildHasher> Cache<K, V, S> {
         self.entries.iter().map(|entry| (&entry.key, &entry.value))
     }
 
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.index.clear();
         self.entries.clear();
         self.hand = 0;
     }
 
+    /// The number of entries, expired ones included.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
+    /// True without entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
+    /// The largest number of entries.
     pub fn capacity(&self) -> usize {
         self.capacity
     }

@@ -13,10 +13,12 @@ pub struct Keyed {
 }
 
 impl Keyed {
+    /// A hash under this key. A secret key keeps peers from choosing collisions.
     pub const fn new(key: [u8; 16]) -> Self {
         Keyed { key }
     }
 
+    /// 64 bits of SipHash-1-3.
     pub fn hash(&self, bytes: &[u8]) -> u64 {
         sip::SipHasher13::new_with_key(&self.key).hash(bytes)
     }
@@ -31,6 +33,7 @@ impl Keyed {
         }
     }
 
+    /// 128 bits of SipHash-1-3.
     pub fn hash128(&self, bytes: &[u8]) -> u128 {
         sip128::SipHasher13::new_with_key(&self.key).hash(bytes).as_u128()
     }

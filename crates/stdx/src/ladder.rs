@@ -50,6 +50,7 @@ enum LadderLineKind {
 }
 
 impl Ladder {
+    /// An empty ladder, whose times count from `start`.
     pub fn new(start: Instant) -> Self {
         Ladder { start, columns: Vec::new(), lines: Ring::new(LADDER_ARROWS), forgotten: 0 }
     }
@@ -60,6 +61,7 @@ impl Ladder {
         self
     }
 
+    /// Adds a message from one column to another.
     pub fn arrow(&mut self, at: Instant, from: &str, to: &str, label: &str, fate: MessageFate) {
         let (from, to) = (self.column_of(from), self.column_of(to));
         self.push(at, LadderLineKind::Arrow { from, to, label: printable(label), fate });
@@ -71,6 +73,7 @@ impl Ladder {
         self.push(at, LadderLineKind::Note { column, text: printable(text) });
     }
 
+    /// True without lines.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }

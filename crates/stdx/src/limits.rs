@@ -9,7 +9,7 @@ pub const TICK_MICROS: u64 = 8_000;
 /// so a burst does not hold its memory; less would allocate anew on every tick of a quiet shard.
 pub const WHEEL_SLOT_KEEPS: usize = 32;
 
-/// Values a slab allocates at once: growth costs one chunk, never a copy of what is there.
+/// Values a slab allocates at once: growth costs one chunk, never a copy of the values.
 pub const SLAB_CHUNK: usize = 1024;
 
 /// Lines a ladder keeps, the last ones; the drawing says how many went before. A

@@ -12,7 +12,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether `address` is in this network. An IPv4-mapped IPv6 address counts as IPv4.
+    /// True if `address` is in this network. An IPv4-mapped IPv6 address counts as IPv4.
     pub fn contains(self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(address)) => {

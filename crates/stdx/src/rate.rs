@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::Instant;
 use crate::cache::Cache;
 
+/// The decision of a rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Pass,
@@ -16,6 +17,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// True for [`Verdict::Pass`].
     pub fn is_pass(self) -> bool {
         self == Verdict::Pass
     }
@@ -90,7 +92,7 @@ impl BucketLevel {
     }
 }
 
-/// How a `Limiter` treats each of its keys.
+/// The rates and penalties that a `Limiter` applies to each of its keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
     /// Keys remembered at most; beyond that one that was idle is forgotten, those under penalty last.
@@ -132,11 +134,12 @@ struct PenaltyRecord {
 }
 
 impl<K: Hash + Eq + Copy> Limiter<K> {
+    /// A limiter without entries.
     pub fn new(policy: Policy) -> Self {
         Limiter { policy, sources: Cache::new(policy.capacity.max(1)) }
     }
 
-    /// Whether this key may try now. A refused attempt costs it nothing.
+    /// Decides if this key may try now. A refused attempt costs it nothing.
     pub fn allow(&mut self, now: Instant, key: K) -> Verdict {
         let rate = self.policy.rate;
         let record = self.record(now, key);
@@ -189,10 +192,12 @@ impl<K: Hash + Eq + Copy> Limiter<K> {
         self.sources.remove(key);
     }
 
+    /// The number of keys with an entry.
     pub fn len(&self) -> usize {
         self.sources.len()
     }
 
+    /// True without entries.
     pub fn is_empty(&self) -> bool {
         self.sources.is_empty()
     }

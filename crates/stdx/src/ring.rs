@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+/// A queue of bounded length.
 #[derive(Clone, Debug)]
 pub struct Ring<T> {
     items: VecDeque<T>,
@@ -19,6 +20,7 @@ impl<T> Ring<T> {
         Ring { items: VecDeque::new(), capacity }
     }
 
+    /// Appends an item; a full ring returns it.
     pub fn push(&mut self, item: T) -> Result<(), Full<T>> {
         if self.is_full() {
             return Err(Full(item));
@@ -36,34 +38,42 @@ impl<T> Ring<T> {
         }
     }
 
+    /// Removes the oldest item.
     pub fn pop(&mut self) -> Option<T> {
         self.items.pop_front()
     }
 
+    /// The oldest item.
     pub fn peek(&self) -> Option<&T> {
         self.items.front()
     }
 
+    /// The items, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
         self.items.iter()
     }
 
+    /// Removes all items, oldest first.
     pub fn drain(&mut self) -> impl Iterator<Item = T> {
         self.items.drain(..)
     }
 
+    /// The number of items.
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
+    /// True without items.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
+    /// True if the next `push` fails.
     pub fn is_full(&self) -> bool {
         self.items.len() >= self.capacity
     }
 
+    /// The largest number of items.
     pub fn capacity(&self) -> usize {
         self.capacity
     }

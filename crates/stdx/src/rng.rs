@@ -11,8 +11,8 @@ const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 const BITS_PER_CHAR: usize = 5;
 const CHARS_PER_DRAW: usize = u64::BITS as usize / BITS_PER_CHAR;
 
-/// SipHash-2-4 of a counter under a secret key: who sees outputs learns neither the key nor other outputs.
-/// Seeded from the operating system by the server, from a number by tests.
+/// SipHash-2-4 of a counter under a secret key: outputs reveal neither the key nor other outputs. Seeded from
+/// the operating system by the server, from a number by tests.
 #[derive(Clone)]
 pub struct Rng {
     key: [u8; 16],
@@ -36,6 +36,7 @@ impl Rng {
         Rng { key, nonce, counter: 0 }
     }
 
+    /// 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write(&self.nonce);
@@ -61,6 +62,7 @@ impl Rng {
         self.below(1_000) < u64::from(per_mille)
     }
 
+    /// Fills the slice with random bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             chunk.copy_from_slice(&self.next_u64().to_le_bytes()[..chunk.len()]);
@@ -92,6 +94,7 @@ impl Rng {
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
+    /// A generator whose sequence depends on the seed alone.
     pub fn new(seed: u64) -> Self {
         SplitMix64(seed)
     }

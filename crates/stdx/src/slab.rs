@@ -28,6 +28,7 @@ pub struct Key {
 }
 
 impl Key {
+    /// The key as a number, for `from_u64`.
     pub const fn to_u64(self) -> u64 {
         (self.generation as u64) << 32 | self.index as u64
     }
@@ -37,20 +38,24 @@ impl Key {
         Key { index: number as u32, generation: (number >> 32) as u32 }
     }
 
+    /// The key's place in the slab.
     pub const fn index(self) -> u32 {
         self.index
     }
 
+    /// The generation of the value at the key's place.
     pub const fn generation(self) -> u32 {
         self.generation
     }
 }
 
 impl<T> Slab<T> {
+    /// An empty slab; it does not allocate.
     pub const fn new() -> Self {
         Slab { chunks: Vec::new(), free: NONE, len: 0 }
     }
 
+    /// Inserts a value and returns its key.
     pub fn insert(&mut self, value: T) -> Key {
         self.insert_with(|_| value)
     }
@@ -67,19 +72,23 @@ impl<T> Slab<T> {
         key
     }
 
+    /// The value of a key; `None` after its removal.
     pub fn get(&self, key: Key) -> Option<&T> {
         let place = self.chunks.get(key.index as usize / SLAB_CHUNK)?.get(key.index as usize % SLAB_CHUNK)?;
         place.value.as_ref().filter(|_| place.generation == key.generation)
     }
 
+    /// The value of a key, to be changed; `None` after its removal.
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         self.place(key)?.value.as_mut()
     }
 
+    /// True if the key's value is still here.
     pub fn contains(&self, key: Key) -> bool {
         self.get(key).is_some()
     }
 
+    /// Removes a value; its key finds nothing from now on.
     pub fn remove(&mut self, key: Key) -> Option<T> {
         let free = self.free;
         let place = self.place(key)?;
@@ -91,10 +100,12 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    /// The number of values.
     pub fn len(&self) -> usize {
         self.len
     }
 
+    /// True without values.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -107,6 +118,7 @@ impl<T> Slab<T> {
         })
     }
 
+    /// As [`Slab::iter`], with values to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut T)> {
         self.chunks.iter_mut().flatten().enumerate().filter_map(|(index, place)| {
             let key = Key { index: index as u32, generation: place.generation };

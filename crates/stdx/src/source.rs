@@ -13,6 +13,7 @@ pub struct SourcePrefix(u128);
 const INTERFACE_BITS: u32 = 64;
 
 impl SourcePrefix {
+    /// The IPv4 address, or the /64 of the IPv6 address.
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             // An IPv4-mapped address has bits among the last 64, a /64 has none: the two never meet.
@@ -31,7 +32,7 @@ impl SourcePrefix {
         self.0.to_be_bytes()
     }
 
-    /// Whether packets from it come from this host or its own networks: loopback, private (RFC 1918), link-local
+    /// True if packets from it come from this host or its own networks: loopback, private (RFC 1918), link-local
     /// and unique local (RFC 4193) addresses. The public Internet cannot send from these.
     pub fn is_local(self) -> bool {
         match self.first_address() {

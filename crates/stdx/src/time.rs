@@ -13,22 +13,27 @@ impl Instant {
     /// Later than every timer: "no deadline".
     pub const FAR_FUTURE: Instant = Instant(u64::MAX);
 
+    /// An instant from microseconds since the Unix epoch.
     pub const fn from_micros(micros: u64) -> Self {
         Instant(micros)
     }
 
+    /// An instant from seconds since the Unix epoch.
     pub const fn from_unix_seconds(seconds: u64) -> Self {
         Instant(seconds.saturating_mul(1_000_000))
     }
 
+    /// Microseconds since the Unix epoch.
     pub const fn as_micros(self) -> u64 {
         self.0
     }
 
+    /// Milliseconds since the Unix epoch, rounded down.
     pub const fn as_millis(self) -> u64 {
         self.0 / 1_000
     }
 
+    /// Seconds since the Unix epoch, rounded down.
     pub const fn unix_seconds(self) -> u64 {
         self.0 / 1_000_000
     }

@@ -14,7 +14,7 @@ const FINEST_MICROS: u64 = 256;
 /// current one, and falls to a lower level when the wheel gets there: at most `LEVELS - 1` times, once or
 /// twice for anything within nine minutes. Costs 16 to 24 bytes an entry for an eight-byte token.
 ///
-/// A tick is `TICK_MICROS` long, 256 at least: what is measured wants a finer one than what only times out.
+/// A tick is `TICK_MICROS` long, 256 at least: measurements need a finer one than mere time-outs.
 pub struct Wheel<T, const TICK_MICROS: u64 = USUAL_TICK_MICROS> {
     levels: Box<[WheelLevel<T>; LEVELS]>,
     /// Every tick before this one has fired.
@@ -34,6 +34,7 @@ struct Entry<T> {
 }
 
 impl<T: Copy, const TICK_MICROS: u64> Wheel<T, TICK_MICROS> {
+    /// A wheel without timers that begins at `now`.
     pub fn new(now: Instant) -> Self {
         const { assert!(TICK_MICROS >= FINEST_MICROS, "a tick is 256 us or longer") };
         let current = now.as_micros() / TICK_MICROS;
@@ -66,10 +67,12 @@ impl<T: Copy, const TICK_MICROS: u64> Wheel<T, TICK_MICROS> {
         self.next().map(|next| Instant::from_micros(next.tick.saturating_mul(TICK_MICROS)))
     }
 
+    /// The number of timers.
     pub fn len(&self) -> usize {
         self.len
     }
 
+    /// True without timers.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -239,7 +242,7 @@ mod tests {
         ]
     }
 
-    /// A map from tick to tokens, and what the wheel must agree with after each step.
+    /// A map from tick to tokens, with which the wheel must agree after each step.
     struct Model<const TICK: u64> {
         wheel: Wheel<u64, TICK>,
         timers: BTreeMap<(u64, u64), u64>,

@@ -1,8 +1,8 @@
-//! The stream of an external component (XEP-0114): a header, a handshake, and from then on stanzas both ways. Whatever is
-//! at its domain, in local part and resource, is the component's own.
+//! The stream of an external component (XEP-0114): a header, a handshake, and from then on stanzas both ways.
+//! All local parts and resources at its domain belong to the component.
 //!
-//! The driver passes bytes in and performs what comes out; [`Component::handle_attached`] answers [`Effect::Attach`].
-//! After [`Effect::Close`] nothing more comes.
+//! The driver passes bytes in and performs the effects; [`Component::handle_attached`] answers
+//! [`Effect::Attach`]. After [`Effect::Close`] nothing more comes.
 
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use crate::stanza::{self, Condition, StanzaError};
 use crate::xml::{Budget, Frame, Framer, Measured, Prefixes, XmlError, parse_header, parse_within};
 use crate::{Element, Jid, Level, Specification, limits, ns};
 
+/// XEP-0114, as service discovery and the documentation list it.
 pub const SPECIFICATIONS: &[Specification] = &[Specification {
     name: "XEP-0114",
     title: "Jabber Component Protocol",
@@ -39,6 +40,7 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// True if a component serves the domain.
     pub fn is_component(&self, domain: &str) -> bool {
         self.find(domain).is_some()
     }
@@ -61,7 +63,7 @@ pub enum Effect {
     Close,
 }
 
-/// Whether the component gets what is for its domain.
+/// The result of attaching a component to its domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachOutcome {
     Here,
@@ -71,6 +73,7 @@ pub enum AttachOutcome {
     Barred,
 }
 
+/// The output of a stream: bytes for the component and effects for the host.
 #[derive(Debug, Default)]
 pub struct Outbox {
     pub bytes: Vec<u8>,
@@ -118,19 +121,22 @@ impl Component {
         }
     }
 
+    /// The component's domain.
     pub fn domain(&self) -> &str {
         &self.domain
     }
 
+    /// True once the component has authenticated.
     pub fn is_attached(&self) -> bool {
         self.state == State::AttachOutcome
     }
 
+    /// True once the stream is over.
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
     }
 
-    /// Whether further input must not be read before an answer is here.
+    /// True if further input must not be read before an answer is here.
     pub fn is_waiting(&self) -> bool {
         matches!(self.state, State::Attaching | State::Closed)
     }
@@ -269,7 +275,7 @@ impl Component {
     /// For the component; only while it is attached.
     pub fn write(&self, stanza: &Element, out: &mut Outbox) {
         if self.is_attached() {
-            // What is of `jabber:client` is of this stream's namespace here, as between servers.
+            // Elements of `jabber:client` get this stream's namespace, as between servers.
             stanza.write(ns::CLIENT, &mut out.bytes);
         }
     }

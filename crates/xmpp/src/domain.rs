@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 
-/// Whether it has to be looked into: nearly no name has.
+/// True if it has to be looked into: nearly no name has.
 pub(crate) fn is_international(name: &str) -> bool {
     let is_a_label =
         |label: &str| label.as_bytes().get(..4).is_some_and(|start| start.eq_ignore_ascii_case(b"xn--"));

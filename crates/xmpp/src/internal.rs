@@ -1,5 +1,5 @@
-//! Attributes and elements that the parts of this server add to stanzas for each other. They are on no wire: each stream
-//! removes them from what it reads.
+//! Attributes and elements that the parts of this server add to stanzas for each other. They are on no wire:
+//! each stream removes them from its input.
 
 use crate::Element;
 

@@ -82,15 +82,18 @@ impl Jid {
         Jid { text: text.into(), at, slash }
     }
 
+    /// The part before `@`.
     pub fn local(&self) -> Option<&str> {
         self.at.map(|at| &self.text[..usize::from(at)])
     }
 
+    /// The domain.
     pub fn domain(&self) -> &str {
         let start = self.at.map_or(0, |at| usize::from(at) + 1);
         &self.text[start..self.bare_len()]
     }
 
+    /// The part behind `/`.
     pub fn resource(&self) -> Option<&str> {
         self.slash.map(|slash| &self.text[usize::from(slash) + 1..])
     }
@@ -104,14 +107,17 @@ impl Jid {
         &self.text[..self.bare_len()]
     }
 
+    /// The address without its resource.
     pub fn bare(&self) -> Bare {
         Bare(Jid { text: self.bare_str().into(), at: self.at, slash: None })
     }
 
+    /// True without a resource.
     pub fn is_bare(&self) -> bool {
         self.slash.is_none()
     }
 
+    /// The address as text, prepared (RFC 7622).
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -144,22 +150,27 @@ impl Bare {
         Ok(Jid::of_parts(self.local(), self.domain(), Some(&resource)))
     }
 
+    /// The part before `@`.
     pub fn local(&self) -> Option<&str> {
         self.0.local()
     }
 
+    /// The domain.
     pub fn domain(&self) -> &str {
         self.0.domain()
     }
 
+    /// The address as text, prepared (RFC 7622).
     pub fn as_str(&self) -> &str {
         &self.0.text
     }
 
+    /// The same address as a [`Jid`].
     pub fn into_jid(self) -> Jid {
         self.0
     }
 
+    /// The same address as a [`Jid`].
     pub fn as_jid(&self) -> &Jid {
         &self.0
     }
@@ -209,7 +220,7 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// Whether they are that text's own, all of it.
+    /// True if they are that text's own, all of it.
     fn are_as_given(&self, text: &str) -> bool {
         let with_mark = |part: &Option<Cow<'_, str>>| match part {
             None => Some(0),

@@ -1,5 +1,6 @@
-//! XMPP's protocol: XML streams, addresses, stanzas, SASL, and the state of each kind of stream. Bytes and time in, effects
-//! out; no clock, no socket, no thread. What accounts and rooms do with stanzas is the crate `chat`.
+//! XMPP's protocol: XML streams, addresses, stanzas, SASL, and the state of each kind of stream. Bytes and
+//! time in, effects out; no clock, no socket, no thread. The crate `chat` handles the stanzas of accounts and
+//! rooms.
 
 pub mod bosh;
 pub mod c2s;

@@ -1,4 +1,4 @@
-//! Limits of streams and stanzas, with their reasons and what happens at them.
+//! Limits of streams and stanzas, with their reasons and effects.
 
 /// Bytes of one stanza (RFC 6120 §13.12 asks for at least 10,000). Beyond: `policy-violation`, and the stream ends.
 pub const STANZA: usize = 256 << 10;
@@ -13,8 +13,8 @@ pub const LANG: usize = 64;
 /// Elements inside each other. Beyond: `policy-violation`.
 pub const DEPTH: usize = 64;
 
-/// So many fewer elements, levels and attributes a client's stanza may have: what is around it and in it when it gets to another
-/// server as a copy, from an archive or of a room.
+/// So many fewer elements, levels and attributes a client's stanza may have: room for the elements added when
+/// it goes to another server as a copy, from an archive or of a room.
 pub const ADDED: usize = 16;
 
 /// Attributes of one element. Beyond: `policy-violation`.
@@ -33,12 +33,15 @@ pub const NAMESPACE: usize = 512;
 /// Bytes of memory that a stanza may take when it is read: so many for each of its bytes, and so many besides. Beyond:
 /// `policy-violation`. Forms of many small fields take some 20 for each; only what is made for it takes more.
 pub const MEMORY_PER_BYTE: usize = 32;
+/// Bytes of memory that a stanza may take besides [`MEMORY_PER_BYTE`] for each of its bytes.
 pub const MEMORY_PER_STANZA: usize = 64 << 10;
 
-/// The same of an element whose sender is not authenticated yet, and the elements in it. Beyond: `policy-violation`. What
-/// signs clients and servers in is a few elements.
+/// The same of an element whose sender is not authenticated yet, and the elements in it. Beyond:
+/// `policy-violation`. Authentication takes a few elements.
 pub const MEMORY_PER_BYTE_BEFORE_AUTH: usize = 8;
+/// As [`MEMORY_PER_STANZA`], before authentication.
 pub const MEMORY_PER_ELEMENT_BEFORE_AUTH: usize = 16 << 10;
+/// Elements inside one element before authentication. Beyond: `policy-violation`.
 pub const ELEMENTS_BEFORE_AUTH: usize = 256;
 
 /// Elements that a client may send before it is authenticated. Beyond: `policy-violation`. Five tries, an account that is made, and
@@ -48,11 +51,13 @@ pub const ELEMENTS_SENT_BEFORE_AUTH: u16 = 100;
 /// Bytes that a stanza may take when it is written again, where namespaces are declared without prefixes: so many for each
 /// of its bytes, and so many besides. Beyond: `policy-violation`.
 pub const WRITTEN_PER_BYTE: usize = 4;
+/// Bytes that a stanza may take when it is written again, besides [`WRITTEN_PER_BYTE`] for each of its bytes.
 pub const WRITTEN_PER_STANZA: usize = 16 << 10;
 
 /// The same two of an element of the store, which was accepted once, perhaps when the limits of streams were wider. They only
 /// bound the stack and the time that reading takes.
 pub const STORED_DEPTH: usize = 1_024;
+/// Attributes of a stored element, as [`STORED_DEPTH`].
 pub const STORED_ATTRIBUTES: usize = 1_024;
 
 /// Bytes of each part of an address (RFC 7622 §3). Beyond: `jid-malformed`.
@@ -66,15 +71,15 @@ pub const COMPONENT_HANDSHAKE: usize = 4 << 10;
 /// with. Beyond: `conflict`.
 pub const COMPONENT_CONNECTIONS: usize = 16;
 
-/// Longest time that a request of BOSH waits for its answer: what proxies on the way bear. A client that asks for more gets
-/// this.
+/// Longest time that a request of BOSH waits for its answer: the time that proxies on the way tolerate. A
+/// client that asks for more gets this.
 pub const BOSH_WAIT: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Requests of one session that wait at the same time. Who asks for more gets this.
+/// Requests of one session that wait at the same time. A client that asks for more gets this.
 pub const BOSH_HOLD: u32 = 2;
 
-/// Time without a request after which a session of BOSH ends: a round trip over a bad network. Its client is as one whose
-/// connection broke.
+/// Time without a request after which a session of BOSH ends: a round trip over a bad network. Its client
+/// counts as one whose connection broke.
 pub const BOSH_INACTIVITY: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// The same of a client that polls, which has to be more than `BOSH_POLLING` (XEP-0124 §12).
@@ -92,12 +97,14 @@ pub const BOSH_WRAPPER: usize = 4 << 10;
 /// Bytes of stanzas in one answer of BOSH, about. The rest is in the next one.
 pub const BOSH_ANSWER: usize = 256 << 10;
 
-/// Bytes of what a client says of itself, each part (XEP-0388 §2.3.1). Longer: as if it had not said it. A UUID has 36.
+/// Bytes of each part of a client's `<user-agent/>` (XEP-0388 §2.3.1). Longer: as if it had not said it. A
+/// UUID has 36.
 pub const USER_AGENT: usize = 128;
 
 /// Stanzas of one pair of domains that wait for a connection between servers, and their bytes, about. Beyond:
 /// `resource-constraint`. Some seconds of a busy pair.
 pub const S2S_QUEUE: usize = 1_000;
+/// Bytes, about, of the stanzas of one pair of domains that wait. Beyond: `resource-constraint`.
 pub const S2S_QUEUE_BYTES: usize = 1 << 20;
 
 /// The smallest largest stanza of another server that is believed (XEP-0478, RFC 6120 §13.12).
@@ -107,8 +114,8 @@ pub const SMALLEST_MAX_BYTES: usize = 10_000;
 /// stanza until it has read some.
 pub const S2S_UNSENT: usize = 2 << 20;
 
-/// The same with what it is answered to its own questions, which no bound of stanzas stops. Beyond: `resource-constraint`, and
-/// the stream ends.
+/// The same including the answers to its own requests, which no bound of stanzas stops. Beyond:
+/// `resource-constraint`, and the stream ends.
 pub const S2S_UNREAD: usize = 4 << 20;
 
 /// Pairs of domains for which one shard has a way or stanzas that wait. Beyond: `resource-constraint`.
@@ -120,10 +127,11 @@ pub const S2S_FAILED: usize = 10_000;
 /// Pairs of domains on one stream that another server opened (XEP-0220 §2.6), and of these, those that wait for the
 /// answer of the authoritative server. Beyond: `resource-constraint` for the next.
 pub const S2S_PAIRS_OF_STREAM: usize = 100;
+/// Pairs of domains on one stream that wait for the authoritative server. Beyond: `resource-constraint`.
 pub const S2S_ASKED_OF_STREAM: usize = 10;
 
-/// Domains that one stream failed to prove. Beyond: `policy-violation`, and the stream ends: each costs a connection to
-/// somebody else.
+/// Domains that one stream failed to prove. Beyond: `policy-violation`, and the stream ends: each costs a
+/// connection to a third server.
 pub const S2S_REFUSED_OF_STREAM: u8 = 20;
 
 /// Questions about keys that wait for one other server. Beyond: `resource-constraint`.
@@ -132,10 +140,11 @@ pub const S2S_VERIFIES: usize = 200;
 /// Addresses of one other server that are tried. Beyond: not.
 pub const S2S_TARGETS: usize = 10;
 
-/// How long nothing is tried after an attempt failed: the first, doubled with each further one, and the longest.
+/// The pause after a failed attempt: the first, doubled with each further one.
 pub const S2S_BACKOFF: std::time::Duration = std::time::Duration::from_secs(2);
+/// The longest pause after failed attempts.
 pub const S2S_BACKOFF_MAX: std::time::Duration = std::time::Duration::from_secs(300);
 
-/// Rounds of SCRAM (RFC 5802 §5.1, RFC 7677 §4): what a sign-in costs each client, and a guess at a stolen record. An account
-/// that is not there seems to have so many, too.
+/// Rounds of SCRAM (RFC 5802 §5.1, RFC 7677 §4): the cost of a sign-in for each client, and of a guess at
+/// stolen keys. An account that is not there seems to have so many, too.
 pub const SCRAM_ITERATIONS: u32 = 4_096;

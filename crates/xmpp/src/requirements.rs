@@ -12,7 +12,8 @@ pub(crate) fn fault_of(path: &str) -> Option<String> {
     (!is_there).then(|| format!("no test {path}"))
 }
 
-/// Whether the parts are in the text, in this order, and what follows a `!` is nowhere in it. No parts: the text is empty.
+/// True if the parts are in the text, in this order, and parts after a `!` are nowhere in it. No parts: the
+/// text is empty.
 pub(crate) fn has_in_order(text: &str, parts: &[&str]) -> bool {
     let mut rest = text;
     let is_in = |part: &&str| match part.strip_prefix('!') {

@@ -1,6 +1,6 @@
 //! The specifications that are implemented, as `docs/compliance.md` and the DOAP file list them.
 
-/// How far a specification is implemented.
+/// The extent of a specification's implementation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     Complete,

@@ -86,16 +86,19 @@ impl From<Condition> for StanzaError {
 }
 
 impl StanzaError {
+    /// An error with a text.
     pub fn new(condition: Condition, text: &str) -> Self {
         StanzaError { text: Some(text.into()), ..condition.into() }
     }
 
+    /// Adds an application-specific condition.
     #[must_use]
     pub fn with(mut self, detail: Element) -> Self {
         self.detail = Some(Box::new(detail));
         self
     }
 
+    /// The `<error/>` element.
     pub fn element(&self) -> Element {
         let condition = Element::new(self.condition.as_str(), ns::STANZA_ERRORS);
         let kind = self.kind.unwrap_or(self.condition.kind());
@@ -118,6 +121,7 @@ pub enum StanzaKind {
     Iq,
 }
 
+/// The stanza kind of an element; `None` if it is not a stanza.
 pub fn kind_of(element: &Element) -> Option<StanzaKind> {
     if element.ns() != ns::CLIENT {
         return None;
@@ -130,8 +134,8 @@ pub fn kind_of(element: &Element) -> Option<StanzaKind> {
     }
 }
 
-/// The language that a stream's header says its stanzas have, where it says one (RFC 6120 §4.7.4). What is no language tag
-/// is none: it would be added to each stanza.
+/// The language of a stream's stanzas, if its header names one (RFC 6120 §4.7.4). A value that is not a
+/// language tag is ignored: it would be added to each stanza.
 pub fn stream_lang(header: &Element) -> Option<Box<str>> {
     let is_tag = |lang: &&str| {
         let of_tag = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
@@ -146,7 +150,8 @@ pub fn is_version_one(header: &Element) -> bool {
     major.and_then(|(major, _)| major.parse::<u32>().ok()).is_some_and(|major| major >= 1)
 }
 
-/// A stanza that says no language has that of the stream it came by (RFC 6120 §8.1.5): who gets it is on another stream.
+/// A stanza that says no language has that of the stream it came by (RFC 6120 §8.1.5): its recipient is on
+/// another stream.
 pub fn inherit_lang(stanza: &mut Element, of_stream: Option<&str>) {
     if let Some(lang) = of_stream
         && stanza.lang().is_none()
@@ -155,7 +160,7 @@ pub fn inherit_lang(stanza: &mut Element, of_stream: Option<&str>) {
     }
 }
 
-/// Whether it may be answered by an error: an error never is, nor the answer to a question.
+/// True if it may be answered by an error: an error never is, nor the answer to a question.
 pub fn may_be_refused(stanza: &Element) -> bool {
     !matches!(stanza.attr("type"), Some("error" | "result"))
 }

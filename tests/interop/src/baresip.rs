@@ -47,7 +47,7 @@ impl Baresip {
         Baresip::start_knowing(user, &account, &contact, |_| sound.clone())
     }
 
-    /// To whom it was made to write to.
+    /// Writes a text to the account for which it was started.
     pub fn write_text(&mut self, words: &str) {
         self.command("message", words);
     }
@@ -106,13 +106,14 @@ impl Baresip {
         Baresip { control, received: Vec::new(), events: Vec::new(), peer, folder }
     }
 
-    /// Waits until its REGISTER was accepted. Read from its log: the event may come before anyone can listen for it.
+    /// Waits until its REGISTER was accepted. Reads the log: the event may come before a test can listen for
+    /// it.
     pub fn wait_until_registered(&self) {
         let accepted = || self.peer.lines().iter().any(|line| line.contains("{0/UDP/v4} 200 OK"));
         wait_until("baresip to be registered", PATIENCE, accepted, || self.peer.tail());
     }
 
-    /// The WAV files of what it heard; whole once a call has ended.
+    /// The WAV files of the sound that it received; whole once a call has ended.
     pub fn heard(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.folder.path()).expect("the test's own folder");
         let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));

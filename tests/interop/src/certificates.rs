@@ -12,7 +12,7 @@ pub struct Certified {
     pub key: PathBuf,
 }
 
-/// Who vouches for the servers of a test.
+/// The certificate authority of a test's servers.
 pub struct Authority {
     folder: TempDir,
 }
@@ -54,7 +54,7 @@ impl Default for Authority {
     }
 }
 
-/// One that nobody vouches for.
+/// A self-signed certificate.
 pub(crate) fn self_signed(folder: &Path, domain: &str) -> Certified {
     let path = |kind: &str| folder.join(format!("{domain}.{kind}"));
     let made = Certified { certificate: path("pem"), key: path("key") };

@@ -14,7 +14,7 @@ use crate::ports::free_port;
 use crate::prosody::{fill, wait_for_port};
 use crate::{DOMAIN, ejabberd};
 
-/// PBKDF2 of an account's keys, at all three: what RFC 5802 §5.1 asks for at least.
+/// PBKDF2 of an account's keys, at all three: the minimum of RFC 5802 §5.1.
 const ITERATIONS: u32 = 4096;
 
 /// A chat server for `example.test`.
@@ -65,7 +65,7 @@ impl ChatServer {
         ))
     }
 
-    /// What ejabberd exports into this folder (XEP-0227) of the accounts that it imported from that file.
+    /// Lets ejabberd import that file of accounts and export them into this folder (XEP-0227).
     pub fn exported_by_ejabberd(accounts: &Path, folder: &Path) {
         let (accounts, folder) = (accounts.display(), folder.display());
         drop(ChatServer::ejabberd_that(&format!(
@@ -124,7 +124,7 @@ impl ChatServer {
         ChatServer { client, web: None, bosh, pid, program: Program::Other { peer, _folder: folder } }
     }
 
-    /// The end of what it printed.
+    /// The end of its output.
     pub fn tail(&self) -> String {
         match &self.program {
             Program::Belfry(node) => node.tail(),
@@ -142,7 +142,8 @@ fn wait_for_line(peer: &Peer, line: &str) {
     crate::wait::wait_until(line, std::time::Duration::from_secs(60), is_there, || peer.tail());
 }
 
-/// The first with its own tool, which starts Lua each time; keys do not say whose they are, so all others have the same.
+/// The first with its own tool, which starts Lua each time; keys do not name their account, so all others
+/// have the same.
 fn register_at_prosody(place: &Path, config: &Path, users: usize) {
     let output = Command::new("prosodyctl")
         .arg("--config")

@@ -40,7 +40,7 @@ use crate::ringer::Tool;
 use crate::wait::{lines_in, wait_until};
 use files::{by_call, counts, normalise, without_mended};
 
-/// What one end did, with everything taken out that differs from run to run.
+/// The output of one end, without all that differs from run to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Seen {
     exit: Option<i32>,
@@ -50,7 +50,7 @@ struct Seen {
     logs: Vec<String>,
     warnings: usize,
     written: String,
-    /// What it printed and its error log, for a failure's text.
+    /// The standard output and error log, for a failure's text.
     explanation: String,
 }
 
@@ -166,10 +166,11 @@ pub fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
 
-/// How often a run may begin anew: each time a few dozen of some thirty thousand process ids will not do.
+/// The number of times that a run may begin anew: each time a few dozen of some thirty thousand process ids
+/// will not do.
 const TRIES: usize = 5;
 
-/// What every end of a run is told about the others.
+/// The ports and addresses that every end of a run receives.
 struct Places {
     ports: BTreeMap<String, u16>,
     twin: u16,
@@ -259,7 +260,7 @@ impl Case {
         Some(seen)
     }
 
-    /// Whether its scenarios have this number.
+    /// True if its scenarios have this number.
     fn says(&self, number: u32) -> bool {
         let own = format!("{}.", self.name);
         let files = std::fs::read_dir(corpus()).expect("the corpus is part of the sources");
@@ -271,7 +272,7 @@ impl Case {
     }
 }
 
-/// A port for one end alone, with room above it for media: below those the system gives to whoever asks for any.
+/// A port for one end alone, with room above it for media: below the range of ephemeral ports.
 fn own_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     (0..500)
@@ -283,7 +284,7 @@ fn own_port() -> u16 {
 }
 
 impl Places {
-    /// Ports that may stand in messages, and what each is called.
+    /// Ports that may stand in messages, and their names.
     fn names(&self) -> BTreeMap<String, String> {
         let mut names = BTreeMap::from([(self.twin.to_string(), "TWIN".to_owned())]);
         // Ports of signalling last: should a range of media ports reach into them, they win.
@@ -328,7 +329,7 @@ struct End {
 impl End {
     fn start(case: &Case, tool: Tool, name: &str, words: &[String], places: &Places) -> End {
         let folder = TempDir::new().expect("a temporary folder");
-        // Where `uac_pcap` looks, below the folder it runs in, for what Debian installs elsewhere.
+        // Where `uac_pcap` looks, below the folder it runs in, for files that Debian installs elsewhere.
         std::os::unix::fs::symlink("/usr/share/sip-tester", folder.path().join("pcap"))
             .expect("a writable folder");
         let mut arguments: Vec<String> = words.iter().map(|word| places.fill(word, folder.path())).collect();
@@ -395,7 +396,7 @@ impl End {
     }
 }
 
-/// Whether a line of `/proc/net/tcp` or `udp` is of a socket that takes what comes to this port: not one that is still
+/// True if a line of `/proc/net/tcp` or `udp` is of a socket that takes what comes to this port: not one that is still
 /// remembered of a run before, which had the same.
 fn is_open_at(line: &str, port: u16) -> bool {
     const LISTENS: &str = "0A";
@@ -406,7 +407,7 @@ fn is_open_at(line: &str, port: u16) -> bool {
         && state.is_some_and(|state| [LISTENS, UDP_UNCONNECTED].contains(&state))
 }
 
-/// Whether `number` stands in it as a number of its own.
+/// True if `number` stands in it as a number of its own.
 fn has_number(text: &str, number: u32) -> bool {
     let number = number.to_string();
     text.split(|character: char| !character.is_ascii_digit()).any(|digits| digits == number)
@@ -417,7 +418,7 @@ fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
-/// Whether `sipp` speaks: for an error that says what to install.
+/// The version of `sipp`; the error says what to install.
 pub fn sipp_version() -> String {
     let output =
         Command::new("sipp").arg("-v").output().expect("sipp: install it: apt-get install sip-tester");

@@ -13,7 +13,7 @@ pub struct Dns {
     thread: Option<JoinHandle<()>>,
 }
 
-/// RFC 1035 §4.1.1: an answer by who knows, with recursion; and RFC 2782's type.
+/// RFC 1035 §4.1.1: an authoritative answer, with recursion; and RFC 2782's type.
 const ANSWER: [u8; 2] = [0x85, 0x80];
 const SRV: [u8; 2] = [0, 33];
 const HEADER: usize = 12;
@@ -31,7 +31,7 @@ impl Dns {
             while !ends.load(Ordering::Relaxed) {
                 let Ok((count, from)) = socket.recv_from(&mut buffer) else { continue };
                 if let Some(answer) = answer(&buffer[..count], servers) {
-                    // Who asked may have gone.
+                    // The client may have gone.
                     let _ = socket.send_to(&answer, from);
                 }
             }

@@ -23,8 +23,9 @@ pub struct Ejabberd {
 }
 
 impl Ejabberd {
-    /// Serves `domain` and its rooms with these accounts, whose password is `secret`. All other servers are at
-    /// 127.0.0.1:`peers`. With an authority it has a certificate of it, and lets in only who has one too.
+    /// Serves `domain` and its rooms with these accounts, whose password is `secret`. All other servers are
+    /// at 127.0.0.1:`peers`. With an authority it has a certificate of it, and admits only servers that have
+    /// one too.
     pub fn start(domain: &str, users: &[&str], peers: u16, authority: Option<&Authority>) -> Ejabberd {
         let dns = Dns::start(peers);
         let folder = TempDir::new().expect("a temporary folder");
@@ -62,7 +63,7 @@ impl Ejabberd {
         Ejabberd { client, server, peer, folder, _dns: dns }
     }
 
-    /// The end of what it printed and logged.
+    /// The end of its output and log.
     pub fn tail(&self) -> String {
         let log = read_to_string(self.folder.path().join("ejabberd.log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
@@ -70,7 +71,7 @@ impl Ejabberd {
     }
 }
 
-/// What it prints once the last expression is evaluated.
+/// The line that it prints once the last expression is evaluated.
 pub(crate) const READY: &str = "ejabberd is ready";
 
 /// Two schedulers, no distribution. `then`: Erlang that is evaluated when it runs.

@@ -1,4 +1,4 @@
-//! A man in the middle of clients and a chat server, in the clear, who does one wrong to one message that users are sent.
+//! A proxy between clients and a chat server, in the clear, that applies one fault to one message for users.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::thread::{Builder, JoinHandle};
 
 use crate::ports::free_port;
 
-/// What becomes of the message.
+/// The fault that is applied to the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     None,
@@ -63,7 +63,7 @@ impl FaultyProxy {
 impl Drop for FaultyProxy {
     fn drop(&mut self) {
         self.has_ended.store(true, Ordering::Release);
-        // It looks when somebody comes.
+        // A connection makes the thread look at the flag.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -145,14 +145,14 @@ fn is_message(piece: &[u8]) -> bool {
     piece.starts_with(START)
 }
 
-/// A whole message, or what is surely none; `None`: more must come first.
+/// A whole message, or bytes that are surely none; `None`: more must come first.
 fn next_piece(buffer: &mut Vec<u8>) -> Option<Vec<u8>> {
     let find = |what: &[u8]| buffer.windows(what.len()).position(|window| window == what);
     let end = match find(START) {
         Some(0) => find(END)? + END.len(),
         Some(start) => start,
         None => {
-            // What could still become the start of one waits.
+            // A possible start of one waits for more bytes.
             let last = buffer.iter().rposition(|byte| *byte == b'<').unwrap_or(buffer.len());
             if START.starts_with(&buffer[last..]) { last } else { buffer.len() }
         }

@@ -2,7 +2,7 @@
 //! Twilio's library, slixmpp, profanity, @xmpp/client, Strophe, Prosody and ejabberd.
 //!
 //! A [`play`] is what two or more peers do through some proxy; the tests run the plays through `belfry`, and
-//! those that any proxy passes through Kamailio too, so that a failure tells whose it is.
+//! those that any proxy passes through Kamailio too, so that a failure names the server at fault.
 
 mod administrator;
 mod baresip;

@@ -65,7 +65,7 @@ listen = "127.0.0.1:{http}"
         self.import(count, &[])
     }
 
-    /// The same with keys of SCRAM, so that nobody has to send his password.
+    /// The same with keys of SCRAM, so that no client has to send its password.
     pub fn with_chat_users(self, count: usize) -> Node {
         self.import(count, &["--scram"])
     }
@@ -80,7 +80,7 @@ listen = "127.0.0.1:{http}"
         self
     }
 
-    /// Calls to `user` of any domain go to 127.0.0.1:`target`, for everyone.
+    /// Calls of all sources to `user` of any domain go to 127.0.0.1:`target`.
     pub fn with_open_route(self, user: &str, target: u16) -> Node {
         self.run(&[
             "route",
@@ -137,7 +137,7 @@ listen = "127.0.0.1:{http}"
         self.peer.as_ref().map_or(0, Peer::id)
     }
 
-    /// The end of what the node printed.
+    /// The end of the node's output.
     pub fn tail(&self) -> String {
         self.peer.as_ref().map(Peer::tail).unwrap_or_default()
     }

@@ -15,7 +15,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts `program` in `folder`; what it prints goes to `<name>.log` there.
+    /// Starts `program` in `folder`; its output goes to `<name>.log` there.
     pub fn start(name: &str, program: &str, arguments: &[String], folder: &Path) -> Peer {
         let log = folder.join(format!("{name}.log"));
         let output =
@@ -66,12 +66,12 @@ impl Peer {
         self.child.wait().expect("our own child");
     }
 
-    /// What it printed so far.
+    /// The lines that it has printed so far.
     pub fn lines(&self) -> Vec<String> {
         lines_in(&self.log)
     }
 
-    /// The end of what it printed, for a failure's text.
+    /// The end of its output, for a failure's text.
     pub fn tail(&self) -> String {
         tail(&self.log)
     }

@@ -1,4 +1,4 @@
-//! What peers do through a proxy at 127.0.0.1:`proxy`. Each panics, with what the peer printed, when it goes otherwise.
+//! Scenarios of peers through a proxy at 127.0.0.1:`proxy`. Each panics with the peer's output when it fails.
 
 use crate::baresip::Baresip;
 use crate::sipp::{Account, Sipp};

@@ -1,8 +1,8 @@
 //! Ports for tests, which other tests and the kernel leave alone.
 //!
-//! A port that was free a moment ago may be somebody's when it is bound. So ports are taken from a range from which the
-//! kernel gives none to clients, and a locked file for each block of them keeps other tests away, also those of other
-//! processes; the lock ends with its holder, however that ends.
+//! A port that was free a moment ago may be taken when it is bound. So ports are taken from a range from
+//! which the kernel gives none to clients, and a locked file for each block of them keeps other tests away,
+//! also those of other processes; the lock ends with its holder, however that ends.
 
 use std::fs::{File, TryLockError};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
@@ -22,7 +22,7 @@ const BLOCKS: u16 = (LAST - FIRST + 1) / BLOCK;
 /// Where the next search begins, so that a port is not used again as soon as it is let go of.
 static NEXT: AtomicU16 = AtomicU16::new(0);
 
-/// Neighbouring ports, nobody else's until this is dropped.
+/// Neighbouring ports, reserved until this is dropped.
 #[derive(Debug)]
 pub struct Ports {
     first: u16,
@@ -55,7 +55,7 @@ impl Ports {
     }
 }
 
-/// `None`: it is somebody's.
+/// `None`: another process has the block.
 fn lock(block: u16) -> Option<File> {
     let path = folder().join(format!("{block}.lock"));
     let file = File::options().create(true).truncate(false).write(true).open(&path);
@@ -67,7 +67,7 @@ fn lock(block: u16) -> Option<File> {
     }
 }
 
-/// Each user has one: what another's test has is found by trying to bind it.
+/// Each user has one: ports of another user's tests are found by trying to bind them.
 fn folder() -> PathBuf {
     let user = std::env::var("USER").unwrap_or_default();
     let folder = std::env::temp_dir().join(format!("belfry-test-ports-{user}"));
@@ -75,7 +75,7 @@ fn folder() -> PathBuf {
     folder
 }
 
-/// On loopback, and on every address as those have it who listen everywhere.
+/// On loopback, and on the unspecified address as some servers bind it.
 fn is_free(port: u16) -> bool {
     [Ipv4Addr::LOCALHOST, Ipv4Addr::UNSPECIFIED]
         .iter()

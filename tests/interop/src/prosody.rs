@@ -23,8 +23,9 @@ pub struct Prosody {
 }
 
 impl Prosody {
-    /// Serves `domain` and its rooms with these accounts, whose password is `secret`. All other servers are at
-    /// 127.0.0.1:`peers`. With an authority it has a certificate of it, and lets in only who has one too.
+    /// Serves `domain` and its rooms with these accounts, whose password is `secret`. All other servers are
+    /// at 127.0.0.1:`peers`. With an authority it has a certificate of it, and admits only servers that have
+    /// one too.
     pub fn start(domain: &str, users: &[&str], peers: u16, authority: Option<&Authority>) -> Prosody {
         let folder = TempDir::new().expect("a temporary folder");
         let place = folder.path();
@@ -63,7 +64,7 @@ impl Prosody {
         Prosody { client, server, direct, peer, _folder: folder }
     }
 
-    /// The end of what it printed.
+    /// The end of its output.
     pub fn tail(&self) -> String {
         self.peer.tail()
     }

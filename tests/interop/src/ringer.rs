@@ -1,4 +1,4 @@
-//! Ringer as a person runs it: words in, what it printed and its exit code out.
+//! Ringer as a user runs it: arguments in, output and exit code out.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::peer::Peer;
 
-/// Which program plays an end.
+/// The program that plays an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tool {
     Sipp,
@@ -27,7 +27,7 @@ impl Tool {
     }
 }
 
-/// What it said and how it ended.
+/// The output of a program and its exit code.
 #[derive(Debug)]
 pub struct Said {
     pub code: Option<i32>,
@@ -36,7 +36,7 @@ pub struct Said {
 }
 
 impl Said {
-    /// Whether a line begins with these words.
+    /// True if a line begins with these words.
     pub fn has(&self, words: &str) -> bool {
         self.lines.iter().any(|line| line.starts_with(words))
     }

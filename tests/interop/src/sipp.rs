@@ -22,7 +22,7 @@ impl Account {
     }
 }
 
-/// It listens for audio and, two above, for video, and for what comes back of each.
+/// It listens for audio and, two above, for video, and for the echo of each.
 const MEDIA: u16 = 4;
 
 /// A SIPp that runs one scenario. Drop it to end it.
@@ -77,7 +77,7 @@ impl Sipp {
         Sipp::start_in(folder, scenario, &[format!("127.0.0.1:{proxy}")], calls, &more)
     }
 
-    /// Waits until all its calls are done, and panics with what SIPp has to say unless all went as written.
+    /// Waits until all its calls are done, and panics with SIPp's output unless all went as written.
     pub fn succeeds(mut self) {
         let code = self.code();
         assert!(code == Some(0), "SIPp: {code:?}\n{}", self.report());
@@ -89,7 +89,7 @@ impl Sipp {
         assert!(code == Some(1), "SIPp was to fail a call: {code:?}\n{}", self.report());
     }
 
-    /// What the scenario's `<log>` actions wrote so far, a line each.
+    /// The lines that the scenario's `<log>` actions have written so far.
     pub fn logged(&self) -> Vec<String> {
         lines_in(&self.folder.path().join("log.txt"))
     }

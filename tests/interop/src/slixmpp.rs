@@ -60,8 +60,8 @@ fn run(script: &str, arguments: &[&str]) {
     assert!(output.status.success(), "{}\n{errors}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// Runs `slixmpp/federation.py`: the first user is at 127.0.0.1:`port` of ours, the other at a peer; both have the password
-/// `secret`. What it printed, when it fails.
+/// Runs `slixmpp/federation.py`: the first user is at 127.0.0.1:`port` of ours, the other at a peer; both
+/// have the password `secret`. Its output, when it fails.
 ///
 /// # Errors
 /// The script's output.

@@ -29,7 +29,7 @@ pub fn document_at(document: &'static str) -> SocketAddr {
     let serve = move || {
         for mut stream in listener.incoming().flatten() {
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n", document.len());
-            // One read: requests for documents are small. Who gives up is of no interest.
+            // One read: requests for documents are small. A client that gives up is ignored.
             let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
             let _ = stream.read(&mut [0; 8192]);
             let _ = write!(stream, "{head}Content-Type: text/xml\r\nConnection: close\r\n\r\n{document}");

@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long an answer to one OPTIONS is waited for.
+/// The time to wait for an answer to one OPTIONS.
 const ANSWER: Duration = Duration::from_millis(100);
 
 /// Returns once `is_so` holds; panics with `what` and `explain()` when it does not within `limit`.

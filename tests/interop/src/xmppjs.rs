@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use crate::DOMAIN;
 use crate::peer::installed;
 
-/// Runs `xmppjs/chat.js` with two accounts over the WebSocket at `url`; panics unless it succeeds. `certificate`: what is
-/// trusted besides the system's.
+/// Runs `xmppjs/chat.js` with two accounts over the WebSocket at `url`; panics unless it succeeds.
+/// `certificate`: trusted besides the system's.
 pub fn chat_with_xmppjs(url: &str, certificate: &Path, users: [&str; 2], password: &str) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("xmppjs/chat.js");
     let output = Command::new("node")

@@ -103,7 +103,7 @@ fn no_acknowledged_binding_is_lost() {
     let enough = || registering.logged().len() >= KILLED_AFTER;
     wait_until("registrations", Duration::from_secs(30), enough, || node.tail());
     node.kill();
-    // What it reads now was acknowledged before the kill: nobody is there to acknowledge any more.
+    // The remaining output was acknowledged before the kill: the server acknowledges nothing any more.
     let acknowledged = registering.logged();
     drop(registering);
     assert!(acknowledged.len() < USERS, "the kill came too late to mean anything");

@@ -1,5 +1,5 @@
-//! How runs of SIPp 3.6.1 and of Ringer end, side by side: exit codes of flags, of time-outs and of signals. Where the two
-//! differ, Ringer has the code of SIPp's later versions.
+//! The ends of runs of SIPp 3.6.1 and of Ringer, side by side: exit codes of flags, of time-outs and of
+//! signals. Where the two differ, Ringer has the code of SIPp's later versions.
 
 use std::net::UdpSocket;
 use std::path::Path;
@@ -26,7 +26,7 @@ Content-Length: 0
 </scenario>
 "#;
 
-/// A folder with what the runs below read.
+/// A folder with the input files of the runs below.
 fn folder() -> TempDir {
     let folder = TempDir::new().expect("a temporary folder");
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("writable");

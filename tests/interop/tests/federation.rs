@@ -49,7 +49,7 @@ impl Ours {
         }
     }
 
-    /// Whether a line of the node's log has all of that.
+    /// True if a line of the node's log has all of that.
     fn has_said(&self, words: &[&str]) -> bool {
         self.node.tail().lines().any(|line| words.iter().all(|word| line.contains(word)))
     }

@@ -1,5 +1,5 @@
-//! Users of Ringer's at three chat servers that are as their makers made them: everything that is sent arrives, once and in
-//! order, and every presence is seen by who is there.
+//! Users of Ringer's at three chat servers with their default code: every message arrives, once and in order,
+//! and every available user sees every presence.
 
 use std::path::Path;
 
@@ -10,11 +10,11 @@ use tempfile::TempDir;
 
 const USERS: usize = 40;
 
-/// What holds of every server: nothing lost, nothing twice. `before` stands before its lines.
+/// The conditions that hold for every server: nothing lost, nothing twice. `before` stands before its lines.
 #[track_caller]
 fn is_even(said: &Said, report: &Path, server: &ChatServer, before: &str) -> Report {
     let explain = || format!("{}\n{}", said.text(), server.tail());
-    // How long it takes says more of the machine that runs the tests than of the server.
+    // The duration depends more on the machine than on the server.
     let (missed, slow) = (format!("{before}MISSED: "), format!("{before}MISSED: response."));
     let mut missed = said.lines.iter().filter(|line| line.starts_with(&missed));
     assert!(missed.all(|line| line.starts_with(&slow)), "{}", explain());
@@ -67,8 +67,8 @@ fn prosody_keeps_the_mix_of_a_hundred_thousand() {
     published(&ChatServer::prosody(USERS), "jabber-100k", USERS);
 }
 
-/// Ringer's file of rosters goes into ejabberd, and what ejabberd exports into Belfry: users sign in by the keys of SCRAM that
-/// came with them, and know each other.
+/// Ringer's file of rosters goes into ejabberd, and ejabberd's export into Belfry: users sign in by the keys
+/// of SCRAM that came with them, and know each other.
 #[test]
 fn accounts_move_from_ejabberd_to_belfry() {
     let folder = TempDir::new().expect("a temporary folder");
@@ -146,13 +146,13 @@ fn belfry_keeps_a_mix_over_websockets() {
     is_even(&ringer(&all), &report, &server, "");
 }
 
-/// What each has an answer to, and what nobody accounts for.
+/// An IQ request that every server answers, and a message without an answer.
 const STANZAS: &str =
     "<iq type='get' to='{domain}'><query xmlns='http://jabber.org/protocol/disco#info'/></iq>
 <message to='{contact}' type='headline' id='news-{n}'><body>{user} says {id}</body></message>
 ";
 
-/// Users of a file, by HTTP requests, who do what tsung's do.
+/// Users of a file, by HTTP requests, with the steps of tsung's users.
 fn over_bosh(server: &ChatServer, tls: &str, failures: &str) {
     let ((port, path), pid) = (server.bosh, server.pid.to_string());
     let target = format!("127.0.0.1:{port}");
@@ -177,7 +177,7 @@ fn belfry_keeps_a_mix_over_bosh() {
 
 #[test]
 fn ejabberd_keeps_a_mix_over_bosh() {
-    // Of those who use a node at once it tells one now and then "Database failure": a transaction that was aborted
+    // Concurrent users of one node now and then get "Database failure": a transaction that was aborted
     // (`cyclic`) and is not begun again.
     over_bosh(&ChatServer::ejabberd(USERS), "none", "failed < 5");
 }
@@ -187,7 +187,7 @@ fn prosody_keeps_a_mix_over_bosh() {
     over_bosh(&ChatServer::prosody(USERS), "none", "failed == 0");
 }
 
-/// Two users who write to each other, through somebody who does that to one of their messages.
+/// Two users who write to each other, through a proxy that applies the fault to one of their messages.
 fn through(fault: Fault) -> Said {
     let server = ChatServer::belfry(2, "require_tls = false");
     let proxy = FaultyProxy::start(server.client, fault);

@@ -199,7 +199,7 @@ fn command_lines(readme: &str) -> Vec<String> {
     lines
 }
 
-/// With what README says makes the line shorter.
+/// The line as README says that it may be shortened.
 fn shortened(readme: &str, line: &str, (begins, short, long): &(&str, &str, &str)) -> String {
     assert!(
         readme.contains(&format!("`{short}`")),
@@ -212,13 +212,13 @@ fn shortened(readme: &str, line: &str, (begins, short, long): &(&str, &str, &str
     line.replace(long, short)
 }
 
-/// bash, whose lines come by a pipe; what they print goes to a file. It ends with all that it started.
+/// bash, whose lines come by a pipe; their output goes to a file. It ends with all that it started.
 struct Shell {
     folder: TempDir,
     lines: File,
     /// Keys of the shell itself: nothing is ever typed.
     _keys: File,
-    /// By name, what is typed into the terminals.
+    /// The input of the terminals, by name.
     terminals: Vec<(String, File)>,
     child: Child,
     number: usize,
@@ -235,7 +235,7 @@ impl Shell {
         let is_root =
             std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
         let mut command = Command::new("unshare");
-        // What the cargo and the make above this test tell their own children: a reader's shell has none of it.
+        // Variables that cargo and make set for their children: a reader's shell has none of them.
         for name in ["CARGO", "CARGO_TARGET_DIR", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"] {
             command.env_remove(name);
         }

@@ -61,7 +61,7 @@ fn slixmpp_is_a_component_that_echoes() {
     echo_with_slixmpp(port, &node.certificate(), alice, component_port, (&domain, "hush"));
 }
 
-/// Alice is in chat, Bob has a phone: words both ways, and she sees that he is there.
+/// Alice is in chat, Bob has a phone: they exchange messages, and Alice sees Bob's presence.
 #[test]
 fn slixmpp_and_baresip_write_to_each_other() {
     let (node, port) = node("tcp", "");

@@ -1,4 +1,4 @@
-//! Probes and what they make of targets.
+//! Probes and their effect on targets.
 
 use std::time::Duration;
 

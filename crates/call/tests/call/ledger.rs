@@ -233,7 +233,7 @@ fn long_texts_are_cut_at_a_character() {
     }
 }
 
-/// What a naive ledger knows of a call: when it started and was answered.
+/// The naive ledger's entry for a call: its start and its answer.
 type Naive = BTreeMap<u64, (Instant, Option<Instant>)>;
 
 fn naive_step(calls: &mut Naive, now: Instant, key: u64, kind: &CallEventKind) -> Option<(Instant, u16)> {

@@ -140,8 +140,8 @@ impl Host {
         hints::is_worth_archiving(message) && !self.is_anonymous(user) && self.prefers_archived(user, with)
     }
 
-    /// Into somebody's archive, an account's or a room's. Its id there; until it is written, the message that is being
-    /// looked at is not handled.
+    /// Writes a message into an archive, of an account or of a room, and returns its id there. Until it is
+    /// written, the message under way is not handled.
     pub(super) fn archive_write(
         &mut self,
         now: Instant,
@@ -152,7 +152,7 @@ impl Host {
     ) -> Box<str> {
         let hold = self.ack_guard();
         let (id, change) = self.archive_entry(now, owner, with, message);
-        // Who gets it alive has it, whatever becomes of the archive.
+        // A client that gets the message directly has it, whatever becomes of the archive.
         self.change(change, out, move |host, _, _, out| host.release_ack_guard(hold, out));
         id
     }
@@ -195,7 +195,7 @@ impl Host {
             else {
                 return then(host, now, Err(StoreFailure::NotFound), out);
             };
-            // Whom it was from or to stays as it is: the store changes the stanza only.
+            // The other party stays as it is: the store changes the stanza only.
             let with = owner.as_jid().clone();
             let stanza = Box::new(stone);
             host.change(Change::Archive { owner, id, with, at, stanza }, out, then);

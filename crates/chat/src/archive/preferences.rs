@@ -9,7 +9,7 @@ use super::super::feature::{IqReply, IqRequest};
 use super::super::{Host, Outbox, change_queue};
 use crate::limits;
 
-/// The node that keeps them. Nobody but its account reads nodes of that prefix.
+/// The node that keeps them. Only its account reads nodes of that prefix.
 pub(in super::super) const NODE: &str = "private:urn:xmpp:mam:2#preferences";
 
 /// The messages that an account's archive keeps, in the words of XEP-0441.
@@ -29,6 +29,7 @@ impl ArchiveDefault {
             .find(|archived| archived.name() == text)
     }
 
+    /// The value of the `default` attribute (XEP-0441).
     pub fn name(self) -> &'static str {
         match self {
             ArchiveDefault::Always => "always",
@@ -115,7 +116,7 @@ pub(super) fn handle(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mu
     host.change(change, out, move |host, _, done, out| {
         let answer = done.map_err(change_queue::not_written).map(|()| {
             let element = preferences.element();
-            // Who left meanwhile has them read again.
+            // If the account has left memory meanwhile, its preferences are read again.
             if host.is_in_memory(&user) {
                 host.archive.preferences.insert(user, preferences);
             }
@@ -147,7 +148,7 @@ impl Host {
         }
     }
 
-    /// Whoever it is from or to.
+    /// True if the user's archive keeps all messages, independent of the other party.
     pub(in super::super) fn archives_all(&self, user: &Bare) -> bool {
         match self.archive.preferences.get(user) {
             Some(own) => own.never.is_empty() && own.otherwise == ArchiveDefault::Always,
@@ -155,10 +156,10 @@ impl Host {
         }
     }
 
-    /// The account's data was read, and what it prefers with it: its first message finds that.
+    /// The account's data was read, and its preferences with it, before its first message.
     pub(in super::super) fn preferences_loaded(&mut self, user: &Bare, item: Option<&Element>) {
         let Some(item) = item else { return };
-        // Preferences that cannot be read are not those of who never said: until they are set anew nothing is archived.
+        // Unreadable preferences are not the defaults: until they are set anew nothing is archived.
         let nothing = Preferences { otherwise: ArchiveDefault::Never, ..Preferences::default() };
         let preferences = Preferences::parse(item).unwrap_or(nothing);
         self.archive.preferences.insert(user.clone(), preferences);

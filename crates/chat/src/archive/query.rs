@@ -9,7 +9,7 @@ use super::super::effect::{Load, MamPage, MamQuery, StoreFailure, StoreReply};
 use super::super::{Host, Outbox, change_queue, sm};
 use crate::limits;
 
-/// What is asked, and how it is to be told.
+/// A query of an archive, and the form of its answer.
 struct ArchiveRequest {
     query: MamQuery,
     id: Option<Box<str>>,
@@ -144,7 +144,7 @@ fn fin(page: &MamPage) -> Element {
     fin.child(set)
 }
 
-/// To what may be told at once; a page of the end loses its begin.
+/// Shortens a page to the size that one answer may have; a page of the end loses its begin.
 fn shorten(page: &mut MamPage, from_end: bool) {
     let mut room = limits::ARCHIVE_PAGE_BYTES;
     let mut fits = |(_, _, stanza): &&(Box<str>, Instant, Element)| {
@@ -173,8 +173,8 @@ fn shorten(page: &mut MamPage, from_end: bool) {
 }
 
 impl Host {
-    /// Somebody who may asks an archive: `<query/>` or `<metadata/>`. What is found goes to him as messages of the
-    /// owner's, and the answer after them.
+    /// Answers a `<query/>` or `<metadata/>` of a client that may read the archive. The results are messages
+    /// from the owner; the answer follows them.
     pub(in super::super) fn archive_query(
         &mut self,
         _now: Instant,

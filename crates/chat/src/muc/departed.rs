@@ -8,7 +8,8 @@ use super::room::RoomEffect;
 use crate::{Host, Outbox};
 
 impl Host {
-    /// A removed account loses what it is in the rooms that are in memory. Of the others the store has taken it out.
+    /// Removes the affiliations of a removed account from the rooms in memory. The store has changed the
+    /// other rooms.
     pub(crate) fn leave_rooms(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
         let addresses: Vec<Bare> = self.rooms.slots.keys().cloned().collect();
         for address in addresses {
@@ -24,7 +25,7 @@ impl Host {
     pub(super) fn leave_room(&mut self, now: Instant, address: &Bare, user: &Bare, out: &mut Outbox) {
         let Some(room) = self.rooms.room(address) else { return };
         if room.remove_user(user) && room.is_persistent() {
-            // Nobody waits for it, and what cannot be written now stays true in memory.
+            // No client waits for the write; the change stays in memory if it fails.
             let unsaved = UnsavedRoom {
                 stanza: Box::new(Element::new("presence", ns::CLIENT).with("type", "error")),
                 before: None,

@@ -1,5 +1,4 @@
-//! All rooms of a service that are for everybody to know of: those of the store, and those that hosts have in memory,
-//! which know more.
+//! All public rooms of a service: those of the store, and those that hosts have in memory, which know more.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -63,7 +62,7 @@ impl Host {
         }
     }
 
-    /// The page after that room, with what is known already.
+    /// The page after that room, with the rooms known already.
     fn read_directory(
         &mut self,
         domain: Box<str>,
@@ -114,7 +113,7 @@ impl Host {
         self.load(Load::Act(Box::new(act)), out, move |host, _, result, out| {
             let acted = match result {
                 Ok(StoreReply::HostActionResult(acted)) => acted,
-                // What is here is better than nothing.
+                // The rooms in memory are better than an empty list.
                 _ => host.rooms_here(&domain),
             };
             let mut directory = Directory::clone(&stored);
@@ -137,7 +136,7 @@ impl Host {
     }
 }
 
-/// Which of them a page has, and what it is of (XEP-0059): the ids are in the order that was asked for.
+/// The range of a page and its `<set/>` (XEP-0059): the ids are in the order that was asked for.
 pub(super) fn page(
     ids: &[&str],
     set: Option<&Element>,

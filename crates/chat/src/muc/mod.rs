@@ -1,4 +1,4 @@
-//! Rooms (XEP-0045): which are here, and their way from and to the store. What happens in one is [`room`]'s.
+//! Rooms (XEP-0045): those in memory, and their way from and to the store. The inside of a room is [`room`].
 
 mod departed;
 mod directory;
@@ -161,7 +161,7 @@ impl Host {
         }
     }
 
-    /// Of a service, in memory.
+    /// The rooms of a service that are in memory.
     pub(super) fn describe_rooms(&self, domain: &str) -> Vec<RoomState> {
         let here = self.rooms.slots.iter().filter(|(address, _)| address.domain() == domain);
         here.filter_map(|(address, slot)| Some((address, slot.room.as_ref()?)))
@@ -175,7 +175,7 @@ impl Host {
             .collect()
     }
 
-    /// Rooms in memory, and who is in them.
+    /// The number of rooms in memory, and of their occupants.
     pub fn rooms(&self) -> (usize, usize) {
         let rooms = self.rooms.slots.values().filter_map(|slot| slot.room.as_ref());
         (self.rooms.slots.len(), rooms.map(|room| room.occupants()).sum())
@@ -219,7 +219,7 @@ impl Host {
         self.drain(now, &address, out);
     }
 
-    /// Nobody has asked for it yet: the store knows whether there is such a room.
+    /// The first request for this room: the store knows if there is such a room.
     fn open_room(&mut self, address: Bare, element: Element, out: &mut Outbox) {
         // Errors and unavailable presence have no effect on a room without occupants.
         let is_nothing = matches!(element.attr("type"), Some("error" | "result" | "unavailable"));
@@ -261,7 +261,7 @@ impl Host {
         let max = u32::try_from(HISTORY).unwrap_or(u32::MAX);
         let query = Box::new(MamQuery { from_end: true, max, bytes: HISTORY_BYTES, ..MamQuery::default() });
         let load = Load::Archive { owner: address.clone(), query };
-        // All who enter wait for it, whatever else the first of them has asked.
+        // All entering clients wait for it, whatever other reads the first of them has.
         self.with_requester(None, |host| {
             host.load(load, out, move |host, now, result, out| {
                 host.room_history_loaded(now, &address, result, out);
@@ -287,7 +287,7 @@ impl Host {
         self.drain(now, address, out);
     }
 
-    /// Whoever waits is told so, and the next one asks the store again.
+    /// The waiting clients get an error, and the next request asks the store again.
     fn room_unavailable(&mut self, address: &Bare, out: &mut Outbox) {
         let Some(slot) = self.rooms.remove(address) else { return };
         for stanza in slot.waiting {
@@ -347,7 +347,8 @@ impl Host {
         self.save(now, address, unsaved, out);
     }
 
-    /// §10.1: who enters a room that is none makes it. False: there is none, and he was told so.
+    /// §10.1: entering a room that does not exist creates it. False: it was not created, and the client got
+    /// an error.
     fn create_room(
         &mut self,
         address: &Bare,
@@ -360,7 +361,7 @@ impl Host {
             && stanza.attr("type").is_none()
             && stanza.get("x", ns::MUC).is_some()
             && to.resource().is_some();
-        // Who operates the server makes a room by configuring it.
+        // The operator of the server creates a room by configuring it.
         let is_made = from.local().is_none()
             && self.may_all_in_rooms(from, stanza)
             && stanza.attr("type") == Some("set")
@@ -394,8 +395,9 @@ impl Host {
         }
     }
 
-    /// Administrators of the server (XEP-0045 §5.2: "service-wide administrators"), and its operator, who speaks as the
-    /// domain: to a room's questions they are owners. Nobody else is `from` a domain of ours.
+    /// Administrators of the server (XEP-0045 §5.2: "service-wide administrators"), and its operator, whose
+    /// requests come from the domain itself, count as owners for a room's IQ requests. Clients cannot send
+    /// from a domain of ours.
     fn may_all_in_rooms(&self, from: &Jid, stanza: &Element) -> bool {
         let is_operator = from.local().is_none() && self.settings.is_local(from.domain());
         stanza::kind_of(stanza) == Some(StanzaKind::Iq) && (is_operator || self.is_admin(from))
@@ -426,8 +428,8 @@ impl Host {
         });
     }
 
-    /// Who makes a room persistent: an account of ours, or a foreign domain, whose accounts are without number. Nobody, when
-    /// it is an administrator of the server.
+    /// The account that a persistent room counts for: an account of ours, or a foreign domain, whose accounts
+    /// are without number. `None` for administrators of the server.
     fn charged_for_room(&self, stanza: &Element) -> Option<Box<str>> {
         let from = stanza::from(stanza).ok().flatten()?;
         if self.may_all_in_rooms(&from, stanza) {
@@ -490,7 +492,7 @@ impl Host {
         }
     }
 
-    /// A message for everybody gets its id: that of the archive, where there is one.
+    /// A message for all occupants gets its id: that of the archive, if there is one.
     fn said(&mut self, now: Instant, address: &Bare, mut message: Element, out: &mut Outbox) {
         // The room's own words have an id too, by which archives and clients know them.
         if message.attr("id").is_none() && message.attr("from") == Some(address.as_str()) {
@@ -509,7 +511,7 @@ impl Host {
         self.send_all(outs, out);
     }
 
-    /// The archive first, so that who asks it next does not find what is gone.
+    /// The archive first, so that the next query does not find the retracted message.
     fn retract_in_room(
         &mut self,
         address: &Bare,
@@ -531,7 +533,7 @@ impl Host {
                 Err(StoreFailure::Unavailable) if !then.is_empty() => {
                     host.refuse_in_room(&stanza, Condition::ResourceConstraint, out);
                 }
-                // What was said a moment ago may be on its way to the archive.
+                // A message of a moment ago may be on its way to the archive.
                 _ => host.perform_in_room(now, &room, UnsavedRoom { stanza, before: None, outs: then }, out),
             }
         });
@@ -546,7 +548,7 @@ impl Host {
         }
     }
 
-    /// As [`Host::refuse`], presence too: who enters has to learn that he has not.
+    /// As [`Host::refuse`], presence too: a client that failed to enter has to learn it.
     fn refuse_in_room(&mut self, stanza: &Element, condition: Condition, out: &mut Outbox) {
         let mut outs = Vec::new();
         if stanza.attr("type") != Some("unavailable") {

@@ -12,7 +12,7 @@ use crate::{Host, Outbox};
 const PARAMS: &str = "urn:xmpp:channel-search:0:search-params";
 const BY_USERS: &str = "{urn:xmpp:channel-search:0:order}nusers";
 const BY_ADDRESS: &str = "{urn:xmpp:channel-search:0:order}address";
-/// As XEP-0433 §6.2 names what everybody sees.
+/// The name of XEP-0433 §6.2 for rooms whose addresses are visible to all.
 const NOT_ANONYMOUS: &str = "{urn:xmpp:channel-search:0:anonymity}none";
 const MUC: &str = "xep-0045";
 
@@ -26,7 +26,7 @@ struct SearchRequest {
     in_address: bool,
     min_users: u32,
     is_by_address: bool,
-    /// Of other services there is nothing here.
+    /// False for services without rooms here.
     has_rooms: bool,
 }
 
@@ -93,7 +93,7 @@ impl SearchRequest {
     }
 }
 
-/// XEP-0433 §4.2: what is typed, unless everything is wanted.
+/// XEP-0433 §4.2: the words typed, unless all rooms are wanted.
 fn words(typed: Option<String>, wants_all: bool) -> Result<Vec<String>, StanzaError> {
     let typed = typed.filter(|typed| !typed.is_empty());
     let Some(typed) = typed else {
@@ -121,7 +121,7 @@ fn words(typed: Option<String>, wants_all: bool) -> Result<Vec<String>, StanzaEr
     Ok(words)
 }
 
-/// XEP-0433 §4.2.1, with what is meant where nothing is said.
+/// XEP-0433 §4.2.1, with the default values.
 fn form() -> Element {
     let value = |text: &str| Element::new("value", ns::DATA).text(text);
     let field = |var: &'static str, kind: &'static str, label: Option<&'static str>, given: Option<&str>| {

@@ -1,4 +1,5 @@
-//! The service that has the rooms: what it is, and which they are (XEP-0045 §6.1, §6.2, paged by XEP-0059).
+//! The service that has the rooms: its identity, and its list of rooms (XEP-0045 §6.1, §6.2, paged by
+//! XEP-0059).
 
 use stdx::Instant;
 use xmpp::stanza::{self, Condition, StanzaKind};
@@ -59,7 +60,7 @@ impl Host {
     }
 }
 
-/// One page of them, and what page it is when one was asked for.
+/// One page of them, and its position when a page was asked for.
 fn listed(directory: &Directory, set: Option<&Element>) -> Result<Element, Condition> {
     let all: Vec<(&str, &str)> = directory.iter().map(|(address, room)| (&**address, &*room.name)).collect();
     let ids: Vec<&str> = all.iter().map(|(address, _)| *address).collect();
@@ -70,7 +71,7 @@ fn listed(directory: &Directory, set: Option<&Element>) -> Result<Element, Condi
         Element::new("item", ns::DISCO_ITEMS).with("jid", *address).with_opt("name", name)
     });
     let query = Element::new("query", ns::DISCO_ITEMS).children(items);
-    // Who asked for no page gets to know that it is not all.
+    // A client that asked for no page learns if the list is incomplete.
     let is_told = set.is_some() || some.len() < all.len();
     Ok(query.children(is_told.then_some(told)))
 }

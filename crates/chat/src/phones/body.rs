@@ -10,7 +10,7 @@ const COMPOSING: &str = "urn:ietf:params:xml:ns:im-iscomposing";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MessageBody {
     Text(Box<str>),
-    /// Whether the sender is writing at this moment.
+    /// True while the sender is composing.
     Typing(bool),
 }
 
@@ -30,7 +30,7 @@ pub fn read(content_type: &str, body: &[u8]) -> Result<MessageBody, UnsupportedB
     }
 }
 
-/// RFC 3261 §20.15: what names no encoding is UTF-8.
+/// RFC 3261 §20.15: a text without a charset is UTF-8.
 fn said(parameters: &str, body: &[u8]) -> Result<MessageBody, UnsupportedBody> {
     let charset = parameters.split(';').find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
@@ -48,8 +48,8 @@ fn said(parameters: &str, body: &[u8]) -> Result<MessageBody, UnsupportedBody> {
     if text.trim().is_empty() { Err(UnsupportedBody) } else { Ok(MessageBody::Text(text)) }
 }
 
-/// RFC 3862 §2: headers of the message, an empty line, headers of its content, an empty line, the content. Whom it is from
-/// and to is not looked at: the MESSAGE around it says so, with proof.
+/// RFC 3862 §2: headers of the message, an empty line, headers of its content, an empty line, the content.
+/// Its From and To are ignored: those of the MESSAGE around it are proved.
 fn unwrap(body: &[u8]) -> Result<MessageBody, UnsupportedBody> {
     let (_, inner) = split_headers(body).ok_or(UnsupportedBody)?;
     let (headers, content) = split_headers(inner).ok_or(UnsupportedBody)?;
@@ -83,7 +83,7 @@ fn typing(body: &[u8]) -> Result<MessageBody, UnsupportedBody> {
     }
 }
 
-/// Line ends are those of XML, and what XML 1.0 §2.2 has no room for becomes U+FFFD.
+/// Line ends are those of XML, and characters that XML 1.0 §2.2 excludes become U+FFFD.
 pub(super) fn clean(text: &str) -> Box<str> {
     let is_char = |c: char| matches!(c, '\t' | '\n' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..='\u{10ffff}');
     let text = text.replace("\r\n", "\n").replace('\r', "\n");

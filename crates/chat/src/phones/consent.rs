@@ -1,4 +1,4 @@
-//! Whether an account lets another one watch it from a phone: what its roster says (RFC 6121 §3).
+//! The decision if an account lets another one watch it from a phone: by its roster (RFC 6121 §3).
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::super::effect::Effect;
 use super::super::{Host, Outbox};
 use crate::limits;
 
-/// Questions whose account's data is being read.
+/// Queries that wait for the data of their account.
 #[derive(Default)]
 pub(super) struct PendingConsents(HashMap<u64, Bare>);
 

@@ -1,8 +1,8 @@
-//! Addresses of callers who are no accounts of ours (RFC 7247 §5): each has one in chat, so that users tell them apart, block
-//! (XEP-0191) and report them (XEP-0377).
+//! Addresses of callers without an account of ours (RFC 7247 §5): each has one in chat, so that users tell
+//! them apart, block (XEP-0191) and report them (XEP-0377).
 //!
-//! `sip:romeo@example.net` is `romeo\40example.net@sip-guest.example.org`. What such a caller says of itself is proved by
-//! nobody, so its address is never one that an account, here or at another chat server, could have.
+//! `sip:romeo@example.net` is `romeo\40example.net@sip-guest.example.org`. The identity of such a caller is
+//! unproved, so its address is never one that an account, here or at another chat server, could have.
 
 use sha2::{Digest, Sha256};
 use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
@@ -11,7 +11,7 @@ use xmpp::{Element, Jid, domain, ns};
 use super::super::{Host, Outbox};
 use crate::limits;
 
-/// Before a domain of accounts: where those are who call them without being any.
+/// The label before a domain of accounts: the domain of callers without an account.
 pub const SUBDOMAIN: &str = "sip-guest";
 
 /// The prefix of an address that cannot be written as a local part.
@@ -53,7 +53,7 @@ fn unescape(local: &str) -> String {
     text
 }
 
-/// What a URI names: `user@host`, a number, or `sip:host`. Parameters and headers name nobody.
+/// The name in a URI: `user@host`, a number, or `sip:host`. Parameters and headers are not part of it.
 fn name_of(uri: &str) -> Option<String> {
     let (scheme, rest) = uri.split_once(':')?;
     if scheme.eq_ignore_ascii_case("tel") {
@@ -97,7 +97,7 @@ fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The address in chat of who calls from that URI, for accounts of `domain`.
+/// The address in chat of the caller with that URI, for accounts of `domain`.
 pub(super) fn address_of(uri: &str, domain: &str) -> Option<Jid> {
     let domain = format!("{SUBDOMAIN}.{domain}");
     let local = name_of(uri).filter(|name| name.len() <= limits::STRANGER).map(|name| escape(&name));
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn no_caller_has_an_address_of_an_account() {
-        // Of ours, of a chat server elsewhere, and what looks like it in another way.
+        // Callers whose URI resembles an account of ours, a guest address, or another server's account.
         for uri in [
             "sip:alice@example.org",
             "sip:alice@sip-guest.example.org",

@@ -1,5 +1,5 @@
-//! Messages from phones: a MESSAGE for an account is a chat message for its sessions, its archive and, when nobody is there,
-//! its messages that wait (RFC 7572 §5).
+//! Messages from phones: a MESSAGE for an account is a chat message for its sessions, its archive and, when
+//! no session takes it, its offline messages (RFC 7572 §5).
 
 use std::collections::HashMap;
 
@@ -24,6 +24,7 @@ pub struct PhoneMessage {
     pub has_phones: bool,
 }
 
+/// The sender of a message from a phone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PhoneSender {
     /// An account of ours, proven.
@@ -47,7 +48,7 @@ pub enum PhoneMessageOutcome {
     Busy,
 }
 
-/// MESSAGEs whose outcome is not told yet.
+/// MESSAGEs whose outcome is not yet reported.
 #[derive(Default)]
 pub(super) struct PendingPhoneMessages(HashMap<u64, (Bare, PhoneMessageOutcome)>);
 
@@ -60,7 +61,7 @@ impl Host {
             AccountState::Loading(waiting) => waiting.len(),
             AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => 0,
         });
-        // What would not be done would not be answered either.
+        // A query whose result could not be used is not sent.
         if self.phones.heard.0.len() >= limits::PHONE_MESSAGES || waits >= limits::USER_WAITING {
             return out
                 .push(Effect::PhoneMessageOutcome { id: heard.id, outcome: PhoneMessageOutcome::Busy });
@@ -77,7 +78,7 @@ impl Host {
         }
         let (from, words) = match (from, words) {
             (PhoneSender::Account(account), words) => (account.into_jid(), words),
-            // Nobody may speak in the name of an address that he has not proven: a reader would believe it.
+            // An unproved address must not be shown as a typing contact: a reader would believe it.
             (PhoneSender::Stranger(_), MessageBody::Typing(_)) => {
                 return self.tell_outcome(id, PhoneMessageOutcome::NoSession, out);
             }
@@ -176,7 +177,7 @@ impl Host {
         true
     }
 
-    /// The account's data cannot be read: what waited for it is not heard.
+    /// The account's data cannot be read: the messages that waited for it are lost.
     pub(in super::super) fn fail_phone_messages(&mut self, user: &Bare, out: &mut Outbox) {
         let waiting = self.phones.heard.0.iter().filter(|(_, (to, _))| to == user);
         for id in waiting.map(|(id, _)| *id).collect::<Vec<_>>() {

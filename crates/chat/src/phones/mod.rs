@@ -1,8 +1,9 @@
 //! The phones of an account, as its contacts see them, and its chat, as phones see it (RFC 7248, RFC 7572).
 //!
-//! A phone is no session: it is a resource of the account that others see, [`RESOURCE`], made of what `handle_phone`
-//! tells. It takes words ([`texts`]) and says some ([`heard`]); what else is asked of it is refused, Jingle's
-//! `session-initiate` among it: whoever leads such calls to phones takes them in `phone_asked` and adds their features.
+//! A phone is no session: it is a resource of the account that others see, [`RESOURCE`], made of the reports
+//! of `handle_phone`. It takes text messages ([`texts`]) and sends some ([`heard`]); other requests are
+//! refused, Jingle's `session-initiate` among them: code that connects such calls to phones takes them in
+//! `phone_asked` and adds their features.
 
 mod body;
 mod consent;
@@ -140,8 +141,8 @@ impl Show {
 
 #[derive(Default)]
 pub(super) struct Phones {
-    /// Accounts with a phone, and those that nobody is signed in to and somebody is interested in. Of who is signed in and has
-    /// none, as most of a chat server's users, nothing is kept.
+    /// Accounts with a phone, and watched accounts without sessions. Signed-in accounts without a phone, the
+    /// most of a chat server, need no entry.
     watched: HashMap<Bare, WatchedPhone>,
     texts: texts::Texts,
     heard: messages::PendingPhoneMessages,
@@ -167,7 +168,7 @@ impl Phones {
 }
 
 impl Host {
-    /// Somebody is interested in this account's phones. While it is available, all of them are known.
+    /// A contact watches this account's phones. While the account is available, all of them are known.
     pub(super) fn watch_phone(&mut self, user: &Bare, out: &mut Outbox) {
         if self.available(user).next().is_none() {
             self.ask_phone(user, out);
@@ -183,7 +184,7 @@ impl Host {
         }
     }
 
-    /// True: there is a place for what is known of them.
+    /// True: there is a place for their state.
     pub(super) fn keep_phone(&mut self, user: &Bare) -> bool {
         if self.phones.watched.contains_key(user) {
             return true;
@@ -195,7 +196,7 @@ impl Host {
         is_kept
     }
 
-    /// Of whom there is nothing to say, and whose changes are told anyway.
+    /// Forgets a signed-in account without a phone: its changes are reported anyway.
     fn forget_phone(&mut self, user: &Bare) {
         let is_nothing = |watched: &WatchedPhone| watched.phone == Phone::default() && watched.told.is_none();
         if self.is_signed_in(user) && self.phones.watched.get(user).is_some_and(is_nothing) {
@@ -216,16 +217,17 @@ impl Host {
         });
     }
 
+    /// True if the account has a session.
     pub fn is_signed_in(&self, user: &Bare) -> bool {
         self.users.get(user).is_some_and(|user| !user.sessions.is_empty())
     }
 
-    /// Whether one of the account's sessions wants messages and is seen.
+    /// True if one of the account's sessions wants messages and is seen.
     pub fn is_available(&self, user: &Bare) -> bool {
         self.available(user).next().is_some()
     }
 
-    /// How it is with an account's phones: the answer to `Effect::AskPhone`, and whenever it changes, of any account.
+    /// The state of an account's phones: the answer to `Effect::AskPhone`, and every change, of any account.
     pub fn handle_phone(&mut self, now: Instant, user: &Bare, phone: Phone, out: &mut Outbox) {
         if phone != Phone::default() && self.is_signed_in(user) {
             self.keep_phone(user);
@@ -237,7 +239,7 @@ impl Host {
         let has_come = phone.is_there && !watched.phone.is_there;
         watched.phone = phone;
         let told = user.clone();
-        // The account is needed for this moment only: who sees it is in its roster.
+        // The account is needed for this moment only: its subscribers are in its roster.
         self.with_account_data(now, user, out, move |host, now, out| host.tell_phone(now, &told, out));
         if has_come {
             self.texts_due(now, user, out);
@@ -279,7 +281,8 @@ impl Host {
         self.phones.watched.get(user).is_some_and(|watched| watched.phone.is_there)
     }
 
-    /// How the account's sessions are, for phones: the one that is most for messages speaks for all. `None`: there is none.
+    /// The account's availability for phones: that of the session with the highest priority. `None`: it has
+    /// none.
     pub fn shown(&self, user: &Bare) -> Option<ChatPresence> {
         if self.is_anonymous(user) {
             return None;
@@ -300,7 +303,7 @@ impl Host {
         }
     }
 
-    /// A question for an account's phone: what it is, and nothing else. True: it is answered.
+    /// A question for an account's phone: answers service discovery, and nothing else. True: it is answered.
     pub(super) fn phone_asked(&mut self, from: &Jid, to: &Jid, iq: &Element, out: &mut Outbox) -> bool {
         let user = to.bare();
         let asks_what = iq.attr("type") == Some("get") && iq.get("query", ns::DISCO_INFO).is_some();
@@ -328,7 +331,7 @@ fn phone_of(user: &Bare) -> Option<Jid> {
     user.with_resource(RESOURCE).ok()
 }
 
-/// RFC 7248 §5.3. Its priority is negative: what is for the account is for its sessions first.
+/// RFC 7248 §5.3. Its priority is negative: messages for the account go to its sessions first.
 fn presence_of(user: &Bare, phone: &Phone) -> Option<Element> {
     let published = phone.published.as_deref().and_then(pidf::read).unwrap_or_default();
     if !phone.is_there || published.is_closed {

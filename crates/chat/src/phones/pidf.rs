@@ -48,7 +48,7 @@ pub(super) fn read(document: &[u8]) -> Option<PublishedPresence> {
     let tuples = || presence.elements().filter(|child| child.is("tuple", PIDF));
     let is_open = |tuple: &Element| {
         let basic = tuple.get("status", PIDF).and_then(|status| status.content_of("basic", PIDF));
-        // RFC 3863 §4.1.4: who says nothing of it is not closed.
+        // RFC 3863 §4.1.4: a document without `<basic/>` is not closed.
         basic.is_none_or(|basic| basic.trim() != "closed")
     };
     let persons = || presence.elements().filter(|child| child.is("person", DATA_MODEL));

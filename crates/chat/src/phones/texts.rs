@@ -1,4 +1,5 @@
-//! Texts for phones: what waits for an account goes to its phones while none of its sessions takes messages (RFC 3428).
+//! Texts for phones: the waiting messages of an account go to its phones while none of its sessions takes
+//! messages (RFC 3428).
 //!
 //! A message is stored first and then sent: whatever happens on the way to the phone, it is delivered or it waits. One
 //! at a time and in order, until the phone has all or does not answer.
@@ -14,7 +15,7 @@ use super::super::{Host, Outbox, hints};
 use super::RESOURCE;
 use crate::limits;
 
-/// Which words phones get.
+/// The messages that phones get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TextsToPhones {
     /// Those that no session takes.
@@ -145,14 +146,14 @@ impl Host {
         for body in parts_of(message).into_iter().flatten() {
             self.phones.texts.copies += 1;
             let from = from.bare().into_jid();
-            // Who has it in chat misses nothing.
+            // A failed copy is harmless: the message is in chat.
             self.say_to_phone((from, user.clone(), body, now), out, |host, _, _, _| {
                 host.phones.texts.copies -= 1;
             });
         }
     }
 
-    /// Whoever names the phone means it, whatever sessions are there.
+    /// A message to the phone's own resource goes there, whatever sessions the account has.
     pub(in super::super) fn is_for_phone(&self, to: &Jid, message: &Element) -> bool {
         to.resource() == Some(RESOURCE)
             && self.settings.texts_to_phones != TextsToPhones::Never
@@ -205,7 +206,7 @@ impl Host {
     }
 }
 
-/// What a phone can show of it. Encrypted words are for clients, and so is what goes on for pages.
+/// The parts of a message that a phone can show. Encrypted text is for clients, as is text of many pages.
 fn parts_of(message: &Element) -> Option<VecDeque<Box<str>>> {
     let is_encrypted =
         message.elements().any(|child| matches!(child.ns(), ns::OMEMO | ns::OMEMO_OLD | ns::ENCRYPTION));

@@ -22,7 +22,7 @@ pub(super) const MECHANISMS: [(&str, Hash); 3] =
 const EXPECTED: &str =
     "iter-count, salt, server-key and stored-key of SCRAM-SHA-1, SCRAM-SHA-256 or SCRAM-SHA-512, in base64";
 
-/// Bytes of what a hash makes.
+/// The length of a hash's output, in bytes.
 fn length(hash: Hash) -> usize {
     match hash {
         Hash::Sha1 => 20,

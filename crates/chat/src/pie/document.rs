@@ -17,7 +17,7 @@ pub enum Piece {
         host: Box<str>,
         element: Box<Element>,
     },
-    /// Another file has what stands here (XInclude). `host`: whose users, if users these are.
+    /// Another file has what stands here (XInclude). `host`: the host of its users, if it holds users.
     Include {
         line: u64,
         host: Option<Box<str>>,
@@ -59,7 +59,7 @@ struct EnclosingElement {
     /// As it is written.
     name: Box<[u8]>,
     prefixes: Prefixes,
-    /// Of a host.
+    /// The address of the host.
     host: Option<Box<str>>,
     is_known: bool,
 }
@@ -69,9 +69,9 @@ struct EnclosingElement {
 pub struct Document<R> {
     input: R,
     buffer: Vec<u8>,
-    /// What came before it in `buffer` is done.
+    /// `buffer` is parsed up to here.
     at: usize,
-    /// Of `at`.
+    /// The line number at `at`.
     line: u64,
     bytes: u64,
     around: Vec<EnclosingElement>,

@@ -20,11 +20,12 @@ pub struct ExportedAccount {
     pub messages: Vec<(Instant, Element)>,
     /// Nodes with their configuration, as they are kept.
     pub nodes: Vec<(Box<str>, Element)>,
-    /// Node, id and item, of nodes and of what is kept as such.
+    /// Node, id and item, of nodes and of data stored as nodes.
     pub items: Vec<(Box<str>, Box<str>, Element)>,
 }
 
 impl ExportedAccount {
+    /// The `<user/>` element of XEP-0227.
     pub fn element(&self) -> Element {
         let password = self.credentials.password.as_ref().map(|password| password.0.clone());
         let user = Element::new("user", ns::PIE)

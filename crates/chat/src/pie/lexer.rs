@@ -1,4 +1,4 @@
-//! A file's bytes to tags and what is between them, without a look inside.
+//! A file's bytes to tags and the text between them, which is not parsed.
 
 /// The first piece of some bytes. A text may be a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

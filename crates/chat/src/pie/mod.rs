@@ -1,4 +1,4 @@
-//! Accounts in files (XEP-0227): what another server wrote, read user by user.
+//! Accounts in files (XEP-0227): the export of another server, read user by user.
 //!
 //! A [`Document`] cuts a file into its users and keeps one of them at a time; [`read_user`] makes of one what the store has of an
 //! account. Neither opens a file: where an include leads is the caller's to judge. [`ExportedAccount`] is the way back.

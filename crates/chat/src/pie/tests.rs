@@ -118,7 +118,7 @@ fn the_specifications_own_example() {
     assert_eq!(users[1].as_ref().unwrap().address, bare("romeo@montague.net"), "prepared");
 }
 
-/// What `ejabberdctl export_piefxis` of 23.01 writes for a host, of accounts with keys of SCRAM.
+/// The output of `ejabberdctl export_piefxis` of 23.01 for a host whose accounts have keys of SCRAM.
 #[test]
 fn ejabberd_has_keys_in_base64_twice_and_blocked_addresses_as_a_privacy_list() {
     let keys = sasl::derive(Hash::Sha256, "secret", b"0123456789abcdef", 4_096);
@@ -232,7 +232,7 @@ fn prosody_has_nodes_an_archive_and_those_who_ask() {
     );
 }
 
-/// XEP-0402 §5: whoever asks for them in either way finds them.
+/// XEP-0402 §5: clients find bookmarks by either way.
 #[test]
 fn bookmarks_are_in_all_their_places() {
     let romeo = user(
@@ -434,7 +434,7 @@ proptest! {
     }
 }
 
-/// What is kept, once it is written to a file and read from it.
+/// The account after it was written to a file and read from it.
 fn again(kept: &ExportedAccount) -> ExportedAccount {
     let bytes = kept.element().to_bytes(ns::PIE);
     let text = String::from_utf8(bytes).unwrap();
@@ -474,7 +474,7 @@ fn contact() -> impl Strategy<Value = (Bare, RosterItem)> {
             .with("to", "romeo@montague.net");
         let asked = (asks || !is_listed).then(|| Box::new(presence));
         if !is_listed {
-            // Nothing else is known of who only asks.
+            // A pending request has no other state.
             return (contact, RosterItem { asked, ..RosterItem::default() });
         }
         let subscriptions = [Subscription::None, Subscription::To, Subscription::From, Subscription::Both];

@@ -1,4 +1,4 @@
-//! One user: what of him is kept here, and what is passed over.
+//! One user: the data that are kept here, and those that are ignored.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -17,10 +17,11 @@ pub struct User {
     pub address: Bare,
     pub credentials: Credentials,
     pub changes: Vec<Change>,
-    /// Things of his that are not taken, in the plural, and how many.
+    /// The kinds of data that are not imported, in the plural, with their counts.
     pub passed: SkippedElements,
 }
 
+/// The kinds of elements that were ignored, in the plural, with their counts.
 pub type SkippedElements = BTreeMap<Box<str>, u64>;
 
 /// Why a user is not taken.
@@ -37,7 +38,7 @@ pub(super) fn fault(found: impl Into<Box<str>>, expected: impl Into<Box<str>>) -
 /// `element` is a `<user>` of `host`; `now` stands where the file says no time.
 ///
 /// # Errors
-/// He has no address or nothing to sign in by, or it says of a contact what nobody knows.
+/// The user has no address or no credentials, or a contact has an unknown value.
 pub fn read_user(element: &Element, host: &str, now: Instant) -> Result<User, Fault> {
     let name = element.attr("name").ok_or_else(|| fault("a <user> without name", "the name before the @"))?;
     let address = Bare::new(Some(name), host)
@@ -139,7 +140,7 @@ impl UserReader {
             .map(Box::from)
             .take(limits::CONTACT_GROUPS)
             .collect();
-        // Who asked may have come before.
+        // A subscription request may already have created the contact.
         let known = self.contacts.remove(&contact).unwrap_or_default();
         let item = RosterItem {
             name: item.attr("name").filter(|name| fits(name)).map(Box::from),
@@ -155,7 +156,7 @@ impl UserReader {
         Ok(())
     }
 
-    /// RFC 6121 §3.1.3: who waits for an answer.
+    /// RFC 6121 §3.1.3: a subscription request that waits for an answer.
     fn asked(&mut self, presence: &Element) {
         let from = presence.attr("from").and_then(|from| Jid::parse(from).ok()).map(|from| from.bare());
         let Some(from) = from.filter(|_| presence.attr("type") == Some("subscribe")) else {
@@ -237,7 +238,7 @@ impl UserReader {
     }
 }
 
-/// `None`: it says more than who is blocked.
+/// `None`: it is not a plain list of blocked addresses.
 fn blocked_by(list: &Element) -> Option<Vec<&str>> {
     let mut items: Vec<(u32, &Element)> = Vec::new();
     for item in list.elements().filter(|child| child.is("item", ns::PRIVACY)) {

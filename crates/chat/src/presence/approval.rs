@@ -146,14 +146,15 @@ impl Host {
         let presence = typed(user, contact.as_jid(), SubscriptionAction::Subscribe.as_str());
         let (jid, contact, act) = (user.as_jid().clone(), contact.clone(), SubscriptionAction::Subscribe);
         let request = SubscriptionRequest { user: user.clone(), contact, act, presence };
-        // What does not fit is for the user to do.
+        // A refused change is left to the user.
         let _ = self
             .queue_change(now, user, out, move |host, now, out| host.subscribe_out(now, request, &jid, out));
     }
 
     fn subscribe_in(&mut self, now: Instant, request: SubscriptionRequest, out: &mut Outbox) {
         let SubscriptionRequest { user, contact, act, presence } = request;
-        // He may be blocked since: who is granted presence before he asks would see who hides from him.
+        // The user may have blocked the contact meanwhile: an early grant would show the presence that the
+        // user hides.
         if self.blocks_incoming(&user, contact.as_jid()) {
             return;
         }
@@ -208,13 +209,14 @@ impl Host {
         );
     }
 
-    /// §3.1.3: for the user, who granted it before.
+    /// §3.1.3: in the name of the user, who granted it before.
     fn approve(&mut self, user: &Bare, contact: &Bare, out: &mut Outbox) {
         self.route(typed(user, contact.as_jid(), "subscribed"), out);
         self.send_presences(user, contact.as_str(), out);
     }
 
-    /// §3.1.5: who may see us now, sees us; §3.2.2 and §3.3.3: who may not any more, sees us go.
+    /// §3.1.5: a contact that may see the user now gets the presence; §3.2.2 and §3.3.3: a contact that may
+    /// not any more gets unavailable presence.
     fn tell_of_change(
         &self,
         user: &Bare,
@@ -232,7 +234,7 @@ impl Host {
         }
     }
 
-    /// §2.5.2: what was between them is ended on the other side as well.
+    /// §2.5.2: the subscriptions end on the other side as well.
     pub(crate) fn contact_removed(
         &mut self,
         user: &Bare,
@@ -264,7 +266,8 @@ fn moved(
     let mut item = before.clone();
     item.asked = asked.or(item.asked);
     step.state.write(&mut item);
-    // Who is granted or asked for presence is a contact from then on; who only asks is not (§3.1.3).
+    // A contact that is granted presence or asked for it is listed in the roster; a mere requester is not
+    // (§3.1.3).
     item.is_listed |= is_wanted;
     let seen = |item: &RosterItem| (item.is_listed, item.subscription, item.ask, item.approved);
     let is_visible = seen(&before) != seen(&item);

@@ -1,4 +1,4 @@
-//! Presence (RFC 6121 §4): who is here, and who is told.
+//! Presence (RFC 6121 §4): the available sessions and their subscribers.
 
 mod approval;
 pub(super) mod subscription;
@@ -192,7 +192,7 @@ impl Host {
         }
     }
 
-    /// To everybody who is subscribed: one copy each.
+    /// To all subscribers: one copy each.
     fn broadcast(&self, user: &Bare, presence: &Element, out: &mut Outbox) {
         let Some(data) = self.account_data(user) else { return };
         let blocked = Blocklist::new(&data.blocked);
@@ -215,7 +215,7 @@ impl Host {
         }
     }
 
-    /// RFC 6121 §3.1.3: who asked is not forgotten until he is answered.
+    /// RFC 6121 §3.1.3: a subscription request is repeated until it is answered.
     fn ask_again(&mut self, now: Instant, key: Key, user: &Bare, out: &mut Outbox) {
         let Some(data) = self.account_data(user) else { return };
         let blocked = Blocklist::new(&data.blocked);
@@ -226,7 +226,7 @@ impl Host {
         }
     }
 
-    /// RFC 6121 §4.5.2, and §4.6.3 for those who saw it by directed presence only.
+    /// RFC 6121 §4.5.2, and §4.6.3 for addresses that saw it by directed presence only.
     fn unavailable_from(&mut self, now: Instant, key: Key, presence: Element, out: &mut Outbox) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let was_available = session.presence.take().is_some();
@@ -243,7 +243,7 @@ impl Host {
         let others = self.keys_of(&user, Session::is_available);
         let (told, is_last) = (presence.clone(), others.is_empty());
         if is_last {
-            // Who sees the account is interested in its phones from now on too.
+            // A contact that sees the account also watches its phones from now on.
             self.keep_phone(&user);
         }
         self.when_account_loaded(now, &user.clone(), out, move |host, now, out| {
@@ -260,14 +260,14 @@ impl Host {
         if self.is_anonymous(&user) {
             return;
         }
-        // Of an account that is no more nothing is written.
+        // Nothing is written for an account that was removed.
         let Some(data) = self.account_data_mut(&user) else { return };
         data.last_seen = Some((now, status.clone()));
         // When the write is lost, an older time stands, and no session waits for it.
         self.change(Change::LastSeen { user, at: now, status }, out, |_, _, _, _| {});
     }
 
-    /// The session ends: who saw it learns that.
+    /// The session ends: all that saw its presence learn that.
     pub(super) fn presence_ended(&mut self, now: Instant, key: Key, out: &mut Outbox) {
         let Some(session) = self.sessions.get(key) else { return };
         let presence = gone(&session.jid);
@@ -341,7 +341,7 @@ impl Host {
             }
             return;
         }
-        // Who was told of the presence directly may ask for it again.
+        // The target of a directed presence may probe it again.
         let mut saw = false;
         for key in self.keys_of(user, Session::is_available) {
             let Some(session) = self.sessions.get(key) else { continue };
@@ -355,7 +355,7 @@ impl Host {
         }
     }
 
-    /// RFC 6121 §4.3.2 rule 3: nobody is there, since when, and with which last words.
+    /// RFC 6121 §4.3.2 rule 3: the account is unavailable, since when, and with which last status.
     fn last_presence(&self, now: Instant, user: &Bare, to: &Jid) -> Effect {
         let mut presence = typed(user, to, "unavailable");
         if let Some((at, status)) = self.account_data(user).and_then(|data| data.last_seen.as_ref()) {

@@ -1,4 +1,4 @@
-//! The states of a subscription and what moves them (RFC 6121 Appendix A), as a pure table.
+//! The states of a subscription and their transitions (RFC 6121 Appendix A), as a pure table.
 
 use xmpp::Element;
 
@@ -33,7 +33,7 @@ impl SubscriptionAction {
     }
 }
 
-/// The nine states of Appendix A.1: those of `to` and `from` with what is pending. `approved` is §3.4's.
+/// The nine states of Appendix A.1: those of `to` and `from` with the pending requests. `approved` is §3.4's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SubscriptionState {
     /// We get their presence.
@@ -156,14 +156,14 @@ mod tests {
         }
     }
 
-    /// Whether it passes, and the state afterwards; `-`: no change. In the order of [`STATES`].
+    /// True if the stanza passes, and the state afterwards; `-`: no change. In the order of [`STATES`].
     type Table = [(bool, &'static str); 9];
 
     fn check(step: impl Fn(SubscriptionState) -> SubscriptionStep, table: Table, title: &str) {
         for (name, (passes, after)) in STATES.into_iter().zip(table) {
             let after = state(if after == "-" { name } else { after });
             let step = step(state(name));
-            // What is approved before it is asked for is tested below.
+            // Approval in advance is tested below.
             let reached = SubscriptionState { approved: false, ..step.state };
             assert_eq!((step.passes, reached), (passes, after), "{title} in state {name}");
         }

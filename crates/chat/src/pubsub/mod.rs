@@ -107,7 +107,8 @@ type NodesContinuation = Box<dyn FnOnce(&mut Host, Instant, Result<Rc<Nodes>, St
 
 pub(super) struct PubSub {
     nodes: Cache<Bare, Rc<Nodes>>,
-    /// Owners whose nodes are read or changed, and what waits for that: each question is judged by what is true.
+    /// Owners whose nodes are read or changed, and the requests that wait for that: each is judged by the
+    /// current state.
     busy: HashMap<Bare, VecDeque<NodesContinuation>>,
     clients: notify::NotifiedClients,
 }
@@ -180,7 +181,7 @@ impl PendingRequest {
         Ok(name.ok_or_else(|| fault(Condition::BadRequest, "nodeid-required"))?.into())
     }
 
-    /// The node that a part names, for what only its owner may.
+    /// The node that a part names, for requests that only its owner may make.
     fn own_node<'a>(
         &self,
         part: &Element,
@@ -321,7 +322,7 @@ impl Host {
 
     /// A removed account loses what it is in the nodes that are in memory or being changed.
     pub(super) fn leave_nodes(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
-        // What is in the store is without it already, and is read again.
+        // The store has already changed its nodes; they are read again.
         self.pubsub.nodes.retain(|owner, _| owner != user);
         let mut owners: Vec<Bare> = self.pubsub.busy.keys().cloned().collect();
         let busy = &self.pubsub.busy;

@@ -1,4 +1,4 @@
-//! A node: how it is configured, who may do what with it, and who wants to be told (XEP-0060 §4 and §16.4).
+//! A node: its configuration, affiliations and subscriptions (XEP-0060 §4 and §16.4).
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -241,7 +241,7 @@ impl NodeConfig {
         self.form_of("node_config", kind, |_| true)
     }
 
-    /// §5.4: what everybody may know of a node, of the fields in §16.4.2.
+    /// §5.4: the public fields of a node, of those in §16.4.2.
     pub(super) fn meta_data(&self) -> Element {
         self.form_of("meta-data", "result", |var| META_DATA.contains(&var))
     }
@@ -274,11 +274,11 @@ impl NodeConfig {
         }))
     }
 
-    /// With what the form says.
+    /// This configuration with the values of the form.
     ///
     /// # Errors
-    /// When it is no form of that type, or has what is not possible. Fields that nobody knows only count where the
-    /// form is `strict`.
+    /// The form is not of that type, or has an impossible value. Unknown fields are an error only if
+    /// `strict`.
     pub(super) fn with_form(&self, form: &Element, of: &str, strict: bool) -> Result<NodeConfig, FormFault> {
         let mut config = self.clone();
         if form.attr("type") != Some("submit") {
@@ -305,7 +305,8 @@ impl NodeConfig {
         Ok(config)
     }
 
-    /// As it was stored, whatever the limits are now. `None`: it has what nobody here wrote, or lacks what everybody writes.
+    /// The configuration as it was stored, whatever the limits are now. `None`: it has an unknown field, or
+    /// lacks one that is always written.
     fn stored(form: &Element) -> Option<NodeConfig> {
         let mut config = NodeConfig::default();
         let mut has_access = false;
@@ -319,7 +320,7 @@ impl NodeConfig {
                     let stored: u32 = values.first()?.parse().ok()?;
                     config.max_items = stored.clamp(1, limits::NODE_ITEMS);
                 }
-                // Of these only the length can be wrong.
+                // Of these values only the length can be wrong.
                 "pubsub#title" | "pubsub#type" | "pubsub#roster_groups_allowed" => {
                     config.set(var, &values);
                 }
@@ -330,7 +331,7 @@ impl NodeConfig {
         has_access.then_some(config)
     }
 
-    /// How many the store keeps.
+    /// The number of items that the store keeps.
     pub(super) fn keep(&self) -> u32 {
         self.max_items.max(1)
     }
@@ -397,13 +398,13 @@ impl Node {
         self.subscriptions.iter().find(|(known, _)| known == jid).map(|(_, state)| *state)
     }
 
-    /// Any of his addresses.
+    /// True if any address of this account is subscribed.
     pub(super) fn is_subscribed(&self, who: &Bare) -> bool {
         let mut his = self.subscriptions.iter().filter(|(jid, _)| jid.bare() == *who);
         his.any(|(_, state)| *state == NodeSubscription::Subscribed)
     }
 
-    /// §6.1.3 and §6.5.9: whether he may subscribe. Of `Authorize` it is the owner who says.
+    /// §6.1.3 and §6.5.9: checks that this account may subscribe. In the `Authorize` model the owner decides.
     pub(super) fn may_subscribe(&self, who: &Bare, relation: &Relation) -> Result<(), StanzaError> {
         match self.affiliation(who, relation) {
             NodeAffiliation::Owner | NodeAffiliation::Publisher | NodeAffiliation::Member => return Ok(()),
@@ -461,8 +462,8 @@ impl Node {
             .child(Element::new("subscriptions", ns::PUBSUB_OWNER).children(subscriptions))
     }
 
-    /// A node of which anything cannot be read is there and closed: its name is not free for others, only those who are
-    /// known to be let in are let in, and whoever was kept out and is not known stays out.
+    /// A node that is only partly readable exists and is closed: its name stays taken, only affiliations that
+    /// could be read admit an account, and all others stay out.
     pub(super) fn from_element(element: &Element) -> Node {
         let form = element.get("configure", ns::PUBSUB_OWNER).and_then(|part| part.get("x", ns::DATA));
         let affiliations = listed(element, "affiliations", |child| {

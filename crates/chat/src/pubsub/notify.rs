@@ -69,7 +69,7 @@ impl Host {
             return self.tell_audience(owner, name, node, &event, out);
         }
         let (user, name, node) = (owner.clone(), Box::<str>::from(name), node.clone());
-        // Who may be told is in the roster, which nobody may have open now.
+        // The audience is in the roster, which may not be in memory now.
         self.with_account_data(now, owner, out, move |host, _, out| {
             host.tell_audience(&user, &name, &node, &event, out);
         });
@@ -187,7 +187,7 @@ impl Host {
     /// These abilities are known from now on.
     pub(crate) fn pubsub_caps_known(&mut self, now: Instant, ver: &str, out: &mut Outbox) {
         for (user, client) in self.pubsub.clients.curious.remove(ver).unwrap_or_default() {
-            // Who may see what is in the roster, which may have been let go of since.
+            // The audience is in the roster, which may have left memory meanwhile.
             if self.users.contains_key(&user) {
                 let (of, ver) = (user.clone(), Box::<str>::from(ver));
                 self.with_account_data(now, &user, out, move |host, now, out| {
@@ -197,7 +197,8 @@ impl Host {
         }
     }
 
-    /// XEP-0163 §4.1: a client that comes, or can do something new, gets the newest item of what it asks for.
+    /// XEP-0163 §4.1: a client that comes, or can do something new, gets the newest items of the nodes that
+    /// it asks for.
     fn tell_newest(&mut self, now: Instant, user: &Bare, client: &Jid, ver: &str, out: &mut Outbox) {
         let Some(abilities) = self.caps.abilities_of(ver) else { return };
         let wanted = abilities.iter().filter_map(|feature| feature.strip_suffix("+notify"));

@@ -143,7 +143,7 @@ impl Host {
                 None => result,
             };
             if result.is_err() {
-                // Half of it may be done: what is true is in the store.
+                // Half of it may be done: the state in the store counts.
                 host.pubsub.nodes.remove(&shared.owner);
             }
             if result.is_ok() && node.config.notify_retract {
@@ -193,7 +193,7 @@ impl Host {
         self.change_and_answer(asked, &name, Some(node), out, |_, _, _, _| None)
     }
 
-    /// §8.8.2; and so the owner lets somebody in who waits (§8.6).
+    /// §8.8.2; by this the owner also approves a pending subscription (§8.6).
     pub(super) fn set_subscriptions(
         &mut self,
         asked: &Rc<PendingRequest>,
@@ -231,7 +231,7 @@ impl Host {
         })
     }
 
-    /// §8.8.4: who is subscribed, or not any more, learns that.
+    /// §8.8.4: a subscriber learns that its subscription began or ended.
     pub(super) fn tell_state(
         &mut self,
         owner: &Bare,

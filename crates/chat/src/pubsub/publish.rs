@@ -14,7 +14,7 @@ use super::node::{FormFault, Node, NodeAffiliation, NodeConfig, Nodes};
 use super::{PendingRequest, PubSubReply, PubSubResult, fault, items_of, node_of, unsupported};
 use crate::limits;
 
-/// Nodes that are kept like items but are none of these: private data, what of a quota is used, and vCards.
+/// Nodes that are kept like items but are none of these: private data, the used part of a quota, and vCards.
 const RESERVED: [&str; 3] = ["private:", "quota:", "vcard-temp"];
 
 pub(super) fn name_is_free(name: &str) -> Result<(), StanzaError> {
@@ -30,7 +30,7 @@ pub(crate) struct Publication {
     pub(crate) node: &'static str,
     pub(crate) id: Box<str>,
     pub(crate) payload: Element,
-    /// How the node is made when there is none: a form's fields.
+    /// The fields of the form that configures a node created by publishing.
     pub(crate) options: &'static [(&'static str, &'static str)],
 }
 
@@ -153,7 +153,7 @@ impl Host {
             at: now,
             keep: node.config.keep(),
         };
-        // Nobody is told of what may be lost.
+        // Notifications are sent only after the item is stored.
         self.change(change, out, move |host, now, result, out| match result {
             Ok(()) => {
                 host.item_published(now, &item, &node, out);
@@ -351,7 +351,7 @@ fn submit(fields: &[(&'static str, &'static str)]) -> Element {
     }))
 }
 
-/// §7.1.5: who publishes counts on it that the node is as he says.
+/// §7.1.5: the publisher relies on the node's having these options.
 fn meets(node: &Node, options: Option<&Element>) -> Result<(), StanzaError> {
     let Some(form) = options else { return Ok(()) };
     match node.config.with_form(form, "publish-options", true) {
@@ -418,7 +418,7 @@ fn item_to_keep(
         }
         _ => return Err(fault(Condition::BadRequest, "invalid-payload")),
     }
-    // Who published is told where it need not be the owner.
+    // A publisher that need not be the owner gets the item's id.
     let is_told = !asked.relation.is_owner || asked.is_of_service();
     let publisher = is_told.then(|| asked.who.as_str());
     let item = Element::new("item", ns::PUBSUB)
@@ -431,7 +431,7 @@ fn item_to_keep(
     Ok(item)
 }
 
-/// Which items are asked for: by id, the newest, or a page (XEP-0059).
+/// The items that a request names: by id, the newest, or a page (XEP-0059).
 #[derive(Debug)]
 struct ItemsPage {
     query: ItemQuery,
@@ -459,7 +459,7 @@ impl ItemsPage {
             query.max = text("max").map(|text| number(&text)).transpose().map_err(bad)?.unwrap_or(query.max);
             let index = text("index").map(|text| number(&text)).transpose().map_err(bad)?;
             query.after = text("after").map(|text| text.into());
-            // XEP-0059 §2.2: what is beyond an item counts first, then what is before one, then an index.
+            // XEP-0059 §2.2: `after` counts first, then `before`, then an index.
             if let Some(before) = text("before").filter(|_| query.after.is_none()) {
                 query.from_end = true;
                 query.before = (!before.is_empty()).then(|| before.into());

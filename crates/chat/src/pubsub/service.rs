@@ -22,7 +22,7 @@ const OF_ACCOUNTS: [&str; 7] = [
     "presence-subscribe",
 ];
 
-/// Everybody may subscribe to a new node and read it, and who comes finds what was said lately.
+/// Every account may subscribe to a new node and read it, and a new subscriber gets the last item.
 pub(super) fn default_config() -> NodeConfig {
     NodeConfig {
         access: AccessModel::Open,
@@ -41,7 +41,7 @@ pub(super) fn is_possible(config: &NodeConfig) -> Result<(), StanzaError> {
     Ok(())
 }
 
-/// Whether an owner of so many nodes may create one more.
+/// Checks that an owner of so many nodes may create one more.
 pub(super) fn there_is_room(nodes: &Nodes, who: &Bare) -> Result<(), StanzaError> {
     let is_his = |node: &&Rc<Node>| {
         node.affiliations.iter().any(|(known, is)| known == who && *is == NodeAffiliation::Owner)
@@ -62,7 +62,7 @@ impl PendingRequest {
         self.owner.local().is_none()
     }
 
-    /// How a node is when nothing is said.
+    /// The configuration of a node that is created without a form.
     pub(super) fn default_config(&self) -> NodeConfig {
         if self.is_of_service() { default_config() } else { NodeConfig::default() }
     }

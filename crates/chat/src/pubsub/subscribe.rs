@@ -1,4 +1,5 @@
-//! Subscribing to a node and ending that (XEP-0060 §6.1, §6.2), and what one is subscribed to (§5.6, §5.7).
+//! Subscribing to a node and ending that (XEP-0060 §6.1, §6.2), and the list of one's subscriptions (§5.6,
+//! §5.7).
 
 use std::rc::Rc;
 
@@ -88,7 +89,7 @@ impl Host {
         self.change_and_answer(asked, &name, Some(node), out, |_, _, _, _| None)
     }
 
-    /// §8.6: the owner has filled in the form. True: it is no message for anybody.
+    /// §8.6: the owner has filled in the form. True: the message needs no delivery.
     pub(crate) fn pubsub_message(
         &mut self,
         now: Instant,
@@ -119,7 +120,7 @@ impl Host {
             if node.affiliation(&who, &relation) != NodeAffiliation::Owner {
                 return;
             }
-            // Who does not wait any more has nothing to be told.
+            // A subscription that is no longer pending needs no answer.
             if node.state(&jid) != Some(NodeSubscription::Pending) {
                 return;
             }
@@ -129,7 +130,7 @@ impl Host {
                 node.subscriptions.push((jid.clone(), state));
             }
             host.change_node(&user.clone(), &name.clone(), Some(node), out, move |host, _, result, out| {
-                // When it is not on disk, he waits, and the owner may say it again.
+                // If it is not on disk, the subscription stays pending, and the owner may answer again.
                 if result.is_ok() {
                     host.tell_state(&user, &name, &jid, state, out);
                 }

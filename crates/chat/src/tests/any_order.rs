@@ -1,5 +1,5 @@
-//! Everything at once, in any order and with a record that takes its time: nobody panics, every question has one answer,
-//! counts are right, presence is what rosters say, and nothing stays behind.
+//! Everything at once, in any order and with a record that takes its time: no host panics, every question has
+//! one answer, counts are right, presence is what rosters say, and nothing stays behind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,8 @@ const USERS: [&str; 3] = ["alice", "bob", "carol"];
 const NAMES: [&str; 2] = ["desk", "phone"];
 const ROOM: &str = "coven@conference.example.org";
 
-/// Of the client `from`; `U` is another user's address, `R` the resource of one, `N` a number that is never the same.
+/// The stanzas of the client `from`; `U` is another user's address, `R` the resource of one, `N` a number
+/// that is never the same.
 const SAID: [&str; 39] = [
     "<presence/>",
     "<presence><priority>-1</priority><status>away</status></presence>",
@@ -70,7 +71,7 @@ const ARRIVES: [&str; 6] = [
 #[derive(Default)]
 struct Client {
     user: usize,
-    /// Of its questions how many answers came.
+    /// The number of answers to each of its questions.
     answers: BTreeMap<String, usize>,
     /// Those of them that other users answer.
     asked_users: BTreeSet<String>,
@@ -86,7 +87,7 @@ struct Play {
     world: HostWorld,
     clients: BTreeMap<u64, Client>,
     number: usize,
-    /// Who ever blocked somebody.
+    /// Users that ever blocked an address.
     blockers: BTreeSet<usize>,
 }
 
@@ -207,7 +208,7 @@ impl Play {
         let (id, user) = (old.session.take().unwrap(), format!("{}@example.org", USERS[old.user]));
         let number = self.world.resume(&user, &id, 0);
         if matches!(self.world.bound[&number], Bound::Resumed { .. }) {
-            // What it had and had not acknowledged comes once more.
+            // Stanzas that it received and did not acknowledge come once more.
             let mut client = self.clients.remove(&key).unwrap();
             client.is_gone = false;
             client.answers.clear();
@@ -231,7 +232,7 @@ impl Play {
         }
     }
 
-    /// The store has written all, and everybody has heard what came of it.
+    /// The store has written all, and all clients have received the results.
     fn settle(&mut self) {
         while !self.world.unwritten.is_empty() || !self.world.unread.is_empty() {
             self.read();
@@ -255,7 +256,8 @@ impl Play {
         self.store(user).blocked.iter().any(|blocked| blocked.as_str() == contact)
     }
 
-    /// RFC 6121 §4: who is subscribed on both sides' word sees all who are available, and who is not sees nobody.
+    /// RFC 6121 §4: a client that is subscribed by both rosters sees all available sessions; any other sees
+    /// none.
     fn check_presence(&self) {
         let available: Vec<(usize, String)> = self
             .clients
@@ -269,7 +271,7 @@ impl Play {
         for (key, client) in self.clients.iter().filter(|(_, client)| !client.is_gone && client.is_available)
         {
             for other in (0..USERS.len()).filter(|other| *other != client.user) {
-                // Who blocks does not hear that somebody goes, and is not told later (XEP-0191 §3.3).
+                // A user with blocked contacts does not learn that they go, also not later (XEP-0191 §3.3).
                 if self.blockers.contains(&client.user) {
                     continue;
                 }
@@ -301,7 +303,7 @@ impl Play {
     fn check_answers(&self) {
         for (key, client) in self.clients.iter().filter(|(_, client)| !client.is_gone) {
             for (id, answers) in &client.answers {
-                // An answer of somebody who is blocked meanwhile is not let in.
+                // The answer of a user that is blocked meanwhile is not let in.
                 if !self.blockers.is_empty() && client.asked_users.contains(id) {
                     continue;
                 }
@@ -327,13 +329,13 @@ impl Play {
         }
     }
 
-    /// Everybody leaves, and it is as if nobody had been here.
+    /// All clients leave, and the host is as empty as before.
     fn end(mut self) {
         for key in self.clients.keys().copied().collect::<Vec<_>>() {
             self.world.tell(|host, now, out| host.handle_gone(now, edge(key), true, out));
         }
         self.world.wait(Duration::from_secs(301));
-        // Who came from elsewhere is still in the room.
+        // The occupant of another server is still in the room.
         self.world
             .arrive(&format!("<presence from='eve@other.example/x' to='{ROOM}/eve' type='unavailable'/>"));
         self.settle();

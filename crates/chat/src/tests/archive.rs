@@ -1,4 +1,4 @@
-//! Archives (XEP-0313), their ids (XEP-0359) and what is in them (XEP-0441).
+//! Archives (XEP-0313), their ids (XEP-0359) and the preferences (XEP-0441).
 
 use super::effect::RosterItem;
 use super::*;
@@ -122,7 +122,7 @@ fn only_what_is_asked_for_is_told() {
     ] {
         assert_eq!(ask(&mut world, alice, &form(fields)).0, expected, "{fields:?}");
     }
-    // Of two bounds the narrower holds.
+    // The narrower of two bounds holds.
     for (one, other) in [(2, 6), (6, 2)] {
         for (field, element, expected) in [("after-id", "after", "7"), ("before-id", "before", "1")] {
             let rsm = page(&format!("<max>1</max><{element}>{}</{element}>", ids[other]));

@@ -1,9 +1,9 @@
-//! What no client of good will sends: each has the answer that the text names, and goes no further.
+//! Stanzas that no correct client sends: each has the answer that the text names, and no other effect.
 
 use super::*;
 use crate::limits;
 
-/// What the client is told, of exactly one answer; nothing else comes of it.
+/// The one answer to the client; there is no other effect.
 fn only(world: &mut HostWorld, client: u64, xml: &str) -> String {
     world.say(client, xml);
     let mut heard = world.hear(client);
@@ -106,7 +106,7 @@ fn from_another_server_nobody_is_more_than_he_is() {
         }
     }
     assert!(world.store.changes.is_empty() && world.hear(alice).is_empty());
-    // Of a sender that is none there is nobody to answer.
+    // A stanza whose sender is invalid is not answered.
     world.arrive("<message from='@' to='alice@example.org'><body>x</body></message>");
     world.arrive("<iq type='get' id='1' from='a b@x' to='alice@example.org'><a xmlns='urn:a'/></iq>");
     assert!(world.sent_abroad().is_empty() && world.hear(alice).is_empty());

@@ -1,4 +1,4 @@
-//! What a session gets that binds while it signs in.
+//! Sessions that bind while they sign in.
 
 use xmpp::c2s::UserAgent;
 
@@ -41,7 +41,7 @@ fn at_the_limit_a_client_takes_its_own_place_again() {
     let new = bind(&mut world, 91, Some("phone"));
     bound(&mut world, new);
     assert_eq!(world.closed, [(old, "conflict")]);
-    // Nobody else has it.
+    // The resource is free.
     bind(&mut world, 92, Some("tablet"));
     assert!(
         matches!(&world.bound[&92], Bound::Refused(error) if error.condition == xmpp::stanza::Condition::ResourceConstraint)
@@ -114,7 +114,7 @@ fn what_comes_before_it_knows_its_address_comes_after() {
     let ping = Element::new("message", ns::CLIENT).with("id", "early");
     world.host.deliver(START, key, ping, &mut out);
     assert!(!out.iter().any(|effect| matches!(effect, Effect::Deliver { .. })));
-    // What was asked is answered now.
+    // The earlier request is answered now.
     world.tell(|_, _, all| *all = out);
     assert_eq!(world.hear(7).len(), 1);
     world.bound.remove(&7).unwrap();

@@ -1,4 +1,4 @@
-//! Blocking: what goes through, who is told, and what others see.
+//! Blocking: passing stanzas, notifications, and presence to others.
 
 use super::effect::{RosterItem, Subscription};
 use super::*;
@@ -171,7 +171,7 @@ fn who_is_blocked_sees_the_user_go_and_come_back() {
     for (sent, to) in sent.iter().zip([BOB, "room@x.org/alice"]) {
         assert!(sent.contains("type='unavailable'") && sent.contains(&format!("to='{to}'")), "{sent}");
     }
-    // He is blocked anyway.
+    // Bob stays blocked.
     blocked(&mut world, alice, "block", &[BOB]);
     blocked(&mut world, alice, "unblock", &[BOB]);
     assert!(world.sent_abroad().is_empty());
@@ -181,7 +181,7 @@ fn who_is_blocked_sees_the_user_go_and_come_back() {
     assert!(sent[0].contains("to='bob@x.org'") && !sent[0].contains("type="));
     assert!(sent[1].contains("to='bob@x.org'") && sent[1].contains("type='probe'"));
     assert!(sent[2].contains("to='to@x.org'") && sent[2].contains("type='probe'"));
-    // Who is removed while he is blocked learns the end of the subscriptions and nothing else.
+    // A contact that is removed while it is blocked learns the end of the subscriptions and nothing else.
     blocked(&mut world, alice, "block", &[BOB]);
     world.sent_abroad();
     world.say(

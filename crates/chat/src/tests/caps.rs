@@ -1,4 +1,4 @@
-//! What contacts' clients can do: asked once, checked, and not believed to who lies.
+//! The capabilities of contacts' clients: asked once, checked, and not believed if the hash is wrong.
 
 use super::effect::{RosterItem, Subscription};
 use super::*;

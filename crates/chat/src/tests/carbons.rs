@@ -46,7 +46,7 @@ fn what_one_session_gets_the_others_see() {
         let heard = world.hear(client);
         assert!(heard.len() == 1 && heard[0].contains("<received xmlns='urn:xmpp:carbons:2'>"), "{heard:?}");
     }
-    // All that get it themselves need no copy; who said that he takes no messages does.
+    // A client that gets the message itself needs no copy; a client with negative priority does.
     world.say(phone, "<presence><priority>-1</priority></presence>");
     for client in [desk, phone, tablet] {
         world.hear(client);
@@ -107,7 +107,7 @@ fn copies_end_when_they_are_not_wanted_any_more() {
     assert!(world.hear(phone).is_empty());
     world.say(phone, &ENABLE.replace("set", "get"));
     assert!(world.hear(phone)[0].contains("bad-request"));
-    // Nobody switches for others.
+    // A client cannot switch carbons of another account.
     world.say(phone, &ENABLE.replace("id=", "to='bob@example.org' id="));
     assert!(world.hear(phone)[0].contains("service-unavailable"));
 }

@@ -176,7 +176,7 @@ fn faults_of_commands() {
         let answer = send(&mut world, admin, node, &attributes, &inner);
         assert!(answer.contains("type='error'") && answer.contains(condition), "{condition}: {answer}");
     }
-    // Nobody fills in somebody else's form.
+    // A form belongs to the session that asked for it.
     let other = world.sign_in("admin@example.org/other");
     let answer = send(&mut world, other, "announce", &with(""), &form(&[("announcement", "x")]));
     assert!(answer.contains("bad-sessionid"), "{answer}");

@@ -1,4 +1,4 @@
-//! What an inactive client is told, and when (XEP-0352).
+//! The stanzas that an inactive client receives, and when (XEP-0352).
 
 use super::*;
 

@@ -46,11 +46,11 @@ fn check(what: &str, priorities: &[i8], to: &str, expected: [&str; 5]) {
 #[test]
 fn messages_go_where_the_table_says() {
     let (bare, full, gone) = ("alice@example.org", "alice@example.org/desk", "alice@example.org/gone");
-    // §8.5.1: an error or silence, and an error is told to who may have mistyped.
+    // §8.5.1: an error or silence, and an error goes to senders that may have mistyped.
     check("no such account, bare", &[], "ghost@example.org", ["E", "E", "E", "E", "S"]);
     check("no such account, full", &[], "ghost@example.org/x", ["E", "E", "E", "E", "S"]);
     check("nobody available, bare", &[], bare, ["O", "O", "E", "S", "S"]);
-    // §8.5.3.2.1: what is not chat is ignored or answered by an error, here the latter.
+    // §8.5.3.2.1: a message of another type than chat is ignored or answered by an error, here the latter.
     check("nobody available, full", &[], gone, ["E", "O", "E", "S", "S"]);
     check("negative only, bare", &[-1], bare, ["O", "O", "E", "S", "S"]);
     check("negative only, its full", &[-1], full, ["D0", "D0", "D0", "D0", "D0"]);
@@ -98,11 +98,11 @@ fn questions_and_presence_go_where_the_table_says() {
             "delivered" => assert!(delivered == 1 && answers.is_empty(), "{to}: {answers:?}"),
             condition => assert!(delivered == 0 && answers[0].contains(condition), "{to}: {answers:?}"),
         }
-        // An answer that nobody waits for is nobody's.
+        // An answer without a question is ignored.
         world.arrive(&format!("<iq type='result' id='1' from='bob@other.example/x' to='{to}'/>"));
         assert!(world.sent_abroad().is_empty());
     }
-    // §8.5.2.1.2, §8.5.2.2.2 and §8.5.3.2.2: to all who are available, to the one, or to nobody.
+    // §8.5.2.1.2, §8.5.2.2.2 and §8.5.3.2.2: to all available sessions, to the one, or to none.
     for (priorities, to, expected) in [
         (&[][..], "alice@example.org", 0),
         (&[0, -1], "alice@example.org", 2),
@@ -117,7 +117,7 @@ fn questions_and_presence_go_where_the_table_says() {
     }
 }
 
-/// RFC 6120 §10.3 and §8.1.2.1: without an address it is for the account or for everybody who sees it.
+/// RFC 6120 §10.3 and §8.1.2.1: a stanza without an address is for the account or for all its subscribers.
 #[test]
 fn what_names_nobody_is_for_the_account() {
     let (mut world, clients) = world(&[0, 0]);
@@ -129,7 +129,7 @@ fn what_names_nobody_is_for_the_account() {
     assert!(world.hear(clients[0])[0].contains("type='result'"));
 }
 
-/// RFC 5233: a message for a part of somebody is his.
+/// RFC 5233: a message for a subaddress is for its account.
 #[test]
 fn a_message_for_an_address_with_a_detail_is_for_the_account() {
     let (mut world, clients) = world(&[0]);
@@ -146,13 +146,13 @@ fn a_message_for_an_address_with_a_detail_is_for_the_account() {
         let (heard, answers) = send(&mut world, to, words);
         assert!(heard.is_empty() && answers[0].contains("<service-unavailable"), "{to}: {answers:?}");
     }
-    // Questions and presence have to be answered from the address itself, which is nobody's.
+    // IQ requests and presence have to be answered from the address itself, which has no account.
     let (heard, answers) =
         send(&mut world, "alice+shop@example.org", "<iq TO type='get'><q xmlns='urn:x'/></iq>");
     assert!(heard.is_empty() && answers[0].contains("<service-unavailable"));
     let (heard, answers) = send(&mut world, "alice+shop@example.org", "<presence TO type='subscribe'/>");
     assert!(heard.is_empty() && answers[0].contains("unsubscribed"), "{answers:?}");
-    // Who is called so has his own messages.
+    // An account of that name receives its own messages.
     world.store.users.insert(Bare::parse("alice+shop@example.org").unwrap(), AccountData::default());
     let (heard, answers) = send(&mut world, "alice+shop@example.org", words);
     assert!(heard.is_empty() && answers.is_empty());

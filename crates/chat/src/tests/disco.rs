@@ -1,4 +1,4 @@
-//! What addresses are and have.
+//! Identities, features and items of addresses.
 
 use super::effect::{RosterItem, Subscription};
 use super::*;

@@ -1,4 +1,4 @@
-//! Clients that do not read as fast as others send: nobody ends their streams, and nothing that is worth it is lost.
+//! Clients that read slower than others send: their streams stay open, and no important stanza is lost.
 
 use xmpp::xml::{Prefixes, parse};
 
@@ -56,7 +56,7 @@ fn a_stanza_full_of_apostrophes_forty_times_ends_no_stream() {
     }
     assert!(world.closed.is_empty());
     let first = world.hear(alice);
-    // What is on its way is bounded, and text is not written in more bytes than it came in.
+    // The amount on its way is bounded, and text is not written in more bytes than it came in.
     assert!(size(&first) <= 2 * (limits::WINDOW as usize + 61_000), "{}", size(&first));
     let rest = read_all(&mut world, alice);
     let heard: Vec<String> = first.into_iter().chain(rest).collect();

@@ -166,7 +166,7 @@ const REGISTRIES: &[Registry] = &[
 const UNREGISTERED: &[(&str, &str, &str)] = &[
     ("http://jabber.org/protocol/admin", "{urn:belfry:admin}subject", TEXT),
     ("http://jabber.org/protocol/admin", "{urn:belfry:admin}offlinemessages", TEXT),
-    // What `muc#roominfo_contactjid` tells has to come from somewhere.
+    // The value of `muc#roominfo_contactjid` has to come from a configuration field.
     ("http://jabber.org/protocol/muc#roomconfig", "muc#roomconfig_contactjid", JIDS),
     // COMPAT: names that other servers have, which clients know.
     ("http://jabber.org/protocol/muc#roominfo", "muc#roominfo_changesubject", BOOLEAN),
@@ -450,7 +450,7 @@ fn others(play: &mut Play, bob: u64) {
     let mut forms = Vec::new();
     forms_in(&asked, &mut forms);
     let form = filled(&forms[0], &with);
-    // Of a field without a value nothing is asked.
+    // A field without a value needs no answer.
     let form = form.replace("<field var='ids'></field>", "");
     let done = play.iq(bob, "set", "bob@example.org", &query(&form));
     assert_eq!(done.attr("type"), Some("result"), "{done}");

@@ -1,4 +1,4 @@
-//! Records that stay in memory for a while, and what waits for one.
+//! Accounts that stay in memory for a while, and stanzas that wait for one.
 
 use super::*;
 use crate::limits;
@@ -21,7 +21,7 @@ fn a_thousand_messages_to_who_is_away_read_the_account_once() {
     // The next is one too many, which is known without reading.
     world.arrive("<message from='bob@other.example' to='alice@example.org' id='x'><body>1</body></message>");
     assert!(world.sent_abroad()[0].contains("service-unavailable"));
-    // Who signs in has all of them, and what changed meanwhile is in the same record.
+    // After signing in, Alice has all of them, and changes made meanwhile are in the same data.
     let alice = world.sign_in("alice@example.org/desk");
     world.say(alice, "<presence/>");
     assert_eq!(world.hear(alice).iter().filter(|heard| heard.contains("<body>")).count(), 1_000);

@@ -1,4 +1,4 @@
-//! When somebody was last here.
+//! The last activity of accounts (XEP-0012).
 
 use super::effect::{RosterItem, Subscription};
 use super::*;

@@ -1,10 +1,10 @@
-//! What the record of a test keeps of messages, and of small things by name: as the store does.
+//! Messages and small values in the store of a test: with the semantics of the real store.
 
 use super::effect::{MamPage, MamQuery};
 use super::*;
 use crate::limits;
 
-/// Id, whom it was from or to, when it came, and the stanza.
+/// Id, other party, time, and the stanza.
 type Archived = (Box<str>, Jid, Instant, Element);
 
 /// Owner, node, id, when it came, and the item.

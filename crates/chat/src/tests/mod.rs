@@ -1,4 +1,4 @@
-//! A world with one host: clients, a record in memory, and nobody else.
+//! A world with one host: clients and a store in memory.
 
 mod any_order;
 mod archive;
@@ -45,7 +45,7 @@ use xmpp::ns;
 use super::effect::{AccountData, AccountList, AccountRefusal, Accounts, StoreFailure};
 use super::*;
 
-/// Whether this is `tests_without_rosters`.
+/// True if this is `tests_without_rosters`.
 const HAS_NO_ROSTERS: bool = module_path!().len() > "chat::tests".len();
 
 pub(super) const START: Instant = Instant::from_unix_seconds(1_800_000_000);
@@ -74,7 +74,8 @@ pub(super) fn settings() -> Settings {
     }
 }
 
-/// Clients by number; what each was sent. Everything is routed back here, and the store answers at once.
+/// Clients by number; the stanzas sent to each. Everything is routed back here, and the store answers at
+/// once.
 pub(super) struct HostWorld {
     pub(super) host: Host,
     pub(super) now: Instant,
@@ -82,7 +83,7 @@ pub(super) struct HostWorld {
     pub(super) got: HashMap<u64, Vec<Element>>,
     /// Connections that the host closed, and why.
     pub(super) closed: Vec<(u64, &'static str)>,
-    /// What went to addresses that are not ours.
+    /// Stanzas to addresses that are not ours.
     pub(super) abroad: Vec<Element>,
     pub(super) bound: HashMap<u64, Bound>,
     pub(super) phones: phones::Phones,
@@ -101,7 +102,7 @@ pub(super) struct HostWorld {
 /// Id, time and item.
 type Row = (Box<str>, Instant, Element);
 
-/// What the record of a test does; features add what theirs need.
+/// The store of a test; features add their parts.
 #[derive(Default)]
 pub(super) struct FakeStore {
     pub(super) users: HashMap<Bare, AccountData>,
@@ -280,7 +281,7 @@ impl HostWorld {
         }
     }
 
-    /// What is read from now on stays in memory, in `tests_without_rosters` too.
+    /// Accounts that are read from now on stay in memory, in `tests_without_rosters` too.
     pub(super) fn keep_rosters(&mut self) {
         let settings = self.host.settings().clone();
         self.host.reload(Arc::new(Settings { rosters: RosterMemory::default(), ..settings }));
@@ -430,13 +431,13 @@ impl HostWorld {
         self.tell(|host, now, out| host.handle_routed(now, element, out));
     }
 
-    /// What went to other servers since it was asked last, as text.
+    /// The stanzas for other servers since the last call, as text.
     pub(super) fn sent_abroad(&mut self) -> Vec<String> {
         let sent = std::mem::take(&mut self.abroad);
         sent.iter().map(|element| String::from_utf8(element.to_bytes(ns::CLIENT)).unwrap()).collect()
     }
 
-    /// What the client got since it was asked last, as text.
+    /// The stanzas for the client since the last call, as text.
     pub(super) fn hear(&mut self, client: u64) -> Vec<String> {
         let got = self.got.remove(&client).unwrap_or_default();
         got.iter().map(|element| String::from_utf8(element.to_bytes(ns::CLIENT)).unwrap()).collect()

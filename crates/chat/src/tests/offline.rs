@@ -1,4 +1,4 @@
-//! Messages for who is not there (XEP-0160, XEP-0013), and the rules of RFC 6121 §8.5.
+//! Messages for accounts without a session (XEP-0160, XEP-0013), and the rules of RFC 6121 §8.5.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Who is told of what happens to nodes, and what accounts show of them.
+//! The notifications of nodes, and the nodes that accounts show.
 
 use super::pubsub::{
     ALICE, SPACE, appear, ask, configure, create, events, get, is_error, own, publish, set, world,
@@ -29,7 +29,7 @@ fn what_is_published_is_kept_told_and_read_by_who_may() {
     let items = "<items node='urn:n'/>";
     assert!(get(&mut world, bob, ALICE, items).contains("<t xmlns='urn:t'>a</t>"));
     is_error(&get(&mut world, eve, ALICE, items), "not-authorized", "presence-subscription-required");
-    // One item is kept (XEP-0163 §2), and an id is made for who has none.
+    // One item is kept (XEP-0163 §2), and an item without an id gets one.
     set(&mut world, alice, ALICE, "<publish node='urn:n'><item><t xmlns='urn:t'/></item></publish>");
     let answer = get(&mut world, alice, ALICE, items);
     assert!(!answer.contains("id='a'") && answer.contains("<item id="), "{answer}");
@@ -67,7 +67,7 @@ fn subscribers_are_told_and_get_the_newest_item_first() {
     is_error(&get(&mut world, bob, ALICE, "<subscriptions node='none'/>"), "item-not-found", "");
     assert!(get(&mut world, alice, ALICE, "<affiliations/>").contains("affiliation='owner'"));
     is_error(&get(&mut world, alice, ALICE, "<affiliations node='none'/>"), "item-not-found", "");
-    // Who was let in by a model that is no more, is told nothing more.
+    // A subscriber admitted by a former access model gets no more notifications.
     configure(&mut world, alice, "n", &[("access_model", "presence")]);
     publish(&mut world, alice, "n", "c");
     assert!(events(&mut world, eve).is_empty());

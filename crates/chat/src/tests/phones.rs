@@ -12,14 +12,14 @@ use super::*;
 #[derive(Default)]
 pub(crate) struct Phones {
     state: HashMap<Bare, Phone>,
-    /// Whose phones the host asked about.
+    /// The accounts whose phones the host asked about.
     asked: Vec<Bare>,
     /// From, to, words.
     texts: Vec<(String, String, String)>,
     /// They have not answered these.
     unanswered: VecDeque<Ticket>,
     is_slow: bool,
-    /// What they answer.
+    /// The answer of the phones.
     refusal: Option<StoreFailure>,
     shown: Vec<(String, Option<ChatPresence>)>,
     outcomes: Vec<(u64, PhoneMessageOutcome)>,
@@ -43,7 +43,7 @@ impl Phones {
             }
             Effect::Show { user } => {
                 let shown = (user.to_string(), host.shown(&user));
-                // They hear of what is new.
+                // Changes are reported to phones.
                 if self.shown.last() != Some(&shown) {
                     self.shown.push(shown);
                 }
@@ -79,7 +79,7 @@ fn published(inner: &str) -> Phone {
     Phone { published: Some(document.into_bytes().into()), ..there() }
 }
 
-/// Alice and Bob see each other; Carol sees nobody.
+/// Alice and Bob see each other; Carol sees no account.
 fn world() -> HostWorld {
     world_with(TextsToPhones::Absent)
 }
@@ -95,7 +95,7 @@ fn world_with(texts_to_phones: TextsToPhones) -> HostWorld {
     world
 }
 
-/// RFC 6121 §3: who has the subscription `from` or `both` sees the account, and nobody else.
+/// RFC 6121 §3: contacts with the subscription `from` or `both` see the account; others do not.
 #[test]
 fn contacts_may_watch_an_account_from_their_phones_as_its_roster_says() {
     let mut world = world();
@@ -488,7 +488,7 @@ mod words_from_phones {
         assert!(boss.contains(r"from='boss\40bank.test@sip-guest.example.org'"), "{boss}");
         let other = from("sip:clerk@bank.test");
         assert!(other.contains(r"from='clerk\40bank.test@sip-guest.example.org'"), "{other}");
-        // Whoever says that it is Alice has not proved it: Bob's contact is somebody else.
+        // A claim to be Alice is unproved: the message does not come from Bob's contact.
         let forged = from("sip:alice@example.org");
         assert!(forged.contains(r"from='alice\40example.org@sip-guest.example.org'"), "{forged}");
     }

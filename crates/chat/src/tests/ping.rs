@@ -1,4 +1,4 @@
-//! The small questions: which software, what time (XEP-0092, XEP-0202).
+//! The small questions: software version and time (XEP-0092, XEP-0202).
 
 use super::*;
 

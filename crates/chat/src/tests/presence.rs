@@ -1,4 +1,4 @@
-//! Who is here, who is told, and who may be.
+//! Presence: availability, its subscribers, and subscriptions.
 
 use proptest::prelude::*;
 
@@ -20,7 +20,7 @@ fn item(world: &HostWorld, user: &str, contact: &str) -> Option<RosterItem> {
     store.contact(&Bare::parse(contact).unwrap()).cloned()
 }
 
-/// Signed in, interested and available; what came of it is forgotten.
+/// Signed in, interested and available; the resulting stanzas are dropped.
 fn here(world: &mut HostWorld, jid: &str) -> u64 {
     let client = world.sign_in(jid);
     world.say(client, "<iq type='get' id='r'><query xmlns='jabber:iq:roster'/></iq>");
@@ -132,7 +132,7 @@ fn a_request_waits_for_who_is_not_here_and_is_not_listed() {
     assert!(world.sent_abroad().last().unwrap().contains("type='unsubscribed'"));
 }
 
-/// RFC 6121 §2.2: requests go to who is available, answers and pushes to who is interested.
+/// RFC 6121 §2.2: requests go to available resources, answers and pushes to interested ones.
 #[test]
 fn requests_and_answers_go_to_different_sessions() {
     let mut world = HostWorld::new(&[ALICE]);
@@ -282,7 +282,7 @@ fn the_end_is_told_to_all_who_saw() {
         "<presence type='error' from='refused@x.org/1' to='alice@example.org/desk'><error type='cancel'>\
          <remote-server-not-found xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></presence>",
     );
-    // Of the room's first answer the nickname was not free, and then it was.
+    // In the room's first answer the nickname was taken; then it was free.
     world.arrive(
         "<presence type='error' from='room@rooms.x.org/alice' to='alice@example.org/desk'><error type='cancel'>\
          <conflict xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></presence>",
@@ -412,7 +412,7 @@ fn directed_presence_has_an_end() {
     world.say(alice, "<presence to='more@x.org'/>");
     assert!(world.hear(alice)[0].contains("resource-constraint"));
     assert_eq!(world.sent_abroad().len(), crate::limits::DIRECTED);
-    // §4.6.3: the end is told even by who was never available to all.
+    // §4.6.3: the end is sent even by a session that was never available to all.
     world.tell(|host, now, out| host.handle_gone(now, edge(alice), true, out));
     assert_eq!(world.sent_abroad().len(), crate::limits::DIRECTED);
 }
@@ -444,7 +444,7 @@ fn presence_goes_out_once_for_each_contact() {
     assert_eq!(sent.len(), 1_000);
 }
 
-/// What Alice (0) or Bob (1) does.
+/// Performs an act of Alice (0) or Bob (1).
 fn step(world: &mut HostWorld, who: usize, clients: [u64; 2], act: u8) {
     let other = ["bob@example.org", ALICE][who];
     let roster = |attributes: &str| {
@@ -463,7 +463,7 @@ fn step(world: &mut HostWorld, who: usize, clients: [u64; 2], act: u8) {
     world.say(clients[who], &stanza);
 }
 
-/// What a client knows of a contact from pushes alone.
+/// The contact as a client knows it from pushes alone.
 fn follow(seen: &mut Option<String>, heard: &[String]) {
     for push in heard.iter().filter(|stanza| stanza.starts_with("<iq type='set'")) {
         let item = &push[push.find("<item").unwrap()..push.find("</query>").unwrap()];
@@ -474,8 +474,8 @@ fn follow(seen: &mut Option<String>, heard: &[String]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever two people do: each sees of the subscription what the other sees, clients that only hear pushes know
-    /// the roster, the store has what memory has, and presence goes where it may and nowhere else.
+    /// For any acts of two users, both see the same subscription, clients that only receive pushes know the
+    /// roster, the store agrees with memory, and presence goes to subscribers only.
     #[test]
     fn both_sides_agree(acts in prop::collection::vec((0..2_usize, 0..6_u8), 0..24)) {
         let bob_jid = "bob@example.org";

@@ -72,7 +72,7 @@ fn bookmarks_of_old_clients_are_items_for_new_ones() {
     let native =
         "<conference xmlns='urn:xmpp:bookmarks:1' name='A' autojoin='true'><nick>al</nick></conference>";
     assert!(items.contains(native), "{items}");
-    // The same again is nothing new; what is gone is taken back.
+    // The same again is nothing new; removed rooms are retracted.
     private(&mut world, old, "set", &storage(&format!("{url}{room}")));
     assert!(events(&mut world, new).is_empty());
     let other = "<conference jid='b@rooms.x.org'/>";
@@ -84,7 +84,7 @@ fn bookmarks_of_old_clients_are_items_for_new_ones() {
     );
     let stored = private(&mut world, old, "get", &storage(""));
     assert!(stored.contains(url) && stored.contains(other) && !stored.contains("a@rooms"), "{stored}");
-    // As many as somebody may have who comes from another server.
+    // The largest number of rooms in an account that is imported from another server.
     let mut world_of_many = HostWorld::new(&[ALICE]);
     let many = world_of_many.sign_in("alice@example.org/old");
     let rooms: String = (0..300).map(|n| format!("<conference jid='r{n}@rooms.x.org'/>")).collect();
@@ -120,7 +120,7 @@ fn bookmarks_of_new_clients_are_there_for_old_ones() {
     private(&mut world, alice, "set", &storage(&room.replace("'A'", "'B'")));
     let items = get(&mut world, alice, ALICE, "<items node='urn:xmpp:bookmarks:1'/>");
     assert!(items.contains("name='B'") && items.contains("<extensions><e "), "{items}");
-    // The node that old clients make is the one that new ones ask for, and nobody else reads it.
+    // The node that old clients create is the one that new ones read, and other accounts cannot read it.
     let mut fresh = HostWorld::new(&[ALICE]);
     let old = fresh.sign_in("alice@example.org/old");
     private(&mut fresh, old, "set", &storage(room));

@@ -1,4 +1,4 @@
-//! Nodes of accounts: who may do what, what is kept, and who is told.
+//! Nodes of accounts: access, storage, and notifications.
 
 use super::effect::{RosterItem, Subscription};
 use super::*;
@@ -8,7 +8,7 @@ const BOB: &str = "bob@example.org";
 const EVE: &str = "eve@example.org";
 pub(super) const SPACE: &str = "http://jabber.org/protocol/pubsub";
 
-/// Bob sees Alice's presence and is a friend of hers; Eve is nobody to her.
+/// Bob is subscribed to Alice's presence and is in a roster group of hers; Eve is a stranger to her.
 pub(super) fn world() -> (HostWorld, u64, u64, u64) {
     let mut world = HostWorld::new(&[ALICE, BOB, EVE]);
     let mut know = |user: &str, contact: &str, groups: &[&str]| {
@@ -37,7 +37,7 @@ pub(super) fn own(world: &mut HostWorld, client: u64, kind: &str, inner: &str) -
     ask(world, client, kind, ALICE, &format!("<pubsub xmlns='{SPACE}#owner'>{inner}</pubsub>"))
 }
 
-/// The answer alone; what else came stays.
+/// The answer alone; other stanzas stay in the queue.
 pub(super) fn ask(world: &mut HostWorld, client: u64, kind: &str, to: &str, payload: &str) -> String {
     world.say(client, &format!("<iq type='{kind}' id='q' to='{to}'>{payload}</iq>"));
     let got = world.got.entry(client).or_default();
@@ -80,7 +80,7 @@ pub(super) fn is_error(answer: &str, condition: &str, detail: &str) {
     }
 }
 
-/// Of somebody whose client announces that it wants these nodes.
+/// Makes a client available that announces interest in these nodes.
 pub(super) fn appear(world: &mut HostWorld, client: u64, nodes: &[&str]) {
     let features: String = nodes.iter().map(|node| format!("<feature var='{node}+notify'/>")).collect();
     let info = format!("<identity category='client' type='pc'/>{features}");
@@ -234,7 +234,7 @@ fn publishers_and_models_say_who_may_publish() {
     assert!(publish(&mut world, eve, "n", "e").contains("result"));
     configure(&mut world, alice, "n", &[("publish_model", "open")]);
     assert!(publish(&mut world, bob, "n", "o").contains("result"));
-    // Whose it is can be seen.
+    // The publisher of the item is visible.
     assert!(get(&mut world, alice, ALICE, "<items node='n'/>").contains("publisher='eve@example.org'"));
 }
 
@@ -441,7 +441,7 @@ fn an_owner_answers_by_the_form_he_was_sent() {
     assert!(events(&mut world, eve).is_empty());
     for (allow, state) in [("false", "none"), ("true", "subscribed")] {
         assert!(set(&mut world, eve, ALICE, subscribe).contains("pending"));
-        // Nobody else lets anybody in.
+        // Only the owner can approve a subscription.
         world.say(eve, &answer("true"));
         assert!(events(&mut world, eve).is_empty());
         world.hear(alice);

@@ -1,4 +1,4 @@
-//! Nodes of a service (XEP-0060): made by users, read by whom their owner lets.
+//! Nodes of a service (XEP-0060): created by users, read by the entities that their owner admits.
 
 use super::*;
 
@@ -96,7 +96,7 @@ fn who_makes_a_node_owns_it_and_subscribers_hear_what_is_published() {
     let (alice, bob) = (cast.alice, cast.bob);
     assert!(cast.set(alice, "<create node='news'/>").contains("type='result'"));
     assert!(cast.set(bob, "<create node='news'/>").contains("<conflict"));
-    // Publishing makes no node here, and not everybody publishes.
+    // Publishing creates no node here, and only publishers publish.
     assert!(
         cast.set(bob, "<publish node='other'><item><x xmlns='urn:x'/></item></publish>")
             .contains("<item-not-found")
@@ -168,7 +168,7 @@ fn owners_let_others_in_and_somebody_stays_one() {
         told.contains("jid='bob@example.org' affiliation='owner'")
             && !told.contains(&format!("jid='{SERVICE}'"))
     );
-    // What depends on a roster is not for a service.
+    // Access models that depend on a roster are not for a service.
     let form = configure("access_model", "presence").replace("<configure>", "<configure node='news'>");
     assert!(cast.own(bob, "set", &form).contains("<not-acceptable"));
     assert!(cast.own(alice, "get", "<default/>").contains("<value>open</value>"));
@@ -194,7 +194,7 @@ fn who_has_to_be_let_in_waits_for_an_owner() {
         + &field("pubsub#allow", "1");
     let answer =
         format!("<message to='{SERVICE}'><x xmlns='jabber:x:data' type='submit'>{answer}</x></message>");
-    // Nobody lets himself in.
+    // A subscriber cannot approve its own subscription.
     cast.world.say(bob, &answer);
     assert!(cast.hear(bob).is_empty());
     cast.world.say(alice, &answer);
@@ -218,7 +218,7 @@ fn a_removed_account_owns_no_node_and_is_subscribed_to_none() {
     let (alice, bob) = (cast.alice, cast.bob);
     assert!(cast.set(alice, "<create node='news'/>").contains("result"));
     assert!(cast.set(bob, "<subscribe node='news' jid='bob@example.org'/>").contains("subscribed"));
-    // The store takes the account out of what it has, and hosts out of what they have in memory.
+    // The store removes the account from its rows, and hosts remove it from memory.
     let leave = |cast: &mut Cast, user: &str| {
         let user = Bare::parse(user).unwrap();
         for config in cast.world.store.nodes.values_mut() {

@@ -1,4 +1,4 @@
-//! What one address may read at a time.
+//! The limits on concurrent reads of one address.
 
 use super::*;
 use crate::limits;

@@ -1,4 +1,4 @@
-//! What users change of their accounts, and whom they invite.
+//! Users' changes of their accounts, and their invitations.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::effect::{Invitation, RosterItem, Subscription};
 use super::pubsub::ask;
 use super::*;
 
-/// What the store knows of accounts and invitations.
+/// The accounts and invitations in the store.
 #[derive(Default)]
 pub(super) struct Known {
     pub(super) passwords: Vec<(String, Secret)>,
@@ -146,7 +146,8 @@ fn an_account_that_is_removed_leaves_no_session_and_no_contact() {
     assert!(!world.store.changes.iter().any(is_hers), "nothing is written of who is no more");
 }
 
-/// Each kind of contact is told what ends, by what the store had, when its user has not been here.
+/// Each kind of contact learns the end of its subscriptions, by the stored roster, when its user has not been
+/// here.
 #[test]
 fn contacts_of_who_was_not_here_are_told_too() {
     let mut world = world(|_| {});

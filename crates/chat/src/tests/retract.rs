@@ -1,4 +1,4 @@
-//! What is taken back is not in the archive any more (XEP-0424).
+//! Retracted messages leave the archive (XEP-0424).
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn a_tombstone_stands_for_what_its_sender_took_back() {
     said(&mut world, EVE, "m1", "<body>secret</body>");
     said(&mut world, EVE, "m2", "<body>other</body><origin-id xmlns='urn:xmpp:sid:0' id='o2'/>");
     world.wait(Duration::from_secs(60));
-    // Nobody takes back what another said, nor by a name that it does not have.
+    // A user cannot retract another's message, nor one by an id that it does not have.
     said(&mut world, "mal@x.org/1", "r0", &retract("m1"));
     said(&mut world, EVE, "r1", &retract("m2"));
     assert!(archived(&world)[0].contains("secret") && archived(&world)[1].contains("other"));

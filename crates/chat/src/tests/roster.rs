@@ -48,7 +48,7 @@ fn a_version_that_is_current_is_answered_by_nothing() {
     let old = get(&mut world, alice, " ver='0'");
     assert!(old.contains("ver='1'") && old.contains("bob@example.org"), "{old}");
     assert!(!get(&mut world, alice, " ver='1'").contains("query"));
-    // Still told of what comes.
+    // Later changes are still pushed.
     assert!(set(&mut world, alice, "<item jid='carol@example.org'/>")[0].contains("ver='2'"));
 }
 

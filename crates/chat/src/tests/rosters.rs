@@ -50,7 +50,7 @@ fn the_one_that_nobody_needed_lately_goes() {
     let both = world.host.roster_bytes();
     assert!(both > 0 && is_here(&world, ALICE) && is_here(&world, BOB));
     bound(&mut world, both - 1);
-    // Bob's private data is read, and whoever looks for place comes by: both were used since he came last.
+    // Bob's private data is read, and the eviction passes by: both rosters were used since its last round.
     for number in 0..3 {
         world.say(bob, &format!("<iq type='get' id='{number}'><query xmlns='jabber:iq:private'><x xmlns='urn:{number}'/></query></iq>"));
     }

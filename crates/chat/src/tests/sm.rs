@@ -70,7 +70,7 @@ fn without_resumption_there_is_no_id_and_a_lost_session_is_over() {
     assert_eq!(world.hear(alice), ["<enabled xmlns='urn:xmpp:sm:3'/>"]);
     world.lose(alice);
     assert_eq!(world.host.sessions(), 0);
-    // Whoever is anonymous has nobody to be again.
+    // An anonymous client cannot resume: it has no identity to prove.
     let guest = world.sign_in_as("guest@example.org/x", true);
     world.say(guest, ENABLE);
     assert_eq!(world.hear(guest), ["<enabled xmlns='urn:xmpp:sm:3'/>"]);
@@ -279,7 +279,7 @@ fn a_session_that_nobody_resumes_ends_and_its_messages_are_kept() {
     assert!(sent.iter().any(|xml| xml.starts_with("<iq") && xml.contains("service-unavailable")), "{sent:?}");
     let kept: Vec<Instant> = world.store.messages.offline.iter().map(|(_, _, at, _)| *at).collect();
     assert_eq!(kept, [gone_at]);
-    // Who comes too late learns what was handled.
+    // A client that resumes too late learns the number of handled stanzas.
     let late = world.resume("alice@example.org", &id, 1);
     let Bound::NotResumed { failed } = &world.bound[&late] else { panic!() };
     assert_eq!(failed.attr("h"), Some("2"));
@@ -324,7 +324,7 @@ fn a_dead_connection_is_taken_over() {
     assert!(matches!(world.bound[&again], Bound::Resumed { .. }));
     assert_eq!(world.closed, [(alice, "conflict")]);
     assert_eq!(bodies(&world.hear(again)), ["1"]);
-    // The old one's end is nobody's.
+    // The end of the old connection has no effect.
     world.lose(alice);
     from_abroad(&mut world, ALICE, "2");
     assert_eq!(bodies(&world.hear(again)), ["2"]);
@@ -422,7 +422,8 @@ fn a_client_that_outruns_the_record_is_cut_off() {
     assert_eq!(world.closed, [(alice, "resource-constraint")]);
 }
 
-/// Whatever is lost and acknowledged when, every message arrives, in order, and none twice to a client that counts.
+/// For any losses and acknowledgements, every message arrives, in order, and none twice to a client that
+/// counts.
 #[test]
 fn every_message_arrives_once_and_in_order() {
     for seed in 0..200_u64 {
@@ -443,7 +444,7 @@ fn every_message_arrives_once_and_in_order() {
                 }
                 3 => ack(&mut world, client, seen),
                 _ => {
-                    // What was on the wire is lost.
+                    // Stanzas on the wire are lost.
                     world.hear(client);
                     if random.next_u64().is_multiple_of(2) {
                         world.lose(client);
@@ -458,7 +459,7 @@ fn every_message_arrives_once_and_in_order() {
     }
 }
 
-/// What the host routes when the store does what it is asked for.
+/// The stanzas that the host routes when the store performs its requests.
 fn routed(world: &mut HostWorld, act: impl FnOnce(&mut Host, Instant, &mut Outbox)) -> Vec<Element> {
     let mut todo = Outbox::new();
     act(&mut world.host, world.now, &mut todo);
@@ -502,7 +503,7 @@ fn another_host_tells_when_it_has_stored_a_message() {
     assert_eq!(here.hear(alice), ["<a xmlns='urn:xmpp:sm:3' h='2'/>"]);
 }
 
-/// Of her messages, after her presence, as she was told last.
+/// The number of Alice's messages, after her presence, in the last acknowledgement.
 fn acknowledged(world: &mut HostWorld, alice: u64) -> usize {
     let answer = world.hear(alice).into_iter().rfind(|xml| xml.starts_with("<a ")).unwrap();
     value(&answer, "h").parse::<usize>().unwrap() - 1
@@ -516,7 +517,7 @@ fn is_stored_for_bob(world: &HostWorld, body: &str) -> bool {
     stanzas.any(|stanza| stanza.content_of("body", ns::CLIENT).is_some_and(|text| text == body))
 }
 
-/// Were the server to die at any moment, what its clients take for delivered is somewhere.
+/// If the server dies at any moment, messages that clients take for delivered are not lost.
 #[test]
 fn an_acknowledged_message_is_delivered_or_stored() {
     for seed in 0..100_u64 {

@@ -73,7 +73,7 @@ fn a_day_has_a_bound() {
     world.store.is_broken = true;
     assert!(slot(&mut world, alice, full).contains("resource-constraint"));
     world.store.is_broken = false;
-    // What was not given was not used.
+    // A refused slot does not count as used.
     for _ in 0..2 {
         assert!(slot(&mut world, alice, full).contains("<put"));
     }
@@ -99,7 +99,7 @@ fn a_restart_forgets_nothing_that_was_used_today() {
     let alice = world.sign_in("alice@example.org/desk");
     assert!(slot(&mut world, alice, full).contains("<put"));
     assert!(slot(&mut world, alice, full).contains("<retry"));
-    // Nor does anybody write that he has used less.
+    // A user cannot write a smaller usage either.
     let item = "<item id='today'><used xmlns='quota:uploads' day='0' bytes='0'/></item>";
     for node in ["quota:uploads", "private:quota:uploads"] {
         let publish = format!(

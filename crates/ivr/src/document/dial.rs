@@ -1,4 +1,4 @@
-//! Dial and what stands in it.
+//! Dial and its nouns.
 
 use roxmltree::Node;
 use url::form_urlencoded;
@@ -99,7 +99,8 @@ fn address_of(text: &str) -> Address {
 }
 
 impl Address {
-    /// Of a call that is not a document's: `client:name`, a SIP URI, a number or a name. Credentials are for a SIP URI.
+    /// Parses an address given outside a document: `client:name`, a SIP URI, a number or a name. The
+    /// credentials belong to a SIP URI.
     pub fn parse(text: &str, username: Option<String>, password: Option<String>) -> Address {
         if let Some(name) = text.strip_prefix("client:") {
             return Address::Client { name: name.to_owned() };
@@ -125,12 +126,12 @@ fn party(node: Node<'_, '_>, entry: &'static Entry, fields: &Fields, notes: &mut
         "Uri" => Address::Uri(needed_body(node, entry, notes)?),
         _ => Address::Queue(needed_body(node, entry, notes)?),
     };
-    // A queue's caller has his own status callback.
+    // `<Queue>` reads its own status callback.
     let status = if entry.name == "Queue" { None } else { fields.callback("statusCallback") };
     Some(Party { address, screen: fields.target("url", "method"), status })
 }
 
-/// Children whose attributes are only looked at for notes.
+/// Children whose attributes are read only for notes.
 fn without_effect<'a, 'input>(
     node: Node<'a, 'input>,
     entry: &'static Entry,
@@ -151,8 +152,8 @@ fn client(node: Node<'_, '_>, entry: &'static Entry, notes: &mut Notes) -> Optio
     }
 }
 
-/// Headers are the URI's query (RFC 3261 §19.1.1); both RestComm and Twilio pass on those that begin with `X-`, and so
-/// nobody sets a Route by a document.
+/// Headers are the URI's query (RFC 3261 §19.1.1). Both RestComm and Twilio pass on only those that begin
+/// with `X-`, so a document cannot set a Route.
 fn sip(text: &str, username: Option<String>, password: Option<String>) -> Address {
     let (uri, query) = text.split_once('?').unwrap_or((text, ""));
     let headers = form_urlencoded::parse(query.as_bytes())

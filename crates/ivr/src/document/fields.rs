@@ -1,4 +1,4 @@
-//! One element's attributes, held against its table entry; what is wrong becomes a note.
+//! One element's attributes, held against its table entry; errors become notes.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ impl Fields {
         self.text(name).and_then(|value| value.parse().ok())
     }
 
-    /// Of an attribute with a default.
+    /// The value of an attribute that has a default.
     pub(super) fn number(&self, name: &str) -> u32 {
         self.whole(name).expect("the table gives it a default")
     }
@@ -132,7 +132,8 @@ fn canonical(kind: Kind, value: &str) -> String {
     words.iter().find(|word| word.eq_ignore_ascii_case(value)).map_or(value, |word| *word).to_owned()
 }
 
-/// What was expected instead; nothing if the value is good; empty if the attribute is passed over.
+/// The text that a note gives as expected value: `None` if the value is good, empty if the attribute is
+/// ignored.
 fn expectation(kind: Kind, value: &str) -> Option<String> {
     let value = value.trim();
     let whole = |min: u32, max: u32| value.parse::<u32>().is_ok_and(|number| (min..=max).contains(&number));
@@ -166,7 +167,7 @@ pub(super) fn harmless(text: &str) -> String {
     text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// So that a note holds no page of someone's text.
+/// Shortens a value for a note, so that a note never holds a page of text.
 pub(super) fn shorten(text: &str) -> String {
     let text = harmless(text);
     let mut short: String = text.chars().take(60).collect();

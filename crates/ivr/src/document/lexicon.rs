@@ -1,10 +1,10 @@
-//! The language as tables: what the reader reads with and what the reference page is made of.
+//! The language as tables: the base of the reader and of the reference page.
 
-/// An element and what belongs into it.
+/// An element with its attributes and children.
 pub(super) struct Entry {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
-    /// What stands between the tags; empty: nothing.
+    /// The content between the tags; empty for an element without content.
     pub(super) body: &'static str,
     pub(super) attributes: &'static [Attribute],
     /// Names of entries.
@@ -43,7 +43,8 @@ pub(super) enum Kind {
     Keys,
     /// Keys and `w`, a pause of half a second, and `W`, of a second.
     Tones,
-    /// Understood and passed over: what it asks for is a third party's, or is not configured by a document here.
+    /// Understood and passed over: its function belongs to a third party, or is not configured by a document
+    /// here.
     Passed,
 }
 
@@ -108,7 +109,7 @@ const fn entry(
     Entry { name, about, body, attributes, children }
 }
 
-/// What may stand in `<Response>`.
+/// The elements of `<Response>`.
 pub(super) const VERBS: &[Entry] = &[
     entry(
         "Say",
@@ -326,7 +327,7 @@ const MESSAGE: &[Attribute] = &[
     STATUS,
 ];
 
-/// What stands in verbs, `Say` aside.
+/// The elements inside verbs, except those of `Say`.
 pub(super) const NOUNS: &[Entry] = &[
     entry(
         "Number",

@@ -57,6 +57,7 @@ pub mod code {
     pub const STREAM: u32 = 31900;
 }
 
+/// A parsed document: its verbs, and notes on elements that were ignored or replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Document {
     pub verbs: Vec<Verb>,
@@ -75,6 +76,7 @@ pub struct Note {
     pub text: String,
 }
 
+/// The severity of a [`Note`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     Info,

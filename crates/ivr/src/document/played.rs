@@ -1,11 +1,11 @@
-//! Every word of the language is in some play: a verb or attribute that nobody performs in a test is an opinion.
+//! Checks that every verb and attribute of the language occurs in a play, so that each is tested.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::lexicon::{NOUNS, SPOKEN, VERBS};
 
-/// What no play has, and why.
+/// The verbs and attributes that occur in no play, with the reason.
 const UNPLAYED: &[(&str, &str, &str)] = &[];
 
 /// Elements that are written in the plays, with the attributes they are given there.
@@ -25,7 +25,7 @@ fn played() -> BTreeMap<String, BTreeSet<String>> {
     played
 }
 
-/// Of ` a='b' c="d">…`.
+/// The attribute names of ` a='b' c="d">…`.
 fn attributes(mut rest: &str) -> Vec<String> {
     let mut names = Vec::new();
     while let Some((name, more)) = rest.trim_start().split_once('=') {

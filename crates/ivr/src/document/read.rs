@@ -1,4 +1,4 @@
-//! Elements to typed verbs. What cannot be performed is noted and passed over.
+//! Elements to typed verbs. Elements that cannot be performed are ignored with a note.
 
 use std::time::Duration;
 
@@ -121,7 +121,7 @@ fn verb(node: Node<'_, '_>, entry: &'static Entry, notes: &mut Notes) -> Option<
     if entry.body.is_empty() {
         stray_text(node, entry.name, notes);
     }
-    // What may not stand inside is noted by those who look; the others hold nothing.
+    // Elements with children note unknown ones as they read them; all children of the others are unknown.
     if entry.children.is_empty() {
         children(node, entry, notes);
     }

@@ -1,4 +1,4 @@
-//! What Say speaks: SSML (W3C SSML 1.1) reduced to plain text in one voice and language, and pauses.
+//! The content of Say: SSML (W3C SSML 1.1) reduced to plain text in one voice and language, and pauses.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(super) fn spoken(
         let line = notes.line_at(node.range().start);
         notes.warn(line, format!("only the first {SPEECH_CHARS} characters are spoken"));
     }
-    // A pause after the last word is nobody's wish.
+    // Pauses after the last word are dropped.
     while out.items.len() > 1
         && matches!(out.items.last(), Some(Item::Silence(pause)) if *pause <= AFTER_PARAGRAPH)
     {
@@ -192,6 +192,6 @@ fn time(text: &str) -> Option<Duration> {
         None => (text.strip_suffix('s')?, 1.0),
     };
     let seconds = number.trim().parse::<f64>().ok()? * unit;
-    // NaN and what is negative or endless are no times.
+    // NaN, negative and infinite values are not durations.
     Duration::try_from_secs_f64(seconds).ok()
 }

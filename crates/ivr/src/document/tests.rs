@@ -117,7 +117,7 @@ fn every_attribute_is_read_and_its_bad_values_are_noted() {
     assert!(read > 150, "only {read}");
 }
 
-/// Attributes whose effect no play shows change what is read.
+/// Attributes whose effect no play shows change the parsed verb.
 #[test]
 fn attributes_change_what_is_read() {
     for entry in [VERBS, NOUNS].into_iter().flatten() {

@@ -1,9 +1,10 @@
-//! What a document asks for, typed. Defaults are filled in; URLs stay as written, relative ones too.
+//! The verbs of a document, typed. Defaults are filled in; URLs stay as written, relative ones too.
 
 use std::time::Duration;
 
 use crate::request::{Method, Target};
 
+/// One verb of a document with its attributes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verb {
     Say(Piece),
@@ -38,10 +39,11 @@ pub enum Verb {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
     pub items: Vec<Item>,
-    /// How often; 0 is for ever.
+    /// The number of repetitions; 0 repeats for ever.
     pub loops: u32,
 }
 
+/// One part of a prompt: speech, sound, digits or silence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
     Speech {
@@ -59,6 +61,7 @@ pub enum Item {
     Silence(Duration),
 }
 
+/// The voice of a speech item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Voice {
     Man,
@@ -72,6 +75,7 @@ pub struct Callback {
     pub events: Vec<&'static str>,
 }
 
+/// `<Gather>`: collects digits or speech and sends them to `action`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gather {
     /// None: the current document's URL.
@@ -97,12 +101,13 @@ pub struct Gather {
     pub prompt: Vec<Piece>,
 }
 
+/// `<Record>`: records the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// None: the current document's URL.
     pub action: Option<String>,
     pub method: Method,
-    /// Of silence.
+    /// The silence that ends the recording.
     pub timeout: Duration,
     /// Keys that end the recording, any of them.
     pub finish_on_key: String,
@@ -113,11 +118,13 @@ pub struct Record {
     pub status: Option<Callback>,
 }
 
+/// The transcription of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transcribe {
     pub callback: Option<Target>,
 }
 
+/// `<Dial>`: connects the call to other parties or to a conference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dial {
     /// None: the next verb follows.
@@ -136,6 +143,7 @@ pub struct Dial {
     pub to: Dialed,
 }
 
+/// The recording of a dialled connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BridgeRecording {
     pub from_ringing: bool,
@@ -146,6 +154,7 @@ pub struct BridgeRecording {
     pub status: Option<Callback>,
 }
 
+/// The destination of a `<Dial>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dialed {
     /// Several are rung at once, or in turn when the Dial is sequential.
@@ -153,6 +162,7 @@ pub enum Dialed {
     Conference(Box<Conference>),
 }
 
+/// One party that a `<Dial>` rings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Party {
     pub address: Address,
@@ -161,6 +171,7 @@ pub struct Party {
     pub status: Option<Callback>,
 }
 
+/// The address of a party.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     Number {
@@ -183,6 +194,7 @@ pub enum Address {
     Queue(String),
 }
 
+/// `<Conference>`: the room and the terms on which the call joins it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conference {
     pub name: String,
@@ -192,7 +204,7 @@ pub struct Conference {
     /// A moderator.
     pub start_on_enter: bool,
     pub end_on_exit: bool,
-    /// What is heard until a moderator comes: None is the built-in music, an empty URL silence.
+    /// The sound that is played until a moderator joins: `None` is the built-in music, an empty URL silence.
     pub wait: Option<Target>,
     pub max_participants: u32,
     pub record: bool,
@@ -204,6 +216,7 @@ pub struct Conference {
     pub recording_status: Option<Callback>,
 }
 
+/// The events of a conference that sound a beep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Beep {
     Both,
@@ -212,6 +225,7 @@ pub enum Beep {
     OnExit,
 }
 
+/// `<Enqueue>`: puts the call into a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Enqueue {
     pub name: String,
@@ -221,17 +235,19 @@ pub struct Enqueue {
     pub max_size: u32,
 }
 
+/// `<Sms>`: sends a text message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sms {
     pub body: String,
-    /// None: who called.
+    /// None: the caller.
     pub to: Option<String>,
-    /// None: who was called.
+    /// None: the called number.
     pub from: Option<String>,
     pub action: Option<Target>,
     pub status: Option<String>,
 }
 
+/// `<Email>`: sends a mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Email {
     pub to: Vec<String>,
@@ -242,12 +258,14 @@ pub struct Email {
     pub body: String,
 }
 
+/// `<Refer>`: transfers the caller by REFER (RFC 3515).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refer {
     pub uri: String,
     pub action: Option<Target>,
 }
 
+/// `<Stream>`: sends the call's sound to a WebSocket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stream {
     pub name: Option<String>,
@@ -258,6 +276,7 @@ pub struct Stream {
     pub parameters: Vec<(String, String)>,
 }
 
+/// The directions of sound that a stream carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Track {
     Inbound,

@@ -30,7 +30,7 @@ fn declared(bytes: &[u8]) -> Option<String> {
     value[1..].split_once(quote).map(|(name, _)| name.to_owned())
 }
 
-/// The line and what is wrong there.
+/// The error is a line and the fault there.
 pub(super) fn read(text: &str) -> Result<roxmltree::Document<'_>, (u32, String)> {
     // PHP applications often print a newline before the declaration; RestComm's parser forgave it.
     let bare = text.trim_start();
@@ -61,8 +61,8 @@ fn skipped(text: &str, bare: &str) -> u32 {
     u32::try_from(head.matches('\n').count()).unwrap_or(u32::MAX)
 }
 
-/// The line of an element that is too deep, found before the parser walks that deep. Comments and CDATA are skipped;
-/// what is no XML is left for the parser to explain.
+/// The line of an element that is too deep, found before the parser walks that deep. Comments and CDATA are
+/// skipped; malformed XML is left for the parser to explain.
 fn too_deep(text: &str) -> Option<u32> {
     let (mut depth, mut at) = (0_usize, 0);
     while let Some(found) = text[at..].find('<') {

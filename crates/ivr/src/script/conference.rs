@@ -1,4 +1,4 @@
-//! Conferences and queues, from the side of one who is in them.
+//! Conferences and queues, from the side of one member.
 
 use stdx::Instant;
 
@@ -17,7 +17,7 @@ pub(super) struct Conferring {
     dial: Box<Dial>,
     sid: Option<String>,
     since: Instant,
-    /// Of the stay, then of the leaving.
+    /// The end of the longest stay, later of the wait for the leaving.
     pub(super) until: Instant,
     leaving: bool,
 }
@@ -65,6 +65,7 @@ impl Script {
         Some(Callback { target: self.absolute_target(&callback.target, out)?, events: callback.events })
     }
 
+    /// An event of the conference that this call is in.
     pub fn handle_conference(&mut self, now: Instant, id: Id, event: ConferenceEvent, out: &mut Outbox) {
         let State::Conferring(conferring) = &mut self.state else { return };
         if conferring.id != id {
@@ -159,6 +160,7 @@ impl Script {
         Flow::Wait
     }
 
+    /// An event of the queue that this call is in.
     pub fn handle_queue(&mut self, now: Instant, id: Id, event: QueueEvent, out: &mut Outbox) {
         let State::Queued(queued) = &mut self.state else { return };
         if queued.id != id {
@@ -209,7 +211,7 @@ impl Queued {
     fn form(&self, now: Instant, result: &str) -> Form {
         let mut form = vec![pair("QueueResult", result)];
         form.extend(self.sid.iter().map(|sid| pair("QueueSid", &**sid)));
-        // Until someone took the call.
+        // The wait lasts until the call is connected.
         let waited = self.bridged.unwrap_or(now).since(self.since);
         form.push(pair("QueueTime", waited.as_secs().to_string()));
         form

@@ -1,4 +1,4 @@
-//! Dial: legs that ring, one that is connected, and what is told of them.
+//! Dial: legs that ring, one that is connected, and their callbacks.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,16 +21,16 @@ pub(super) struct Dialing {
     /// Those of a sequential Dial that come later.
     later: VecDeque<Party>,
     since: Instant,
-    /// Of ringing, of the connection, or of its end.
+    /// The deadline of the ringing, the connection or the wait for its end.
     pub(super) until: Option<Instant>,
     bridged: Option<(Id, Instant)>,
-    /// The call was told that someone rings.
+    /// `CallStatus::Ringing` was reported to the application.
     rung: bool,
     /// The connection was ended and its leg's last word is awaited.
     ending: bool,
-    /// Of the leg that failed most tellingly.
+    /// The failure with the highest weight so far.
     failure: Option<LegFailure>,
-    /// Of the last leg that failed.
+    /// The call sid of the last leg that failed.
     failed_sid: Option<String>,
 }
 
@@ -44,7 +44,7 @@ struct Ringing {
     rang: bool,
     answered: Option<Instant>,
     over: bool,
-    /// Of its status callbacks.
+    /// The sequence number of its status callbacks.
     sequence: u32,
 }
 
@@ -57,7 +57,7 @@ impl Dialing {
         self.legs.iter_mut().find(|leg| leg.id == id && !leg.over)
     }
 
-    /// The most telling of several failures: someone was there, and said so.
+    /// Keeps the failure that says most: an answer of the callee outweighs silence.
     fn note_failure(&mut self, failure: LegFailure) {
         let weight = |status: CallStatus| match status {
             CallStatus::Busy => 3,
@@ -134,6 +134,7 @@ impl Script {
         out.push(Effect::Dial { legs, options: Box::new(options) });
     }
 
+    /// An event of a leg that this call dials.
     pub fn handle_leg(&mut self, now: Instant, id: Id, event: LegEvent, out: &mut Outbox) {
         let State::Dialing(dialing) = &mut self.state else { return };
         // A leg of an earlier Dial, or one that is over: a CANCEL crosses an answer.
@@ -175,14 +176,15 @@ impl Script {
         let screen = screen.and_then(|target| self.absolute_target(&target, out));
         let State::Dialing(dialing) = &mut self.state else { return };
         match screen {
-            // One is connected already, or the time is up: this one came too late. And who cannot be asked has not
-            // accepted.
+            // One is connected already, or the time is up: this one came too late. And a callee that cannot
+            // be screened has not accepted.
             _ if dialing.bridged.is_some() || dialing.ending || (wanted && screen.is_none()) => {
                 out.push(Effect::HangupLeg { leg: id });
                 self.leg_ended(now, id, None, out);
             }
             Some(target) => {
-                // Who listens to a document rings no more; his script and the call have limits of their own.
+                // A callee that listens to a document no longer rings; its script and the call have limits of
+                // their own.
                 dialing.until = None;
                 out.push(Effect::Screen { leg: id, target });
             }
@@ -325,7 +327,7 @@ impl Script {
         self.tell(action, form, out);
     }
 
-    /// Legs that ring or talk are hung up; nobody is told but them.
+    /// Legs that ring or talk are hung up; the application is not told.
     pub(super) fn drop_dial(&mut self, now: Instant, out: &mut Outbox) {
         let State::Dialing(dialing) = &self.state else { return };
         let listening = dialing.bridged.is_some() && dialing.dial.hangup_on_star;

@@ -9,6 +9,7 @@ use crate::request::{Request, Target};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id(pub u32);
 
+/// An order to the caller that drives the script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     // Applications.
@@ -17,7 +18,7 @@ pub enum Effect {
         id: Id,
         request: Request,
     },
-    /// A callback: sent once, its answer is nobody's.
+    /// A callback: sent once; its answer is ignored.
     Tell {
         request: Request,
     },
@@ -135,13 +136,14 @@ pub enum Effect {
     Ended(CallStatus),
 }
 
+/// A message to the application's author about a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notification {
     pub severity: Severity,
     /// One of [`crate::document::code`].
     pub code: u32,
     pub text: String,
-    /// Of the document it is about.
+    /// The URL of the document that the notification is about.
     pub url: Option<String>,
     /// In that document.
     pub line: Option<u32>,
@@ -154,6 +156,7 @@ impl Notification {
     }
 }
 
+/// The SIP status with which a call is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// 603.
@@ -164,7 +167,7 @@ pub enum Refusal {
     ApplicationError,
 }
 
-/// What a recogniser is told.
+/// The settings of a recogniser.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recognition {
     pub language: String,
@@ -172,10 +175,11 @@ pub struct Recognition {
     /// Silence that ends speech; None: as the recogniser thinks.
     pub end_of_speech: Option<Duration>,
     pub max_speech: Duration,
-    /// Whether anyone wants `Speech` that is not final.
+    /// True if the application wants `Speech` that is not final.
     pub partial: bool,
 }
 
+/// The settings of a recording of the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recording {
     pub beep: bool,
@@ -185,22 +189,25 @@ pub struct Recording {
     pub trim: bool,
 }
 
+/// One leg to dial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leg {
     pub id: Id,
     pub address: Address,
 }
 
+/// The options that all legs of a dial share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DialOptions {
     pub caller_id: Option<String>,
-    /// Two letters of the country whose ringing the caller hears, when he is connected already.
+    /// Two letters of the country whose ringing tone a connected caller hears.
     pub ring_tone: Option<String>,
     pub record: Option<BridgeRecording>,
     /// Asked when the callee transfers the call.
     pub refer: Option<Target>,
 }
 
+/// A text message to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     pub from: String,
@@ -210,6 +217,7 @@ pub struct Message {
     pub status: Option<String>,
 }
 
+/// A stream of the call's sound to a WebSocket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MediaStream {
     pub name: Option<String>,
@@ -217,10 +225,11 @@ pub struct MediaStream {
     pub url: String,
     pub track: Track,
     pub parameters: Vec<(String, String)>,
-    /// What it sends is heard by the caller.
+    /// The caller hears the sound that the WebSocket sends.
     pub two_way: bool,
 }
 
+/// The status of a call, as applications see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallStatus {
     Queued,

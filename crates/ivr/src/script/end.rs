@@ -1,4 +1,5 @@
-//! The end: whoever begins it, everything that runs is stopped once, the application is told once, nothing follows.
+//! The end of a script, by either side: every running operation is stopped once, the application is told
+//! once, nothing follows.
 
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ impl Script {
         }
         self.close_queue(now, "redirected", out);
         self.stop_verb(now, out);
-        // The verb is stopped; what comes of it late finds this.
+        // The verb is stopped; its late results find this state.
         self.state = State::Between;
         self.verbs.clear();
         self.sorry = false;
@@ -57,7 +58,7 @@ impl Script {
         }
     }
 
-    /// A command: nobody answered yet, and nobody shall.
+    /// A command: cancels a call that is not yet answered.
     pub fn cancel(&mut self, now: Instant, out: &mut Outbox) {
         if self.answered_at.is_none() && !matches!(self.state, State::Ended | State::Closing(_)) {
             self.end(now, CallStatus::Canceled, Some(Effect::Hangup), out);
@@ -69,7 +70,7 @@ impl Script {
         self.plan.fallback = fallback;
     }
 
-    /// A command: told of what happens to the call from now on.
+    /// A command: sets the URL that receives the call's events from now on.
     pub fn set_status_callback(&mut self, callback: Option<Callback>) {
         self.plan.status = callback;
     }
@@ -84,7 +85,8 @@ impl Script {
         self.redirect(now, Start::Url(target), out);
     }
 
-    /// Whom the call dialled has transferred it: it goes on with that document, and is told `more` there.
+    /// The dialled party has transferred the call: it continues with the document at `to`, whose request
+    /// carries `more`.
     pub fn transfer(&mut self, now: Instant, to: &Target, more: Form, out: &mut Outbox) {
         if !matches!(self.state, State::Dialing(_)) {
             return;
@@ -143,7 +145,7 @@ impl Script {
         out.push(Effect::Ended(self.status));
     }
 
-    /// What the verb under way has set in motion.
+    /// Stops the operations that the verb under way has started.
     fn stop_verb(&mut self, now: Instant, out: &mut Outbox) {
         match &self.state {
             State::Speaking { prompt } => out.push(Effect::StopPrompt { id: *prompt }),

@@ -1,4 +1,4 @@
-//! Documents: asked for, read, and what is done when there is none.
+//! Documents: requests, parsing, and fallbacks.
 
 use stdx::Instant;
 
@@ -18,7 +18,7 @@ pub(super) struct Fetching {
     pub(super) id: Id,
     pub(super) until: Instant,
     url: String,
-    /// Without what the fallback adds.
+    /// The parameters without those that the fallback adds.
     form: Form,
     is_fallback: bool,
 }
@@ -77,8 +77,8 @@ impl Script {
         out.push(Effect::Fetch { id, request: Request { method, url, form } });
     }
 
-    /// Against the current document. Files of the server's own are named by its configuration and by one another, not by
-    /// what comes from elsewhere.
+    /// Against the current document. Files of the server's own are named by its configuration and by one
+    /// another, not by documents of applications.
     pub(super) fn absolute(&self, reference: &str) -> Option<String> {
         let is_ours = match &self.url {
             Some(url) => url.starts_with("file:"),
@@ -88,7 +88,7 @@ impl Script {
         resolve(self.url.as_deref(), reference, schemes)
     }
 
-    /// A sound may be a file of the server's folder of prompts, whoever names it.
+    /// A sound may be a file of the server's folder of prompts; any document may name it.
     pub(super) fn absolute_sound(&self, reference: &str) -> Option<String> {
         resolve(self.url.as_deref(), reference, &["http", "https", "file"])
     }
@@ -109,6 +109,7 @@ impl Script {
         }
     }
 
+    /// The answer to `Effect::Fetch`.
     pub fn handle_fetched(
         &mut self,
         now: Instant,
@@ -178,7 +179,7 @@ impl Script {
         }
     }
 
-    /// The reason is spoken to a caller, and coded to one who is not answered yet.
+    /// The reason is spoken to a caller, and coded if the call is not answered yet.
     fn apologise(&mut self, now: Instant, out: &mut Outbox) {
         if self.plan.role == Role::Waiting {
             self.done(out);
@@ -223,7 +224,7 @@ fn read(answer: &Answer, url: &str) -> Result<Document, Failure> {
         })
     };
     match kind.as_str() {
-        // PHP's default, and what comes without a word, are read as XML.
+        // PHP's default type, and a missing type, are read as XML.
         "" | "text/xml" | "application/xml" | "text/html" => xml(answer, charset),
         _ if kind.ends_with("+xml") => xml(answer, charset),
         "text/plain" => {

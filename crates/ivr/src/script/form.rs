@@ -10,7 +10,7 @@ pub(super) fn pair(name: &str, value: impl Into<String>) -> (String, String) {
     (name.to_owned(), value.into())
 }
 
-/// What every request about the call carries.
+/// The parameters of every request about the call.
 pub(super) fn of_call(call: &Call, status: CallStatus) -> Form {
     let mut form = vec![
         pair("CallSid", &*call.sid),
@@ -35,7 +35,7 @@ pub(super) fn of_call(call: &Call, status: CallStatus) -> Form {
     form
 }
 
-/// What a status callback carries on top.
+/// The additional parameters of a status callback.
 pub(super) fn progress(form: &mut Form, now: Instant, sequence: u32) {
     form.push(pair("Timestamp", rfc_2822(now)));
     form.push(pair("CallbackSource", "call-progress-events"));

@@ -17,24 +17,24 @@ pub(super) struct Gathering {
     pub(super) until: Option<Instant>,
     digits: String,
     speech: Option<Speech>,
-    /// Somebody speaks, and what he says is not known yet.
+    /// Speech is under way and not yet recognised.
     is_speaking: bool,
     /// The key of `finishOnKey` that was pressed.
     finished_on: Option<char>,
     /// Complete, but the prompt may not be interrupted.
     complete: bool,
-    /// Of partial results.
+    /// The sequence number of partial results.
     sequence: u32,
 }
 
 impl Gathering {
-    /// When the waiting is over that begins now. Who speaks is heard out.
+    /// The deadline of a wait that begins now. Speech under way is recognised to its end.
     fn wait(&self, now: Instant) -> Instant {
         let Gather { timeout, max_speech, .. } = *self.gather;
         now + if self.is_speaking { max_speech + limits::RECOGNITION_WAIT } else { timeout }
     }
 
-    /// What to do with a key.
+    /// Handles a key.
     fn take(&mut self, key: char) {
         let gather = &self.gather;
         let first = self.digits.is_empty();
@@ -100,7 +100,7 @@ impl Script {
         self.gather_input(now, out);
     }
 
-    /// Somebody begins to speak, or nothing comes of what he said: while he speaks the time-out waits.
+    /// Speech begins, or ends without a result. The time-out waits while the caller speaks.
     pub fn handle_speaking(&mut self, now: Instant, is_speaking: bool) {
         let State::Gathering(gathering) = &mut self.state else { return };
         if !gathering.gather.speech || gathering.complete {
@@ -112,7 +112,7 @@ impl Script {
         }
     }
 
-    /// What a recogniser heard.
+    /// A result of the recogniser.
     pub fn handle_speech(&mut self, now: Instant, mut speech: Speech, out: &mut Outbox) {
         let State::Gathering(gathering) = &mut self.state else { return };
         if !gathering.gather.speech || gathering.complete {
@@ -184,7 +184,7 @@ impl Script {
         }
         let mut form = Form::new();
         match speech {
-            // Keys win: who presses them means them.
+            // Keys win: a caller presses them on purpose.
             Some(speech) if digits.is_empty() => {
                 form.push(pair("SpeechResult", speech.text));
                 if let Some(confidence) = speech.confidence {

@@ -1,4 +1,4 @@
-//! What a script is told.
+//! The inputs of a script.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub struct Call {
     pub direction: Direction,
     pub caller_name: Option<String>,
     pub forwarded_from: Option<String>,
-    /// Of the call whose Dial made this leg.
+    /// The sid of the call whose Dial made this leg.
     pub parent_sid: Option<String>,
     /// `2012-04-24` or `2010-04-01`.
     pub api_version: String,
@@ -26,6 +26,7 @@ pub struct Call {
     pub answered: bool,
 }
 
+/// The direction of a call, as applications see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     Inbound,
@@ -34,6 +35,7 @@ pub enum Direction {
 }
 
 impl Direction {
+    /// The direction's name in requests.
     pub fn as_str(self) -> &'static str {
         match self {
             Direction::Inbound => "inbound",
@@ -43,18 +45,18 @@ impl Direction {
     }
 }
 
-/// What the call's end of the document means.
+/// The relation of a document to its call; it decides what the document's end means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// The call's own: the call ends.
     Call,
     /// On a callee's leg before it is connected: it is accepted. A hang-up declines.
     Screening,
-    /// For one who waits in a queue, or a room without moderator: it begins again.
+    /// For a call that waits in a queue, or a room without moderator: it begins again.
     Waiting,
 }
 
-/// How the account and the number are set up.
+/// The settings of the account and the number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     pub role: Role,
@@ -65,10 +67,11 @@ pub struct Plan {
     pub status: Option<Callback>,
     /// RestComm's `enable-200-ok-delay`: a first Dial answers when the callee does.
     pub answer_on_bridge: bool,
-    /// Of the whole call; at most [`crate::limits::CALL_DURATION`].
+    /// The longest duration of the whole call; at most [`crate::limits::CALL_DURATION`].
     pub time_limit: Option<Duration>,
 }
 
+/// The first document of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {
     /// Absolute.
@@ -95,6 +98,7 @@ pub struct Failure {
     pub text: String,
 }
 
+/// A result of a recogniser.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Speech {
     /// All that was recognised so far.
@@ -104,6 +108,7 @@ pub struct Speech {
     pub confidence: Option<u16>,
 }
 
+/// A finished recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recorded {
     pub sid: String,
@@ -114,6 +119,7 @@ pub struct Recorded {
     pub duration: Duration,
 }
 
+/// An event of a dialled leg.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LegEvent {
     /// The INVITE is on its way.
@@ -134,6 +140,7 @@ pub enum LegEvent {
     },
 }
 
+/// The reason why a leg was not connected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LegFailure {
     pub status: CallStatus,
@@ -153,6 +160,7 @@ impl LegFailure {
     }
 }
 
+/// An event of a conference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConferenceEvent {
     Joined {
@@ -168,19 +176,21 @@ pub enum ConferenceEvent {
     },
 }
 
+/// An event of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QueueEvent {
     Entered {
         sid: String,
     },
-    /// Someone took the call.
+    /// Another call has connected to this one.
     Bridged,
     Left(QueueResult),
 }
 
+/// The reason why a call left a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueResult {
-    /// The connection with the one who took it is over.
+    /// The connection to the call that took it is over.
     Bridged,
     Full,
     /// `<Leave>`.
@@ -188,6 +198,7 @@ pub enum QueueResult {
     Error,
 }
 
+/// An event of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamEvent {
     Started { sid: String },

@@ -54,7 +54,7 @@ impl Script {
         Flow::Wait
     }
 
-    /// What became of a message or a mail. Failures are told also when nobody waits.
+    /// The result of a message or a mail. Failures are noted also when the script does not wait for them.
     pub fn handle_sent(&mut self, now: Instant, id: Id, result: Result<Sent, Failure>, out: &mut Outbox) {
         if matches!(self.state, State::Fresh | State::Closing(_) | State::Ended) {
             return;

@@ -1,8 +1,8 @@
-//! The interpreter of one call: a machine that is told what happened and says what to do.
+//! The interpreter of one call: a machine that takes events and returns effects.
 //!
-//! Whoever drives it performs the effects in their order and calls `handle_*` with what comes of them, and
-//! `handle_wake` at [`Script::deadline`]. Answers that come late find a state that ignores them. Whatever happens,
-//! or does not, each script ends with one [`Effect::Ended`], after which it causes nothing.
+//! Its caller performs the effects in their order, reports their results by `handle_*`, and calls
+//! `handle_wake` at [`Script::deadline`]. States ignore late answers. Every script ends with exactly one
+//! [`Effect::Ended`], after which it causes nothing.
 
 mod conference;
 mod dial;
@@ -37,15 +37,17 @@ use gather::Gathering;
 use message::Awaiting;
 use record::{Closing, Recorder};
 
+/// The effects of a script, in the order in which they are to be performed.
 pub type Outbox = Vec<Effect>;
 
+/// The interpreter of one call's documents.
 #[derive(Debug)]
 pub struct Script {
     call: Call,
     plan: Plan,
     status: CallStatus,
     state: State,
-    /// Of the current document; relative URLs resolve against it.
+    /// The URL of the current document; relative URLs resolve against it.
     url: Option<String>,
     verbs: VecDeque<Verb>,
     next_id: u32,
@@ -57,7 +59,7 @@ pub struct Script {
     answered_at: Option<Instant>,
     /// The call's own limit.
     ends_by: Instant,
-    /// Of status callbacks.
+    /// The sequence number of status callbacks.
     sequence: u32,
     streams: Vec<stream::Running>,
     /// `Effect::Answer` was asked for; it is asked for once.
@@ -76,7 +78,7 @@ enum State {
     Fresh,
     /// One verb is over and the next has not begun; no input meets it.
     Between,
-    /// A call that we make: nobody has answered it yet.
+    /// An outgoing call that is not yet answered.
     Calling,
     Fetching(Box<Fetching>),
     /// For the caller's ACK.
@@ -111,7 +113,7 @@ enum State {
     Ended,
 }
 
-/// Whether the next verb follows at once.
+/// The continuation after a verb: the next verb at once, or a wait for an event.
 #[derive(Debug, PartialEq, Eq)]
 enum Flow {
     Next,
@@ -119,6 +121,7 @@ enum Flow {
 }
 
 impl Script {
+    /// A script that has not begun.
     pub fn new(call: Call, plan: Plan) -> Script {
         let status = match (call.answered, call.direction) {
             (true, _) => CallStatus::InProgress,
@@ -190,7 +193,7 @@ impl Script {
         }
     }
 
-    /// What its application is told of the call now.
+    /// The call's parameters, as a request of this moment would carry them.
     pub fn parameters(&self) -> Form {
         form::of_call(&self.call, self.status)
     }
@@ -214,6 +217,7 @@ impl Script {
         own.map_or(self.ends_by, |own| own.min(self.ends_by))
     }
 
+    /// The call as it was given to [`Script::new`], with later changes.
     pub fn call(&self) -> &Call {
         &self.call
     }
@@ -223,10 +227,12 @@ impl Script {
         self.call.extra = extra;
     }
 
+    /// True once [`Effect::Ended`] was returned.
     pub fn is_ended(&self) -> bool {
         matches!(self.state, State::Ended)
     }
 
+    /// The status of the call.
     pub fn status(&self) -> CallStatus {
         self.status
     }
@@ -246,7 +252,7 @@ impl Script {
         }
         match &self.state {
             State::Fetching(_) => self.fetch_timed_out(now, out),
-            // The caller never acknowledged: his leg is not one.
+            // The caller never acknowledged: there is no leg to keep.
             State::Answering { .. } => self.hang_up(now, out),
             State::Pausing { .. } => self.advance(now, out),
             State::Resting { .. } => self.begin(now, out),
@@ -301,7 +307,7 @@ impl Script {
             State::Recording(_) => self.record_digit(now, key, out),
             State::Dialing(_) if key == '*' => self.dial_star(now, out),
             State::Conferring(_) if key == '*' => self.conference_star(now, out),
-            // Nobody listens. Keys pressed before a Gather are not its input, as with Twilio.
+            // Ignored: keys pressed before a Gather are not its input, as with Twilio.
             _ => {}
         }
     }

@@ -45,7 +45,7 @@ impl Script {
         }
     }
 
-    /// Whether the verb needs a call that is answered.
+    /// True if the verb needs a call that is answered.
     fn answers(&self, verb: &Verb) -> bool {
         match verb {
             Verb::Reject { .. } | Verb::Redirect(_) | Verb::Pause(_) => false,
@@ -61,7 +61,7 @@ impl Script {
 
     fn may(&self, verb: &Verb) -> bool {
         match self.plan.role {
-            // Only he who waits can leave a queue.
+            // Only a waiting call can leave a queue.
             Role::Call => !matches!(verb, Verb::Leave),
             Role::Screening | Role::Waiting => match verb {
                 Verb::Say(_) | Verb::Play(_) | Verb::Pause(_) | Verb::Gather(_) | Verb::Redirect(_) => true,
@@ -136,7 +136,7 @@ impl Script {
         Flow::Wait
     }
 
-    /// With absolute URLs. What has none is noted, and nothing may be left.
+    /// With absolute URLs. Items without one are noted and dropped; `None` if no item is left.
     pub(super) fn playable(&self, mut piece: Piece, out: &mut Outbox) -> Option<Piece> {
         piece.items.retain_mut(|item| {
             let Item::Audio { url } = item else { return true };

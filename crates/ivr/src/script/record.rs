@@ -1,4 +1,4 @@
-//! Record: the caller's voice to a file, ended by silence, a key, time, or his hang-up.
+//! Record: the caller's voice to a file, ended by silence, a key, time, or a hang-up.
 
 use stdx::Instant;
 
@@ -76,6 +76,7 @@ impl Script {
         self.handle_recorded(now, id, Err(Failure { code: code::RECORDING, text }), out);
     }
 
+    /// The result of a recording.
     pub fn handle_recorded(
         &mut self,
         now: Instant,

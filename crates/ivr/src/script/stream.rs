@@ -63,6 +63,7 @@ impl Script {
         }
     }
 
+    /// An event of a stream that this call has started.
     pub fn handle_stream(&mut self, now: Instant, id: Id, event: StreamEvent, out: &mut Outbox) {
         let Some(at) = self.streams.iter().position(|stream| stream.id == id) else { return };
         let over = match event {

@@ -1,4 +1,5 @@
-//! Attributes that no other play needs: what is understood without effect, and the kinds and methods of all the others.
+//! Attributes that no other play needs: attributes without effect, and the kinds and methods of all the
+//! others.
 
 use crate::play;
 use crate::verbs::performs;

@@ -1,4 +1,4 @@
-//! Documents that are none, applications that do not answer, and what a request carries.
+//! Documents that are none, applications that do not answer, and the parameters of a request.
 
 use ivr::limits;
 use ivr::script::{Call, Plan, Start};

@@ -1,4 +1,4 @@
-//! Gather: every attribute, barge-in, and what is no input.
+//! Gather: every attribute, barge-in, and events that are not input.
 
 use ivr::limits;
 
@@ -207,7 +207,7 @@ fn the_timeout_is_for_those_who_say_nothing() {
          caller: hangs up
          > end completed",
     );
-    // What he said never comes back.
+    // The recogniser never returns a result.
     performs(
         "<Gather input='speech' timeout='3' maxSpeechTime='9'/><Pause length='5'/>",
         "> listen speech en-US [] auto 9s

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use crate::world::{Play, call, plan};
 
-/// Each verb with what may happen while it is performed.
+/// Each verb with the events that may interrupt it.
 const STORIES: &[(&str, &[&str])] = &[
     ("<Say loop='2'>a</Say><Play digits='1'/><Pause/>", &["media: over", "media: over", "wait: 1000"]),
     (
@@ -67,7 +67,7 @@ fn lines(verbs: &str, events: &[&str]) -> Vec<String> {
     head.into_iter().chain(events.iter().map(|event| (*event).to_owned())).collect()
 }
 
-/// Whatever is still to come comes, late; then time passes until nothing is waited for.
+/// Feeds all outstanding events late, then lets time pass until no timer is left.
 fn finish(stage: &mut Play, rest: &[String], last: &str) {
     for line in rest {
         stage.happens(line);

@@ -1,4 +1,4 @@
-//! Programmable voice as plays: who says what, and what the script does about it.
+//! Programmable voice as plays: events, and the effects of the script.
 
 mod attributes;
 mod callbacks;

@@ -15,7 +15,7 @@ use ivr::script::{
 };
 use stdx::Instant;
 
-/// What every request carries; shown only when a play asks for it.
+/// The parameters of every request; shown only when a play asks for them.
 const OF_EVERY_REQUEST: [&str; 10] = [
     "CallSid",
     "AccountSid",
@@ -41,7 +41,7 @@ pub(crate) struct Play {
     message: Option<Id>,
     refer: Option<Id>,
     streams: Vec<Id>,
-    /// What was set in motion and neither ended nor was stopped.
+    /// Operations that were started and have neither ended nor been stopped.
     running: BTreeSet<String>,
     pub(crate) ended: bool,
     show_all: bool,
@@ -125,7 +125,7 @@ impl Play {
         }
     }
 
-    /// One line of a play, and what the script does.
+    /// Performs one line of a play and returns the script's effects.
     pub(crate) fn happens(&mut self, line: &str) -> Vec<String> {
         let (who, what) = line.split_once(':').expect("a line begins with who");
         let (word, rest) = what.trim().split_once(' ').unwrap_or((what.trim(), ""));

@@ -33,14 +33,17 @@ const fn converted(samples: &[i16; 256], to_alaw: bool) -> [u8; 256] {
     table
 }
 
+/// Decodes a G.711 µ-law byte to a 16-bit sample.
 pub fn ulaw_decode(byte: u8) -> i16 {
     ULAW[usize::from(byte)]
 }
 
+/// Decodes a G.711 A-law byte to a 16-bit sample.
 pub fn alaw_decode(byte: u8) -> i16 {
     ALAW[usize::from(byte)]
 }
 
+/// Encodes a 16-bit sample as G.711 µ-law.
 pub const fn ulaw_encode(sample: i16) -> u8 {
     let sign = if sample < 0 { 0x80 } else { 0 };
     let magnitude = (sample as i32).abs();
@@ -51,6 +54,7 @@ pub const fn ulaw_encode(sample: i16) -> u8 {
     !(sign | (segment << 4) as u8 | step as u8)
 }
 
+/// Encodes a 16-bit sample as G.711 A-law.
 pub const fn alaw_encode(sample: i16) -> u8 {
     // Thirteen bits; negative samples as their ones' complement, so that -1 lies in the lowest step.
     let sign = if sample < 0 { 0 } else { 0x80 };

@@ -240,7 +240,7 @@ mod tests {
     /// Both filters together, in samples.
     const DELAY: usize = 22;
 
-    /// In dB, of what comes back of tones.
+    /// The ratio in dB after coding and decoding tones.
     fn round_trip_snr(frequencies: &[f64], level: f64) -> f64 {
         let samples: Vec<i16> = (0..16_000)
             .map(|index| {

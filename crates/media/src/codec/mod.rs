@@ -48,6 +48,7 @@ enum EncoderState {
 }
 
 impl Encoder {
+    /// An encoder in its initial state; an error if the codec cannot be encoded.
     pub fn new(codec: Codec) -> Result<Encoder, Error> {
         let state = match codec {
             Codec::Pcmu => EncoderState::Pcmu,
@@ -93,6 +94,7 @@ enum DecoderState {
 }
 
 impl Decoder {
+    /// A decoder in its initial state; an error if the codec cannot be decoded.
     pub fn new(codec: Codec) -> Result<Decoder, Error> {
         let state = match codec {
             Codec::Pcmu => DecoderState::Pcmu,

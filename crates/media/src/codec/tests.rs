@@ -69,7 +69,7 @@ fn what_cannot_be_done_is_said() {
     for (codec, payload) in [(Codec::L16, &[1][..]), (Codec::Opus, &[]), (Codec::Opus, &[0xff, 0xff])] {
         assert_eq!(Decoder::new(codec).unwrap().decode(payload, &mut samples), Err(Error::Payload));
     }
-    // What was in the buffers before is as it was.
+    // The earlier content of the buffers is unchanged.
     assert_eq!((octets, samples), (vec![7], vec![7]));
     assert_eq!(Error::Unsupported(Codec::G729).to_string(), "G729 is neither encoded nor decoded here");
 }

@@ -51,6 +51,7 @@ impl Codec {
             .map_or(Codec::Other, |(_, codec)| *codec)
     }
 
+    /// The encoding name in SDP.
     pub fn name(self) -> &'static str {
         match self {
             Codec::Pcmu => "PCMU",
@@ -66,7 +67,7 @@ impl Codec {
     }
 }
 
-/// A payload type with what it means.
+/// A payload type with its codec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PayloadType {
     pub number: u8,
@@ -122,6 +123,7 @@ impl<'a> RtpMap<'a> {
         Some(RtpMap { number, name, clock_rate, channels })
     }
 
+    /// The payload type as RTP uses it.
     pub fn payload_type(&self) -> PayloadType {
         let codec = Codec::from_name(self.name);
         PayloadType { number: self.number, codec, clock_rate: self.clock_rate, channels: self.channels }

@@ -35,6 +35,7 @@ pub enum Pulled {
     Silence,
 }
 
+/// The figures of a jitter buffer, in packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     pub received: u64,
@@ -53,7 +54,7 @@ pub struct Counts {
     pub shrunk: u64,
 }
 
-/// How timestamps count sound.
+/// The relation of timestamps to time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clock {
     /// Units of the timestamp in a second.
@@ -137,6 +138,7 @@ impl JitterBuffer {
         }
     }
 
+    /// The figures so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -191,7 +193,7 @@ impl JitterBuffer {
         self.next + i64::from(timestamp.wrapping_sub(self.next as u32) as i32)
     }
 
-    /// Whether the end of a long packet can still be played.
+    /// True if the end of a long packet can still be played.
     fn is_partly_due(&self, behind: i64, len: usize) -> bool {
         self.clock.bytewise && behind + len as i64 > 0
     }
@@ -224,7 +226,7 @@ impl JitterBuffer {
         self.insert(packet, self.next);
     }
 
-    /// How much slower than the fastest it came; the worst of late decides the delay.
+    /// Measures the delay of a packet against the fastest; the largest of late decides the playout delay.
     fn measure(&mut self, now: Instant, timestamp: i64) {
         let offset = self.units(now) - timestamp;
         self.fastest[0] = self.fastest[0].min(offset);

@@ -1,4 +1,4 @@
-//! Networks in virtual time: what comes late, twice, out of order or not at all.
+//! Networks in virtual time: packets that come late, twice, out of order or not at all.
 
 use std::time::Duration;
 
@@ -172,7 +172,7 @@ fn what_is_too_much_is_dropped() {
 }
 
 proptest! {
-    /// Whatever the network does: what is played is in order, nothing twice, and every packet is accounted for.
+    /// For any network: packets are played in order, none twice, and every packet is counted.
     #[test]
     fn order_is_restored_and_every_packet_counted(
         delays in prop::collection::vec((0_u32..120, 0_u32..20, 0_u32..20), 60..150),

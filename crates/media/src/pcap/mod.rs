@@ -41,10 +41,12 @@ impl Capture {
         read::parse(file)
     }
 
+    /// The bytes of a packet's payload.
     pub fn payload(&self, packet: &CapturedPacket) -> &[u8] {
         &self.bytes[packet.range.clone()]
     }
 
+    /// The packets in the order of the file, each with its payload.
     pub fn iter(&self) -> impl Iterator<Item = (&CapturedPacket, &[u8])> {
         self.packets.iter().map(|packet| (packet, self.payload(packet)))
     }

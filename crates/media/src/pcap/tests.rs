@@ -281,7 +281,8 @@ proptest! {
         prop_assert_eq!(read, expected);
     }
 
-    /// Whatever byte is changed or missing, the answer is a capture inside its own bytes or an error inside the file.
+    /// For any changed or missing byte, the result is a capture inside its own bytes or an error inside the
+    /// file.
     #[test]
     fn damaged_files_never_panic(at in any::<prop::sample::Index>(), byte in any::<u8>(),
                                  cut in any::<prop::sample::Index>(), ng in any::<bool>()) {

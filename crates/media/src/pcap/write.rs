@@ -21,6 +21,7 @@ impl Default for Writer {
 }
 
 impl Writer {
+    /// A capture without packets.
     pub fn new() -> Writer {
         let mut file = Vec::new();
         file.extend(0xa1b2_c3d4_u32.to_le_bytes());
@@ -53,6 +54,7 @@ impl Writer {
         self.file.extend_from_slice(payload);
     }
 
+    /// The bytes of the file.
     pub fn finish(self) -> Vec<u8> {
         self.file
     }

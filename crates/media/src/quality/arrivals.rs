@@ -1,4 +1,5 @@
-//! Which sequence numbers came (RFC 3550 A.1): lost, doubled, out of order, and in what runs they were lost.
+//! The sequence numbers that arrived (RFC 3550 A.1): lost, doubled and out of order packets, and the runs of
+//! losses.
 
 /// A leap forward by more, or back by more than the window, is another stream (RFC 3550 A.1).
 const MAX_DROPOUT: u16 = 3000;
@@ -79,7 +80,7 @@ impl Arrivals {
         arrival
     }
 
-    /// The stream begins anew with `sequence`: what is behind the window is settled.
+    /// The stream begins anew with `sequence`: packets behind the window are final.
     pub(super) fn restart(&mut self, sequence: u16) {
         self.before = self.expected();
         self.runs = self.runs();

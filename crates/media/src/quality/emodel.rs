@@ -34,7 +34,7 @@ pub fn r_factor(delay_ms: f64, loss_percent: f64, burst_ratio: f64, codec: Impai
     (R_DEFAULT - delay_impairment(delay_ms) - effective).max(0.0)
 }
 
-/// Idd of G.107 §7.4: what delay alone does to a conversation, nothing up to 100 ms.
+/// Idd of G.107 §7.4: the impairment by delay alone, none up to 100 ms.
 fn delay_impairment(delay_ms: f64) -> f64 {
     if delay_ms <= 100.0 {
         return 0.0;
@@ -55,6 +55,7 @@ pub fn mos_from_r(r: f64) -> f64 {
     }
 }
 
+/// The mean opinion score, 1 to 4.5, by the E-model (ITU-T G.107).
 pub fn mos(delay_ms: f64, loss_percent: f64, burst_ratio: f64, codec: Codec) -> f64 {
     mos_from_r(r_factor(delay_ms, loss_percent, burst_ratio, impairment(codec)))
 }

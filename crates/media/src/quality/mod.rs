@@ -37,7 +37,7 @@ pub struct Summary {
     pub longest_gap: u64,
     /// The sender began anew: other SSRC or a leap of the sequence.
     pub restarts: u64,
-    /// Milliseconds of sound and of silence in what was decoded, and the longest silence in one piece.
+    /// Milliseconds of sound and of silence in the decoded stream, and the longest silence in one piece.
     pub sound_ms: u64,
     pub silence_ms: u64,
     pub longest_silence_ms: u64,
@@ -178,6 +178,7 @@ impl Receiver {
         }
     }
 
+    /// The quality of the stream so far.
     pub fn summary(&self) -> Summary {
         let runs = self.arrivals.runs();
         let expected = self.arrivals.expected();

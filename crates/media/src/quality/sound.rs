@@ -1,4 +1,4 @@
-//! Sound and silence in what was received, by its energy.
+//! Sound and silence in the received stream, by its energy.
 
 use crate::codec::{Codec, Decoder, alaw_decode, ulaw_decode};
 

@@ -49,6 +49,7 @@ pub enum Direction {
 }
 
 impl Direction {
+    /// The name of the attribute in SDP.
     pub fn name(self) -> &'static str {
         match self {
             Direction::SendRecv => "sendrecv",
@@ -64,10 +65,12 @@ impl Direction {
             .find(|direction| direction.name() == name)
     }
 
+    /// True if this side sends media.
     pub fn sends(self) -> bool {
         matches!(self, Direction::SendRecv | Direction::SendOnly)
     }
 
+    /// True if this side receives media.
     pub fn receives(self) -> bool {
         matches!(self, Direction::SendRecv | Direction::RecvOnly)
     }
@@ -101,6 +104,7 @@ pub enum Host {
 }
 
 impl Host {
+    /// The IP address; `None` for a host name.
     pub fn ip(&self) -> Option<IpAddr> {
         match self {
             Host::Ip(ip) => Some(*ip),
@@ -145,6 +149,7 @@ impl Default for Origin {
     }
 }
 
+/// A session description (RFC 8866).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Description {
     pub origin: Origin,
@@ -165,6 +170,7 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The media type's name in `m=`.
     pub fn name(&self) -> &str {
         match self {
             Kind::Audio => "audio",
@@ -175,7 +181,7 @@ impl Kind {
     }
 }
 
-/// A line `m=` with what follows it.
+/// A line `m=` with the lines that belong to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Media {
     pub kind: Kind,
@@ -197,7 +203,7 @@ pub struct Media {
     pub rtcp: Option<(u16, Option<IpAddr>)>,
     /// Those with a suite and a key that are spoken here.
     pub cryptos: Vec<CryptoLine>,
-    /// Whether there were lines `a=crypto`, spoken here or not.
+    /// True if there were lines `a=crypto`, spoken here or not.
     pub has_crypto: bool,
 }
 
@@ -222,6 +228,7 @@ impl Media {
         }
     }
 
+    /// True for the RTP profiles: AVP and SAVP, with and without feedback.
     pub fn is_rtp(&self) -> bool {
         ["RTP/AVP", "RTP/AVPF", "RTP/SAVP", "RTP/SAVPF"]
             .iter()
@@ -249,6 +256,7 @@ impl Media {
         listed.chain(unlisted.copied()).filter(|one| one.codec == Codec::TelephoneEvent)
     }
 
+    /// The format parameters (`a=fmtp`) of a payload type.
     pub fn fmtp(&self, number: u8) -> Option<&str> {
         self.fmtps.iter().find(|(of, _)| *of == number).map(|(_, value)| value.as_str())
     }
@@ -270,7 +278,7 @@ impl Description {
         (media.port != 0).then(|| SocketAddr::new(ip, media.port))
     }
 
-    /// Where it wants its RTCP: the same with rtcp-mux, what `a=rtcp` says, the next port.
+    /// Where it wants its RTCP: the same with rtcp-mux, the port of `a=rtcp`, the next port.
     pub fn remote_rtcp(&self, media: &Media) -> Option<SocketAddr> {
         let rtp = self.remote(media)?;
         Some(match media.rtcp {
@@ -290,7 +298,7 @@ impl Description {
         }
     }
 
-    /// Whether the writer has put its listener away: sendonly, inactive or the address 0.0.0.0.
+    /// True if the writer has put its listener away: sendonly, inactive or the address 0.0.0.0.
     pub fn is_held(&self) -> bool {
         self.audio().is_some_and(|media| !self.direction_of(media).receives())
     }

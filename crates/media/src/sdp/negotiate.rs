@@ -1,4 +1,4 @@
-//! Offer and answer (RFC 3264): what is offered, what is answered, and what both then have.
+//! Offer and answer (RFC 3264): the offered codecs, the answer, and the result for both sides.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -17,13 +17,14 @@ pub struct Local<'a> {
     pub session_id: u64,
     /// In the order of an offer; an answer takes the first of the peer's that is among them.
     pub codecs: &'a [Codec],
-    /// Hold: what this side wants.
+    /// The direction that this side wants; it holds a call.
     pub direction: Direction,
     pub srtp: SrtpPolicy,
     /// Random bytes, new for every offer and for the first answer of a call; later answers of the call repeat it.
     pub key: [u8; KEY_LEN],
 }
 
+/// The use of SRTP by SDES (RFC 4568) in offers and answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SrtpPolicy {
     /// Neither offered nor taken.
@@ -62,7 +63,7 @@ pub struct Negotiated {
     pub srtp: Option<(CryptoLine, CryptoLine)>,
 }
 
-/// An answer and what it makes.
+/// An answer and the result of the negotiation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub description: Description,
@@ -76,7 +77,7 @@ pub enum Refusal {
     NoAudio,
     /// The protocol of its m-line.
     Protocol(String),
-    /// No common codec: what was offered.
+    /// No common codec; the offered ones.
     NoCodec(String),
     /// SRTP is required here, or by the peer with suites that are not spoken.
     Srtp,
@@ -120,6 +121,7 @@ pub struct Versions {
 }
 
 impl Versions {
+    /// Sets the origin of a description; its version rises with every change (RFC 3264 §8).
     pub fn stamp(&mut self, description: &mut Description) {
         if let Some(last) = &self.last {
             description.origin.version = last.origin.version;
@@ -241,7 +243,7 @@ pub fn answer(offer: &Description, local: &Local<'_>) -> Result<Answer, Refusal>
     }
     let negotiated = Negotiated {
         audio: chosen.audio,
-        // What was offered but not answered may still be under way.
+        // Packets of codecs that were offered but not answered may still be under way.
         receive: chosen.common,
         events: send_events,
         receive_events: events,

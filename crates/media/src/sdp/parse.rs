@@ -11,7 +11,7 @@ fn wrong(line: usize, expected: &'static str, found: &str) -> Error {
     Error { line, expected, found: found.chars().take(80).collect() }
 }
 
-/// The value, cut to what is kept.
+/// The value, cut to the length that is kept.
 fn kept(text: &str) -> String {
     text[..text.floor_char_boundary(SDP_TEXT)].to_owned()
 }

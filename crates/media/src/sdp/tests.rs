@@ -1,4 +1,4 @@
-//! Offers of phones and of the RFCs, their answers, and what cannot be read.
+//! Offers of phones and of the RFCs, their answers, and unreadable ones.
 
 use std::net::Ipv4Addr;
 

@@ -1,4 +1,4 @@
-//! Digits in both directions: telephone events (RFC 4733), and tones in the sound of what comes.
+//! Digits in both directions: telephone events (RFC 4733), and tones in the received sound.
 
 use std::collections::VecDeque;
 

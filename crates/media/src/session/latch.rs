@@ -73,9 +73,9 @@ impl Latch {
             || match self.latched {
                 None => self.is_peer(source),
                 Some(latched) => match (source.ip() == latched.ip(), Some(source) == self.expected) {
-                    // What was latched was its neighbour: an earlier call of the same host still sends.
+                    // The latched source was a neighbour: an earlier call of the same host still sends.
                     (true, true) => true,
-                    // A NAT gave it another port, or the peer itself moved back to what it had told.
+                    // A NAT gave it another port, or the peer itself moved back to the address of its SDP.
                     (true, false) | (false, true) => now.since(self.last) >= SILENT,
                     (false, false) => false,
                 },
@@ -88,7 +88,8 @@ impl Latch {
         Verdict::Latched
     }
 
-    /// The address of the SDP or of the signalling, whatever the port; anyone only when neither is known.
+    /// A source is the peer if it has the address of the SDP or of the signalling, on any port. Any source
+    /// is, if neither address is known.
     fn is_peer(&self, source: SocketAddr) -> bool {
         match (self.expected.map(|expected| expected.ip()), self.trusted) {
             (None, None) => true,
@@ -96,7 +97,7 @@ impl Latch {
         }
     }
 
-    /// Whether RTCP from there is the peer's: its port is another.
+    /// True if RTCP from there is the peer's: its port is another.
     pub(super) fn is_peer_ip(&self, source: IpAddr) -> bool {
         self.address().is_some_and(|address| address.ip() == source) || self.trusted == Some(source)
     }

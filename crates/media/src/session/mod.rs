@@ -43,8 +43,11 @@ use crate::speech::{SpeechDetector, SpeechEvent, SpeechOptions};
 
 /// The output of a leg.
 pub trait Outbox {
+    /// Sends an RTP packet.
     fn rtp(&mut self, to: SocketAddr, packet: &[u8]);
+    /// Sends an RTCP packet.
     fn rtcp(&mut self, to: SocketAddr, packet: &[u8]);
+    /// Reports an event of the session.
     fn event(&mut self, event: Event);
     /// The next piece of the recording: at most 220 ms of samples at [`MediaSession::record_rate`], two channels interleaved where
     /// asked for.
@@ -129,7 +132,7 @@ pub enum FrameSource<'a> {
     Samples { rate: u32, samples: &'a [i16] },
 }
 
-/// How to play a prompt.
+/// The options for playing a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlayOptions {
     /// Comes back in [`Event::PromptEnded`].
@@ -207,7 +210,7 @@ impl Sinks {
         self.is_mixed || self.is_tapped || self.speech.is_some() || self.recording.is_some()
     }
 
-    /// Whether the frames that are sent are wanted, too.
+    /// True if the frames that are sent are wanted, too.
     fn want_sent(&self) -> bool {
         let source = self.recording.as_ref().map(|recording| recording.source);
         self.is_tapped || matches!(source, Some(RecordSource::Both | RecordSource::Dual))
@@ -288,7 +291,7 @@ impl MediaSession {
         self.latch.trust(address);
     }
 
-    /// Whether media may go to the SDP's address before any came from there, although the signalling comes from another:
+    /// True if media may go to the SDP's address before any came from there, although the signalling comes from another:
     /// for media gateways that the operator has named.
     pub fn trust_description(&mut self, is_trusted: bool) {
         self.latch.vouch(is_trusted);
@@ -305,10 +308,12 @@ impl MediaSession {
         self.hear_tones(self.digit_receiver.hears_tones());
     }
 
+    /// The result of the last offer and answer.
     pub fn negotiated(&self) -> &Negotiated {
         &self.negotiated
     }
 
+    /// The synchronization source of the packets sent.
     pub fn ssrc(&self) -> u32 {
         self.stream.ssrc
     }
@@ -318,7 +323,7 @@ impl MediaSession {
         self.received.rate()
     }
 
-    /// Plays from the next tick on, instead of what plays now: that one's id and position.
+    /// Plays from the next tick on, instead of the current prompt: that one's id and position.
     pub fn play(&mut self, prompt: Prompt, options: PlayOptions) -> Option<(u64, u64)> {
         let stopped = self.stop();
         self.playback.play(prompt, options);
@@ -332,6 +337,7 @@ impl MediaSession {
         self.playback.stop()
     }
 
+    /// True while a prompt is played.
     pub fn is_playing(&self) -> bool {
         self.playback.is_playing()
     }
@@ -391,17 +397,17 @@ impl MediaSession {
         self.sinks.is_tapped = on;
     }
 
-    /// Whether [`MediaSession::heard`] is wanted: a bridge's leg.
+    /// True if [`MediaSession::heard`] is wanted: a bridge's leg.
     pub fn listen(&mut self, on: bool) {
         self.sinks.is_listened = on;
     }
 
-    /// Whether [`MediaSession::heard_samples`] is wanted: a conference's leg.
+    /// True if [`MediaSession::heard_samples`] is wanted: a conference's leg.
     pub fn listen_decoded(&mut self, on: bool) {
         self.sinks.is_mixed = on;
     }
 
-    /// Whether the peer's sound is silence to all sinks.
+    /// True if the peer's sound is silence to all sinks.
     pub fn mute(&mut self, on: bool) {
         self.sinks.is_muted = on;
     }
@@ -425,7 +431,7 @@ impl MediaSession {
         self.say(now, FrameSource::None, work, out);
     }
 
-    /// The quality of what came.
+    /// The quality of the received stream.
     pub fn summary(&self) -> Summary {
         self.receiver.summary()
     }
@@ -435,6 +441,7 @@ impl MediaSession {
         self.received.counts()
     }
 
+    /// The datagrams that were dropped, by reason.
     pub fn dropped(&self) -> DroppedDatagrams {
         self.dropped
     }

@@ -55,7 +55,7 @@ impl ReceivedAudio {
         self.jitter.is_some()
     }
 
-    /// Of the jitter buffer, in all of its lives.
+    /// The figures of all jitter buffers that this stream has had.
     pub(super) fn counts(&self) -> Counts {
         self.jitter.as_ref().map_or(self.jitter_counts, |jitter| jitter.counts())
     }

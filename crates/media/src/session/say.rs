@@ -109,7 +109,7 @@ impl MediaSession {
     /// `work.payload` as a packet.
     fn send(&mut self, payload_type: u8, timestamp: u32, work: &mut TickWork, out: &mut impl Outbox) {
         if self.destination().is_none() {
-            // Numbers are for what is sent: a gap would be taken for loss.
+            // Sequence numbers count sent packets only: a gap would be taken for loss.
             self.stream.pause();
             return;
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use stdx::time::Instant;
 
-/// How long nothing has come. Looked at with every RTCP interval, so it is exact to five seconds.
+/// The time without any packet. Checked with every RTCP interval, so it is exact to five seconds.
 #[derive(Debug, Default)]
 pub(super) struct Silence {
     limit: Option<Duration>,

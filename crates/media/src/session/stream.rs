@@ -70,7 +70,7 @@ impl RtpStream {
         self.timestamp = self.timestamp.wrapping_add(units);
     }
 
-    /// Whether a report is to be sent now.
+    /// True if a report is to be sent now.
     pub(super) fn is_report_due(&mut self, now: Instant) -> bool {
         if self.next_report == Instant::default() {
             // Spread, so that calls that began together do not report together.

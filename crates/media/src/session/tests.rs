@@ -1,4 +1,4 @@
-//! Legs in virtual time: what one says arrives at the other, unless the test loses it.
+//! Legs in virtual time: sound of one arrives at the other, unless the test loses it.
 
 use proptest::prelude::*;
 
@@ -520,7 +520,7 @@ fn a_held_leg_is_sent_nothing_and_goes_on_behind_it() {
     let last = out.headers()[6];
     assert_eq!((out.rtp[6].0, last.payload_type, last.ssrc), (address("127.0.0.3:8000"), 9, leg.ssrc()));
     assert_eq!(last.timestamp.wrapping_sub(out.headers()[0].timestamp), 11 * 160);
-    // What was not sent has no number.
+    // Frames that were not sent take no sequence number.
     assert_eq!(last.sequence - out.headers()[0].sequence, 6);
     assert_eq!(out.rtp[6].1.len(), 172);
     assert!(leg.renegotiate(negotiated(Codec::G729, true)).is_err());
@@ -677,7 +677,7 @@ fn a_silence_over_the_limit_is_reported_once_and_not_on_hold() {
     assert_eq!(silent(sent(&mut leg, 580_000, 200_000)), 0);
 }
 
-/// RFC 3711 §9.1: two packets under one key stream give away the exclusive or of what they say.
+/// RFC 3711 §9.1: two packets under one key stream give away the exclusive or of their payloads.
 #[test]
 fn no_key_stream_is_used_twice_over_suites_and_interludes_of_plain_rtp() {
     let line = |suite| CryptoLine { tag: 1, suite, key: [7; 30], unencrypted: false };

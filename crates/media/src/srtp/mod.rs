@@ -34,6 +34,7 @@ impl Suite {
     const ALL: [Suite; 4] =
         [Suite::AesCm128Sha1_80, Suite::AesCm128Sha1_32, Suite::NullSha1_80, Suite::NullSha1_32];
 
+    /// The crypto suite's name in SDP (RFC 4568 §6.2).
     pub fn name(self) -> &'static str {
         match self {
             Suite::AesCm128Sha1_80 => "AES_CM_128_HMAC_SHA1_80",
@@ -43,6 +44,7 @@ impl Suite {
         }
     }
 
+    /// The suite of a name, in any case; `None` if it is unknown.
     pub fn from_name(name: &str) -> Option<Suite> {
         Suite::ALL.into_iter().find(|suite| suite.name().eq_ignore_ascii_case(name))
     }
@@ -59,7 +61,7 @@ impl Suite {
 
 /// RFC 4568 §6.2.2: SRTCP keeps 80 bits also where SRTP has 32.
 const RTCP_TAG_LEN: usize = 10;
-/// The E bit of an SRTCP index: what follows the header is encrypted.
+/// The E bit of an SRTCP index: the part behind the header is encrypted.
 const ENCRYPTED: u32 = 0x8000_0000;
 const RTCP_HEADER: usize = 8;
 
@@ -107,6 +109,7 @@ struct SrtpSource {
 }
 
 impl Context {
+    /// A context from the master key and salt of one direction (RFC 3711 §3.2).
     pub fn new(suite: Suite, master: &[u8; KEY_LEN]) -> Context {
         Context {
             suite,
@@ -160,7 +163,7 @@ impl Context {
         if !same(&tag, &packet[end..]) {
             return Err(Error::Tag);
         }
-        // Only who has the key makes the context remember.
+        // Only packets with the key change the context.
         source(&mut self.sources, ssrc)?.rtp.mark(index);
         packet.truncate(end);
         if self.encrypt_rtp {

@@ -40,7 +40,7 @@ fn the_roll_over_is_followed_and_needed() {
         after = sent.clone();
         assert_eq!(receiver.unprotect_rtp(&mut sent), Ok(()), "{sequence}");
     }
-    // Who came only now counts from 0 and cannot know.
+    // A receiver that joins now counts from 0 and cannot know the rollover counter.
     let mut late = Context::new(Suite::AesCm128Sha1_80, &KEY);
     assert_eq!(late.unprotect_rtp(&mut after), Err(Error::Tag));
 }

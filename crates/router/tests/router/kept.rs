@@ -1,4 +1,4 @@
-//! Messages kept until somebody is there (RFC 3428 §7).
+//! Messages kept until a client registers (RFC 3428 §7).
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl World {
     }
 }
 
-/// Sources can be forged: all strangers together fill a part of what is kept for an address.
+/// Sources can be forged: all strangers together fill a part of the messages kept for an address.
 #[test]
 fn messages_of_strangers_leave_room_for_those_of_accounts() {
     let mut world = World::new();

@@ -1,5 +1,5 @@
 //! The location service against a naive one: thousands of seeded steps, with failing writes, expiry, and
-//! restarts at any point, some of which find writes on the disk that nobody was told of.
+//! restarts at any point, some of which find writes on the disk that were never reported.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -23,7 +23,7 @@ const URIS: [[&str; 2]; 4] = [
 ];
 const EXPIRES: [u32; 6] = [0, 0, 60, 600, 3600, 200_000];
 
-/// What the model knows of a binding.
+/// The model's entry for a binding.
 #[derive(Clone, Debug, PartialEq)]
 struct Bound {
     class: usize,
@@ -252,7 +252,7 @@ impl Run {
         let longest = self.dice.pick(&[2, 120, 4_000, 90_000]) * 1_000_000;
         self.now = self.now + Duration::from_micros(self.dice.roll(longest));
         let mut out = Vec::new();
-        // Late timers are harmless, so sometimes nobody calls.
+        // Late timers are harmless, so some steps skip the expiry.
         if self.dice.roll(3) > 0 {
             self.router.expire(self.now, &mut out);
         }
@@ -267,7 +267,7 @@ impl Run {
     }
 
     fn restart(&mut self) {
-        // What was on its way is on the disk up to somewhere; nobody was told.
+        // A prefix of the outstanding writes has reached the disk; their results were never reported.
         let reached = self.dice.roll(self.writes.len() as u64 + 1) as usize;
         // A crash forgets what is dead.
         for (_, aor, row) in std::mem::take(&mut self.writes).into_iter().take(reached) {

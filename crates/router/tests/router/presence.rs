@@ -1,4 +1,4 @@
-//! Watches and what they are told: presence (RFC 3856, 3903), dialogs (4235), waiting messages (3842),
+//! Watches and their notifications: presence (RFC 3856, 3903), dialogs (4235), waiting messages (3842),
 //! registrations (3680).
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl World {
         }
     }
 
-    /// What watchers are told by this.
+    /// The states that a query pushes to watchers.
     fn told(&mut self, query: Query) -> Vec<State> {
         states(self.do_ask(query))
     }
@@ -105,7 +105,7 @@ fn a_call_that_is_up_shows_in_presence() {
     world.watch(Topic::Presence, 100_000);
     assert_eq!(world.told(changed(CallPhase::Early)), []);
     assert_eq!(world.told(changed(CallPhase::Confirmed)), [presence(false, true, &[])]);
-    // Its edge died: nobody tells the end.
+    // Its edge died and never reports the end.
     assert_eq!(states(world.pass(limits::LONGEST_CALL.as_secs())), [presence(false, false, &[])]);
 }
 

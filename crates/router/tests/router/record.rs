@@ -1,4 +1,4 @@
-//! Records: what is written is read back, and no bytes are worse than `Corrupt`.
+//! Records: written rows are read back, and any bytes give a result or `Corrupt`.
 
 use proptest::prelude::*;
 use router::{
@@ -51,7 +51,7 @@ fn binding() -> impl Strategy<Value = Binding> {
     )
 }
 
-/// Flow labels and scopes of IPv6 addresses are not kept: nobody routes by them.
+/// Flow labels and scopes of IPv6 addresses are not kept: routing does not use them.
 fn plain(mut binding: Binding) -> Binding {
     if let Some(received) = &mut binding.contact.received {
         for address in [&mut received.local, &mut received.remote] {

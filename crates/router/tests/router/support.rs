@@ -1,4 +1,4 @@
-//! A router with a log beside it, and short words for what tests say often.
+//! A router with a log beside it, and helpers for frequent steps of tests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

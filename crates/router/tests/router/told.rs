@@ -1,5 +1,5 @@
-//! What watchers were told is what is, after thousands of seeded steps: nobody misses a change and nobody
-//! hears the same twice.
+//! Watchers know the current state after thousands of seeded steps: no watcher misses a change or hears the
+//! same state twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const PHASES: [CallPhase; 4] =
 struct Run {
     world: World,
     dice: Dice,
-    /// Who watches what until when, and what they heard last.
+    /// The watches: address, topic, end, and the last state that the watcher received.
     watchers: BTreeMap<u64, (usize, Topic, Instant, State)>,
     etags: Vec<Box<str>>,
     cseq: u32,
@@ -133,7 +133,7 @@ impl Run {
 
     fn compare(&mut self) {
         for (id, (aor, topic, _, heard)) in self.watchers.clone() {
-            // A watch that has ended only asks; under a name nobody has.
+            // A watch that has already ended only asks; its number is unused.
             let (aor, until) = (AORS[aor].into(), self.world.now);
             let query = Query::Watch { aor, topic, watch: WatchId(id + 1_000), until };
             let effects = self.world.ask(query);

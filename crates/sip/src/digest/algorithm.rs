@@ -1,4 +1,4 @@
-//! The hash functions of RFC 7616 §6.1 and what an account keeps of its password.
+//! The hash functions of RFC 7616 §6.1 and the hashes of a password that an account keeps.
 
 use md5::{Digest, Md5};
 use sha2::{Sha256, Sha512_256};
@@ -24,7 +24,7 @@ impl Hash {
         }
     }
 
-    /// Without regard to case; `None` for what we do not compute.
+    /// Without regard to case; `None` for functions that we do not compute.
     pub fn from_bytes(token: &[u8]) -> Option<Hash> {
         [Hash::Sha256, Hash::Sha512_256, Hash::Md5]
             .into_iter()
@@ -45,6 +45,7 @@ impl Algorithm {
     pub const SHA_256: Algorithm = Algorithm { hash: Hash::Sha256, session: false };
     pub const SHA_512_256: Algorithm = Algorithm { hash: Hash::Sha512_256, session: false };
 
+    /// The algorithm of a token, in any case; `None` if it is unknown.
     pub fn from_bytes(token: &[u8]) -> Option<Algorithm> {
         let split = token.len().saturating_sub(5);
         if token[split..].eq_ignore_ascii_case(b"-sess") {
@@ -63,6 +64,7 @@ pub struct Ha1s {
 }
 
 impl Ha1s {
+    /// Computes the hashes of all algorithms from a password.
     pub fn compute(user: &str, realm: &str, password: &str) -> Ha1s {
         let text = format!("{user}:{realm}:{password}");
         Ha1s {

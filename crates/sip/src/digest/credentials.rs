@@ -24,6 +24,7 @@ pub struct Credentials<'a> {
     pub nc: &'a [u8],
 }
 
+/// The quality of protection of a digest response (RFC 7616 §3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Qop {
     /// RFC 2069: neither `nc` nor `cnonce` protect the response.
@@ -32,6 +33,7 @@ pub enum Qop {
     AuthInt,
 }
 
+/// The reason why an Authorization header is not verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CredentialsError {
     /// Another scheme than Digest: not for us, so challenge (RFC 4475 §3.3.7).
@@ -60,7 +62,7 @@ pub fn find<'a>(
     fault
 }
 
-/// Whether a header line has Digest credentials for a realm that `is_ours` knows. Broken ones that name no realm count:
+/// True if a header line has Digest credentials for a realm that `is_ours` knows. Broken ones that name no realm count:
 /// no other server on the way can use them.
 pub(crate) fn names_realm(value: &[u8], is_ours: impl Fn(&[u8]) -> bool) -> bool {
     let value = trim(value);
@@ -227,7 +229,7 @@ fn decode_extended(text: &[u8]) -> Option<String> {
     String::from_utf8(unescape(encoded)).ok()
 }
 
-/// Name, value, and what follows the comma.
+/// Name, value, and the rest behind the comma.
 fn next_param(rest: &[u8]) -> Option<(&[u8], FieldValue<'_>, &[u8])> {
     let equals = memchr::memchr(b'=', rest)?;
     let name = trim(&rest[..equals]);

@@ -18,12 +18,13 @@ use crate::transport::address_bytes;
 
 const BYTES: usize = 16;
 
+/// The lifetime of nonces, and how many are remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NonceSettings {
     /// After this a nonce is stale.
     pub lifetime: Duration,
     /// Nonces whose last count is remembered. Beyond it the one first used longest ago is forgotten, and
-    /// what is not newer is stale.
+    /// nonces that are not newer are stale.
     pub capacity: usize,
 }
 
@@ -33,6 +34,7 @@ impl Default for NonceSettings {
     }
 }
 
+/// The validity of a nonce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NonceVerdict {
     /// Take [`Nonces::spend`] once the response is verified.
@@ -79,6 +81,7 @@ pub struct Nonces {
 }
 
 impl Nonces {
+    /// Nonces of this process; `secret` keys them.
     pub fn new(secret: [u8; 16], settings: NonceSettings, started: Instant) -> Self {
         Nonces {
             keyed: Keyed::new(secret),
@@ -102,9 +105,9 @@ impl Nonces {
         String::from_utf8_lossy(hex.as_bytes()).into_owned()
     }
 
-    /// Whether `nonce` may be used with `count`, which must be higher than in every use before: `nc`, or the
-    /// CSeq where the client speaks no `qop`. Records nothing: before the response is verified anybody could
-    /// have chosen the count.
+    /// Checks that `nonce` may be used with `count`, which must be higher than in every use before: `nc`, or
+    /// the CSeq where the client speaks no `qop`. Records nothing: before the response is verified, any
+    /// sender could have chosen the count.
     pub fn check(&self, now: Instant, nonce: &[u8], scope: NonceScope<'_>, count: u32) -> NonceVerdict {
         let Some(bytes) = stdx::hex::decode_array::<BYTES>(nonce) else {
             return NonceVerdict::Forged;

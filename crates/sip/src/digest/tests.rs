@@ -333,7 +333,7 @@ fn a_nonce_belongs_to_its_call_source_realm_and_time() {
     assert_eq!(other.check(NOW, nonce.as_bytes(), ours, 1), NonceVerdict::Forged);
 }
 
-/// How often a nonce was used is forgotten with the process. In a farm, nodes that started before accept it.
+/// The use counts of nonces end with the process. In a farm, nodes that started before accept it.
 #[test]
 fn a_nonce_from_before_the_process_started_is_stale() {
     let settings = NonceSettings::default();

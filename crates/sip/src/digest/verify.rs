@@ -1,4 +1,4 @@
-//! Whether a response is right, in the same time and with the same answer for every way to be wrong.
+//! Verifies a digest response, in the same time and with the same answer for every kind of error.
 
 use std::net::IpAddr;
 
@@ -11,6 +11,7 @@ use super::credentials::{Credentials, Qop};
 use super::nonce::{NonceScope, NonceSettings, NonceUse, NonceVerdict, Nonces};
 use crate::keys;
 
+/// The algorithms and lifetimes of digest authentication.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Offered in this order (RFC 8760 §2.4: the client takes the first it knows), and nothing else is
@@ -69,6 +70,7 @@ impl<'a> DigestRequest<'a> {
     }
 }
 
+/// The result of verifying a digest response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Accepted,
@@ -88,7 +90,7 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// `secret` is the endpoint's: what is used here is derived from it. `started`: when the process began;
+    /// `secret` is the endpoint's: the keys here are derived from it. `started`: when the process began;
     /// nonces from before are stale.
     pub fn new(secret: [u8; 32], settings: Settings, started: Instant) -> Self {
         let nonces = Nonces::new(keys::derive(&secret, "nonces"), settings.nonces, started);

@@ -20,7 +20,7 @@ const EDGE: Edge = Edge { node: 0, shard: 0 };
 const ALICE: &str = "alice@example.test";
 const BOB: &str = "bob@example.test";
 
-/// Every caller has proved to be Alice. Bob has a phone, everybody else is a carrier's.
+/// Every caller has authenticated as Alice. Bob has a phone; all other addresses belong to a carrier.
 struct World {
     endpoint: Endpoint,
     router: Router,
@@ -66,7 +66,7 @@ impl World {
         Account { aor: aor.into(), ha1s, disabled: false, max_contacts: 1, limits }
     }
 
-    /// The start lines of what is sent.
+    /// The start lines of the messages sent.
     fn receive(&mut self, from: &str, text: &str) -> Vec<String> {
         let source = Source {
             transport: Transport::Udp,

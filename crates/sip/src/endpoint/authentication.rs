@@ -61,7 +61,7 @@ impl Authentication {
         Some(self.challenge_response(lower, request, source, &challenge))
     }
 
-    /// Whether the request shows a nonce that only its source was told.
+    /// True if the request shows a nonce that only its source was told.
     pub(crate) fn has_genuine_nonce(
         &self,
         env: &Environment,
@@ -75,7 +75,7 @@ impl Authentication {
             .is_some_and(|question| self.authenticator.inspect(now, &credentials, question).is_ok())
     }
 
-    /// The plan says that this caller must prove who it is.
+    /// The plan says that this caller must authenticate.
     pub(crate) fn authenticate(&mut self, lower: &mut LowerView<'_>, key: Key, own_routes: usize) {
         let Some(context) = lower.contexts.get(key) else { return };
         let Some(claim) = lower.env.claim(&context.request) else {
@@ -238,8 +238,8 @@ impl Authentication {
             }
             None => 0,
         };
-        // The strongest is offered first, the one that every phone knows last (RFC 8760 §2.4): what is left out stands
-        // between the two, then before the last.
+        // The strongest is offered first, the one that every phone knows last (RFC 8760 §2.4): omitted ones
+        // stand between the two, then before the last.
         let last = values.len().saturating_sub(1);
         let mut left_out = vec![false; values.len()];
         for index in (1..last).rev().chain((last > 0).then_some(0)) {

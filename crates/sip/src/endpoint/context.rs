@@ -43,7 +43,7 @@ pub(crate) enum RequestStage {
     Authenticating { own_routes: usize },
     /// The routing plan. `own_routes` Route values are ours and come off.
     Planning { own_routes: usize },
-    /// Whether the caller, or the callee, may have one more call.
+    /// The check that the caller, or the callee, may have one more call.
     Admitting { own_routes: usize, side: AdmissionSide },
     /// The account that the Request-URI names.
     Finding { own_routes: usize },
@@ -81,7 +81,7 @@ pub(crate) enum TransactionUser {
 }
 
 impl TransactionUser {
-    /// Whether responses go upstream.
+    /// True if responses go upstream.
     pub(crate) fn forwards(self) -> bool {
         matches!(self, TransactionUser::Context(_) | TransactionUser::Late { .. })
     }

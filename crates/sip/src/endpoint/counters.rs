@@ -22,7 +22,7 @@ pub struct Counters {
     pub registered: u64,
     pub challenged: u64,
     pub authentication_failures: u64,
-    /// Requests whose credentials were not looked at: too many wrong ones came before.
+    /// Requests whose credentials were not checked: too many wrong ones came before.
     pub authentication_paced: u64,
     /// New requests of unproved networks over their rate, dropped.
     pub unproved_limited: u64,

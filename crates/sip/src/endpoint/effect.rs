@@ -14,6 +14,7 @@ use crate::events::TextOutcome;
 use crate::session::SessionEvent;
 use crate::transport::{Source, TlsNames, Transmit, Transport};
 
+/// An order of the endpoint to the shard that drives it.
 #[derive(Debug)]
 pub enum Effect {
     Transmit(Transmit),
@@ -86,6 +87,7 @@ pub struct PlanRequest {
     pub limits: Option<Arc<CallLimits>>,
 }
 
+/// The caller of a request, as far as it is proved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Caller {
     /// Authenticated.
@@ -150,6 +152,7 @@ pub struct CallEvent {
     pub kind: CallEventKind,
 }
 
+/// The phases of a call that the endpoint reports to the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallEventKind {
     Started {
@@ -191,6 +194,7 @@ pub struct ListedUnder {
     pub callee: Option<Aor>,
 }
 
+/// A message of a traced account.
 #[derive(Clone, Debug)]
 pub struct TraceEvent {
     pub account: Aor,
@@ -209,4 +213,5 @@ pub enum Traced {
     Refused(Transport),
 }
 
+/// The effects of an endpoint, in the order in which they are to be performed.
 pub type Outbox = Vec<Effect>;

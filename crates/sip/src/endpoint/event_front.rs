@@ -23,7 +23,7 @@ impl EventFront {
         EventFront { notifier, effects: Vec::new() }
     }
 
-    /// Whether the request is within a subscription that ends here.
+    /// True if the request is within a subscription that ends here.
     pub(crate) fn owns(&self, request: &Message) -> bool {
         request.method() == Method::Subscribe && self.notifier.owns(request)
     }

@@ -77,7 +77,7 @@ pub struct Endpoint {
     due: Vec<Key>,
 }
 
-/// Whether new work is taken.
+/// The acceptance of new requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intake {
     Open,
@@ -88,6 +88,7 @@ pub enum Intake {
 }
 
 impl Endpoint {
+    /// An endpoint without transactions.
     pub fn new(settings: Settings, now: Instant) -> Self {
         let secret = settings.secret;
         let proofs = SourceProofs::new(derived(&secret, "tags shown"), settings.unproved_requests);
@@ -235,6 +236,7 @@ impl Endpoint {
         SessionCommands { user_agent: &mut self.user_agent, lower: self.lower.at(now, out) }
     }
 
+    /// Replaces the rules for session timers and calls of applications.
     pub fn set_session_rules(&mut self, rules: SessionRules) {
         self.user_agent.sessions.set_rules(rules);
     }
@@ -289,6 +291,7 @@ impl Endpoint {
         }
     }
 
+    /// Sets the acceptance of new requests.
     pub fn set_intake(&mut self, intake: Intake) {
         self.intake = intake;
     }
@@ -307,6 +310,7 @@ impl Endpoint {
         self.lower.env.reload(settings);
     }
 
+    /// The counters so far.
     pub fn counters(&self) -> Counters {
         let unproved_withheld = self.lower.transactions.withheld();
         Counters { unproved_withheld, ..self.lower.counters.clone() }
@@ -317,7 +321,8 @@ impl Endpoint {
         (self.lower.transactions.table.len(), self.lower.contexts.len())
     }
 
-    /// Gives a request that is not forwarded to the part that answers it, and lets calls begin whose network has proved itself.
+    /// Gives a request that is not forwarded to the part that answers it, and starts the calls whose network
+    /// has proved itself.
     fn hand_over(&mut self, now: Instant, out: &mut Outbox) {
         let lower = &mut self.lower.at(now, out);
         match self.router.take_handover() {

@@ -192,8 +192,8 @@ impl<'a, 'l> ProxyCore<'a, 'l> {
         });
     }
 
-    /// The client transaction of the copy, and the token in its Record-Route. `None`: no listener of ours reaches the hop,
-    /// or with our own header fields the copy is longer than what we would read ourselves.
+    /// The client transaction of the copy, and the token in its Record-Route. `None`: no listener of ours
+    /// reaches the hop, or with our own header fields the copy is longer than the limit on our own input.
     fn try_send_branch(&mut self, key: Key, index: usize, hop: &Hop) -> Option<(Key, Option<u64>)> {
         let context = self.lower.contexts.get(key)?;
         let RequestStage::Proxying(proxied) = &context.stage else { return None };

@@ -114,7 +114,8 @@ impl Endpoint {
         let lower = &mut self.lower.at(now, out);
         if !is_admitted {
             lower.counters.unproved_limited += 1;
-            // The flood may be forged and this its owner, who answers the challenge: that costs no memory, as a SYN cookie.
+            // The flood may be forged and this request genuine; its sender answers the challenge: that costs
+            // no memory, as a SYN cookie.
             if let Some(challenge) = authentication.challenge_alone(lower, &request, &source) {
                 lower.transmit_alone(&request, &source, challenge);
             }
@@ -152,7 +153,7 @@ impl Endpoint {
         self.hand_over(now, out);
     }
 
-    /// Whether a new request is looked at: those of unproved networks are paced.
+    /// True if a new request is looked at: those of unproved networks are paced.
     fn is_admitted(&mut self, now: Instant, request: &Message, source: &Source) -> bool {
         let Some(via) = request.top_via() else { return false };
         let transactions = &mut self.lower.transactions;
@@ -161,14 +162,14 @@ impl Endpoint {
             || self.router.authentication.has_genuine_nonce(&self.lower.env, now, request, source)
     }
 
-    /// Whether a new request is not taken: there is no room, or the shard takes requests within dialogs only.
+    /// True if a new request is not taken: there is no room, or the shard takes requests within dialogs only.
     fn is_shed(&mut self, request: &Message) -> bool {
         let is_shed = self.lower.is_full() || self.intake != Intake::Open && !self.is_within_dialog(request);
         self.lower.counters.shed += u64::from(is_shed);
         is_shed
     }
 
-    /// Whether the request is of a dialog that was let through or is held here: one that may pass where new work may
+    /// True if the request is of a dialog that was let through or is held here: one that may pass where new work may
     /// not. A To tag alone says nothing.
     fn is_within_dialog(&self, request: &Message) -> bool {
         if request.to_tag().is_none() {

@@ -22,6 +22,7 @@ pub struct Listener {
 }
 
 impl Listener {
+    /// A listener whose advertised address is its bound address.
     pub fn new(transport: Transport, addr: SocketAddr) -> Self {
         Listener { transport, addr, advertised: addr.to_string().into() }
     }
@@ -43,15 +44,16 @@ impl Listener {
     }
 }
 
+/// The settings of an [`Endpoint`](super::Endpoint).
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub edge: router::Edge,
     pub listeners: Vec<Listener>,
     /// Domains whose accounts are ours, lower case.
     pub domains: Vec<Box<str>>,
-    /// How else they are written, and which each is: A-labels (RFC 5890), lower case.
+    /// Other spellings of the domains, each with the domain that it means: A-labels (RFC 5890), lower case.
     pub spellings: Vec<(Box<str>, Box<str>)>,
-    /// How long a ringing branch may ring: Timer C, RFC 3261 §16.6 step 11, more than three minutes.
+    /// The longest ringing of a branch: Timer C, RFC 3261 §16.6 step 11, more than three minutes.
     pub timer_c: Duration,
     /// Every secret comes from this one; all shards and nodes of a farm share it.
     pub secret: [u8; 32],
@@ -69,7 +71,7 @@ pub struct Settings {
     pub trust: Trust,
     /// The systems that routes lead to.
     pub route_peers: Arc<RoutePeers>,
-    /// Whether 3xx of a route's target leads to its next target. If not, the caller gets it. No Contact of a 3xx is
+    /// True if 3xx of a route's target leads to its next target. If not, the caller gets it. No Contact of a 3xx is
     /// called by us in either case.
     pub failover_on_redirect: bool,
     /// RFC 3261 §18.1.1: a request over `limits::UDP_REQUEST_BYTES` is tried by TCP before UDP.
@@ -101,6 +103,7 @@ impl Settings {
         }
     }
 
+    /// True if the domain is one of ours.
     pub fn serves(&self, domain: &str) -> bool {
         self.served(domain).is_some()
     }

@@ -31,8 +31,8 @@ pub(super) fn render(now: Instant, aor: &str, state: &State, version: u32) -> By
     Bytes::from(text)
 }
 
-/// RFC 3863; the person's activity in the words of RFC 4480 and RFC 4479. Chat is a tuple of its own, and what its user
-/// says of himself is the person's (RFC 7248 §5.2).
+/// RFC 3863; the person's activity as in RFC 4480 and RFC 4479. Chat is a tuple of its own; its status text
+/// belongs to the person element (RFC 7248 §5.2).
 fn pidf(aor: &str, presence: &Presence) -> String {
     let entity = escaped(&sip_uri(aor));
     let activity = match (presence.on_the_phone, presence.chat.as_ref().map(|chat| chat.show)) {
@@ -122,7 +122,7 @@ fn write_dialog(out: &mut String, call: &CallInfo) {
     );
 }
 
-/// RFC 3842 §5.2. What waits are kept MESSAGEs: `text-message`, all of them new.
+/// RFC 3842 §5.2. The waiting messages are kept MESSAGEs: `text-message`, all of them new.
 fn message_summary(aor: &str, waiting: u32) -> String {
     let yes_or_no = if waiting > 0 { "yes" } else { "no" };
     let account = sip_uri(aor);

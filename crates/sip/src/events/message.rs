@@ -28,7 +28,7 @@ enum MessageOrigin {
     Text { id: u64 },
 }
 
-/// How the Call-IDs of words of chat end. Whatever way such a MESSAGE takes, it is not offered to chat again.
+/// The end of the Call-IDs of messages from chat. Such a MESSAGE is never offered to chat again.
 const OF_CHAT: &str = "@chat";
 
 impl Notifier {
@@ -164,13 +164,13 @@ fn check_keepable(request: &Message) -> Result<&str, EventRefusal> {
     if request.body().len() > limits::KEPT_MESSAGE_BYTES {
         return Err(EventRefusal::limit(413, "Request Entity Too Large"));
     }
-    // RFC 3428 §4: what has expired is not delivered. RFC 3994: "is typing" is of the moment.
+    // RFC 3428 §4: an expired message is not delivered. RFC 3994: "is typing" is of the moment.
     let is_expired = request.header(Header::Expires).and_then(parse_number) == Some(0);
     let content_type = media_type(request.header(Header::ContentType).unwrap_or_default());
     if is_expired || content_type.eq_ignore_ascii_case(b"application/im-iscomposing+xml") {
         return Err(absent());
     }
-    // What we keep is text and body, not the coding they came in.
+    // The message is stored as text and body, not in its content coding.
     if request.count(Header::ContentEncoding) > 0 {
         return Err(absent());
     }

@@ -1,8 +1,8 @@
 //! The edge's event notifier and message agent: SUBSCRIBE and NOTIFY (RFC 6665), PUBLISH (RFC 3903), and
 //! MESSAGEs that wait for their recipient (RFC 3428).
 //!
-//! It holds the subscription dialogs that end here, and nothing of what they tell: that is the router's, asked
-//! with `Query::Watch` and rendered for the wire here. One [`Notifier`] a shard.
+//! It holds the subscription dialogs that end here, but not the state that they report: the router has it,
+//! asked with `Query::Watch`, and it is rendered for the wire here. One [`Notifier`] a shard.
 //!
 //! A SUBSCRIBE is answered 200 at once; the NOTIFY that must follow goes out with the router's answer.
 
@@ -43,14 +43,14 @@ pub struct EventRules {
     pub min_expires: u32,
     /// Seconds; longer ones are cut, and the answer says so.
     pub max_expires: u32,
-    /// Whether those without an account here may watch presence. Other packages are for accounts only.
+    /// True if those without an account here may watch presence. Other packages are for accounts only.
     pub strangers_see_presence: bool,
     pub watching: WatchPolicy,
-    /// Whether there are chat clients: MESSAGEs for accounts are then offered to them, too.
+    /// True if there are chat clients: MESSAGEs for accounts are then offered to them, too.
     pub chat: bool,
 }
 
-/// Which accounts may watch the presence and the calls of another. An account may always watch itself.
+/// The accounts that may watch the presence and the calls of another. An account may always watch itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchPolicy {
     /// Those that its roster lets see its presence; without chat there are no rosters, and none may.
@@ -80,7 +80,7 @@ pub struct TxRef(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(pub u64);
 
-/// A request, and what the endpoint knows of it.
+/// A request, and the endpoint's knowledge of it.
 #[derive(Clone, Copy, Debug)]
 pub struct IncomingRequest<'a> {
     pub transaction: TxRef,
@@ -88,7 +88,7 @@ pub struct IncomingRequest<'a> {
     pub source: &'a Source,
     /// The URI by which the sender reaches the listener it came in by, without angle brackets: our Contact.
     pub contact: &'a str,
-    /// Whom it is about: the account of the Request-URI, aliases resolved. Not looked at inside a dialog.
+    /// The account of the Request-URI, aliases resolved. Ignored inside a dialog.
     pub aor: &'a str,
     /// The sender, when it was proved or needs no proof here.
     pub account: Option<&'a str>,
@@ -108,7 +108,7 @@ pub struct OutgoingRoute {
 }
 
 impl OutgoingRoute {
-    /// Whether a resolved address may be sent to.
+    /// True if a resolved address may be sent to.
     pub fn may_reach(&self, address: std::net::IpAddr) -> bool {
         !self.public_only || !stdx::address::is_private(address)
     }
@@ -168,6 +168,7 @@ pub struct EventCounters {
     pub unanswered: u64,
 }
 
+/// Our end of subscriptions to presence, dialogs and messages waiting (RFC 6665).
 pub struct Notifier {
     rules: EventRules,
     rng: Rng,
@@ -212,6 +213,7 @@ enum NotifierTimer {
 }
 
 impl Notifier {
+    /// A notifier without subscriptions.
     pub fn new(rules: EventRules, mut rng: Rng, now: Instant) -> Self {
         let mut key = [0; 16];
         rng.fill(&mut key);
@@ -231,12 +233,12 @@ impl Notifier {
         }
     }
 
-    /// After a reload; what was granted stays granted.
+    /// After a reload; granted subscriptions stay.
     pub fn set_rules(&mut self, rules: EventRules) {
         self.rules = rules;
     }
 
-    /// Whether this request belongs to a dialog held here.
+    /// True if this request belongs to a dialog held here.
     pub fn owns(&self, request: &Message) -> bool {
         self.find_dialog(request).is_some()
     }
@@ -254,7 +256,7 @@ impl Notifier {
             (Some(OpenQuery::Request(waiting)), Answer::Kept(result)) => {
                 self.handle_kept(&waiting, result, out);
             }
-            // An answer to another question than ours: the patience of what waits has to end it.
+            // An answer to another question than ours: the timer of the waiting request has to end it.
             (Some(asked), _) => {
                 self.asked.insert(id.0, asked);
             }
@@ -262,6 +264,7 @@ impl Notifier {
         }
     }
 
+    /// News of the router for a watch.
     pub fn handle_push(&mut self, now: Instant, push: Push, out: &mut Vec<EventEffect>) {
         match push {
             Push::State { watch, state } => {
@@ -298,6 +301,7 @@ impl Notifier {
         self.wheel.deadline()
     }
 
+    /// The figures of this moment.
     pub fn counts(&self) -> EventCounts {
         EventCounts {
             subscriptions: self.subscriptions.len(),
@@ -306,11 +310,12 @@ impl Notifier {
         }
     }
 
+    /// The counters so far.
     pub fn counters(&self) -> EventCounters {
         self.counters
     }
 
-    /// Whether one more may wait for the router.
+    /// Checks that one more request may wait for the router.
     fn check_room(&self) -> Result<(), EventRefusal> {
         if self.asked.len() >= limits::ASKED { Err(EventRefusal::busy()) } else { Ok(()) }
     }

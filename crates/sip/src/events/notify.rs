@@ -100,7 +100,7 @@ impl Notifier {
         }
     }
 
-    /// Does what is due now and arranges to be woken for what is due later.
+    /// Performs the work that is due now and sets the timer for the next.
     pub(super) fn advance(&mut self, now: Instant, key: Key, out: &mut Vec<EventEffect>) {
         let Some(subscription) = self.subscriptions.get(key) else { return };
         if subscription.latest.is_none() {

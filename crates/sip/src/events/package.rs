@@ -1,10 +1,11 @@
-//! The event packages we serve, and what a request says of them.
+//! The event packages we serve, and their headers in a request.
 
 use router::Topic;
 
 use super::EventRefusal;
 use crate::wire::{Header, Message, Params, eq_ignore_case, trim};
 
+/// The event packages that the notifier serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Package {
     /// RFC 3856.
@@ -35,6 +36,7 @@ impl Package {
         all.into_iter().find(|package| eq_ignore_case(name, package.as_str()))
     }
 
+    /// The package's name in the Event header.
     pub fn as_str(self) -> &'static str {
         match self {
             Package::Presence => "presence",
@@ -73,7 +75,7 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// RFC 6665 §4.2.1.1: what we do not know is 489, and Allow-Events says what we do.
+    /// RFC 6665 §4.2.1.1: an unknown package is 489, and Allow-Events lists the known ones.
     pub(super) fn of(request: &Message) -> Result<Event, EventRefusal> {
         let value = request.header(Header::Event).unwrap_or_default();
         let end = value.iter().position(|&b| b == b';').unwrap_or(value.len());
@@ -97,7 +99,7 @@ pub(super) fn bad_event() -> EventRefusal {
     EventRefusal::new(489, "Bad Event").with("Allow-Events", ALLOW_EVENTS)
 }
 
-/// Whether Accept, when it is there, has room for this type (RFC 3261 §20.1).
+/// True if Accept, when it is there, has room for this type (RFC 3261 §20.1).
 pub(super) fn accepts(request: &Message, content_type: &str) -> bool {
     let main = content_type.split('/').next().unwrap_or_default();
     request.count(Header::Accept) == 0

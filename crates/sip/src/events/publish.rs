@@ -33,7 +33,7 @@ impl Notifier {
         let request = incoming.request;
         check_require(request)?;
         check_event(request)?;
-        // Whose presence it is, is the one who says so.
+        // A client may publish only its own account's presence.
         if incoming.account != Some(incoming.aor) {
             return Err(EventRefusal::new(403, "Forbidden"));
         }

@@ -233,8 +233,8 @@ pub(super) fn check_require(request: &Message) -> Result<(), EventRefusal> {
     Err(EventRefusal::new(420, "Bad Extension").with("Unsupported", unsupported.join(", ")))
 }
 
-/// Seconds, by what was asked for and the rules. `Expires` absent means what the package likes
-/// (RFC 6665 §4.2.1.1): the longest.
+/// The granted interval in seconds, by the request and the rules. `Expires` absent means what the package
+/// likes (RFC 6665 §4.2.1.1): the longest.
 pub(super) fn granted(request: &Message, rules: &EventRules) -> Result<u32, EventRefusal> {
     let Some(value) = request.header(Header::Expires) else { return Ok(rules.max_expires) };
     let asked = parse_number(value).ok_or(EventRefusal::new(400, "Bad Expires"))?;

@@ -1,7 +1,7 @@
 //! XML text that we make.
 
-/// Appends `text` so that it stands as itself in content and in attributes. What XML 1.0 §2.2 has no room
-/// for, control characters above all, becomes U+FFFD.
+/// Appends `text` so that it stands as itself in content and in attributes. Characters that XML 1.0 §2.2
+/// excludes, control characters above all, become U+FFFD.
 pub(super) fn escape(out: &mut String, text: &str) {
     for character in text.chars() {
         match character {

@@ -1,5 +1,5 @@
-//! The proxy core of RFC 3261 §16: a [`ResponseContext`] for each forwarded request. It decides which target is tried
-//! when, which response is the best one, and what is cancelled. It takes events of its branches and returns
+//! The proxy core of RFC 3261 §16: a [`ResponseContext`] for each forwarded request. It decides the order of
+//! targets, the best response, and the branches to cancel. It takes events of its branches and returns
 //! [`ProxyEffect`]s; the endpoint resolves, copies and sends.
 
 mod best_response;
@@ -60,7 +60,7 @@ pub(crate) enum TargetSearch {
 }
 
 impl TargetSearch {
-    /// Whether the search goes on after this final status. `responded`: a peer sent it.
+    /// True if the search goes on after this final status. `responded`: a peer sent it.
     pub(crate) fn goes_on(self, status: u16, responded: bool) -> bool {
         match self {
             TargetSearch::Fork => true,
@@ -96,7 +96,7 @@ pub(crate) enum ResponseEdit {
     Contact { known: u64, way: WayBack },
 }
 
-/// How the sender of a response is reached by later requests of the dialog.
+/// The route of the dialog's later requests to the sender of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WayBack {
     /// Where the request went, whatever the response says.

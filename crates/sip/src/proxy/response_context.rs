@@ -54,7 +54,7 @@ pub(crate) struct Branch {
     state: BranchState,
     /// Next hops not tried yet (RFC 3263 §4.3).
     hops: VecDeque<Hop>,
-    /// How many hops were tried: part of the branch parameter.
+    /// The number of hops that were tried: part of the branch parameter.
     pub(crate) attempt: u8,
     /// Its share of the request's Max-Breadth.
     pub(crate) breadth: usize,

@@ -34,7 +34,7 @@ pub fn write_ok(
         let gruus = wants_gruu.then_some((settings.gruus, settings.aor));
         reply.header("Contact", contact_value(binding, now, gruus).as_bytes());
     }
-    // RFC 3327 §5.3: the client sees who stands on its way, if it understands.
+    // RFC 3327 §5.3: the client sees the proxies on its path, if it supports Path.
     if request.lists(Header::Supported, "path") {
         reply.copy_all(request, Header::Path);
     }

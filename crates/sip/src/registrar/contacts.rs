@@ -35,7 +35,7 @@ pub(super) fn parse(
     Ok(contacts)
 }
 
-/// Whether the 200 says `Require: outbound`: a binding was made or kept by instance and reg-id (RFC 5626 §6).
+/// True if the 200 says `Require: outbound`: a binding was made or kept by instance and reg-id (RFC 5626 §6).
 pub(super) fn uses_outbound(request: &Message) -> bool {
     request.lists(Header::Supported, "outbound")
         && request.values(Header::Contact).filter_map(Address::parse).any(|address| {

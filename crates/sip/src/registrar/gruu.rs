@@ -1,4 +1,4 @@
-//! GRUUs (RFC 5627): a URI that reaches one instance of an address, and one that does not say whose.
+//! GRUUs (RFC 5627): a URI that reaches one instance of an address, and one that does not reveal the address.
 //!
 //! A temporary GRUU holds its address and instance itself, encrypted, so none are kept. It is good as long as
 //! the instance stays registered under the same Call-ID (RFC 5627 §3.1.2); the binding says whether it is.
@@ -91,7 +91,7 @@ impl Gruus {
         Some(Instance { aor: aor.into(), instance: instance.into(), registration: Some(registration) })
     }
 
-    /// Whether a binding of the resolved address is the one that is meant.
+    /// True if a binding of the resolved address is the one that is meant.
     pub fn reaches(&self, instance: &Instance, binding: &Binding) -> bool {
         binding.contact.instance == instance.instance
             && instance.registration.is_none_or(|id| id == self.registration(&binding.call_id))

@@ -1,6 +1,6 @@
-//! The front of the registrar: REGISTER in, [`router::Register`] out, and back from bindings to a 200
-//! (RFC 3261 §10.3, 3327 Path, 3608 Service-Route, 5626 Outbound, 5627 GRUU). Who may register what, and the
-//! bindings themselves, are not known here.
+//! The front of the registrar: REGISTER in, [`router::Register`] out, and back from bindings to a 200 (RFC
+//! 3261 §10.3, 3327 Path, 3608 Service-Route, 5626 Outbound, 5627 GRUU). Permissions and the bindings
+//! themselves are not known here.
 
 mod answer;
 mod contacts;

@@ -17,12 +17,12 @@ pub struct ContactReach<'a> {
     pub networks: &'a [Network],
     /// The sender is in the trust domain: its Path and Contact are taken as they are.
     pub is_trusted: bool,
-    /// Whether this address, or name, and port is ours or a route's target.
+    /// True if this address, or name, and port is ours or a route's target.
     pub is_forbidden: &'a dyn Fn(&[u8], u16) -> bool,
 }
 
 impl ContactReach<'_> {
-    /// Whether requests go where the Contact says. Otherwise they go where the REGISTER came from, and nowhere else.
+    /// True if requests go where the Contact says. Otherwise they go where the REGISTER came from, and nowhere else.
     pub(super) fn is_direct(&self, uri: &Uri<'_>, source: &Source) -> bool {
         let at_source = |ip: IpAddr| ip.to_canonical() == source.remote.ip().to_canonical();
         let is_allowed = |ip: IpAddr| self.networks.iter().any(|network| network.contains(ip));

@@ -72,8 +72,8 @@ impl RegisterRefusal {
 impl From<RegisterRefused> for RegisterRefusal {
     fn from(refused: RegisterRefused) -> Self {
         match refused {
-            // RFC 3261 §10.3 step 7 says that the request fails, not with what. 500 is what §12.2.2 answers to a
-            // CSeq that goes back within a dialog; Kamailio answers 400 here.
+            // RFC 3261 §10.3 step 7 says that the request fails, but names no status. 500 is what §12.2.2
+            // answers to a CSeq that goes back within a dialog; Kamailio answers 400 here.
             RegisterRefused::OutOfOrder => RegisterRefusal::new(500, "CSeq Out Of Order"),
             RegisterRefused::TooManyContacts => RegisterRefusal::too_many_contacts(),
             RegisterRefused::StoreFailed => RegisterRefusal {

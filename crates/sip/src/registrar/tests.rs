@@ -131,7 +131,7 @@ fn a_star_stands_alone_and_removes() {
     }
 }
 
-/// RFC 3261 §10.3 step 7 and §20.10: the parameter wins, what is no number counts as an hour.
+/// RFC 3261 §10.3 step 7 and §20.10: the parameter wins, an invalid number counts as an hour.
 #[test]
 fn intervals_are_granted() {
     let granted = |lines: &str| contact_of(lines).expires;
@@ -163,7 +163,7 @@ fn preference_is_in_thousandths() {
     {
         assert_eq!(contact_of(&format!("Contact: <sip:a@b>;q={q}\n")).q, expected, "{q}");
     }
-    // What is no qvalue is none.
+    // Invalid qvalues are ignored.
     for q in ["1.001", "2", "0.1234", "-1", ".5", "\"0.5\""] {
         assert_eq!(contact_of(&format!("Contact: <sip:a@b>;q={q}\n")).q, 1000, "{q}");
     }
@@ -272,7 +272,8 @@ fn a_connection_is_the_way_back() {
         "Via: SIP/2.0/TCP proxy.example;branch=z9hG4bK2\nVia: SIP/2.0/UDP 10.0.0.5;branch=z9hG4bK1\n",
         "Contact: <sip:bob@10.0.0.5>\n",
     );
-    // By whom it came, calls go back, as if that had put itself into a Path; a trusted one may know better.
+    // Calls go back by the proxy that relayed the REGISTER, as if it had added a Path; the Contact of
+    // a trusted one is taken as it is.
     assert_eq!(contacts(&relayed, &source)[0].received, Some(expected));
     let Change::Update(trusted) = parse_from(&relayed, &source, true).unwrap().change else { panic!() };
     assert_eq!(trusted[0].received, None);
@@ -280,7 +281,7 @@ fn a_connection_is_the_way_back() {
     assert_eq!(contacts(&pathed, &source)[0].received, None);
 }
 
-/// Toll fraud: what is bound is called by us, and a carrier knows us by our address.
+/// Toll fraud: we call the bound Contacts, and a carrier knows us by our address.
 #[test]
 fn no_binding_leads_out_by_a_route() {
     let bind = |contact: &str, is_trusted| {

@@ -1,4 +1,4 @@
-//! In what order records are tried: NAPTR (RFC 3403 §4.1), SRV (RFC 2782), addresses (RFC 7984 §3).
+//! The order in which records are tried: NAPTR (RFC 3403 §4.1), SRV (RFC 2782), addresses (RFC 7984 §3).
 
 use std::net::IpAddr;
 

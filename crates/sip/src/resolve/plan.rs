@@ -252,7 +252,7 @@ fn default_port(transport: Transport) -> u16 {
     }
 }
 
-/// Whether it can be asked for: RFC 1035 §2.3.4 lengths, and the characters hosts have in practice.
+/// True if it can be asked for: RFC 1035 §2.3.4 lengths, and the characters hosts have in practice.
 pub(super) fn is_name(host: &str) -> bool {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())

@@ -14,7 +14,7 @@ fn target(host: &str) -> NextHop {
     NextHop { host: host.into(), port: None, transport: None, secure: false }
 }
 
-/// A zone, a resolver and what passed between them.
+/// A zone, a resolver and the queries between them.
 struct World {
     resolver: Resolver,
     zone: Vec<(DnsQuery, Result<Vec<DnsRecord>, DnsFault>)>,

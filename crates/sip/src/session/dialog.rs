@@ -81,7 +81,7 @@ impl Dialog {
         })
     }
 
-    /// RFC 3261 §12.1.2: what this dialog becomes by a response to its INVITE.
+    /// RFC 3261 §12.1.2: the dialog that a response to its INVITE makes of this one.
     pub(super) fn of_response(&self, response: &Message) -> Option<Dialog> {
         let tag = response.to_tag()?;
         let mut routes: Vec<Box<[u8]>> = response.values(Header::RecordRoute).map(Box::from).collect();

@@ -10,7 +10,7 @@ use crate::events::{OutgoingRoute, RequestId, TxRef};
 use crate::transport::Source;
 use crate::wire::{Header, Message, Method};
 
-/// One dialog of ours with what belongs to it, from the INVITE to the end. Never used again once ended.
+/// The number of a session: one dialog of ours, from the INVITE to the end. Never used again once ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub u64);
 
@@ -107,7 +107,7 @@ pub enum SessionEvent {
         session: SessionId,
         status: u16,
     },
-    /// How the call goes that our REFER asked for; see [`sipfrag_status`](super::sipfrag_status).
+    /// The progress of the call that our REFER asked for; see [`sipfrag_status`](super::sipfrag_status).
     ReferProgress {
         session: SessionId,
         body: Bytes,
@@ -119,7 +119,8 @@ pub enum SessionEvent {
         method: Method,
         status: u16,
     },
-    /// The final response to a MESSAGE outside of dialogs, said once; 408 and 503 are also ours. Of no session.
+    /// The final response to a MESSAGE outside of dialogs, reported once; 408 and 503 are also ours. It
+    /// belongs to no session.
     MessageAnswered {
         message: MessageId,
         status: u16,
@@ -152,7 +153,7 @@ pub enum Cause {
     Gone { status: u16 },
 }
 
-/// How to prove who we are when asked.
+/// The credentials for challenges.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     pub user: Box<str>,
@@ -194,7 +195,7 @@ pub struct Invite {
     pub asserted: Box<str>,
     /// Max-Forwards, so that calls which make calls come to an end (RFC 7332 §4); 70 when zero.
     pub hops: u8,
-    /// How long it may take to be answered before it is cancelled; `limits::RING_PATIENCE` when zero.
+    /// The time for an answer before the call is cancelled; `limits::RING_PATIENCE` when zero.
     pub timeout: Duration,
     /// The entry in the ledger that the call belongs to.
     pub listed: ListedUnder,
@@ -211,7 +212,7 @@ pub enum CommandError {
     OfferOpen,
     /// The token fits no open offer or REFER.
     Stale,
-    /// A limit was met, or what was given is no URI.
+    /// A limit was reached, or an argument is not a URI.
     Refused,
 }
 

@@ -77,7 +77,7 @@ impl Sessions {
             request.header(Header::PAssertedIdentity.as_str(), asserted.as_bytes());
         }
         let bytes = request.finish_with(&content_type, &body);
-        // What was put into it by others must leave it a message.
+        // Headers of applications must leave it a valid message.
         let message = Message::parse(bytes.clone()).map_err(|_| CommandError::Refused)?;
         let number = self.next_id();
         let id = MessageId(number);

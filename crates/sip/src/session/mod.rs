@@ -50,7 +50,8 @@ pub(super) type SessionEffects = Vec<SessionEffect>;
 /// The settings of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionRules {
-    /// How long a session lives without a refresh (RFC 4028); at least the 90 s of its §4. Zero: we ask for none.
+    /// The life of a session without a refresh (RFC 4028); at least the 90 s of its §4. Zero: we ask for
+    /// none.
     pub expires: Duration,
 }
 
@@ -71,6 +72,7 @@ pub struct SessionCounts {
     pub acknowledged: usize,
 }
 
+/// The calls that the server itself answers or places, for applications.
 pub struct Sessions {
     rules: SessionRules,
     rng: Rng,
@@ -158,7 +160,7 @@ enum SessionTimer {
     Acknowledged(u64),
 }
 
-/// A request of the peer's, and what the endpoint knows of it.
+/// A request of the peer's, and the endpoint's knowledge of it.
 pub(crate) struct ReceivedRequest<'a> {
     pub(crate) transaction: TxRef,
     pub(crate) request: &'a Message,
@@ -196,7 +198,7 @@ impl Sessions {
         }
     }
 
-    /// Whether the request belongs to a dialog held here.
+    /// True if the request belongs to a dialog held here.
     pub(crate) fn owns(&self, request: &Message) -> bool {
         self.session_of(request).is_some()
     }

@@ -1,5 +1,4 @@
-//! Offers within a session: re-INVITE and UPDATE, theirs and ours, and what happens when they meet. RFC 3261
-//! §14, RFC 3311.
+//! Offers within a session: re-INVITE and UPDATE, theirs and ours, and glare. RFC 3261 §14, RFC 3311.
 
 use std::time::Duration;
 
@@ -283,7 +282,7 @@ impl Sessions {
         }
     }
 
-    /// Whatever the peer still waits for is answered: the session ends, or the offer was taken back.
+    /// The open requests of the peer are answered: the session ends, or the offer was taken back.
     pub(super) fn settle_exchange(&mut self, key: Key, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         let exchange = std::mem::replace(&mut session.exchange, OfferExchange::Idle);
@@ -335,7 +334,8 @@ impl Sessions {
         }
     }
 
-    /// RFC 3261 §14.1: 2.1 to 4 s for who chose the Call-ID, up to 2 s for the other, in units of 10 ms.
+    /// RFC 3261 §14.1: 2.1 to 4 s for the side that chose the Call-ID, up to 2 s for the other, in units of
+    /// 10 ms.
     fn wait_after_glare(&mut self, key: Key) -> Duration {
         let owns = self.sessions.get(key).is_some_and(|session| session.owns_call_id);
         let units = if owns { 210 + self.rng.below(191) } else { self.rng.below(201) };

@@ -16,7 +16,8 @@ use crate::limits;
 use crate::transaction::TIMEOUT;
 use crate::wire::{Header, Message, Rewrite};
 
-/// How often one request is sent again with credentials: a nonce may be stale, and a proxy may ask as well.
+/// The number of times that one request is sent again with credentials: a nonce may be stale, and a proxy may
+/// ask as well.
 pub(super) const CHALLENGES: u8 = 2;
 
 /// Our INVITE that waits for its final response.
@@ -112,7 +113,7 @@ impl Sessions {
             });
             bytes = rewrite.finish();
         }
-        // What was put into it by others must leave it a message.
+        // Headers of applications must leave it a valid message.
         if Message::parse(bytes.clone()).is_err() {
             return Err(CommandError::Refused);
         }

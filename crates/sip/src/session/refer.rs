@@ -19,7 +19,7 @@ const EXPIRES: u32 = 300;
 /// A REFER of the peer's.
 pub(super) struct Refer {
     id: ReferId,
-    /// RFC 3515 §2.4.6: what the NOTIFYs name it by, its CSeq.
+    /// RFC 3515 §2.4.6: the CSeq by which the NOTIFYs name it.
     cseq: u32,
     waiting: Option<PendingRefer>,
 }
@@ -97,7 +97,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// How the call that the peer asked for goes; the last time with `over`.
+    /// Reports the progress of the call that the peer asked for; the last time with `over`.
     pub(crate) fn notify_refer(
         &mut self,
         id: SessionId,

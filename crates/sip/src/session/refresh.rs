@@ -11,9 +11,9 @@ use super::{
 };
 use crate::wire::{Header, Message, Params, Reply, parse_number};
 
-/// Seconds; RFC 4028 §4: the least that anybody may ask for.
+/// The smallest session interval that a request may ask for, in seconds (RFC 4028 §4).
 pub(super) const MIN_SE: u32 = 90;
-/// How long a refresh waits for an open offer to be answered.
+/// The time that a refresh waits for an open offer to be answered.
 const LATER: Duration = Duration::from_secs(5);
 
 /// The side that refreshes the session, and when it has been too long (RFC 4028).
@@ -77,7 +77,7 @@ pub(super) fn is_too_short(request: &Message) -> bool {
     asked.is_some_and(|seconds| seconds < MIN_SE) && request.lists(Header::Supported, "timer")
 }
 
-/// §9: what a 2xx of ours grants. Who does not know the extension is refreshed by us.
+/// §9: the interval that a 2xx of ours grants. We refresh if the peer does not support the extension.
 pub(super) fn grant(
     now: Instant,
     rules: SessionRules,
@@ -106,7 +106,8 @@ pub(super) fn grant(
     }
 }
 
-/// §7.2: what a 2xx to a request of ours says. Without a word we may refresh nevertheless, and do.
+/// §7.2: the refresh that a 2xx to a request of ours grants. Without a word we may refresh nevertheless, and
+/// do.
 pub(super) fn of_response(now: Instant, rules: SessionRules, response: &Message) -> SessionRefresh {
     match session_expires(response) {
         Some((seconds, who)) => {

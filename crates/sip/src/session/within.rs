@@ -1,4 +1,4 @@
-//! Requests within a dialog: BYE, INFO, MESSAGE, OPTIONS and whose turn it is. RFC 3261 §12.2.2, §15.1.2.
+//! Requests within a dialog: BYE, INFO, MESSAGE, OPTIONS and their order. RFC 3261 §12.2.2, §15.1.2.
 
 use bytes::Bytes;
 use stdx::Instant;

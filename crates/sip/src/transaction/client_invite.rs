@@ -8,6 +8,7 @@ use stdx::Instant;
 use super::{T1, TIMEOUT, TransactionEvent, TransactionOutput, linger};
 use crate::wire::{Header, Message, Request};
 
+/// The INVITE client transaction (RFC 3261 §17.1.1, RFC 6026 §7.2); fields are named after its timers.
 #[derive(Debug)]
 pub enum ClientInvite {
     Calling {
@@ -33,6 +34,7 @@ pub enum ClientInvite {
 }
 
 impl ClientInvite {
+    /// Starts the transaction and sends the request.
     pub fn start(now: Instant, request: Bytes, reliable: bool) -> (Self, TransactionOutput) {
         let turn = TransactionOutput::send(request.clone());
         // RFC 3261 §17.1.1.2: no timer A on reliable transports.
@@ -42,6 +44,7 @@ impl ClientInvite {
         (machine, turn)
     }
 
+    /// Handles a response of the peer.
     pub fn handle_response(&mut self, now: Instant, response: &Message) -> TransactionOutput {
         let status = response.status();
         match std::mem::replace(self, ClientInvite::Terminated) {
@@ -99,6 +102,7 @@ impl ClientInvite {
         }
     }
 
+    /// Handles the timers that are due at `now`.
     pub fn handle_timer(&mut self, now: Instant) -> TransactionOutput {
         match self {
             ClientInvite::Calling { timer_b, .. } if *timer_b <= now => {
@@ -130,6 +134,7 @@ impl ClientInvite {
         }
     }
 
+    /// The time of the next timer; [`Instant::FAR_FUTURE`] without one.
     pub fn deadline(&self) -> Instant {
         match self {
             ClientInvite::Calling { timer_a, timer_b, .. } => (*timer_a).min(*timer_b),

@@ -7,6 +7,7 @@ use stdx::Instant;
 
 use super::{T1, T2, T4, TIMEOUT, TransactionEvent, TransactionOutput, linger};
 
+/// The non-INVITE client transaction (RFC 3261 §17.1.2); fields are named after its timers.
 #[derive(Debug)]
 pub enum ClientOther {
     Trying { request: Bytes, reliable: bool, interval: Duration, timer_e: Instant, timer_f: Instant },
@@ -16,12 +17,14 @@ pub enum ClientOther {
 }
 
 impl ClientOther {
+    /// Starts the transaction and sends the request.
     pub fn start(now: Instant, request: Bytes, reliable: bool) -> (Self, TransactionOutput) {
         let turn = TransactionOutput::send(request.clone());
         let timer_e = if reliable { Instant::FAR_FUTURE } else { now + T1 };
         (ClientOther::Trying { request, reliable, interval: T1, timer_e, timer_f: now + TIMEOUT }, turn)
     }
 
+    /// Handles a response of the peer.
     pub fn handle_response(&mut self, now: Instant, status: u16) -> TransactionOutput {
         match std::mem::replace(self, ClientOther::Terminated) {
             ClientOther::Trying { request, reliable, timer_f, .. }
@@ -43,6 +46,7 @@ impl ClientOther {
         }
     }
 
+    /// Handles the timers that are due at `now`.
     pub fn handle_timer(&mut self, now: Instant) -> TransactionOutput {
         match self {
             ClientOther::Trying { timer_f, .. } | ClientOther::Proceeding { timer_f, .. }
@@ -69,6 +73,7 @@ impl ClientOther {
         }
     }
 
+    /// The time of the next timer; [`Instant::FAR_FUTURE`] without one.
     pub fn deadline(&self) -> Instant {
         match self {
             ClientOther::Trying { timer_e, timer_f, .. }

@@ -40,6 +40,7 @@ pub struct TransactionOutput {
     pub tell: Option<TransactionEvent>,
 }
 
+/// The events of a transaction for its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionEvent {
     /// The response just handled is for the user.
@@ -76,6 +77,7 @@ pub enum TransactionMachine {
 }
 
 impl TransactionMachine {
+    /// Handles the timers that are due at `now`.
     pub fn handle_timer(&mut self, now: Instant) -> TransactionOutput {
         match self {
             TransactionMachine::ClientInvite(machine) => machine.handle_timer(now),
@@ -95,7 +97,7 @@ impl TransactionMachine {
         }
     }
 
-    /// Whether a failure to send matters: a request went out that has no final response yet.
+    /// True if a failure to send matters: a request went out that has no final response yet.
     pub fn awaits_response(&self) -> bool {
         matches!(
             self,
@@ -119,6 +121,7 @@ impl TransactionMachine {
         }
     }
 
+    /// True once the transaction is over and may be removed.
     pub fn is_terminated(&self) -> bool {
         matches!(
             self,

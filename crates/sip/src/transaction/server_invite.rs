@@ -11,6 +11,7 @@ use super::{T1, T2, T4, TIMEOUT, TransactionEvent, TransactionOutput, linger};
 /// quick network the 180 comes first and the 100 is never sent.
 pub(super) const TRYING_DELAY: Duration = Duration::from_millis(200);
 
+/// The INVITE server transaction (RFC 3261 §17.2.1, RFC 6026 §7.1); fields are named after its timers.
 #[derive(Debug)]
 pub enum ServerInvite {
     /// `trying` is the 100 that is due unless a response comes first.
@@ -36,11 +37,12 @@ pub enum ServerInvite {
 }
 
 impl ServerInvite {
+    /// Starts the transaction; `trying` is sent unless a response comes first.
     pub fn start(now: Instant, trying: Bytes, reliable: bool) -> Self {
         ServerInvite::Proceeding { trying: Some((trying, now + TRYING_DELAY)), last: None, reliable }
     }
 
-    /// Whether nothing was sent yet, so that the client goes on repeating its request.
+    /// True if nothing was sent yet, so that the client goes on repeating its request.
     pub fn is_silent(&self) -> bool {
         matches!(self, ServerInvite::Proceeding { last: None, .. })
     }
@@ -92,6 +94,7 @@ impl ServerInvite {
         }
     }
 
+    /// Handles the ACK of a final response other than 2xx.
     pub fn handle_ack(&mut self, now: Instant) -> TransactionOutput {
         if let ServerInvite::Completed { reliable, .. } = self {
             *self = ServerInvite::Confirmed { timer_i: now + linger(*reliable, T4) };
@@ -99,6 +102,7 @@ impl ServerInvite {
         TransactionOutput::nothing()
     }
 
+    /// Handles the timers that are due at `now`.
     pub fn handle_timer(&mut self, now: Instant) -> TransactionOutput {
         match self {
             ServerInvite::Proceeding { trying: Some((bytes, due)), last, .. } if *due <= now => {
@@ -130,6 +134,7 @@ impl ServerInvite {
         }
     }
 
+    /// The time of the next timer; [`Instant::FAR_FUTURE`] without one.
     pub fn deadline(&self) -> Instant {
         match self {
             ServerInvite::Proceeding { trying: Some((_, due)), .. } => *due,
@@ -140,6 +145,7 @@ impl ServerInvite {
         }
     }
 
+    /// True once a final response was sent.
     pub fn has_final(&self) -> bool {
         !matches!(self, ServerInvite::Proceeding { .. })
     }

@@ -10,6 +10,7 @@ use super::{TIMEOUT, TransactionEvent, TransactionOutput, linger};
 /// RFC 4320 §4.1: when timer E of the client reaches T2, after 500, 1,000 and 2,000 ms.
 pub(super) const SLOW: Duration = Duration::from_millis(3_500);
 
+/// The non-INVITE server transaction (RFC 3261 §17.2.2); fields are named after its timers.
 #[derive(Debug)]
 pub enum ServerOther {
     Trying { reliable: bool, slow: Instant },
@@ -19,6 +20,7 @@ pub enum ServerOther {
 }
 
 impl ServerOther {
+    /// Starts the transaction.
     pub fn start(now: Instant, reliable: bool) -> Self {
         ServerOther::Trying { reliable, slow: now + SLOW }
     }
@@ -54,6 +56,7 @@ impl ServerOther {
         }
     }
 
+    /// Handles the timers that are due at `now`.
     pub fn handle_timer(&mut self, now: Instant) -> TransactionOutput {
         match self {
             ServerOther::Trying { slow, .. } if *slow <= now => {
@@ -69,6 +72,7 @@ impl ServerOther {
         }
     }
 
+    /// The time of the next timer; [`Instant::FAR_FUTURE`] without one.
     pub fn deadline(&self) -> Instant {
         match self {
             ServerOther::Trying { slow, .. } => *slow,
@@ -77,11 +81,12 @@ impl ServerOther {
         }
     }
 
-    /// Whether nothing was sent yet, so that the client goes on repeating its request.
+    /// True if nothing was sent yet, so that the client goes on repeating its request.
     pub fn is_silent(&self) -> bool {
         matches!(self, ServerOther::Trying { .. })
     }
 
+    /// True once a final response was sent.
     pub fn has_final(&self) -> bool {
         matches!(self, ServerOther::Completed { .. } | ServerOther::Terminated)
     }

@@ -1,4 +1,4 @@
-//! All transactions of one shard: found by what a message carries (RFC 3261 §17.1.3, §17.2.3), woken by the
+//! All transactions of one shard: found by the fields of a message (RFC 3261 §17.1.3, §17.2.3), woken by the
 //! shard's wheel. A finished one waits here for its last timer, so its size is a capacity figure.
 
 use hashbrown::HashTable;
@@ -37,10 +37,12 @@ impl<U> TransactionTable<U> {
         TransactionTable { slab: Slab::new(), index: HashTable::new(), keyed: Keyed::new(seed) }
     }
 
+    /// The number of transactions.
     pub fn len(&self) -> usize {
         self.slab.len()
     }
 
+    /// True without transactions.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -75,11 +77,13 @@ impl<U> TransactionTable<U> {
         self.keyed.hash_parts(&[b"c", branch, method])
     }
 
+    /// The transaction with this hash of its key.
     pub fn find(&self, hash: u64) -> Option<Key> {
         let slab = &self.slab;
         self.index.find(hash, |&key| slab.get(key).is_some_and(|tx| tx.hash == hash)).copied()
     }
 
+    /// Inserts a transaction under the hash of its key.
     pub fn insert(&mut self, hash: u64, machine: TransactionMachine, target: Target, user: U) -> Key {
         let armed = Instant::FAR_FUTURE;
         let key = self.slab.insert(Transaction { machine, target, user, credit: None, hash, armed });
@@ -88,10 +92,12 @@ impl<U> TransactionTable<U> {
         key
     }
 
+    /// The transaction of a key.
     pub fn get(&self, key: Key) -> Option<&Transaction<U>> {
         self.slab.get(key)
     }
 
+    /// The transaction of a key, to be changed.
     pub fn get_mut(&mut self, key: Key) -> Option<&mut Transaction<U>> {
         self.slab.get_mut(key)
     }
@@ -120,12 +126,13 @@ impl<U> TransactionTable<U> {
         Some(transaction)
     }
 
-    /// Whether it is an INVITE's server transaction that has passed on a 2xx.
+    /// True if it is an INVITE's server transaction that has passed on a 2xx.
     pub fn is_accepted(&self, key: Key) -> bool {
         let machine = self.get(key).map(|transaction| &transaction.machine);
         matches!(machine, Some(TransactionMachine::ServerInvite(ServerInvite::Accepted { .. })))
     }
 
+    /// Removes a transaction.
     pub fn remove(&mut self, key: Key) {
         let Some(transaction) = self.slab.remove(key) else { return };
         if let Ok(entry) = self.index.find_entry(transaction.hash, |&other| other == key) {

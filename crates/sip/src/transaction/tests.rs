@@ -343,7 +343,7 @@ fn apply(machine: &mut TransactionMachine, now: Instant, event: &Event) {
 }
 
 proptest! {
-    /// Whatever happens, a machine that got its final response is gone 64*T1 later.
+    /// For any order of events, a machine that got its final response is gone 64*T1 later.
     #[test]
     fn any_order_of_events_ends(kind in 0..4u8, reliable: bool, events in prop::collection::vec(event(), 0..60)) {
         let mut machine = match kind {

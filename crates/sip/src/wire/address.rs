@@ -48,10 +48,12 @@ impl<'a> Address<'a> {
         is_bare.then_some(Address { display: b"", uri, params })
     }
 
+    /// The `tag` parameter.
     pub fn tag(&self) -> Option<&'a [u8]> {
         self.params.get("tag").filter(|tag| !tag.is_empty())
     }
 
+    /// Parses the URI.
     pub fn parsed_uri(&self) -> Result<Uri<'a>, UriError> {
         Uri::parse(self.uri)
     }

@@ -49,6 +49,7 @@ impl Reply {
         self.out.len()
     }
 
+    /// Adds a header line.
     pub fn header(&mut self, name: &str, value: &[u8]) -> &mut Self {
         write_line(&mut self.out, name, value);
         self
@@ -62,10 +63,12 @@ impl Reply {
         self
     }
 
+    /// The response without a body.
     pub fn finish(self) -> Bytes {
         finish_with_body(self.out, "", b"")
     }
 
+    /// The response with a body.
     pub fn finish_with(self, content_type: &str, body: &[u8]) -> Bytes {
         finish_with_body(self.out, content_type, body)
     }
@@ -78,6 +81,7 @@ pub struct Request {
 }
 
 impl Request {
+    /// A request line and no headers.
     pub fn new(method: &[u8], uri: &[u8]) -> Self {
         let mut out = Vec::with_capacity(512);
         out.extend_from_slice(method);
@@ -106,21 +110,24 @@ impl Request {
         request.finish()
     }
 
+    /// Adds a header line.
     pub fn header(&mut self, name: &str, value: &[u8]) -> &mut Self {
         write_line(&mut self.out, name, value);
         self
     }
 
+    /// The request without a body.
     pub fn finish(self) -> Bytes {
         finish_with_body(self.out, "", b"")
     }
 
+    /// The request with a body.
     pub fn finish_with(self, content_type: &str, body: &[u8]) -> Bytes {
         finish_with_body(self.out, content_type, body)
     }
 }
 
-/// The Via value with what RFC 3261 §18.2.1 and RFC 3581 §4 have the receiving side add.
+/// The Via value with the parameters that the receiving side adds by RFC 3261 §18.2.1 and RFC 3581 §4.
 pub(crate) fn write_via_with_source(out: &mut Vec<u8>, value: &[u8], via: &Via<'_>, source: SocketAddr) {
     let wants_rport = via.rport().is_some();
     // A socket of both families shows IPv4 peers as mapped addresses; the peer does not know itself so.
@@ -133,7 +140,7 @@ pub(crate) fn write_via_with_source(out: &mut Vec<u8>, value: &[u8], via: &Via<'
     let params_start = memchr::memchr(b';', value).unwrap_or(value.len());
     out.extend_from_slice(super::scan::trim(&value[..params_start]));
     for param in via.params.iter() {
-        // What the sender claims of itself is not what we saw.
+        // The sender's own values do not count.
         if param.name.eq_ignore_ascii_case(b"received") || param.name.eq_ignore_ascii_case(b"rport") {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Whether a message is good enough to act on (RFC 3261 §8.1.1, §16.3 step 1, §18.3), and the answer when not.
+//! The check that a message may be acted on (RFC 3261 §8.1.1, §16.3 step 1, §18.3), and the response if not.
 
 use super::header::Header;
 use super::message::Message;
@@ -53,8 +53,8 @@ fn check_request_line(message: &Message) -> Result<(), Fault> {
     Ok(())
 }
 
-/// RFC 3261 §16.3 step 1: what a server transaction and forwarding need must be well formed; all else
-/// passes as it came.
+/// RFC 3261 §16.3 step 1: the headers that a server transaction and forwarding need must be well formed; all
+/// else passes as it came.
 fn check_common(message: &Message) -> Result<(), Fault> {
     if !message.lines_are_sound() {
         return Err(bad("Bad Header Line"));
@@ -69,8 +69,8 @@ fn check_common(message: &Message) -> Result<(), Fault> {
     check_length(message)
 }
 
-/// All values of the top line: ours goes before it, and what follows a value that ends too early would be
-/// no hop's (badinv01 of RFC 4475 §3.1.2.1).
+/// All values of the top line: ours goes before it, and the text after a value that ends too early would
+/// belong to no hop (badinv01 of RFC 4475 §3.1.2.1).
 fn check_via(message: &Message) -> Result<(), Fault> {
     let line = message.header(Header::Via).ok_or(bad("Missing Via"))?;
     let mut values = Values::new(line);

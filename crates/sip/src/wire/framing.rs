@@ -23,6 +23,7 @@ pub struct FrameFault {
     pub head: Bytes,
 }
 
+/// The reason why a stream cannot be cut into messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FrameFaultKind {
     /// More than `limits::MAX_STREAM_HEAD` bytes without an empty line.
@@ -82,10 +83,12 @@ impl Default for State {
 const PING: &[u8] = b"\r\n\r\n";
 
 impl Framer {
+    /// A framer without bytes.
     pub fn new() -> Self {
         Self::default()
     }
 
+    /// Adds bytes of the stream.
     pub fn push(&mut self, bytes: &[u8]) {
         if !matches!(self.state, State::Dead) {
             self.buffer.extend_from_slice(bytes);

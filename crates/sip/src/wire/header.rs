@@ -47,7 +47,7 @@ pub enum Header {
     Warning,
     WwwAuthenticate,
     Privacy,
-    /// Any other header by which a trusted element says who called or was called: see [`GROUPS`].
+    /// Any other header by which a trusted element names the caller or the callee: see [`GROUPS`].
     AssertedIdentity,
     /// Any header that never leaves a trust domain: see [`GROUPS`].
     TrustDomain,
@@ -130,6 +130,7 @@ const GROUPS: &[(&str, Header)] = &[
 ];
 
 impl Header {
+    /// The header of a name, in any case and in its compact form; [`Header::Other`] if it is unknown.
     pub fn from_bytes(name: &[u8]) -> Header {
         if let [letter] = name {
             return Header::from_compact(letter.to_ascii_lowercase());
@@ -177,7 +178,7 @@ impl Header {
         }
     }
 
-    /// Whether transactions are matched or messages framed by it: it stands in one line.
+    /// True if transactions are matched or messages framed by it: it stands in one line.
     pub(crate) fn is_single(self) -> bool {
         matches!(
             self,
@@ -256,7 +257,7 @@ mod tests {
                 assert_eq!(Header::from_bytes(name.as_bytes()), header, "{name}");
             }
         }
-        // RFC 8224: a signature is worth what its signer is, whoever carries it.
+        // RFC 8224: the signature authenticates its signer, independent of the sender.
         assert_eq!(Header::from_bytes(b"Identity"), Header::Other);
     }
 }

@@ -26,6 +26,7 @@ pub struct Message {
     blemished: bool,
 }
 
+/// A request with its method or a response with its status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageKind {
     Request { method: Method },
@@ -66,11 +67,11 @@ pub enum ParseError {
 }
 
 impl Message {
-    /// Indexes one whole message. What is malformed inside a header shows when it is asked for, or in
+    /// Indexes one whole message. An error inside a header shows when the header is read, or in
     /// [`check_request`](super::check_request), so that it can be answered.
     ///
     /// Empty lines before the start line are skipped (RFC 3261 §7.5), and bytes after the end that
-    /// Content-Length gives are dropped (§18.3): what we forward is one message, whatever came after it.
+    /// Content-Length gives are dropped (§18.3): we forward one message, whatever came after it.
     pub fn parse(mut bytes: Bytes) -> Result<Message, ParseError> {
         if bytes.len() > limits::MESSAGE_BYTES {
             return Err(ParseError::TooLarge);
@@ -82,7 +83,7 @@ impl Message {
         let first_end = memchr::memchr(b'\n', &bytes).ok_or(ParseError::Unfinished)?;
         let start_line = trim_line(&bytes[..first_end]);
         let kind = parse_start(start_line).ok_or(ParseError::NotSip)?;
-        // A folded start line: what stands there would be a header to one reader and none to another.
+        // A folded start line: that line would be a header to one reader and none to another.
         if matches!(bytes.get(first_end + 1), Some(b' ' | b'\t')) {
             return Err(ParseError::NotSip);
         }
@@ -99,19 +100,22 @@ impl Message {
 
     fn drop_what_follows(&mut self) {
         if let Some(Some(length)) = self.content_length() {
-            // Longer than what came is check_request's to answer.
+            // A length beyond the received bytes is answered by `check_request`.
             self.bytes.truncate((self.body as usize).saturating_add(length));
         }
     }
 
+    /// The message as it came.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
+    /// The kind of the message.
     pub fn kind(&self) -> MessageKind {
         self.kind
     }
 
+    /// True for a request.
     pub fn is_request(&self) -> bool {
         matches!(self.kind, MessageKind::Request { .. })
     }
@@ -142,6 +146,7 @@ impl Message {
         }
     }
 
+    /// The Reason-Phrase of a response.
     pub fn reason(&self) -> &[u8] {
         let line = self.start_line();
         line.get(12..).map_or(b"", trim)
@@ -220,11 +225,12 @@ impl Message {
         })
     }
 
-    /// Whether any of these headers stands in it; `bits` are [`Header::bit`]s. Costs no look at the lines.
+    /// True if any of these headers stands in it; `bits` are [`Header::bit`]s. Costs no look at the lines.
     pub(crate) fn has_any(&self, bits: u64) -> bool {
         self.present & bits != 0
     }
 
+    /// The number of lines of a header.
     pub fn count(&self, header: Header) -> usize {
         self.lines.iter().filter(|line| line.header == header).count()
     }
@@ -234,7 +240,7 @@ impl Message {
         &self.bytes[self.body as usize..]
     }
 
-    /// Whether the header's lines are all `name: value`, each ended by a line end that all readers agree on.
+    /// True if the header's lines are all `name: value`, each ended by a line end that all readers agree on.
     pub(crate) fn lines_are_sound(&self) -> bool {
         !self.blemished
     }
@@ -244,26 +250,32 @@ impl Message {
         self.header(Header::ContentLength).map(|value| parse_number(value).map(|length| length as usize))
     }
 
+    /// The topmost Via, parsed.
     pub fn top_via(&self) -> Option<Via<'_>> {
         Via::parse(Values::new(self.header(Header::Via)?).next()?)
     }
 
+    /// The From header, parsed.
     pub fn from(&self) -> Option<Address<'_>> {
         Address::parse(self.header(Header::From)?)
     }
 
+    /// The To header, parsed.
     pub fn to(&self) -> Option<Address<'_>> {
         Address::parse(self.header(Header::To)?)
     }
 
+    /// The tag of From.
     pub fn from_tag(&self) -> Option<&[u8]> {
         self.from()?.tag()
     }
 
+    /// The tag of To.
     pub fn to_tag(&self) -> Option<&[u8]> {
         self.to()?.tag()
     }
 
+    /// The Call-ID.
     pub fn call_id(&self) -> Option<&[u8]> {
         self.header(Header::CallId).filter(|id| !id.is_empty())
     }
@@ -283,7 +295,7 @@ impl Message {
             .map(|value| parse_number(value).and_then(|hops| u8::try_from(hops).ok()))
     }
 
-    /// Whether a header that must stand once (RFC 3261 §7.3.1, table 2) stands twice, so that two readers
+    /// True if a header that must stand once (RFC 3261 §7.3.1, table 2) stands twice, so that two readers
     /// could take different ones for true.
     pub(crate) fn has_repeated_line(&self) -> bool {
         let mut seen = 0u64;
@@ -295,7 +307,7 @@ impl Message {
         })
     }
 
-    /// Whether a comma-separated header of tokens (Require, Supported, ...) names `token`.
+    /// True if a comma-separated header of tokens (Require, Supported, ...) names `token`.
     pub fn lists(&self, header: Header, token: &str) -> bool {
         self.values(header).any(|value| value.eq_ignore_ascii_case(token.as_bytes()))
     }

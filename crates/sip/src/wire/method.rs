@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A method this server treats by name. What it does not know is `Other`: forwarded as it came.
+/// A method this server treats by name. Others are `Other` and forwarded as they came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
     Invite,

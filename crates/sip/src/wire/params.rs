@@ -6,6 +6,7 @@ use super::scan::{eq_ignore_case, find_outside, trim};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Params<'a>(pub &'a [u8]);
 
+/// One parameter of a header or URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Param<'a> {
     pub name: &'a [u8],
@@ -14,6 +15,7 @@ pub struct Param<'a> {
 }
 
 impl<'a> Params<'a> {
+    /// The parameters in their order.
     pub fn iter(self) -> impl Iterator<Item = Param<'a>> {
         let mut rest = self.0;
         std::iter::from_fn(move || {
@@ -33,7 +35,7 @@ impl<'a> Params<'a> {
 
     /// The parameter's value; an empty slice for a flag without one.
     pub fn get(self, name: &str) -> Option<&'a [u8]> {
-        // Cheap rejection: most look-ups are of what is not there.
+        // Cheap rejection: most look-ups find nothing.
         if self.0.len() < name.len() {
             return None;
         }
@@ -47,6 +49,7 @@ impl<'a> Params<'a> {
         self.get(name).map(unquote)
     }
 
+    /// True if a parameter has this name.
     pub fn has(self, name: &str) -> bool {
         self.get(name).is_some()
     }

@@ -27,10 +27,12 @@ struct Patch {
 }
 
 impl<'m> Rewrite<'m> {
+    /// A rewrite without changes.
     pub fn new(message: &'m Message) -> Self {
         Rewrite { message, text: Vec::with_capacity(256), patches: SmallVec::new() }
     }
 
+    /// Replaces the Request-URI.
     pub fn set_uri(&mut self, uri: &[u8]) {
         self.paste(self.message.uri_span(), |text| write_uri(text, uri));
     }
@@ -66,6 +68,7 @@ impl<'m> Rewrite<'m> {
         }
     }
 
+    /// Removes all lines of a header.
     pub fn remove_all(&mut self, header: Header) {
         let message = self.message;
         for line in message.lines().iter().filter(|line| line.header == header) {

@@ -3,6 +3,7 @@
 use super::params::Params;
 use super::scan::{eq_ignore_case, parse_number, trim};
 
+/// The scheme of a URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
     Sip,
@@ -28,6 +29,7 @@ pub struct Uri<'a> {
     pub headers: &'a [u8],
 }
 
+/// The reason why a URI is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UriError {
     /// No scheme, or bytes that cannot stand in a URI.
@@ -38,6 +40,7 @@ pub enum UriError {
 }
 
 impl<'a> Uri<'a> {
+    /// Parses a URI; absolute URIs of other schemes are accepted as [`Scheme::Other`].
     pub fn parse(raw: &'a [u8]) -> Result<Uri<'a>, UriError> {
         if raw.iter().any(|&b| b <= b' ' || b == b'<' || b == b'>' || b == b'"' || b == 0x7f) {
             return Err(UriError::Malformed);
@@ -103,6 +106,7 @@ impl<'a> Uri<'a> {
         self.params.has("lr")
     }
 
+    /// True for `sip:` and `sips:`.
     pub fn is_sip(&self) -> bool {
         matches!(self.scheme, Scheme::Sip | Scheme::Sips)
     }
@@ -156,7 +160,7 @@ pub fn escape_user(user: &str) -> String {
     out
 }
 
-/// Undoes `%xx`, once (RFC 3986 §2.4); what is not an escape stays as it is.
+/// Undoes `%xx`, once (RFC 3986 §2.4); other bytes stay as they are.
 pub fn unescape(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;

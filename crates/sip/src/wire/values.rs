@@ -9,6 +9,7 @@ pub struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
+    /// The comma-separated values of one header line.
     pub fn new(line: &'a [u8]) -> Self {
         Values { rest: Some(line) }
     }

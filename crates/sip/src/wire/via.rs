@@ -35,15 +35,17 @@ impl<'a> Via<'a> {
         (is_token(transport) && is_host(host)).then_some(Via { transport, host, port, params })
     }
 
+    /// The `branch` parameter.
     pub fn branch(&self) -> Option<&'a [u8]> {
         self.params.get("branch").filter(|branch| !branch.is_empty())
     }
 
-    /// Whether the branch identifies the transaction by itself (RFC 3261 §17.2.3).
+    /// True if the branch identifies the transaction by itself (RFC 3261 §17.2.3).
     pub fn has_magic_branch(&self) -> bool {
         self.branch().is_some_and(|b| b.len() > MAGIC_COOKIE.len() && b.starts_with(MAGIC_COOKIE))
     }
 
+    /// The `received` parameter.
     pub fn received(&self) -> Option<&'a [u8]> {
         self.params.get("received").filter(|value| !value.is_empty())
     }

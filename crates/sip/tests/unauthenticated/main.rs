@@ -1,6 +1,6 @@
-//! Whatever an unauthenticated peer sends by SIP: the memory that is kept, the memory that is used on the way, and the work are
-//! bounded by a small multiple of the bytes that came, and all of it is given back when the timers have run out. What is sent is
-//! bounded in `amplification.rs`.
+//! For any SIP traffic of an unauthenticated peer, the memory kept, the memory used on the way, and the work
+//! are bounded by a small multiple of the bytes that came, and all memory is freed when the timers have run
+//! out. `amplification.rs` bounds the answers.
 
 #![allow(clippy::unwrap_used, reason = "a test helper that panics is a failed test")]
 
@@ -90,7 +90,8 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// Messages of one peer, and what they cost. Tables of a fixed size are made with their first entry, so `world` has had some.
+/// Messages of one peer, and their cost. Tables of a fixed size are made with their first entry, so `world`
+/// has had some.
 fn check(world: &mut World, messages: &[(u16, bool, Vec<u8>)]) -> Result<(), String> {
     let (base, bytes, count) =
         (ALLOCATOR.bytes(), messages.iter().map(|m| m.2.len()).sum::<usize>(), messages.len());

@@ -1,7 +1,7 @@
 //! BOSH (XEP-0124), and XMPP over it (XEP-0206): a stream in the bodies of HTTP requests and their answers.
 //!
-//! A [`Session`] puts requests in order, keeps them waiting and remembers what they were answered. What clients sent in
-//! them becomes an [`Input`] for the stream ([`C2s`](crate::c2s::C2s) with `Framing::Bodies`); what the stream writes
+//! A [`Session`] puts requests in order, keeps them waiting and remembers their answers. Their content
+//! becomes an [`Input`] for the stream ([`C2s`](crate::c2s::C2s) with `Framing::Bodies`); the stream's output
 //! goes into the next answer. It knows neither HTTP nor the clock.
 
 mod request;
@@ -88,6 +88,7 @@ pub enum Condition {
 }
 
 impl Condition {
+    /// The condition's name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Condition::BadRequest => "bad-request",

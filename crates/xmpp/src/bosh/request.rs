@@ -26,11 +26,11 @@ pub struct Request {
     pub is_terminate: bool,
     pub is_restart: bool,
     pub payload: Vec<Element>,
-    /// It is larger than what a client may send before it is authenticated.
+    /// It is larger than a client's request before authentication may be.
     pub is_for_known: bool,
 }
 
-/// §14.1: what a number of weakly typed languages can hold.
+/// §14.1: the largest integer of weakly typed languages.
 const LARGEST_RID: u64 = (1 << 53) - 1;
 
 impl Request {

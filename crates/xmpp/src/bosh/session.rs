@@ -1,4 +1,4 @@
-//! One session: requests in order, those that wait, and what the last of them were answered.
+//! One session: requests in order, those that wait, and the answers to the last of them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -30,6 +30,7 @@ pub struct Reply {
     pub body: Box<str>,
 }
 
+/// The effects of a session: elements for the stream and answers to requests.
 #[derive(Debug, Default)]
 pub struct Outbox {
     pub inputs: Vec<Input>,
@@ -65,7 +66,7 @@ pub struct Session {
     /// The window: so many may wait, with those that came too early.
     requests: u32,
     inactivity: Duration,
-    /// Of the moment: a pause that was asked for is longer or shorter.
+    /// The allowed inactivity now: a requested pause makes it longer or shorter.
     patience: Duration,
     settings: Settings,
     is_polling: bool,
@@ -164,6 +165,7 @@ impl Session {
         text + &format!(" xmlns:xmpp='{}' xmpp:version='1.0' xmpp:restartlogic='true'", ns::XBOSH)
     }
 
+    /// The session id.
     pub fn sid(&self) -> &str {
         &self.sid
     }
@@ -173,7 +175,7 @@ impl Session {
         self.state == State::Over
     }
 
-    /// A request waits that may be answered with what there is.
+    /// True if a request waits that may be answered now.
     pub fn is_held(&self) -> bool {
         self.state == State::Open && self.first().is_some_and(|pending| pending.ticket.is_some())
     }
@@ -198,7 +200,7 @@ impl Session {
         }
         let rid = request.rid;
         if rid <= self.answered {
-            // §14.3: an exact copy of what was answered.
+            // §14.3: an exact copy of an answered request.
             return match self.replies.iter().find(|(known, _)| *known == rid) {
                 Some((_, reply)) => {
                     out.answers.push((ticket, reply.clone()));
@@ -208,7 +210,7 @@ impl Session {
             };
         }
         if let Some(pending) = self.pending.get_mut(&rid) {
-            // Nobody sends it again while he still hopes for the first.
+            // A client repeats a request only after it has given up the first connection.
             if let Some(lost) = pending.ticket.replace(ticket) {
                 out.answers.push((lost, Reply::of(body("", &[]))));
             }
@@ -247,7 +249,7 @@ impl Session {
         (waiting > most || is_busy || polls).then_some(Condition::PolicyViolation)
     }
 
-    /// Passes on what is next, and what waited for it.
+    /// Passes on the next request, and those that waited for it.
     fn take_turns(&mut self, now: Instant, out: &mut Outbox) {
         while let Some(pending) = self.pending.get_mut(&(self.received + 1)) {
             let ticket = pending.ticket;
@@ -330,7 +332,8 @@ impl Session {
         self.note_quiet(now);
     }
 
-    /// The stream is over: its last documents, and why. Who waits is told, else whoever asks next.
+    /// The stream is over: its last documents, and the condition. Waiting requests are answered with them,
+    /// else the next request is.
     pub fn finish(&mut self, condition: Option<Condition>, documents: &[Box<[u8]>], out: &mut Outbox) {
         if self.state != State::Open {
             return;
@@ -406,6 +409,7 @@ impl Session {
         next.filter(|_| self.state == State::Open)
     }
 
+    /// Answers the requests whose wait has ended.
     pub fn expire(&mut self, now: Instant, out: &mut Outbox) {
         while self.state == State::Open && self.first().is_some_and(|pending| pending.until <= now) {
             self.answer(&[], out);
@@ -429,7 +433,7 @@ impl Session {
 fn header(request: &Request) -> Element {
     let mut open = Element::new("open", ns::FRAMING)
         .with_opt("to", request.to.clone())
-        // XEP-0206 §3: who says nothing means 1.0.
+        // XEP-0206 §3: a request without a version means 1.0.
         .with("version", request.xmpp_version.as_deref().unwrap_or("1.0"));
     if let Some(lang) = &request.lang {
         open.set_ns("lang", ns::XML, lang.clone());

@@ -1,4 +1,4 @@
-//! Sessions in virtual time: what is lost, repeated, out of order and against the rules.
+//! Sessions in virtual time: lost, repeated, reordered and invalid requests.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl BoshWorld {
         self.tell(|session, now, out| session.write(now, &documents, out));
     }
 
-    /// Time goes on, and what is due happens.
+    /// Time goes on, and due timers fire.
     fn wait(&mut self, time: Duration) {
         let end = self.now + time;
         while let Some(deadline) = self.session.deadline().filter(|deadline| *deadline <= end) {
@@ -513,7 +513,7 @@ fn a_stream_that_its_client_ends_says_nothing_more() {
 /// A client as the text wants it: it counts what it sends, sends again what had no answer, and takes answers in order.
 struct Client {
     next: u64,
-    /// To be said, and what was said and not answered.
+    /// Stanzas to be sent, and those sent and not answered.
     say: VecDeque<u32>,
     waiting: BTreeMap<u64, Request>,
     heard: Vec<u32>,
@@ -539,7 +539,7 @@ proptest! {
             if client.waiting.is_empty() {
                 world.wait(seconds(2));
             }
-            // What is out is sent again, in order; else something new.
+            // Unanswered requests are repeated, in order; otherwise a new one is sent.
             let resend = client.waiting.iter().next().map(|(rid, request)| (*rid, request.clone()));
             let (rid, request) = resend.unwrap_or_else(|| {
                 let payload = client.say.pop_front().map(|n| format!("<a n='{n}'/>")).unwrap_or_default();
@@ -586,7 +586,8 @@ proptest! {
         prop_assert_eq!(said, (0..20).collect::<Vec<_>>());
     }
 
-    /// Whatever clients do, no request is answered twice, none is forgotten, and nothing outlives its time.
+    /// For any steps of clients, no request is answered twice, none is forgotten, and nothing outlives its
+    /// time.
     #[test]
     fn every_request_is_answered_once(
         steps in prop::collection::vec((0_u64..8, 0_usize..6, 0_u64..20), 1..60),

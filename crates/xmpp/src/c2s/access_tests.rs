@@ -1,4 +1,4 @@
-//! Tokens, accounts that are made, and what is left of SASL2.
+//! Tokens, accounts that are made, and the rest of SASL2.
 
 use stdx::attempts::Cause;
 
@@ -30,7 +30,7 @@ fn token(state: TokenState) -> Token {
     Token { id: [1].into(), binding: TokenBinding::Exporter, secret: Secret("token".into()), count: 3, state }
 }
 
-/// By a token; what is to be done with it then.
+/// By a token; the token work that follows.
 fn by_token(world: &mut ClientStreamWorld, state: TokenState, fast: &str, more: &str) -> String {
     let initial = testing_initial("alice", "token", b"exporter");
     let more = format!("{AGENT}<fast xmlns='urn:xmpp:fast:0'{fast}/>{more}");
@@ -127,7 +127,7 @@ fn a_token_that_cannot_be_used_lets_nobody_in() {
     assert_eq!(world.stream.failures(), 0, "who had it right has not guessed");
     let answer = by_token(&mut world, TokenState::Used, " count='3'", "");
     assert!(answer.contains("<not-authorized"), "{answer}");
-    // Of two with the same count the store takes one.
+    // The store accepts one of two uses with the same count.
     assert_eq!(by_token(&mut world, TokenState::Used, " count='4'", ""), "");
     let answer = give(&mut world, Err(sasl::Failure::NotAuthorized));
     assert!(answer.contains("<not-authorized"), "{answer}");
@@ -201,7 +201,7 @@ fn an_account_is_made_and_signed_in_to_on_one_stream() {
     let mut world = world();
     let form = ask(&mut world, "get", "<query xmlns='jabber:iq:register'/>");
     assert!(form.contains("<username/><password/><x xmlns='jabber:x:data' type='form'>"), "{form}");
-    // What follows waits.
+    // Later stanzas wait.
     assert_eq!(ask(&mut world, "set", WANTED), "");
     let expected = Registration {
         user: "bob".into(),

@@ -128,7 +128,7 @@ impl C2s {
     pub(super) fn bound(&mut self, jid: Jid) {
         self.jid = Some(jid);
         self.state = State::Bound;
-        // What only signing in needs.
+        // State that only authentication needs.
         self.entry = None;
     }
 

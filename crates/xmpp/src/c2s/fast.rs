@@ -26,10 +26,11 @@ pub struct TokenWork {
     pub used: Option<(Box<[u8]>, Option<u64>)>,
     /// The one it signed in by is void from now on.
     pub revokes: bool,
-    /// It gets a new one, of this kind; what it got before and has not used is void.
+    /// It gets a new one, of this kind; an earlier token that it has not used is void.
     pub wanted: Option<TokenBinding>,
 }
 
+/// A new token for a client (XEP-0484).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewToken {
     pub token: Secret,
@@ -72,7 +73,8 @@ pub(super) fn element(new: &NewToken) -> Element {
 }
 
 impl C2s {
-    /// The client has proved who it is. Its tokens come first: what is used up must be so before anything follows.
+    /// The client has authenticated. Its tokens come first: a used token must be void before anything
+    /// follows.
     pub(super) fn authenticated(
         &mut self,
         last: Option<Vec<u8>>,
@@ -91,7 +93,7 @@ impl C2s {
     /// `None`: there is nothing to be noted, as most times when a client signs in by its token.
     fn token_work(&self, wish: &mut sasl2::Sasl2Request) -> Option<TokenWork> {
         let used = wish.used.take();
-        // XEP-0484 §4.1: tokens are a client's, which has to say which it is. Who is nobody has none.
+        // XEP-0484 §4.1: a token belongs to a client, which has to give its id. Anonymous clients get none.
         let agent = wish.agent.as_ref()?.id.clone().filter(|_| !self.is_anonymous)?;
         let state = used.as_ref().map(|token| token.state);
         let revokes = wish.fast.revokes && used.is_some();
@@ -107,7 +109,7 @@ impl C2s {
         Some(TokenWork { user: self.jid.clone()?, agent, used, revokes, wanted })
     }
 
-    /// The answer to `Tokens`, with what the client gets.
+    /// The answer to `Tokens`, with the client's new token, if any.
     pub fn handle_tokens(&mut self, done: Result<Option<NewToken>, Failure>, out: &mut Outbox) {
         let State::Binding(Binding::Tokens { last, mut wish }) =
             std::mem::replace(&mut self.state, State::Choosing)

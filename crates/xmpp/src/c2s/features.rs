@@ -9,7 +9,7 @@ pub(super) fn of(stream: &C2s) -> Element {
     if stream.jid.is_some() { after(stream, features) } else { before(stream, features) }
 }
 
-/// Nothing can be chosen any more; what the server can do is told.
+/// Nothing can be chosen any more; the server's features are listed.
 pub(super) fn of_session(stream: &C2s) -> Element {
     informative(stream, Element::new("features", ns::STREAM))
 }

@@ -69,13 +69,13 @@ pub struct Settings {
     pub idle_seconds: u32,
     /// The secret of challenges for unknown accounts.
     pub secret: [u8; 32],
-    /// How the accounts of each domain look to who has not signed in.
+    /// The profiles of each domain's accounts, for challenges to unauthenticated clients.
     pub looks: sasl::UnknownAccounts,
     /// The server's entity capabilities (XEP-0115 §6.3), as `chat::caps::of_server` makes it.
     pub caps: Option<Element>,
 }
 
-/// How stanzas are told from each other.
+/// The delimiting of stanzas on the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// One document for the whole stream (RFC 6120).
@@ -104,7 +104,7 @@ pub enum Effect {
     Find { find: sasl::CredentialQuery, domain: Box<str> },
     /// Answered by `handle_tokens`.
     Tokens(Box<TokenWork>),
-    /// Whether this invitation is good. Answered by `handle_invited`.
+    /// Asks if this invitation is valid. Answered by `handle_invited`.
     Invited { token: Box<str>, domain: Box<str> },
     /// Make an account. Answered by `handle_registered`.
     Register(Box<Registration>),
@@ -121,6 +121,7 @@ pub enum Effect {
     Close,
 }
 
+/// The output of a stream: bytes for the client and effects for the host.
 #[derive(Debug, Default)]
 pub struct Outbox {
     pub bytes: Vec<u8>,
@@ -135,7 +136,7 @@ pub struct Outbox {
 enum State {
     /// For the client's header.
     Opening,
-    /// For what it chooses of the features.
+    /// The client chooses one of the features.
     Choosing,
     /// TLS is being set up.
     Securing,
@@ -146,7 +147,7 @@ enum State {
         exchange: Box<Exchange>,
         two: Option<Box<sasl2::Sasl2Request>>,
     },
-    /// For `Bind` or `Resume` to be answered. The id of the iq, or what SASL2 is to answer.
+    /// For `Bind` or `Resume` to be answered. The id of the iq, or the pending answer of SASL2.
     Binding(Binding),
     Bound,
     Closed,
@@ -156,12 +157,12 @@ enum State {
 enum Binding {
     Iq(Box<Element>),
     Resume,
-    /// Of SASL2, for `Tokens` to be answered.
+    /// SASL2 waits for `Tokens` to be answered.
     Tokens {
         last: Option<Vec<u8>>,
         wish: Box<sasl2::Sasl2Request>,
     },
-    /// What the exchange said last; what it wanted besides, when its resumption fails.
+    /// The last message of the exchange, and the client's further requests if its resumption fails.
     Two {
         last: Option<Vec<u8>>,
         wish: Box<sasl2::Sasl2Request>,
@@ -179,7 +180,7 @@ pub struct C2s {
     state: State,
     /// Until it is bound.
     entry: Option<Box<Entry>>,
-    /// Of the stream the client is on, one of ours.
+    /// The domain of the stream, one of ours.
     domain: Box<str>,
     lang: Option<Box<str>>,
     /// Bare from signing in, full from binding.
@@ -199,7 +200,7 @@ pub struct C2s {
 struct Entry {
     security: Security,
     nonce: Box<str>,
-    /// Whose account it is that the last `handle_found` was about, where the client used another name of it.
+    /// The account that the last `handle_found` was about, if the client used an alias of it.
     found_as: Option<Box<str>>,
     /// The bare address in `from` of the client's header.
     caller: Option<Box<str>>,
@@ -261,10 +262,12 @@ impl C2s {
         self.jid.as_ref()
     }
 
+    /// True once the client has bound a resource.
     pub fn is_bound(&self) -> bool {
         matches!(self.state, State::Bound)
     }
 
+    /// True once the stream is over.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
     }
@@ -279,6 +282,7 @@ impl C2s {
         !self.framer.is_empty()
     }
 
+    /// The framing of the stream.
     pub fn framing(&self) -> Framing {
         self.framing
     }
@@ -312,7 +316,8 @@ impl C2s {
         }
     }
 
-    /// What follows must not be read before an answer is here; whole documents (`Framing::Messages`) would be lost.
+    /// True while further input must not be read before an answer is here; whole documents
+    /// (`Framing::Messages`) would be lost.
     pub fn is_waiting(&self) -> bool {
         match &self.state {
             State::Securing | State::Registering(_) | State::Binding(_) | State::Closed => true,
@@ -389,7 +394,8 @@ impl C2s {
                 None => return self.fail("host-unknown", out),
             }
         }
-        // What was negotiated on the stream before, maybe for another domain, is not of this one (RFC 6120 §4.3.3).
+        // Negotiation before the restart, perhaps for another domain, does not count for this stream (RFC
+        // 6120 §4.3.3).
         if let Some(entry) = &mut self.entry {
             (entry.invitation, entry.found_as) = (None, None);
         }
@@ -442,7 +448,7 @@ impl C2s {
         }
     }
 
-    /// Of a session.
+    /// Passes an element of a bound client on to its session.
     fn pass(&mut self, mut element: Element, written: usize, out: &mut Outbox) {
         let Some(jid) = &self.jid else { return };
         if stanza::kind_of(&element).is_none() {
@@ -509,7 +515,7 @@ impl C2s {
         self.trace(Direction::Out, element, out);
         let around = if self.framing == Framing::Stream { ns::CLIENT } else { "" };
         if self.framing != Framing::Messages && element.ns() == ns::STREAM {
-            // With the prefix that everybody expects.
+            // With the prefix that all clients expect.
             out.bytes.extend_from_slice(format!("<stream:{}>", element.name()).as_bytes());
             element.elements().for_each(|child| child.write(around, &mut out.bytes));
             out.bytes.extend_from_slice(format!("</stream:{}>", element.name()).as_bytes());

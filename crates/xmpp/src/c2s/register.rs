@@ -49,7 +49,7 @@ pub(super) fn features(stream: &C2s) -> impl Iterator<Item = Element> + use<> {
     invited.into_iter().chain(plain)
 }
 
-/// Whether it is about an account, and may be asked here. Not in the clear: there is a password in it.
+/// True if it is about an account, and may be asked here. Not in the clear: there is a password in it.
 pub(super) fn may_ask(stream: &C2s, element: &Element) -> bool {
     let is_about = element.get("query", ns::REGISTER).is_some() || element.get("preauth", ns::PARS).is_some();
     stanza::kind_of(element) == Some(StanzaKind::Iq) && is_about && !features::mechanisms(stream).is_empty()
@@ -107,7 +107,7 @@ impl C2s {
         let refused = |text| Err(StanzaError::new(Condition::NotAcceptable, text));
         let Some(query) = iq.get("query", ns::REGISTER) else { return Err(Condition::BadRequest.into()) };
         if query.get("remove", ns::REGISTER).is_some() {
-            // §3.2: whose account it is he has not said.
+            // §3.2: an unauthenticated client cannot name the account to remove.
             return Err(Condition::UnexpectedRequest.into());
         }
         let (Some(user), Some(password)) =
@@ -173,7 +173,7 @@ impl C2s {
                 self.write(&stanza::result(&iq, None), out);
             }
             Err(error) => {
-                // Who guesses at invitations is a guesser.
+                // A client that guesses invitations counts as one that guesses passwords.
                 if error.condition == Condition::ItemNotFound {
                     self.count_failure(Cause::UnknownInvitation);
                 }
@@ -217,6 +217,7 @@ pub fn register_value(query: &Element, name: &str) -> Option<Box<str>> {
     form.and_then(|form| form_value(form, name)).or_else(old)
 }
 
+/// The first value of a form's field; `None` if it is empty.
 pub fn form_value(form: &Element, var: &str) -> Option<Box<str>> {
     let mut fields = form.elements().filter(|field| field.is("field", ns::DATA));
     let value = fields.find(|field| field.attr("var") == Some(var))?.content_of("value", ns::DATA)?;

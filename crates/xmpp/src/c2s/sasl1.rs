@@ -81,7 +81,7 @@ impl C2s {
                     self.write(&success.text(last), out);
                     self.jid = Some(jid);
                     self.state = State::Opening;
-                    // The stream begins anew; what the client sent ahead belongs to it.
+                    // The stream begins anew; bytes that the client sent ahead belong to it.
                     self.framer.restart();
                 }
                 None => self.refuse(Failure::NotAuthorized, out),
@@ -95,10 +95,10 @@ impl C2s {
         out.effects.push(Effect::Find { find, domain: self.domain.clone() });
     }
 
-    /// The bare address of who signed in.
+    /// The bare address of the authenticated user.
     pub(super) fn identify(&mut self, user: &Identity) -> Option<Jid> {
         let local = match user {
-            // Who proved it may have called himself by an alias, and is who the account is.
+            // The client may have used an alias; the account's own name counts.
             Identity::User(user) => self.entry_mut().found_as.take().unwrap_or_else(|| user.clone()),
             Identity::Anonymous => {
                 self.is_anonymous = true;
@@ -124,7 +124,7 @@ impl C2s {
                 matches!(before, State::Proving { exchange, .. } if exchange.has_challenged())
                     .then_some(Cause::Aborted)
             }
-            // Neither who had it right once nor who was not asked has guessed.
+            // Expired credentials and failures of the server are not guesses.
             Failure::CredentialsExpired | Failure::TemporaryAuthFailure => None,
             Failure::NotAuthorized if is_there => Some(Cause::WrongPassword),
             Failure::NotAuthorized if self.entry().claimed.is_some() => Some(Cause::UnknownAccount),

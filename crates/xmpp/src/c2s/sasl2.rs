@@ -44,7 +44,7 @@ fn agent_of(authenticate: &Element) -> Option<Box<UserAgent>> {
 }
 
 impl Sasl2Request {
-    /// What a success has besides: why the old session was not taken up (XEP-0198 §7.2), and a token.
+    /// The further elements of a success: why the old session was not resumed (XEP-0198 §7.2), and a token.
     fn after(&mut self) -> impl Iterator<Item = Element> + use<> {
         self.failed.take().into_iter().chain(self.token.take().as_ref().map(fast::element))
     }

@@ -38,7 +38,7 @@ impl ClientStreamWorld {
         ClientStreamWorld { stream, effects: Vec::new() }
     }
 
-    /// What is written then.
+    /// The text written in response.
     pub(super) fn tell(&mut self, act: impl FnOnce(&mut C2s, &mut Outbox)) -> String {
         let mut out = Outbox::default();
         act(&mut self.stream, &mut out);

@@ -6,6 +6,7 @@ use crate::sasl::Mechanism;
 use crate::xml::Node;
 use crate::{Element, ns};
 
+/// The direction of a traced element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the client.
@@ -25,7 +26,7 @@ impl C2s {
         self.seen.mechanism = element.attr("mechanism").and_then(Mechanism::parse);
     }
 
-    /// By which the client signed in, or tries to.
+    /// The mechanism by which the client signed in, or tries to.
     pub fn mechanism(&self) -> Option<&'static str> {
         self.seen.mechanism.map(Mechanism::name)
     }
@@ -35,7 +36,7 @@ impl C2s {
         self.seen.error.as_deref()
     }
 
-    /// Whether elements are copied to `Outbox::traced`.
+    /// True if elements are copied to `Outbox::traced`.
     pub fn set_traced(&mut self, is_traced: bool) {
         self.seen.is_traced = is_traced;
     }

@@ -26,7 +26,7 @@ impl ComponentWorld {
         ComponentWorld { stream: Component::new(settings(), "3BF96D32".into()), effects: Vec::new() }
     }
 
-    /// What is written then.
+    /// The text written in response.
     fn tell(&mut self, act: impl FnOnce(&mut Component, &mut Outbox)) -> String {
         let mut out = Outbox::default();
         act(&mut self.stream, &mut out);
@@ -63,7 +63,7 @@ fn a_component_says_its_name_proves_it_and_talks() {
     assert!(header.contains("id='3BF96D32'") && header.contains("from='echo.example.org'"), "{header}");
     assert_eq!(world.say(PROOF), "", "not before it is attached");
     assert_eq!(world.effects, [Effect::Attach { domain: "echo.example.org".into() }]);
-    // What it says already waits for the answer.
+    // Its stanzas already wait for the answer.
     world.say("<message from='a@echo.example.org/b' to='alice@example.org'><body>hi</body></message>");
     assert_eq!(world.effects, []);
     let written = world.tell(|stream, out| stream.handle_attached(AttachOutcome::Here, out));

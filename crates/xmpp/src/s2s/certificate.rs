@@ -1,6 +1,6 @@
-//! For whom a certificate is (RFC 6120 §13.7.1.2, RFC 6125): the names in its `subjectAltName`.
+//! The domains that a certificate is for (RFC 6120 §13.7.1.2, RFC 6125): the names in its `subjectAltName`.
 //!
-//! Whether somebody trusted signed it is not looked at here: who makes a [`Certificate`] knows.
+//! The signature is not checked here; the code that makes a [`Certificate`] has verified its chain.
 
 use crate::Jid;
 use crate::domain::of_certificate;
@@ -38,6 +38,7 @@ impl Certificate {
         Certificate { names }
     }
 
+    /// True if one of the names matches the domain.
     pub fn is_for(&self, domain: &str) -> bool {
         self.names.iter().any(|name| match name {
             Name::Dns(pattern) => is_dns_of(pattern, domain),
@@ -59,7 +60,7 @@ fn is_dns_of(pattern: &str, domain: &str) -> bool {
     }
 }
 
-/// Tag, content, and what follows.
+/// Tag, content, and the rest.
 fn value(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let [tag, first, rest @ ..] = bytes else { return None };
     let (length, rest) = match usize::from(*first) {
@@ -128,7 +129,7 @@ fn name((tag, content): (u8, &[u8])) -> Option<Name> {
 
 #[cfg(test)]
 impl Certificate {
-    /// For tests of what follows from a name.
+    /// For tests of names.
     pub(crate) fn of_dns(name: &str) -> Certificate {
         Certificate { names: vec![Name::Dns(name.into())] }
     }

@@ -1,4 +1,4 @@
-//! One connection to another server, and what is wanted of it.
+//! One connection to another server, and the work that waits for it.
 
 use stdx::Instant;
 
@@ -41,7 +41,7 @@ impl DialRequest {
         self.wanted.is_empty() && self.questions.is_empty()
     }
 
-    /// What is wanted, to be told that there is none of it.
+    /// Takes the waiting stanzas and questions, which are then answered with an error.
     pub(super) fn take(&mut self) -> DialRequest {
         let rest = DialRequest::of_nobody(self.pair.clone());
         std::mem::replace(self, rest)
@@ -56,7 +56,7 @@ pub(super) struct Dial {
     pub(super) was_ready: bool,
     /// Domains of ours that may speak.
     pub(super) speaking: Vec<Box<str>>,
-    /// How many of the server's addresses were tried, when there are more.
+    /// The number of the server's addresses that were tried, if there are more.
     pub(super) next: Option<usize>,
     /// When it began, when something was wanted last, and when something was said last.
     pub(super) since: Instant,
@@ -101,7 +101,7 @@ impl Dial {
         }
     }
 
-    /// After it broke: what is still wanted, when another connection may go better.
+    /// After it broke: the remaining work, when another connection may go better.
     pub(super) fn again(&mut self) -> Option<DialRequest> {
         let was_refused = self.stream.was_refused_external() && !self.wish.avoid_external;
         let other = self.next.filter(|_| !self.was_ready && !was_refused);

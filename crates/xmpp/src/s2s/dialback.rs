@@ -18,13 +18,13 @@ fn mac(secret: &[u8], receiving: &str, originating: &str, id: &str) -> Option<Hm
     Some(mac)
 }
 
-/// XEP-0185: what proves that `originating` is ours, on the stream of that id with `receiving`.
+/// XEP-0185: the key that proves that `originating` is ours, on the stream of that id with `receiving`.
 pub fn key(secret: &[u8], receiving: &str, originating: &str, id: &str) -> String {
     let mac = mac(secret, receiving, originating, id);
     mac.map(|mac| stdx::hex::encode(&mac.finalize().into_bytes())).unwrap_or_default()
 }
 
-/// Whether we made that key; in constant time.
+/// True if we made that key; in constant time.
 pub(super) fn is_ours(secret: &[u8], receiving: &str, originating: &str, id: &str, key: &str) -> bool {
     let bytes = stdx::hex::decode(key.trim());
     let mac = mac(secret, receiving, originating, id);

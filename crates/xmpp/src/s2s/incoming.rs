@@ -52,7 +52,7 @@ pub(super) struct Incoming {
     state: State,
     security: Security,
     id: Box<str>,
-    /// Of the header.
+    /// The `to` of the stream header.
     local: Box<str>,
     remote: Option<Box<str>>,
     lang: Option<Box<str>>,
@@ -65,7 +65,7 @@ pub(super) struct Incoming {
     max_bytes: Option<usize>,
     /// Domains that it failed to prove.
     refused: u8,
-    /// It has asked about a key: what a server does that has nothing to prove.
+    /// It has asked about a key, which a server does that need not authenticate.
     has_verified: bool,
 }
 
@@ -223,7 +223,7 @@ impl Incoming {
         features.child(limits)
     }
 
-    /// XEP-0178 §3, step 10: only to whom it can succeed.
+    /// XEP-0178 §3, step 10: only to servers for which it can succeed.
     fn may_be_external(&self) -> bool {
         let is_named = self.remote.as_deref().is_some_and(|remote| self.security.is_for(remote));
         is_named && self.certified.is_none()
@@ -360,7 +360,7 @@ impl Incoming {
         if demands.tls && !self.security.encrypted {
             return Err((Condition::PolicyViolation, "no TLS"));
         }
-        // XEP-0344 §2: who can prove it by certificate need not be asked about.
+        // XEP-0344 §2: a domain that the certificate proves needs no dialback.
         if self.security.is_for(&pair.remote) {
             return Ok(Some(Proof::Certificate));
         }
@@ -403,7 +403,7 @@ impl Incoming {
         }
         self.answer(&pair, verdict, out);
         if verdict == Verdict::Invalid && !self.is_of_use() {
-            // Whoever that is, another try costs him another connection.
+            // The connection has proved nothing: a further attempt needs another connection.
             self.end(false, out);
         }
         if verdict != Verdict::Valid {
@@ -450,8 +450,8 @@ impl Incoming {
         out.said.push(if fits { IncomingEvent::Stanza(element) } else { IncomingEvent::TooLarge(element) });
     }
 
-    /// For the other server; of a pair that was proved.
-    /// False: it is larger than what the other server takes, and was not written.
+    /// For the other server; of a pair that was proved. False: it is larger than the other server's limit,
+    /// and was not written.
     pub(super) fn send(&mut self, element: &Element, out: &mut IncomingOutput) -> bool {
         self.line.write_within(element, self.max_bytes, &mut out.bytes)
     }

@@ -1,4 +1,4 @@
-//! Where another server is: RFC 6120 §3.2 and XEP-0368, from what DNS answered.
+//! Where another server is: RFC 6120 §3.2 and XEP-0368, from DNS records.
 
 use stdx::draw::by_priority_and_weight;
 
@@ -31,8 +31,9 @@ pub fn questions(domain: &str) -> [(String, bool); 2] {
     [(format!("_xmpps-server._tcp.{domain}."), true), (format!("_xmpp-server._tcp.{domain}."), false)]
 }
 
-/// In which order to try. Both kinds of records are one list (XEP-0368 §3); the same order for the same `random`. Without
-/// records it is the domain itself (RFC 6120 §3.2.2); empty when the domain says that it has no server.
+/// The targets in the order in which they are tried. Both kinds of records are one list (XEP-0368 §3); the
+/// same order for the same `random`. Without records it is the domain itself (RFC 6120 §3.2.2); empty when
+/// the domain says that it has no server.
 pub fn targets(domain: &str, records: &[Srv], random: u64) -> Vec<Target> {
     if records.is_empty() || is_address(domain) {
         return vec![Target { host: literal(domain).into(), port: PORT, is_direct: false }];

@@ -1,8 +1,8 @@
 //! Streams between servers (RFC 6120), of one shard: those that other servers open, and those that it opens itself.
 //!
-//! A domain of others is owned by one shard: the [`Servers`] there keep the way to it, with what waits for it. A connection
-//! that another server opened stays where it was accepted. What these have to tell each other is a [`ShardMessage`]. The driver
-//! passes bytes and time in and performs each [`Effect`].
+//! A domain of others is owned by one shard: the [`Servers`] there keep its stream, with the stanzas that
+//! wait for it. A connection that another server opened stays where it was accepted. They exchange
+//! [`ShardMessage`]s. The driver passes bytes and time in and performs each [`Effect`].
 //!
 //! Keys of dialback are an HMAC of a secret that all shards share, so any of them answers for any.
 
@@ -43,7 +43,7 @@ pub struct Settings {
     pub max_stanza: usize,
     /// To find a server and connect to it.
     pub connect: Duration,
-    /// From there until it lets us speak, and for a server that calls until it has proved who it is.
+    /// From there until it lets us speak, and for a server that calls until it has authenticated.
     pub authorize: Duration,
     /// Without anything said a stream is closed.
     pub idle: Duration,
@@ -52,6 +52,7 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// True if we serve the domain.
     pub fn is_local(&self, domain: &str) -> bool {
         self.domains.iter().any(|known| **known == *domain)
     }
@@ -84,7 +85,7 @@ pub struct Pair {
     pub remote: Box<str>,
 }
 
-/// Whether that key is the other server's (XEP-0220 §2.4).
+/// The question if that key is the other server's (XEP-0220 §2.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyQuery {
     pub pair: Pair,
@@ -102,6 +103,7 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// A failure with its text for operators and senders.
     pub fn new(condition: Condition, text: impl Into<Box<str>>) -> Failure {
         Failure { condition, text: text.into() }
     }
@@ -191,6 +193,7 @@ pub struct LogEvent {
     pub what: Event,
 }
 
+/// An event of a stream to another server, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// We may speak.
@@ -200,7 +203,7 @@ pub enum Event {
     },
     /// We may not.
     Failed(Failure),
-    /// Another server has proved who it is.
+    /// Another server has authenticated.
     Accepted {
         by: Proof,
         is_encrypted: bool,
@@ -241,7 +244,7 @@ impl Refusal {
     }
 }
 
-/// How a server showed who it is.
+/// The evidence of a server's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
     Dialback,
@@ -264,7 +267,7 @@ pub struct Counts {
     pub returned: u64,
     /// Attempts to reach a server that failed.
     pub failures: u64,
-    /// Servers that did not prove who they are, or are not wanted.
+    /// Servers that failed to authenticate or are not admitted.
     pub refused: u64,
     /// Streams that the other side's bytes ended.
     pub faults: u64,
@@ -341,7 +344,7 @@ pub const SPECIFICATIONS: &[Specification] = &[
 /// A peer that asks and does not read the answers.
 const UNREAD: (&str, &str) = ("resource-constraint", "what this server answered was not read");
 
-/// XEP-0478 §4: what the sender is told.
+/// XEP-0478 §4: the text of the sender's error.
 const TOO_LARGE_FOR_OTHERS: &str = "the other server takes no stanza of this size";
 
 /// The answer to a stanza from another server that fits as it came, and does not when it is written to a receiver.
@@ -352,7 +355,8 @@ fn too_large(element: &Element) -> Option<Effect> {
     is_answered.then(|| Effect::Send(ShardMessage::Outbound { element: answer() }))
 }
 
-/// What the other server says in its features, or in its `<bidi/>`, that it takes (XEP-0478 §3). A limit below that of RFC 6120 §13.12 is not one that a server may have.
+/// The limit that the other server announces in its features or its `<bidi/>` (XEP-0478 §3). Limits below the
+/// minimum of RFC 6120 §13.12 are raised to it.
 fn max_bytes(around: &Element) -> Option<usize> {
     let limits = around.get("limits", ns::STREAM_LIMITS)?;
     let most: usize = limits.content_of("max-bytes", ns::STREAM_LIMITS)?.trim().parse().ok()?;

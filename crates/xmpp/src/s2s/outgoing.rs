@@ -1,5 +1,5 @@
-//! A stream that we open to another server: TLS where there is any, then a proof of who we are, by certificate (XEP-0178)
-//! or dialback (XEP-0220), for as many domains of ours as have something to say.
+//! A stream that we open to another server: TLS where there is any, then authentication, by certificate
+//! (XEP-0178) or dialback (XEP-0220), for all our domains that have stanzas to send.
 
 use std::sync::Arc;
 
@@ -58,10 +58,10 @@ pub(super) struct Outgoing {
     line: StreamParser,
     state: State,
     security: Security,
-    /// Of the header.
+    /// The `from` of the stream header.
     local: Box<str>,
     remote: Box<str>,
-    /// Of the newest header of theirs.
+    /// The id of the other server's newest header.
     id: Box<str>,
     lang: Option<Box<str>>,
     /// May speak; the one that SASL proved among them.
@@ -119,7 +119,7 @@ impl Outgoing {
         self.has_tried_external && !self.is_certified
     }
 
-    /// Whether that domain of ours can get leave to speak on this stream too.
+    /// True if that domain of ours can get leave to speak on this stream too.
     pub(super) fn takes(&self, local: &str) -> bool {
         self.is_ready() && (self.has_dialback || self.authorized.is_empty() || self.may_send(local))
     }
@@ -349,7 +349,7 @@ impl Outgoing {
         out.said.push(if fits { OutgoingEvent::Stanza(element) } else { OutgoingEvent::TooLarge(element) });
     }
 
-    /// False: it is larger than what the other server takes, and was not written.
+    /// False: it is larger than the other server's limit, and was not written.
     pub(super) fn send(&mut self, element: &Element, out: &mut OutgoingOutput) -> bool {
         self.line.write_within(element, self.max_bytes, &mut out.bytes)
     }

@@ -1,8 +1,8 @@
-//! The ways to other servers, of the domains that this shard owns: which stream a pair of domains has, what waits for one,
-//! and what becomes of it when there is none.
+//! The streams to other servers for the domains that this shard owns: the stream of each pair of domains, the
+//! stanzas that wait for one, and their return when there is none.
 //!
-//! A stanza is given to a stream once, or answered once. What a stream had when its connection broke is nobody's (RFC 6120
-//! §13.8 knows no receipt between servers), and is not sent twice.
+//! A stanza is given to a stream once, or answered once. Stanzas that were written to a connection before it
+//! broke are lost (RFC 6120 §13.8 knows no receipt between servers) and are not sent twice.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::{
 use crate::stanza::{self, Condition, StanzaError};
 use crate::{ConnectionId, Element, limits, ns};
 
-/// How stanzas of a pair get there.
+/// The route of a pair's stanzas.
 #[derive(Debug)]
 enum StanzaRoute {
     /// For a stream that lets it speak.
@@ -86,7 +86,7 @@ impl OutgoingRouter {
         let (Ok(Some(from)), Ok(Some(to))) = (stanza::from(&element), stanza::to(&element)) else { return };
         let pair = Pair { local: from.domain().into(), remote: to.domain().into() };
         if !self.settings.is_local(&pair.local) {
-            // Nobody may speak through us to others.
+            // Other servers may not send through us to third servers.
             let text = "this server does not speak for that domain";
             return self.give_back(&element, &Failure::new(Condition::NotAllowed, text), out);
         }
@@ -304,7 +304,7 @@ impl OutgoingRouter {
         }
     }
 
-    /// The pair may speak: what waited goes first.
+    /// The pair may speak: waiting stanzas go first.
     fn flow(&mut self, now: Instant, number: u64, pair: Pair, out: &mut Vec<Effect>) {
         // Over another way already: order is kept by staying there.
         let Some(StanzaRoute::Waiting { .. }) = self.ways.get(&pair) else { return };
@@ -467,7 +467,7 @@ impl OutgoingRouter {
         let (pair, is_idle) = (dial.wish.pair.clone(), dial.wish.is_empty());
         let late = Failure::new(Condition::RemoteServerTimeout, "the server did not answer in time");
         if dial.is_connected && !is_idle && !dial.speaking.is_empty() {
-            // Others speak on it: only who waits is told.
+            // Other pairs use it: only the waiting stanzas are returned.
             let rest = dial.wish.take();
             self.alarms.arm(number, now + self.settings.authorize);
             return self.fail(now, rest, &late, out);
@@ -511,10 +511,11 @@ impl OutgoingRouter {
         }
     }
 
-    /// To its sender, when he may be told.
+    /// Returns an error to the sender, if the stanza's kind permits one.
     fn give_back(&mut self, element: &Element, failure: &Failure, out: &mut Vec<Effect>) {
         self.counts.returned += 1;
-        // Presence is told to many, and nobody waits for an answer but who enters a room (XEP-0045 §7.2).
+        // Presence goes to many contacts, and only a client that enters a room waits for an answer (XEP-0045
+        // §7.2).
         let is_told = element.name() != "presence"
             || (element.attr("type").is_none() && element.get("x", ns::MUC).is_some());
         if is_told && stanza::may_be_refused(element) && element.attr("from").is_some() {

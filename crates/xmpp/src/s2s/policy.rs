@@ -1,13 +1,13 @@
-//! With which servers ours speaks, and what it demands of them.
+//! The servers with which ours exchanges stanzas, and its demands on them.
 
 /// The domains to federate with, unless a list says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Admission {
-    /// Everybody who is not blocked.
+    /// All servers that are not blocked.
     Open,
-    /// Only who is on the list.
+    /// Only servers on the list.
     Allow,
-    /// Nobody.
+    /// No server.
     #[default]
     Closed,
 }
@@ -17,6 +17,7 @@ pub enum Admission {
 pub struct Domains(pub Vec<Box<str>>);
 
 impl Domains {
+    /// True if the list holds the domain or a wildcard above it.
     pub fn has(&self, domain: &str) -> bool {
         self.0.iter().any(|pattern| match pattern.strip_prefix("*.") {
             Some(parent) => domain.strip_suffix(parent).is_some_and(|rest| rest.ends_with('.')),
@@ -25,6 +26,7 @@ impl Domains {
     }
 }
 
+/// The servers with which ours exchanges stanzas, and its demands on them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     pub admission: Admission,
@@ -61,7 +63,7 @@ impl Policy {
         (is_admitted && !self.block.has(domain)).then_some(demands)
     }
 
-    /// Whether no domain is admitted, whatever the lists say.
+    /// True if no domain is admitted, whatever the lists say.
     pub fn is_closed(&self) -> bool {
         self.admission == Admission::Closed
     }

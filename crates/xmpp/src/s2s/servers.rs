@@ -30,6 +30,7 @@ impl IncomingConnection {
     }
 }
 
+/// The streams of one shard from and to other servers.
 #[derive(Debug)]
 pub struct Servers {
     settings: Arc<Settings>,
@@ -62,6 +63,7 @@ impl ShardMessage {
 }
 
 impl Servers {
+    /// No streams; `seed` seeds their random values.
     pub fn new(settings: Arc<Settings>, shard: u16, seed: [u8; 32]) -> Servers {
         let mut rng = Rng::from_seed(seed);
         let keeper = OutgoingRouter::new(Arc::clone(&settings), rng.fork());
@@ -77,10 +79,12 @@ impl Servers {
         }
     }
 
+    /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
+    /// The figures of this moment.
     pub fn counts(&self) -> Counts {
         let of = self.keeper.counts();
         let own = self.counts;
@@ -94,6 +98,7 @@ impl Servers {
         }
     }
 
+    /// The time at which to call `expire`.
     pub fn deadline(&self) -> Option<Instant> {
         [self.keeper.deadline(), self.alarms.first()].into_iter().flatten().min()
     }
@@ -102,7 +107,7 @@ impl Servers {
         ConnectionId { shard: self.shard, connection }
     }
 
-    /// Another server, or who says so, has connected. Its number.
+    /// Another server, or a peer that claims to be one, has connected. Its number.
     pub fn accept(&mut self, now: Instant, security: Security) -> u64 {
         // Even; those of our own connections are odd.
         self.last += 2;
@@ -116,8 +121,8 @@ impl Servers {
         number
     }
 
-    /// Whether a connection that another server made has proved a domain or asked about a key: until then it may be
-    /// anybody's.
+    /// True once a connection of another server has proved a domain or asked about a key: until then its peer
+    /// is unknown.
     pub fn is_of_use(&self, number: u64) -> bool {
         self.callers.get(&number).is_some_and(|caller| caller.stream.is_of_use())
     }
@@ -142,6 +147,7 @@ impl Servers {
         self.with(now, number, out, |stream, out| stream.handle_secured(security, out));
     }
 
+    /// Handles bytes of a connection.
     pub fn handle_bytes(&mut self, now: Instant, number: u64, bytes: &[u8], out: &mut Vec<Effect>) {
         if self.keeper.has(number) {
             return self.keeper.handle_bytes(now, number, bytes, out);
@@ -173,6 +179,7 @@ impl Servers {
         self.keeper.handle_stanza(now, element, out);
     }
 
+    /// Handles a message of another shard.
     pub fn handle_shard_message(&mut self, now: Instant, letter: ShardMessage, out: &mut Vec<Effect>) {
         match letter {
             ShardMessage::Verify { edge, question } => self.keeper.handle_question(now, edge, question, out),
@@ -278,6 +285,7 @@ impl Servers {
         }
     }
 
+    /// Handles the timers that are due at `now`: idle connections close, failed attempts are repeated.
     pub fn expire(&mut self, now: Instant, out: &mut Vec<Effect>) {
         self.keeper.expire(now, out);
         while let Some(number) = self.alarms.pop(now) {
@@ -287,7 +295,7 @@ impl Servers {
                 self.alarms.arm(number, deadline);
                 continue;
             }
-            // RFC 6120 §4.9.3.4; who was of use is only silent (§4.6.4).
+            // RFC 6120 §4.9.3.4; a stream that was of use is only idle (§4.6.4).
             let is_idle = caller.stream.is_of_use();
             self.with(now, number, out, |stream, out| {
                 if is_idle {

@@ -70,7 +70,7 @@ impl StreamParser {
         }
     }
 
-    /// The stream begins anew after SASL; what came already belongs to it.
+    /// The stream begins anew after SASL; bytes that already came belong to it.
     pub(super) fn restart(&mut self) {
         self.framer.restart();
         self.is_open = false;
@@ -82,7 +82,7 @@ impl StreamParser {
         self.is_open = false;
     }
 
-    /// `id` of who was called.
+    /// `id` is given by the receiving side.
     pub(super) fn open(&mut self, from: &str, to: Option<&str>, id: Option<&str>, out: &mut Vec<u8>) {
         if self.is_open || self.is_closed {
             return;
@@ -107,12 +107,12 @@ impl StreamParser {
             return;
         }
         if element.ns() == ns::STREAM {
-            // With the prefix that everybody expects.
+            // With the prefix that all servers expect.
             out.extend_from_slice(format!("<stream:{}>", element.name()).as_bytes());
             element.elements().for_each(|child| child.write(ns::CLIENT, out));
             out.extend_from_slice(format!("</stream:{}>", element.name()).as_bytes());
         } else {
-            // What is in `jabber:client` is, without a namespace of its own, in the stream's.
+            // Elements of `jabber:client` get the stream's namespace, unless they declare their own.
             element.write(ns::CLIENT, out);
         }
     }
@@ -155,7 +155,7 @@ impl StreamParser {
     }
 }
 
-/// Whether that namespace is still anywhere in it.
+/// True if that namespace is still anywhere in it.
 fn is_said_in(element: &Element, ns: &str) -> bool {
     element.ns() == ns || element.elements().any(|child| is_said_in(child, ns))
 }

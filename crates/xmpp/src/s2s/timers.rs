@@ -1,5 +1,5 @@
-//! When connections are to be looked at. An alarm may come too early: whoever hears it looks whether it is time, and sets
-//! the next.
+//! The times at which connections are checked. An alarm may fire too early: its handler compares the time and
+//! sets the next.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,4 +1,4 @@
-//! The other side of SCRAM (RFC 5802 §3), for who signs in at servers: the lab's users, and tests.
+//! The other side of SCRAM (RFC 5802 §3), for clients: the lab's users, and tests.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -92,7 +92,7 @@ impl ScramClient {
         }
     }
 
-    /// Whether the server's last word (`v=…`) proves that it has our account's keys.
+    /// True if the server's last word (`v=…`) proves that it has our account's keys.
     pub fn is_server(&self, last: &[u8]) -> bool {
         let proved = last.strip_prefix(b"v=").and_then(|last| STANDARD.decode(last).ok());
         !self.signature.is_empty() && proved.is_some_and(|proved| stdx::ct_eq(&proved, &self.signature))
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(client.answer(CHALLENGE.as_bytes(), "pencil", &mut kept).unwrap(), PROOF);
         assert!(client.is_server(LAST));
         assert!(!client.is_server(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G5="));
-        // What was kept needs no password, as long as the salt is the same.
+        // Cached keys need no password, as long as the salt is the same.
         assert_eq!(client.answer(CHALLENGE.as_bytes(), "forgotten", &mut kept).unwrap(), PROOF);
     }
 

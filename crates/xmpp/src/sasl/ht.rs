@@ -19,6 +19,7 @@ impl TokenBinding {
     /// The best first.
     pub const ALL: [TokenBinding; 3] = [TokenBinding::Exporter, TokenBinding::EndPoint, TokenBinding::None];
 
+    /// The mechanism's name.
     pub fn mechanism(self) -> &'static str {
         match self {
             TokenBinding::Exporter => "HT-SHA-256-EXPR",
@@ -27,6 +28,7 @@ impl TokenBinding {
         }
     }
 
+    /// The binding of a mechanism's name.
     pub fn parse(mechanism: &str) -> Option<TokenBinding> {
         TokenBinding::ALL.into_iter().find(|binding| binding.mechanism() == mechanism)
     }
@@ -54,6 +56,7 @@ pub struct Token {
     pub state: TokenState,
 }
 
+/// The state of a token: unused, used, or due for replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenState {
     /// The token has not been used.
@@ -90,7 +93,7 @@ impl Proof {
         &self.user
     }
 
-    /// Whether it is of one of these.
+    /// Finds the token by which the proof was made, and checks its use.
     pub(super) fn check(self, tokens: Vec<Token>, count: Option<u64>) -> Result<(Token, Step), Failure> {
         let is_it = |token: &Token| {
             let hash = mac(&token.secret, b"Initiator", &self.data);
@@ -122,7 +125,7 @@ fn mac(token: &Secret, who: &[u8], data: &[u8]) -> Vec<u8> {
 pub(crate) mod testing {
     use super::*;
 
-    /// What a client sends that has this token.
+    /// The initial response of a client with this token.
     pub(crate) fn initial(user: &str, token: &str, data: &[u8]) -> Vec<u8> {
         let proof = mac(&Secret(token.into()), b"Initiator", data);
         [user.as_bytes(), b"\0", &proof].concat()

@@ -49,6 +49,7 @@ pub const ALL: [Mechanism; 9] = [
 ];
 
 impl Mechanism {
+    /// The mechanism's name.
     pub fn name(self) -> &'static str {
         match self {
             Mechanism::Scram { hash: Hash::Sha1, plus: false } => "SCRAM-SHA-1",
@@ -64,6 +65,7 @@ impl Mechanism {
         }
     }
 
+    /// The mechanism of a name; `None` if it is unknown.
     pub fn parse(name: &str) -> Option<Mechanism> {
         let tokens = TokenBinding::ALL.into_iter().map(Mechanism::HashedToken);
         ALL.into_iter().chain(tokens).find(|mechanism| mechanism.name() == name)
@@ -78,6 +80,7 @@ pub struct Bindings {
 }
 
 impl Bindings {
+    /// True without any binding.
     pub fn is_empty(&self) -> bool {
         self.names().next().is_none()
     }
@@ -108,7 +111,7 @@ pub struct Context {
     pub certified: Option<Box<str>>,
     /// Ours, for SCRAM: unpredictable and printable.
     pub nonce: Box<str>,
-    /// Of the stream.
+    /// The domain of the stream.
     pub domain: Box<str>,
     /// Makes keys for unknown accounts, which look as others do, so that challenges do not show which accounts exist.
     pub secret: [u8; 32],
@@ -123,11 +126,11 @@ pub struct Context {
 pub enum CredentialAnswer {
     /// Keys of the mechanism's hash.
     Keys(Keys),
-    /// Whether the password that was sent is the account's.
+    /// True if the password that was sent is the account's.
     Password(bool),
     /// There is such an account, and it may sign in.
     Account,
-    /// Of one client.
+    /// The tokens of one client.
     Tokens(Vec<Token>),
     /// No such account, or none that may sign in so.
     NoAccount,
@@ -142,12 +145,12 @@ pub enum CredentialQuery {
         user: Box<str>,
         hash: Hash,
     },
-    /// Whether it is this one's password.
+    /// The check of a password.
     Password {
         user: Box<str>,
         password: Secret,
     },
-    /// Whether there is such an account; a certificate has proved that it is this one.
+    /// The existence of an account; a certificate has proved its identity.
     Account {
         user: Box<str>,
     },
@@ -217,6 +220,7 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// The condition's name on the wire (RFC 6120 §6.5).
     pub fn condition(self) -> &'static str {
         match self {
             Failure::Aborted => "aborted",
@@ -280,7 +284,7 @@ impl Exchange {
         (exchange, step)
     }
 
-    /// Whether the account's word is awaited.
+    /// True if the account's word is awaited.
     pub fn is_finding(&self) -> bool {
         match &self.state {
             State::Password(_) | State::Account(_) | State::Token(_) => true,
@@ -289,7 +293,7 @@ impl Exchange {
         }
     }
 
-    /// Whether the client was told of an account's keys and has not answered.
+    /// True if the client was told of an account's keys and has not answered.
     pub fn has_challenged(&self) -> bool {
         matches!(&self.state, State::Scram(scram) if scram.has_challenged())
     }
@@ -332,7 +336,7 @@ impl Exchange {
                 self.state = State::Scram(scram);
                 Ok(Step::Challenge(challenge))
             }
-            // As if there were one: who asks learns nothing until the proof, which cannot be right.
+            // As if the account existed: the client learns nothing until the proof, which cannot be right.
             (State::Scram(mut scram), CredentialAnswer::NoAccount) => {
                 let keys = unknown::keys(scram.hash(), scram.user(), &self.context);
                 let challenge = scram.challenge(keys, false, &self.context);
@@ -390,7 +394,7 @@ fn plain(message: &[u8]) -> Result<(Box<str>, Secret), Failure> {
     Ok((user.into(), Secret(password.into())))
 }
 
-/// Whoever the certificate names (XEP-0178 §2); whether he may sign in, the store says.
+/// The user that the certificate names (XEP-0178 §2); the store decides if the user may sign in.
 fn external(message: &[u8], certified: Option<&str>) -> Result<Box<str>, Failure> {
     let user = certified.ok_or(Failure::NotAuthorized)?;
     let authorized = std::str::from_utf8(message).map_err(|_| Failure::MalformedRequest)?;

@@ -1,4 +1,4 @@
-//! SCRAM (RFC 5802, 7677) with channel binding, and the hash of what was offered (XEP-0474).
+//! SCRAM (RFC 5802, 7677) with channel binding, and the hash of the offered mechanisms (XEP-0474).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256, Sha512};
 
 use super::{Context, Failure, Identity, Step};
 
+/// The hash functions of SCRAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hash {
     Sha1,
@@ -93,7 +94,7 @@ impl Hash {
 
 /// The keys of a password. Slow on purpose.
 pub fn derive(hash: Hash, password: &str, salt: &[u8], iterations: u32) -> Keys {
-    // Who cannot prepare it has typed it that way before, too.
+    // A password that cannot be prepared was stored as typed, too.
     let prepared = stringprep::saslprep(password).unwrap_or(password.into());
     let salted = hash.iterate(prepared.as_bytes(), salt, iterations);
     let stored = hash.digest(&hash.mac(&salted, b"Client Key"));
@@ -249,7 +250,7 @@ fn name(text: &str) -> Option<Box<str>> {
 pub(super) mod testing {
     use super::*;
 
-    /// What a client proves that it knows the password with.
+    /// The proof by which a client shows that it knows the password.
     pub(in super::super) fn proof(hash: Hash, password: &str, keys: &Keys, signed: &str) -> String {
         let salted = hash.iterate(password.as_bytes(), &keys.salt, keys.iterations);
         let client = hash.mac(&salted, b"Client Key");

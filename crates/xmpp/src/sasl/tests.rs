@@ -1,4 +1,4 @@
-//! Vectors of the RFCs, and what must not let anybody in.
+//! Vectors of the RFCs, and attempts that must fail.
 
 use super::*;
 
@@ -173,7 +173,7 @@ fn what_is_no_base64_is_refused() {
     assert_eq!(decode("Y Q"), Err(Failure::IncorrectEncoding));
 }
 
-/// The challenge for an account that is not there: its salt, and what it says of iterations.
+/// The challenge for an account that is not there: its salt and its number of iterations.
 fn of_unknown(hash: Hash, user: &str, context: Context) -> (Vec<u8>, u32) {
     let first = format!("n,,n={user},r=b");
     let (mut exchange, _) = Exchange::start(scram(hash), Some(first.as_bytes()), context);
@@ -197,7 +197,7 @@ fn the_salt_of_an_account_that_is_not_there_is_of_its_hash_and_its_address() {
         salt(Hash::Sha256, "Ghost", "a.test"),
         "names are one in any spelling, as of who is there"
     );
-    // Who is there has a salt of his own for each hash, and in each domain.
+    // An account that does not exist has its own salt for each hash, and in each domain.
     let others = [
         salt(Hash::Sha1, "ghost", "a.test"),
         salt(Hash::Sha512, "ghost", "a.test"),
@@ -246,7 +246,7 @@ fn an_account_that_is_not_there_looks_as_often_like_the_others_as_they_do() {
         let only_keys = mixed.only_keys(&[7; 32], &format!("ghost{number}"), "a.test");
         assert_eq!(only_keys, *seen == (36, 10_000), "{number}");
     }
-    // A few accounts more, and nearly everybody looks as before.
+    // A few more accounts leave nearly all others with the same profile.
     let later = seen(&looks(310, 100), Hash::Sha1);
     let changed = sha1.iter().zip(&later).filter(|(before, after)| before != after).count();
     assert!(changed < 20, "{changed}");

@@ -42,11 +42,12 @@ impl AccountProfile {
     }
 }
 
-/// How the accounts of each domain look. Domains that are not named have none but those of this server's making.
+/// The profiles of each domain's accounts. The accounts of other domains have the parameters of this server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnknownAccounts(Arc<HashMap<Box<str>, Vec<AccountProfile>>>);
 
 impl UnknownAccounts {
+    /// The profiles of the accounts of each domain.
     pub fn new(domains: impl IntoIterator<Item = (Box<str>, Vec<AccountProfile>)>) -> UnknownAccounts {
         UnknownAccounts(Arc::new(domains.into_iter().collect()))
     }
@@ -73,7 +74,8 @@ impl UnknownAccounts {
         profiles.max_by(|one, other| score(one).total_cmp(&score(other)))
     }
 
-    /// Whether the password of that address, which is nobody's, is to be looked at for as long as one that only keys prove.
+    /// True if the check of a password for this address, which has no account, is to take as long as one
+    /// against keys alone.
     pub fn only_keys(&self, secret: &[u8; 32], user: &str, domain: &str) -> bool {
         self.of(secret, &address(user, domain), domain).is_some_and(|profile| profile.only_keys)
     }

@@ -1,4 +1,4 @@
-//! How much one element may take in memory.
+//! The memory that one element may take.
 
 use super::element::Element;
 use crate::limits;
@@ -29,8 +29,8 @@ impl Budget {
         bytes.saturating_mul(per_byte).saturating_add(besides)
     }
 
-    /// The budget of a client's stanza. What is added to it on its way still fits what other servers of this kind take: else a client
-    /// could end the stream between two.
+    /// The budget of a client's stanza. The additions on its way still fit the limits of another such server:
+    /// else a client could end the stream between two.
     pub const CLIENT: Budget = Budget {
         elements: limits::ELEMENTS - limits::ADDED,
         depth: limits::DEPTH - limits::ADDED,

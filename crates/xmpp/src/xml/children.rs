@@ -27,7 +27,7 @@ struct Written {
 }
 
 impl Clone for Shared {
-    /// To be changed: what was written is not true of it.
+    /// To be changed: the cached text does not match it.
     fn clone(&self) -> Shared {
         Shared { nodes: self.nodes.clone(), written: OnceLock::new() }
     }
@@ -38,7 +38,7 @@ impl Children {
         self.0.as_deref().map_or(&[], |shared| &shared.nodes)
     }
 
-    /// Of this copy alone, from now on.
+    /// Detaches this copy from the shared children for changes.
     pub(super) fn edit(&mut self) -> &mut Vec<Node> {
         let shared = Arc::make_mut(self.0.get_or_insert_default());
         shared.written = OnceLock::new();

@@ -6,6 +6,7 @@ use super::children::Children;
 use super::name::Name;
 use crate::ns;
 
+/// An attribute of an element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attribute {
     /// Empty for most.
@@ -14,6 +15,7 @@ pub struct Attribute {
     pub value: Box<str>,
 }
 
+/// A child of an element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Node {
     Element(Element),
@@ -30,6 +32,7 @@ pub struct Element {
 }
 
 impl Element {
+    /// An element without attributes and children.
     pub fn new(name: &'static str, ns: &'static str) -> Element {
         Element { ns: ns.into(), name: name.into(), attributes: Vec::new(), children: Children::default() }
     }
@@ -38,14 +41,17 @@ impl Element {
         Element { ns, name, attributes, children: Children::default() }
     }
 
+    /// The local name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
+    /// The namespace.
     pub fn ns(&self) -> &str {
         &self.ns
     }
 
+    /// True if the element has this name and namespace.
     pub fn is(&self, name: &str, ns: &str) -> bool {
         self.name == name && self.ns == ns
     }
@@ -55,6 +61,7 @@ impl Element {
         self.attr_ns(name, "")
     }
 
+    /// The value of an attribute in a namespace.
     pub fn attr_ns(&self, name: &str, ns: &str) -> Option<&str> {
         let found = self.attributes.iter().find(|known| known.name == name && known.ns == ns);
         found.map(|attribute| &*attribute.value)
@@ -65,14 +72,17 @@ impl Element {
         self.attr_ns("lang", ns::XML)
     }
 
+    /// The attributes in their order.
     pub fn attributes(&self) -> &[Attribute] {
         &self.attributes
     }
 
+    /// Sets an attribute without a namespace.
     pub fn set(&mut self, name: &'static str, value: impl Into<Box<str>>) {
         self.set_ns(name, "", value);
     }
 
+    /// Sets an attribute in a namespace.
     pub fn set_ns(&mut self, name: &'static str, ns: &'static str, value: impl Into<Box<str>>) {
         let value = value.into();
         match self.attributes.iter_mut().find(|known| known.name == name && known.ns == ns) {
@@ -81,6 +91,7 @@ impl Element {
         }
     }
 
+    /// Removes an attribute without a namespace.
     pub fn unset(&mut self, name: &str) {
         self.attributes.retain(|known| known.name != name || !known.ns.is_empty());
     }
@@ -116,28 +127,33 @@ impl Element {
         Element { ns, name, attributes, children }.with("to", to)
     }
 
+    /// Adds a child element.
     #[must_use]
     pub fn child(mut self, child: Element) -> Element {
         self.push(child);
         self
     }
 
+    /// Adds child elements.
     #[must_use]
     pub fn children(mut self, children: impl IntoIterator<Item = Element>) -> Element {
         children.into_iter().for_each(|child| self.push(child));
         self
     }
 
+    /// Adds a text.
     #[must_use]
     pub fn text(mut self, text: impl Into<Box<str>>) -> Element {
         self.push_text(text);
         self
     }
 
+    /// Adds a child element.
     pub fn push(&mut self, child: Element) {
         self.children.push(Node::Element(child));
     }
 
+    /// Adds a text.
     pub fn push_text(&mut self, text: impl Into<Box<str>>) {
         let text = text.into();
         if !text.is_empty() {
@@ -145,14 +161,17 @@ impl Element {
         }
     }
 
+    /// The children: elements and texts.
     pub fn nodes(&self) -> &[Node] {
         self.children.nodes()
     }
 
+    /// The children, to be changed.
     pub fn nodes_mut(&mut self) -> &mut [Node] {
         self.children.edit()
     }
 
+    /// The child elements.
     pub fn elements(&self) -> impl Iterator<Item = &Element> {
         self.nodes().iter().filter_map(|node| match node {
             Node::Element(element) => Some(element),
@@ -160,6 +179,7 @@ impl Element {
         })
     }
 
+    /// The child elements, to be changed.
     pub fn elements_mut(&mut self) -> impl Iterator<Item = &mut Element> {
         self.children.edit().iter_mut().filter_map(|node| match node {
             Node::Element(element) => Some(element),
@@ -180,10 +200,12 @@ impl Element {
         self.elements().find(|child| child.is(name, ns))
     }
 
+    /// The first child of this name and namespace, to be changed.
     pub fn get_mut(&mut self, name: &str, ns: &str) -> Option<&mut Element> {
         self.elements_mut().find(|child| child.is(name, ns))
     }
 
+    /// The first child element.
     pub fn first(&self) -> Option<&Element> {
         self.elements().next()
     }

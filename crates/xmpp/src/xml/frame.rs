@@ -31,7 +31,7 @@ enum State {
     Quoted(u8),
     /// After `<!`; how much of `[CDATA[` there was.
     Bang(u8),
-    /// How much of `]]>` there was.
+    /// The number of bytes of `]]>` so far.
     Cdata(u8),
     /// After `<?`, at the beginning of a stream only; whether the last one was `?`.
     Declaration(bool),
@@ -55,6 +55,7 @@ pub struct Framer {
 const CDATA: &[u8] = b"[CDATA[";
 
 impl Framer {
+    /// A framer without bytes.
     pub fn new() -> Framer {
         Framer::default()
     }
@@ -64,7 +65,7 @@ impl Framer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The stream begins anew: after TLS or SASL. What came already belongs to it.
+    /// The stream begins anew: after TLS or SASL. Bytes that already came belong to it.
     pub fn restart(&mut self) {
         let rest = self.bytes.split_off(self.start.min(self.bytes.len()));
         *self = Framer { bytes: rest, ..Framer::default() };
@@ -80,6 +81,7 @@ impl Framer {
         self.bytes.len() - self.start
     }
 
+    /// True without bytes of an unfinished element.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -110,7 +112,7 @@ impl Framer {
         Ok(None)
     }
 
-    /// Lets go of what has been seen.
+    /// Drops the bytes that have been scanned.
     fn forget(&mut self) {
         if self.start == self.bytes.len() {
             self.bytes = Vec::new();

@@ -9,6 +9,7 @@ use crate::{limits, ns};
 pub struct Packed(Box<[u8]>);
 
 impl Packed {
+    /// Packs an element as the bytes of its XML.
     pub fn new(element: &Element) -> Packed {
         Packed(element.to_bytes(ns::CLIENT).into())
     }

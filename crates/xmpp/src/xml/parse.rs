@@ -17,7 +17,7 @@ pub struct Prefixes(Declared);
 enum Declared {
     #[default]
     Nothing,
-    /// What clients declare, nearly all of them: of a stream that waits it takes nothing.
+    /// The declarations of nearly all clients; they take no memory in a waiting stream.
     Usual,
     Own(Box<[(Box<str>, Name)]>),
 }
@@ -28,7 +28,7 @@ impl Prefixes {
         Prefixes(Declared::Own([("".into(), Name::Static(ns))].into()))
     }
 
-    /// What was declared as one namespace is read as another.
+    /// Reads one declared namespace as another.
     #[must_use]
     pub fn reading(self, namespace: &str, other: &'static str) -> Prefixes {
         let Declared::Own(mut all) = self.0 else { return self };
@@ -38,7 +38,7 @@ impl Prefixes {
         Prefixes(Declared::Own(all))
     }
 
-    /// What clients declare: theirs as the default, and `stream`.
+    /// The declarations of nearly all clients: `jabber:client` as the default, and `stream`.
     pub fn usual() -> Prefixes {
         Prefixes(Declared::Usual)
     }
@@ -88,8 +88,8 @@ pub fn parse(bytes: &[u8], prefixes: &Prefixes) -> Result<Element, XmlError> {
     Ok(parse_within(bytes, prefixes, Budget::STANZA)?.element)
 }
 
-/// As [`parse`], with so many elements in it at most and no bound of what it grows to: of a file of the operator's, which
-/// may have more in one than a stanza has.
+/// As [`parse`], with so many elements in it at most and no bound on its memory: of a file of the operator's,
+/// which may have more in one than a stanza has.
 ///
 /// # Errors
 /// As [`XmlError`] says.
@@ -97,8 +97,8 @@ pub fn parse_of(bytes: &[u8], prefixes: &Prefixes, elements: usize) -> Result<El
     Ok(parse_within(bytes, prefixes, Budget::of_elements(elements))?.element)
 }
 
-/// An element of the store: the limits of streams do not hold, for they may have been wider when it was accepted, and what
-/// several stanzas made may be more than one can be. The length of a row bounds it.
+/// An element of the store: the limits of streams do not hold, for they may have been wider when it was
+/// accepted, and an element made of several stanzas may be larger than one. The length of a row bounds it.
 ///
 /// # Errors
 /// As [`XmlError`] says.
@@ -124,7 +124,7 @@ pub fn parse_within(bytes: &[u8], prefixes: &Prefixes, budget: Budget) -> Result
     Ok(Measured { element, written: reader.written, memory: reader.memory })
 }
 
-/// The opening tag of a stream: its name and attributes, and what it declares for all that follows.
+/// The opening tag of a stream: its name and attributes, and its namespace declarations for all that follows.
 ///
 /// # Errors
 /// As [`XmlError`] says.
@@ -132,7 +132,8 @@ pub fn parse_header(bytes: &[u8]) -> Result<(Element, Prefixes), XmlError> {
     parse_opening(bytes, &Prefixes::default())
 }
 
-/// The opening tag of an element that stands within others: what they declare holds for it and for all that follows.
+/// The opening tag of an element that stands within others: their namespace declarations hold for it and for
+/// all that follows.
 ///
 /// # Errors
 /// As [`XmlError`] says.
@@ -162,7 +163,7 @@ struct Reader<'a> {
     most_memory: usize,
     is_bounded: bool,
     budget: Budget,
-    /// Bytes of what was read, when it is written again, and how many they may be.
+    /// Bytes of the element when it is written again, and their limit.
     written: usize,
     most_written: usize,
 }
@@ -551,7 +552,7 @@ fn line_ends(raw: &str) -> Cow<'_, str> {
     if raw.contains('\r') { raw.replace("\r\n", "\n").replace('\r', "\n").into() } else { raw.into() }
 }
 
-/// `each` is done to what was written as itself, not to what an entity stands for.
+/// `each` is applied to literal characters, not to those of entities.
 fn unescape(raw: &str, each: impl Fn(char) -> char) -> Result<String, XmlError> {
     if is_plain(raw) {
         return Ok(raw.to_owned());

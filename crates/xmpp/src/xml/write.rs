@@ -5,7 +5,7 @@ use super::name::Name;
 use crate::ns;
 
 impl Element {
-    /// Appends it. `around` is the default namespace of what it stands in; it is declared anew where it changes.
+    /// Appends it. `around` is the default namespace of its parent; it is declared anew where it changes.
     pub fn write(&self, around: &str, out: &mut Vec<u8>) {
         out.push(b'<');
         out.extend_from_slice(self.name.as_bytes());
@@ -67,7 +67,7 @@ impl Element {
         if self.nodes().is_empty() { "/>".len() } else { "></>".len() + self.name.len() }
     }
 
-    /// As bytes that stand in a stream whose default namespace is `around`.
+    /// The element as bytes of a stream whose default namespace is `around`.
     pub fn to_bytes(&self, around: &str) -> Vec<u8> {
         let mut out = Vec::with_capacity(256);
         self.write(around, &mut out);
@@ -219,6 +219,7 @@ pub(super) fn value_len(value: &str) -> usize {
     len_with(value, |at| in_value(value, at, quote))
 }
 
+/// The text with `<`, `>`, `&` and quotes escaped.
 pub fn escape(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     escape_into(text, &mut out);

@@ -1,4 +1,4 @@
-//! What the files of a run say, with everything taken out that differs from run to run.
+//! The content of a run's files, without all that differs from run to run.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ pub(super) fn by_call(trace: &str, received_only: bool, plain: &dyn Fn(&str) -> 
             (_, true) => "←",
             _ => continue,
         };
-        // Said beside the wire: SIPp tells of what came too late, and of commands between controllers.
+        // Said beside the wire: SIPp reports late messages, and commands between controllers.
         let is_sip = message.lines().next().is_some_and(|line| line.contains("SIP/2.0"));
         let is_late = head.contains("Dead call") || head.contains("Unexpected");
         let is_unheard = received_only && arrow == "→";
@@ -111,7 +111,7 @@ pub(super) fn counts(table: &str, case: &Case) -> BTreeMap<String, String> {
     counts
 }
 
-/// Process ids and ports become names, and what the case says varies becomes `#`.
+/// Process ids and ports become names, and the values that the case names as varying become `#`.
 pub(super) fn normalise(text: &str, places: &Places, pids: &[u32], varies: &[&str]) -> String {
     let mut names = places.names();
     for (number, pid) in pids.iter().enumerate() {

@@ -156,7 +156,7 @@ impl Room {
         Ok(AdminChange::Affiliation { user, affiliation, nick, reason })
     }
 
-    /// What no single one of them tells: an owner remains (§10.4), and the list stays short enough.
+    /// The rules for all changes together: an owner remains (§10.4), and the list stays short enough.
     fn may_be_all(&self, wishes: &[AdminChange]) -> Result<(), Condition> {
         let mut after = BTreeMap::new();
         let mut nicks = BTreeMap::new();
@@ -202,7 +202,8 @@ impl Room {
         self.announce(key, by, reason, out);
     }
 
-    /// §5.1: roles last over visits of a moderated room, so that who was silenced has no voice when he comes again.
+    /// §5.1: roles outlast visits of a moderated room, so that a silenced user has no voice after entering
+    /// again.
     fn keep_voice(&mut self, key: u64, role: Role) {
         // A kick does not give a voice back.
         let Some(occupant) = self.occupants.get(&key).filter(|_| role != Role::None) else { return };
@@ -215,7 +216,7 @@ impl Room {
         }
     }
 
-    /// With what it does to those who are here.
+    /// Sets an affiliation and applies it to the occupants of that user.
     pub(super) fn set_affiliation(
         &mut self,
         user: &Bare,
@@ -262,7 +263,7 @@ impl Room {
         }
     }
 
-    /// §5.1.2: administrators and owners moderate; who is none any more, does not. Who gets membership gets its voice.
+    /// §5.1.2: administrators and owners are moderators; a demoted one is not. A new member gets voice.
     fn role_follows(&mut self, key: u64, old: Affiliation, new: Affiliation) {
         let is_moderated = self.config.is_moderated;
         let Some(occupant) = self.occupants.get_mut(&key) else { return };

@@ -1,4 +1,4 @@
-//! How a room is configured (XEP-0045 §10, §15.5.3), as the owner's form and as the store has it.
+//! The configuration of a room (XEP-0045 §10, §15.5.3), as the owner's form and as the store has it.
 
 use std::borrow::Cow;
 
@@ -52,7 +52,7 @@ pub(super) struct RoomConfig {
     pub(super) password: Box<str>,
     /// 0: as many as the limit allows.
     pub(super) max_users: usize,
-    /// Everybody sees real addresses, not moderators only.
+    /// All occupants see real addresses, not moderators only.
     pub(super) is_whois_anyone: bool,
     pub(super) may_change_subject: bool,
     pub(super) may_invite: bool,

@@ -92,7 +92,7 @@ impl Room {
         answer
     }
 
-    /// Occupants of a hidden room are for those who belong to it.
+    /// Occupants of a hidden room are visible to its members only.
     pub(super) fn disco_items(&self, from: &Jid, query: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
         if query.attr("node").is_some() {
             return refuse(iq, Condition::ItemNotFound, out);

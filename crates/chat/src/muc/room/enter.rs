@@ -12,7 +12,7 @@ use super::rules::Affiliation;
 use super::{FULL, Room, RoomEffect, refuse};
 use crate::limits::{NICK, SESSIONS_OF_OCCUPANT};
 
-/// Errors after which a client is not there (§7.14, XEP-0410 §3): what it was sent came back.
+/// Errors after which a client is not there (§7.14, XEP-0410 §3): a stanza sent to it came back.
 const GONE: [Condition; 9] = [
     Condition::Gone,
     Condition::InternalServerError,
@@ -85,7 +85,8 @@ impl Room {
     fn may_enter(&self, from: &Jid, nick: &str, request: &Element) -> Result<(), Condition> {
         let user = from.bare();
         let affiliation = self.affiliation(&user);
-        // §7.2.7, §7.2.6, §7.2.5, §10.1.2, §7.2.8, §7.2.9: in this order, so that who is banned learns nothing else.
+        // §7.2.7, §7.2.6, §7.2.5, §10.1.2, §7.2.8, §7.2.9: in this order, so that a banned user learns
+        // nothing else.
         if affiliation == Affiliation::Outcast {
             return Err(Condition::Forbidden);
         }
@@ -153,7 +154,7 @@ impl Room {
             None => self.add_occupant(nick, from, role, presence),
         };
         let created: &[u16] = if self.is_locked { &[201] } else { &[] };
-        // Everybody but this session, which hears of the others first (§7.2.2, §7.2.3).
+        // All but this session, which receives the others' presence first (§7.2.2, §7.2.3).
         if let Some(occupant) = self.occupants.get(&key) {
             let notice = Notice::of(self, occupant);
             let mut told = Vec::new();
@@ -164,7 +165,7 @@ impl Room {
         self.welcome(now, from, stanza, Some(request), created, out);
     }
 
-    /// Who is here, oneself, what was said, the subject: in that order (§7.1).
+    /// The occupants, the own presence, the history, the subject: in that order (§7.1).
     fn welcome(
         &self,
         now: Instant,
@@ -200,7 +201,7 @@ impl Room {
         out.push(RoomEffect::Send(self.subject_for(from)));
     }
 
-    /// New presence of one who is here (§7.7). The id of the stanza comes back to its sender.
+    /// New presence of an occupant (§7.7). The id of the stanza comes back to its sender.
     fn update(&mut self, from: &Jid, stanza: &Element, out: &mut Vec<RoomEffect>) {
         let presence = Arc::new(shown(self, stanza));
         let Some(key) = self.by_session.get(from).copied() else { return };
@@ -283,7 +284,7 @@ impl Room {
         is_gone
     }
 
-    /// The service ends (§7.14, 332): everybody is out.
+    /// The service ends (§7.14, 332): all occupants leave.
     pub(in super::super) fn close(&mut self, out: &mut Vec<RoomEffect>) {
         for occupant in self.occupants.values() {
             let notice = Notice { codes: &[332], ..Notice::gone(self, occupant) };
@@ -296,7 +297,8 @@ impl Room {
         self.by_user.clear();
     }
 
-    /// Those who may not be here any more since the room is for members (322), or all whose affiliation has gone (321).
+    /// Removes occupants that may not stay since the room is for members (322), or that have lost their
+    /// affiliation (321).
     pub(super) fn expel_outsiders(&mut self, code: u16, out: &mut Vec<RoomEffect>) {
         let is_stranger = |room: &Room, user: &Bare| room.affiliation(user) < Affiliation::Member;
         let strangers: Vec<u64> = self
@@ -310,7 +312,7 @@ impl Room {
         }
     }
 
-    /// A message of codes for everybody (§10.2.1).
+    /// A message with status codes for all occupants (§10.2.1).
     pub(super) fn tell_codes(&self, codes: &[u16], out: &mut Vec<RoomEffect>) {
         if !codes.is_empty() {
             let x = Element::new("x", ns::MUC_USER).children(codes.iter().map(|code| status(*code)));

@@ -25,7 +25,7 @@ pub(super) struct History {
     bytes: usize,
 }
 
-/// How much of it a client wants.
+/// The part of the history that a client asks for.
 pub(super) struct HistoryRequest {
     max_chars: usize,
     max_stanzas: usize,
@@ -88,7 +88,7 @@ impl History {
         fitting.into_iter()
     }
 
-    /// A message of that id was taken back: what was said goes. `whose`: only one of this occupant's.
+    /// A message of that id was retracted: its text goes. `whose`: only one of this occupant's.
     pub(super) fn retract(&mut self, id: &str, whose: Option<&str>) -> bool {
         let is_it = |past: &HistoryEntry| {
             let stanza_id = past.message.get("stanza-id", ns::SID).and_then(|id| id.attr("id"));

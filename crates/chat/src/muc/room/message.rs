@@ -62,7 +62,7 @@ impl Room {
             }
             return;
         }
-        // §7.4 and §8.1: who has no voice is not heard.
+        // §7.4 and §8.1: a message without voice is refused.
         if speaker.role < Role::Participant {
             return refuse(stanza, Condition::Forbidden, out);
         }
@@ -85,7 +85,7 @@ impl Room {
         out.push(RoomEffect::Broadcast(Box::new(message)));
     }
 
-    /// As everybody gets it, but for its id and addressee.
+    /// The message as all occupants get it, but for its id and addressee.
     fn spoken(&self, speaker: &Occupant, stanza: &Element) -> Element {
         let mut message = stanza.clone();
         message.unset("to");
@@ -95,7 +95,7 @@ impl Room {
         message
     }
 
-    /// A message has its id: it goes into the history and to everybody.
+    /// A message has its id: it goes into the history and to all occupants.
     pub(in super::super) fn publish(
         &mut self,
         now: Instant,
@@ -110,7 +110,8 @@ impl Room {
         self.to_all(&message, out);
     }
 
-    /// As the archive has it: who was meant by the nickname, where everybody may know (XEP-0313 §6.1.2).
+    /// The message as the archive stores it: with the real address behind the nickname, if all occupants may
+    /// see it (XEP-0313 §6.1.2).
     pub(in super::super) fn archived(&self, message: &Element) -> Element {
         let mut message = message.clone();
         let nick = message.attr("from").and_then(|from| from.split_once('/')).map(|(_, nick)| nick);

@@ -38,7 +38,7 @@ pub(super) enum RoomEffect {
     Send(Element),
     /// A message for all occupants: the host gives it an id, and [`Room::publish`] sends it.
     Broadcast(Box<Element>),
-    /// The room has changed: what else comes of this stanza waits until that is on disk.
+    /// The room has changed: the other effects of this stanza wait until the change is on disk.
     Save,
     /// There is no such room any more.
     Destroyed,
@@ -56,12 +56,12 @@ pub(super) struct Retraction {
     pub(super) whose: Option<Box<str>>,
     /// The tombstone that replaces it, without its sender.
     pub(super) stone: Element,
-    /// What comes of it once the archive has it: unless that does not know the message, and the room does not either.
+    /// The effects once the archive has it, except if neither the archive nor the room knows the message.
     pub(super) is_known: bool,
     pub(super) then: Vec<RoomEffect>,
 }
 
-/// One who is here, under one nickname, with one client or several.
+/// An occupant: one nickname with one client or several.
 #[derive(Clone)]
 struct Occupant {
     nick: Box<str>,
@@ -91,8 +91,8 @@ struct Subject {
 }
 
 impl Subject {
-    /// What is kept of the message that set it: who it was and the text (XEP-0045 §8.1). What else is in the message goes to
-    /// those who are here, and is not stored with the room.
+    /// The stored part of the message that set the subject: its sender and text (XEP-0045 §8.1). The rest of
+    /// the message goes to the occupants and is not stored with the room.
     fn text_of(message: &Element) -> Element {
         let is_who = |child: &&Element| child.is("occupant-id", ns::OCCUPANT_ID);
         let short = |name: &'static str| message.attr(name).filter(|value| value.len() <= limits::ROOM_TEXT);
@@ -125,7 +125,8 @@ pub(super) struct Room {
     /// Voice that was granted or revoked, for when its user comes again.
     voices: BTreeMap<Bare, Role>,
     history: History,
-    /// Who may all in this room, whatever it says of him: an administrator of the server, while he asks.
+    /// An administrator of the server, who has all rights in this room during a request, whatever the
+    /// affiliation.
     above: Option<Bare>,
 }
 
@@ -314,7 +315,7 @@ pub(super) fn refuse(stanza: &Element, error: impl Into<StanzaError>, out: &mut 
         return;
     }
     let mut refusal = stanza::refusal(stanza, &error.into());
-    // §7.2: who did it is said, and that it was about entering.
+    // §7.2: the error names the room and repeats the `<x/>` of entering.
     if stanza.name() == "presence" {
         let room = stanza::to(stanza).ok().flatten().map(|to| Box::<str>::from(to.bare_str()));
         if let (Some(room), Some(error)) = (room, refusal.get_mut("error", ns::CLIENT)) {
@@ -329,7 +330,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether only the room may add such an element to an occupant's presence or message.
+/// True if only the room may add such an element to an occupant's presence or message.
 fn is_ours(child: &Element, room: &Bare) -> bool {
     child.is("x", ns::MUC)
         || child.is("x", ns::MUC_USER)

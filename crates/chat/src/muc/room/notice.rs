@@ -7,7 +7,7 @@ use xmpp::{Element, Jid, ns};
 use super::rules::{Affiliation, Privileges, Role};
 use super::{Occupant, Room, RoomEffect};
 
-/// One presence of one occupant, for everybody.
+/// One presence of one occupant, for all occupants.
 pub(super) struct Notice<'a> {
     pub(super) occupant: &'a Occupant,
     pub(super) standing: Privileges,
@@ -89,7 +89,7 @@ impl<'a> Notice<'a> {
 }
 
 impl Room {
-    /// To everybody who is here; `own` are the occupant's own sessions, here or just gone.
+    /// To all occupants; `own` are the occupant's own sessions, present or just gone.
     pub(super) fn broadcast(&self, notice: &Notice<'_>, own: &[Jid], out: &mut Vec<RoomEffect>) {
         let plain = notice.build(self, false, false);
         let whole = notice.build(self, true, false);
@@ -99,7 +99,7 @@ impl Room {
                 out.push(RoomEffect::Send(to(seen, session)));
             }
         }
-        // Everybody may know his own address.
+        // Each occupant may know its own address.
         let seen = notice.build(self, true, true);
         out.extend(own.iter().map(|session| RoomEffect::Send(to(&seen, session))));
     }
@@ -118,7 +118,7 @@ impl Room {
         self.broadcast(&notice, &occupant.sessions, out);
     }
 
-    /// Its role follows its affiliation or was set: everybody is told.
+    /// The role follows the affiliation or was set: all occupants learn it.
     pub(super) fn announce(
         &self,
         key: u64,
@@ -131,7 +131,7 @@ impl Room {
         self.broadcast(&notice, &occupant.sessions, out);
     }
 
-    /// A message of the room itself to everybody with status codes.
+    /// A message of the room itself to all occupants with status codes.
     pub(super) fn tell_all(&self, x: Element, out: &mut Vec<RoomEffect>) {
         let message = Element::new("message", ns::CLIENT)
             .with("from", self.address.as_str())

@@ -26,7 +26,7 @@ impl Room {
             return self.destroy(destroy, iq, out);
         }
         match submitted(query) {
-            // §10.1.3: who cancels the first configuration does not want the room.
+            // §10.1.3: cancelling the first configuration destroys the room.
             Some((_, true)) if self.is_locked => {
                 self.end(&Element::new("destroy", ns::MUC_USER), out);
                 out.push(RoomEffect::Send(stanza::result(iq, None)));

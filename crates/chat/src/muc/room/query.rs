@@ -41,7 +41,7 @@ impl Room {
         }
     }
 
-    /// What was said is for those who could hear it.
+    /// The archive is open to users who could read the messages when they were sent.
     fn archive(&self, from: &Jid, iq: &Element, out: &mut Vec<RoomEffect>) {
         let affiliation = self.affiliation(&from.bare());
         let is_here = self.occupant_of(from).is_some();

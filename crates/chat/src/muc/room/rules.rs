@@ -96,8 +96,8 @@ pub(super) fn may_set_role(actor: Privileges, target: Privileges, role: Role) ->
     if role == Role::Moderator {
         return if is_admin { Ok(()) } else { Err(Condition::Forbidden) };
     }
-    // Administrators and owners are moderators: nobody takes that from them (§8.4, §9.7), but an owner removes an
-    // administrator.
+    // Administrators and owners are moderators and cannot lose that role (§8.4, §9.7), but an owner removes
+    // an administrator.
     if target.affiliation >= Affiliation::Admin {
         let is_kick = role == Role::None && actor.affiliation > target.affiliation;
         return if is_kick { Ok(()) } else { Err(Condition::NotAllowed) };
@@ -139,8 +139,8 @@ pub(super) fn may_set_affiliation(
     if affiliation >= Affiliation::Admin { Err(Condition::Forbidden) } else { Ok(()) }
 }
 
-/// Who may see the list of those of an affiliation (§9.2, §9.5, §10.5, §10.8). `is_open`: all addresses are known in
-/// the room anyway, and it is for members: they encrypt to each other.
+/// True if the actor may see the list of an affiliation (§9.2, §9.5, §10.5, §10.8). `is_open`: all addresses
+/// are known in the room anyway, and it is for members: they encrypt to each other.
 pub(super) fn may_list(actor: Affiliation, listed: Affiliation, is_open: bool) -> bool {
     match listed {
         Affiliation::Outcast => actor >= Affiliation::Admin,
@@ -152,7 +152,8 @@ pub(super) fn may_list(actor: Affiliation, listed: Affiliation, is_open: bool) -
     }
 }
 
-/// Who may see who has a role (§8.5, §9.8): voices are the moderators' business, moderators the administrators'.
+/// True if the actor may see the list of a role (§8.5, §9.8): moderators see the voices, administrators the
+/// moderators.
 pub(super) fn may_list_role(actor: Privileges, listed: Role) -> bool {
     match listed {
         Role::None => false,
@@ -241,7 +242,8 @@ mod tests {
         }
     }
 
-    /// Each line one who asks; the lists of outcasts, nobody, members, administrators, owners; then in an open circle.
+    /// Each line is one asking affiliation; the lists are outcasts, none, members, administrators, owners;
+    /// then the same in an open room.
     #[test]
     fn every_cell_of_lists() {
         for (actor, expected) in [

@@ -31,7 +31,7 @@ impl Room {
         room
     }
 
-    /// Whether that stanza can change what the store has: then the host keeps the room as it was until the change is
+    /// True if that stanza can change what the store has: then the host keeps the room as it was until the change is
     /// on disk. Strangers cannot make it do so for nothing.
     pub(in super::super) fn may_save(&self, from: &Jid, stanza: &Element) -> bool {
         let affiliation = self.affiliation(&from.bare());
@@ -104,7 +104,7 @@ impl Room {
         &self.config.name
     }
 
-    /// The same for who may know of all.
+    /// The same for clients that may know of all rooms.
     pub(in super::super) fn named(stored: &Element) -> Option<(Box<str>, bool)> {
         let config = RoomConfig::stored(stored.get("x", ns::DATA)?)?;
         Some((config.name, config.is_public))

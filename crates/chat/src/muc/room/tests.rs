@@ -1,4 +1,4 @@
-//! Whatever happens in a room, it stays consistent, and everybody sees what is.
+//! For any events in a room, it stays consistent, and all occupants see its state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::*;
 const ROOM: &str = "coven@conference.example.org";
 const OWNER: &str = "u0@example.org/a";
 
-/// What a client knows from what it was sent: who is here. `None`: it is not.
+/// The occupants that a client knows from the stanzas it received. `None`: it is not in the room.
 type Views = BTreeMap<String, BTreeSet<String>>;
 
 #[derive(Clone, Debug)]
@@ -170,7 +170,7 @@ fn see(sent: &Element, views: &mut Views) {
     }
 }
 
-/// What must be true at any time.
+/// The invariants of a room.
 fn check(room: &Room, views: &Views) {
     let mut sessions = 0;
     for (key, occupant) in &room.occupants {
@@ -228,7 +228,7 @@ proptest! {
     }
 }
 
-/// As many as a big meeting: what one message costs is its copies, and finding the speaker costs nothing.
+/// As many as a big meeting: the cost of a message is its copies, and finding the speaker is cheap.
 #[test]
 fn a_thousand_occupants_get_one_copy_each() {
     let mut room = Room::created(Bare::parse(ROOM).unwrap(), [3; 32], Bare::parse("u0@example.org").unwrap());
@@ -257,7 +257,7 @@ fn a_thousand_occupants_get_one_copy_each() {
     assert_eq!((copies.len(), addressees.len()), (1_000, 1_000));
 }
 
-/// XEP-0313 §6.1.2: the archive knows who it was where everybody may, and nowhere else.
+/// XEP-0313 §6.1.2: the archive has real addresses where all occupants may see them, and nowhere else.
 #[test]
 fn the_archive_has_addresses_only_where_they_are_no_secret() {
     let mut views = Views::new();

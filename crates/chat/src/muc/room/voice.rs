@@ -12,7 +12,7 @@ use crate::limits::AFFILIATIONS;
 const REQUEST: &str = "http://jabber.org/protocol/muc#request";
 
 impl Room {
-    /// To the room and not to everybody in it.
+    /// Handles a message to the room itself, not to its occupants.
     pub(super) fn for_the_room(&mut self, from: &Jid, stanza: &Element, out: &mut Vec<RoomEffect>) {
         if let Some(x) = stanza.get("x", ns::MUC_USER) {
             if let Some(decline) = x.get("decline", ns::MUC_USER) {
@@ -37,7 +37,7 @@ impl Room {
             return refuse(stanza, Condition::NotAcceptable, out);
         };
         let is_admin = self.affiliation(&inviter.user) >= Affiliation::Admin;
-        // §7.8.2: into a room for members, those only who could make members.
+        // §7.8.2: into a room for members, only users that could add members may invite.
         let may = is_admin
             || (inviter.role == Role::Moderator && !self.config.is_members_only)
             || (self.config.may_invite && inviter.role >= Role::Participant);
@@ -99,7 +99,7 @@ impl Room {
             .child(direct)
     }
 
-    /// To who invited: by the address in the invitation.
+    /// Sends the decline to the inviter: to the address in the invitation.
     fn decline(&mut self, from: &Jid, decline: &Element, stanza: &Element, out: &mut Vec<RoomEffect>) {
         let Some(Ok(inviter)) = decline.attr("to").map(Jid::parse) else {
             return refuse(stanza, Condition::JidMalformed, out);
@@ -116,7 +116,7 @@ impl Room {
                 found.flat_map(|occupant| occupant.sessions.clone()).collect()
             }
         };
-        // Only to those who are here: the room is no way to write to strangers.
+        // Only to occupants: the room is no way to write to strangers.
         if sessions.is_empty() {
             return refuse(stanza, Condition::ItemNotFound, out);
         }

@@ -33,7 +33,7 @@ fn the_service_says_what_it_is_and_lists_public_rooms() {
     assert_eq!(outcome(&ask(&mut hall, HOUSE, "<x xmlns='urn:x'/>")), "service-unavailable");
     assert_eq!(outcome(&ask(&mut hall, HOUSE, &INFO.replace("/>", " node='x'/>"))), "item-not-found");
     hall.is_broken = true;
-    // What was read a moment ago answers for a moment.
+    // A list that was read a moment ago answers for a moment.
     assert_eq!(outcome(&ask(&mut hall, HOUSE, ITEMS)), "result");
     hall.now = hall.now + crate::limits::DIRECTORY_FOR;
     assert_eq!(outcome(&ask(&mut hall, HOUSE, ITEMS)), "resource-constraint");
@@ -185,7 +185,7 @@ fn questions_between_occupants_go_through_the_room() {
         let question = hall.only(asked);
         assert_eq!(question.attr("from"), Some(&*format!("{ROOM}/hag")));
         let id = question.attr("id").unwrap().to_owned();
-        // Somebody else does not answer for her.
+        // An answer from another session is ignored.
         hall.say(WICCA, &format!("<iq id='{id}' type='result' to='{ROOM}/hag'/>"));
         assert!(hall.mail.is_empty(), "{:?}", hall.mail);
         hall.say(asked, &format!("<iq id='{id}' type='result' to='{ROOM}/hag'/>"));
@@ -229,7 +229,7 @@ fn field(var: &str, value: &str) -> String {
     format!("<field var='{var}'><value>{value}</value></field>")
 }
 
-/// `coven` with two in it, and `garden`, where nobody is.
+/// `coven` with two occupants, and `garden`, which is empty.
 fn two_rooms() -> Hall {
     let mut hall = Hall::coven(&[("roomname", "A Dark Cave"), ("roomdesc", "Brewing"), ("lang", "en")]);
     hall.enter(WICCA, "wicca");

@@ -47,7 +47,7 @@ fn each_sees_the_others_then_himself_and_addresses_only_as_a_moderator() {
     assert_eq!(item(&hall.only(CRONE)).attr("jid"), Some(HAG));
     let id = owner.get("occupant-id", ns::OCCUPANT_ID).unwrap().attr("id").unwrap().to_owned();
     assert!(!id.is_empty() && !id.contains("wicca"));
-    // XEP-0421: the same person has the same one when he comes again.
+    // XEP-0421: the same user has the same id after entering again.
     hall.say(WICCA, &format!("<presence type='unavailable' to='{ROOM}/secondwitch'/>"));
     hall.enter("wiccarocks@example.org/phone", "another");
     let again = hall.hear(CRONE).pop().unwrap();
@@ -120,7 +120,7 @@ fn who_has_no_business_in_a_room_is_told_so_and_makes_none() {
     assert_eq!(outcome(&hall.only(WICCA)), "item-not-found");
     hall.enter(HAG, "hag");
     assert_eq!(outcome(&hall.only(HAG)), "not-allowed");
-    // What means nothing costs nothing.
+    // A stanza without effect costs no read.
     let loads = hall.loads;
     hall.say(HAG, &format!("<presence type='unavailable' to='{ROOM}/hag'/>"));
     assert_eq!((hall.loads, hall.hear(HAG).len()), (loads, 0));
@@ -232,7 +232,7 @@ fn presence_is_passed_on_without_what_only_the_room_says() {
     let ids: Vec<_> = heard.elements().filter(|child| child.name() == "occupant-id").collect();
     assert!(ids.len() == 1 && ids[0].attr("id") != Some("lie"));
     hall.forget();
-    // Who comes later sees it too.
+    // An occupant who enters later sees it too.
     hall.enter(HAG, "hag");
     assert!(hall.hear(HAG).iter().any(|one| one.content_of("show", ns::CLIENT).is_some()));
 }

@@ -1,4 +1,4 @@
-//! Rooms and the store: what is kept, what is not, and what happens when it cannot be.
+//! Rooms and the store: rooms that are stored, rooms that are not, and failures of the store.
 
 use super::*;
 
@@ -89,7 +89,7 @@ fn an_empty_room_rests_after_a_while_and_is_read_again() {
     let until = hall.host.deadline().unwrap();
     assert_eq!(until, START + crate::limits::ROOM_IDLE);
     let loads = hall.loads;
-    // Somebody came back in time: it stays.
+    // A user enters in time: the room stays.
     hall.now = START + Duration::from_secs(1);
     hall.enter(WICCA, "wicca");
     hall.now = until;

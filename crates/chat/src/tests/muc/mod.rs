@@ -27,7 +27,7 @@ const CRONE: &str = "crone1@example.org/desktop";
 const WICCA: &str = "wiccarocks@example.org/laptop";
 const HAG: &str = "hag66@shakespeare.lit/pda";
 
-/// One host with rooms, a record in memory, and mailboxes of everybody else.
+/// One host with rooms, a store in memory, and mailboxes of all other addresses.
 struct Hall {
     host: Host,
     now: Instant,
@@ -163,7 +163,7 @@ impl Hall {
         Ok(StoreReply::Done)
     }
 
-    /// What was held is on disk now, or could not be.
+    /// Performs the changes that were held back, or lets them fail.
     fn release(&mut self) {
         self.holds = false;
         for (ticket, change) in std::mem::take(&mut self.held) {
@@ -178,7 +178,7 @@ impl Hall {
         self.tell(|host, now, out| host.handle_routed(now, element, out));
     }
 
-    /// A presence with what is in it.
+    /// Enters with a presence that has this content.
     fn enter_with(&mut self, from: &str, nick: &str, inside: &str) {
         let x = "http://jabber.org/protocol/muc";
         self.say(
@@ -249,7 +249,7 @@ fn outcome(stanza: &Element) -> String {
     }
 }
 
-/// Who it is from, what happened, role and affiliation, and the codes: `firstwitch unavailable none/owner 110 307`.
+/// The sender, the event, role and affiliation, and the codes: `firstwitch unavailable none/owner 110 307`.
 fn seen(presence: &Element) -> String {
     let nick = presence.attr("from").unwrap().rsplit('/').next().unwrap();
     let x = presence.get("x", ns::MUC_USER).unwrap();

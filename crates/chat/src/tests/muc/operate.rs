@@ -1,9 +1,9 @@
-//! Who operates the server, and its administrators, in rooms: owners to every question (XEP-0045 §5.2).
+//! The operator of the server and its administrators in rooms: owners for every IQ request (XEP-0045 §5.2).
 
 use super::*;
 use crate::effect::HostAction;
 
-/// The operator, as the server asks for him.
+/// The address from which the server sends the operator's requests.
 const OPERATOR: &str = "example.org/belfry-0-1";
 const WITCH: &str = "<item affiliation='outcast' jid='wiccarocks@example.org'><reason>Toil</reason></item>";
 
@@ -20,7 +20,7 @@ fn an_operator_makes_configures_and_destroys_a_room() {
     let get = format!("<query xmlns='{}'/>", ns::MUC_OWNER);
     assert_eq!(outcome(&hall.iq(OPERATOR, "get", &get)), "item-not-found");
     let config = form(&[("muc#roomconfig_persistentroom", "1"), ("muc#roomconfig_roomname", "Tea")]);
-    // Nor does anybody else.
+    // Other accounts may not either.
     assert_eq!(outcome(&hall.iq(WICCA, "set", &config)), "item-not-found");
     assert_eq!(outcome(&hall.iq("shakespeare.lit/x", "set", &config)), "item-not-found");
     assert_eq!(outcome(&hall.iq(OPERATOR, "set", &config)), "result");
@@ -77,7 +77,7 @@ fn an_administrator_of_the_server_may_what_owners_may() {
     let get = format!("<query xmlns='{}'/>", ns::MUC_OWNER);
     assert_eq!(outcome(&hall.iq(WICCA, "get", &get)), "result");
     assert_eq!(outcome(&hall.iq(HAG, "get", &get)), "forbidden");
-    // He is in the room what anybody is.
+    // As an occupant, an administrator has no special role.
     hall.enter(WICCA, "witch");
     let here = hall.hear(WICCA).iter().map(seen_or_nothing).collect::<Vec<_>>().join("; ");
     assert!(here.contains("witch here participant/none"), "{here}");

@@ -141,7 +141,7 @@ fn a_destroyed_room_says_where_to_go_and_is_no_more() {
     assert!(hall.room().is_none());
     hall.groupchat(WICCA, "anybody?");
     assert_eq!(outcome(&hall.only(WICCA)), "item-not-found");
-    // Whoever comes first owns the next one.
+    // The first user to enter owns the next one.
     hall.enter(WICCA, "wicca");
     assert_eq!(all_seen(&hall.hear(WICCA)), ["wicca here moderator/owner 110 201"]);
 }

@@ -17,7 +17,7 @@ fn list(item: &str) -> String {
     admin(item).replace("type='set'", "type='get'")
 }
 
-/// A room with somebody of that role as `hag`, and others to act on: `talker` and `guest`.
+/// A room with an occupant of that role as `hag`, and others to act on: `talker` and `guest`.
 fn with_role(role: &str) -> Hall {
     let mut hall = Hall::coven(&[("moderatedroom", "1"), ("allowpm", "participants")]);
     for (who, nick) in [("talker@example.org/x", "talker"), ("guest@example.org/x", "guest"), (HAG, "hag")] {
@@ -72,7 +72,7 @@ fn who_is_here_receives_messages_and_presence_and_who_is_not_does_not() {
     }
 }
 
-/// A room with somebody of that affiliation, who is not in it yet.
+/// A room with a user of that affiliation, who is not in it yet.
 fn with_affiliation(affiliation: &str, config: &[(&str, &str)]) -> Hall {
     let mut hall = Hall::coven(config);
     hall.enter("talker@example.org/x", "talker");

@@ -127,7 +127,7 @@ fn administrators_moderate_and_edit_members_but_not_each_other() {
     assert_eq!(list(&mut hall, WICCA, "affiliation='member'").unwrap(), [HAG_BARE]);
     assert_eq!(list(&mut hall, WICCA, "affiliation='owner'").unwrap_err(), "forbidden");
     assert_eq!(list(&mut hall, CRONE, "affiliation='admin'").unwrap(), [WICCA_BARE]);
-    // Who may not be one any more, moderates no more.
+    // A user who may no longer be a moderator loses the role.
     hall.forget();
     hall.admin(CRONE, "<item affiliation='none' nick='wicca'/>");
     assert_eq!(seen(&hall.only(WICCA)), "wicca here participant/none 110");

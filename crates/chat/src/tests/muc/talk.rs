@@ -109,7 +109,7 @@ fn visitors_have_no_voice_until_a_moderator_grants_it() {
     assert_eq!(outcome(&hall.only(WICCA)), "forbidden");
     hall.say(CRONE, &allow("0"));
     assert!(hall.mail.is_empty());
-    // Somebody else may have the nickname by now.
+    // Another user may have the nickname by now.
     hall.say(CRONE, &allow("1").replace(HAG, "other@example.org/x"));
     assert_eq!(outcome(&hall.only(CRONE)), "item-not-found");
     hall.say(CRONE, &allow("true"));
@@ -117,7 +117,7 @@ fn visitors_have_no_voice_until_a_moderator_grants_it() {
     hall.forget();
     hall.groupchat(HAG, "cackle");
     assert_eq!(body(&hall.only(WICCA)), "cackle");
-    // Who has it need not ask.
+    // A participant with voice need not request it.
     hall.say(HAG, &form(""));
     assert_eq!(outcome(&hall.hear(HAG)[1]), "bad-request");
 }
@@ -229,7 +229,7 @@ fn an_invitation_goes_to_the_guest_and_his_refusal_comes_back() {
         assert_eq!(told.attr("from"), Some("hecate@shakespeare.lit"));
         assert_eq!(told.content_of("reason", ns::MUC_USER).unwrap(), "Busy");
     }
-    // The room is no way to write to who is not in it.
+    // A client cannot use the room to write to addresses outside it.
     hall.say(hecate, &decline("victim@example.org"));
     assert_eq!(outcome(&hall.only(hecate)), "item-not-found");
     assert!(hall.mail.is_empty());
@@ -247,7 +247,7 @@ fn to_be_invited_into_a_room_for_members_is_to_be_one() {
     hall.forget();
     hall.enter(HAG, "hag");
     assert_eq!(all_seen(&hall.hear(HAG)).last().unwrap(), "hag here participant/member 110");
-    // Strangers, and those who are banned, are no guests.
+    // Strangers, and banned users, are no guests.
     hall.say("stranger@example.org/x", &invite("hag66@shakespeare.lit"));
     assert_eq!(outcome(&hall.only("stranger@example.org/x")), "not-acceptable");
     hall.admin(CRONE, "<item affiliation='outcast' jid='macbeth@shakespeare.lit'/>");
@@ -372,7 +372,7 @@ fn what_is_taken_back_is_a_tombstone_in_the_archive() {
     hall.say(WICCA, &own(&second));
     let gone = stone(&hall, &second);
     assert!(gone.contains("<retracted") && gone.contains("<occupant-id") && !gone.contains("mine"), "{gone}");
-    // XEP-0425 §5: with who did it and why.
+    // XEP-0425 §5: with the moderator and the reason.
     let moderate = |id: &str| {
         let inside = format!("<retract xmlns='{}'/><reason>Rude</reason>", ns::RETRACT);
         format!("<moderate xmlns='{}' id='{id}'>{inside}</moderate>", ns::MODERATE)

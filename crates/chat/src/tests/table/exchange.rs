@@ -1,6 +1,6 @@
-//! Rows whose expectation is everything that comes of them: to the sessions of Alice (`desk` and `phone`) and of Bob
-//! (`bob`), and to other servers (`x`). A session signs in when it is named first; `desk` asks for the roster and is
-//! available before the row begins. A requirement that has a test of its own is a row that names it.
+//! Rows whose expectation is all resulting stanzas: to the sessions of Alice (`desk` and `phone`) and of Bob
+//! (`bob`), and to other servers (`x`). A session signs in when it is named first; `desk` asks for the roster
+//! and is available before the row begins. A requirement that has a test of its own is a row that names it.
 
 use super::*;
 use crate::presence::subscription::SubscriptionState;
@@ -25,7 +25,7 @@ pub(super) struct Row {
     proof: Proof,
 }
 
-/// How a requirement is checked.
+/// The kind of check for a requirement.
 enum Proof {
     Exchange(Exchange),
     /// By a test of its own: `path::name`, below `src`.

@@ -1,6 +1,6 @@
-//! Specifications requirement by requirement, as `muc/table` has XEP-0045: a row has the section, what it demands, what is
-//! sent, and what comes back. The cast: Alice, her contact Bob, who sees her presence, and Eve, who is no contact.
-//! Requirements that have no row are in `compliance::UNTESTED`.
+//! Specifications requirement by requirement, as `muc/table` has XEP-0045: a row has the section, its demand,
+//! the stanzas sent, and the answers. The cast: Alice, her contact Bob, who sees her presence, and Eve, who
+//! is no contact. Requirements that have no row are in `compliance::UNTESTED`.
 
 mod exchange;
 mod rfc_6120;
@@ -41,7 +41,8 @@ impl Row {
         Row { sent: (who, xml.into()), ..self }
     }
 
-    /// Parts of what the sender gets then, in this order; after `!` what is in none of it. Nothing at all: it gets nothing.
+    /// Parts of the stanzas that the sender gets then, in this order; after `!` what is in none of it.
+    /// Nothing at all: it gets nothing.
     fn told(self, told: &'static [&'static str]) -> Row {
         Row { told, ..self }
     }
@@ -88,7 +89,7 @@ fn play(rows: &[Row]) {
     requirements::assert_none(&wrong, rows.len());
 }
 
-/// Rows that are nothing but the section, what it demands, and the test.
+/// Rows with only the section, its demand, and the test.
 #[track_caller]
 fn check_named(rows: &[(&str, &str, &str)]) {
     let wrong = rows.iter().filter_map(|(section, demand, path)| {

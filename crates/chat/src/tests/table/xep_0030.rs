@@ -1,4 +1,4 @@
-//! XEP-0030: what accounts and domains answer.
+//! XEP-0030: the answers of accounts and domains.
 
 use super::*;
 

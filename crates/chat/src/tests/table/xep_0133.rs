@@ -1,5 +1,5 @@
-//! XEP-0133: a row is a command with the section, the fields of its form as §4 has them, how an administrator fills them
-//! in, and what comes back. Faults of commands as such are XEP-0050's, in `commands.rs`.
+//! XEP-0133: a row is a command with the section, the fields of its form as §4 has them, an administrator's
+//! values, and the answer. Faults of commands as such are XEP-0050's, in `commands.rs`.
 
 use super::super::commands::{form, run, send, world};
 use super::check_named;

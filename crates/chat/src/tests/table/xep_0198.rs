@@ -1,5 +1,5 @@
-//! XEP-0198: what a session that counts is told. Resumption (§5) is played in `sm.rs`, what comes before there is a session
-//! in `c2s/tests.rs`.
+//! XEP-0198: the stanzas of a session with stream management. Resumption (§5) is played in `sm.rs`, the part
+//! before a session exists in `c2s/tests.rs`.
 
 use super::*;
 

@@ -29,7 +29,7 @@ use crate::wire::{Address, Header, Message, Method, Rewrite, Uri, parse_ip};
 /// Our own values in a Route header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OwnRoutes {
-    /// How many values at the front name us.
+    /// The number of values at the front that name us.
     pub(crate) count: usize,
     /// The last of them is a Record-Route of ours for this dialog, and everything behind it is as we proved it.
     pub(crate) within: Option<DialogRequest>,
@@ -138,7 +138,7 @@ impl Environment {
         FlowText::of(&received, &self.listeners.all)
     }
 
-    /// Whether a request that goes by `route`, or else to `contact`, goes to this host. Another port of it is fine:
+    /// True if a request that goes by `route`, or else to `contact`, goes to this host. Another port of it is fine:
     /// not all user agents send from where they listen. A GRUU of ours is looked up each time (RFC 5627 §6.1).
     fn leads_to(&self, route: Option<&[u8]>, contact: &[u8], ip: IpAddr) -> bool {
         if self.leads_back(route, contact) {
@@ -153,7 +153,7 @@ impl Environment {
         }
     }
 
-    /// Whether a request without a route goes to `contact`, and this is an address of ours: it would come back here.
+    /// True if a request without a route goes to `contact`, and this is an address of ours: it would come back here.
     fn leads_back(&self, route: Option<&[u8]>, contact: &[u8]) -> bool {
         route.is_none()
             && Uri::parse(contact).is_ok_and(|uri| self.listeners.is_us(&uri) && !self.is_own_gruu(&uri))
@@ -216,8 +216,8 @@ impl Environment {
         });
     }
 
-    /// A response on its way upstream: without our Via, and with what makes later requests of its dialog pass (§16.7
-    /// steps 3, 8 and 9). `target` is where the request went.
+    /// A response on its way upstream: without our Via, and with the route values that let later requests of
+    /// its dialog pass (§16.7 steps 3, 8 and 9). `target` is where the request went.
     pub(crate) fn upstream_copy(&self, response: &Message, target: &Received, edit: ResponseEdit) -> Bytes {
         let mut rewrite = Rewrite::new(response);
         rewrite.remove_first_value(Header::Via);
@@ -273,7 +273,7 @@ impl Environment {
         rewrite.replace(value, |text| {
             text.extend_from_slice(&value[..at]);
             made.write_params(text, flow);
-            // What the callee knows of the caller, so that a refresh that changes nothing is known.
+            // The callee's view of the caller, by which an unchanged refresh is recognised.
             text.extend_from_slice(b";o=");
             token::write(text, request.target);
             text.push(b'>');

@@ -13,14 +13,14 @@ pub(crate) const IDENTITIES: u64 =
     Header::PAssertedIdentity.bit() | Header::AssertedIdentity.bit() | Header::TrustDomain.bit();
 const CREDENTIALS: u64 = Header::Authorization.bit() | Header::ProxyAuthorization.bit();
 
-/// RFC 3323 §5.3: what a message can do without, and what tells who sent it. `Subject` and `User-Agent` have a
-/// [`Header`] of their own.
+/// RFC 3323 §5.3: optional headers that identify the sender. `Subject` and `User-Agent` have a [`Header`] of
+/// their own.
 const USER_HEADERS: &[&str] = &["Call-Info", "Organization", "Reply-To", "In-Reply-To", "Referred-By"];
 
 /// The privacy that the sender asks for (RFC 3323 §4.2, RFC 3325 §9.3, RFC 7044 §10.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Privacy {
-    /// `id`, or what includes it: `user` and `header`.
+    /// `id`, or a value that includes it: `user` and `header`.
     identity: bool,
     history: bool,
     user: bool,
@@ -46,7 +46,7 @@ impl Privacy {
 }
 
 impl Environment {
-    /// A request as it counts for us: what an untrusted source says of identities is not in it (RFC 3325 §5).
+    /// A request as it counts for us: without the identities that an untrusted source asserts (RFC 3325 §5).
     pub(crate) fn without_untrusted_identity(&self, request: Message, source: &Source) -> Option<Message> {
         if !request.has_any(IDENTITIES) || self.trust().trusts_source(source) {
             return Some(request);
@@ -93,7 +93,8 @@ impl Environment {
             }
             return;
         }
-        // RFC 3325 §5: one who has proved to be an account is that account, unless a trusted source knows better.
+        // RFC 3325 §5: an authenticated caller has the identity of its account, unless a trusted source
+        // asserts another.
         if let Some(aor) = copy.asserted.filter(|_| !request.has_any(Header::PAssertedIdentity.bit())) {
             rewrite.append(Header::PAssertedIdentity.as_str(), |text| write_identity(text, aor));
         }
@@ -119,8 +120,8 @@ pub(crate) fn remove_identities(rewrite: &mut Rewrite<'_>) {
     rewrite.remove_all(Header::TrustDomain);
 }
 
-/// RFC 3325 §7: the untrusted get asserted identities, unless the sender wants them private; RFC 7315 §6 and its like:
-/// what is for the trust domain alone stays in it.
+/// RFC 3325 §7: the untrusted get asserted identities, unless the sender wants them private; RFC 7315 §6 and
+/// its like: headers for the trust domain alone stay in it.
 fn leave_trust_domain(rewrite: &mut Rewrite<'_>, message: &Message) {
     rewrite.remove_all(Header::TrustDomain);
     let privacy = Privacy::of(message);

@@ -42,7 +42,7 @@ impl Listeners {
         listener.map_or(String::new(), |index| String::from_utf8_lossy(&self.texts[index].uri).into_owned())
     }
 
-    /// Whether the URI names this server: a listening address, or the name of one.
+    /// True if the URI names this server: a listening address, or the name of one.
     pub(crate) fn is_us(&self, uri: &Uri<'_>) -> bool {
         let default_port = if uri.scheme == crate::wire::Scheme::Sips { 5061 } else { 5060 };
         let port = uri.port.unwrap_or(default_port);

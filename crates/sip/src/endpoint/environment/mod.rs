@@ -1,5 +1,6 @@
-//! The settings, addresses, keys and trust that the parts of an endpoint read and no message changes; and the pure functions over them:
-//! who we are in a message, where a dialog leads, which copy of a request goes out.
+//! The settings, addresses, keys and trust that the parts of an endpoint read and no message changes; and the
+//! pure functions over them: our identity in a message, the route of a dialog, the copy of a request that
+//! goes out.
 
 pub(crate) mod dialog_route;
 pub(crate) mod forwarded_copy;

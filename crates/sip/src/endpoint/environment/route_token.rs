@@ -27,7 +27,7 @@ const PROOF: usize = 13;
 /// Comparable forms of a few URIs: most dialogs have one or two behind us, of 40 bytes each.
 type Canonical = SmallVec<[u8; 128]>;
 
-/// Which message the token was made of, and so what was known then.
+/// The kind of message that the token was made of; it decides which tags were known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenKind {
     /// A request: the addressee is its sender, the other tag is not known yet.
@@ -86,7 +86,7 @@ impl Token {
         Some(Token { kind, route: token::parse(route)?, target: token::parse(target)? })
     }
 
-    /// Whether it was made for this dialog, flow and Route values. `target` is not compared with anything.
+    /// True if it was made for this dialog, flow and Route values. `target` is not compared with anything.
     pub(crate) fn fits<'v>(
         &self,
         key: &Keyed,

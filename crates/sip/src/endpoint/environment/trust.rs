@@ -1,5 +1,5 @@
-//! The trust domain (RFC 3324 §3, "Spec(T)"): whose word on identities is taken, and to whom ours is given. And the systems
-//! that routes name, which no binding may lead to.
+//! The trust domain (RFC 3324 §3, "Spec(T)"): the peers whose asserted identities are accepted, and those
+//! that receive ours. And the systems that routes name, which no binding may lead to.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -56,13 +56,14 @@ pub struct RoutePeers {
     hosts: HashSet<Box<str>>,
     trusted: HashMap<IpAddr, Vec<RoutePeer>>,
     trusted_hosts: HashSet<Box<str>>,
-    /// Those without a certificate: what comes from their addresses is theirs.
+    /// Peers without a certificate: requests from their addresses are theirs.
     known: HashMap<IpAddr, Vec<RoutePeer>>,
     /// Names in lower case, and whether a trusted route gives them.
     certificates: HashMap<Box<str>, bool>,
 }
 
 impl RoutePeers {
+    /// The trust of peers by their addresses and of peers by their certificates.
     pub fn new(peers: Vec<RoutePeer>, certificates: Vec<RouteCertificate>) -> Self {
         let mut known = RoutePeers::default();
         for RouteCertificate { name, is_trusted } in certificates {
@@ -96,13 +97,13 @@ impl RoutePeers {
         self.hosts.contains(host)
     }
 
-    /// Whether a request to this hop reaches a trusted system: TLS has verified its name, or it is at that address.
+    /// True if a request to this hop reaches a trusted system: TLS has verified its name, or it is at that address.
     fn trusts_at(&self, transport: Transport, remote: SocketAddr) -> bool {
         let peers = self.trusted.get(&remote.ip().to_canonical());
         peers.is_some_and(|peers| peers.iter().any(|peer| peer.is_at(transport, remote)))
     }
 
-    /// Whether requests from this source are of a route's system. `is_trusted_only`: of a trusted route's.
+    /// True if requests from this source are of a route's system. `is_trusted_only`: of a trusted route's.
     fn knows(
         &self,
         transport: Transport,
@@ -140,14 +141,14 @@ impl<'e> TrustDomain<'e> {
         source.flow.and_then(|flow| self.certified.get(&flow))
     }
 
-    /// Whether a route's system has sent it, as far as the connection or the address tells. An answer to a forged address
+    /// True if a route's system has sent it, as far as the connection or the address tells. An answer to a forged address
     /// is not seen by the forger, so this decides what answers disclose, and nothing else.
     pub(crate) fn is_of_trunk(&self, source: &Source) -> bool {
         let (transport, remote) = (source.transport, source.remote);
         self.trusts_source(source) || self.route_peers.knows(transport, remote, self.tls_names(source), false)
     }
 
-    /// Whether identities may go along this hop with a request of our own.
+    /// True if identities may go along this hop with a request of our own.
     pub(crate) fn trusts_own_hop(&self, onward: &OutgoingRoute, hop: &Hop) -> bool {
         let is_trusted_host = || {
             let host = Uri::parse(onward.next_hop.as_bytes()).ok().map(|uri| uri.host_lower());
@@ -158,7 +159,7 @@ impl<'e> TrustDomain<'e> {
             || !onward.is_binding && onward.received.is_none() && is_trusted_host()
     }
 
-    /// Whether what a message from there says of identities is taken (RFC 3325 §5).
+    /// True if what a message from there says of identities is taken (RFC 3325 §5).
     pub(crate) fn trusts_source(&self, source: &Source) -> bool {
         let names = self.tls_names(source);
         self.trusts_network(source.remote)
@@ -166,7 +167,7 @@ impl<'e> TrustDomain<'e> {
             || names.is_some_and(|names| names.iter().any(|name| self.trusts_certificate(name)))
     }
 
-    /// Whether identities may go where a message is sent, or come from where its answer does.
+    /// True if identities may go where a message is sent, or come from where its answer does.
     pub(crate) fn trusts_target(&self, target: &Target) -> bool {
         let names = target.flow.and_then(|flow| self.certified.get(&flow));
         let is_trusted = |name: &str| {
@@ -177,7 +178,7 @@ impl<'e> TrustDomain<'e> {
             || names.is_some_and(|names| names.iter().any(|name| is_trusted(name)))
     }
 
-    /// Whether identities may go along this hop. `is_planned`: the destination is a route's, so that its host is the next.
+    /// True if identities may go along this hop. `is_planned`: the destination is a route's, so that its host is the next.
     pub(crate) fn trusts_hop(&self, hop: &Hop, destination: &Destination, is_planned: bool) -> bool {
         let is_trusted_host = || {
             let host = Uri::parse(&destination.uri).ok().map(|uri| uri.host_lower());
@@ -191,7 +192,7 @@ impl<'e> TrustDomain<'e> {
                 && is_trusted_host()
     }
 
-    /// Whether Path and Contact of a REGISTER are taken as they are: a proxy of ours may say so, a carrier may not.
+    /// True if Path and Contact of a REGISTER are taken as they are: a proxy of ours may say so, a carrier may not.
     pub(crate) fn trusts_registrations(&self, source: &Source) -> bool {
         let names = || self.tls_names(source);
         self.trusts_network(source.remote)
@@ -221,7 +222,7 @@ impl<'e> TrustDomain<'e> {
 }
 
 impl Environment {
-    /// Whether a binding must not lead there: it is ours, or calls would leave by a route that is not the account's.
+    /// True if a binding must not lead there: it is ours, or calls would leave by a route that is not the account's.
     /// At the sender's own address a route's target is another port; elsewhere any port may be the carrier's.
     pub(crate) fn is_taken(&self, host: &[u8], port: u16, source: &Source) -> bool {
         let Some(ip) = parse_ip(host) else {
@@ -251,7 +252,7 @@ impl Environment {
         }
     }
 
-    /// Whether the way that a binding found leads where none may: its name resolved to it, or the route is newer.
+    /// True if the way that a binding found leads where none may: its name resolved to it, or the route is newer.
     pub(crate) fn is_forbidden_way(&self, destination: &Destination, hop: &Hop) -> bool {
         destination.is_binding
             && destination.received.is_none()

@@ -98,7 +98,7 @@ impl LowerView<'_> {
 }
 
 impl LowerLayers {
-    /// Whether the request has the Call-ID and both tags of a call that was answered here and has not ended.
+    /// True if the request has the Call-ID and both tags of a call that was answered here and has not ended.
     /// COMPAT(sipp): its built-in uac keeps no Route, which would prove the same.
     pub(crate) fn is_in_known_call(&self, request: &Message) -> bool {
         let (from, to) = (request.from_tag(), request.to_tag());

@@ -158,7 +158,7 @@ impl LowerView<'_> {
         }
     }
 
-    /// Whether the sender is no account of ours, as far as is known.
+    /// True if the sender is no account of ours, as far as is known.
     pub(crate) fn is_of_stranger(&self, key: Key) -> bool {
         self.sender_of(key).is_none()
     }

@@ -47,8 +47,9 @@ impl LowerView<'_> {
         self.refuse_or_answer(key, status, reply.finish());
     }
 
-    /// The final response of our own to a context's request. Refusals of what is not authenticated go out once over UDP
-    /// and leave nothing behind: while it has heard nothing, the client repeats its request and is refused again.
+    /// The final response of our own to a context's request. Refusals of unauthenticated requests go out once
+    /// over UDP and leave nothing behind: while it has heard nothing, the client repeats its request and is
+    /// refused again.
     pub(crate) fn refuse_or_answer(&mut self, key: Key, status: u16, response: bytes::Bytes) {
         let Some(context) = self.contexts.get(key) else { return };
         let server = context.server;

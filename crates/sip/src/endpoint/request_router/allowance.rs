@@ -24,7 +24,7 @@ pub struct CallLimits {
     pub deny: Vec<Box<str>>,
 }
 
-/// Which side of the call is asked for.
+/// The side of the call that the admission is for.
 #[derive(Debug)]
 pub(crate) enum AdmissionSide {
     Caller,

@@ -1,4 +1,5 @@
-//! MESSAGE between phones and chat clients of the same accounts (RFC 7572): offered to those who chat, and words of theirs.
+//! MESSAGE between phones and chat clients of the same accounts (RFC 7572): MESSAGEs offered to chat clients,
+//! and those that chat clients send.
 
 use router::{Binding, Offered};
 use stdx::cache::Cache;
@@ -14,7 +15,7 @@ use crate::events::offer_query;
 use crate::limits;
 use crate::wire::{Method, Reply, Uri};
 
-/// Which MESSAGEs chat clients were offered, and how many of strangers were taken.
+/// The MESSAGEs that were offered to chat clients, and the rate of those of strangers.
 pub(crate) struct ChatOffers {
     /// By account, Call-ID and CSeq.
     offered: Cache<u64, ()>,
@@ -104,7 +105,7 @@ impl RequestRouter {
         let Some(context) = lower.contexts.get_mut(key) else { return };
         let RequestStage::Offering { own_routes, bindings } = &mut context.stage else { return };
         let (own_routes, bindings) = (*own_routes, std::mem::take(bindings));
-        // What a chat client has at once fills nothing.
+        // A message that a chat client has at once takes no room.
         if offered == Offered::Delivered
             && let Some(sender) = self.stranger_and_account(lower, key)
         {

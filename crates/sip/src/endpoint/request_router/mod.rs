@@ -413,7 +413,7 @@ fn is_options_without_credentials(request: &Message) -> bool {
         && request.header(Header::ProxyAuthorization).is_none()
 }
 
-/// Whether the request is for the account's event notifier, and no phone: every PUBLISH, and a SUBSCRIBE
+/// True if the request is for the account's event notifier, and no phone: every PUBLISH, and a SUBSCRIBE
 /// to a package that we serve.
 fn is_for_notifier(lower: &LowerView<'_>, key: Key) -> bool {
     lower.contexts.get(key).is_some_and(|context| match context.request.method() {

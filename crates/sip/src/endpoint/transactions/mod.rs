@@ -1,5 +1,5 @@
-//! The transactions of an endpoint: what a machine of [`crate::transaction`] sends goes out here, as far as an unproved source
-//! has paid for it, and its timers are kept.
+//! The transactions of an endpoint: the messages of [`crate::transaction`]'s machines go out here, as far as
+//! an unproved source has paid for it, and its timers are kept.
 
 mod proof;
 
@@ -120,7 +120,7 @@ impl Transactions {
         self.perform(server, turn, out);
     }
 
-    /// Carries out a transaction's turn, but for what it tells.
+    /// Performs a transaction's output, except its event.
     pub(crate) fn perform(
         &mut self,
         key: Key,

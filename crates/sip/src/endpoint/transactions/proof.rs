@@ -1,10 +1,11 @@
-//! Which sources over UDP have proved that they receive what is sent to them, and how much the others are sent:
-//! anti-amplification as in RFC 9000 §8.1, `docs/decisions/0020-a-source-over-udp-proves-itself.md`.
+//! The UDP sources that have proved that they receive packets at their address, and the limit on traffic to
+//! the others: anti-amplification as in RFC 9000 §8.1,
+//! `docs/decisions/0020-a-source-over-udp-proves-itself.md`.
 //!
-//! Each request of an unproved source pays for its own answers: of what is sent in its server transaction, or
-//! without one, no more than three times the bytes that arrived. So nothing is remembered of a source that has
-//! proved nothing. Proof is a value that the source can only know by having received it: a nonce bound to its
-//! address, or the To tag of a response. On TCP, TLS and WebSocket the handshake is the proof.
+//! Each request of an unproved source pays for its own answers: its server transaction, or a stateless
+//! answer, sends no more than three times the bytes that arrived. So unproved sources need no memory. Proof
+//! is a value that the source can only know by having received it: a nonce bound to its address, or the To
+//! tag of a response. On TCP, TLS and WebSocket the handshake is the proof.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -41,7 +42,7 @@ pub(crate) struct SourceProofs {
 pub(crate) struct SourceCredit {
     received: u32,
     sent: u32,
-    /// How many final responses it may have until the request arrives again, and of how many.
+    /// The number of final responses that may still be sent until the request arrives again, and their limit.
     finals_left: u8,
     finals_limit: u8,
 }
@@ -63,7 +64,7 @@ impl SourceCredit {
         self.finals_left = limits::UNPROVED_FINALS;
     }
 
-    /// How long a final response may be now.
+    /// The largest length of a final response now, in bytes.
     pub(crate) fn left(self) -> usize {
         self.received.saturating_mul(limits::UNPROVED_FACTOR).saturating_sub(self.sent) as usize
     }
@@ -122,7 +123,7 @@ impl SourceProofs {
         self.networks.get_at(now, &SourcePrefix::of(address)).is_some()
     }
 
-    /// Whether proof is to be looked for: none is known, or it will soon be forgotten.
+    /// True if proof is to be looked for: none is known, or it will soon be forgotten.
     fn wants(&self, now: Instant, address: SocketAddr) -> bool {
         self.proved.get_at(now, &address).is_none_or(|at| now.since(*at) >= limits::PROOF_LIFETIME / 2)
     }
@@ -168,7 +169,7 @@ fn wider(rate: Rate) -> Rate {
 }
 
 impl Transactions {
-    /// Whether a request of this source is answered without asking whether its address is its own.
+    /// True if a request of this source is answered without asking whether its address is its own.
     pub(crate) fn is_proved(&self, now: Instant, source: &Source, via: &Via<'_>) -> bool {
         source.transport != Transport::Udp || self.proofs.is_proved(now, reply_address(via, source))
     }
@@ -240,14 +241,14 @@ impl Transactions {
         }
     }
 
-    /// Whether the source of a request has proved itself by now.
+    /// True if the source of a request has proved itself by now.
     pub(crate) fn is_transaction_proved(&self, key: stdx::slab::Key) -> bool {
         self.table.get(key).is_some_and(|transaction| {
             transaction.credit.is_none() || self.proofs.is_proved_since(transaction.target.remote)
         })
     }
 
-    /// Whether these bytes may go to the peer of a transaction.
+    /// True if these bytes may go to the peer of a transaction.
     pub(crate) fn is_covered(&mut self, key: stdx::slab::Key, response: &[u8]) -> bool {
         let Some(transaction) = self.table.get_mut(key) else { return false };
         let Some(credit) = &mut transaction.credit else { return true };
@@ -260,7 +261,7 @@ impl Transactions {
         is_covered
     }
 
-    /// Whether a response without a transaction may be sent.
+    /// True if a response without a transaction may be sent.
     pub(crate) fn is_covered_alone(
         &mut self,
         now: Instant,

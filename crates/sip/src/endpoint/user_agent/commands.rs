@@ -63,6 +63,7 @@ impl SessionCommands<'_> {
         self.with_sessions(|sessions, _, effects| sessions.offer(session, sdp, effects))
     }
 
+    /// Accepts a peer's offer with an answer.
     pub fn accept_offer(
         &mut self,
         session: SessionId,
@@ -72,6 +73,7 @@ impl SessionCommands<'_> {
         self.with_sessions(|sessions, now, effects| sessions.accept_offer(now, session, offer, sdp, effects))
     }
 
+    /// Refuses a peer's offer with a status.
     pub fn refuse_offer(
         &mut self,
         session: SessionId,
@@ -107,10 +109,12 @@ impl SessionCommands<'_> {
         self.with_sessions(|sessions, _, effects| sessions.refer(session, target, referred_by, effects))
     }
 
+    /// Accepts a peer's REFER with 202 (RFC 3515).
     pub fn accept_refer(&mut self, session: SessionId, refer: ReferId) -> Result<(), CommandError> {
         self.with_sessions(|sessions, _, effects| sessions.accept_refer(session, refer, effects))
     }
 
+    /// Refuses a peer's REFER with a status.
     pub fn refuse_refer(
         &mut self,
         session: SessionId,
@@ -123,7 +127,7 @@ impl SessionCommands<'_> {
         })
     }
 
-    /// How the call of an accepted REFER goes: a status, and whether it is the last word.
+    /// Reports the progress of an accepted REFER's call: a status, and true if it is the last report.
     pub fn notify_refer(
         &mut self,
         session: SessionId,

@@ -368,7 +368,8 @@ impl UserAgent {
     }
 }
 
-/// The request with Via and Contact, whose values depend on the listener by which it leaves, and where it goes.
+/// The request with Via and Contact, whose values depend on the listener by which it leaves, and its
+/// destination.
 fn with_own_headers(
     env: &Environment,
     message: &Message,

@@ -66,7 +66,7 @@ fn odd_line() -> impl Strategy<Value = String> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
-    /// Every request has exactly one final response; what we send is SIP; nothing is left behind.
+    /// Every request has exactly one final response; our messages are valid SIP; nothing is left behind.
     #[test]
     fn any_request_is_answered_once(
         lines in prop::collection::vec(odd_line(), 0..5),

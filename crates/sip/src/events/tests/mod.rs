@@ -1,4 +1,4 @@
-//! Plays: what the notifier does is written down as text and compared.
+//! Plays: the notifier's effects are written as text and compared.
 
 mod consent;
 mod limited;

@@ -34,7 +34,7 @@ fn call(remote: &str, phase: CallPhase) -> CallInfo {
     }
 }
 
-/// RFC 7248 §5.2: what is said in chat comes before what a phone published.
+/// RFC 7248 §5.2: chat's status comes before a phone's publication.
 #[test]
 fn presence_says_how_somebody_is_in_chat() {
     let chat = |show, note: &str| Some(router::Chat { show, note: note.into() });

@@ -1,4 +1,4 @@
-//! Notifier and the real router: what one says, the other understands.
+//! Notifier and the real router: each understands the other's messages.
 
 use router::{Change, Edge, Register, Router, RouterSettings};
 
@@ -20,7 +20,7 @@ impl Pair {
         Pair { world, router, store: Vec::new() }
     }
 
-    /// Passes on what they say to each other until both are silent; phones answer 200. Returns what was sent.
+    /// Passes on their messages until both are silent; phones answer 200. Returns what was sent.
     fn settle(&mut self) -> String {
         let mut text = String::new();
         loop {
@@ -42,7 +42,7 @@ impl Pair {
         }
     }
 
-    /// As [`World::show`], and what needs no answer reaches the router too.
+    /// As [`World::show`], and queries without an answer reach the router too.
     fn show(&mut self, out: Vec<EventEffect>) -> String {
         let mut text = String::new();
         for effect in out {

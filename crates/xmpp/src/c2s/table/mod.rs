@@ -1,7 +1,7 @@
-//! RFC 6120 requirement by requirement, at the stream of a client: a row has the section, what it demands, how far the
-//! stream has come, what is sent, and everything that comes back. Stanzas between servers are in `s2s/tests/table.rs`, the
-//! rules of §8 that the host keeps in `chat/src/tests/table/rfc_6120.rs`. Requirements that have no row are in
-//! `compliance::UNTESTED`.
+//! RFC 6120 requirement by requirement, at the stream of a client: a row has the section, its demand, the
+//! state of the stream, the text sent, and the whole answer. Stanzas between servers are in
+//! `s2s/tests/table.rs`, the rules of §8 that the host keeps in `chat/src/tests/table/rfc_6120.rs`.
+//! Requirements that have no row are in `compliance::UNTESTED`.
 
 mod bind;
 mod sasl;
@@ -15,7 +15,7 @@ use crate::requirements::{self, has_in_order};
 use crate::sasl::{CredentialAnswer, Hash, derive, encode};
 use crate::{Jid, ns};
 
-/// How far a stream has come before the row begins.
+/// The state of a stream before the row begins.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     /// Connected, without TLS.
@@ -121,12 +121,14 @@ impl Row {
         self.when(Step::Bytes(bytes.into()))
     }
 
-    /// Parts of what is written then, in this order; after `!` what is in none of it. Nothing at all: nothing is written.
+    /// Parts of the text written then, in this order; after `!` what is in none of it. Nothing at all:
+    /// nothing is written.
     fn told(self, told: &'static [&'static str]) -> Row {
         Row { told, ..self }
     }
 
-    /// Parts of what goes to the host, in this order; after `!` what is in none of it. Nothing at all: nothing goes there.
+    /// Parts of the effects for the host, in this order; after `!` what is in none of it. Nothing at all:
+    /// nothing goes there.
     fn passed(self, passed: &'static [&'static str]) -> Row {
         Row { passed, ..self }
     }

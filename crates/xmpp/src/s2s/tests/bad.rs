@@ -1,11 +1,11 @@
-//! What other servers, and who says that he is one, must not do.
+//! Violations by other servers and by peers that pretend to be one.
 
 use super::*;
 
 pub(super) const HEADER: &str = "<?xml version='1.0'?><stream:stream xmlns='jabber:server' xmlns:db='jabber:server:dialback' \
     xmlns:stream='http://etherx.jabber.org/streams' from='evil.test' to='a.test' version='1.0'>";
 
-/// Somebody at a stream that he opened.
+/// A peer on a stream that it opened.
 pub(super) struct TestCaller {
     pub(super) servers: Servers,
     number: u64,
@@ -29,7 +29,7 @@ impl TestCaller {
         caller
     }
 
-    /// What comes back.
+    /// The text that the server returns.
     pub(super) fn say(&mut self, text: &str) -> String {
         let number = self.number;
         self.tell(|servers, out| servers.handle_bytes(START, number, text.as_bytes(), out))
@@ -55,7 +55,7 @@ impl TestCaller {
         self.tell(|servers, out| servers.handle_shard_message(START, letter, out))
     }
 
-    /// evil.test, which is who it says it is.
+    /// evil.test, authenticated.
     pub(super) fn proved() -> TestCaller {
         TestCaller::proved_with(|_| ())
     }

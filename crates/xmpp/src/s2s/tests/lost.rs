@@ -1,10 +1,11 @@
-//! Whatever breaks whenever: a stanza is delivered once, or answered once, or it was on the wire that was cut.
+//! For any failure at any time: a stanza is delivered once, or answered once, or was on the wire that was
+//! cut.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What happens in a play.
+/// The steps of a play.
 #[derive(Clone, Copy, Debug)]
 enum TestStep {
     /// From a node to the other, from its first or second domain.

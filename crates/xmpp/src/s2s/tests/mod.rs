@@ -38,7 +38,7 @@ fn settings(domains: &[&str], secret: u8) -> Settings {
     }
 }
 
-/// Which shard owns a domain.
+/// The shard that owns a domain.
 fn owner(domain: &str) -> u16 {
     domain.bytes().fold(0, |sum: u16, byte| sum.wrapping_add(byte.into())) % SHARDS
 }
@@ -46,7 +46,7 @@ fn owner(domain: &str) -> u16 {
 /// One server.
 struct Node {
     shards: Vec<Servers>,
-    /// What others see of its certificate.
+    /// The certificate that other servers see.
     certificate: Option<Certificate>,
     delivered: Vec<Element>,
     notes: Vec<LogEvent>,
@@ -67,11 +67,11 @@ struct Link {
     is_gone: bool,
 }
 
-/// What a name leads to.
+/// The target of a name.
 #[derive(Clone, Copy)]
 enum LinkEnd {
     Node(usize),
-    /// Nobody answers.
+    /// Connections time out.
     Silent,
 }
 
@@ -301,7 +301,7 @@ impl FederationWorld {
         self.nodes[node].certificate = Some(Certificate::of_dns(name));
     }
 
-    /// What a node's users got: ids, and of errors their condition.
+    /// The stanzas that a node's users received: their ids, and the conditions of errors.
     fn got(&self, node: usize) -> Vec<String> {
         let told = |element: &Element| {
             let id = element.attr("id").unwrap_or_default();

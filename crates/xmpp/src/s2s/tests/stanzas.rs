@@ -3,7 +3,7 @@
 use super::bad::TestCaller;
 use super::*;
 
-/// What is passed on when a server that is evil.test says so.
+/// The element that is delivered when the server evil.test sends this text.
 fn passed(caller: &mut TestCaller, text: &str) -> Element {
     let answer = caller.say(text);
     match &caller.effects[..] {
@@ -32,7 +32,7 @@ fn the_namespace_of_the_stream_may_be_said_outright() {
     let passed = passed(&mut TestCaller::proved(), forwarded);
     let inner = passed.get("forwarded", "urn:xmpp:forward:0").unwrap();
     assert!(inner.elements().all(|message| message.content_of("body", ns::CLIENT).is_some()), "{inner}");
-    // Of whom it is, is looked at all the same.
+    // The sender is checked all the same.
     let forged = "<message xmlns='jabber:server' from='x@bank.test' to='y@a.test'/>";
     TestCaller::proved().ends_with(forged, "invalid-from");
     TestCaller::secure()

@@ -1,11 +1,11 @@
-//! RFC 6120 requirement by requirement, at a stream that another server opened: a row has the section, what it demands,
-//! what evil.test sends and what comes back. The streams of clients are in `c2s/table`.
+//! RFC 6120 requirement by requirement, at a stream that another server opened: a row has the section, its
+//! demand, the text that evil.test sends and the answer. The streams of clients are in `c2s/table`.
 
 use super::bad::{HEADER, TestCaller};
 use super::*;
 use crate::requirements::{self, has_in_order};
 
-/// How far a stream has come before the row begins.
+/// The state of a stream before the row begins.
 #[derive(Clone, Copy)]
 enum Stage {
     Connected,
@@ -44,7 +44,8 @@ impl Row {
         Row { sent: text.into(), ..self }
     }
 
-    /// Parts of what is written then, in this order; after `!` what is in none of it. Nothing at all: nothing is written.
+    /// Parts of the text written then, in this order; after `!` what is in none of it. Nothing at all:
+    /// nothing is written.
     fn told(self, told: &'static [&'static str]) -> Row {
         Row { told, ..self }
     }

@@ -1,4 +1,4 @@
-//! How servers find to each other, prove who they are, and stay connected.
+//! Streams between servers: their discovery, authentication and life.
 
 use super::*;
 
@@ -195,7 +195,7 @@ fn nobody_speaks_through_us() {
     assert_eq!((world.got(0), world.dialled), (vec!["1 not-allowed".to_owned()], 0));
 }
 
-/// A connection of node 0 to `peer.test`, whose server is the test: what the server says at once, in the clear.
+/// A connection of node 0 to `peer.test`, whose server is the test: the server's first text, in the clear.
 fn call(next: Option<usize>, answers: &str) -> FederationWorld {
     let mut world = FederationWorld::new(15, &[&["a.test"]]);
     world.places.insert("peer.test".into(), LinkEnd::Silent);

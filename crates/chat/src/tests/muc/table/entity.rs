@@ -1,4 +1,4 @@
-//! §6: what anybody learns of the service and its rooms.
+//! §6: the public information of the service and its rooms.
 
 use super::*;
 

@@ -1,5 +1,6 @@
-//! XEP-0045 requirement by requirement: a row has the section, what it demands, what is sent, and everything that then
-//! comes to anybody. The stage: Crone1 owns the room and is in it as `firstwitch`, Wiccarocks is `wicca`; Hag66 is outside.
+//! XEP-0045 requirement by requirement: a row has the section, its demand, the stanzas sent, and all stanzas
+//! received by any client. The cast: Crone1 owns the room and is in it as `firstwitch`, Wiccarocks is
+//! `wicca`; Hag66 is outside.
 
 mod admin;
 mod entity;
@@ -45,7 +46,7 @@ impl Row {
         self
     }
 
-    /// Each line one stanza: who gets it, and what it is.
+    /// Each line is one stanza: its recipient and content.
     fn told(self, told: &'static [&'static str]) -> Row {
         Row { told, ..self }
     }
@@ -66,7 +67,7 @@ impl Row {
         hall
     }
 
-    /// What is wrong with it.
+    /// The difference from the expectation, if any.
     fn play(&self) -> Option<String> {
         let mut hall = self.stage();
         for (who, xml) in &self.sent {
@@ -194,7 +195,7 @@ fn described_form(form: &Element) -> String {
     shown.collect()
 }
 
-/// `result`, and what is in it.
+/// `result`, and its content.
 fn described_iq(iq: &Element) -> String {
     let kind = iq.attr("type").unwrap();
     let Some(query) = iq.first() else { return kind.to_owned() };

@@ -1,4 +1,4 @@
-//! RFC 6121 Appendix A: each stanza in each state of a subscription, with what goes out, what comes to
+//! RFC 6121 Appendix A: each stanza in each state of a subscription, with the outgoing stanza, the stanza to
 //! the user, and the push.
 
 use super::*;
