@@ -141,7 +141,7 @@ fn exit_codes_follow_the_calls() {
         address()
     ));
     assert_eq!(failed.code, Some(1), "{failed:?}");
-    assert!(failed.err.contains("failed (unexpected 2)"), "{failed:?}");
+    assert!(failed.err.contains("2 failed: UnexpectedMessage 2"), "{failed:?}");
     let codes: String = place.read("_error_codes.csv");
     assert_eq!(codes.matches("486,").count(), 2, "{codes}");
     assert!(place.read("_errors.log").contains(", got 486 Busy Here"));

@@ -373,7 +373,7 @@ impl ShowArgs {
     }
 }
 
-/// `None`: no node runs, so nobody knows.
+/// `None`: no node runs, so the bindings are unknown.
 fn bindings(backend: &mut Backend, account: &Address) -> Result<Option<Vec<BindingRow>>, CliError> {
     let Backend::Node(client) = backend else { return Ok(None) };
     match client.ask(&Request::Bindings { account: account.clone() })? {

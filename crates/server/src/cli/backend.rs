@@ -1,4 +1,4 @@
-//! Where a command reads and writes the record: through the running node, or in the file when none runs.
+//! Access of commands to the record: through the running node, or in the file when none runs.
 
 use std::path::Path;
 
@@ -82,7 +82,7 @@ pub(super) fn open_database(config: &Config) -> Result<Sqlite, CliError> {
     Ok(record::open(&config.server)?)
 }
 
-/// The database of the configuration. One that was not there is made, and the command says where.
+/// The database of the configuration. A missing database is made, and the command says where.
 pub(super) fn make_database(config: &Config) -> Result<Sqlite, CliError> {
     let file = config.server.database();
     let is_new = !file.exists();
@@ -93,7 +93,7 @@ pub(super) fn make_database(config: &Config) -> Result<Sqlite, CliError> {
     Ok(database)
 }
 
-/// Which file is missing, where its name comes from, and what to do.
+/// The message for a missing database: its file, the origin of the file's name, and the remedy.
 fn no_database(config: &Config, file: &Path) -> String {
     let file = absolute(file);
     let origin = match &config.file {

@@ -23,7 +23,7 @@ pub(super) enum DomainCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Serve it no more; refused while it has accounts
+    /// Stop serving a domain; refused while it has accounts
     Remove {
         /// As `belfry domain list` has it
         domain: String,

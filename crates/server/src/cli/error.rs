@@ -1,4 +1,4 @@
-//! What a command says when it could not do what was asked, and its exit code.
+//! Error messages of commands, and their exit codes.
 
 use std::fmt;
 use std::io;
@@ -14,11 +14,11 @@ pub(super) enum CliError {
     Client(ClientError),
     /// The record or the node said no.
     Failure(Failure),
-    /// What happened and what to do.
+    /// The cause and the remedy.
     Other(String),
     /// Asked wrongly, where clap cannot see it.
     Usage(String),
-    /// Whoever read our output has gone: nothing to say, and nobody to say it to.
+    /// The reader of standard output is gone, so no message is written.
     Broken,
 }
 
@@ -52,8 +52,8 @@ impl fmt::Display for CliError {
     }
 }
 
-/// What to do about a failure whose message names a thing that is missing, or there already. The messages of other kinds
-/// say it themselves.
+/// Advice for a failure whose message names an object that is missing or already exists. Messages of other kinds
+/// contain their own advice.
 fn next_step(failure: &Failure) -> Option<String> {
     const NOUNS: [(&str, &str); 4] = [
         ("account ", "belfry account"),
@@ -106,7 +106,7 @@ impl From<StoreError> for CliError {
     }
 }
 
-/// Of standard output.
+/// Errors of standard output.
 impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
         match error.kind() {

@@ -21,14 +21,14 @@ use crate::xmpp::keys;
 
 #[derive(Debug, Args)]
 pub(super) struct ExportArgs {
-    /// Made, and closed to other users: whoever has keys of passwords can try many
+    /// File to create, readable by its owner only: the password keys in it allow passwords to be guessed offline
     file: PathBuf,
     /// Only accounts of this domain [default: all domains]
     #[arg(long)]
     domain: Option<String>,
 }
 
-/// What was written.
+/// The numbers of exported items.
 #[derive(Default)]
 struct Counts {
     accounts: u64,

@@ -18,9 +18,9 @@ use crate::control::{Ask, Change, Listing, Secret};
 
 #[derive(Debug, Args)]
 pub(super) struct InviteArgs {
-    /// A domain, for any name in it; or user@domain, for that name only, which nobody else takes until then
+    /// A domain, for any name in it; or user@domain, for that name only, which is reserved until the link expires
     who: String,
-    /// Who becomes a contact of the new user, and the other way round
+    /// User that becomes a contact of the new user, and the other way round
     #[arg(long, value_name = "USER")]
     from: Option<String>,
     /// How long it is good [default: what the configuration says]

@@ -60,7 +60,7 @@ enum Command {
     Serve,
     /// Say what is wrong with a configuration; exit 78 when something is
     CheckConfig(check::CheckConfig),
-    /// How the node is: calls, registrations, rates, memory, drops
+    /// State of the node: calls, registrations, rates, memory, drops
     Status(status::StatusArgs),
     /// Accounts and their aliases
     #[command(subcommand)]
@@ -68,13 +68,13 @@ enum Command {
     /// Domains served
     #[command(subcommand)]
     Domain(domain::DomainCommand),
-    /// Where numbers, users and foreign domains lead
+    /// Routes of numbers, users and foreign domains
     #[command(subcommand)]
     Route(route::RouteCommand),
     /// The REST interface's accounts and tokens
     #[command(subcommand)]
     Rest(rest::RestCommand),
-    /// Chat: who is signed in, rooms, messages to everybody
+    /// Chat: sessions, rooms, messages to all users
     #[command(subcommand)]
     Xmpp(xmpp::XmppCommand),
     /// Draw an account's messages as they come, until Ctrl-C

@@ -24,7 +24,7 @@ pub(super) enum RestCommand {
         #[arg(long)]
         json: bool,
     },
-    /// An account's token. It is kept only as what proves it: one that is lost is made anew
+    /// An account's token. Only a proof of it is kept: a lost token is replaced by a new one
     Token(TokenArgs),
 }
 

@@ -30,7 +30,7 @@ priority share the calls by weight, the next priority takes what they do not ans
 
 #[derive(Debug, Subcommand)]
 pub(super) enum RouteCommand {
-    /// Make a route; it counts from the next call on
+    /// Make a route; it is used from the next call on
     #[command(after_help = PATTERNS)]
     Add(AddArgs),
     /// Routes in the order they were made
@@ -55,7 +55,7 @@ pub(super) struct AddArgs {
     /// SIP addresses, or one account, with ,weight=N and ,priority=N [default: 1 each] (see below)
     #[arg(required = true, value_name = "TARGET")]
     targets: Vec<String>,
-    /// Strangers, who have not signed in, may use it too
+    /// Callers that have not signed in may use it too
     #[arg(long)]
     open: bool,
     /// Watch the targets with OPTIONS; those that do not answer are left out

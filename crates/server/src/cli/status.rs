@@ -149,7 +149,7 @@ fn print_sign_ins(status: &Status, out: &mut impl Write) -> io::Result<()> {
     )
 }
 
-/// What an operator should look at, when there is any.
+/// Prints conditions that need an operator's attention, if any.
 fn print_trouble(status: &Status, out: &mut impl Write) -> io::Result<()> {
     let store = &status.node.store;
     let waiting = format!(

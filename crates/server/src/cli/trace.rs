@@ -99,7 +99,7 @@ fn find(client: &mut Client, account: &Address) -> Result<(), CliError> {
     }
 }
 
-/// Arrows, one below the other, as wide as the widest so far. Who was seen first stands left.
+/// Arrows, one below the other, as wide as the widest so far. The party seen first stands left.
 #[derive(Default)]
 struct Drawing {
     names: Vec<Box<str>>,

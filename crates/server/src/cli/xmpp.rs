@@ -17,7 +17,7 @@ use crate::control::{Client, Request, Response};
 pub(super) enum XmppCommand {
     #[command(flatten)]
     Chat(ChatCommand),
-    /// Make a link by which somebody makes an account
+    /// Make a link for creating an account
     Invite(InviteArgs),
 }
 
@@ -33,7 +33,7 @@ impl XmppCommand {
 /// USER is user@domain, or user in the default domain; ROOM is room@conference.domain, or room in the default domain.
 #[derive(Debug, Subcommand)]
 pub(super) enum ChatCommand {
-    /// Who is signed in
+    /// Sessions of signed-in users
     Sessions {
         /// Only those of this account [default: of all]
         #[arg(long)]
@@ -47,14 +47,14 @@ pub(super) enum ChatCommand {
         /// user@domain for all its sessions, user@domain/resource for one
         who: String,
     },
-    /// Send an account a message from the server; it waits when nobody is there
+    /// Send an account a message from the server; it is kept while the account is offline
     Message {
         /// user@domain, or user in the default domain
         user: String,
         #[command(flatten)]
         text: TextArgs,
     },
-    /// Send a message to everybody who is there
+    /// Send a message to all signed-in users
     Announce {
         #[command(flatten)]
         text: TextArgs,
@@ -62,7 +62,7 @@ pub(super) enum ChatCommand {
         #[arg(long)]
         domain: Option<String>,
     },
-    /// The message that everybody gets who comes
+    /// The message that users get when they sign in
     #[command(subcommand)]
     Motd(MotdCommand),
     /// Rooms of a domain
@@ -76,7 +76,7 @@ pub(super) enum ChatCommand {
     /// One room
     #[command(subcommand)]
     Room(RoomCommand),
-    /// What chat has of one account
+    /// Chat data of one account
     #[command(subcommand)]
     User(UserCommand),
     /// An account's contacts
@@ -141,7 +141,7 @@ pub(super) enum RoomCommand {
         /// Name shown in lists [default: none]
         #[arg(long, default_value = "", hide_default_value = true)]
         name: String,
-        /// An account [default: nobody but the operator]
+        /// The account that owns the room [default: none; only the operator manages it]
         #[arg(long)]
         owner: Option<String>,
     },
@@ -153,20 +153,20 @@ pub(super) enum RoomCommand {
         #[arg(long, default_value = "", hide_default_value = true)]
         reason: String,
     },
-    /// What somebody is to the room: outcast bans, none takes all back
+    /// Set a user's affiliation with a room: outcast bans, none takes all back
     Affiliation {
         /// room@conference.domain, or room in the default domain
         room: String,
         /// user@domain, or user in the default domain
         user: String,
-        /// What the user is from now on
+        /// The user's new affiliation
         #[arg(value_parser = ["owner", "admin", "member", "none", "outcast"])]
         affiliation: String,
         /// Reason that a banned user is shown [default: none]
         #[arg(long, default_value = "", hide_default_value = true)]
         reason: String,
     },
-    /// Put somebody out, who may come back
+    /// Remove an occupant from a room; the occupant may come back
     Kick {
         /// room@conference.domain, or room in the default domain
         room: String,
@@ -221,7 +221,7 @@ pub(super) enum RosterCommand {
     },
 }
 
-/// How an answer is shown.
+/// The form in which an answer is shown.
 #[derive(Clone, Copy)]
 enum Form {
     Table,

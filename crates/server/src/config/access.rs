@@ -15,7 +15,7 @@ pub struct Access {
     pub tokens: Duration,
     /// PEM: who may certify addresses of users.
     pub client_authorities: Option<PathBuf>,
-    /// Where clients are sent while this node drains.
+    /// Hosts to which clients are sent while this node drains.
     pub other_hosts: Vec<Box<str>>,
 }
 

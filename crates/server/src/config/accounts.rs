@@ -5,7 +5,7 @@ use super::reader::Reader;
 /// `[accounts]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accounts {
-    /// What phones prove passwords by is kept (RFC 7616).
+    /// The digests that phones prove passwords with are kept (RFC 7616).
     pub digests: bool,
 }
 
@@ -23,7 +23,7 @@ impl Accounts {
         accounts
     }
 
-    /// What follows from it and is not what most expect.
+    /// Warns of a consequence that operators may not expect.
     pub fn warning(&self) -> Option<&'static str> {
         (!self.digests).then_some(
             "[accounts] digests is false: no phone can sign in by SIP digest, only chat clients by SCRAM or PLAIN",

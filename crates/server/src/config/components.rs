@@ -24,6 +24,7 @@ pub struct Components {
     pub bytes: usize,
 }
 
+/// An external component (XEP-0114).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Component {
     /// Prepared, as addresses have it.
@@ -31,6 +32,7 @@ pub struct Component {
     pub secret: ComponentSecret,
 }
 
+/// The source of a component's secret.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ComponentSecret {
     Text(Secret),
@@ -125,7 +127,7 @@ impl Component {
         Ok(Component { domain: bare.as_str().into(), secret })
     }
 
-    /// What the component has to know.
+    /// The secret that the component has to know.
     ///
     /// # Errors
     /// A file that cannot be read, or has nothing in it.

@@ -37,6 +37,7 @@ pub struct Federation {
 }
 
 impl Federation {
+    /// Federation is on when it has an address to listen at.
     pub fn is_on(&self) -> bool {
         !self.listen.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, where, and what was expected.
+//! Mistakes in a configuration: the mistake, its position, and the expected value.
 
 use std::fmt;
 use std::ops::Range;

@@ -3,7 +3,7 @@
 use super::reader::Section;
 use super::value::Size;
 
-/// Of `[xmpp]`.
+/// Administrators and limits of `[xmpp]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operating {
     /// Accounts, as `alice@example.net`.

@@ -13,11 +13,11 @@ use super::value::Value;
 
 pub(super) struct Reader<'a> {
     text: &'a str,
-    /// From which paths count, when files have to be there.
+    /// The folder that relative paths start from; `Some` when files have to exist.
     folder: Option<&'a Path>,
     root: DeTable<'a>,
     sections: Vec<&'static str>,
-    /// The first mistakes, those of a file that is no TOML. Whatever else is found in it may be their fault.
+    /// The number of syntax mistakes, which come first. Any other mistake may follow from them.
     unreadable: usize,
     pub(super) mistakes: Vec<Mistake>,
     pub(super) reference: Vec<KeyDoc>,
@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
         Section { reader: self, name, span, table, keys: Vec::new(), spans: Vec::new() }
     }
 
-    /// What is left at the top is not ours.
+    /// Reports entries that are left at the top as unknown.
     pub(super) fn finish(mut self) -> (Vec<Mistake>, Vec<KeyDoc>) {
         for (key, value) in &self.root {
             let name = key.get_ref();
@@ -97,7 +97,7 @@ pub(super) struct Section<'r, 'a> {
     span: Range<usize>,
     table: DeTable<'a>,
     keys: Vec<&'static str>,
-    /// Where the values stood that were taken out.
+    /// The positions of the values that were taken out.
     spans: Vec<(&'static str, Range<usize>)>,
 }
 
@@ -154,8 +154,8 @@ impl<'a> Section<'_, 'a> {
         entries.iter().filter_map(|entry| self.read(name, entry)).collect()
     }
 
-    /// An array of tables. What stands in one is never shown, for there are secrets among it: `read` says what is wrong
-    /// and what was expected.
+    /// An array of tables. The content of a table is never shown, for it may hold secrets: `read` names the mistake and
+    /// the expected form.
     pub(super) fn tables<T>(
         &mut self,
         name: &'static str,
@@ -202,7 +202,7 @@ impl<'a> Section<'_, 'a> {
         self.reader.mistakes.push(Mistake::at(self.reader.text, span, what.into(), expected.into()));
     }
 
-    /// What is left in the table is not ours.
+    /// Reports keys that are left in the table as unknown.
     pub(super) fn finish(self) {
         for key in self.table.keys() {
             let name = key.get_ref();
@@ -271,7 +271,7 @@ fn expected_name(found: &str, known: &[&str]) -> String {
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
-    // A key of thousands of messages resembles none of ours; its beginning says so.
+    // The first letters are enough: a key of thousands of letters resembles no known key.
     for (i, from) in a.chars().take(64).enumerate() {
         let mut diagonal = std::mem::replace(&mut row[0], i + 1);
         for (j, to) in b.iter().enumerate() {

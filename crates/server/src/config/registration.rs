@@ -7,7 +7,7 @@ use super::reader::{Reader, Section};
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 
-/// Who may invite others to make an account.
+/// Accounts that may invite others to make an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inviting {
     Nobody,
@@ -15,16 +15,16 @@ pub enum Inviting {
     Users,
 }
 
-/// `[xmpp.registration]`. The one thing in it that is on by itself is what changes nothing for anybody else.
+/// `[xmpp.registration]`. The only setting that is on by default changes nothing for other users.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Registration {
-    /// Anybody may make an account.
+    /// Any client may make an account.
     pub open: bool,
     pub invitations: Inviting,
     pub invitation_for: Duration,
     /// Accounts an hour, of one source.
     pub per_hour: u32,
-    /// Names that nobody takes.
+    /// Names that cannot be registered.
     pub reserved: Vec<Box<str>>,
     /// Bytes.
     pub min_password: u32,

@@ -441,6 +441,7 @@ pub struct Log {
     pub hide_identities: bool,
 }
 
+/// The form of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     Text,
@@ -555,9 +556,9 @@ impl Routes {
 /// `[limits]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
-    /// Of each shard.
+    /// Connections of each shard.
     pub connections: u32,
-    /// Of all shards.
+    /// Connections of one source, over all shards.
     pub connections_per_source: u32,
 }
 

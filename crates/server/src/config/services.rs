@@ -1,4 +1,4 @@
-//! `[xmpp.contacts]` and `[[xmpp.services]]`: whom users turn to, and relays for their calls.
+//! `[xmpp.contacts]` and `[[xmpp.services]]`: contact addresses for users, and relays for their calls.
 
 use std::path::Path;
 use std::time::Duration;

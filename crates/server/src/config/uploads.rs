@@ -12,12 +12,12 @@ use crate::net::Network;
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 
-/// Where clients find it.
+/// The public address of the web services.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Web {
     /// Without a slash at its end. `None`: the first of these addresses.
     pub public_url: Option<Box<str>>,
-    /// Whose `X-Forwarded-For` is believed.
+    /// Proxies whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<Network>,
 }
 
@@ -102,7 +102,7 @@ impl Value for Base {
 
     fn read(value: &DeValue<'_>) -> Option<Self> {
         let url = value.as_str()?.trim_end_matches('/');
-        // Of nothing that would have to be written otherwise in XML, a header or a document.
+        // No character may need escaping in XML, a header or a document.
         let is_plain = url.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>\"'&?#".contains(&byte));
         let parsed = ivr::request::resolve(None, url, &["http", "https"]).filter(|_| is_plain);
         parsed.map(|_| Base(url.into()))

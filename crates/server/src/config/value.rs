@@ -11,7 +11,7 @@ use crate::net::{Listener, Network};
 
 /// One kind of value.
 pub(super) trait Value: Sized {
-    /// What an operator may write, for messages and the reference.
+    /// The accepted values, for messages and the reference.
     const EXPECTED: &'static str;
 
     /// `None`: not of this kind.

@@ -15,9 +15,9 @@ use crate::net::Network;
 /// `[voice]`. Nothing of it costs anything while `media` is not given.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Voice {
-    /// Where media is received; `None`: off.
+    /// The address at which media is received; `None`: off.
     pub media: Option<IpAddr>,
-    /// Told to peers instead of `media`.
+    /// The address that peers are told instead of `media`.
     pub advertise: Option<IpAddr>,
     /// Even ports of it are RTP's, the odd ones above them RTCP's.
     pub ports: RangeInclusive<u16>,
@@ -36,7 +36,7 @@ pub struct Voice {
     pub end_pause: Duration,
     /// Empty: flite and espeak-ng.
     pub speech: Vec<Box<str>>,
-    /// Empty: nobody listens to words. One URL, or a program and its arguments.
+    /// Empty: speech is not recognised. One URL, or a program and its arguments.
     pub recogniser: Vec<Box<str>>,
     /// Empty: recordings are WAV files only. A program and its arguments.
     pub mp3: Vec<Box<str>>,
@@ -44,7 +44,7 @@ pub struct Voice {
     pub recordings: Option<PathBuf>,
     /// Without a slash at its end.
     pub public_url: Option<Box<str>>,
-    /// In whose name the applications are asked.
+    /// The account on whose behalf applications are requested.
     pub account: Box<str>,
     /// Signs the requests to them.
     pub auth_token: Option<Box<str>>,
@@ -62,7 +62,7 @@ pub struct MailRelay {
     pub security: MailSecurity,
     /// User and password.
     pub login: Option<(Box<str>, Box<str>)>,
-    /// Of the envelope: gets what comes back.
+    /// The envelope sender, which gets bounces.
     pub sender: Option<Box<str>>,
 }
 
@@ -72,6 +72,7 @@ impl std::fmt::Debug for MailRelay {
     }
 }
 
+/// The protection of the connection to a mail relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MailSecurity {
     /// TLS from the first byte.
@@ -90,10 +91,11 @@ pub struct Number {
     pub fallback: Option<Box<str>>,
 }
 
-/// That of the administrator in every installation of RestComm: its applications know it.
+/// The administrator's account in every installation of RestComm: its applications know it.
 const ACCOUNT: &str = "ACae6e420f425248d6a26948c17a9e2acf";
 
 impl Voice {
+    /// Programmable voice is on when `media` is set.
     pub fn is_on(&self) -> bool {
         self.media.is_some()
     }
@@ -160,7 +162,7 @@ impl Voice {
     }
 }
 
-/// Where media is received, what callers are told of it, and on which ports.
+/// Reads the address of media, the address that callers are told, and the ports.
 fn sockets(section: &mut Section<'_, '_>) -> (Option<IpAddr>, Option<IpAddr>, RangeInclusive<u16>) {
     let media = section
         .optional("media", "Address at which media is received. Applications answer no calls without it.")

@@ -32,11 +32,11 @@ pub struct Xmpp {
     pub resume_for: Duration,
     /// Bytes.
     pub max_stanza: usize,
-    /// Of each shard.
+    /// Memory of each shard.
     pub rosters: RosterMemory,
     pub idle: Duration,
     pub sign_in: Duration,
-    /// Of accounts that never said what they prefer.
+    /// The default for accounts without a preference of their own.
     pub archive: ArchiveDefault,
     pub archive_keep: Duration,
     /// Empty: any.
@@ -63,6 +63,7 @@ impl Value for ArchiveDefault {
 }
 
 impl Xmpp {
+    /// XMPP is on when it has an address to listen at, for clients or components.
     pub fn is_on(&self) -> bool {
         !self.listen.is_empty() || !self.components.listen.is_empty()
     }
@@ -177,7 +178,7 @@ fn read_rosters(section: &mut Section<'_, '_>) -> RosterMemory {
     RosterMemory(size.0)
 }
 
-/// Whose messages, and for how long.
+/// Reads which messages the archives keep by default, and for how long.
 fn read_archive(section: &mut Section<'_, '_>) -> (ArchiveDefault, Duration) {
     let archive = section.key(
         "archive",

@@ -83,7 +83,7 @@ impl Drop for Place {
     }
 }
 
-/// What the connections of one address have in common.
+/// State that the connections of one address share.
 pub(super) struct Site {
     routes: Router,
     /// Whether that path needs no place.
@@ -201,7 +201,7 @@ async fn take_place(
 fn refuse(status: StatusCode) -> Response<Answer> {
     let text = status.canonical_reason().unwrap_or_default();
     let mut response = (status, format!("{text}\n")).into_response();
-    // What it sends yet is not read, and its place is free for others.
+    // The rest of the request is not read, and its place is free for others.
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));

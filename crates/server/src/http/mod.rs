@@ -1,6 +1,6 @@
-//! `/metrics` for Prometheus and `/health` for load balancers: only read; nobody is asked for a password. Beside them, or
-//! at an address of its own, the REST interface, which asks. Slow clients and a busy REST interface take no places of
-//! metrics and health.
+//! `/metrics` for Prometheus and `/health` for load balancers: read only, without a password. The REST interface, which
+//! requires one, stands beside them or at an address of its own. Slow clients and a busy REST interface take no places
+//! of metrics and health.
 
 mod listener;
 pub mod metrics;
@@ -25,7 +25,7 @@ use crate::net::admission::{Admission, Bounds};
 use crate::net::proxies::Proxies;
 use crate::node::Shared;
 
-/// What the listeners of HTTP have in common.
+/// State that the HTTP listeners share.
 #[derive(Clone, Debug)]
 pub struct Web {
     proxies: Proxies,
@@ -61,6 +61,7 @@ pub async fn serve(
 pub struct Connections(Rc<listener::Site>);
 
 impl Connections {
+    /// `rest`: the routes of the REST interface, beside `/metrics` and `/health`.
     pub fn new(status: StatusSource, rest: Option<Router>, web: &Web) -> Connections {
         let routes =
             Router::new().route("/metrics", get(metrics)).route("/health", get(health)).with_state(status);
@@ -68,7 +69,7 @@ impl Connections {
         Connections(listener::Site::new((routes, is_status), web))
     }
 
-    /// Until the connection ends. One that is too many ends at once.
+    /// Serves a connection until it ends. A connection over the limit ends at once.
     pub async fn serve<S>(&self, io: S, remote: SocketAddr)
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -84,7 +85,7 @@ pub async fn serve_rest(listener: TcpListener, routes: Router, web: &Web) -> io:
     listener::serve(listener, listener::Site::new((routes, |_| false), web)).await
 }
 
-/// What has places of its own beside those of the REST interface.
+/// Paths that have places of their own beside those of the REST interface.
 fn is_status(path: &str) -> bool {
     matches!(path, "/metrics" | "/health")
 }

@@ -71,7 +71,7 @@ pub(crate) fn show(credentials: &Credentials, out: &mut impl io::Write) -> io::R
 /// Readable by this user only, from the first byte on.
 fn write(file: &Path, credentials: &Credentials) -> io::Result<()> {
     let fresh = file.with_extension("new");
-    // One that a start was killed in the middle of.
+    // A start that was killed may have left the file.
     let _ = std::fs::remove_file(&fresh);
     let mut out = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&fresh)?;
     writeln!(out, "{}:{}", credentials.sid, credentials.token)?;

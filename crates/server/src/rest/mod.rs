@@ -17,7 +17,7 @@ pub(crate) use first::{Chance, ensure_account, renewed, show};
 use plane::Plane;
 pub(crate) use record::{Record, Touched, ended_by};
 
-/// What requests to a node come to. Made once; cheap to clone.
+/// The REST interface of a node. Made once; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Rest {
     router: Router,

@@ -1,4 +1,4 @@
-//! What requests ask of live calls: put to all shards, one of which knows the call.
+//! Requests of the REST interface to live calls: sent to all shards, one of which has the call.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -116,7 +116,7 @@ impl Plane {
         self.get::<RestAccount>(account).map(|account| Arc::new(owner_of(&account)))
     }
 
-    /// What a call does with a document: an application brings its fallback and callback.
+    /// The plan for a document: an application brings its fallback and callback.
     fn plan(&self, document: Document) -> Result<Plan, ControlError> {
         match document {
             Document::Inline(text) => Ok(plan_of(Start::Document(text.into_bytes()))),
@@ -163,7 +163,8 @@ fn escape(text: &str) -> String {
 const CALL_EVENTS: &[&str] = &["initiated", "ringing", "answered", "completed"];
 const RECORDING_EVENTS: &[&str] = &["in-progress", "completed", "absent"];
 
-/// Told of those of `known` that are asked for, and of the end when none is. `None`: nobody is told.
+/// A callback for the requested events among `known`; when no event is requested, for the end only. `None`: no callback
+/// is sent.
 fn callback(asked: &StatusCallback, known: &[&'static str]) -> Result<Option<Callback>, ControlError> {
     if asked.url.is_empty() {
         return Ok(None);

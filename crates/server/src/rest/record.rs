@@ -13,7 +13,7 @@ use crate::node::{Node, StoreCompletions};
 use crate::shard::{Command, Ended, ShardMessage};
 use crate::voice::{Numbers, VoiceShardMessage};
 
-/// Whose cached data a write makes void.
+/// The accounts whose cached data a write invalidates.
 pub(crate) enum Touched<'a> {
     Nobody,
     /// Only what is known of this address.
@@ -38,7 +38,7 @@ impl Touched<'_> {
     }
 }
 
-/// Whose chat sessions a write ends, and why.
+/// The account whose chat sessions a write ends, and the reason.
 pub(crate) fn ended_by(write: &Write) -> Option<Ended> {
     let (account, ending) = match write {
         Write::SetVerifiers { account, .. } => (account, SessionEndReason::Changed),
@@ -50,7 +50,7 @@ pub(crate) fn ended_by(write: &Write) -> Option<Ended> {
 }
 
 impl Ended {
-    /// With what the record had of it until now.
+    /// Adds the roster that the record had until now.
     pub(crate) fn after(self, done: &WriteDone) -> Arc<Ended> {
         let roster = match done {
             WriteDone::Removed { roster } => roster.clone(),
@@ -95,7 +95,7 @@ impl Record {
                     ))]);
                 }
             }
-            Err(error) => tracing::error!(%error, "numbers could not be read again; the old ones count"),
+            Err(error) => tracing::error!(%error, "cannot reload the numbers; the previous ones stay in use"),
         }
     }
 

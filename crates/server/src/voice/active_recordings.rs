@@ -1,4 +1,4 @@
-//! What is recorded of one leg: its sound comes once, in pieces, and goes to all who keep it or listen to it.
+//! Recordings of one leg: its sound comes once, in pieces, and goes to every recording and to the speech recogniser.
 
 use ivr::document::Callback;
 use ivr::script::{Id, Recorded};
@@ -11,15 +11,15 @@ use stdx::slab::Key;
 use super::recognise::SpeechCapture;
 use super::recordings::OpenFile;
 
-/// Whoever takes a leg's sound. It stays with the leg once there is one.
+/// The consumers of a leg's sound. A leg keeps this value once it has one.
 pub(super) struct Recording {
-    /// What the media gives now; `None`: nothing.
+    /// The sound that the media gives now; `None`: nothing.
     source: Option<RecordSource>,
     /// Hz, of what is given.
     pub(super) rate: u32,
     pub(super) takes: Vec<ActiveRecording>,
     pub(super) ear: Option<Box<SpeechCapture>>,
-    /// Of the background, and ended with the leg's sound: its owner may ask for it later.
+    /// A background recording that ended with the leg's sound: its owner may ask for it later.
     pub(super) ended: Option<Recorded>,
     scratch: Vec<i16>,
 }
@@ -51,11 +51,11 @@ pub(crate) enum Pause {
     Silence,
 }
 
-/// Who is told of its end.
+/// The receiver of the notice that a recording has ended.
 pub(super) enum RecordingObserver {
     /// The script, for its Record.
     Verb { actor: Key, id: Id },
-    /// Whoever began it; and this URL.
+    /// The script or request that began it; and this URL.
     Background { status: Option<Callback> },
     /// The REST interface, which made the row; and this URL.
     Api { status: Option<Callback> },
@@ -103,7 +103,7 @@ impl Recording {
         }
     }
 
-    /// What the media has to give for all of them.
+    /// The sound that the media has to give for all of them.
     fn wanted(&self) -> Option<RecordSource> {
         let ear = self.ear.iter().map(|_| RecordSource::Received);
         let mut all = self.takes.iter().map(|take| take.source).chain(ear);
@@ -111,7 +111,8 @@ impl Recording {
         Some(if all.all(|one| one == first) { first } else { RecordSource::Dual })
     }
 
-    /// Whoever is here has all that came so far, and gets what it wants from now on.
+    /// Gives all consumers the sound so far, and restarts the media's recording with the sound that they want from now
+    /// on.
     pub(super) fn arrange(&mut self, media: &mut MediaSession) {
         let wanted = self.wanted();
         // Begun anew it would have the rate of another codec: it goes on, with more than is wanted.
@@ -131,7 +132,7 @@ impl Recording {
         self.wanted().is_none() || self.rate == media.rate()
     }
 
-    /// What came so far, for those who are here, before somebody comes or leaves.
+    /// Gives the sound so far to the present consumers, before one is added or leaves.
     pub(super) fn flush(&mut self, media: &mut MediaSession) {
         if let Some(source) = self.source.filter(|_| self.rate == media.rate()) {
             media.stop_recording(&mut Rest(self));
@@ -139,7 +140,7 @@ impl Recording {
         }
     }
 
-    /// The same, before somebody leaves. Behind a change of codecs only the last one gets it.
+    /// Flushes before a consumer leaves. After a change of codecs only the last one gets the rest.
     pub(super) fn finish(&mut self, media: &mut MediaSession) {
         self.flush(media);
         if self.takes.len() + usize::from(self.ear.is_some()) == 1 && self.rate != media.rate() {
@@ -163,7 +164,8 @@ impl Outbox for Rest<'_> {
     }
 }
 
-/// What one of them wants of what the media gives. Both directions are given apart when they want different things.
+/// The part of the given sound that one consumer wants. The media gives both directions apart when consumers want
+/// different sound.
 fn heard<'s>(
     samples: &'s [i16],
     given: RecordSource,

@@ -14,8 +14,8 @@ pub(super) struct Actor {
 pub(super) enum Part {
     /// The leg's own: with it ends the call.
     Main,
-    /// Lets the callee hear what he is called for. `caller` is the actor whose Dial made the leg `id`; `accepted` once the
-    /// document came to its end.
+    /// Plays the callee a document before the connection. `caller` is the actor whose Dial made the leg `id`;
+    /// `accepted` once the document came to its end.
     Screening { caller: Key, id: Id, accepted: bool },
     /// Music and words for one who waits. `main` is the actor that waits, for its conference or queue `id`.
     Waiting { main: Key, id: Id },

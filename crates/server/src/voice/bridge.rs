@@ -9,12 +9,12 @@ use stdx::slab::Key;
 use super::leg::Partner;
 use super::{Voice, World};
 
-/// What a leg is given to say, copied out of who said it.
+/// The sound that a leg sends, copied from the leg that it hears.
 #[derive(Default)]
 pub(super) struct Heard {
     codec: Option<Codec>,
     payload: Vec<u8>,
-    /// What it is given comes from an application's media stream.
+    /// The sound comes from an application's media stream.
     is_streamed: bool,
 }
 
@@ -62,16 +62,16 @@ impl Voice {
         }
     }
 
-    /// A key that came beside the sound, for whom the leg is joined with.
+    /// Forwards a key that came beside the sound to the leg's partner.
     pub(super) fn cross_digit(&mut self, leg: Key, digit: Digit) {
         let Some(Partner::Leg(other)) = self.legs.get(leg).map(|leg| leg.partner) else { return };
         if let Some(media) = self.legs.get_mut(other).and_then(|leg| leg.media.as_mut()) {
-            // More than 64 in the way: nobody presses that fast, and what is beyond is lost.
+            // More than 64 digits are waiting: keys are not pressed that fast, and further digits are lost.
             let _ = media.send_digits(&[digit]);
         }
     }
 
-    /// Whoever hears `leg` does so no more, and the other way round.
+    /// Ends the connection between `leg` and its partner, in both directions.
     pub(super) fn part(&mut self, now: Instant, leg: Key, world: &mut World<'_>) {
         let Some(left) = self.legs.get_mut(leg) else { return };
         match std::mem::take(&mut left.partner) {

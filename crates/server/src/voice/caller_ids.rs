@@ -1,5 +1,5 @@
-//! Whom an account may say to be when it calls: its numbers, its clients, and what the operator vouches for
-//! (OutgoingCallerIds). Else whoever writes an application calls as anybody's bank.
+//! Caller IDs that an account may use: its numbers, its clients, and those that the operator vouches for
+//! (OutgoingCallerIds). Otherwise an application could call under any bank's number.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use super::numbers::Numbers;
 /// Telephone numbers are longer than this, extensions are not: E.164 numbers with country code have 7 to 15 digits.
 const EXTENSION_DIGITS: usize = 6;
 
-/// What the record says besides bound numbers.
+/// Caller IDs of the record besides bound numbers.
 #[derive(Debug, Default)]
 pub(super) struct CallerIds {
     /// The operator's account.

@@ -1,5 +1,5 @@
-//! What the REST interface asks of live calls, on the shard that has them. All shards are asked; those that do not know
-//! what is asked for say so.
+//! Requests of the REST interface to live calls, on the shard that has them. All shards are asked; those that do not
+//! know the object of the request say so.
 
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -30,7 +30,7 @@ pub struct Order {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
-    /// Of one shard.
+    /// For one shard.
     Start(Box<Placing>),
     Change {
         call: String,
@@ -66,7 +66,7 @@ pub(crate) enum Request {
         sid: String,
         change: Modify,
     },
-    /// Of one shard.
+    /// For one shard.
     Send {
         message: Box<TextMessage>,
         owner: Arc<Owner>,
@@ -90,7 +90,7 @@ pub(crate) struct Placing {
     pub(crate) to: Address,
     /// Before the document.
     pub(crate) send_digits: Vec<Item>,
-    /// What the callee sees.
+    /// The caller as the callee sees it.
     pub(crate) from: String,
     pub(crate) plan: Plan,
     pub(crate) timeout: Duration,
@@ -98,7 +98,7 @@ pub(crate) struct Placing {
     pub(crate) record: Option<Background>,
 }
 
-/// What is to become of a live call; all of it or nothing.
+/// A change of a live call, performed whole or not at all.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Change {
     /// The document, and its fallback.
@@ -106,7 +106,7 @@ pub(crate) struct Change {
     pub(crate) end: Option<End>,
     pub(crate) mute: Option<bool>,
     pub(crate) time_limit: Option<Duration>,
-    /// `Some(None)`: told of nothing any more.
+    /// `Some(None)`: no more callbacks.
     pub(crate) status: Option<Option<Callback>>,
     pub(crate) moves_other_leg: bool,
 }
@@ -114,7 +114,7 @@ pub(crate) struct Change {
 impl Voice {
     pub(super) fn handle_order(&mut self, now: Instant, order: Order, world: &mut World<'_>) {
         let reply = self.obey(now, order.request, world);
-        // Who asked may have lost patience.
+        // The request may have timed out, so that its receiver is gone.
         let _ = order.answer.try_send(reply);
     }
 
@@ -175,7 +175,7 @@ impl Voice {
     }
 
     fn live(&self, sid: &str) -> Result<Key, ControlError> {
-        // One that has a script and no dialog is about to be placed.
+        // A leg with a script and without a dialog is about to be placed.
         let is_live = |leg: &Leg| leg.main.is_some() || !leg.is_gone;
         let found = self.legs.iter().find(|(_, leg)| leg.sid == sid && is_live(leg));
         found.map(|(key, _)| key).ok_or(ControlError::NotFound)
@@ -216,7 +216,7 @@ impl Voice {
             }
             match change.end {
                 Some(End::Complete) if script.status() == CallStatus::InProgress => script.hang_up(now, out),
-                // Whoever ends a call that nobody has answered cancels it.
+                // Ending a call that is not answered yet cancels it.
                 Some(End::Complete | End::Cancel) => script.cancel(now, out),
                 None => {}
             }
@@ -224,7 +224,7 @@ impl Voice {
         Ok(())
     }
 
-    /// What a leg says is silence to whoever hears it, until that is taken back.
+    /// Replaces a leg's sound by silence for its listeners, until that is taken back.
     fn mute(&mut self, key: Key, on: bool) {
         let Some(leg) = self.legs.get_mut(key) else { return };
         leg.is_muted = on;
@@ -256,7 +256,7 @@ fn check(change: &Change, status: Option<CallStatus>) -> Result<(), ControlError
             | CallStatus::NoAnswer
             | CallStatus::Canceled,
         ) => Err(ControlError::NotLive),
-        // Nobody has answered it yet: there is nobody to perform a document for.
+        // An unanswered call cannot perform a document.
         Some(CallStatus::Queued | CallStatus::Ringing) if change.to.is_some() && change.end.is_none() => {
             Err(ControlError::NotLive)
         }

@@ -1,4 +1,5 @@
-//! Dial: parties are called, screened, joined with their caller, and everything ends once. What rings is in `party`.
+//! Dial: parties are called, screened, joined with their caller, and everything ends once. Ringing phones are in
+//! `party`.
 
 use std::sync::Arc;
 
@@ -20,15 +21,15 @@ use super::{API_VERSION, Voice, World};
 /// Twilio's number for it.
 const INVALID_CALLER_ID: u32 = 13_214;
 
-/// What a leg's script has dialled.
+/// The Dial of a leg's script.
 #[derive(Default)]
 pub(super) struct Dialing {
     pub(super) options: Option<Box<DialOptions>>,
-    /// All that are not over.
+    /// Parties that are not over.
     pub(super) parties: Vec<Key>,
-    /// The caller hears that it rings.
+    /// The caller hears the ringing tone.
     pub(super) is_ringing: bool,
-    /// The one that the caller is joined with.
+    /// The party that the caller is joined with.
     pub(super) bridged: Option<Key>,
     is_recorded: bool,
 }
@@ -45,7 +46,7 @@ impl Voice {
         let Some((caller, leg)) = self.leg_of(actor) else { return };
         let from = options.caller_id.clone().unwrap_or_else(|| leg.from.to_string());
         let is_callers = from == *leg.from;
-        // That of the caller is none for another number.
+        // The caller's name does not belong to another number.
         let caller_name = if options.caller_id.is_none() { leg.caller_name.clone() } else { None };
         let owner = Arc::clone(&leg.owner);
         let leg_caller = leg.caller.clone();
@@ -136,7 +137,7 @@ impl Voice {
         self.drive(now, screen, world, |script, out| script.start(now, out));
     }
 
-    /// The call of a callee, as the scripts on his leg know it.
+    /// The call of a callee, as the scripts on the callee's leg know it.
     pub(super) fn call_of_party(&self, actor: Key, party: &DialAttempt) -> Call {
         let caller = self.actors.get(actor).and_then(|actor| self.legs.get(actor.leg));
         Call {
@@ -185,7 +186,7 @@ impl Voice {
         }
     }
 
-    /// One that has answered or that nobody waits for any more is over, whoever ended it.
+    /// Ends a party that has answered or is no longer awaited, whichever side ended it.
     pub(super) fn end_party(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
         let Some((party, recording)) = self.forget_party(now, key, world) else { return };
         if let (true, Originator::Dialed(id)) = (party.is_up, party.whose) {
@@ -207,7 +208,7 @@ impl Voice {
         Some((party, recording))
     }
 
-    /// A party's phones are hung up, and nobody is told.
+    /// Hangs up a party's phones without telling the script.
     pub(super) fn drop_party(
         &mut self,
         now: Instant,
@@ -233,7 +234,7 @@ impl Voice {
         Some(party)
     }
 
-    /// Takes a party off the caller's list. After the last one it rings no more, and nothing is recorded.
+    /// Takes a party off the caller's list. After the last party, ringing and recording stop.
     pub(super) fn leave_dialing(
         &mut self,
         now: Instant,
@@ -265,7 +266,7 @@ impl Voice {
         is_recorded.then(|| self.end_recording(now, caller, world)).flatten()
     }
 
-    /// Once, and only where the Dial wants it.
+    /// Starts the recording that a Dial asks for, once.
     pub(super) fn record_dial(&mut self, now: Instant, caller: Key, world: &mut World<'_>) {
         let Some(dialing) = self.legs.get(caller).and_then(|leg| leg.dialing.as_ref()) else { return };
         let wanted = dialing.options.as_ref().and_then(|options| options.record.as_ref());
@@ -283,7 +284,7 @@ impl Voice {
         }
     }
 
-    /// What happens to a session of ours that we began, and transfers.
+    /// Handles events of sessions that we began, and transfers.
     pub(super) fn handle_outgoing(&mut self, now: Instant, event: SessionEvent, world: &mut World<'_>) {
         match event {
             SessionEvent::Ringing { session, response } => self.rang(now, session, &response, world),

@@ -1,5 +1,5 @@
-//! A party: whoever a Dial or the REST interface calls. It is looked up, its phones ring together, groups of them in turn;
-//! the first that answers is the party's leg and the others are hung up. For its script all that is one leg.
+//! A party: the callee of a Dial or of the REST interface. It is looked up, its phones ring together, groups of them in
+//! turn; the first that answers is the party's leg and the others are hung up. For its script all that is one leg.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
@@ -24,9 +24,9 @@ use super::resolving::ResolutionPurpose;
 use super::rows::{self, Row};
 use super::{Address, CountedCall, Destination, Owner, Purpose, Resolved, Voice, VoiceEffect, World};
 
-/// What a script's call of somebody has come to.
+/// A call that a script makes, and its progress.
 pub(super) struct DialAttempt {
-    /// Whose script is told.
+    /// The actor whose script is told.
     pub(super) actor: Key,
     pub(super) whose: Originator,
     pub(super) sid: String,
@@ -35,20 +35,20 @@ pub(super) struct DialAttempt {
     pub(super) from: Box<str>,
     pub(super) caller_name: Option<Box<str>>,
     pub(super) to: String,
-    /// From and To of the INVITE; the second is empty for whom we call directly.
+    /// From and To of the INVITE; the second is empty for a destination that is called directly.
     from_name: Box<str>,
     to_name: Box<str>,
-    /// What was dialled, for a host that is none of ours.
+    /// The dialled URI, when its host is not ours.
     direct: Option<Box<str>>,
     headers: Vec<(Box<str>, Box<str>)>,
     login: Option<Login>,
     pub(super) send_digits: Vec<Item>,
-    /// How long its phones ring; as SIP's own patience when zero.
+    /// The time that its phones may ring; when zero, SIP's own timers decide.
     pub(super) timeout: Duration,
     pub(super) codecs: &'static [Codec],
     /// Max-Forwards.
     pub(super) hops: u8,
-    /// Its caller is not whom the script says.
+    /// The script's caller ID is neither the caller's nor the account's.
     pub(super) is_forged: bool,
     /// A limit of ours refused it, and a notification has said which.
     pub(super) is_refused: bool,
@@ -67,19 +67,19 @@ pub(super) struct DialAttempt {
     has_rung: bool,
     /// The most telling so far.
     failure: Option<LegFailure>,
-    /// Of the phone that was called last, and that has answered.
+    /// The Call-ID of the phone that was called last, then of the one that has answered.
     pub(super) call_id: String,
     /// The account that is called, when it is one of ours.
     pub(super) aor: Option<Aor>,
     /// `X-` headers of the answer.
     pub(super) answer_headers: Form,
-    /// What the record says of a Dial's call; one of the REST interface has it with its leg.
+    /// The row of a Dial's call; for a call of the REST interface the leg has it.
     pub(super) row: Option<Box<Row>>,
     /// Begins with the answer.
     pub(super) record: Option<Background>,
 }
 
-/// What a party is to the script that is told of it.
+/// The role of a party for the script that is told of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Originator {
     /// A leg of its Dial.
@@ -132,7 +132,7 @@ impl DialAttempt {
         }
     }
 
-    /// What is to be looked up. `None`: no address, or none of SIP.
+    /// Takes the address to look up. `None`: no address, or not one of SIP.
     pub(super) fn take_address(&mut self, to: Dialled) -> Option<Address> {
         self.to = shown(&to);
         let of_user = |user: String| Address { user: user.into(), host: "".into(), port: None };
@@ -165,7 +165,7 @@ impl DialAttempt {
         Some(address)
     }
 
-    /// What scripts on its leg are told of its dialog.
+    /// Parameters of the dialog for scripts on its leg.
     pub(super) fn extra(&self) -> Form {
         let headers =
             self.answer_headers.iter().map(|(name, value)| (format!("SipHeader_{name}"), value.clone()));
@@ -190,7 +190,7 @@ impl DialAttempt {
         }
     }
 
-    /// Someone was there, and said so: that is more telling than no answer, and any answer more than an error.
+    /// Keeps the most telling failure: a busy callee counts more than no answer, and either more than an error.
     fn note_failure(&mut self, failure: LegFailure) {
         let weight = |status| match status {
             CallStatus::Busy => 2,
@@ -213,7 +213,7 @@ pub(super) fn shown(address: &Dialled) -> String {
     }
 }
 
-/// Of a final status. A callee who declines is busy for his caller, as with RestComm.
+/// The call status for a final status. A callee that declines is busy for the caller, as with RestComm.
 fn status_of(code: u16) -> CallStatus {
     match code {
         486 | 600 | 603 => CallStatus::Busy,
@@ -284,8 +284,8 @@ impl Voice {
             Err(status) => return self.party_failed(now, key, status, world),
             Ok(groups) => party.groups = groups.into(),
         }
-        // Where the plan knows no way the application's word is one: the document comes from whoever the number belongs
-        // to, not from the caller, so this relays for no stranger.
+        // Where the plan has no route, the dialled URI is used: the document comes from the owner of the number, not
+        // from the caller, so this relays for no stranger.
         if party.groups.is_empty()
             && let Some(uri) = party.direct.clone()
         {
@@ -323,7 +323,7 @@ impl Voice {
         self.party_failed(now, key, 404, world);
     }
 
-    /// One phone. Where it cannot be, that is the party's failure unless another is better.
+    /// Rings one phone. A phone that cannot be called is the party's failure unless another is more telling.
     fn ring_phone(&mut self, now: Instant, key: Key, reach: &Destination, world: &mut World<'_>) {
         let Some(party) = self.parties.get(key) else { return };
         let host = Uri::parse(reach.uri.as_bytes()).ok().and_then(|uri| uri.host_ip());
@@ -418,8 +418,8 @@ impl Voice {
         }
     }
 
-    /// What a callee says before he answers, an announcement perhaps, the caller hears instead of our ringing; where
-    /// several ring nobody could say whose.
+    /// Connects the caller to a callee's early media, such as an announcement, in place of our ringing. When several
+    /// parties ring, the source would be ambiguous.
     fn hear_early(&mut self, actor: Key, phone: Key) {
         let Some((caller, leg)) = self.leg_of(actor) else { return };
         let is_alone = leg.dialing.as_ref().is_some_and(|dialing| dialing.parties.len() == 1);
@@ -491,7 +491,7 @@ impl Voice {
         let pieces: Vec<Piece> =
             items.into_iter().map(|item| Piece { items: vec![item], loops: 1 }).collect();
         let codec = media.negotiated().audio.codec;
-        // Nobody waits for its end, whatever its number.
+        // No script waits for its end, so any number will do.
         leg.first_digits = Some(Box::new(Speaking::new(actor, Id(0), &pieces, codec, |_, _| None)));
         self.go_on(now, leg_key, world);
     }
@@ -532,7 +532,7 @@ impl Voice {
         if !is_over {
             return;
         }
-        // The next group stands in where this one could not be reached, not where somebody said no.
+        // The next group replaces a group that could not be reached, not one in which a callee declined.
         if !matches!(code, 408 | 503) {
             return self.party_failed(now, key, code, world);
         }
@@ -542,7 +542,7 @@ impl Voice {
         }
     }
 
-    /// Nobody has answered; the script is told of the most telling reason, and at last of this one.
+    /// The party has failed without an answer. The script gets its most telling failure; `code` is the fallback.
     pub(super) fn party_failed(&mut self, now: Instant, key: Key, code: u16, world: &mut World<'_>) {
         if let Some(party) = self.parties.get_mut(key) {
             party.failure.get_or_insert_with(|| failure_of(code, None));
@@ -566,7 +566,7 @@ impl Voice {
     }
 }
 
-/// Of a Refer-To, a Contact or the like.
+/// The URI of a Refer-To, a Contact or the like.
 pub(super) fn uri_in(message: &Message, header: Header) -> Option<String> {
     sip::wire::Address::parse(message.header(header)?).map(|address| text(address.uri))
 }

@@ -1,4 +1,4 @@
-//! What a shard has asked the helpers for, and who waits for it.
+//! Requests of a shard to the helpers, and the scripts that wait for the answers.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -19,14 +19,14 @@ use super::prompts::{Frames, Sound};
 /// A part of a call's prompt.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiter {
-    /// Whose script wants it.
+    /// The actor whose script waits.
     pub(super) actor: Key,
     pub(super) prompt: Id,
     pub(super) place: (usize, usize),
     pub(super) codec: Codec,
 }
 
-/// What became of a ticket.
+/// The request that a ticket was given for.
 pub(super) enum TicketOutcome {
     /// For that script.
     Document(Key, Id),
@@ -39,11 +39,11 @@ pub(super) struct HelperRequests {
     pub(super) frames: Frames,
     documents: HashMap<u64, (Key, Id)>,
     sounds: HashMap<u64, (Sound, Vec<Waiter>)>,
-    /// Mails: whose script wants to know, and their sids.
+    /// Mails: the script that waits for the outcome, and the sid.
     mails: HashMap<u64, ((Key, Id), String)>,
     /// Media streams until their helper is done with them, and whose they are.
     streams: HashMap<u64, Key>,
-    /// The ticket of a sound that is on its way: calls that want the same one share it.
+    /// The ticket of a sound that is on its way: calls that need the same sound share it.
     under_way: HashMap<Sound, u64>,
     last: u64,
 }
@@ -74,7 +74,7 @@ impl HelperRequests {
         self.helpers.fetch(ticket, wire);
     }
 
-    /// Nobody waits for the answer.
+    /// Sends a request whose answer is ignored.
     pub(super) fn tell(&mut self, wire: Wire) {
         let ticket = self.ticket();
         self.helpers.fetch(ticket, wire);
@@ -92,7 +92,7 @@ impl HelperRequests {
         ticket.id
     }
 
-    /// The sound's frames when they are at hand; else the waiter is told of later.
+    /// The sound's frames when they are cached; otherwise the waiter gets them later.
     pub(super) fn sound(&mut self, sound: Sound, waiter: Waiter) -> Option<Prompt> {
         if let Some(prompt) = self.frames.spoken(&sound, waiter.codec) {
             return Some(prompt);

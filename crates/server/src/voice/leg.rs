@@ -31,11 +31,11 @@ pub(super) struct Leg {
     pub(super) owner: Arc<Owner>,
     /// The script that the call belongs to. `None`: it belongs to the Dial that made it.
     pub(super) main: Option<Key>,
-    /// One that performs while the other waits.
+    /// A second script that performs while the main one waits.
     pub(super) aside: Option<Key>,
-    /// Of the INVITE; empty when the caller wants ours.
+    /// The SDP offer of the INVITE; empty when the caller wants ours.
     pub(super) offer: Bytes,
-    /// Where the signalling comes from.
+    /// The address that the signalling comes from.
     pub(super) trusted: IpAddr,
     /// The caller has not shown that it receives anything: its address may be another's, and no media goes there.
     pub(super) is_held: bool,
@@ -49,9 +49,9 @@ pub(super) struct Leg {
     pub(super) speaking: Option<Box<Speaking>>,
     /// Digits that go out before anything is spoken.
     pub(super) first_digits: Option<Box<Speaking>>,
-    /// Number of the piece that plays: what an earlier one reports is nobody's.
+    /// The number of the piece that plays; reports of earlier pieces are ignored.
     pub(super) playing: u64,
-    /// Whom it hears when nothing is played.
+    /// The source of its sound when no prompt plays.
     pub(super) partner: Partner,
     /// When of the 20 ms it has its tick.
     pub(super) phase: u8,
@@ -61,48 +61,48 @@ pub(super) struct Leg {
     pub(super) streams: Option<Box<Streams>>,
     /// A Record that begins once it is out.
     pub(super) beep: Option<Box<Beep>>,
-    /// What its script has dialled.
+    /// The Dial of its script.
     pub(super) dialing: Option<Box<Dialing>>,
-    /// It is a phone of that one.
+    /// The party that it is a phone of.
     pub(super) party: Option<Key>,
     /// The account that it is a phone of counts the call.
     pub(super) counted: Option<Arc<CountedCall>>,
     /// A caller that has proved to be this account.
     pub(super) caller: Option<router::Aor>,
-    /// How often a call may still make another (RFC 7332): the Max-Forwards of the INVITE.
+    /// The number of times a call may still make another (RFC 7332): the Max-Forwards of the INVITE.
     pub(super) hops: u8,
-    /// What scripts know as `From`.
+    /// `From` as scripts know it.
     pub(super) from: Box<str>,
     pub(super) caller_name: Option<Box<str>>,
     /// Offered in this order.
     pub(super) codecs: &'static [Codec],
-    /// What the record says of the call.
+    /// The call's row in the record.
     pub(super) row: Option<Box<Row>>,
     /// Notifications of it in the record.
     pub(super) notifications: u16,
-    /// What it says is silence to others.
+    /// Other legs hear silence from it.
     pub(super) is_muted: bool,
-    /// A transfer of ours that has no answer, and whose script wants it.
+    /// A transfer of ours that has no answer yet, and the script that waits for it.
     pub(super) referring: Option<(Key, Id)>,
 }
 
-/// Whom a leg hears, and who hears it.
+/// The leg or room that a leg hears, and that hears it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Partner {
     #[default]
     Nobody,
     Itself,
-    /// Of the same shard.
+    /// A leg of the same shard.
     Leg(Key),
     Seat(RoomMembership),
 }
 
 const CODECS: [Codec; 4] = [Codec::Opus, Codec::G722, Codec::Pcma, Codec::Pcmu];
 
-/// Of a leg whose INVITE is not on its way: no session has it.
+/// The session of a leg whose INVITE has not been sent: no session has this id.
 pub(super) const NO_SESSION: SessionId = SessionId(u64::MAX);
 
-/// What a callee is offered, so that nothing need be transcoded where he agrees: the caller's codec first.
+/// Codecs to offer a callee: the caller's codec first, so that nothing is transcoded if the callee accepts it.
 pub(super) fn codecs_like(caller: Option<Codec>) -> &'static [Codec] {
     match caller {
         Some(Codec::Pcmu) => &[Codec::Pcmu, Codec::Pcma, Codec::G722, Codec::Opus],
@@ -163,7 +163,7 @@ impl Leg {
         }
     }
 
-    /// What this side brings to an offer or answer; `ip` is what the peer is told.
+    /// This side's part of an offer or answer; `ip` is the address that the peer is told.
     pub(super) fn local(&self, ip: IpAddr) -> Option<Local<'static>> {
         Some(Local {
             ip,

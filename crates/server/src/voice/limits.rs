@@ -2,35 +2,35 @@
 
 use std::time::Duration;
 
-/// Prompts a shard keeps encoded. Those not played lately make room.
+/// Prompts a shard keeps encoded. The least recently played make room.
 pub(super) const PROMPTS: usize = 1_024;
 
 /// Bytes of one of them: two minutes of G.711. Longer ones are encoded for each call.
 pub(super) const PROMPT_CACHED: usize = 1 << 20;
 
-/// Of each key among the sounds of a prompt.
+/// The duration of each key among the sounds of a prompt.
 pub(super) const DIGIT_MS: u32 = 160;
 
 /// Phases turned at once when the shard was late: the rest follows once what came by SIP meanwhile is done.
 pub(super) const TURNS: u32 = 5;
 
-/// How late a phase is made up for, five ticks; what is older is left out, and the peer conceals it.
+/// The lateness up to which a phase is made up for, five ticks; older ticks are left out, and the peer conceals them.
 pub(super) const LATE: Duration = Duration::from_millis(100);
 
-/// How far ahead a script's wake-up is noted. One whose deadline is later is woken once more; of one that is over, the
-/// note stays that long: a thousand calls a second leave about a megabyte and a half.
+/// The longest time ahead that a script's wake-up is noted. A script with a later deadline is woken once more; after
+/// the end of a script its note stays that long: a thousand calls a second leave about a megabyte and a half.
 pub(super) const WAKE_AHEAD: Duration = Duration::from_secs(60);
 
-/// Times one socket is read in a tick, each for a batch. More come from nobody who talks.
+/// Times one socket is read in a tick, each for a batch. Speech does not take more.
 pub(super) const READS: usize = 8;
 
 /// Media streams of one call: Twilio's own. More: refused with a reason.
 pub(super) const STREAMS: usize = 4;
 
-/// Bytes of an application's sound that wait to be played, five minutes. What is beyond is lost, with a word.
+/// Bytes of an application's sound that wait to be played, five minutes. The rest is lost, with a notification.
 pub(super) const STREAM_QUEUE: usize = 5 * 60 * 8_000;
 
-/// Marks that wait until what is before them has been played. What is beyond is lost, with a word.
+/// Marks that wait until the sound before them has been played. Further ones are lost, with a notification.
 pub(super) const STREAM_MARKS: usize = 1_024;
 
 /// Texts of a shard that have no outcome yet. More: failed at once.
@@ -85,7 +85,7 @@ pub(super) const ENCODER_MESSAGE: u64 = 1_024;
 /// refused.
 pub(super) const RECORDINGS_PER_LEG: usize = 3;
 
-/// The longest recording that no Record verb limits: that of the longest call. What is beyond is not kept.
+/// The longest recording that no Record verb limits: that of the longest call. The rest is not kept.
 pub(super) const RECORDING: Duration = ivr::limits::CALL_DURATION;
 
 /// Sound before the beginning of speech that a recogniser gets: words begin softly, and speech is noticed late.
@@ -96,21 +96,23 @@ pub(super) const END_OF_SPEECH: Duration = Duration::from_millis(1_000);
 
 /// Characters of a transcription that are kept: as many as fit a row, whatever they are.
 pub(super) const TRANSCRIPTION: usize = 8_192;
-/// Bytes of a called number or name that bindings are looked up for. Longer ones are nobody's.
+/// Bytes of a called number or name that bindings are looked up for. Longer ones match no binding.
 pub(super) const NUMBER: usize = 256;
 
-/// `X-` headers of an INVITE told to its application, and bytes of each value. What is beyond is left out.
+/// `X-` headers of an INVITE told to its application, and bytes of each value. The rest is left out.
 pub(super) const TOLD_HEADERS: usize = 32;
 pub(super) const TOLD_HEADER: usize = 1_024;
 
-/// Of one call in the record: an application that is wrong in each of its documents fills no disk. More are logged only.
+/// Notifications of one call in the record, so that an application with a mistake in each of its documents does not
+/// fill the disk. More are logged only.
 pub(super) const NOTIFICATIONS: u16 = 50;
 
 /// Bytes of a callee's Reason-Phrase in the record: a line of text. The rest is cut.
 pub(super) const REASON: usize = 200;
 
-/// For the shards' answers to a request of the REST interface. Whoever is later does not know the call.
+/// The time for the shards' answers to a request of the REST interface. A shard that is later counts as not knowing the
+/// call.
 pub(crate) const CONTROL: Duration = Duration::from_secs(1);
 
-/// How long a call rings before the record has it. Nearly all are answered before, and are written once less.
+/// The time that a call rings before the record has it. Nearly all are answered before, and are written once less.
 pub(super) const RINGING: Duration = Duration::from_secs(1);

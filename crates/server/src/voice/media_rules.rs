@@ -1,4 +1,4 @@
-//! Which addresses media goes to, and what becomes of a call whose media has stopped.
+//! Rules for the addresses that media goes to, and for calls whose media has stopped.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::net::Network;
 pub(super) struct MediaRules {
     /// Media gateways: sent to before they have sent.
     networks: Box<[Network]>,
-    /// Where this node's own legs are: two of them would wait for each other.
+    /// The address of this node's own legs: two of them would wait for each other.
     own: IpAddr,
     /// Zero: never.
     timeout: Duration,

@@ -1,4 +1,4 @@
-//! What the calls of one shard are sent from elsewhere, and what they want of their shard.
+//! Messages to the calls of one shard, and effects that these calls request of their shard.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use super::{HelperResult, Numbers, Order};
 /// One message for the calls of a shard.
 #[derive(Debug)]
 pub enum VoiceShardMessage {
-    /// What became of something that a call needs.
+    /// A helper's result for a call.
     Done(HelperResult),
     /// Between a conference or queue and its members.
     Room(RoomMessage),
-    /// What the REST interface asks. All shards are asked; the one that knows the call does it.
+    /// A request of the REST interface. All shards are asked; the one that knows the call does it.
     Control(Order),
     /// Bindings have changed.
     Numbers(Arc<Numbers>),
 }
 
-/// What calls want done besides SIP. Performed by the shard, in order, once the calls are through with their input.
+/// Effects of calls besides SIP. The shard performs them in order, once the calls are through with their input.
 #[derive(Debug)]
 pub(crate) enum VoiceEffect {
     /// For the calls of a shard; never our own.
     Post { shard: u16, message: VoiceShardMessage },
-    /// Into the record; nobody waits for it.
+    /// Writes to the record; no answer is awaited.
     Write(store::Write),
     /// Answered by `Voice::handle_resolved`; `Voice::account_known` before it, when it is one of ours.
     Resolve { ticket: u64, address: Address, purpose: Purpose },
@@ -54,7 +54,7 @@ pub(crate) struct CountedCall {
 }
 
 impl CountedCall {
-    /// As the router is told of it.
+    /// The call as the router sees it.
     pub(crate) fn changed(&self, phase: router::CallPhase) -> VoiceEffect {
         let call = router::CallInfo {
             call_id: self.name.clone(),
@@ -68,7 +68,7 @@ impl CountedCall {
     }
 }
 
-/// Whom to reach: a user of ours, or whatever the routing plan says of it.
+/// A callee's address: a user of ours, or any address that the routing plan resolves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     /// Unescaped: a name or a number.
@@ -78,7 +78,7 @@ pub(crate) struct Address {
     pub(crate) port: Option<u16>,
 }
 
-/// One place where somebody is reached.
+/// One address at which a callee is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
     /// The Request-URI.
@@ -92,6 +92,6 @@ pub(crate) struct Destination {
     pub(crate) is_binding: bool,
 }
 
-/// Groups in the order to be tried, each of which is reached at once; or the status that says why there is none. No group:
-/// the host is none of ours, and no route leads there.
+/// Groups in the order to be tried, each of which is reached at once; or the status that says why there is none. No
+/// group: the host is not ours, and no route leads there.
 pub(crate) type Resolved = Result<Vec<Vec<Destination>>, u16>;

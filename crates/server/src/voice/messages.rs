@@ -1,5 +1,5 @@
-//! Texts and mail that scripts, or the REST interface, send. A text is a MESSAGE (RFC 3428) to whoever its address leads to,
-//! or is kept for an account that is not there.
+//! Texts and mail that scripts, or the REST interface, send. A text is a MESSAGE (RFC 3428) to the destinations of its
+//! address, or is kept for an account that is not there.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use store::rest::{Resource, RestWrite};
 use super::resolving::ResolutionPurpose;
 use super::{Address, Destination, Owner, Purpose, Resolved, Voice, VoiceEffect, World, limits};
 
-/// One that has no outcome yet.
+/// A text without an outcome yet.
 struct Text {
     row: TextMessage,
     owner: Arc<Owner>,
-    /// Told of the outcome.
+    /// The URL that is told the outcome.
     status: Option<String>,
     /// The script that may wait for it.
     script: Option<(Key, Id)>,
-    /// Whose phones these are, when it is an account of ours.
+    /// The account whose phones these are, when it is one of ours.
     aor: Option<Aor>,
     /// Still to be tried, those of a group at once.
     groups: VecDeque<Vec<Destination>>,
@@ -170,7 +170,7 @@ impl Voice {
         }
     }
 
-    /// To all of the next group; when there is none, that was it.
+    /// Sends the text to all destinations of the next group; without one, the text has failed.
     fn text_onward(&mut self, now: Instant, ticket: u64, world: &mut World<'_>) {
         let asserted = self.texts.open.get(&ticket).map(|text| self.asserted(Some(&text.row.from), None));
         let from = self.texts.open.get(&ticket).map(|text| self.sender(&text.row.from));
@@ -226,7 +226,7 @@ impl Voice {
         }
     }
 
-    /// What became of `VoiceEffect::Keep`.
+    /// Handles the result of `VoiceEffect::Keep`.
     pub(crate) fn handle_kept(
         &mut self,
         now: Instant,
@@ -272,7 +272,7 @@ impl Voice {
         self.drive(now, actor, world, |script, out| script.handle_sent(now, id, result, out));
     }
 
-    /// Whom a text is from: a URI as it is, whatever else in our domain.
+    /// The sender of a text: a SIP URI is unchanged, any other value is a user of our domain.
     fn sender(&self, from: &str) -> String {
         match Uri::parse(from.as_bytes()) {
             Ok(uri) if uri.is_sip() => from.to_owned(),

@@ -1,7 +1,7 @@
 //! Calls that applications answer: for each a script, a dialog and media, all of them on the shard of the call.
 //!
-//! The pure parts say what to do (`ivr::script`, `sip::session`, `media::session`) and this performs it. What takes
-//! time (documents, speech, audio files) the helpers do, and post it back as messages.
+//! The pure parts decide (`ivr::script`, `sip::session`, `media::session`) and this module performs their effects.
+//! Helpers do the slow work (documents, speech, audio files), and post the results back as messages.
 
 mod active_recordings;
 mod actor;
@@ -71,14 +71,14 @@ pub use numbers::Numbers;
 /// `ApiVersion` of requests to applications: RestComm's.
 const API_VERSION: &str = "2012-04-24";
 
-/// What calls cause in the shard's SIP.
+/// The shard's SIP endpoint, and the outboxes that calls fill.
 pub(crate) struct World<'a> {
     pub(crate) endpoint: &'a mut Endpoint,
     pub(crate) out: &'a mut sip::endpoint::Outbox,
     pub(crate) outbox: &'a mut Vec<VoiceEffect>,
 }
 
-/// What the helpers have done, on its way to the shard that asked.
+/// A helper's result, on its way to the shard that asked.
 #[derive(Debug)]
 pub struct HelperResult {
     ticket: u64,
@@ -91,7 +91,7 @@ impl HelperResult {
     }
 }
 
-/// What one shard's calls have now, and have done.
+/// Current numbers and totals of one shard's calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VoiceCounts {
     // Now.
@@ -107,7 +107,7 @@ pub struct VoiceCounts {
     /// Conferences, and connections of queues.
     pub rooms: u64,
     pub queues: u64,
-    /// Of rooms and queues of this shard.
+    /// Members of rooms and queues of this shard.
     pub members: u64,
     /// Legs of this shard that are, or want to be, in a room or queue.
     pub seats: u64,
@@ -121,9 +121,9 @@ pub struct VoiceCounts {
     pub digits_total: u64,
     pub packets_in: u64,
     pub packets_out: u64,
-    /// Strangers' packets and malformed ones.
+    /// Packets from unknown sources, and malformed ones.
     pub packets_dropped: u64,
-    /// What the kernel would not take.
+    /// Packets that the kernel did not take.
     pub packets_unsent: u64,
     /// Frames that applications were too slow to be sent.
     pub stream_frames_lost: u64,
@@ -133,7 +133,7 @@ pub struct VoiceCounts {
     pub media_timeouts: u64,
 }
 
-/// What all shards' calls have in common.
+/// State that the calls of all shards share.
 pub(crate) struct Common {
     pub(crate) config: config::Voice,
     /// The default domain.
@@ -141,7 +141,7 @@ pub(crate) struct Common {
     numbers: Arc<Numbers>,
     helpers: Arc<Helpers>,
     files: Arc<Files>,
-    /// Under which applications find this node's HTTP.
+    /// The URL under which applications find this node's HTTP.
     public_url: Box<str>,
 }
 
@@ -164,13 +164,13 @@ impl Common {
         }
     }
 
-    /// Of all shards, for the REST interface.
+    /// The node's recordings, for the REST interface.
     pub(crate) fn files(&self) -> &Arc<Files> {
         &self.files
     }
 }
 
-/// In whose name an application is asked.
+/// The account on whose behalf an application is requested.
 pub(crate) struct Owner {
     /// `AccountSid`.
     pub(crate) account: Box<str>,
@@ -196,7 +196,7 @@ impl std::fmt::Debug for Owner {
 /// - A bridge (`bridge`) is two legs of one shard, of one Dial. Legs of several shards hear each other in a room (`rooms`).
 /// - No thread and no task belongs to a call. Without `[voice] media` there is no `Voice`.
 pub(crate) struct Voice {
-    /// What peers are told.
+    /// The address that peers are told.
     ip: IpAddr,
     media_rules: MediaRules,
     /// `[voice] allow_private`.
@@ -215,7 +215,7 @@ pub(crate) struct Voice {
     rng: Rng,
     legs: Slab<Leg>,
     actors: Slab<Actor>,
-    /// Whom Dials and the REST interface call.
+    /// Callees of Dials and of the REST interface.
     parties: Slab<DialAttempt>,
     home: CallOrigin,
     tones: RingTones,
@@ -224,9 +224,9 @@ pub(crate) struct Voice {
     texts: messages::Texts,
     recordings: Recordings,
     by_session: HashMap<SessionId, Key>,
-    /// What scripts want done, in their order.
+    /// Effects of scripts that are not performed yet, in order.
     todo: VecDeque<(Key, Effect)>,
-    /// Somebody further up the stack takes it from there.
+    /// A caller further up the stack performs the effects in `todo`.
     is_performing: bool,
     clockwork: tick::MediaTicker,
     counts: VoiceCounts,
@@ -343,7 +343,7 @@ impl Voice {
         let HelperResult { ticket, done } = posted;
         match done {
             Done::Fetched(result) => {
-                // A callback's answer is nobody's.
+                // A callback's answer is ignored.
                 let Some(TicketOutcome::Document(actor, id)) = self.asks.take(ticket) else { return };
                 self.drive(now, actor, world, |script, out| script.handle_fetched(now, id, result, out));
             }
@@ -365,7 +365,7 @@ impl Voice {
         }
     }
 
-    /// For a name that nobody guesses.
+    /// A random number for a name that cannot be guessed.
     fn random(&mut self) -> u128 {
         (u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64())
     }
@@ -491,11 +491,11 @@ impl Voice {
         }
     }
 
-    /// Whatever is left of a leg.
+    /// Removes a leg with everything that belongs to it.
     fn remove(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
         self.part(now, key, world);
         self.close_media(now, key);
-        // One that has a script has said how it ended.
+        // A script has already reported how its call ended.
         self.call_ended(now, key, None, world);
         let Some(mut leg) = self.legs.remove(key) else { return };
         release(leg.counted.take(), world);

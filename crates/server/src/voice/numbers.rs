@@ -1,4 +1,5 @@
-//! Which application answers which number, and for whom: bindings of the REST interface first, then the configuration's.
+//! The application that answers each number, and its account: bindings of the REST interface first, then the
+//! configuration's.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,12 +29,12 @@ pub struct Numbers {
     pub(super) caller_ids: CallerIds,
 }
 
-/// Who answers a number, and how.
+/// The owner of a number, and the plan that answers it.
 #[derive(Debug)]
 pub(super) struct Answers {
     pub(super) owner: Arc<Owner>,
     pub(super) plan: Plan,
-    /// Of the binding; empty: of the configuration.
+    /// The sid of the binding; empty: the number is of the configuration.
     pub(super) number: Box<str>,
     /// The account, or one above it, is not active.
     is_suspended: bool,
@@ -47,7 +48,7 @@ struct Directory {
 }
 
 impl Directory {
-    /// An account is as active as all above it. One that is not in the record is nobody's to suspend.
+    /// An account is as active as all above it. An account that is not in the record is not suspended.
     fn is_suspended(&self, sid: &str) -> bool {
         let mut above = Some(sid);
         for _ in 0..admin::limits::MAX_DEPTH {
@@ -60,7 +61,7 @@ impl Directory {
         false
     }
 
-    /// What answers a binding: its application where it names one, else its own URL.
+    /// The answer to a binding: its application where it names one, else its own URL.
     fn answers(&self, number: &IncomingNumber) -> Option<Answers> {
         let account = self.accounts.get(&number.common.account)?;
         let application = self.applications.get(&number.voice.application_sid);
@@ -78,12 +79,12 @@ impl Directory {
     }
 }
 
-/// In whose name an account's applications are asked.
+/// The owner on whose behalf an account's applications are requested.
 pub(crate) fn owner_of(account: &RestAccount) -> Owner {
     Owner { account: account.common.sid.as_str().into(), signing_key: account.signing_key.as_str().into() }
 }
 
-/// How an application answers; `None`: it has no document.
+/// The plan by which an application answers; `None`: it has no document.
 pub(crate) fn plan_of_application(application: &Application) -> Option<Plan> {
     let document = Hook { url: application.rcml_url.clone(), ..Hook::default() };
     let mut plan = plan_of_hook(&application.voice).or_else(|| plan_of_hook(&document))?;
@@ -107,7 +108,7 @@ pub(crate) fn target(url: &str, method: &str) -> Option<Target> {
     Some(Target { url, method: Method::parse(method).unwrap_or_default() })
 }
 
-/// That of a number hears of the end, as at Twilio and RestComm.
+/// The status callback of a number is told the end of a call, as at Twilio and RestComm.
 fn callback(url: &str, method: &str) -> Option<Callback> {
     Some(Callback { target: target(url, method)?, events: vec!["completed"] })
 }
@@ -142,7 +143,7 @@ impl Numbers {
         Ok(numbers)
     }
 
-    /// Of two entries of the configuration for one number the first counts.
+    /// The first of two entries of the configuration for one number counts.
     fn new(config: &Voice, bound: Vec<IncomingNumber>, directory: &Directory) -> Numbers {
         // The account of the configuration is in the record, unless there is no REST interface.
         let of_record =
@@ -173,7 +174,7 @@ impl Numbers {
 
     /// With or without a `+`.
     pub(super) fn get(&self, user: &str) -> Option<&Arc<Answers>> {
-        // What is longer is no number; patterns are not tried on it.
+        // A longer name is no number; patterns are not tried on it.
         let bound =
             Some(user).filter(|user| user.len() <= limits::NUMBER).and_then(|user| self.bound.find(user));
         let answers = bound.and_then(|number| self.by_binding.get(number.common.sid.as_str()));
@@ -206,13 +207,14 @@ impl Numbers {
             return None;
         }
         let answers = self.get(&request.user)?;
-        // A Dial or the REST interface calls this number: the request left by the socket it came in by. Nobody else sends
-        // from there, and the kernel takes no datagram from outside that names an address of its own as its source.
+        // A Dial or the REST interface calls this number: the request left by the socket it came in by. No other sender
+        // uses that socket, and the kernel takes no datagram from outside that names an address of its own as its
+        // source.
         let is_ours = plan.is_own(request.source);
         let is_known = is_ours
             || matches!(request.caller, Caller::Account(_))
             || planning::trunk_of(plan, request).is_some();
-        // Who says to be of a domain of ours proves it, whatever address that comes from.
+        // A caller that claims a domain of ours has to prove it, whatever address the request comes from.
         let must_prove = !is_ours
             && !request.is_trusted
             && request.caller == Caller::Stranger

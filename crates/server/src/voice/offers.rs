@@ -90,8 +90,8 @@ impl Voice {
             }),
         };
         if let Err(error) = result {
-            // Only what is spoken here is negotiated.
-            tracing::error!(%error, sid = leg.sid, "a codec that was agreed on cannot be had");
+            // Only codecs that are available here are negotiated.
+            tracing::error!(%error, sid = leg.sid, "cannot start the negotiated codec");
         }
         if let Some(media) = &mut leg.media {
             media.trust_description(is_gateway);
@@ -129,7 +129,7 @@ impl Voice {
         }
     }
 
-    /// One that another may follow: of early media.
+    /// An answer in early media, which another may follow.
     pub(super) fn settled_early(&mut self, session: SessionId, sdp: &[u8]) {
         let Some(&key) = self.by_session.get(&session) else { return };
         let Some(leg) = self.legs.get(key) else { return };
@@ -139,7 +139,7 @@ impl Voice {
             .and_then(|answer| sdp::accept(offer, &answer, &local).map_err(|refusal| refusal.to_string()));
         match negotiated {
             Ok(negotiated) => self.connect(key, negotiated),
-            Err(problem) => tracing::info!(sid = leg.sid, problem, "an answer that does not fit"),
+            Err(problem) => tracing::info!(sid = leg.sid, problem, "an SDP answer does not match its offer"),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Calls that the REST interface asks for, and what all calls of ours have: a Call-ID that belongs to this shard, and a
+//! Calls that the REST interface asks for, and parts of all outgoing calls: a Call-ID that belongs to this shard, and a
 //! name.
 
 #[cfg(test)]
@@ -32,17 +32,17 @@ pub(super) struct Outgoing {
     pub(super) to: Address,
     /// Sent before anything is spoken.
     pub(super) send_digits: Vec<Item>,
-    /// What the callee sees: a number, a name, or a whole address.
+    /// The caller as the callee sees it: a number, a name, or a whole address.
     pub(super) from: String,
-    /// What happens once it is answered.
+    /// The plan to perform once it is answered.
     pub(super) plan: Plan,
-    /// How long it may ring.
+    /// The time that it may ring.
     pub(super) timeout: Duration,
     /// Begins with the answer.
     pub(super) record: Option<Background>,
 }
 
-/// Where this shard's own calls begin.
+/// The origin of this shard's own calls: its domain, and Call-IDs that lead back to the shard.
 pub(super) struct CallOrigin {
     domain: Box<str>,
     shard: u16,
@@ -120,7 +120,7 @@ impl Voice {
         self.call_party(now, leg, party, to, world);
     }
 
-    /// Nobody has answered the call that `actor` waits for.
+    /// The call that `actor` waits for was not answered.
     pub(super) fn unanswered(
         &mut self,
         now: Instant,

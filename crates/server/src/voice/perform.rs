@@ -1,4 +1,4 @@
-//! What scripts ask, done.
+//! Performs the effects of scripts.
 
 use ivr::script::{Effect, Refusal};
 use stdx::Instant;
@@ -10,7 +10,7 @@ use super::{Voice, World};
 impl Voice {
     pub(super) fn perform(&mut self, now: Instant, actor: Key, effect: Effect, world: &mut World<'_>) {
         if effect == Effect::Hangup && self.is_announcement(actor) {
-            // What cannot be announced does not end the call.
+            // The hangup of an announcement's script does not end the call.
             return;
         }
         let Some((key, leg)) = self.leg_of(actor) else { return };
@@ -30,7 +30,7 @@ impl Voice {
             }
             Effect::Prompt { id, pieces } => self.speak(now, actor, id, &pieces, world),
             Effect::StopPrompt { id } => self.stop_prompt(now, actor, id, world),
-            // Every digit is told, and those nobody listens to are passed over.
+            // Scripts get every digit, and ignore those that they do not listen for.
             Effect::Listen { speech: None, .. } => {}
             Effect::Echo { on } => self.echo(key, on),
             Effect::Ended(status) => {
@@ -44,7 +44,7 @@ impl Voice {
         }
     }
 
-    /// What concerns other legs, other parties, or files.
+    /// Performs effects that concern other legs, other parties, or files.
     fn perform_more(&mut self, now: Instant, actor: Key, effect: Effect, world: &mut World<'_>) {
         match effect {
             Effect::Listen { speech: Some(how), .. } => self.recognise(now, actor, *how, world),
@@ -78,7 +78,7 @@ impl Voice {
     fn perform_sip(&mut self, now: Instant, actor: Key, effect: Effect, world: &mut World<'_>) {
         let Some((_, leg)) = self.leg_of(actor) else { return };
         let session = leg.session;
-        // Whatever cannot be done any more: the session's end is on its way here.
+        // Errors are ignored: the session has ended, and its end is on its way here.
         match effect {
             Effect::Ring => {
                 let _ = world.endpoint.sessions(now, world.out).ring(session, 180, bytes::Bytes::new());

@@ -1,6 +1,6 @@
-//! Which legs have their tick when: the 20 ms are cut into ten, so that a shard's turn is short and a request does not
-//! wait behind the media of all calls. A leg keeps its phase, but for one thing: who hear each other are turned together,
-//! so that what one hears the other says in the same turn.
+//! Ticks of legs by phase: the 20 ms are cut into ten, so that a shard's turn is short and a request does not wait
+//! behind the media of all calls. A leg keeps its phase, with one exception: legs that hear each other are turned
+//! together, so that one sends what the other received in the same turn.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const PHASES: usize = 10;
 
 const SLOT: Duration = Duration::from_micros(TICK.as_micros() as u64 / PHASES as u64);
 
-/// All who sit in a room are turned at once: a mix has what everybody heard. It also comes round where nobody is.
+/// All legs in rooms are turned at once: a mix needs the sound of all members. The phase also comes round without legs.
 pub(super) const ROOMS: u8 = 0;
 
 /// A phase with fewer legs takes the next one: each phase in use is a wake-up every 20 ms.
@@ -70,8 +70,8 @@ impl Phases {
         None
     }
 
-    /// When more than `late` is to be made up for, all of it is left out: whole rounds, so that every leg misses as much and
-    /// keeps its phase. How many.
+    /// When more than `late` is to be made up for, all of it is left out: whole rounds, so that every leg misses as
+    /// much and keeps its phase. Returns the number of rounds.
     pub(super) fn give_up(&mut self, now: Instant, late: Duration) -> u64 {
         if now < self.due + late {
             return 0;
@@ -82,8 +82,8 @@ impl Phases {
         u64::from(rounds)
     }
 
-    /// The legs of a phase, to be given back. Those that are gone are left out, and those that belong elsewhere by now go
-    /// there, for their next tick.
+    /// Takes the legs of a phase, to be given back. Legs that are gone are left out, and legs that belong to another
+    /// phase by now move there, for their next tick.
     pub(super) fn take(&mut self, phase: u8, legs: &mut Slab<Leg>) -> Vec<Key> {
         let mut lane = std::mem::take(&mut self.lanes[usize::from(phase)]);
         lane.retain(|&key| {
@@ -105,8 +105,8 @@ impl Phases {
     }
 }
 
-/// Of two legs that hear each other the one with the later phase moves; as phases of pairs only become earlier, they come
-/// to rest. `None`: the leg is gone.
+/// The phase that a leg belongs to. When two legs hear each other, the one with the later phase moves; as phases of
+/// pairs only become earlier, they come to rest. `None`: the leg is gone.
 fn home(key: Key, legs: &Slab<Leg>) -> Option<u8> {
     let leg = legs.get(key)?;
     Some(match leg.partner {

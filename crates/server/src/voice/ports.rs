@@ -11,7 +11,7 @@ use mio::net::UdpSocket;
 use mio::{Events, Interest, Poll, Token};
 use stdx::slab::Key;
 
-/// Which of a call's sockets.
+/// One of a call's two sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wire {
     Rtp,
@@ -36,14 +36,14 @@ impl Pair {
 
 pub(super) struct Ports {
     ip: IpAddr,
-    /// Even ports. Taken from the front and given back at the end, so that what is late finds nobody.
+    /// Even ports. Taken from the front and given back at the end, so that late packets reach no new call.
     free: VecDeque<u16>,
     used: usize,
     poll: Poll,
     events: Events,
 }
 
-/// Sockets that are told of with one system call.
+/// Sockets that one system call reports.
 const READY: usize = 1_024;
 
 /// Ports tried for one call where another process has taken some.
@@ -103,7 +103,7 @@ impl Ports {
         self.used -= 1;
     }
 
-    /// The calls and sockets that have something to read; more than 1,024 are told the next time.
+    /// The calls and sockets that have something to read; beyond 1,024 they follow the next time.
     pub(super) fn ready(&mut self, into: &mut Vec<(Key, Wire)>) -> io::Result<()> {
         self.poll.poll(&mut self.events, Some(Duration::ZERO))?;
         into.extend(self.events.iter().map(|event| of_token(event.token())));

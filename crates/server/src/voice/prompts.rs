@@ -1,4 +1,4 @@
-//! What a call says: the parts of a prompt as they come, and the cache of frames that calls share.
+//! Prompts of a call: their parts as they come, and the cache of frames that calls share.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use stdx::slab::Key;
 
 use super::limits;
 
-/// What a helper is asked for, and by what its frames are found again.
+/// A sound to request from a helper, and the key of its frames in the cache.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Sound {
     Speech {
@@ -25,7 +25,7 @@ pub(super) enum Sound {
     Audio {
         url: String,
     },
-    /// One that this node has made.
+    /// A recording of this node.
     Recording {
         file: PathBuf,
     },
@@ -100,7 +100,7 @@ enum Part {
 
 /// The prompt a call speaks, or waits for.
 pub(super) struct Speaking {
-    /// Whose script it is.
+    /// The actor whose script speaks.
     pub(super) actor: Key,
     pub(super) id: Id,
     pieces: VecDeque<(Vec<Part>, u32)>,
@@ -108,11 +108,11 @@ pub(super) struct Speaking {
     over: usize,
     /// A piece plays now.
     pub(super) is_playing: bool,
-    /// What was not to be had; the rest is played all the same.
+    /// The failure of a sound; the rest is played all the same.
     pub(super) failed: Option<Failure>,
 }
 
-/// What to do next.
+/// The next step of a prompt.
 pub(super) enum Next {
     /// Something is still on its way.
     Wait,

@@ -22,7 +22,7 @@ pub(super) struct SpeechCapture {
     how: Recognition,
     /// Hz, of what it is given.
     rate: u32,
-    /// What came before speech was noticed.
+    /// Sound from before speech was noticed.
     before: Vec<i16>,
     state: RecognitionState,
     /// Words that are not final yet.
@@ -30,7 +30,7 @@ pub(super) struct SpeechCapture {
 }
 
 enum RecognitionState {
-    /// Nobody speaks.
+    /// No speech is heard.
     Silence,
     Speech {
         ticket: u64,
@@ -42,7 +42,7 @@ enum RecognitionState {
         ticket: u64,
         _listener: Listener,
     },
-    /// Nobody is there to understand.
+    /// No recogniser is available.
     Deaf,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Transcribing {
     row: Transcription,
     owner: Arc<Owner>,
     actor: Key,
-    /// What the application is told of the call.
+    /// Parameters of the call for the application.
     call: Form,
     callback: Option<Target>,
 }
@@ -109,7 +109,7 @@ impl Voice {
         self.recordings.attend(key);
     }
 
-    /// Whatever is said, nobody wants to know.
+    /// Stops recognition for `actor`; later results are ignored.
     pub(super) fn stop_recognising(&mut self, _now: Instant, actor: Key, _world: &mut World<'_>) {
         let Some((_, leg)) = self.leg_of(actor) else { return };
         let Some(recording) = &mut leg.recording else { return };
@@ -126,13 +126,13 @@ impl Voice {
         self.legs.get_mut(key)?.recording.as_mut()?.ear.as_deref_mut()
     }
 
-    /// Somebody began to speak, or stopped.
+    /// Handles the start or the end of speech.
     pub(super) fn ear_heard(&mut self, now: Instant, key: Key, event: SpeechEvent, world: &mut World<'_>) {
         let Some(ear) = self.ear(key) else { return };
         match (event, &ear.state) {
             (SpeechEvent::Started, RecognitionState::Silence) => self.begin_utterance(now, key, world),
             (SpeechEvent::Ended { .. }, RecognitionState::Speech { .. }) => ear.end(),
-            // What is said while the recogniser thinks is not heard.
+            // Speech is ignored while the recogniser works.
             _ => {}
         }
     }
@@ -165,7 +165,7 @@ impl Voice {
         }
     }
 
-    /// Every tick: nobody speaks for longer than allowed.
+    /// Every tick: ends an utterance that has lasted as long as allowed.
     pub(super) fn mind_ear(&mut self, now: Instant, key: Key) {
         if let Some(ear) = self.ear(key)
             && let RecognitionState::Speech { since, .. } = ear.state
@@ -175,7 +175,7 @@ impl Voice {
         }
     }
 
-    /// From the recogniser. Of those whom nobody listens to any more, nothing is to be said.
+    /// Handles a result of the recogniser. Results for a call that no longer listens are ignored.
     pub(super) fn heard(
         &mut self,
         now: Instant,

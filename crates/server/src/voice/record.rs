@@ -1,4 +1,4 @@
-//! Recordings: samples of a leg on their way to a file, and what is told of it once it is there.
+//! Recordings: samples of a leg on their way to a file, and the notices that follow once it is there.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -31,18 +31,18 @@ pub(crate) struct Background {
     pub(crate) source: RecordSource,
     /// Silence at both ends is left out.
     pub(crate) trim: bool,
-    /// Told when the file is there.
+    /// The callback for the finished file.
     pub(crate) status: Option<Callback>,
-    /// What of, as the record has it: `DialVerb`, `Conference`, `StartCallRecordingAPI`.
+    /// The source, as the record has it: `DialVerb`, `Conference`, `StartCallRecordingAPI`.
     pub(crate) of: &'static str,
     /// The sid of the conference whose sound it is.
     pub(crate) conference: Option<String>,
 }
 
-/// What the REST interface does to one that is under way.
+/// A change of the REST interface to a recording under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Modify {
-    /// What is said from now on is left out.
+    /// The sound from now on is left out.
     Pause(Pause),
     Resume,
     Stop,
@@ -55,7 +55,7 @@ pub(super) struct Recordings {
     url: Box<str>,
     /// Legs that are recorded, or heard.
     legs: Vec<Key>,
-    /// Those whose file is on its way to the disk, by ticket.
+    /// Recordings whose file is on its way to the disk, by ticket.
     closing: HashMap<u64, Closing>,
     /// By ticket.
     pub(super) transcribing: HashMap<u64, Transcribing>,
@@ -68,7 +68,7 @@ struct Closing {
     recorded: Recorded,
     row: Kept,
     owner: Arc<Owner>,
-    /// Whatever the writer says.
+    /// A failure before the file was closed, which counts whatever the writer says.
     failed: Option<String>,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Beep {
     wanted: Wanted,
 }
 
-/// What one take begins with.
+/// The parameters of a new recording.
 struct Begin {
     sid: String,
     of: &'static str,
@@ -111,7 +111,7 @@ impl Recordings {
         &self.legs
     }
 
-    /// Of a resource, at the REST interface.
+    /// The URL of a resource at the REST interface.
     pub(super) fn url(&self, account: &str, kind: &str, sid: &str) -> String {
         format!("{}/restcomm/2012-04-24/Accounts/{account}/{kind}/{sid}", self.url)
     }
@@ -241,7 +241,7 @@ impl Voice {
         Some((row_of(now, &leg.sid, &leg.owner, take), Arc::clone(&leg.owner)))
     }
 
-    /// First the beep, where one is wanted.
+    /// Begins a recording, after a beep if one is asked for.
     pub(super) fn record(&mut self, now: Instant, actor: Key, id: Id, wanted: Wanted, world: &mut World<'_>) {
         let Some((key, leg)) = self.leg_of(actor) else { return };
         if let Some(media) = leg.media.as_mut().filter(|_| wanted.beep)
@@ -339,7 +339,7 @@ impl Voice {
             started: now,
             over: None,
         };
-        // What came before is not its.
+        // Earlier sound does not belong to this recording.
         recording.flush(media);
         recording.takes.push(take);
         recording.arrange(media);
@@ -347,7 +347,7 @@ impl Voice {
         Ok(())
     }
 
-    /// The last samples, and the file goes to its end. What it comes to is known at once.
+    /// Takes the last samples and closes the file. The result is known at once.
     fn close_take(&mut self, now: Instant, key: Key, index: usize) -> Option<Recorded> {
         let leg = self.legs.get_mut(key)?;
         let owner = Arc::clone(&leg.owner);
@@ -413,7 +413,7 @@ impl Voice {
         }
     }
 
-    /// Somebody began to speak, or is silent for so long.
+    /// Handles the start of speech, or silence of the length that was asked for.
     pub(super) fn spoke(&mut self, now: Instant, key: Key, event: SpeechEvent, world: &mut World<'_>) {
         let is_it = |take: &ActiveRecording| matches!(take.whose, RecordingObserver::Verb { .. });
         let recording = self.legs.get(key).and_then(|leg| leg.recording.as_ref());
@@ -454,7 +454,7 @@ impl Voice {
         })
     }
 
-    /// All that is to be known of it is known: the record, the application and the script are told.
+    /// The outcome of a recording is known: updates the record, and tells the application and the script.
     fn recorded(
         &mut self,
         now: Instant,
@@ -518,7 +518,8 @@ impl Voice {
         self.note(now, key, &note, world);
     }
 
-    /// Those under way, those on their way to the disk or to a text, and callers whose words are awaited.
+    /// The number of recordings under way, of those on their way to the disk or to a text, and of callers whose words
+    /// are awaited.
     pub(super) fn recordings_open(&self) -> usize {
         let takes = |key: &Key| {
             let recording = self.legs.get(*key).and_then(|leg| leg.recording.as_ref());
@@ -559,6 +560,6 @@ pub(super) fn write<R: Resource>(
     // No text of a caller is in it that could be too long; a transcription's is cut before.
     match resource.row() {
         Ok(row) => world.outbox.push(VoiceEffect::Write(store::Write::Rest(how(Box::new(row))))),
-        Err(error) => tracing::error!(%error, "a row that the record does not take"),
+        Err(error) => tracing::error!(%error, "cannot encode a row for the record"),
     }
 }

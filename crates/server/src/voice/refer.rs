@@ -12,7 +12,7 @@ use super::actor::{Actor, Part};
 use super::dial_attempt::{Originator, uri_in};
 use super::{Voice, World};
 
-/// The two who talk, and who is asked what becomes of the one that stays.
+/// The two parties of a call that is transferred, and the application that decides about the party that stays.
 struct TransferredCall {
     caller: Key,
     party: Key,
@@ -48,8 +48,8 @@ impl Voice {
         if world.endpoint.sessions(now, world.out).accept_refer(session, refer).is_err() {
             return;
         }
-        // The document decides what comes now, and its script sees to it: to the one who referred it is done. He is hung up
-        // when he does not go by himself, and could then be told no more.
+        // The document decides the next steps, and its script performs them: for the referrer the transfer is done. A
+        // referrer that does not hang up is hung up, and could then not be notified any more.
         let _ = world.endpoint.sessions(now, world.out).notify_refer(session, refer, 200, "OK", true);
         let more = self.form_of_transfer(leg, &talk, target);
         if leg == talk.caller {
@@ -87,8 +87,8 @@ impl Voice {
         ]
     }
 
-    /// The caller has transferred his callee: the callee's leg is a call of its own now, and the caller's script goes on
-    /// behind its Dial.
+    /// The caller has transferred its callee: the callee's leg is a call of its own now, and the caller's script goes
+    /// on behind its Dial.
     fn callee_goes_on(&mut self, now: Instant, talk: TransferredCall, more: Form, world: &mut World<'_>) {
         let TransferredCall { caller, party: key, target } = talk;
         let Some(callee) = self.parties.get(key).and_then(|party| party.legs.first().copied()) else {

@@ -50,7 +50,8 @@ impl Resolving {
 }
 
 impl Voice {
-    /// A ticket's account has a limit of calls at once. What to ask its router, when it is for a call.
+    /// The question to the router of a ticket's account, which limits its calls at once. `None`: the ticket is not for
+    /// a call.
     pub(crate) fn admission_of(&mut self, ticket: u64, aor: &Aor, max_calls: u32) -> Option<Admission> {
         let Some(ResolutionPurpose::Party(key)) = self.resolving.open.get(&ticket).copied() else {
             return None;
@@ -69,7 +70,8 @@ impl Voice {
         })
     }
 
-    /// The account's router has counted the call of a ticket, or not. The account to look up, when it is still wanted.
+    /// The account's router has admitted the call of a ticket, or not. Returns the account to look up, unless the call
+    /// is over or refused.
     pub(crate) fn handle_admitted(
         &mut self,
         ticket: u64,
@@ -106,7 +108,7 @@ impl Voice {
         }
     }
 
-    /// What `VoiceEffect::Resolve` came to.
+    /// Handles the result of `VoiceEffect::Resolve`.
     pub(crate) fn handle_resolved(
         &mut self,
         now: Instant,
@@ -117,7 +119,7 @@ impl Voice {
         match self.resolving.take(ticket) {
             Some(ResolutionPurpose::Text) => self.text_resolved(now, ticket, resolved, world),
             Some(ResolutionPurpose::Party(key)) => self.party_resolved(now, key, resolved, world),
-            // Whoever asked is gone.
+            // The request's owner is gone.
             None => {}
         }
     }

@@ -1,4 +1,4 @@
-//! What a caller hears while it rings at the other end: ITU-T E.180 supplement 2, by country.
+//! The ringing tone that a caller hears: ITU-T E.180 supplement 2, by country.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -68,7 +68,7 @@ fn samples(cadence: &Cadence) -> Vec<i16> {
 }
 
 impl Voice {
-    /// An answered caller hears that somebody is called, unless he hears something better.
+    /// Plays an answered caller the ringing tone, unless it is connected or has no party to wait for.
     pub(super) fn start_ringing(&mut self, caller: Key) {
         let Some(leg) = self.legs.get_mut(caller) else { return };
         let (Some(media), Some(dialing)) = (&mut leg.media, &mut leg.dialing) else { return };

@@ -1,5 +1,5 @@
-//! What the record says of calls, for the REST interface: a row when a call is answered, or has rung for a while, its
-//! end, and what went wrong.
+//! Rows of calls in the record, for the REST interface: a row when a call is answered, or has rung for a while, its
+//! end, and its errors.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Of a call that begins now: one that comes in, or a leg of a Dial. `number` is the sid of the binding that
-    /// answers it, if one does.
+    /// The row of a call that begins now: one that comes in, or a leg of a Dial. `number` is the sid of the binding
+    /// that answers it, if one does.
     pub(super) fn new(now: Instant, call: &Call, number: &str) -> Row {
         let extra = call.extra.iter().find(|(name, _)| name == CALL_ID);
         let common = Common {
@@ -50,12 +50,12 @@ impl Row {
         Row { call, is_in_record: false }
     }
 
-    /// Of one that the REST interface has written already.
+    /// The row of a call that the REST interface has written already.
     pub(super) fn placed(now: Instant, call: RestCall) -> Row {
         Row { call: RestCall { started_at: Some(now), ..call }, is_in_record: true }
     }
 
-    /// Somebody who was called has picked up, in the dialog of that Call-ID.
+    /// The callee has answered, in the dialog with that Call-ID.
     pub(super) fn answered_by(&mut self, now: Instant, call_id: &str, world: &mut World<'_>) {
         self.has_call_id(call_id);
         self.answer(now);
@@ -66,7 +66,7 @@ impl Row {
         call_id.clone_into(&mut self.call.sip_call_id);
     }
 
-    /// The phone of one that the REST interface asked for.
+    /// The phone of a call that the REST interface asked for rings.
     fn ring(&mut self, now: Instant, world: &mut World<'_>) {
         self.call.status = CallStatus::Ringing.as_str().to_owned();
         self.write(now, world);
@@ -90,7 +90,7 @@ impl Row {
     pub(super) fn end(&mut self, now: Instant, status: CallStatus) {
         self.call.status = status.as_str().to_owned();
         self.call.ended_at = Some(now);
-        // Of one that was never answered the end ends the ringing.
+        // The ringing of a call that was never answered ends with the call.
         let ring = self.call.started_at.map(|since| seconds(now.since(since)));
         self.call.ring_duration = self.call.ring_duration.or(ring);
         self.call.duration = Some(self.call.answered_at.map_or(0, |since| seconds(now.since(since))));

@@ -19,7 +19,7 @@ use super::bridge::Heard;
 use super::helpers::{MediaStreamEvent, Opening, Order, StreamMessage};
 use super::{Voice, World, limits};
 
-/// Those of one leg.
+/// The streams of one leg.
 #[derive(Default)]
 pub(super) struct Streams {
     all: Vec<Stream>,
@@ -27,10 +27,10 @@ pub(super) struct Streams {
     said: Taken,
 }
 
-/// One that is open, or opening.
+/// A stream that is open, or opening.
 struct Stream {
     ticket: u64,
-    /// Whose script wants it.
+    /// The actor whose script started it.
     actor: Key,
     id: Id,
     sid: String,
@@ -39,9 +39,9 @@ struct Stream {
     is_open: bool,
     /// Since it is open.
     at_ms: u64,
-    /// Of what was heard, and of what was said.
+    /// Chunks of received and of sent sound.
     chunks: [u64; 2],
-    /// Of a stream that goes both ways.
+    /// The sound to play, of a stream that goes both ways.
     queue: Option<Queue>,
 }
 
@@ -49,7 +49,7 @@ struct Stream {
 #[derive(Default)]
 struct Queue {
     sound: VecDeque<u8>,
-    /// Each with the count of bytes after which it is told.
+    /// Each with the number of played bytes after which the application is told.
     marks: VecDeque<(u64, Box<str>)>,
     put: u64,
     played: u64,
@@ -98,7 +98,8 @@ impl Taken {
 }
 
 impl Streams {
-    /// One tick: what the leg said to us, and what we said to it. How many frames slow applications have lost.
+    /// Sends the received and the sent sound of one tick. Returns the number of frames that slow applications have
+    /// lost.
     pub(super) fn put(&mut self, heard: &[i16], said: &[i16]) -> u64 {
         if !self.all.iter().any(|stream| stream.is_open) {
             return 0;
@@ -113,7 +114,7 @@ impl Streams {
         }
     }
 
-    /// A tick of what the first application that has something wants to be heard, unless something else is played.
+    /// Plays a tick of the first application that has sound, unless other sound is played.
     pub(super) fn play(&mut self, is_free: bool, into: &mut Heard) {
         let mut queues = self.all.iter_mut().filter_map(|stream| stream.queue.as_mut());
         let first = queues.find(|queue| !queue.sound.is_empty()).filter(|_| is_free);
@@ -144,7 +145,7 @@ impl Streams {
     }
 }
 
-/// Of G.711 µ-law.
+/// Silence in G.711 µ-law.
 const SILENCE: u8 = 0xff;
 
 impl Stream {
@@ -166,7 +167,7 @@ impl Stream {
         lost
     }
 
-    /// A word, when there is something to be told of it.
+    /// Takes a message of the application. Returns the text of a notification, if one is due.
     fn take(&mut self, said: StreamMessage) -> Option<String> {
         let queue = self.queue.as_mut()?;
         let fits = match &said {
@@ -258,7 +259,7 @@ impl Voice {
         Ok(())
     }
 
-    /// Told to the application by the helpers, once nobody can send it more.
+    /// Stops a stream. The helpers tell the application, once the last sender of its orders is dropped.
     pub(super) fn stop_stream(&mut self, _now: Instant, actor: Key, id: Id, _world: &mut World<'_>) {
         let Some((key, leg)) = self.leg_of(actor) else { return };
         let Some(streams) = &leg.streams else { return };
@@ -317,7 +318,7 @@ impl Voice {
         }
     }
 
-    /// Applications that listen are told of it, besides the script.
+    /// Tells a key to the applications that listen, besides the script.
     pub(super) fn stream_digit(&self, key: Key, digit: char) {
         if let Some(streams) = self.legs.get(key).and_then(|leg| leg.streams.as_ref()) {
             streams.digit(digit);
@@ -378,7 +379,7 @@ mod tests {
             assert_eq!(stream.take(StreamMessage::Mark(number.to_string().into())), None);
         }
         assert_eq!(stream.queue.as_ref().unwrap().marks.len(), limits::STREAM_MARKS);
-        // Cleared, all are told, as fast as they are taken.
+        // After a clear all marks are told, as fast as they are taken.
         stream.take(StreamMessage::Clear);
         let mut heard = Heard::default();
         for number in 0..limits::STREAM_MARKS {

@@ -23,7 +23,7 @@ use super::{Voice, VoiceCounts, World, limits};
 /// The tick, and the memory that all calls of the shard use in turn.
 pub(super) struct MediaTicker {
     phases: Phases,
-    /// Scripts by when they want to be woken.
+    /// Legs by the time of their next wake-up.
     wheel: Wheel<Key>,
     work: TickWork,
     receiver: mmsg::Receiver,
@@ -31,7 +31,7 @@ pub(super) struct MediaTicker {
     events: Vec<(Key, Event)>,
     due: Vec<Key>,
     heard: Heard,
-    /// Of a phase those that hear others.
+    /// Legs of a phase that hear others.
     joined: Vec<Key>,
 }
 
@@ -113,7 +113,7 @@ impl MediaTicker {
 
     /// A script of that leg is to be woken then. Mostly a wake-up that is early enough is on its way already.
     pub(super) fn arm(&mut self, now: Instant, deadline: Instant, key: Key, leg: &mut Leg) {
-        // What is in the wheel stays there when the call is over, so nothing is put far ahead.
+        // Entries stay in the wheel when the call is over, so none is put far ahead.
         let at = deadline.min(now + limits::WAKE_AHEAD);
         if at < leg.wakes_at {
             leg.wakes_at = at;
@@ -125,7 +125,7 @@ impl MediaTicker {
     fn woken(&mut self, now: Instant, legs: &mut Slab<Leg>, into: &mut Vec<Key>) {
         self.wheel.expire(now, into);
         into.retain(|&key| {
-            // Otherwise an earlier wake-up than this one was wanted meanwhile, and has seen to the next.
+            // Otherwise the leg was woken earlier meanwhile, and its next wake-up is set.
             let leg = legs.get_mut(key).filter(|leg| leg.wakes_at <= now);
             leg.map(|leg| leg.wakes_at = Instant::FAR_FUTURE).is_some()
         });
@@ -147,7 +147,7 @@ impl MediaTicker {
     fn receive(&mut self, now: Instant, legs: &mut Slab<Leg>, ports: &mut Ports, counts: &mut VoiceCounts) {
         let mut ready = std::mem::take(&mut self.ready);
         if let Err(error) = ports.ready(&mut ready) {
-            tracing::debug!(%error, "sockets with media could not be asked for");
+            tracing::debug!(%error, "cannot poll the media sockets");
         }
         for (key, wire) in ready.drain(..) {
             if let Some(leg) = legs.get_mut(key) {
@@ -215,7 +215,7 @@ impl MediaTicker {
         self.phases.give_back(phase, lane);
     }
 
-    /// Those who hear others, once these have heard.
+    /// Sends the sound of legs that hear others, once these have received theirs.
     fn say_joined(
         &mut self,
         now: Instant,

@@ -29,7 +29,7 @@ pub(super) struct Files {
 }
 
 struct Open {
-    /// As it is told.
+    /// The name for messages.
     name: PathBuf,
     /// Without links and dots.
     path: PathBuf,
@@ -108,7 +108,7 @@ impl Files {
         self.done + self.open.iter().map(|open| open.document.bytes()).sum::<u64>()
     }
 
-    /// Where the last piece was.
+    /// The position of the last piece.
     pub(super) fn place(&self, line: u64) -> String {
         let name = self.open.last().map(|open| open.name.display().to_string());
         format!("{}:{line}", name.unwrap_or_default())

@@ -10,7 +10,7 @@ use crate::cli::error::CliError;
 
 /// Bytes read at once.
 const CHUNK: usize = 64 << 10;
-/// How often a waiting input looks whether the import has stopped.
+/// The interval at which a waiting input looks whether the import has stopped.
 const LOOK: Duration = Duration::from_millis(50);
 
 struct Waiting {

@@ -50,7 +50,7 @@ pub(super) struct ImportArgs {
     check: bool,
 }
 
-/// What is to be imported.
+/// The input of an import.
 enum Source {
     Lines(Box<dyn Read + Send>, Option<Arc<AtomicU64>>),
     Files(Files),
@@ -123,7 +123,7 @@ impl Import {
         report.finish();
         if let Some(mut node) = self.node {
             node.ask(&Request::AccountsChanged)?;
-            // Who signed in by an old password is out.
+            // Sessions that signed in by an old password end.
             for some in changed.chunks(limits::CONTROL_ACCOUNTS) {
                 node.ask(&Request::PasswordsChanged(some.to_vec()))?;
             }
@@ -226,7 +226,8 @@ fn open(file: &Path, stop: &Stop) -> Result<(Box<dyn Read + Send>, Option<u64>),
     Ok((input::waiting(input, stop)?, None))
 }
 
-/// Whether the first character that is no space is `<`: no line of accounts begins so. The input has all of it still.
+/// Tells whether the first character that is no space is `<`: no line of accounts begins so. The returned input still
+/// has every byte.
 fn look_into(mut input: Box<dyn Read + Send>) -> io::Result<(Box<dyn Read + Send>, bool)> {
     let mut seen = Vec::new();
     let first = loop {
@@ -235,7 +236,7 @@ fn look_into(mut input: Box<dyn Read + Send>) -> io::Result<(Box<dyn Read + Send
             break None;
         }
         seen.push(byte[0]);
-        // Of a byte order mark, too.
+        // A byte order mark is skipped, too.
         let is_before = byte[0].is_ascii_whitespace() || b"\xEF\xBB\xBF".contains(&byte[0]);
         if !is_before || seen.len() > limits::IMPORT_LOOK {
             break Some(byte[0]);

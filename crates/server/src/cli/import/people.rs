@@ -19,7 +19,7 @@ pub(super) struct People<'a> {
     pub(super) told: ImportSummary,
 }
 
-/// What is said at the end.
+/// The summary at the end of an import.
 #[derive(Default)]
 pub(super) struct ImportSummary {
     /// So many are named of each kind; the others are counted.
@@ -27,7 +27,7 @@ pub(super) struct ImportSummary {
     /// Users who were not taken: the first of them with the reason.
     bad: u64,
     first: Vec<String>,
-    /// Those of domains that are not served here.
+    /// Accounts of domains that are not served here.
     strangers: BTreeMap<Box<str>, u64>,
     /// Accounts without a password, and the first of them.
     keys_only: u64,
@@ -117,7 +117,8 @@ impl<'a> People<'a> {
     }
 }
 
-/// Of the file's keys alone nobody may be able to make a digest.
+/// Verifiers for an account without a password. They derive from random bytes, so the keys in the file are not enough
+/// to compute a digest.
 fn without_password() -> Result<Verifiers, Fault> {
     let mut unknown = [0; 32];
     let failed = |error: getrandom::Error| Fault {
@@ -156,7 +157,7 @@ impl Users for People<'_> {
 }
 
 impl ImportSummary {
-    /// What is not as in the file, and is as it has to be.
+    /// Necessary differences between the imported accounts and the file.
     pub(super) fn notes(&self) -> String {
         let mut notes = String::new();
         if self.keys_only > 0 {

@@ -1,4 +1,4 @@
-//! How far an import is.
+//! Progress of an import.
 
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;

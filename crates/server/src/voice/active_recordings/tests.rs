@@ -23,7 +23,7 @@ impl Deliver for Told {
     }
 }
 
-/// What a tick does with a leg.
+/// The outbox of a leg's tick.
 struct Line<'a>(&'a mut Recording);
 
 impl Outbox for Line<'_> {

@@ -37,7 +37,7 @@ impl Resolve for Checked {
     }
 }
 
-/// Where a name, or an address without brackets, may be connected to.
+/// The addresses that a name, or an address without brackets, may be connected to.
 pub(super) async fn allowed(
     host: &str,
     port: u16,

@@ -101,7 +101,7 @@ pub(super) fn read_recording(file: &Path) -> Result<Vec<u8>, String> {
     folder::read(folder, name, limits::AUDIO_FILE)?.ok_or_else(|| "its file is gone".to_owned())
 }
 
-/// Which format it is its first bytes say: names and content types lie.
+/// Decodes a file by the format of its first bytes: names and content types are unreliable.
 pub(super) fn decode(file: Vec<u8>) -> Result<Samples, String> {
     let wav = if file.starts_with(b"RIFF") {
         Wav::parse(&file).map_err(|error| error.to_string())?

@@ -34,7 +34,7 @@ impl<K: Hash + Eq + Clone, V: Clone, W> Cache<K, V, W> {
         Some((Arc::clone(&kept.samples), kept.about.clone()))
     }
 
-    /// Whether it is to be made now; else it is being made.
+    /// Adds a waiter. `true`: the sound is to be made now; `false`: it is being made.
     pub(super) fn wait(&mut self, key: &K, who: W) -> bool {
         if let Some(others) = self.waiting.get_mut(key) {
             others.push(who);
@@ -44,7 +44,7 @@ impl<K: Hash + Eq + Clone, V: Clone, W> Cache<K, V, W> {
         true
     }
 
-    /// Who waited.
+    /// Removes and returns those that wait for `key`.
     pub(super) fn done(&mut self, key: &K) -> Vec<W> {
         self.waiting.remove(key).unwrap_or_default()
     }

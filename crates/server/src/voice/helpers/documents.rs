@@ -38,14 +38,14 @@ pub(super) fn read(folder: Option<&Path>, wire: &Wire) -> Result<Answer, Failure
                 fill(&text, &form).ok_or_else(|| failed(code::TOO_LARGE, "too long when filled in"))?;
             let content_type = Some("text/xml; charset=utf-8".to_owned());
             let body = body.into_bytes();
-            // What is relative in it counts from the file that it is.
+            // Relative URLs in the document are resolved against its own file.
             return Ok(Answer { status: 200, content_type, body, url: Some(format!("file:///{name}")) });
         }
     }
     Err(failed(code::STATUS, "no such file in the folder of documents"))
 }
 
-/// Of the query and the body; of two with one name the last counts.
+/// The parameters of the query and the body; of two with one name, `value` takes the last.
 fn form_of(url: &Url, body: &str) -> Vec<(String, String)> {
     // Both are in one encoding, and only `Url` reads it here.
     let mut both = url.clone();
@@ -97,7 +97,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// What XML has no way to write is left out (XML 1.0 §2.2).
+/// Escapes text for XML. Characters that XML cannot represent are left out (XML 1.0 §2.2).
 fn escape(value: &str, to: &mut String) {
     for char in value.chars() {
         match char {

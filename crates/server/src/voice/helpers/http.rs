@@ -32,7 +32,7 @@ pub(super) struct Ask {
     pub(super) headers: HeaderMap,
     /// Bytes of an answer.
     pub(super) most: usize,
-    /// An answer that is sound is fetched again to be played, so that its bytes are not wanted here.
+    /// `false`: the body of a sound file is not read, for it is fetched again to be played.
     pub(super) wants_sound: bool,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Requests to applications that are open or wait. More: code 11205 at once.
 pub(super) const FETCHES: usize = 8_192;
 
-/// Prompts asked for and not there yet, of each kind. More: not played, with a word.
+/// Prompts asked for and not there yet, of each kind. Further ones are not played, with a notification.
 pub(super) const PROMPTS: usize = 8_192;
 
 /// For an answer of an application, redirects and all: Twilio's own. Longer: code 11205.
@@ -26,17 +26,17 @@ pub(super) const POOL_PER_HOST: usize = 256;
 /// Bytes of an audio file: an hour of MP3, six minutes of WAV at 44.1 kHz. Larger ones are not played.
 pub(super) const AUDIO_FILE: usize = 32 << 20;
 
-/// Samples of one prompt: an hour at 8 kHz. What is beyond is not played.
+/// Samples of one prompt: an hour at 8 kHz. The rest is not played.
 pub(super) const SAMPLES: usize = 3_600 * 8_000;
 
-/// Samples of one file at its own rate, 25 minutes at 44.1 kHz: a small file may say that it holds days of silence. What is
-/// beyond is not played.
+/// Samples of one file at its own rate, 25 minutes at 44.1 kHz: a small file may claim to hold days of silence. The
+/// rest is not played.
 pub(super) const DECODED: usize = 64 << 20;
 
 /// Bytes of what a caller did that may choose a document of a folder. Longer: the document itself.
 pub(super) const CHOICE: usize = 64;
 
-/// How long an audio file without `Cache-Control` is played without asking whether it changed.
+/// The time for which an audio file without `Cache-Control` is played without asking whether it changed.
 pub(super) const AUDIO_FRESH: Duration = Duration::from_secs(1);
 
 /// `Cache-Control` is believed up to this.
@@ -57,7 +57,8 @@ pub(super) const SPEECH_TEXT: usize = 16 * 1024;
 /// Bytes of what an engine tells of its mistakes that are read.
 pub(super) const SPEECH_WORDS: u64 = 1_024;
 
-/// Bytes kept decoded of spoken texts, and as many of audio files: an hour of each. Those not played lately make room.
+/// Bytes kept decoded of spoken texts, and as many of audio files: an hour of each. The least recently played make
+/// room.
 pub(super) const CACHE: usize = 64 << 20;
 
 /// Media streams that are open. More: refused with a reason.
@@ -75,13 +76,13 @@ pub(super) const STREAM_GOODBYE: Duration = Duration::from_secs(1);
 /// Bytes of one message of an application, 24 s of sound. Larger: the stream is over.
 pub(super) const STREAM_MESSAGE: usize = 256 * 1024;
 
-/// Bytes of a mark's name. A longer one is passed over, with a word.
+/// Bytes of a mark's name. A longer one is ignored, with a notification.
 pub(super) const STREAM_MARK: usize = 256;
 
-/// How often a call is told what its stream's application said.
+/// The interval at which a call is told the messages of its stream's application.
 pub(super) const STREAM_TURN: Duration = Duration::from_millis(20);
 
-/// Messages, and bytes, that it is told at once: more than a second of sound. Beyond, the application waits.
+/// Messages, and bytes, that a call is given at once: more than a second of sound. Beyond, the application waits.
 pub(super) const STREAM_TURN_MESSAGES: usize = 64;
 pub(super) const STREAM_TURN_BYTES: usize = 64 * 1024;
 
@@ -102,17 +103,17 @@ pub(super) const MAIL_SUBJECT: usize = 998;
 
 /// Recipients of one mail: RFC 5321 §4.5.3.1.8 has every relay take 100. More: it fails.
 pub(super) const MAIL_RECIPIENTS: usize = 100;
-/// Callers whose words are recognised at a time: each has a process or a request of its own. More are not understood, with
-/// a word.
+/// Callers whose words are recognised at a time: each has a process or a request of its own. Further callers are not
+/// understood, with a notification.
 pub(crate) const RECOGNISERS: usize = 64;
 
-/// Pieces of 200 ms that wait for a recogniser: ten seconds. One that is slower loses what comes then.
+/// Pieces of 200 ms that wait for a recogniser: ten seconds. A slower recogniser loses further pieces.
 pub(super) const RECOGNISED_PIECES: usize = 50;
 
 /// For the last word on what was said, counted from its end. Longer: the recogniser is killed.
 pub(super) const RECOGNISED_WAIT: Duration = Duration::from_secs(10);
 
-/// Bytes that a recogniser says of one utterance, or of one recording. What is beyond is not read.
+/// Bytes that a recogniser may answer to one utterance, or to one recording. The rest is not read.
 pub(super) const RECOGNISED_BYTES: u64 = 256 * 1024;
 
 /// Recordings whose transcription is awaited. More fail at once.

@@ -14,7 +14,7 @@ use crate::config::{MailRelay, MailSecurity};
 pub(super) struct Mailer {
     transport: AsyncSmtpTransport<Tokio1Executor>,
     relay: String,
-    /// Of the envelope, whatever documents say.
+    /// The envelope sender, whatever sender a document names.
     sender: Option<Address>,
 }
 

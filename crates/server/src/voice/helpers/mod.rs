@@ -1,5 +1,5 @@
-//! What is slow about programmable voice, away from the shards: requests to applications, texts spoken, files fetched and
-//! decoded. One thread with a runtime of its own; every queue has a bound, and every question an answer.
+//! The slow work of programmable voice, away from the shards: requests to applications, speech synthesis, fetching and
+//! decoding of files. One thread with a runtime of its own; every queue has a bound, and every request an answer.
 
 mod address;
 mod audio;
@@ -42,31 +42,31 @@ pub(crate) use settings::Settings;
 pub(crate) use speech::is_installed;
 pub(crate) use websocket::{MediaStreamEvent, Opening, Order, StreamMessage};
 
-/// Who asked, and its number for the question.
+/// The asking shard, and its number for the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
     pub(crate) shard: u16,
     pub(crate) id: u64,
 }
 
-/// What came of it. Samples are of 8 kHz, one channel.
+/// The result of a request. Samples are of 8 kHz, one channel.
 #[derive(Debug)]
 pub(crate) enum Done {
     Fetched(Result<Answer, Failure>),
     Samples(Result<Arc<[i16]>, String>),
     Mailed(Result<(), String>),
-    /// Of a media stream, any number of times.
+    /// An event of a media stream; any number of them.
     Stream(MediaStreamEvent),
     /// A recording is complete, or was not kept as wanted; or it cannot be written, and why.
     Written(Result<(), String>),
-    /// Of one utterance: any number of words, then one `Over`.
+    /// Recognition of one utterance: any number of words, then one `Over`.
     Heard(RecognitionResult),
     /// The text of a recording.
     Transcribed(Result<String, String>),
 }
 
-/// Where answers go. Called by the helpers' thread, and by the asking one when there is no room for the question: it
-/// must not wait.
+/// The receiver of results. Called by the helpers' thread, and by the asking one when there is no room for the request:
+/// it must not wait.
 pub(crate) trait Deliver: Send + Sync {
     fn deliver(&self, ticket: Ticket, done: Done);
 }
@@ -80,7 +80,7 @@ pub(crate) struct Helpers {
     streams: Arc<Semaphore>,
     recognisers: Arc<Semaphore>,
     transcriptions: Arc<Semaphore>,
-    /// Whether speech is understood at all.
+    /// A recogniser is configured.
     can_recognise: bool,
     deliver: Arc<dyn Deliver>,
     thread: Option<JoinHandle<()>>,
@@ -111,7 +111,7 @@ impl Helpers {
                 tracing::warn!(program = %program.display(), "not there to speak: install Debian's package {package}");
             }
         }
-        // What every client here speaks TLS with. Another part of the process may have named the same one already.
+        // All clients here use this provider for TLS. Another part of the process may have set the same one already.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         // Each job has a place already: the queue is never full.
         let places = limits::FETCHES + limits::PROMPTS + limits::MAILS + limits::STREAMS;
@@ -177,7 +177,7 @@ impl Helpers {
         }
     }
 
-    /// A media stream, answered by `Done::Stream`; it stops when `orders` can send no more.
+    /// A media stream, answered by `Done::Stream`; it stops when all senders of `orders` are dropped.
     pub(crate) fn stream(&self, ticket: Ticket, opening: Opening, orders: mpsc::Receiver<Order>) {
         if !self.ask(&self.streams, ticket, JobKind::Stream(Box::new(opening), orders)) {
             let over = MediaStreamEvent::Over(Err("too many media streams are open".to_owned()));

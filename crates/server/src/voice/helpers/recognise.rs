@@ -1,8 +1,8 @@
-//! Speech to text: the operator's program, one process an utterance, or his web service, one request an utterance.
+//! Speech to text by the operator's program, one process per utterance, or web service, one request per utterance.
 //!
-//! The program reads 16-bit samples of 8 kHz, little-endian, as they come, and writes a line whenever it knows more: JSON
-//! (`{"text": "…", "final": true, "confidence": 0.9}`), or the text itself, which is then final. The service gets a WAV
-//! file when the speech is over, and answers with one such line.
+//! The program reads 16-bit samples of 8 kHz, little-endian, as they come, and writes a line whenever it knows more:
+//! JSON (`{"text": "…", "final": true, "confidence": 0.9}`), or the text itself, which is then final. The service gets
+//! a WAV file when the speech is over, and answers with one such line.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -21,10 +21,10 @@ use tokio::time::timeout;
 use super::limits;
 use super::settings::Settings;
 
-/// What a recogniser is given.
+/// Samples per second that a recogniser is given.
 const RATE: u32 = 8_000;
 
-/// What came of an utterance.
+/// A result of the recognition of an utterance.
 #[derive(Debug)]
 pub(crate) enum RecognitionResult {
     Words(Speech),
@@ -32,7 +32,7 @@ pub(crate) enum RecognitionResult {
     Over(Result<(), String>),
 }
 
-/// The speaking end of an utterance. Dropped, nothing is told of it any more.
+/// The sending end of an utterance. Once it is dropped, no results follow.
 pub(crate) struct Listener {
     samples: Option<mpsc::Sender<Vec<i16>>>,
     /// Tells by being dropped.
@@ -40,7 +40,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// What a recogniser that is too slow has no room for is lost.
+    /// Queues samples. Samples that a slow recogniser has no room for are lost.
     pub(crate) fn put(&self, samples: &[i16]) {
         if let Some(sender) = &self.samples {
             let _ = sender.try_send(samples.to_vec());
@@ -95,7 +95,7 @@ impl Recogniser {
         Ok(Some(Recogniser::Service { client, url }))
     }
 
-    /// Everything that is told ends with one `Over`, unless nobody wants to know.
+    /// Recognises one utterance. Its results end with one `Over`, unless the listener was dropped.
     pub(super) async fn hear(&self, utterance: Utterance, mut told: impl FnMut(RecognitionResult)) {
         let Utterance { language, hints, rate, mut samples, unwanted } = utterance;
         let how = (&*language, &*hints);
@@ -172,7 +172,7 @@ impl Recogniser {
     }
 }
 
-/// What a program is to hear.
+/// The sound for a program.
 struct Source<'a> {
     samples: &'a mut mpsc::Receiver<Vec<i16>>,
     rate: u32,
@@ -180,7 +180,7 @@ struct Source<'a> {
     wait: Duration,
 }
 
-/// One process. `false`: nobody wants to know any more. Whatever happens, it is gone and waited for.
+/// Runs one process. `false`: the listener was dropped. In every case the process has ended and been waited for.
 async fn run(
     (program, arguments): (&str, &[String]),
     (language, hints): (&str, &str),
@@ -210,7 +210,7 @@ async fn run(
         tokio::join!(feed, listen(output, told)).1
     };
     let late = async {
-        // Its time begins when it has read all that was said; one that does not read is not waited for.
+        // The time begins when the program has read all the sound; a program that does not read is not waited for.
         let _ = timeout(limits::TRANSCRIPTION_WAIT, end).await;
         tokio::time::sleep(wait).await;
     };
@@ -234,7 +234,7 @@ async fn feed(mut input: ChildStdin, source: Source<'_>) {
     while let Some(piece) = source.samples.recv().await {
         let samples = resample(&piece, source.rate, RATE);
         let bytes: Vec<u8> = samples.iter().flat_map(|sample| sample.to_le_bytes()).collect();
-        // One that wants no more has its reasons; the rest is for nobody.
+        // A program may stop reading on purpose; the rest is discarded.
         let _ = input.write_all(&bytes).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What an operator may say about requests, speech and prompts.
+//! The operator's settings for requests, speech and prompts.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use crate::config::MailRelay;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
-    /// Whether URLs may lead to loopback, private and link-local addresses.
+    /// URLs may lead to loopback, private and link-local addresses.
     pub(crate) allow_private: bool,
     /// For one answer, redirects and all.
     pub(crate) fetch_timeout: Duration,
-    /// Where the document `file:NAME` is; `None`: nowhere.
+    /// The folder of documents for `file:NAME`; `None`: there are none.
     pub(crate) documents: Option<PathBuf>,
-    /// Where the sound `file:NAME` is; `None`: nowhere.
+    /// The folder of sounds for `file:NAME`; `None`: there are none.
     pub(crate) prompts: Option<PathBuf>,
     /// Speaks instead of flite and espeak-ng: a program and its arguments, in which `{voice}` (man, woman) and `{language}`
     /// are replaced. It reads UTF-8 from its input and writes WAV to its output.
@@ -28,7 +28,7 @@ pub(crate) struct Settings {
     /// Engines that run at the same time.
     pub(crate) processes: usize,
     pub(crate) speech_timeout: Duration,
-    /// Where mails go.
+    /// The relay for mails.
     pub(crate) mail: Option<MailRelay>,
     /// Bytes of decoded speech kept, and as many of decoded files.
     pub(crate) cache: usize,

@@ -1,5 +1,5 @@
 //! Texts to sound: flite for English, espeak-ng for other languages, or the operator's program; one process a text,
-//! never a shell. Which program speaks a text is decided here; how many run at once is not.
+//! never a shell. This module chooses the program of a text; it does not limit the number of processes.
 //!
 //! Speech engines are processes and never linked: espeak-ng is GPL.
 
@@ -17,7 +17,7 @@ use super::cache::Samples;
 use super::limits;
 use super::settings::Settings;
 
-/// What is spoken, and how.
+/// A text to speak, with its voice and language.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Words {
     pub(super) text: String,
@@ -42,7 +42,7 @@ impl Words {
 struct Engine {
     program: PathBuf,
     arguments: Vec<String>,
-    /// What it reads. Without: the text is an argument.
+    /// The text for standard input. `None`: the text is an argument.
     input: Option<String>,
     /// Debian's, when it is one of theirs.
     package: Option<&'static str>,
@@ -72,7 +72,7 @@ const NAMES: [(&str, &str); 20] = [
     ("kok", "kok"),
 ];
 
-/// Those that are their own names.
+/// Languages whose tags are their names in espeak-ng.
 const LANGUAGES: &str = " af am ar as az be bg bn bs ca cs cy da de el eo es et eu fa ga gd gu he hi hr ht hu hy id is it \
     ja ka kk kn ko ku ky la lb lt lv mi mk ml mr ms mt my nb ne nl or pa pl pt ro ru sd si sk sl sq sr sv sw ta te th tr \
     tt ug uk ur uz ";
@@ -192,7 +192,7 @@ async fn converse(child: &mut Child, text: Option<&str>) -> std::io::Result<Proc
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let write = async {
         if let (Some(mut input), Some(text)) = (input, text) {
-            // One that does not read all says so with its status.
+            // A program that does not read everything reports it by its exit status.
             let _ = input.write_all(text.as_bytes()).await;
         }
     };

@@ -12,7 +12,7 @@ use media::wav::Wav;
 
 use super::*;
 
-/// Where answers are waited for.
+/// The results that tests wait for.
 struct Inbox(SyncSender<(Ticket, Done)>);
 
 impl Deliver for Inbox {

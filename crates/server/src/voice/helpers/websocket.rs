@@ -37,11 +37,11 @@ pub(crate) struct Opening {
     pub(crate) call: String,
     pub(crate) tracks: Vec<&'static str>,
     pub(crate) parameters: Vec<(String, String)>,
-    /// What the application sends is wanted.
+    /// The call plays the sound that the application sends.
     pub(crate) two_way: bool,
 }
 
-/// What a call tells the application. When nothing more can be told, the stream stops.
+/// A message of a call for the application. When no more fit, the stream stops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// 20 ms of G.711 µ-law.
@@ -52,11 +52,11 @@ pub(crate) enum Order {
         payload: Bytes,
     },
     Digit(char),
-    /// What came before it was played, or cleared.
+    /// The sound before the mark was played, or cleared.
     Mark(Box<str>),
 }
 
-/// What the call is told of its stream.
+/// Events of a stream for its call.
 #[derive(Debug)]
 pub(crate) enum MediaStreamEvent {
     Opened,
@@ -71,7 +71,7 @@ pub(crate) enum StreamMessage {
     Sound(Vec<u8>),
     Mark(Box<str>),
     Clear,
-    /// The first message that is none; later ones are passed over.
+    /// The first malformed message; later ones are ignored.
     Nonsense(String),
 }
 
@@ -144,7 +144,7 @@ async fn connect(opening: &Opening, allow_private: bool) -> Result<Socket, Strin
     shaken.map(|(socket, _)| socket).map_err(|error| named(&error))
 }
 
-/// What the application said since the call was last told.
+/// Messages of the application since the call was last told.
 #[derive(Default)]
 struct Batch {
     said: Vec<StreamMessage>,

@@ -1,4 +1,4 @@
-//! Whatever phones, applications and time do, in whatever order: every call ends, each session is hung up once, and
+//! In any order of events from phones, applications and timers every call ends, each session is hung up once, and
 //! nothing stays behind.
 
 use std::collections::{HashMap, HashSet};
@@ -12,7 +12,7 @@ use super::tests::{BOB, Stage, US};
 use crate::voice::helpers::Done;
 use crate::voice::{Destination, HelperResult, VoiceEffect, VoiceShardMessage, limits};
 
-/// What the first who answers is told to do.
+/// Verbs for the first callee that answers.
 const VERBS: [&str; 12] = [
     "<Pause length='2'/>",
     "<Dial hangupOnStar='true' timeLimit='3' referUrl='http://127.0.0.1:1/'>1</Dial><Pause length='9'/>",
@@ -33,7 +33,7 @@ struct PhoneSide {
     invite: Message,
     is_up: bool,
     is_over: bool,
-    /// Of its own requests.
+    /// The CSeq of its own requests.
     cseq: u32,
 }
 
@@ -62,7 +62,7 @@ impl Any {
         }
     }
 
-    /// What came of it: requests reach the phones, questions are kept for later.
+    /// Delivers the effects: requests reach the phones, lookups are kept for later.
     fn settle(&mut self, mut sent: Vec<Message>) {
         loop {
             sent.extend(self.stage.sent());
@@ -233,7 +233,7 @@ impl Any {
         self.settle(Vec::new());
     }
 
-    /// Everybody hangs up, refuses, and gives up.
+    /// Ends all calls: the phones hang up or refuse, and pending lookups are answered.
     fn end(&mut self) {
         while self.pick(0, true).is_some() {
             self.request(0, "BYE", "", "");

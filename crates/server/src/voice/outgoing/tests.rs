@@ -76,7 +76,7 @@ impl Stage {
         *ticket
     }
 
-    /// A call to bob that performs these verbs when he answers.
+    /// A call to bob that performs these verbs once it is answered.
     pub(super) fn place(&mut self, verbs: &str) {
         let owner = Arc::new(Owner { account: "AC1".into(), signing_key: "".into() });
         let plan = Plan {
@@ -226,7 +226,7 @@ fn an_address_that_a_document_names_is_in_no_private_network() {
         else {
             panic!("the dialled address is looked up")
         };
-        // The plan knows no way there.
+        // The plan has no route there.
         stage.act(|voice, now, world| voice.handle_resolved(now, ticket, Ok(Vec::new()), world));
         let invites = methods(&stage.sent()).into_iter().filter(|method| *method == Method::Invite).count();
         assert_eq!(invites, sent, "{target}");

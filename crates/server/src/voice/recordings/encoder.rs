@@ -27,7 +27,7 @@ pub(super) struct Encoder {
     folder: Arc<Folder>,
     program: PathBuf,
     arguments: Vec<String>,
-    /// Of each conversion, and of the wait for its turn.
+    /// The time limit of each conversion, and of the wait for its turn.
     deadline: Duration,
     /// Conversions that run.
     running: Semaphore,

@@ -1,4 +1,4 @@
-//! The folder of recordings: names, what a crash left, and finished files for whoever listens to them.
+//! The folder of recordings: names, repair after a crash, and reading of finished files.
 
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -42,7 +42,7 @@ impl Folder {
         Folder { path: path.to_owned() }
     }
 
-    /// Where a finished one is. `None`: no name of a recording.
+    /// The path of a finished recording. `None`: no name of a recording.
     pub(super) fn path(&self, sid: &str) -> Option<PathBuf> {
         is_sid(sid).then(|| self.path.join(format!("{sid}.wav")))
     }
@@ -51,7 +51,7 @@ impl Folder {
         is_sid(sid).then(|| self.path.join(format!("{sid}{PART}")))
     }
 
-    /// Where its conversion to MP3 is. `None`: no name of a recording.
+    /// The path of its conversion to MP3. `None`: no name of a recording.
     pub(super) fn mp3(&self, sid: &str) -> Option<PathBuf> {
         is_sid(sid).then(|| self.path.join(format!("{sid}.mp3")))
     }
@@ -94,7 +94,7 @@ impl Folder {
         fs::File::open(&self.path)?.sync_all()
     }
 
-    /// What a crash left: sound is kept, nothing else.
+    /// Repairs the folder after a crash: sound is kept, nothing else.
     pub(super) fn repair(&self) {
         let Ok(entries) = fs::read_dir(&self.path) else { return };
         for entry in entries.flatten() {

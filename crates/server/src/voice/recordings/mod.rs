@@ -1,7 +1,8 @@
-//! Recordings as files, written away from the shards: one thread appends, another makes sure of what is complete.
+//! Recordings as files, written away from the shards: one thread appends, another makes sure that complete files are on
+//! the disk.
 //!
 //! A file is `<sid>.wav.part` until its last byte is on the disk; then it is `<sid>.wav`, and only then its shard is
-//! told of it.
+//! told.
 
 mod encoder;
 mod folder;
@@ -54,13 +55,13 @@ impl Files {
         Ok(Files { folder, jobs, places, stop, thread: Some(thread), encoder: None })
     }
 
-    /// Recordings are also to be had as MP3, from this program and its arguments. An empty command is none.
+    /// Makes recordings available as MP3, by this program and its arguments. An empty command: no MP3.
     pub(crate) fn with_mp3(mut self, command: &[Box<str>]) -> Files {
         self.encoder = Encoder::new(Arc::clone(&self.folder), command, limits::ENCODE_TIME);
         self
     }
 
-    /// A new file. Told of by `Done::Written` once: when it is closed, or as soon as it cannot be written.
+    /// Begins a new file. `Done::Written` reports it once: when it is closed, or as soon as it cannot be written.
     ///
     /// # Errors
     /// When too many are open.
@@ -73,15 +74,15 @@ impl Files {
         Ok(OpenFile { ticket, jobs: self.jobs.clone(), close: Some(close), ops: Vec::new(), _place: place })
     }
 
-    /// A recording that is complete. `None`: there is none of that name.
+    /// A complete recording. `None`: no recording has that sid.
     pub(crate) fn open(&self, sid: &str) -> Option<Sound> {
         self.folder.open(sid)
     }
 
-    /// A recording that is complete, as MP3. Dropping the future kills the encoder.
+    /// A complete recording, as MP3. Dropping the future kills the encoder.
     ///
     /// # Errors
-    /// No such recording, no encoder, too many conversions, or one that failed.
+    /// No such recording, no encoder, too many conversions, or a conversion that failed.
     pub(crate) async fn open_mp3(&self, sid: &str) -> Result<Sound, EncodeError> {
         let encoder = self.encoder.as_ref().ok_or(EncodeError::NoEncoder)?;
         encoder.encode(sid).await
@@ -149,7 +150,7 @@ impl OpenFile {
     }
 }
 
-/// Whoever forgets a file does not leave it behind.
+/// A file that is dropped without `close` is not kept.
 impl Drop for OpenFile {
     fn drop(&mut self) {
         self.end(false);

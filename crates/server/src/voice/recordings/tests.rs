@@ -103,7 +103,7 @@ fn a_full_disk_is_told_of_at_once_with_file_and_reason() {
     let part = place.path().join(format!("{}.wav.part", sid(1)));
     symlink("/dev/full", &part).unwrap();
     let (files, answers) = start(place.path());
-    // What repairs at the start leaves alone what is no file of sound.
+    // The repair at the start may have removed the link, for it holds no sound.
     if !part.is_symlink() {
         symlink("/dev/full", &part).unwrap();
     }

@@ -1,4 +1,5 @@
-//! The threads that write. What is appended waits for no other recording to reach the disk: a second thread sees to that.
+//! The threads that write. Appended sound waits for no other recording to reach the disk: a second thread waits for the
+//! disk.
 
 use std::collections::HashMap;
 use std::fs;
@@ -20,7 +21,7 @@ pub(super) enum Job {
     Stop,
 }
 
-/// What happens to a file.
+/// An operation on a file.
 pub(super) enum Op {
     Append(Vec<u8>),
     WriteAt(u32, Box<[u8]>),
@@ -38,7 +39,7 @@ struct Part {
 pub(super) struct Writer {
     folder: Arc<Folder>,
     deliver: Arc<dyn Deliver>,
-    /// By shard and number. Those that failed are gone: what still comes for them is passed over.
+    /// By shard and number. Failed files are removed: later operations on them are ignored.
     parts: HashMap<(u16, u64), Part>,
 }
 

@@ -1,4 +1,4 @@
-//! What applications are told of a conference, and its row in the record.
+//! Status callbacks of a conference, and its row in the record.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use store::rest::{Resource, RestWrite};
 use super::super::Owner;
 use super::room::Member;
 
-/// Whom to tell of one conference, and how far that went. Of several members' addresses the first counts.
+/// The callback of one conference, and the number of its last event. When several members bring a callback, the first
+/// counts.
 #[derive(Debug)]
 pub(super) struct ConferenceNotifier {
     pub(super) owner: Arc<Owner>,
@@ -57,7 +58,7 @@ impl ConferenceNotifier {
         self.callback.as_ref().is_some_and(|callback| callback.events.contains(&event.0))
     }
 
-    /// What to send, signed, when anyone asked for it.
+    /// The signed request for an event, when the callback asks for that event.
     pub(super) fn tell(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! What the REST interface asks of this shard's rooms. Sids that are not of this shard are `NotFound`.
+//! Requests of the REST interface to this shard's rooms. Sids that are not of this shard are `NotFound`.
 
 use admin::control::{ConferenceChange, ControlError, Participant, ParticipantChange, QueueMember};
 use ivr::script::Start;

@@ -23,10 +23,10 @@ struct Frame {
     piece: Piece,
 }
 
-/// Where a frame lies. Those who hear the same share it.
+/// The position of a frame. Members that hear the same share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// In which the member speaks and hears; of the payload, when it is one.
+    /// The codec in which the member speaks and hears; that of the payload, when it is one.
     codec: Codec,
     rate: u32,
     is_payload: bool,
@@ -46,7 +46,7 @@ impl Sound {
         self.frames.push(Frame { number, piece });
     }
 
-    /// What a member is to hear. The piece, for others who hear the same.
+    /// Adds the sound for a member. Returns the piece, for other members that hear the same.
     pub(super) fn put_feed(&mut self, number: u64, feed: FrameSource<'_>) -> Option<Piece> {
         let piece = match feed {
             FrameSource::None => return None,
@@ -88,7 +88,7 @@ pub(super) fn pieces(sound: &Arc<Sound>) -> impl Iterator<Item = (u64, Piece)> {
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     waiting: VecDeque<(Arc<Sound>, Piece)>,
-    /// Of this tick.
+    /// The frame of this tick.
     current: Option<(Arc<Sound>, Piece)>,
 }
 

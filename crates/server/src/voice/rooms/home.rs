@@ -1,5 +1,5 @@
-//! The rooms and queues of one shard, as a machine: it is told what its members want and what time it is, and says whom to
-//! tell what. Whatever messages are lost, a member that is not heard of is none any more.
+//! The rooms and queues of one shard, as a machine: its inputs are events of members and the time, its outputs are
+//! events for members. A member that is not heard of for a while is removed, whatever messages are lost.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::message::{Join, LeaveReason, MemberStatus, Name, RoomEvent, RoomTarge
 use super::queue::Queue;
 use super::room::Room;
 
-/// What a home causes.
+/// An effect of a home.
 #[derive(Debug)]
 pub(super) enum Out {
     /// For that member's shard.
@@ -50,9 +50,9 @@ pub(super) struct RoomHome {
     queues: BTreeMap<u64, Queue>,
     rooms_by_name: HashMap<Key, u64>,
     queues_by_name: HashMap<Key, u64>,
-    /// Where each member is, and when its shard last spoke of it.
+    /// The room or queue of each member, and the time when its shard last spoke of it.
     members: HashMap<Name, (At, Instant)>,
-    /// When all that are here are told so.
+    /// The next time when the members here are told their status.
     next: Instant,
 }
 
@@ -96,7 +96,7 @@ impl RoomHome {
         u128::from(self.rng.next_u64()) << 64 | u128::from(self.rng.next_u64())
     }
 
-    /// What a member's shard says. Sound comes by [`RoomHome::said`].
+    /// Handles an event of a member's shard. Sound comes by [`RoomHome::said`].
     pub(super) fn handle(&mut self, now: Instant, note: RoomEvent, out: &mut Outbox) {
         match note {
             RoomEvent::Join(join) => self.join(now, *join, out),
@@ -123,7 +123,7 @@ impl RoomHome {
                     room.announcement_over(now, name, out);
                 }
             }
-            // Those are for members.
+            // These events are for members.
             RoomEvent::Standing { .. }
             | RoomEvent::Known { .. }
             | RoomEvent::Gone { .. }
@@ -203,7 +203,7 @@ impl RoomHome {
             Err(reason) => {
                 let why = LeaveReason::Refused(reason);
                 out.push(Out::Tell(join.name, RoomEvent::Gone { number: join.name.number, why }));
-                // One that lets nobody in at all.
+                // A new room that refused its first member.
                 if room.is_empty() {
                     room.end(now, "last-participant-left", None, out);
                     self.drop_room(number);
@@ -225,7 +225,7 @@ impl RoomHome {
         number
     }
 
-    /// Connects whoever waits with whoever takes.
+    /// Connects waiting callers with takers.
     fn serve(&mut self, now: Instant, at: u64, out: &mut Outbox) {
         while let Some(queue) = self.queues.get_mut(&at) {
             let sid = Arc::clone(&queue.sid);
@@ -253,7 +253,7 @@ impl RoomHome {
         }
     }
 
-    /// A room that ended: whoever was in it is no member any more.
+    /// Removes a room that has ended, with all its memberships.
     fn drop_room(&mut self, number: u64) {
         if self.rooms.get(&number).is_none_or(|room| !room.is_empty()) {
             return;
@@ -283,7 +283,7 @@ impl RoomHome {
         }
     }
 
-    /// When time has passed: those not heard of are gone, those who are here are told so.
+    /// Removes members that were not heard of for too long, and tells the others their status.
     pub(super) fn expire(&mut self, now: Instant, out: &mut Outbox) {
         if now < self.next {
             return;
@@ -309,7 +309,7 @@ impl RoomHome {
         }
     }
 
-    /// What a member of this shard said in this tick.
+    /// Takes the sound of a member of this shard in this tick.
     pub(super) fn said(&mut self, number: u64, media: &MediaSession) {
         let name = Name { shard: self.shard, number };
         let codec = media.negotiated().audio.codec;
@@ -325,13 +325,13 @@ impl RoomHome {
         }
     }
 
-    /// What a member of this shard hears.
+    /// The sound for a member of this shard.
     pub(super) fn feed(&mut self, number: u64) -> FrameSource<'_> {
         let name = Name { shard: self.shard, number };
         self.room_of(name).map_or(FrameSource::None, |room| room.feed(name))
     }
 
-    // What the REST interface asks.
+    // Requests of the REST interface.
 
     fn room_by_sid(&self, sid: &str) -> Result<u64, ControlError> {
         let found = self.rooms.iter().find(|(_, room)| **room.sid() == *sid && room.key().is_some());

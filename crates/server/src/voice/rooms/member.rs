@@ -19,12 +19,12 @@ use super::{RoomMembership, Source};
 /// A leg that is, or wants to be, in a room or queue.
 pub(super) struct RoomMemberLeg {
     pub(super) leg: Key,
-    /// Whose script asked for it, and as what.
+    /// The actor whose script asked for it, and the id of that request.
     pub(super) actor: Key,
     pub(super) id: Id,
     pub(super) home: u16,
     pub(super) kind: Kind,
-    /// What it brought to wait with.
+    /// The document that it brought to wait with.
     pub(super) wait: Option<Target>,
     /// Until it begins.
     pub(super) recording: Option<RecordingRequest>,
@@ -162,7 +162,7 @@ impl Voice {
         self.settle_rooms(now, world);
     }
 
-    /// How a member stands, as its home says.
+    /// Takes a member's status from its home.
     pub(super) fn stands(
         &mut self,
         now: Instant,
@@ -298,7 +298,7 @@ impl Voice {
         Some((seated, recording))
     }
 
-    /// By its own will. What it was in, and its recording.
+    /// Takes a member out at its own wish. Returns its membership, and its recording.
     fn leave_seat(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! What members and their rooms tell each other, across shards and within one.
+//! Events between members and their rooms, across shards and within one.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::frames::Sound;
 #[derive(Debug)]
 pub struct RoomMessage(pub(super) RoomEvent);
 
-/// Where a member is, and its number there. Never used twice.
+/// The shard of a member, and its number there. Never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Name {
     pub(super) shard: u16,
@@ -26,7 +26,7 @@ pub(super) enum RoomEvent {
     // To the room's shard.
     Join(Box<Join>),
     Leave(Name),
-    /// Every second: all of that shard that are, or want to be, in a room here.
+    /// Every second: all members of that shard that are, or want to be, in a room here.
     Alive {
         shard: u16,
         numbers: Vec<u64>,
@@ -36,7 +36,7 @@ pub(super) enum RoomEvent {
         shard: u16,
         sound: Arc<Sound>,
     },
-    /// What was announced to the member is over.
+    /// The announcement to the member is over.
     Announced(Name),
 
     // To a member's shard.
@@ -85,10 +85,10 @@ pub(super) enum RoomTarget {
     },
 }
 
-/// How a member stands; told whole whenever it changes, and every second, so that a lost message is made good.
+/// The status of a member; sent whole whenever it changes, and every second, so that a lost message is made good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MemberStatus {
-    /// Of the conference or queue.
+    /// The sid of the conference or queue.
     pub(super) sid: Arc<str>,
     pub(super) hears: MemberAudio,
     /// In a queue.
@@ -101,7 +101,7 @@ pub(super) struct MemberStatus {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum MemberAudio {
-    /// What it brought to wait with.
+    /// The music or document that it brought to wait with.
     Wait,
     Room,
     /// On hold: a document, or the built-in music.
@@ -123,7 +123,7 @@ pub(super) struct QueuePosition {
 pub(super) enum LeaveReason {
     /// It never was in it.
     Refused(String),
-    /// Of a queue.
+    /// The queue is full.
     Full,
     Over,
     /// Out of a queue, to another document.

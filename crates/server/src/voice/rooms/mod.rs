@@ -46,7 +46,7 @@ pub(super) struct RoomMembership {
     pub(super) number: u64,
 }
 
-/// What a seated leg hears while no prompt plays.
+/// The source of a seated leg's sound while no prompt plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Silence,
@@ -66,18 +66,18 @@ pub(super) struct Rooms {
     /// For each shard: what its rooms get from us, and its members.
     said: Vec<Sound>,
     heard: Vec<Sound>,
-    /// Notes between our own rooms and members, and whether somebody further up the stack delivers them.
+    /// Events between our own rooms and members; `is_settling` while a caller further up the stack delivers them.
     local: VecDeque<RoomEvent>,
     is_settling: bool,
     outs: Vec<Out>,
     music: Vec<i16>,
     music_at: usize,
-    /// When the homes are told who is there.
+    /// The next time when the homes are told which members are present.
     next: Instant,
 }
 
 const SHARDS: Keyed = Keyed::new(*b"belfry's rooms!!");
-/// Of the music, in Hz.
+/// The sample rate of the music, in Hz.
 const MUSIC_RATE: u32 = 8_000;
 const MUSIC_FRAME: usize = (MUSIC_RATE * media::limits::FRAME_MS / 1000) as usize;
 
@@ -113,13 +113,13 @@ impl Rooms {
         self.home.is_idle() && self.seats.is_empty()
     }
 
-    /// Rooms, queues, those who are in them, and legs that are or want to be.
+    /// The numbers of rooms, of queues, of their members, and of legs that are or want to be members.
     pub(super) fn counts(&self) -> [u64; 4] {
         [self.home.rooms(), self.home.queues(), self.home.members(), self.seats.len()]
             .map(|count| count as u64)
     }
 
-    /// What one leg heard this tick.
+    /// Takes the sound that one leg received in this tick.
     pub(super) fn put(&mut self, _leg: Key, seat: RoomMembership, media: &MediaSession) {
         if !self.seats.get(&seat.number).is_some_and(|seated| seated.source == Source::Room) {
             return;
@@ -138,7 +138,7 @@ impl Rooms {
         self.home.mix(now, &mut self.heard, &mut self.outs);
     }
 
-    /// What a leg is to hear.
+    /// The sound for a leg.
     pub(super) fn feed(&mut self, _leg: Key, seat: RoomMembership) -> FrameSource<'_> {
         let Some(seated) = self.seats.get_mut(&seat.number) else { return FrameSource::None };
         match seated.source {
@@ -163,7 +163,7 @@ fn music() -> Vec<i16> {
 }
 
 impl Voice {
-    /// To a room or a member, wherever it is. Ours are told by [`Voice::settle_rooms`].
+    /// Sends an event to a room or a member on any shard. [`Voice::settle_rooms`] delivers those of this shard.
     fn post_note(&mut self, shard: u16, note: RoomEvent, world: &mut World<'_>) {
         if shard == self.rooms.shard {
             self.rooms.local.push_back(note);
@@ -182,7 +182,7 @@ impl Voice {
         self.settle_rooms(now, world);
     }
 
-    /// Delivers what rooms and members of this shard tell each other, in order, until nobody has anything to say.
+    /// Delivers events between rooms and members of this shard, in order, until none is left.
     fn settle_rooms(&mut self, now: Instant, world: &mut World<'_>) {
         if std::mem::replace(&mut self.rooms.is_settling, true) {
             return;
@@ -254,7 +254,7 @@ impl Voice {
         self.settle_rooms(now, world);
     }
 
-    /// Who is there; those whose home has not spoken of them for long are in no room any more.
+    /// Tells the homes which members are present. Members whose home has been silent for too long leave their room.
     fn tell_homes(&mut self, now: Instant, world: &mut World<'_>) {
         let mut homes: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
         let mut lost = Vec::new();

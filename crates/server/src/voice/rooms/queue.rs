@@ -13,7 +13,7 @@ pub(super) struct Queue {
     pub(super) sid: Arc<str>,
     callers: VecDeque<Waiting>,
     takers: VecDeque<Waiting>,
-    /// Of those who were taken, in seconds.
+    /// The total wait of callers that were taken, in seconds.
     waited: u64,
     taken: u64,
 }

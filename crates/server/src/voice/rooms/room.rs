@@ -1,4 +1,5 @@
-//! One room: who is in it, who hears whom, when it begins and ends. A conference, or the two of a queue's connection.
+//! One room: its members, which of them hear each other, its beginning and end. A conference, or the two of a queue's
+//! connection.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ pub(super) struct Room {
     created_at: Instant,
     /// In the order they came.
     members: Vec<Member>,
-    /// Where each of them is.
+    /// The index of each member.
     places: HashMap<Name, usize>,
     mixer: Mixer,
 }
@@ -42,7 +43,7 @@ pub(super) struct Member {
     pub(super) call_sid: Arc<str>,
     pub(super) label: Option<Box<str>>,
     pub(super) is_muted: bool,
-    /// What it hears meanwhile.
+    /// While on hold: the document that it hears, or `None` for the built-in music.
     pub(super) hold: Option<Option<Target>>,
     pub(super) coach: Option<Box<str>>,
     pub(super) start_on_enter: bool,
@@ -60,14 +61,14 @@ pub(super) struct Member {
     spoke: Option<bool>,
 }
 
-/// To whom what a member hears is announced.
+/// The audience of the announcement that a member hears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Announcing {
     Alone,
     All,
 }
 
-/// Silence after which a member speaks no more, in milliseconds.
+/// Silence after which a member counts as no longer speaking, in milliseconds.
 const PAUSE_MS: u32 = 1_000;
 
 impl Member {
@@ -120,7 +121,7 @@ impl Room {
         Room::new(now, teller, Kind::Conference)
     }
 
-    /// The one that waited and the one that takes it, who hear each other at once.
+    /// The waiting caller of a queue and its taker, which hear each other at once.
     pub(super) fn pair(now: Instant, sid: Arc<str>, waited: &Join, took: &Join, out: &mut Outbox) -> Room {
         let teller = ConferenceNotifier::new(Arc::clone(&took.owner), sid, "".into(), None);
         let mut room = Room::new(now, teller, Kind::Pair);
@@ -228,7 +229,7 @@ impl Room {
         self.end(now, reason, Some((&left.call_sid, left.label.as_deref())), out);
     }
 
-    /// Everybody out.
+    /// Ends the room for all members.
     pub(super) fn end(
         &mut self,
         now: Instant,
@@ -316,7 +317,8 @@ impl Room {
         self.members.iter().map(participant).collect()
     }
 
-    /// By call sid or label; `None`: nobody. Whom to put out, when that is asked.
+    /// Changes the member with that call sid or label; `None`: there is none. Returns the member's name when it is to
+    /// be removed.
     pub(super) fn change(
         &mut self,
         now: Instant,
@@ -411,7 +413,7 @@ impl Room {
         self.aim();
     }
 
-    /// Who is heard, and by whom: coaches by the one they coach. Of those on hold nothing comes here.
+    /// Sets which members hear each member: only the coached member hears a coach. Members on hold send no sound here.
     fn aim(&mut self) {
         for at in 0..self.members.len() {
             let member = &self.members[at];
@@ -425,7 +427,7 @@ impl Room {
         }
     }
 
-    /// What a member said in this tick.
+    /// Takes the sound of a member in this tick.
     pub(super) fn said(&mut self, name: Name, codec: Codec, rate: u32, samples: &[i16]) {
         let wants_speech = self.teller.wants(callbacks::SPEAKS);
         let is_started = self.is_started;
@@ -490,7 +492,7 @@ impl Room {
         }
     }
 
-    /// What the members of one shard hear. Those who hear the same frame share it.
+    /// Adds the sound for the members of one shard. Members that hear the same frame share it.
     fn fill(&mut self, shard: usize, sound: &mut Sound) {
         let mut shared: Vec<(*const u8, super::frames::Piece)> = Vec::new();
         for member in &self.members {
@@ -509,7 +511,7 @@ impl Room {
         }
     }
 
-    /// What a member of this shard hears.
+    /// The sound for a member of this shard.
     pub(super) fn feed(&mut self, name: Name) -> FrameSource<'_> {
         let Some(member) = self.member(name) else { return FrameSource::None };
         let (place, codec) = (member.place, member.codec);

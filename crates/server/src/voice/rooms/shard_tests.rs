@@ -1,4 +1,5 @@
-//! The calls of two shards with their scripts, in virtual time: whatever messages are lost on the way, nobody stays in a room.
+//! The calls of two shards with their scripts, in virtual time: no member stays in a room, whatever messages are lost
+//! on the way.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use super::Source;
 use crate::voice::recordings::Files;
 use crate::voice::{Numbers, Owner};
 
-/// What helpers find is given by the tests.
+/// The tests supply the helpers' results.
 struct NoHelpers;
 
 impl Deliver for NoHelpers {
@@ -161,7 +162,7 @@ impl Shards {
         ]
     }
 
-    /// What the seated legs hear, and whether a document performs beside their own.
+    /// The sources of the seated legs' sound, and whether a document performs beside their own.
     fn sources(&self) -> Vec<(Source, bool)> {
         let of = |(voice, _): &(Voice, Endpoint)| {
             let has_aside = |leg| voice.legs.get(leg).is_some_and(|leg| leg.aside.is_some());
@@ -273,7 +274,7 @@ fn an_announcement_that_cannot_be_had_ends_and_the_call_does_not() {
     };
     shards.at_home(|voice, now, world| voice.modify_conference(now, &sid, announce.clone(), world));
     assert_eq!(shards.sources(), [(Source::Room, true); 2]);
-    // What these want hung up is not their call.
+    // A hangup during an announcement does not end the member's call.
     for (voice, _) in &shards.voices {
         let asides: Vec<_> = voice.legs.iter().map(|(_, leg)| (leg.main, leg.aside)).collect();
         for (main, aside) in asides {

@@ -1,4 +1,4 @@
-//! What members of other shards hear of each other.
+//! Sound between members of different shards.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ impl Room {
         heard.map(|(rate, samples)| (rate, samples[samples.len() / 2..].to_vec()))
     }
 
-    /// Who hears whom.
+    /// For each member the members that it hears.
     fn matrix(&mut self) -> [[bool; 3]; 3] {
         self.talk(|_| false).map(|(rate, heard)| TONES.map(|tone| level(&heard, rate, tone) > 3_000.0))
     }
@@ -163,7 +163,7 @@ fn the_muted_and_the_held_are_heard_by_nobody() {
     assert_eq!(room.matrix(), [[false, false, true], [true, false, true], [true, false, false]]);
     room.change("CA1", ParticipantChange { mute: Some(false), ..ParticipantChange::default() });
     assert_eq!(room.matrix(), ALL);
-    // Who is on hold gets nothing of the room.
+    // A member on hold gets nothing of the room.
     room.change("CA0", ParticipantChange { hold: Some(true), ..ParticipantChange::default() });
     assert_eq!(room.matrix(), [[false; 3], [false, false, true], [false, true, false]]);
     room.change("CA0", ParticipantChange { hold: Some(false), ..ParticipantChange::default() });

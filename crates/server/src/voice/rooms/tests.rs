@@ -1,4 +1,4 @@
-//! Rooms in virtual time: whatever messages are lost, and whoever goes without a word.
+//! Rooms in virtual time, with lost messages and members that leave without a message.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ struct World {
     home: RoomHome,
     owner: Arc<Owner>,
     last: u64,
-    /// Who thinks that it is, or will be, in a room; and how it stands.
+    /// Members that are in a room, or expect to be, with their status.
     members: BTreeMap<Name, Option<MemberStatus>>,
     gone: Vec<(Name, LeaveReason)>,
     /// Events of status callbacks.
@@ -70,7 +70,7 @@ impl World {
         self.take(out, false);
     }
 
-    /// What the home says; `lost`: to nobody.
+    /// Delivers the home's output; `lost`: its messages reach no member.
     fn take(&mut self, out: Vec<Out>, lost: bool) {
         for out in out {
             match out {
@@ -233,7 +233,7 @@ fn a_shard_that_is_not_heard_of_has_no_members_after_a_while() {
     assert_eq!(world.counts(), (1, 1, 3));
     world.second(&deaf);
     assert_eq!(world.counts(), (1, 0, 1));
-    // Once it is heard again, it is told.
+    // Once the shard is heard again, its members are told.
     world.second(&BTreeSet::new());
     assert_eq!(world.members.keys().copied().collect::<Vec<_>>(), [kept]);
 }
@@ -346,7 +346,7 @@ proptest! {
         for _ in 0..=limits::ROOM_LOST.as_secs() + 1 {
             world.second(&BTreeSet::new());
         }
-        // Who was never let in has given up by himself; all others know how they stand.
+        // A member that was never admitted has given up by itself; all others know their status.
         world.members.retain(|_, standing| standing.is_some());
         prop_assert_eq!(world.home.members(), world.members.len());
         world.members.clear();

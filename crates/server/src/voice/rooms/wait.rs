@@ -1,4 +1,4 @@
-//! What a member hears that is not the room: the music or document it waits with, and announcements.
+//! Sound of a member besides the room: the music or document it waits with, and announcements.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl Voice {
             Some(target) => (Source::Silence, Some(target.clone())),
         };
         let (source, target) = match seated.hears() {
-            // Who calls a queue hears what the Dial gives him to hear.
+            // A caller of a queue hears the sound of its Dial.
             Some(MemberAudio::Wait) if seated.kind == Kind::Taker => (Source::Silence, None),
             Some(MemberAudio::Wait) => document(&seated.wait),
             Some(MemberAudio::Hold(hold)) => document(hold),
@@ -103,7 +103,7 @@ impl Voice {
         self.actors.remove(aside);
     }
 
-    /// Where a caller stands in the queue by now, for the next request of its wait document.
+    /// Notes a caller's position in the queue for the next request of its wait document.
     pub(super) fn show_line(&mut self, now: Instant, number: u64) {
         let Some(seated) = self.rooms.seats.get(&number).filter(|seated| seated.line().is_some()) else {
             return;
@@ -141,7 +141,7 @@ impl Voice {
         self.rooms.by_effect.get(&(main, id)).copied()
     }
 
-    /// A document beside a leg's own is over: an announcement, or one that could not be had.
+    /// A document beside a leg's own is over: an announcement, or a document that could not be fetched.
     pub(in super::super) fn aside_ended(
         &mut self,
         now: Instant,
@@ -161,7 +161,7 @@ impl Voice {
     }
 }
 
-/// What requests of a member's documents carry besides the call's own.
+/// Parameters of a member's document requests besides the call's own.
 fn parameters(now: Instant, seated: &RoomMemberLeg) -> Form {
     let Some(standing) = &seated.standing else { return Form::new() };
     let sid = Arc::clone(&standing.sid);
