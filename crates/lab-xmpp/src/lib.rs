@@ -3,6 +3,10 @@
 //! `User` is one user, a machine that is given bytes and time and writes bytes; [`UserPool`] has all users of a
 //! shard with their timers. `lab::engine::xmpp_load` has the sockets. No module here reads a clock or opens a
 //! socket.
+//!
+//! [`UserPool`] takes all inputs of a shard; `UserActions` is one user while it acts; `MessageLedger` has skipped and refused
+//! messages, `UserTimers` the wheel, `StageLeader` (of the first shard) the decision on the next stage. [`LoadState`] is the state of
+//! all shards; with worker processes it lies in memory that they share (`docs/decisions/0015`).
 
 mod account_file;
 mod account_import;

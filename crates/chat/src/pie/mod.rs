@@ -2,6 +2,10 @@
 //!
 //! A [`Document`] cuts a file into its users and keeps one of them at a time; [`read_user`] makes of one what the store has of an
 //! account. Neither opens a file: where an include leads is the caller's to judge. [`ExportedAccount`] is the way back.
+//!
+//! A feature says in `imported` which form its data take here. The command `belfry account import` follows
+//! includes, and the store writes an account with all its rows in one transaction while no node runs: a running host
+//! would not see the rows.
 
 mod credentials;
 mod document;

@@ -1,4 +1,6 @@
 //! Documents: RCML and TwiML, one language with two names. Bytes to typed verbs, every mistake at once.
+//!
+//! The reader works by the tables of `lexicon`, of which `docs/rcml.md` is made.
 
 mod dial;
 mod fields;

@@ -1,4 +1,6 @@
 //! SIPp's scenario language: read, compiled, explained.
+//!
+//! The compiler looks names up in the lexicon's tables, and `docs/ringer-scenarios.md` is made of the same tables.
 
 pub mod action;
 mod builtin;

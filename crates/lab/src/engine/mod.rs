@@ -1,4 +1,7 @@
 //! A run: shards on their threads, sockets, arrivals, and the collector that adds up what they counted.
+//!
+//! Calls are placed by an integer schedule, from index to due time, exact for days. Received messages have the kernel's time.
+//! `ringer sip`, `find` and `run` build the same [`Setup`]: a plan is several, a search one after another.
 
 mod bind;
 mod calls;

@@ -1,5 +1,9 @@
 //! Users of chat on a shard's thread: their connections, and the loop. The shards of a load are of one process or of
 //! several ([`worker_pool`]).
+//!
+//! A load of users is a run as any other: the same `Setup`, `Progress`, observers, thresholds and plans; its sign-ins and
+//! actions are the calls. A user of BOSH writes the documents of a WebSocket: `lab_xmpp::bosh` chooses the connection of each request,
+//! HTTP and sockets are here.
 
 mod bosh;
 mod http;

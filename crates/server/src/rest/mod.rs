@@ -1,4 +1,7 @@
 //! The REST interface of the running node: the handlers of `admin` over the node's record and its shards.
+//!
+//! Handlers run on threads of the runtime's blocking pool. `record` waits for the store and gives shards the bindings of numbers that
+//! changed; `plane` asks all shards about a live call, one of which knows it.
 
 mod first;
 mod plane;

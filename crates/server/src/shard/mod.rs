@@ -2,6 +2,19 @@
 //!
 //! Everything a core asks that another part answers comes back as an input in a later turn (or in the same
 //! one, when the answer is at hand). Nothing here waits but [`Shard::run`], and only for the next thing to do.
+//!
+//! A SIP message belongs to the shard that its Call-ID hashes to, by whichever socket it came; the receiving shard hands it
+//! over unparsed, in batches. The state of an address belongs to the shard of its bucket.
+//!
+//! | effect of the endpoint | performed by |
+//! |---|---|
+//! | `Transmit` | `net`, or the shard that has the connection |
+//! | `Ask` | the router of the address's owner, here or through its inbox |
+//! | `Account` | the account cache, else a reader thread of the store |
+//! | `Plan` | the routing plan, inline |
+//! | `Dns` | a task of `net` |
+//! | `Call` | the ledger, and at a call's end the store |
+//! | `Session` | the calls of applications (`voice`) |
 
 mod accounts;
 mod calls;

@@ -186,6 +186,15 @@ impl std::fmt::Debug for Owner {
 }
 
 /// One shard's calls.
+///
+/// - A leg (`leg`) is a dialog, its media and a pair of ports. An actor (`actor`) is a script at work on a leg. `begin` adds legs
+///   and actors, `remove` and `actor_ended` end them.
+/// - `drive` passes an event to a script and queues its effects; `perform` performs them in order, so no effect is
+///   performed inside another.
+/// - A dial attempt (`dial_attempt`) is one call that a Dial or the REST interface places; the routing plan finds its phones
+///   (`resolving`). Its INVITEs have Call-IDs of this shard.
+/// - A bridge (`bridge`) is two legs of one shard, of one Dial. Legs of several shards hear each other in a room (`rooms`).
+/// - No thread and no task belongs to a call. Without `[voice] media` there is no `Voice`.
 pub(crate) struct Voice {
     /// The address that peers are told.
     ip: IpAddr,

@@ -1,4 +1,7 @@
 //! Media streams: a call's sound over WebSockets of applications, and theirs to the caller.
+//!
+//! A stream is a task in `helpers` and two bounded queues: an application that reads or writes too slowly loses sound, and the shard
+//! loses no time.
 
 use std::collections::VecDeque;
 

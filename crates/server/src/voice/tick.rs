@@ -1,4 +1,7 @@
 //! Every 20 ms for each call, in phases: what came is heard, what is due is sent, scripts are woken.
+//!
+//! One epoll has the sockets of all calls, one wheel wakes their scripts. A tick is cut in ten phases (`phases`), so SIP waits behind a
+//! tenth of the media at most.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;

@@ -3,6 +3,10 @@
 //!
 //! What it asks of the record and of the account cache becomes a [`XmppEffect`], which the shard grants; its answer comes
 //! back by the effect's number.
+//!
+//! `route` offers a stanza to our accounts and services, then to components, then to other servers. An action of all hosts
+//! (`HostAction`) goes to every shard, and the shard that began it adds the answers up (`shard_requests`). The router of an
+//! account and its host are of one shard, so `phones` joins them directly. A trace copies elements, masked, and only while one is under way.
 
 pub(crate) mod access;
 pub(crate) mod components;

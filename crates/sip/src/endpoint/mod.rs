@@ -2,6 +2,14 @@
 //! ([`transactions`]), the choice of targets ([`request_router`]), the proxy core ([`proxy_core`]), the registrar's front
 //! ([`registrar_front`]), the event notifier ([`event_front`]) and the user agent of applications ([`user_agent`]). Inputs are
 //! `handle_*`; everything it causes is an [`Effect`].
+//!
+//! From below: `environment` is read by all and changed by no message; `transactions` has the table, its timers and the
+//! proofs of UDP sources; `lower` has the requests that are owed a final response, resolutions, responses and call events. A
+//! `LowerView` is these layers while one event is handled. Above them, beside each other and without knowledge of each
+//! other, stand request router, proxy core, event front, user agent and probes.
+//!
+//! A wheel entry is never cancelled: a late one finds a state that ignores it. A transaction has at most one outstanding entry that
+//! is early enough, and arms again when that fires early.
 
 #[cfg(test)]
 mod allowance_tests;

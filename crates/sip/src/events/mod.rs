@@ -5,6 +5,8 @@
 //! asked with `Query::Watch`, and it is rendered for the wire here. One [`Notifier`] a shard.
 //!
 //! A SUBSCRIBE is answered 200 at once; the NOTIFY that must follow goes out with the router's answer.
+//!
+//! A watch of another account's presence is put as `Query::WatchByConsent`: that account's roster decides (`docs/decisions/0021`).
 
 mod body;
 mod dialog;

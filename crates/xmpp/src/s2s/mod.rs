@@ -5,6 +5,9 @@
 //! [`ShardMessage`]s. The driver passes bytes and time in and performs each [`Effect`].
 //!
 //! Keys of dialback are an HMAC of a secret that all shards share, so any of them answers for any.
+//!
+//! TLS accepts every certificate in the handshake; the stream judges it afterwards, by domain and policy. No domain of ours is
+//! another server's, in either direction ([`Settings::demands`]).
 
 mod certificate;
 mod dial;

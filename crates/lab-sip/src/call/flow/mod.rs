@@ -1,4 +1,6 @@
 //! The run of a scenario: where a call stands, what it waits for, and how it ends.
+//!
+//! A call asks for one wake-up at a time, and keeps of a message only the parts that its scenario reads.
 
 mod command;
 mod defaults;

@@ -1,5 +1,7 @@
 //! Texts to sound: flite for English, espeak-ng for other languages, or the operator's program; one process a text,
 //! never a shell. This module chooses the program of a text; it does not limit the number of processes.
+//!
+//! Speech engines are processes and never linked: espeak-ng is GPL.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

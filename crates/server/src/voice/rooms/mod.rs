@@ -1,5 +1,9 @@
 //! Rooms: conferences, and the two of a queue's connection. A room lives on the shard that its name hashes to; members of
 //! other shards send it what they hear on every tick, and get back what they are to hear.
+//!
+//! A member's shard and the room's home exchange messages, one a tick with the sound of all members of one shard. Each side repeats
+//! every second (`ROOM_KNOWN`) that a member is present; a member that was not mentioned for five (`ROOM_LOST`) has left,
+//! whatever messages are lost (`docs/decisions/0009`).
 
 mod callbacks;
 mod control;
