@@ -31,5 +31,5 @@ VirtualHost "@DOMAIN@"
 	ssl = { key = "@KEY@"; certificate = "@CERTIFICATE@"; }
 
 Component "pubsub.@DOMAIN@" "pubsub"
-	-- Nobody else makes nodes here, and any of the users may be the first.
+	-- Other servers create no nodes here, and any of the users may be the first.
 	admins = { @USERS@ }

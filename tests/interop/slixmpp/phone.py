@@ -20,7 +20,7 @@ async def main(way, port, certificate, one, two, password):
             break
     info = await alice.plugin["xep_0030"].get_info(jid=phone["from"], timeout=PATIENCE)
     assert ("client", "phone", None, None) in info["disco_info"]["identities"], info
-    # Until the server has seen that he is gone, he gets it in chat; then it is his phone's.
+    # Until the server has seen that the user is gone, the message goes to chat; then it goes to the phone.
     while (await asyncio.wait_for(alice.gone.get(), PATIENCE))["from"].full != client:
         pass
     alice.send_message(mto=two, mbody="hello phone", mtype="chat")

@@ -24,7 +24,7 @@ class Here(TwilioHttpClient):
 
 
 def refused(status, act):
-    """What `act` is refused with."""
+    """The error with which `act` is refused."""
     try:
         act()
     except TwilioRestException as error:

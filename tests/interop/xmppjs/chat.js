@@ -9,7 +9,7 @@ const [libraries, ...rest] = process.argv.slice(2);
 const { resolve } = createRequire(`${libraries}/`);
 const load = (name) => import(pathToFileURL(resolve(name)));
 
-// What browsers have, and Node has from some version on.
+// Globals of browsers, which Node has from some version on.
 globalThis.WebSocket ??= (await load("ws")).default;
 globalThis.crypto ??= webcrypto;
 
