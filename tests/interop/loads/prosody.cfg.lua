@@ -31,5 +31,5 @@ VirtualHost "@DOMAIN@"
 	ssl = { key = "@KEY@"; certificate = "@CERTIFICATE@"; }
 
 Component "pubsub.@DOMAIN@" "pubsub"
-	-- Other servers create no nodes here, and any of the users may be the first.
+	-- Prosody lets only administrators create nodes, and any of the users may be the first to publish.
 	admins = { @USERS@ }
