@@ -1,4 +1,4 @@
-//! Any stanzas of clients, other servers and rooms, a line each: every one ends, and when all have left nobody is there.
+//! Any stanzas of clients, other servers and rooms, a line each: every one ends, and when all have left no session stays.
 //! The first byte of a line says whose it is.
 #![no_main]
 
@@ -18,7 +18,7 @@ use xmpp::{Element, Jid, ns, stanza, xml};
 
 const CLIENTS: [&str; 3] = ["alice@example.org/desk", "alice@example.org/phone", "bob@example.org/desk"];
 
-/// What one line may cause: more is a circle.
+/// Stanzas that one line may cause: more would be a circle.
 const EFFECTS: usize = 100_000;
 
 fuzz_target!(|data: &[u8]| {
@@ -132,7 +132,7 @@ impl World {
     }
 }
 
-/// What clients get is what they can read.
+/// Clients can read every element that they get.
 fn readable(element: &Element) {
     let bytes = element.to_bytes(ns::CLIENT);
     let again = xml::parse_of(&bytes, &xml::Prefixes::of_default(ns::CLIENT), usize::MAX);

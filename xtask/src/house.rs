@@ -59,7 +59,7 @@ pub(crate) struct Figures {
     files: usize,
     /// Lines of code, comments and tests that are not empty.
     lines: usize,
-    /// Of these, lines of files of tests.
+    /// Lines of files of tests, which `lines` includes.
     test_lines: usize,
     comment_lines: usize,
     doc_comments: usize,

@@ -64,7 +64,7 @@ pub(crate) fn types(sources: &[Source]) -> Result<Vec<WorkspaceType>> {
     Ok(types)
 }
 
-/// Of several types of one name, the one whose module shares most with that of the impl block.
+/// Several types may have one name: this is the one whose module shares most with that of the impl block.
 fn nearest(types: &[WorkspaceType], candidates: &[usize], module: &str) -> Option<usize> {
     let shared = |index: usize| {
         let own = types[index].module.split("::");

@@ -13,7 +13,7 @@ use super::stanzas;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LoginProgress {
     Nothing,
-    /// After what was written.
+    /// TLS begins after the bytes written so far.
     StartTls,
     /// The stream begins anew.
     Authenticated,

@@ -122,7 +122,7 @@ impl UserPool {
         let (slot, step, due) = (pair.slot, pair.step, pair.due);
         let partner = self.users[slot as usize + 1].number;
         if !(matches!(self.users[slot as usize].phase, UserState::In) && self.shared.sees(partner, ctx.now)) {
-            // One of them fell out, and comes back by himself.
+            // One of them fell out, and comes back by itself.
             ctx.stats.count(Count::Due);
             ctx.stats.count(Count::Blocked);
             return self.skip_pair_step(index, ctx.now);

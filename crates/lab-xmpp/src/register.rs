@@ -69,7 +69,7 @@ impl UserPool {
         }
     }
 
-    /// Everybody registers or has: now they sign in, at that rate.
+    /// All users register or have registered: now they sign in, at that rate.
     pub(super) fn begin_signing_in(&mut self) {
         let gap = Duration::from_secs(1).div_f64(self.chat.logins.max(1e-6));
         let began = self.shared.began();

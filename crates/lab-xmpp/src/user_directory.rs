@@ -174,7 +174,7 @@ impl UserDirectory {
         u32::try_from((user + distance) % count).unwrap_or_default()
     }
 
-    /// At which place of a user's contacts another stands.
+    /// The place of another user among a user's contacts.
     pub fn place(&self, user: u32, other: u32) -> Option<u32> {
         if self.is_monitor(user) {
             return (other == self.partner(user)).then_some(0);

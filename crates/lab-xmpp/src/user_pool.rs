@@ -35,7 +35,7 @@ pub enum ConnectionCommand {
     Write(Range<usize>),
     /// Answered by `handle_secured` or `handle_closed`.
     StartTls,
-    /// After what was written. Nothing of the connection is told any more.
+    /// The connection closes after the bytes written so far, and reports nothing more.
     Close,
 }
 
@@ -110,7 +110,7 @@ pub struct UserPool {
     /// Stanzas sent before this time belong to another run.
     pub(super) began: Instant,
     pub(super) stage: LoadStage,
-    /// Of the first shard only: the decision about the next stage.
+    /// The decision about the next stage, at the first shard only.
     leader: Option<StageLeader>,
     /// The time of the next look at the stage of the load.
     look_at: Instant,
@@ -180,7 +180,7 @@ impl UserPool {
         timers.min(self.look_at)
     }
 
-    /// Everybody has left.
+    /// All users have left.
     pub fn is_over(&self) -> bool {
         self.stage == LoadStage::Leaving
             && self.users.iter().all(|user| matches!(user.phase, UserState::Gone))

@@ -9,7 +9,7 @@ use lab_sip::stats::Count;
 /// By then a request over UDP was sent four times (0.5, 1.5 and 3.5 s after the first).
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// What is to be said while calls were placed and not one message has come back. `None`: it is too early, or something has.
+/// The sentence for a run whose calls have brought no message back. `None`: it is too early, or a message has come.
 pub(crate) fn notice(setup: &Setup, progress: &Progress) -> Option<String> {
     let remote = setup.options.remote.as_ref().filter(|_| setup.chat.is_none())?;
     let counts = &progress.total.counts;

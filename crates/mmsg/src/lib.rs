@@ -81,6 +81,7 @@ impl Receiver {
         clippy::new_without_default,
         reason = "four megabytes of address space are an act, not a default"
     )]
+    /// A receiver with buffers for `BATCH` datagrams of the largest size.
     pub fn new() -> Self {
         let mut receiver = Receiver {
             slab: vec![0; STRIDE * BATCH],
@@ -183,6 +184,7 @@ unsafe impl Send for Sender {}
 
 impl Sender {
     #[expect(clippy::new_without_default, reason = "as its receiver")]
+    /// A sender with buffers for `BATCH` datagrams.
     pub fn new() -> Self {
         Sender {
             names: vec![zeroed_name(); BATCH],
@@ -451,7 +453,7 @@ unsafe fn read_name(header: &msghdr) -> Option<SocketAddr> {
     }
 }
 
-/// What control messages say of a datagram.
+/// The data of a datagram that its control messages carry.
 #[derive(Default)]
 struct Noted {
     to: Option<IpAddr>,

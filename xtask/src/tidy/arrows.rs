@@ -1,4 +1,4 @@
-//! Which crate may use which: the table in ARCHITECTURE.md, held against every manifest.
+//! Compares the table of crates in ARCHITECTURE.md, and the uses that it allows, with every manifest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +10,7 @@ use crate::source::Source;
 
 use super::words::CORES;
 
-/// What no core links: these bring sockets, threads, a clock or a runtime.
+/// Crates that no core links: they bring sockets, threads, a clock or a runtime.
 const NOT_IN_CORES: [&str; 9] = [
     "axum",
     "hickory-resolver",
@@ -122,7 +122,7 @@ fn allowed(cell: &str, all: &Names) -> Names {
     }
 }
 
-/// What stands between backticks.
+/// The words between backticks.
 fn ticked(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-/// What is excepted, such as a type's name, and the file it stands in.
+/// The excepted thing, such as a type's name, and the file it stands in.
 pub(super) type Key = (String, String);
 
 /// A finding that an entry may allow.

@@ -140,7 +140,7 @@ fn places(types: &[WorkspaceType], name: &str) -> Vec<String> {
     types.iter().filter(|it| it.name == name).map(WorkspaceType::full_name).collect()
 }
 
-/// What stands between backticks.
+/// The words between backticks.
 fn ticked(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }

@@ -93,7 +93,7 @@ pub enum Count {
     /// Messages between users: sent = received + refused + waiting + lost.
     ChatSent,
     ChatReceived,
-    /// Of the received messages, those that the server had stored.
+    /// Received messages that the server had stored.
     ChatStored,
     ChatRefused,
     /// To users that did not come back at the end, without refused messages; and the messages that these users received.

@@ -55,7 +55,7 @@ pub struct BuiltSetup {
     pub warnings: Vec<SetupError>,
 }
 
-/// Compiles scenarios and loads files, for a run: it needs a target when the scenario calls someone.
+/// Compiles scenarios and loads files, for a run: it needs a target when the scenario starts calls.
 pub fn build(options: Options) -> Result<BuiltSetup, Vec<SetupError>> {
     let built = load(options)?;
     match missing_target(&built.setup) {

@@ -13,7 +13,7 @@ pub struct ShownPage(Arc<ShownState>);
 
 #[derive(Debug)]
 struct ShownState {
-    /// 0 is the live view, 1 to 9 are SIPp's, [`UNASKED`] before anyone chose.
+    /// 0 is the live view, 1 to 9 are SIPp's, [`UNASKED`] before the first choice.
     screen: AtomicU8,
     /// A live view draws it.
     attached: AtomicBool,
@@ -43,7 +43,7 @@ impl ShownPage {
         self.asked().unwrap_or(0)
     }
 
-    /// `None` before anyone chose a screen.
+    /// `None` before the first choice of a screen.
     pub fn asked(&self) -> Option<u8> {
         Some(self.0.screen.load(Ordering::Relaxed)).filter(|screen| *screen != UNASKED)
     }

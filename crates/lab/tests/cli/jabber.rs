@@ -24,7 +24,7 @@ struct House {
     presences: BTreeMap<String, String>,
     waiting: BTreeMap<String, Vec<String>>,
     messages: u64,
-    /// Nobody has an account.
+    /// No user has an account.
     refuses: bool,
 }
 

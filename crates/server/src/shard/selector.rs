@@ -1,5 +1,5 @@
-//! Selects the shard that works on a message from its bytes, before it is parsed (ARCHITECTURE.md, "Who
-//! works").
+//! Selects the shard that works on a message from its bytes, before it is parsed (ARCHITECTURE.md, "A
+//! datagram's way").
 //!
 //! A request belongs to the shard its Call-ID hashes to, a response to the shard that the Via we wrote names.
 

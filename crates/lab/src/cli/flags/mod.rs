@@ -168,7 +168,7 @@ pub fn all() -> impl Iterator<Item = &'static Flag> {
     sipp_network::FLAGS.iter().chain(sipp_calls::FLAGS).chain(sipp_traces::FLAGS).chain(ours::FLAGS)
 }
 
-/// By what was written, with one dash or two (SIPp takes both).
+/// Looks a flag up by its text, with one dash or two (SIPp takes both).
 pub fn find(written: &str) -> Option<&'static Flag> {
     let name = written.strip_prefix("--").or_else(|| written.strip_prefix('-'))?;
     all().find(|flag| flag.name == name)
