@@ -213,7 +213,7 @@ pub enum RegisterRefused {
     /// RFC 3261 §10.3 step 7: same Call-ID, CSeq not higher.
     OutOfOrder,
     TooManyContacts,
-    /// The record could not be written; nothing was changed.
+    /// The database could not be written; nothing was changed.
     StoreFailed,
 }
 

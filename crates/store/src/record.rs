@@ -77,7 +77,7 @@ pub enum Write {
     /// every writer. Without: stored digests are removed, and `Changed` counts the accounts that have nothing
     /// else.
     KeepDigests(bool),
-    /// One row that changes with each time: fails while the record cannot be written, for whatever reason.
+    /// One row that changes with each time: fails while the database cannot be written, for whatever reason.
     Probe {
         at: Instant,
     },
