@@ -1,7 +1,7 @@
 //! MESSAGE for an address without bindings (RFC 3428): kept, and sent when the address comes back.
 
 use bytes::Bytes;
-use router::{Aor, Binding, KeepRefused, KeptMessage, Offer, Query};
+use router::{Aor, Binding, KeepRefused, Offer, Query, WaitingMessage};
 use stdx::Instant;
 
 use super::package::media_type;
@@ -68,7 +68,7 @@ impl Notifier {
     pub(super) fn deliver(
         &mut self,
         bindings: &[Binding],
-        message: &KeptMessage,
+        message: &WaitingMessage,
         out: &mut Vec<EventEffect>,
     ) {
         // Left alone, the router offers it again with the next REGISTER.
@@ -79,7 +79,13 @@ impl Notifier {
     }
 
     /// Words of chat for the phones of an account; `EventEffect::TextOutcome` tells what became of them.
-    pub fn text(&mut self, id: u64, bindings: &[Binding], words: &KeptMessage, out: &mut Vec<EventEffect>) {
+    pub fn text(
+        &mut self,
+        id: u64,
+        bindings: &[Binding],
+        words: &WaitingMessage,
+        out: &mut Vec<EventEffect>,
+    ) {
         if !self.has_room(bindings) {
             return out.push(EventEffect::TextOutcome { id, texted: TextOutcome::Failed });
         }
@@ -93,7 +99,7 @@ impl Notifier {
     fn send_to_all(
         &mut self,
         bindings: &[Binding],
-        message: &KeptMessage,
+        message: &WaitingMessage,
         what: MessageOrigin,
         call_id_ends: &str,
         out: &mut Vec<EventEffect>,
@@ -187,9 +193,9 @@ fn keep_query(now: Instant, incoming: &IncomingRequest<'_>, from: &str) -> Query
     if incoming.account.is_some() { Query::Keep(message) } else { Query::KeepOfStranger(message) }
 }
 
-fn message_of(now: Instant, request: &Message, aor: &str, from: &str) -> KeptMessage {
+fn message_of(now: Instant, request: &Message, aor: &str, from: &str) -> WaitingMessage {
     let content_type = request.header(Header::ContentType).unwrap_or(b"text/plain");
-    KeptMessage {
+    WaitingMessage {
         id: 0,
         aor: aor.into(),
         from: from.into(),
@@ -207,7 +213,7 @@ fn one_line(value: &str) -> Box<str> {
 /// RFC 3428 §4: outside any dialog; Date says when it was sent.
 fn message_request(
     binding: &Binding,
-    message: &KeptMessage,
+    message: &WaitingMessage,
     tag: &str,
     call_id: &str,
 ) -> (Bytes, OutgoingRoute) {
