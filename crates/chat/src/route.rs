@@ -11,7 +11,7 @@ use super::effect::Effect;
 use super::feature::{IqReply, IqRequest, IqTarget, find};
 use super::session::Session;
 use super::user::{AccountState, QueuedWork};
-use super::{Host, Outbox, phones};
+use super::{Host, Outbox, phones, push};
 
 /// True if the request concerns the account itself or its invitations.
 fn is_about_account(iq: &Element, to: &Jid, user: &Bare) -> bool {
@@ -406,7 +406,7 @@ impl Host {
     ) {
         // It has done what it was for (XEP-0280 §10).
         message.remove_children(|child| child.is("private", ns::CARBONS));
-        let is_pushed = self.is_pushed(user, &message);
+        let is_pushed = push::is_pushed(user, &message);
         self.deliver_to_all(now, keys, message, out);
         if is_pushed {
             self.push_message(now, user, false, out);
