@@ -150,7 +150,7 @@ impl Host {
             return then(self, Err(Condition::ServiceUnavailable.into()), out);
         }
         *self.offline.writing.entry(user.clone()).or_default() += 1;
-        let hold = self.ack_guard();
+        let hold = self.pending_acks.guard();
         let change = Change::Offline { user: user.clone(), at, stanza: Box::new(message) };
         let user = user.clone();
         self.change(change, out, move |host, now, result, out| {

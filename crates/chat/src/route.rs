@@ -249,17 +249,17 @@ impl Host {
         };
         let settings = std::sync::Arc::clone(&self.settings);
         if settings.rooms_of(to.domain()).is_some() {
-            let hold = self.begin_ack(&mut element);
+            let hold = self.pending_acks.begin(&mut element);
             self.routed_to_room(now, element, &from, to, out);
             return self.end_ack(hold, out);
         }
         if settings.pubsub_of(to.domain()).is_some() {
-            let hold = self.begin_ack(&mut element);
+            let hold = self.pending_acks.begin(&mut element);
             self.routed_to_pubsub(now, &element, &from, to, out);
             return self.end_ack(hold, out);
         }
         if settings.guest_domain_of(to.domain()).is_some() {
-            let hold = self.begin_ack(&mut element);
+            let hold = self.pending_acks.begin(&mut element);
             self.routed_to_guest(&element, &from, to, out);
             return self.end_ack(hold, out);
         }
@@ -270,7 +270,7 @@ impl Host {
             return match stanza::kind_of(&element) {
                 Some(StanzaKind::Iq) => self.ask(now, &element, &from, to, None, out),
                 _ => {
-                    let hold = self.begin_ack(&mut element);
+                    let hold = self.pending_acks.begin(&mut element);
                     self.routed_to_server(&element, out);
                     self.end_ack(hold, out);
                 }
@@ -300,7 +300,7 @@ impl Host {
             bare.into_iter().for_each(|bare| self.forget_user(now, &bare));
             return;
         };
-        let hold = self.begin_ack(&mut element);
+        let hold = self.pending_acks.begin(&mut element);
         self.arrived(now, element, out);
         self.end_ack(hold, out);
     }
