@@ -21,10 +21,47 @@ pub(super) struct PendingAcks {
 }
 
 struct PendingAck {
-    mark: Box<str>,
-    sender: Jid,
+    message: HandledMessage,
     /// Writes on their way, and the looking at it.
     left: u32,
+}
+
+/// A message whose way has ended: its mark and its sender.
+struct HandledMessage {
+    mark: Box<str>,
+    sender: Jid,
+}
+
+impl PendingAcks {
+    /// Takes the mark off a stanza at the end of its way. Writes until [`Host::end_ack`] delay the
+    /// acknowledgement.
+    pub(super) fn begin(&mut self, stanza: &mut Element) -> AckGuard {
+        let Some(mark) = take_ack_token(stanza) else { return AckGuard(None) };
+        let Ok(Some(sender)) = xmpp::stanza::from(stanza) else { return AckGuard(None) };
+        self.last += 1;
+        self.current = Some(self.last);
+        self.waiting.insert(self.last, PendingAck { message: HandledMessage { mark, sender }, left: 1 });
+        AckGuard(self.current)
+    }
+
+    /// For a write: until it is done, the message that is being looked at is not handled.
+    pub(super) fn guard(&mut self) -> AckGuard {
+        if let Some(waiting) = self.current.and_then(|number| self.waiting.get_mut(&number)) {
+            waiting.left += 1;
+        }
+        AckGuard(self.current)
+    }
+
+    /// Returns the message if nothing of it is left to do.
+    fn release(&mut self, AckGuard(held): AckGuard) -> Option<HandledMessage> {
+        let number = held?;
+        let waiting = self.waiting.get_mut(&number)?;
+        waiting.left -= 1;
+        if waiting.left > 0 {
+            return None;
+        }
+        self.waiting.remove(&number).map(|pending| pending.message)
+    }
 }
 
 #[cfg(test)]
@@ -62,39 +99,13 @@ pub(super) fn take_too_large(stanza: &mut Element) -> bool {
 }
 
 impl Host {
-    /// Takes the mark off a stanza at the end of its way. Writes until [`Self::end_ack`] delay the
-    /// acknowledgement.
-    pub(super) fn begin_ack(&mut self, stanza: &mut Element) -> AckGuard {
-        let Some(mark) = take_ack_token(stanza) else { return AckGuard(None) };
-        let Ok(Some(sender)) = xmpp::stanza::from(stanza) else { return AckGuard(None) };
-        let handling = &mut self.pending_acks;
-        handling.last += 1;
-        handling.current = Some(handling.last);
-        handling.waiting.insert(handling.last, PendingAck { mark, sender, left: 1 });
-        AckGuard(handling.current)
-    }
-
     pub(super) fn end_ack(&mut self, hold: AckGuard, out: &mut Outbox) {
         self.pending_acks.current = None;
         self.release_ack_guard(hold, out);
     }
 
-    /// For a write: until it is done, the message that is being looked at is not handled.
-    pub(super) fn ack_guard(&mut self) -> AckGuard {
-        let current = self.pending_acks.current;
-        if let Some(waiting) = current.and_then(|number| self.pending_acks.waiting.get_mut(&number)) {
-            waiting.left += 1;
-        }
-        AckGuard(current)
-    }
-
-    pub(super) fn release_ack_guard(&mut self, AckGuard(held): AckGuard, out: &mut Outbox) {
-        let Some(number) = held else { return };
-        let Some(waiting) = self.pending_acks.waiting.get_mut(&number) else { return };
-        waiting.left -= 1;
-        if waiting.left == 0
-            && let Some(PendingAck { mark, sender, .. }) = self.pending_acks.waiting.remove(&number)
-        {
+    pub(super) fn release_ack_guard(&mut self, guard: AckGuard, out: &mut Outbox) {
+        if let Some(HandledMessage { mark, sender }) = self.pending_acks.release(guard) {
             self.report_handled(&mark, &sender, out);
         }
     }

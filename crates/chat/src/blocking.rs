@@ -8,7 +8,7 @@ use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::change_queue::{not_written, too_many};
-use super::effect::Change;
+use super::effect::{AccountData, Change};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::session::Session;
 use super::{Host, Outbox};
@@ -82,7 +82,7 @@ fn block(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) ->
         Ok(jids) if jids.is_empty() => {
             IqReply::Error(StanzaError::new(Condition::BadRequest, "whom to block: at least one item"))
         }
-        Ok(jids) => host.change_blocked(now, iq, "block", jids, out),
+        Ok(jids) => host.change_blocked(now, iq, BlockingCommand::Block(jids), out),
         Err(error) => IqReply::Error(error),
     }
 }
@@ -90,7 +90,7 @@ fn block(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) ->
 /// An empty `<unblock/>` removes all entries (XEP-0191 §3.5).
 fn unblock(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     match read(iq) {
-        Ok(jids) => host.change_blocked(now, iq, "unblock", jids, out),
+        Ok(jids) => host.change_blocked(now, iq, BlockingCommand::Unblock(jids), out),
         Err(error) => IqReply::Error(error),
     }
 }
@@ -111,6 +111,107 @@ fn read(iq: &IqRequest<'_>) -> Result<Vec<Jid>, StanzaError> {
         }
     }
     Ok(jids)
+}
+
+/// A change of a blocking list.
+enum BlockingCommand {
+    Block(Vec<Jid>),
+    /// No address: all entries.
+    Unblock(Vec<Jid>),
+}
+
+impl BlockingCommand {
+    fn apply(&self, before: &[Jid]) -> Result<Vec<Jid>, StanzaError> {
+        let mut after = before.to_vec();
+        match self {
+            BlockingCommand::Block(jids) => {
+                let known: HashSet<&Jid> = before.iter().collect();
+                after.extend(jids.iter().filter(|jid| !known.contains(jid)).cloned());
+            }
+            BlockingCommand::Unblock(jids) => {
+                let named: HashSet<&Jid> = jids.iter().collect();
+                after.retain(|jid| !jids.is_empty() && !named.contains(jid));
+            }
+        }
+        if after.len() > limits::BLOCKED {
+            let text = "too many are blocked: unblock some";
+            return Err(StanzaError::new(Condition::PolicyViolation, text));
+        }
+        Ok(after)
+    }
+
+    fn push(&self) -> Element {
+        match self {
+            BlockingCommand::Block(jids) => list("block", jids),
+            BlockingCommand::Unblock(jids) => list("unblock", jids),
+        }
+    }
+}
+
+/// A change that is being written: the lists before and after it.
+struct BlockingChange {
+    command: BlockingCommand,
+    before: Vec<Jid>,
+    after: Vec<Jid>,
+}
+
+/// Everything that a written [`BlockingChange`] causes.
+enum BlockingEffect {
+    /// To all sessions that asked for the list.
+    Push(Element),
+    /// The contact sees the user become unavailable.
+    SendUnavailable(Bare),
+    /// Addresses that are hidden now and got directed presence see the session become unavailable.
+    EndDirected,
+    SendPresences(Bare),
+    SendProbes(Bare),
+}
+
+impl BlockingChange {
+    fn new(command: BlockingCommand, before: &[Jid]) -> Result<BlockingChange, StanzaError> {
+        let after = command.apply(before)?;
+        Ok(BlockingChange { command, before: before.to_vec(), after })
+    }
+
+    /// Accepts the addresses that the change blocks.
+    fn hidden(&self) -> impl Fn(&Jid) -> bool {
+        let (before, after) = (Blocklist::new(&self.before), Blocklist::new(&self.after));
+        move |jid| after.has(jid) && !before.has(jid)
+    }
+
+    /// Accepts the addresses that the change unblocks.
+    fn shown(&self) -> impl Fn(&Jid) -> bool {
+        let (before, after) = (Blocklist::new(&self.before), Blocklist::new(&self.after));
+        move |jid| before.has(jid) && !after.has(jid)
+    }
+
+    /// The change is on disk. `data`: the account's, unless it has been removed meanwhile.
+    fn handle_written(&self, data: Option<&mut AccountData>) -> Vec<BlockingEffect> {
+        let mut effects = vec![BlockingEffect::Push(self.command.push())];
+        let Some(data) = data else { return effects };
+        data.blocked.clone_from(&self.after);
+        let (is_hidden, is_shown) = (self.hidden(), self.shown());
+        // XEP-0191 §3.3: newly blocked contacts see the user become unavailable.
+        for (contact, item) in &data.roster {
+            if item.subscription.has_from() && is_hidden(contact.as_jid()) {
+                effects.push(BlockingEffect::SendUnavailable(contact.clone()));
+            }
+        }
+        effects.push(BlockingEffect::EndDirected);
+        // XEP-0191 §3.4: contacts that are no longer blocked see the user's presence, and the user theirs.
+        for (contact, item) in &data.roster {
+            if !is_shown(contact.as_jid()) {
+                continue;
+            }
+            if item.subscription.has_from() {
+                effects.push(BlockingEffect::SendPresences(contact.clone()));
+            }
+            if item.subscription.has_to() {
+                effects.push(BlockingEffect::SendProbes(contact.clone()));
+            }
+        }
+        effects
+    }
 }
 
 impl Host {
@@ -149,94 +250,61 @@ impl Host {
         !is_own && data.blocked.iter().any(|blocked| matches(blocked, from))
     }
 
+    /// Changes the list when the changes before are on disk, and performs the effects of [`BlockingChange`].
     fn change_blocked(
         &mut self,
         now: Instant,
         iq: &IqRequest<'_>,
-        name: &'static str,
-        jids: Vec<Jid>,
+        command: BlockingCommand,
         out: &mut Outbox,
     ) -> IqReply {
         let (user, iq) = (iq.from.bare(), iq.iq.clone());
         let has_turn = self.queue_change(now, &user.clone(), out, move |host, now, out| {
-            host.write_blocked(now, user, iq, (name, jids), out);
+            let Some(data) = host.account_data(&user) else { return };
+            let change = match BlockingChange::new(command, &data.blocked) {
+                Ok(change) => change,
+                Err(error) => return host.refuse(&iq, &error, out),
+            };
+            let write = Change::Blocked { user: user.clone(), blocked: change.after.clone() };
+            host.write_queued_change(now, (&user.clone(), write), out, move |host, now, result, out| {
+                if let Err(error) = result {
+                    return host.refuse(&iq, &not_written(error), out);
+                }
+                host.answer(&iq, Ok(None), out);
+                host.perform_blocking(now, &user, &change, out);
+            });
         });
         if has_turn.is_ok() { IqReply::Later } else { IqReply::Error(too_many()) }
     }
 
-    fn write_blocked(
-        &mut self,
-        now: Instant,
-        user: Bare,
-        iq: Element,
-        (name, jids): (&'static str, Vec<Jid>),
-        out: &mut Outbox,
-    ) {
-        let Some(data) = self.account_data(&user) else { return };
-        let before = data.blocked.clone();
-        let named: HashSet<&Jid> = jids.iter().collect();
-        let mut after: Vec<Jid> = before.clone();
-        match name {
-            "block" => {
-                let known: HashSet<&Jid> = before.iter().collect();
-                after.extend(jids.iter().filter(|jid| !known.contains(jid)).cloned());
+    /// Puts a written change into memory and performs its effects.
+    fn perform_blocking(&mut self, now: Instant, user: &Bare, change: &BlockingChange, out: &mut Outbox) {
+        let effects = change.handle_written(self.account_data_mut(user));
+        self.weigh(user);
+        for effect in effects {
+            match effect {
+                BlockingEffect::Push(push) => {
+                    for key in self.keys_of(user, |session: &Session| session.wants_blocklist) {
+                        self.push(now, key, push.clone(), out);
+                    }
+                }
+                BlockingEffect::SendUnavailable(contact) => {
+                    self.send_unavailable(user, contact.as_str(), out);
+                }
+                BlockingEffect::EndDirected => self.end_directed(user, change.hidden(), out),
+                BlockingEffect::SendPresences(contact) => self.send_presences(user, contact.as_str(), out),
+                BlockingEffect::SendProbes(contact) => self.send_probes(user, contact.as_str(), out),
             }
-            _ => after.retain(|jid| !jids.is_empty() && !named.contains(jid)),
         }
-        if after.len() > limits::BLOCKED {
-            let error = StanzaError::new(Condition::PolicyViolation, "too many are blocked: unblock some");
-            return self.refuse(&iq, &error, out);
-        }
-        let change = Change::Blocked { user: user.clone(), blocked: after.clone() };
-        self.write_queued_change(now, (&user.clone(), change), out, move |host, now, result, out| {
-            if let Err(error) = result {
-                return host.refuse(&iq, &not_written(error), out);
-            }
-            if let Some(data) = host.account_data_mut(&user) {
-                data.blocked.clone_from(&after);
-                host.weigh(&user);
-            }
-            host.answer(&iq, Ok(None), out);
-            let push = list(name, &jids);
-            for key in host.keys_of(&user, |session: &Session| session.wants_blocklist) {
-                host.push(now, key, push.clone(), out);
-            }
-            host.hide(&user, &Blocklist::new(&before), &Blocklist::new(&after), out);
-            host.show(&user, &Blocklist::new(&before), &Blocklist::new(&after), out);
-        });
     }
 
-    /// XEP-0191 §3.3: newly blocked contacts see the user become unavailable.
-    fn hide(&mut self, user: &Bare, before: &Blocklist<'_>, after: &Blocklist<'_>, out: &mut Outbox) {
-        let is_hidden = |jid: &Jid| after.has(jid) && !before.has(jid);
-        let Some(data) = self.account_data(user) else { return };
-        for (contact, item) in &data.roster {
-            if item.subscription.has_from() && is_hidden(contact.as_jid()) {
-                self.send_unavailable(user, contact.as_str(), out);
-            }
-        }
+    fn end_directed(&mut self, user: &Bare, is_hidden: impl Fn(&Jid) -> bool, out: &mut Outbox) {
         for key in self.keys_of(user, |session: &Session| !session.directed.is_empty()) {
             let Some(session) = self.sessions.get_mut(key) else { continue };
             let gone = super::presence::gone(&session.jid);
             for to in session.directed.extract_if(.., |to| is_hidden(to)) {
                 let gone = gone.clone().with("to", to.as_str());
                 out.push(super::Effect::Route(Box::new(gone)));
-            }
-        }
-    }
-
-    /// XEP-0191 §3.4: contacts that are no longer blocked see the user's presence, and the user theirs.
-    fn show(&self, user: &Bare, before: &Blocklist<'_>, after: &Blocklist<'_>, out: &mut Outbox) {
-        let Some(data) = self.account_data(user) else { return };
-        for (contact, item) in &data.roster {
-            if !before.has(contact.as_jid()) || after.has(contact.as_jid()) {
-                continue;
-            }
-            if item.subscription.has_from() {
-                self.send_presences(user, contact.as_str(), out);
-            }
-            if item.subscription.has_to() {
-                self.send_probes(user, contact.as_str(), out);
             }
         }
     }

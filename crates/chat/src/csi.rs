@@ -84,6 +84,46 @@ fn is_about_itself(presence: &Element) -> bool {
     })
 }
 
+/// The state of a session's client, and the stanzas that are held back while it is inactive.
+#[derive(Default)]
+pub(super) struct ClientState {
+    is_inactive: bool,
+    held: Vec<Element>,
+}
+
+impl ClientState {
+    fn handle_inactive(&mut self) {
+        self.is_inactive = true;
+    }
+
+    /// Returns the stanzas that were held back, in their order.
+    fn handle_active(&mut self) -> Vec<Element> {
+        self.is_inactive = false;
+        std::mem::take(&mut self.held)
+    }
+
+    /// Returns the stanzas to send now. An urgent one goes after the stanzas that were held back, so that none
+    /// overtakes.
+    fn handle_stanza(&mut self, stanza: Element) -> Vec<Element> {
+        let urgency = urgency(&stanza);
+        match urgency {
+            Urgency::Never => return Vec::new(),
+            Urgency::Now | Urgency::Later => {}
+            Urgency::Last => self.drop_last(stanza.attr("from")),
+        }
+        let is_large = weight(&stanza) > limits::CSI_HELD_EACH;
+        self.held.push(stanza);
+        if urgency == Urgency::Now || self.held.len() > limits::CSI_HELD || is_large {
+            return std::mem::take(&mut self.held);
+        }
+        Vec::new()
+    }
+
+    fn drop_last(&mut self, from: Option<&str>) {
+        self.held.retain(|other| urgency(other) != Urgency::Last || other.attr("from") != from);
+    }
+}
+
 impl Host {
     /// `<active/>` or `<inactive/>`.
     pub(super) fn csi(&mut self, now: Instant, key: Key, state: &Element, out: &mut Outbox) {
@@ -91,7 +131,7 @@ impl Host {
             "active" => self.csi_active(now, key, out),
             "inactive" => {
                 if let Some(session) = self.sessions.get_mut(key) {
-                    session.is_inactive = true;
+                    session.client_state.handle_inactive();
                 }
             }
             _ => {}
@@ -99,49 +139,20 @@ impl Host {
     }
 
     pub(super) fn csi_active(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        if let Some(session) = self.sessions.get_mut(key) {
-            session.is_inactive = false;
-        }
-        self.csi_let_out(now, key, out);
-    }
-
-    /// Sends the stanzas that were held back, in their order.
-    fn csi_let_out(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        let held = self.sessions.get_mut(key).map(|session| std::mem::take(&mut session.held));
+        let held = self.sessions.get_mut(key).map(|session| session.client_state.handle_active());
         for stanza in held.unwrap_or_default() {
             self.session_send(now, key, stanza, out);
         }
     }
 
-    /// Sends a stanza to an inactive client if it is urgent, after the stanzas that were held back, so that none overtakes.
-    pub(super) fn csi_hold(
-        &mut self,
-        now: Instant,
-        key: Key,
-        stanza: Element,
-        out: &mut Outbox,
-    ) -> Option<Element> {
-        let session = self.sessions.get_mut(key)?;
-        if !session.is_inactive {
-            return Some(stanza);
+    /// Sends a stanza, or holds it back from an inactive client.
+    pub(super) fn csi_send(&mut self, now: Instant, key: Key, stanza: Element, out: &mut Outbox) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if !session.client_state.is_inactive {
+            return self.session_send(now, key, stanza, out);
         }
-        match urgency(&stanza) {
-            Urgency::Now => {
-                self.csi_let_out(now, key, out);
-                return Some(stanza);
-            }
-            Urgency::Never => return None,
-            Urgency::Later => {}
-            Urgency::Last => {
-                let from = stanza.attr("from");
-                session.held.retain(|other| urgency(other) != Urgency::Last || other.attr("from") != from);
-            }
+        for stanza in session.client_state.handle_stanza(stanza) {
+            self.session_send(now, key, stanza, out);
         }
-        let is_large = weight(&stanza) > limits::CSI_HELD_EACH;
-        session.held.push(stanza);
-        if session.held.len() > limits::CSI_HELD || is_large {
-            self.csi_let_out(now, key, out);
-        }
-        None
     }
 }

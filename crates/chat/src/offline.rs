@@ -9,7 +9,7 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::effect::{Change, Load, StoreFailure, StoreReply};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
-use super::{Host, Outbox, StanzaPage, change_queue, hints, sm};
+use super::{Host, Outbox, StanzaPage, change_queue, hints, push, sm};
 use crate::limits;
 
 const FILE: &str = "crates/chat/src/offline.rs";
@@ -76,7 +76,7 @@ impl Host {
         if !hints::is_worth_keeping(&message) {
             return;
         }
-        if self.is_pushed(user, &message) {
+        if push::is_pushed(user, &message) {
             self.push_message(now, user, true, out);
         }
         self.keep(now, user, message, out);
@@ -92,7 +92,7 @@ impl Host {
         out: &mut Outbox,
         then: impl FnOnce(&mut Host, Result<(), StanzaError>) + 'static,
     ) {
-        if self.is_pushed(user, &message) {
+        if push::is_pushed(user, &message) {
             self.push_message(now, user, true, out);
         }
         self.try_keep(now, user, message, out, move |host, result, _| then(host, result));
@@ -150,7 +150,7 @@ impl Host {
             return then(self, Err(Condition::ServiceUnavailable.into()), out);
         }
         *self.offline.writing.entry(user.clone()).or_default() += 1;
-        let hold = self.ack_guard();
+        let hold = self.pending_acks.guard();
         let change = Change::Offline { user: user.clone(), at, stanza: Box::new(message) };
         let user = user.clone();
         self.change(change, out, move |host, now, result, out| {

@@ -11,7 +11,7 @@ use super::effect::{Change, Load};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::pubsub::{Publication, items_of, whole};
 use super::write_group::{WriteContinuation, WriteGroup};
-use super::{Host, ItemQuery, Outbox, imported};
+use super::{Host, ItemPage, ItemQuery, Outbox, imported};
 use crate::limits;
 
 const FILE: &str = "crates/chat/src/private.rs";
@@ -91,19 +91,118 @@ fn private(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) 
     if host.is_anonymous(&user) {
         return IqReply::Error(StanzaError::new(Condition::NotAllowed, "anonymous accounts store nothing"));
     }
-    if !iq.is_set {
-        host.private_asked(&user, iq.iq, data, out);
-    } else if data.to_bytes(ns::CLIENT).len() > limits::ITEM {
+    let is_too_large = iq.is_set && data.to_bytes(ns::CLIENT).len() > limits::ITEM;
+    if is_too_large {
         return IqReply::Error(StanzaError::new(Condition::NotAcceptable, "that is too much data"));
-    } else if data.is("storage", ns::OLD_BOOKMARKS) {
-        host.set_bookmarks(now, &user, iq.iq, data, out);
-    } else {
-        let question = iq.iq.clone();
-        host.set_private(now, &user, data, out, move |host, _, done, out| {
-            host.answer(&question, done.map(|()| None), out);
-        });
     }
-    IqReply::Later
+    let request = PrivateRequest { user, iq: iq.iq.clone(), data: data.clone() };
+    let effect = if iq.is_set { request.set(now) } else { Ok(PrivateEffect::ReadData(request)) };
+    match effect {
+        Ok(effect) => {
+            host.perform_private(now, effect, out);
+            IqReply::Later
+        }
+        Err(error) => IqReply::Error(error),
+    }
+}
+
+/// A client's request: its iq and the element in it. It is told of the store's replies and returns the next effect.
+struct PrivateRequest {
+    user: Bare,
+    iq: Element,
+    data: Element,
+}
+
+/// Everything that a [`PrivateRequest`] asks of the host.
+enum PrivateEffect {
+    /// Read the stored data; answered by `handle_data`.
+    ReadData(PrivateRequest),
+    /// Read the rooms of the native bookmarks for a client that reads its old ones; answered by `handle_rooms`.
+    ReadRooms(PrivateRequest, Element),
+    /// Read the native bookmarks for a client that sets its old ones; the write follows.
+    ReadKnown(PrivateRequest, LegacyBookmarks),
+    /// Write the data. With a change of bookmarks that follows it.
+    Write(PrivateRequest, Change, Option<BookmarksChange>),
+    /// Answer the request.
+    Answer(PrivateRequest, Result<Option<Element>, StanzaError>),
+}
+
+impl PrivateRequest {
+    fn set(self, now: Instant) -> Result<PrivateEffect, StanzaError> {
+        if self.data.is("storage", ns::OLD_BOOKMARKS) {
+            let wanted = old_rooms(&self.data)?;
+            return Ok(PrivateEffect::ReadKnown(self, wanted));
+        }
+        let change = self.change(now);
+        Ok(PrivateEffect::Write(self, change, None))
+    }
+
+    fn change(&self, now: Instant) -> Change {
+        let (node, id) = place(&self.data);
+        let item = Some(Box::new(self.data.clone()));
+        Change::Item { owner: self.user.clone(), node, id, item, at: now, keep: limits::PRIVATE_NAMES }
+    }
+
+    fn handle_data(self, result: Result<ItemPage, StanzaError>) -> PrivateEffect {
+        let row = match result {
+            Ok(page) => page.items.into_iter().next(),
+            Err(error) => return PrivateEffect::Answer(self, Err(error)),
+        };
+        // A client that has stored nothing gets its own query back (XEP-0049 §2.3).
+        let stored = row.map_or_else(|| self.data.clone(), |(_, _, item)| item);
+        if stored.is("storage", ns::OLD_BOOKMARKS) {
+            return PrivateEffect::ReadRooms(self, stored);
+        }
+        PrivateEffect::Answer(self, Ok(Some(query(stored))))
+    }
+
+    /// Rooms are the items' to tell, the rest is as it was stored.
+    fn handle_rooms(self, stored: Element, rooms: Result<Vec<KnownRoom>, StanzaError>) -> PrivateEffect {
+        let answer = rooms.map(|rows| Some(query(with_rooms(stored, &rows))));
+        PrivateEffect::Answer(self, answer)
+    }
+
+    fn handle_known(
+        self,
+        now: Instant,
+        wanted: LegacyBookmarks,
+        known: Result<Vec<KnownRoom>, StanzaError>,
+    ) -> PrivateEffect {
+        match known {
+            Ok(known) => {
+                let change = self.change(now);
+                PrivateEffect::Write(self, change, Some(BookmarksChange::new(wanted, &known)))
+            }
+            Err(error) => PrivateEffect::Answer(self, Err(error)),
+        }
+    }
+}
+
+/// XEP-0402 §5: changed rooms are published, missing ones retracted.
+struct BookmarksChange {
+    changed: Vec<Publication>,
+    gone: Vec<Box<str>>,
+}
+
+impl BookmarksChange {
+    fn new(wanted: LegacyBookmarks, known: &[KnownRoom]) -> BookmarksChange {
+        let gone = known.iter().map(|(room, _, _)| room).filter(|room| !wanted.contains_key(*room));
+        let gone: Vec<Box<str>> = gone.cloned().collect();
+        let changed = wanted.into_iter().filter_map(|(room, old)| {
+            let before = known.iter().find(|(known, _, _)| *known == room);
+            let before = before.and_then(|(_, _, item)| item.first());
+            let payload = to_native(&old, before);
+            let is_new = before != Some(&payload);
+            is_new.then_some(Publication { node: ns::BOOKMARKS, id: room, payload, options: BOOKMARKS_NODE })
+        });
+        BookmarksChange { changed: changed.collect(), gone }
+    }
+}
+
+/// The old bookmarks with the rooms of the native ones instead of their own.
+fn with_rooms(mut storage: Element, rooms: &[KnownRoom]) -> Element {
+    storage.remove_children(|child| child.is("conference", ns::OLD_BOOKMARKS));
+    storage.children(rooms.iter().filter_map(|(room, _, item)| to_old(room, item.first()?)))
 }
 
 /// XEP-0049 §3: in a namespace that is no stanza's.
@@ -154,93 +253,58 @@ fn query(data: Element) -> Element {
 }
 
 impl Host {
-    fn private_asked(&mut self, user: &Bare, iq: &Element, data: &Element, out: &mut Outbox) {
-        let ((node, name), question) = (place(data), iq.clone());
-        // A client that has stored nothing gets its own query back (XEP-0049 §2.3).
-        let asked = data.clone();
-        let user = user.clone();
-        let wanted = Box::new(ItemQuery::of_id(&name));
-        self.load(
-            Load::Items { owner: user.clone(), node, query: wanted },
-            out,
-            move |host, _, result, out| {
-                let stored = items_of(result).map(|page| {
-                    let row = page.items.into_iter().next();
-                    row.map_or(asked, |(_, _, item)| item)
+    /// Performs an effect of a [`PrivateRequest`]; the store's reply goes back into it.
+    fn perform_private(&mut self, now: Instant, effect: PrivateEffect, out: &mut Outbox) {
+        match effect {
+            PrivateEffect::ReadData(request) => {
+                let (node, name) = place(&request.data);
+                let query = Box::new(ItemQuery::of_id(&name));
+                let load = Load::Items { owner: request.user.clone(), node, query };
+                self.load(load, out, move |host, now, result, out| {
+                    host.perform_private(now, request.handle_data(items_of(result)), out);
                 });
-                match stored {
-                    Ok(data) if data.is("storage", ns::OLD_BOOKMARKS) => {
-                        host.bookmarks_asked(&user, question, data, out);
+            }
+            PrivateEffect::ReadRooms(request, stored) => {
+                let load = all_items(&request.user, ns::BOOKMARKS);
+                self.load(load, out, move |host, now, result, out| {
+                    host.perform_private(now, request.handle_rooms(stored, whole(result)), out);
+                });
+            }
+            PrivateEffect::ReadKnown(request, wanted) => {
+                let load = all_items(&request.user, ns::BOOKMARKS);
+                self.load(load, out, move |host, _, result, out| {
+                    host.perform_private(now, request.handle_known(now, wanted, whole(result)), out);
+                });
+            }
+            PrivateEffect::Write(request, change, bookmarks) => {
+                self.change(change, out, move |host, now, result, out| match (result, bookmarks) {
+                    (Ok(()), Some(bookmarks)) => host.write_bookmarks(now, request, bookmarks, out),
+                    (result, _) => {
+                        let answer = result.map(|()| None).map_err(not_written);
+                        host.perform_private(now, PrivateEffect::Answer(request, answer), out);
                     }
-                    Ok(data) => host.answer(&question, Ok(Some(query(data))), out),
-                    Err(error) => host.refuse(&question, &error, out),
-                }
-            },
-        );
+                });
+            }
+            PrivateEffect::Answer(request, result) => self.answer(&request.iq, result, out),
+        }
     }
 
-    fn set_private(
+    /// The answer comes when all of it is on disk: a client that has it reads its bookmarks as it set them.
+    fn write_bookmarks(
         &mut self,
         now: Instant,
-        user: &Bare,
-        data: &Element,
+        request: PrivateRequest,
+        bookmarks: BookmarksChange,
         out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<(), StanzaError>, &mut Outbox) + 'static,
     ) {
-        let (node, id) = place(data);
-        let item = Some(Box::new(data.clone()));
-        let change =
-            Change::Item { owner: user.clone(), node, id, item, at: now, keep: limits::PRIVATE_NAMES };
-        self.change(change, out, move |host, now, result, out| {
-            then(host, now, result.map_err(not_written), out);
-        });
-    }
-
-    /// Rooms are the items' to tell, the rest is as it was stored.
-    fn bookmarks_asked(&mut self, user: &Bare, question: Element, mut stored: Element, out: &mut Outbox) {
-        let load = all_items(user, ns::BOOKMARKS);
-        self.load(load, out, move |host, _, result, out| {
-            let answer = whole(result).map(|rows| {
-                stored.remove_children(|child| child.is("conference", ns::OLD_BOOKMARKS));
-                let rooms = rows.iter().filter_map(|(room, _, item)| to_old(room, item.first()?));
-                Some(query(stored.children(rooms)))
+        let PrivateRequest { user, iq, data } = request;
+        // That node first: a publication that creates it would make all others wait.
+        self.publish_for(now, &user.clone(), old_item(data), out, move |host, now, published, out| {
+            // Items are what clients read: they are written even where the old node is not.
+            let both: WriteContinuation = Box::new(move |host, _, done, out| {
+                host.answer(&iq, published.and(done).map(|()| None), out);
             });
-            host.answer(&question, answer, out);
-        });
-    }
-
-    /// XEP-0402 §5: changed rooms are published, missing ones retracted. The answer comes when all of it is on disk: a
-    /// client that has it reads its bookmarks as it set them.
-    fn set_bookmarks(&mut self, now: Instant, user: &Bare, iq: &Element, data: &Element, out: &mut Outbox) {
-        let wanted = match old_rooms(data) {
-            Ok(wanted) => wanted,
-            Err(error) => return self.refuse(iq, &error, out),
-        };
-        let (owner, iq, data) = (user.clone(), iq.clone(), data.clone());
-        let load = all_items(&owner, ns::BOOKMARKS);
-        self.load(load, out, move |host, _, result, out| {
-            let known = match whole(result) {
-                Ok(known) => known,
-                Err(error) => return host.refuse(&iq, &error, out),
-            };
-            let answer: WriteContinuation =
-                Box::new(move |host, _, done, out| host.answer(&iq, done.map(|()| None), out));
-            let user = owner.clone();
-            let copy = data.clone();
-            host.set_private(now, &owner, &data, out, move |host, now, stored, out| {
-                if stored.is_err() {
-                    return answer(host, now, stored, out);
-                }
-                // That node first: a publication that creates it would make all others wait.
-                let owner = user.clone();
-                host.publish_for(now, &user, old_item(copy), out, move |host, now, published, out| {
-                    // Items are what clients read: they are written even where the old node is not.
-                    let both: WriteContinuation = Box::new(move |host, now, done, out| {
-                        answer(host, now, published.and(done), out);
-                    });
-                    host.sync_bookmarks(now, &owner, (wanted, &known), out, both);
-                });
-            });
+            host.sync_bookmarks(now, &user, bookmarks, out, both);
         });
     }
 
@@ -249,20 +313,10 @@ impl Host {
         &mut self,
         now: Instant,
         user: &Bare,
-        (wanted, known): (LegacyBookmarks, &[KnownRoom]),
+        BookmarksChange { mut changed, gone }: BookmarksChange,
         out: &mut Outbox,
         then: WriteContinuation,
     ) {
-        let gone = known.iter().map(|(room, _, _)| room).filter(|room| !wanted.contains_key(*room));
-        let gone: Vec<Box<str>> = gone.cloned().collect();
-        let changed = wanted.into_iter().filter_map(|(room, old)| {
-            let before = known.iter().find(|(known, _, _)| *known == room);
-            let before = before.and_then(|(_, _, item)| item.first());
-            let payload = to_native(&old, before);
-            let is_new = before != Some(&payload);
-            is_new.then_some(Publication { node: ns::BOOKMARKS, id: room, payload, options: BOOKMARKS_NODE })
-        });
-        let mut changed: Vec<Publication> = changed.collect();
         let all = WriteGroup::new(then);
         if let Some(first) = changed.pop() {
             let (owner, all) = (user.clone(), all.clone());
@@ -318,10 +372,8 @@ impl Host {
                     (Err(error), _) | (_, Err(error)) => return then(host, now, Err(error), out),
                 };
                 let old = old.pop().and_then(|(_, _, item)| item.first().cloned());
-                let mut storage = old.unwrap_or_else(|| Element::new("storage", ns::OLD_BOOKMARKS));
-                storage.remove_children(|child| child.is("conference", ns::OLD_BOOKMARKS));
-                let rooms = rooms.iter().filter_map(|(room, _, item)| to_old(room, item.first()?));
-                host.publish_for(now, &user, old_item(storage.children(rooms)), out, then);
+                let storage = old.unwrap_or_else(|| Element::new("storage", ns::OLD_BOOKMARKS));
+                host.publish_for(now, &user, old_item(with_rooms(storage, &rooms)), out, then);
             });
         });
     }
@@ -362,7 +414,7 @@ impl Host {
                     host.publish_for(now, &user, item, out, all.one());
                 }
             }
-            host.sync_bookmarks(now, &user, (wanted, &known), out, Box::new(all.one()));
+            host.sync_bookmarks(now, &user, BookmarksChange::new(wanted, &known), out, Box::new(all.one()));
         });
     }
 }

@@ -9,6 +9,7 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::effect::{Change, Load, StoreFailure, StoreReply};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::session::Session;
 use super::{Host, ItemQuery, Outbox, change_queue, hints, offline};
 use crate::limits;
 
@@ -31,8 +32,6 @@ pub(super) const FEATURE: Feature = Feature {
 
 /// The node that keeps an account's clients. Only the account reads nodes of that prefix.
 const NODE: &str = "private:urn:xmpp:push:0";
-
-type PushContinuation = Box<dyn FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox)>;
 
 /// A client that wants to be told.
 #[derive(Clone)]
@@ -87,6 +86,8 @@ impl PushClient {
     }
 }
 
+/// The feature: the clients of accounts, and the notifications on their way. It is told of requests, replies and
+/// messages and returns effects.
 #[derive(Default)]
 pub(super) struct Push {
     /// The clients of accounts in memory, once they were read.
@@ -96,214 +97,324 @@ pub(super) struct Push {
     order: VecDeque<Box<str>>,
 }
 
+/// Everything that [`Push`] asks of its host.
+enum PushEffect {
+    /// Read the account's clients; answered by `handle_clients`.
+    ReadClients(Bare, PushTask),
+    /// Write a client; answered by `handle_written`.
+    Write(Change, Box<PushWrite>),
+    /// Answer the request.
+    Answer(Element, Result<(), StoreFailure>),
+    /// This client is the session's from now on.
+    Enabled(Key, Box<str>),
+    /// Tell the client, by `notify`, of that many messages.
+    Notify(Bare, PushClient, PushCount),
+}
+
+/// The task for which the clients of an account are read.
+enum PushTask {
+    Disable {
+        iq: Element,
+        wanted: Box<PushClient>,
+    },
+    /// A message came, and so many wait.
+    Message {
+        waiting: usize,
+    },
+    /// The session of the client sleeps, and so many messages wait in it.
+    Sleep {
+        id: Box<str>,
+        waiting: usize,
+    },
+}
+
+/// A write to the list of clients.
+enum PushWrite {
+    Enable {
+        user: Bare,
+        id: Box<str>,
+        iq: Element,
+        session: Option<Key>,
+    },
+    /// `left`: the clients to remove after this one. `iq`: the request to answer then.
+    Remove {
+        user: Bare,
+        left: Vec<Box<str>>,
+        iq: Option<Element>,
+    },
+}
+
+/// The number of messages in a notification.
+enum PushCount {
+    Exactly(usize),
+    /// The messages that wait in the client's session; the number here if it has none. None is sent to a client
+    /// that is awake.
+    OfSession(usize),
+}
+
 impl Push {
     pub(super) fn forget(&mut self, user: &Bare) {
         self.known.remove(user);
     }
 
-    fn remember(&mut self, id: &str, user: &Bare, client: &PushClient) {
+    /// XEP-0357 §5.
+    fn enable(now: Instant, iq: &IqRequest<'_>) -> Result<PushEffect, StanzaError> {
+        let user = iq.to.bare();
+        let client = PushClient::parse(iq.payload)?;
+        let element = client.element();
+        if element.to_bytes("").len() > limits::PUSH_OPTIONS {
+            return Err(StanzaError::new(Condition::PolicyViolation, "more than a notification needs"));
+        }
+        let change = write(now, &user, client.id.clone(), Some(Box::new(element)));
+        let write = PushWrite::Enable { user, id: client.id, iq: iq.iq.clone(), session: iq.session };
+        Ok(PushEffect::Write(change, Box::new(write)))
+    }
+
+    /// Begins a task with the clients in memory, or reads them.
+    fn begin(&self, now: Instant, user: Bare, task: PushTask) -> Vec<PushEffect> {
+        match self.known.get(&user) {
+            Some(known) => act(now, user, task, known.clone()),
+            None => vec![PushEffect::ReadClients(user, task)],
+        }
+    }
+
+    /// `keeps`: the account is in memory, and its clients with it.
+    fn handle_clients(
+        &mut self,
+        now: Instant,
+        (user, task): (Bare, PushTask),
+        loaded: Result<StoreReply, StoreFailure>,
+        keeps: bool,
+    ) -> Vec<PushEffect> {
+        let Ok(StoreReply::Items(page)) = loaded else {
+            return match task {
+                PushTask::Disable { iq, .. } => {
+                    vec![PushEffect::Answer(iq, Err(StoreFailure::Unavailable))]
+                }
+                PushTask::Message { .. } | PushTask::Sleep { .. } => Vec::new(),
+            };
+        };
+        let clients = page.items.iter().rev().filter_map(|(_, _, item)| PushClient::parse(item).ok());
+        let clients: Vec<PushClient> = clients.collect();
+        if keeps {
+            self.known.insert(user.clone(), clients.clone());
+        }
+        act(now, user, task, clients)
+    }
+
+    fn handle_written(
+        &mut self,
+        now: Instant,
+        write: PushWrite,
+        done: Result<(), StoreFailure>,
+    ) -> Vec<PushEffect> {
+        match write {
+            PushWrite::Enable { user, id, iq, session } => {
+                let mut effects = Vec::new();
+                if done.is_ok() {
+                    effects.extend(session.map(|key| PushEffect::Enabled(key, id)));
+                    // Read again when it is needed.
+                    self.forget(&user);
+                }
+                effects.push(PushEffect::Answer(iq, done));
+                effects
+            }
+            PushWrite::Remove { user, left, iq } => {
+                self.forget(&user);
+                match done {
+                    // Another request was faster.
+                    Ok(()) | Err(StoreFailure::NotFound) => remove(now, user, left, iq),
+                    Err(error) => answer(iq, Err(error)),
+                }
+            }
+        }
+    }
+
+    /// Builds a notification and awaits its answer.
+    fn notify(&mut self, id: &str, (user, client): (Bare, PushClient), messages: usize) -> Element {
         if self.order.len() >= limits::PUSH_ASKED
             && let Some(oldest) = self.order.pop_front()
         {
             self.asked.remove(&oldest);
         }
+        let notification = client.notification(&user, id, messages);
         self.order.push_back(id.into());
-        self.asked.insert(id.into(), (user.clone(), client.clone()));
+        self.asked.insert(id.into(), (user, client));
+        notification
+    }
+
+    /// Handles an answer that may be to a notification. A push service that returns an error gets no more of
+    /// them (XEP-0357 §7).
+    fn handle_answer(&mut self, now: Instant, from: &Jid, iq: &Element) -> Vec<PushEffect> {
+        let Some(id) = iq.attr("id") else { return Vec::new() };
+        if self.asked.get(id).is_none_or(|(_, client)| client.service != *from) {
+            return Vec::new();
+        }
+        self.order.retain(|known| **known != *id);
+        let Some((user, client)) = self.asked.remove(id) else { return Vec::new() };
+        let error = iq.get("error", ns::CLIENT).filter(|_| iq.attr("type") == Some("error"));
+        if error.is_some_and(|error| error.attr("type") != Some("wait")) {
+            return remove(now, user, vec![client.id], None);
+        }
+        Vec::new()
     }
 }
 
-/// XEP-0357 §5.
+/// Performs a task with the account's clients.
+fn act(now: Instant, user: Bare, task: PushTask, clients: Vec<PushClient>) -> Vec<PushEffect> {
+    let notify = |client, count| PushEffect::Notify(user.clone(), client, count);
+    match task {
+        // XEP-0357 §6.
+        PushTask::Disable { iq, wanted } => {
+            let is_wanted = |client: &PushClient| {
+                client.service == wanted.service && (wanted.node.is_none() || client.node == wanted.node)
+            };
+            let ids = clients.into_iter().filter(is_wanted).map(|client| client.id).collect();
+            remove(now, user, ids, Some(iq))
+        }
+        PushTask::Message { waiting } => {
+            let clients = clients.into_iter();
+            clients.map(|client| notify(client, PushCount::OfSession(waiting))).collect()
+        }
+        PushTask::Sleep { id, waiting } => {
+            let client = clients.into_iter().find(|client| client.id == id);
+            client.map(|client| notify(client, PushCount::Exactly(waiting))).into_iter().collect()
+        }
+    }
+}
+
+/// Removes clients one after another.
+fn remove(now: Instant, user: Bare, mut left: Vec<Box<str>>, iq: Option<Element>) -> Vec<PushEffect> {
+    let Some(id) = left.pop() else { return answer(iq, Ok(())) };
+    let change = write(now, &user, id, None);
+    vec![PushEffect::Write(change, Box::new(PushWrite::Remove { user, left, iq }))]
+}
+
+fn answer(iq: Option<Element>, done: Result<(), StoreFailure>) -> Vec<PushEffect> {
+    iq.map(|iq| PushEffect::Answer(iq, done)).into_iter().collect()
+}
+
+/// `item`: `None` removes the client.
+fn write(now: Instant, user: &Bare, id: Box<str>, item: Option<Box<Element>>) -> Change {
+    let (owner, node) = (user.clone(), NODE.into());
+    Change::Item { owner, node, id, item, at: now, keep: limits::PUSH_CLIENTS }
+}
+
 fn enable(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
-    let user = iq.to.bare();
     if !iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
-    if host.is_anonymous(&user) {
+    if host.is_anonymous(&iq.to.bare()) {
         return IqReply::Error(Condition::NotAllowed.into());
     }
-    let client = match PushClient::parse(iq.payload) {
-        Ok(client) => client,
-        Err(error) => return IqReply::Error(error),
-    };
-    let element = client.element();
-    if element.to_bytes("").len() > limits::PUSH_OPTIONS {
-        return IqReply::Error(StanzaError::new(
-            Condition::PolicyViolation,
-            "more than a notification needs",
-        ));
-    }
-    let change = Change::Item {
-        owner: user.clone(),
-        node: NODE.into(),
-        id: client.id.clone(),
-        item: Some(Box::new(element)),
-        at: now,
-        keep: limits::PUSH_CLIENTS,
-    };
-    let (iq, key) = (iq.iq.clone(), iq.session);
-    host.change(change, out, move |host, _, done, out| {
-        if done.is_ok() {
-            if let Some(session) = key.and_then(|key| host.sessions.get_mut(key)) {
-                session.push = Some(client.id.clone());
-            }
-            // Read again when it is needed.
-            host.push.forget(&user);
+    match Push::enable(now, iq) {
+        Ok(effect) => {
+            host.perform_push(vec![effect], out);
+            IqReply::Later
         }
-        host.answer(&iq, done.map(|()| None).map_err(change_queue::not_written), out);
-    });
-    IqReply::Later
+        Err(error) => IqReply::Error(error),
+    }
 }
 
-/// XEP-0357 §6.
 fn disable(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     if !iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
     let wanted = match PushClient::parse(iq.payload) {
-        Ok(wanted) => wanted,
+        Ok(wanted) => Box::new(wanted),
         Err(error) => return IqReply::Error(error),
     };
-    let (user, iq) = (iq.to.bare(), iq.iq.clone());
-    let named = user.clone();
-    host.push_clients(now, &user, out, move |host, now, clients, out| {
-        let Ok(clients) = clients else {
-            return host.refuse(&iq, &change_queue::not_written(StoreFailure::Unavailable), out);
-        };
-        let is_wanted = |client: &PushClient| {
-            client.service == wanted.service && (wanted.node.is_none() || client.node == wanted.node)
-        };
-        let ids = clients.into_iter().filter(is_wanted).map(|client| client.id).collect();
-        let answer: PushContinuation = Box::new(move |host, _, done, out| {
-            host.answer(&iq, done.map(|()| None).map_err(change_queue::not_written), out);
-        });
-        host.push_remove(now, &named, ids, out, answer);
-    });
+    let effects = host.push.begin(now, iq.to.bare(), PushTask::Disable { iq: iq.iq.clone(), wanted });
+    host.perform_push(effects, out);
     IqReply::Later
 }
 
+/// True if clients that are not here are to be told of that message for the account.
+pub(super) fn is_pushed(user: &Bare, message: &Element) -> bool {
+    let is_own = offline::sender(message).is_some_and(|from| from.bare() == *user);
+    !is_own && hints::is_notable(message)
+}
+
 impl Host {
-    /// The account's clients, from memory or from the store.
-    fn push_clients(
-        &mut self,
-        now: Instant,
-        user: &Bare,
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<Vec<PushClient>, StoreFailure>, &mut Outbox) + 'static,
-    ) {
-        if let Some(known) = self.push.known.get(user) {
-            let known = known.clone();
-            return then(self, now, Ok(known), out);
-        }
-        let user = user.clone();
-        let query = Box::new(ItemQuery::all());
-        let load = Load::Items { owner: user.clone(), node: NODE.into(), query };
-        self.load(load, out, move |host, now, loaded, out| {
-            let clients = match loaded {
-                Ok(StoreReply::Items(page)) => page.items,
-                Ok(_) => return then(host, now, Err(StoreFailure::Unavailable), out),
-                Err(error) => return then(host, now, Err(error), out),
-            };
-            let clients: Vec<PushClient> =
-                clients.iter().rev().filter_map(|(_, _, item)| PushClient::parse(item).ok()).collect();
-            if host.is_in_memory(&user) {
-                host.push.known.insert(user, clients.clone());
-            }
-            then(host, now, Ok(clients), out);
-        });
-    }
-
-    fn push_remove(
-        &mut self,
-        now: Instant,
-        user: &Bare,
-        mut ids: Vec<Box<str>>,
-        out: &mut Outbox,
-        then: PushContinuation,
-    ) {
-        let Some(id) = ids.pop() else { return then(self, now, Ok(()), out) };
-        let (user, node) = (user.clone(), NODE.into());
-        let change =
-            Change::Item { owner: user.clone(), node, id, item: None, at: now, keep: limits::PUSH_CLIENTS };
-        self.change(change, out, move |host, now, done, out| {
-            host.push.forget(&user);
-            match done {
-                // Another request was faster.
-                Ok(()) | Err(StoreFailure::NotFound) => host.push_remove(now, &user, ids, out, then),
-                Err(error) => then(host, now, Err(error), out),
-            }
-        });
-    }
-
-    /// True if clients that are not here are to be told of that message for the account.
-    pub(super) fn is_pushed(&self, user: &Bare, message: &Element) -> bool {
-        let is_own = offline::sender(message).is_some_and(|from| from.bare() == *user);
-        !is_own && hints::is_notable(message) && !self.is_anonymous(user)
-    }
-
-    /// That message is where it belongs. `kept`: with those that wait.
+    /// Passes a message that [`is_pushed`] to [`Push`]. `kept`: it waits with the offline messages.
     pub(super) fn push_message(&mut self, now: Instant, user: &Bare, kept: bool, out: &mut Outbox) {
+        if self.is_anonymous(user) {
+            return;
+        }
         let waiting = self.account_data(user).map_or(0, |data| data.offline as usize);
         let waiting = (waiting + usize::from(kept)).max(1);
-        let named = user.clone();
-        self.push_clients(now, user, out, move |host, _, clients, out| {
-            for client in clients.unwrap_or_default() {
-                match host.push_session(&named, &client.id) {
-                    Some(key) if !host.is_asleep(key) => {}
-                    Some(key) => {
-                        let waiting = host.sm_waiting(key, hints::is_notable).max(1);
-                        host.push_notify(&named, &client, waiting, out);
-                    }
-                    None => host.push_notify(&named, &client, waiting, out),
-                }
-            }
-        });
+        let effects = self.push.begin(now, user.clone(), PushTask::Message { waiting });
+        self.perform_push(effects, out);
     }
 
-    /// A client has gone to sleep, and perhaps never had what was on its way.
+    /// Passes a session that begins to sleep to [`Push`]: its client perhaps never got the messages on their way.
     pub(super) fn push_slept(&mut self, now: Instant, key: Key, out: &mut Outbox) {
         let Some(session) = self.sessions.get(key) else { return };
         let (user, Some(id)) = (session.jid.bare(), session.push.clone()) else { return };
         let waiting = self.sm_waiting(key, hints::is_notable);
-        if waiting == 0 {
-            return;
+        if waiting > 0 {
+            let effects = self.push.begin(now, user, PushTask::Sleep { id, waiting });
+            self.perform_push(effects, out);
         }
-        let named = user.clone();
-        self.push_clients(now, &user, out, move |host, _, clients, out| {
-            let client = clients.unwrap_or_default().into_iter().find(|client| client.id == id);
-            if let Some(client) = client {
-                host.push_notify(&named, &client, waiting, out);
-            }
-        });
     }
 
-    fn push_session(&self, user: &Bare, id: &str) -> Option<Key> {
-        let keys = self.users.get(user).map(|user| &user.sessions[..]).unwrap_or_default();
-        let is_of =
-            |key: &&Key| self.sessions.get(**key).is_some_and(|session| session.push.as_deref() == Some(id));
-        // A session that is awake is preferred.
-        let asleep = keys.iter().find(is_of);
-        keys.iter().filter(is_of).find(|key| !self.is_asleep(**key)).or(asleep).copied()
-    }
-
-    fn push_notify(&mut self, user: &Bare, client: &PushClient, messages: usize, out: &mut Outbox) {
-        let id = self.token();
-        self.push.remember(&id, user, client);
-        let notification = client.notification(user, &id, messages);
-        self.route(notification, out);
-    }
-
-    /// Handles an answer that may be to a notification. A push service that returns an error gets no more of
-    /// them (XEP-0357 §7).
+    /// Passes an iq of type result or error to [`Push`].
     pub(super) fn push_answered(&mut self, now: Instant, from: &Jid, iq: &Element, out: &mut Outbox) {
-        let Some(id) = iq.attr("id") else { return };
-        if self.push.asked.get(id).is_none_or(|(_, client)| client.service != *from) {
-            return;
+        let effects = self.push.handle_answer(now, from, iq);
+        self.perform_push(effects, out);
+    }
+
+    /// Performs effects of [`Push`]; the store's replies go back into it.
+    fn perform_push(&mut self, effects: Vec<PushEffect>, out: &mut Outbox) {
+        for effect in effects {
+            match effect {
+                PushEffect::ReadClients(user, task) => {
+                    let query = Box::new(ItemQuery::all());
+                    let load = Load::Items { owner: user.clone(), node: NODE.into(), query };
+                    self.load(load, out, move |host, now, loaded, out| {
+                        let keeps = host.is_in_memory(&user);
+                        let effects = host.push.handle_clients(now, (user, task), loaded, keeps);
+                        host.perform_push(effects, out);
+                    });
+                }
+                PushEffect::Write(change, write) => {
+                    self.change(change, out, move |host, now, done, out| {
+                        let effects = host.push.handle_written(now, *write, done);
+                        host.perform_push(effects, out);
+                    });
+                }
+                PushEffect::Answer(iq, done) => {
+                    self.answer(&iq, done.map(|()| None).map_err(change_queue::not_written), out);
+                }
+                PushEffect::Enabled(key, id) => {
+                    if let Some(session) = self.sessions.get_mut(key) {
+                        session.push = Some(id);
+                    }
+                }
+                PushEffect::Notify(user, client, count) => {
+                    if let Some(messages) = self.push_count(&user, &client, &count) {
+                        let id = self.token();
+                        let notification = self.push.notify(&id, (user, client), messages);
+                        self.route(notification, out);
+                    }
+                }
+            }
         }
-        self.push.order.retain(|known| **known != *id);
-        let Some((user, client)) = self.push.asked.remove(id) else { return };
-        let error = iq.get("error", ns::CLIENT).filter(|_| iq.attr("type") == Some("error"));
-        if error.is_some_and(|error| error.attr("type") != Some("wait")) {
-            self.push_remove(now, &user, vec![client.id], out, Box::new(|_, _, _, _| {}));
+    }
+
+    /// `None`: the client is awake.
+    fn push_count(&self, user: &Bare, client: &PushClient, count: &PushCount) -> Option<usize> {
+        let otherwise = match count {
+            PushCount::Exactly(messages) => return Some(*messages),
+            PushCount::OfSession(otherwise) => *otherwise,
+        };
+        let has_it = |session: &Session| session.push.as_ref() == Some(&client.id);
+        let keys = self.keys_of(user, has_it);
+        // A session that is awake is preferred.
+        if keys.iter().any(|key| !self.is_asleep(*key)) {
+            return None;
         }
+        let asleep = keys.first();
+        Some(asleep.map_or(otherwise, |key| self.sm_waiting(*key, hints::is_notable).max(1)))
     }
 }

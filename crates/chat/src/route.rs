@@ -11,7 +11,7 @@ use super::effect::Effect;
 use super::feature::{IqReply, IqRequest, IqTarget, find};
 use super::session::Session;
 use super::user::{AccountState, QueuedWork};
-use super::{Host, Outbox, phones};
+use super::{Host, Outbox, phones, push};
 
 /// True if the request concerns the account itself or its invitations.
 fn is_about_account(iq: &Element, to: &Jid, user: &Bare) -> bool {
@@ -249,17 +249,17 @@ impl Host {
         };
         let settings = std::sync::Arc::clone(&self.settings);
         if settings.rooms_of(to.domain()).is_some() {
-            let hold = self.begin_ack(&mut element);
+            let hold = self.pending_acks.begin(&mut element);
             self.routed_to_room(now, element, &from, to, out);
             return self.end_ack(hold, out);
         }
         if settings.pubsub_of(to.domain()).is_some() {
-            let hold = self.begin_ack(&mut element);
+            let hold = self.pending_acks.begin(&mut element);
             self.routed_to_pubsub(now, &element, &from, to, out);
             return self.end_ack(hold, out);
         }
         if settings.guest_domain_of(to.domain()).is_some() {
-            let hold = self.begin_ack(&mut element);
+            let hold = self.pending_acks.begin(&mut element);
             self.routed_to_guest(&element, &from, to, out);
             return self.end_ack(hold, out);
         }
@@ -270,7 +270,7 @@ impl Host {
             return match stanza::kind_of(&element) {
                 Some(StanzaKind::Iq) => self.ask(now, &element, &from, to, None, out),
                 _ => {
-                    let hold = self.begin_ack(&mut element);
+                    let hold = self.pending_acks.begin(&mut element);
                     self.routed_to_server(&element, out);
                     self.end_ack(hold, out);
                 }
@@ -300,7 +300,7 @@ impl Host {
             bare.into_iter().for_each(|bare| self.forget_user(now, &bare));
             return;
         };
-        let hold = self.begin_ack(&mut element);
+        let hold = self.pending_acks.begin(&mut element);
         self.arrived(now, element, out);
         self.end_ack(hold, out);
     }
@@ -406,7 +406,7 @@ impl Host {
     ) {
         // It has done what it was for (XEP-0280 §10).
         message.remove_children(|child| child.is("private", ns::CARBONS));
-        let is_pushed = self.is_pushed(user, &message);
+        let is_pushed = push::is_pushed(user, &message);
         self.deliver_to_all(now, keys, message, out);
         if is_pushed {
             self.push_message(now, user, false, out);

@@ -4,6 +4,7 @@ use stdx::Instant;
 use xmpp::xml::Packed;
 use xmpp::{ConnectionId, Element, Jid};
 
+use super::csi::ClientState;
 use super::flow::Flow;
 use super::sm::Sm;
 
@@ -21,9 +22,8 @@ pub struct Session {
     pub(super) is_interested: bool,
     pub(super) wants_blocklist: bool,
     pub(super) has_carbons: bool,
-    /// The client is inactive (XEP-0352): stanzas that are not urgent are held back.
-    pub(super) is_inactive: bool,
-    pub(super) held: Vec<Element>,
+    /// XEP-0352.
+    pub(super) client_state: ClientState,
     /// Addresses that got directed presence (RFC 6121 §4.6).
     pub(super) directed: Vec<Jid>,
     pub(super) sm: Option<Box<Sm>>,
@@ -51,8 +51,7 @@ impl Session {
             is_interested: false,
             wants_blocklist: false,
             has_carbons: false,
-            is_inactive: false,
-            held: Vec::new(),
+            client_state: ClientState::default(),
             directed: Vec::new(),
             sm: None,
             flow: Flow::default(),

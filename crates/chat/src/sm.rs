@@ -194,8 +194,7 @@ impl Host {
     /// To the client of a session, or into its queue.
     pub(super) fn session_deliver(&mut self, now: Instant, key: Key, stanza: Element, out: &mut Outbox) {
         let Some(stanza) = self.bind2_hold(now, key, stanza, out) else { return };
-        let Some(stanza) = self.csi_hold(now, key, stanza, out) else { return };
-        self.session_send(now, key, stanza, out);
+        self.csi_send(now, key, stanza, out);
     }
 
     /// A stanza of the client came. False: the session is over.

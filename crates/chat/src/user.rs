@@ -103,7 +103,7 @@ impl Host {
         self.being_loaded.push(bare.clone());
         let newest = |node: &str| items.iter().find(|(known, _)| **known == *node).map(|(_, item)| item);
         self.preferences_loaded(bare, newest(super::archive::PREFERENCES));
-        self.avatar_loaded(bare, newest(ns::VCARD_UPDATE));
+        self.avatars.handle_loaded(bare, newest(ns::VCARD_UPDATE));
         for waiting in waiting {
             match waiting {
                 QueuedWork::FromSession(key, stanza) => self.handle_session_element(now, key, *stanza, out),

@@ -1,8 +1,6 @@
 //! vCards (XEP-0054, XEP-0292), and one avatar however it is set: in the vCard, as items (XEP-0084), in presence
 //! (XEP-0153, XEP-0398).
 
-use std::rc::Rc;
-
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use sha1::{Digest, Sha1};
@@ -13,7 +11,7 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Level, Specification, ns};
 
 use super::change_queue::not_written;
-use super::effect::{Change, Load};
+use super::effect::{Change, Load, StoreFailure};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::pubsub::{Publication, items_of};
 use super::session::Session;
@@ -47,17 +45,6 @@ pub(super) const FEATURE: Feature = Feature {
 const OPEN: &[(&str, &str)] = &[("pubsub#access_model", "open")];
 
 const CURRENT: &str = "current";
-
-/// Hashes of accounts' avatars; `None` inside: it has none.
-pub(super) struct Avatars {
-    hashes: Cache<Bare, Option<Box<str>>>,
-}
-
-impl Default for Avatars {
-    fn default() -> Avatars {
-        Avatars { hashes: Cache::new(limits::AVATARS) }
-    }
-}
 
 /// As it is in a vCard.
 struct Photo {
@@ -122,15 +109,8 @@ fn vcard(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) ->
         Ok(photo) => photo,
         Err(error) => return IqReply::Error(error),
     };
-    let photo = photo.map(Rc::new);
-    let vcard = iq.payload.clone();
-    host.write_vcard(now, &user.clone(), vcard, photo.clone(), out, move |host, now, result, out| {
-        let is_new_photo = matches!(result, Ok(true));
-        host.answer(&question, result.map(|_| None), out);
-        if is_new_photo {
-            host.publish_avatar(now, &user, photo.as_deref(), out);
-        }
-    });
+    let effect = write(now, &user, iq.payload.clone(), photo, Some(question));
+    host.perform_avatars(now, vec![effect], out);
     IqReply::Later
 }
 
@@ -197,43 +177,175 @@ fn update(hash: Option<&str>) -> Element {
     Element::new("x", ns::VCARD_UPDATE).child(photo)
 }
 
-impl Host {
-    /// The vCard, and apart from it the hash of its photo, which is read at every sign-in. `Ok(true)`: it is another.
-    fn write_vcard(
-        &mut self,
-        now: Instant,
-        user: &Bare,
-        vcard: Element,
-        photo: Option<Rc<Photo>>,
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<bool, StanzaError>, &mut Outbox) + 'static,
-    ) {
-        let item = |node: &str, item: Element| Change::Item {
-            owner: user.clone(),
-            node: node.into(),
-            id: CURRENT.into(),
-            item: Some(Box::new(item)),
-            at: now,
-            keep: 1,
-        };
-        let hash = photo.map(|photo| photo.hash.clone());
-        let update = item(ns::VCARD_UPDATE, update(hash.as_deref()));
-        let user = user.clone();
-        self.change(item(ns::VCARD, vcard), out, move |host, now, result, out| {
-            if let Err(error) = result {
-                return then(host, now, Err(not_written(error)), out);
-            }
-            host.change(update, out, move |host, now, result, out| {
-                let is_new = result.is_ok() && host.avatars.hashes.get(&user) != Some(&hash);
-                if is_new {
-                    host.avatars.hashes.insert(user.clone(), hash);
-                    host.show_avatar(now, &user, out);
-                }
-                then(host, now, result.map(|()| is_new).map_err(not_written), out);
-            });
-        });
+/// The feature: the hashes of accounts' avatars. It is told of writes and publications and returns effects.
+pub(super) struct Avatars {
+    /// `None` inside: the account has no avatar.
+    hashes: Cache<Bare, Option<Box<str>>>,
+}
+
+/// A vCard that is being written, and apart from it the hash of its photo, which is read at every sign-in.
+struct VcardWrite {
+    user: Bare,
+    photo: Option<Photo>,
+    /// The write of the hash, until it is begun.
+    update: Option<Change>,
+    /// The request of the client that set the vCard. `None`: the photo is from the node of XEP-0084.
+    iq: Option<Element>,
+}
+
+/// Everything that [`Avatars`] asks of its host.
+enum AvatarEffect {
+    /// Write to the store; answered by `handle_written`.
+    Write(Change, Box<VcardWrite>),
+    /// Answer the request.
+    Answer(Element, Result<(), StanzaError>),
+    /// Send the presence of the account's sessions again.
+    Show(Bare),
+    /// Publish the first, and when it is stored the second. Notifications are not sent for a picture that was
+    /// not stored; the vCard has it in any case.
+    Publish(Bare, Box<Publication>, Option<Box<Publication>>),
+    /// Read the data of a published avatar; answered by `handle_data`.
+    ReadData(Bare, PublishedAvatar),
+    /// Read the vCard; answered by `handle_vcard`.
+    ReadVcard(Bare, Option<Photo>),
+}
+
+/// The hash and the media type of an avatar, as its metadata say them.
+struct PublishedAvatar {
+    id: Box<str>,
+    kind: Box<str>,
+}
+
+impl Default for Avatars {
+    fn default() -> Avatars {
+        Avatars { hashes: Cache::new(limits::AVATARS) }
+    }
+}
+
+impl Avatars {
+    /// The account's data was read, and the avatar hash of its presence with it. True: it has one, which is
+    /// news.
+    pub(super) fn handle_loaded(&mut self, user: &Bare, update: Option<&Element>) -> bool {
+        if self.hashes.get(user).is_some() {
+            return false;
+        }
+        let hash = update.and_then(|update| update.content_of("photo", ns::VCARD_UPDATE));
+        let hash: Option<Box<str>> = hash.filter(|hash| !hash.is_empty()).map(Box::from);
+        let is_there = hash.is_some();
+        self.hashes.insert(user.clone(), hash);
+        is_there
     }
 
+    /// XEP-0398 §4: clients that look for avatars in presence find them, whatever the sending client
+    /// supports.
+    pub(super) fn stamp(&self, user: &Bare, presence: &mut Element) {
+        let Some(hash) = self.hashes.get(user) else { return };
+        let is_update = |child: &Element| child.is("x", ns::VCARD_UPDATE);
+        if hash.is_none() && !presence.elements().any(is_update) {
+            return;
+        }
+        presence.remove_children(is_update);
+        presence.push(update(hash.as_deref()));
+    }
+
+    /// Metadata of an avatar were published. XEP-0398: the avatar goes into the vCard.
+    fn handle_metadata(&self, user: &Bare, metadata: &Element) -> Option<AvatarEffect> {
+        // An avatar that is elsewhere cannot be shown in a vCard.
+        let info = metadata.elements().find(|child| child.name() == "info" && child.attr("url").is_none());
+        let Some((id, kind)) = info.and_then(|info| Some((info.attr("id")?, info.attr("type")))) else {
+            let is_removal = info.is_none() && metadata.elements().next().is_none();
+            return if is_removal { self.set_photo(user, None) } else { None };
+        };
+        let is_known = self.hashes.get(user).is_some_and(|hash| hash.as_deref() == Some(id));
+        let avatar = PublishedAvatar { id: id.into(), kind: kind.unwrap_or_default().into() };
+        (!is_known).then(|| AvatarEffect::ReadData(user.clone(), avatar))
+    }
+
+    /// `item`: of the node of avatars' data.
+    fn handle_data(&self, user: &Bare, avatar: &PublishedAvatar, item: &Element) -> Option<AvatarEffect> {
+        let photo = Photo::new(&avatar.kind, &item.content_of("data", ns::AVATAR_DATA)?)?;
+        // An id that is not the hash of the data would show another picture than it says.
+        if photo.hash == avatar.id { self.set_photo(user, Some(photo)) } else { None }
+    }
+
+    fn set_photo(&self, user: &Bare, photo: Option<Photo>) -> Option<AvatarEffect> {
+        let is_known = photo.is_none() && self.hashes.get(user) == Some(&None);
+        (!is_known).then(|| AvatarEffect::ReadVcard(user.clone(), photo))
+    }
+
+    fn handle_written(
+        &mut self,
+        mut write: Box<VcardWrite>,
+        result: Result<(), StoreFailure>,
+    ) -> Vec<AvatarEffect> {
+        if result.is_ok()
+            && let Some(update) = write.update.take()
+        {
+            return vec![AvatarEffect::Write(update, write)];
+        }
+        let VcardWrite { user, photo, iq, .. } = *write;
+        let hash = photo.as_ref().map(|photo| photo.hash.clone());
+        let mut effects = Vec::new();
+        let is_new = result.is_ok() && self.hashes.get(&user) != Some(&hash);
+        if is_new {
+            self.hashes.insert(user.clone(), hash);
+            effects.push(AvatarEffect::Show(user.clone()));
+        }
+        if let Some(iq) = iq {
+            effects.push(AvatarEffect::Answer(iq, result.map_err(not_written)));
+            effects.extend(is_new.then(|| publish(user, photo.as_ref())));
+        }
+        effects
+    }
+}
+
+/// Begins to write a vCard.
+fn write(
+    now: Instant,
+    user: &Bare,
+    vcard: Element,
+    photo: Option<Photo>,
+    iq: Option<Element>,
+) -> AvatarEffect {
+    let item = |node: &str, item: Element| Change::Item {
+        owner: user.clone(),
+        node: node.into(),
+        id: CURRENT.into(),
+        item: Some(Box::new(item)),
+        at: now,
+        keep: 1,
+    };
+    let update = item(ns::VCARD_UPDATE, update(photo.as_ref().map(|photo| &*photo.hash)));
+    let write = VcardWrite { user: user.clone(), photo, update: Some(update), iq };
+    AvatarEffect::Write(item(ns::VCARD, vcard), Box::new(write))
+}
+
+/// Puts the photo into the vCard as it was read. `vcard`: `None` when there is none yet.
+fn handle_vcard(now: Instant, user: &Bare, vcard: Option<Element>, photo: Option<Photo>) -> AvatarEffect {
+    let mut vcard = vcard.unwrap_or_else(|| Element::new("vCard", ns::VCARD));
+    vcard.remove_children(|child| child.is("PHOTO", ns::VCARD));
+    if let Some(photo) = &photo {
+        vcard.push(photo.element());
+    }
+    write(now, user, vcard, photo, None)
+}
+
+/// XEP-0398: to the nodes of XEP-0084.
+fn publish(user: Bare, photo: Option<&Photo>) -> AvatarEffect {
+    let publication = |node: &'static str, id: &str, payload: Element| {
+        Box::new(Publication { node, id: id.into(), payload, options: OPEN })
+    };
+    let Some(photo) = photo else {
+        let metadata = Element::new("metadata", ns::AVATAR_METADATA);
+        return AvatarEffect::Publish(user, publication(ns::AVATAR_METADATA, CURRENT, metadata), None);
+    };
+    let data = Element::new("data", ns::AVATAR_DATA).text(photo.data.clone());
+    let data = publication(ns::AVATAR_DATA, &photo.hash, data);
+    let metadata = publication(ns::AVATAR_METADATA, &photo.hash, photo.metadata());
+    AvatarEffect::Publish(user, data, Some(metadata))
+}
+
+impl Host {
     /// A client has signed in to an account that is in memory already: its presence will need the hash.
     pub(super) fn load_avatar(&mut self, user: &Bare, out: &mut Outbox) {
         if self.avatars.hashes.get(user).is_some() || self.is_anonymous(user) {
@@ -243,70 +355,13 @@ impl Host {
         self.load_newest(&user.clone(), ns::VCARD_UPDATE, out, move |host, now, newest, out| {
             // When it cannot be read, presence goes as the client wrote it.
             let Ok(newest) = newest else { return };
-            if host.avatar_loaded(&user, newest.as_ref()) {
-                host.show_avatar(now, &user, out);
+            if host.avatars.handle_loaded(&user, newest.as_ref()) {
+                host.perform_avatars(now, vec![AvatarEffect::Show(user)], out);
             }
         });
     }
 
-    /// The account's data was read, and the avatar hash of its presence with it. True: it has one, which is
-    /// news.
-    pub(super) fn avatar_loaded(&mut self, user: &Bare, update: Option<&Element>) -> bool {
-        if self.avatars.hashes.get(user).is_some() {
-            return false;
-        }
-        let hash = update.and_then(|update| update.content_of("photo", ns::VCARD_UPDATE));
-        let hash: Option<Box<str>> = hash.filter(|hash| !hash.is_empty()).map(Box::from);
-        let is_there = hash.is_some();
-        self.avatars.hashes.insert(user.clone(), hash);
-        is_there
-    }
-
-    /// XEP-0398 §4: clients that look for avatars in presence find them, whatever the sending client
-    /// supports.
-    pub(super) fn stamp_avatar(&self, user: &Bare, presence: &mut Element) {
-        let Some(hash) = self.avatars.hashes.get(user) else { return };
-        let is_update = |child: &Element| child.is("x", ns::VCARD_UPDATE);
-        if hash.is_none() && !presence.elements().any(is_update) {
-            return;
-        }
-        presence.remove_children(is_update);
-        presence.push(update(hash.as_deref()));
-    }
-
-    /// To all subscribers of the account's presence.
-    fn show_avatar(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
-        for key in self.keys_of(user, Session::is_available) {
-            self.say_again(now, key, out);
-        }
-    }
-
-    /// XEP-0398: to the nodes of XEP-0084.
-    fn publish_avatar(&mut self, now: Instant, user: &Bare, photo: Option<&Photo>, out: &mut Outbox) {
-        let publication = |node: &'static str, id: &str, payload: Element| Publication {
-            node,
-            id: id.into(),
-            payload,
-            options: OPEN,
-        };
-        let Some(photo) = photo else {
-            let metadata = Element::new("metadata", ns::AVATAR_METADATA);
-            let gone = publication(ns::AVATAR_METADATA, CURRENT, metadata);
-            return self.publish_for(now, user, gone, out, |_, _, _, _| {});
-        };
-        let data = Element::new("data", ns::AVATAR_DATA).text(photo.data.clone());
-        let data = publication(ns::AVATAR_DATA, &photo.hash, data);
-        let metadata = publication(ns::AVATAR_METADATA, &photo.hash, photo.metadata());
-        let owner = user.clone();
-        // Notifications are not sent for a picture that was not stored. The vCard has it in any case.
-        self.publish_for(now, user, data, out, move |host, now, result, out| {
-            if result.is_ok() {
-                host.publish_for(now, &owner, metadata, out, |_, _, _, _| {});
-            }
-        });
-    }
-
-    /// Something was published for an account. XEP-0398: its avatar goes into the vCard.
+    /// Passes a publication of an account to [`Avatars`].
     pub(super) fn vcard_published(
         &mut self,
         now: Instant,
@@ -315,51 +370,60 @@ impl Host {
         payload: &Element,
         out: &mut Outbox,
     ) {
-        if node != ns::AVATAR_METADATA || !payload.is("metadata", ns::AVATAR_METADATA) {
-            return;
+        if node == ns::AVATAR_METADATA && payload.is("metadata", ns::AVATAR_METADATA) {
+            let effect = self.avatars.handle_metadata(owner, payload);
+            self.perform_avatars(now, effect, out);
         }
-        // One that is elsewhere cannot be shown in a vCard.
-        let info = payload.elements().find(|child| child.name() == "info" && child.attr("url").is_none());
-        let Some((id, kind)) = info.and_then(|info| Some((info.attr("id")?, info.attr("type")))) else {
-            if info.is_none() && payload.elements().next().is_none() {
-                self.set_photo(now, owner, None, out);
-            }
-            return;
-        };
-        let is_known = self.avatars.hashes.get(owner).is_some_and(|hash| hash.as_deref() == Some(id));
-        if is_known {
-            return;
-        }
-        let (owner, id, kind) = (owner.clone(), Box::<str>::from(id), kind.unwrap_or_default().to_owned());
-        let query = Box::new(ItemQuery::of_id(&id));
-        let load = Load::Items { owner: owner.clone(), node: ns::AVATAR_DATA.into(), query };
-        self.load(load, out, move |host, now, result, out| {
-            let data = items_of(result).ok().and_then(|page| page.items.into_iter().next());
-            let data = data.and_then(|(_, _, item)| {
-                item.content_of("data", ns::AVATAR_DATA).map(|text| text.into_owned())
-            });
-            let photo = data.and_then(|data| Photo::new(&kind, &data));
-            // An id that is not the hash of the data would show another picture than it says.
-            if let Some(photo) = photo.filter(|photo| photo.hash == id) {
-                host.set_photo(now, &owner, Some(photo), out);
-            }
-        });
     }
 
-    fn set_photo(&mut self, now: Instant, user: &Bare, photo: Option<Photo>, out: &mut Outbox) {
-        if photo.is_none() && self.avatars.hashes.get(user) == Some(&None) {
-            return;
-        }
-        let user = user.clone();
-        self.load_newest(&user.clone(), ns::VCARD, out, move |host, _, newest, out| {
-            // When it cannot be read it must not be overwritten either.
-            let Ok(vcard) = newest else { return };
-            let mut vcard = vcard.unwrap_or_else(|| Element::new("vCard", ns::VCARD));
-            vcard.remove_children(|child| child.is("PHOTO", ns::VCARD));
-            if let Some(photo) = &photo {
-                vcard.push(photo.element());
+    /// Performs effects of [`Avatars`]; the store's replies go back into it.
+    fn perform_avatars(
+        &mut self,
+        now: Instant,
+        effects: impl IntoIterator<Item = AvatarEffect>,
+        out: &mut Outbox,
+    ) {
+        for effect in effects {
+            match effect {
+                AvatarEffect::Write(change, write) => {
+                    self.change(change, out, move |host, now, result, out| {
+                        let effects = host.avatars.handle_written(write, result);
+                        host.perform_avatars(now, effects, out);
+                    });
+                }
+                AvatarEffect::Answer(iq, result) => self.answer(&iq, result.map(|()| None), out),
+                AvatarEffect::Show(user) => {
+                    for key in self.keys_of(&user, Session::is_available) {
+                        self.say_again(now, key, out);
+                    }
+                }
+                AvatarEffect::Publish(user, first, second) => {
+                    let owner = user.clone();
+                    self.publish_for(now, &user, *first, out, move |host, now, result, out| {
+                        if let (Ok(()), Some(second)) = (result, second) {
+                            host.publish_for(now, &owner, *second, out, |_, _, _, _| {});
+                        }
+                    });
+                }
+                AvatarEffect::ReadData(user, avatar) => {
+                    let query = Box::new(ItemQuery::of_id(&avatar.id));
+                    let load = Load::Items { owner: user.clone(), node: ns::AVATAR_DATA.into(), query };
+                    self.load(load, out, move |host, now, result, out| {
+                        let item = items_of(result).ok().and_then(|page| page.items.into_iter().next());
+                        let effect =
+                            item.and_then(|(_, _, item)| host.avatars.handle_data(&user, &avatar, &item));
+                        host.perform_avatars(now, effect, out);
+                    });
+                }
+                AvatarEffect::ReadVcard(user, photo) => {
+                    self.load_newest(&user.clone(), ns::VCARD, out, move |host, _, newest, out| {
+                        // When it cannot be read it must not be overwritten either.
+                        let Ok(vcard) = newest else { return };
+                        let effect = handle_vcard(now, &user, vcard, photo);
+                        host.perform_avatars(now, [effect], out);
+                    });
+                }
             }
-            host.write_vcard(now, &user, vcard, photo.map(Rc::new), out, |_, _, _, _| {});
-        });
+        }
     }
 }

@@ -150,7 +150,7 @@ impl Host {
         message: &Element,
         out: &mut Outbox,
     ) -> Box<str> {
-        let hold = self.ack_guard();
+        let hold = self.pending_acks.guard();
         let (id, change) = self.archive_entry(now, owner, with, message);
         // A client that gets the message directly has it, whatever becomes of the archive.
         self.change(change, out, move |host, _, _, out| host.release_ack_guard(hold, out));

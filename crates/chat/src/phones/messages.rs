@@ -94,7 +94,7 @@ impl Host {
         }
         let mut message = self.message_of(&from, &to, &words);
         ack::put_ack_token(&mut message, Some(format!("{MARK}{id}").into()));
-        let hold = self.begin_ack(&mut message);
+        let hold = self.pending_acks.begin(&mut message);
         let outcome = self.hear_message(now, &to, id, (message, words, has_phones), out);
         self.set_outcome(id, outcome);
         self.end_ack(hold, out);

@@ -170,7 +170,7 @@ impl Host {
         out: &mut Outbox,
     ) {
         let parts = parts_of(&message).unwrap_or_default();
-        let hold = self.ack_guard();
+        let hold = self.pending_acks.guard();
         self.say_parts(now, user.clone(), (parts, message, hold), out);
     }
 

@@ -149,7 +149,7 @@ impl Host {
             return self.refuse_presence(&presence, &error, out);
         };
         if let Some(session) = self.sessions.get(key) {
-            self.stamp_avatar(&session.jid.bare(), &mut presence);
+            self.avatars.stamp(&session.jid.bare(), &mut presence);
         }
         let Some(session) = self.sessions.get_mut(key) else { return };
         let is_initial = session.presence.replace(Packed::new(&presence)).is_none();
