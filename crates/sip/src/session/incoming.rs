@@ -9,8 +9,9 @@ use stdx::slab::Key;
 use super::offer::OfferExchange;
 use super::refresh;
 use super::{
-    Cause, CommandError, Dialog, Invited, ReceivedRequest, Retransmission, SDP, Session, SessionEffect,
-    SessionEffects, SessionEvent, SessionId, SessionStage, Sessions, body_of, describe,
+    Cause, CommandError, Dialog, Invited, PendingRequests, ReceivedRequest, Retransmission, SDP, Session,
+    SessionEffect, SessionEffects, SessionEvent, SessionId, SessionRules, SessionStage, Sessions, body_of,
+    describe,
 };
 use crate::endpoint::{CallEventKind, Caller, ListedUnder, refused};
 use crate::events::TxRef;
@@ -132,8 +133,7 @@ impl Sessions {
         let mut session = Session::new(dialog, SessionStage::Invited(Box::new(incoming)));
         session.note_allow(request);
         session.proved = arrived.proved;
-        let key = self.sessions.insert(session);
-        self.by_tag.insert(tag, key);
+        let key = self.insert(session);
         let id = SessionId(key.to_u64());
         out.push(SessionEffect::Call { call_id, local_tag, kind: started(request, &caller) });
         let invited = Box::new(Invited {
@@ -223,6 +223,7 @@ impl Sessions {
         headers: Vec<(Box<str>, Box<str>)>,
         out: &mut SessionEffects,
     ) -> Result<(), CommandError> {
+        let rules = self.rules;
         let (key, session) = self.get(id)?;
         let SessionStage::Invited(incoming) = &mut session.stage else { return Err(CommandError::NotNow) };
         if incoming.parked.is_some() {
@@ -235,38 +236,9 @@ impl Sessions {
             incoming.parked = Some((sdp, headers));
             return Ok(());
         }
-        self.answer_now(now, key, sdp, &headers, out);
-        Ok(())
-    }
-
-    fn answer_now(
-        &mut self,
-        now: Instant,
-        key: Key,
-        sdp: Bytes,
-        headers: &[(Box<str>, Box<str>)],
-        out: &mut SessionEffects,
-    ) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let SessionStage::Invited(incoming) = std::mem::replace(&mut session.stage, SessionStage::Up) else {
-            return;
-        };
-        let mut reply = response(&session.dialog, &incoming, 200);
-        session.refresh = refresh::grant(now, self.rules, &incoming.request, &mut reply);
-        for (name, value) in headers {
-            reply.header(name, value.as_bytes());
-        }
-        let bytes = finish(reply, &sdp);
-        let (transaction, request) = (incoming.transaction, &incoming.request);
-        session.unacked =
-            Some(Box::new(UnacknowledgedOk::new(now, transaction, request, bytes.clone(), true)));
-        if !sdp.is_empty() {
-            session.local_sdp = sdp;
-        }
-        session.was_up = true;
-        out.push(session.dialog.call_effect(CallEventKind::Answered));
-        out.push(reply_effect(transaction, 200, bytes));
+        session.answer_now(now, rules, sdp, &headers, out);
         self.arm(key);
+        Ok(())
     }
 
     /// A final refusal; with 3xx and `contacts` a redirection.
@@ -295,8 +267,8 @@ impl Sessions {
         headers: &[(Box<str>, Box<str>)],
         out: &mut SessionEffects,
     ) {
-        self.settle_exchange(key, out);
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.settle_exchange(out);
         let SessionStage::Invited(incoming) = &session.stage else { return };
         let tag = Some(&*session.dialog.local_tag);
         let mut reply = Reply::new(&incoming.request, incoming.source.remote, status, reason, tag);
@@ -304,19 +276,19 @@ impl Sessions {
             reply.header(name, value.as_bytes());
         }
         out.push(reply_effect(incoming.transaction, status, reply.finish()));
-        self.tell_end(key, cause, out);
+        session.tell_end(cause, out);
         self.remove(key, out);
     }
 
     /// A CANCEL for the INVITE of this transaction: 487, unless it was answered before (RFC 3261 §9.2).
     pub(crate) fn handle_cancel(&mut self, id: SessionId, transaction: TxRef, out: &mut SessionEffects) {
         let key = Key::from_u64(id.0);
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return };
         match &session.stage {
             SessionStage::Invited(incoming) if incoming.transaction == transaction => {
                 self.refuse_call(key, 487, "Request Terminated", Cause::Cancelled, &[], out);
             }
-            _ => self.cancel_offer(key, transaction, out),
+            _ => session.cancel_offer(transaction, out),
         }
     }
 
@@ -329,62 +301,15 @@ impl Sessions {
         let Some(unacked) = session.unacked.take_if(|unacked| Some(unacked.cseq) == number) else { return };
         if matches!(session.stage, SessionStage::Ending) {
             if unacked.is_first {
-                self.send_bye(key, None, out);
+                session.send_bye(&mut self.requests, None, out);
             }
             return;
         }
         let sdp = body_of(ack).filter(|_| unacked.is_offer);
         if unacked.is_first {
-            self.emit(key, |session| SessionEvent::Confirmed { session, sdp }, out);
+            session.emit(|session| SessionEvent::Confirmed { session, sdp }, out);
         } else if unacked.is_offer {
-            self.emit(key, |session| SessionEvent::OfferAnswered { session, sdp }, out);
-        }
-    }
-
-    /// RFC 3262 §3: 200 when it fits a provisional of ours, else 481.
-    pub(super) fn handle_prack(
-        &mut self,
-        now: Instant,
-        key: Key,
-        arrived: &ReceivedRequest<'_>,
-        out: &mut SessionEffects,
-    ) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let SessionStage::Invited(incoming) = &mut session.stage else {
-            return self.reply(key, arrived, 481, "No Such Provisional Response", out);
-        };
-        let rack = arrived.request.header_named("RAck").and_then(|value| std::str::from_utf8(value).ok());
-        let mut words = rack.unwrap_or_default().split_ascii_whitespace();
-        let rseq = words.next().and_then(|word| word.parse::<u32>().ok());
-        let cseq = words.next().and_then(|word| word.parse::<u32>().ok());
-        let fits = cseq == incoming.request.cseq().map(|(number, _)| number)
-            && incoming.provisional.as_ref().is_some_and(|sent| Some(sent.rseq) == rseq);
-        if !fits {
-            return self.reply(key, arrived, 481, "No Such Provisional Response", out);
-        }
-        incoming.has_answered_offer |= incoming.provisional.take().is_some_and(|sent| sent.has_sdp);
-        let parked = incoming.parked.take();
-        self.reply(key, arrived, 200, "OK", out);
-        if let Some((sdp, headers)) = parked {
-            self.answer_now(now, key, sdp, &headers, out);
-        }
-    }
-
-    pub(super) fn wake_unacked(&mut self, now: Instant, key: Key, out: &mut SessionEffects) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let Some(unacked) = &mut session.unacked else { return };
-        match unacked.repeated.handle_timer(now, T2) {
-            Ok(Some(bytes)) => out.push(reply_effect(unacked.transaction, 200, bytes)),
-            Ok(None) => {}
-            // §13.3.1.4: without an ACK the session is ended by a BYE.
-            Err(()) => {
-                session.unacked = None;
-                if matches!(session.stage, SessionStage::Ending) {
-                    self.send_bye(key, None, out);
-                } else {
-                    self.leave(now, key, Cause::Unacknowledged, None, out);
-                }
-            }
+            session.emit(|session| SessionEvent::OfferAnswered { session, sdp }, out);
         }
     }
 
@@ -402,6 +327,85 @@ impl Sessions {
             Ok(None) => {}
             // RFC 3262 §3: the INVITE is then refused with a 5xx.
             Err(()) => self.refuse_call(key, 504, "Server Time-out", Cause::Unacknowledged, &[], out),
+        }
+    }
+}
+
+impl Session {
+    fn answer_now(
+        &mut self,
+        now: Instant,
+        rules: SessionRules,
+        sdp: Bytes,
+        headers: &[(Box<str>, Box<str>)],
+        out: &mut SessionEffects,
+    ) {
+        let SessionStage::Invited(incoming) = std::mem::replace(&mut self.stage, SessionStage::Up) else {
+            return;
+        };
+        let mut reply = response(&self.dialog, &incoming, 200);
+        self.refresh = refresh::grant(now, rules, &incoming.request, &mut reply);
+        for (name, value) in headers {
+            reply.header(name, value.as_bytes());
+        }
+        let bytes = finish(reply, &sdp);
+        let (transaction, request) = (incoming.transaction, &incoming.request);
+        self.unacked = Some(Box::new(UnacknowledgedOk::new(now, transaction, request, bytes.clone(), true)));
+        if !sdp.is_empty() {
+            self.local_sdp = sdp;
+        }
+        self.was_up = true;
+        out.push(self.dialog.call_effect(CallEventKind::Answered));
+        out.push(reply_effect(transaction, 200, bytes));
+    }
+
+    /// RFC 3262 §3: 200 when it fits a provisional of ours, else 481.
+    pub(super) fn handle_prack(
+        &mut self,
+        now: Instant,
+        rules: SessionRules,
+        arrived: &ReceivedRequest<'_>,
+        out: &mut SessionEffects,
+    ) {
+        let SessionStage::Invited(incoming) = &mut self.stage else {
+            return self.reply(arrived, 481, "No Such Provisional Response", out);
+        };
+        let rack = arrived.request.header_named("RAck").and_then(|value| std::str::from_utf8(value).ok());
+        let mut words = rack.unwrap_or_default().split_ascii_whitespace();
+        let rseq = words.next().and_then(|word| word.parse::<u32>().ok());
+        let cseq = words.next().and_then(|word| word.parse::<u32>().ok());
+        let fits = cseq == incoming.request.cseq().map(|(number, _)| number)
+            && incoming.provisional.as_ref().is_some_and(|sent| Some(sent.rseq) == rseq);
+        if !fits {
+            return self.reply(arrived, 481, "No Such Provisional Response", out);
+        }
+        incoming.has_answered_offer |= incoming.provisional.take().is_some_and(|sent| sent.has_sdp);
+        let parked = incoming.parked.take();
+        self.reply(arrived, 200, "OK", out);
+        if let Some((sdp, headers)) = parked {
+            self.answer_now(now, rules, sdp, &headers, out);
+        }
+    }
+
+    pub(super) fn wake_unacked(
+        &mut self,
+        now: Instant,
+        requests: &mut PendingRequests,
+        out: &mut SessionEffects,
+    ) {
+        let Some(unacked) = &mut self.unacked else { return };
+        match unacked.repeated.handle_timer(now, T2) {
+            Ok(Some(bytes)) => out.push(reply_effect(unacked.transaction, 200, bytes)),
+            Ok(None) => {}
+            // §13.3.1.4: without an ACK the session is ended by a BYE.
+            Err(()) => {
+                self.unacked = None;
+                if matches!(self.stage, SessionStage::Ending) {
+                    self.send_bye(requests, None, out);
+                } else {
+                    self.leave(requests, Cause::Unacknowledged, None, out);
+                }
+            }
         }
     }
 }

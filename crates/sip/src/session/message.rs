@@ -79,7 +79,7 @@ impl Sessions {
         let bytes = request.finish_with(&content_type, &body);
         // Headers of applications must leave it a valid message.
         let message = Message::parse(bytes.clone()).map_err(|_| CommandError::Refused)?;
-        let number = self.next_id();
+        let number = self.requests.next_id();
         let id = MessageId(number);
         let texting =
             PendingMessage { id, message, onward: onward.clone(), login: login.map(Box::new), challenges: 0 };
@@ -126,7 +126,7 @@ impl Sessions {
         };
         let Ok(message) = Message::parse(bytes.clone()) else { return false };
         texting.message = message;
-        let number = self.next_id();
+        let number = self.requests.next_id();
         let onward = texting.onward.clone();
         self.texts.insert(number, texting);
         out.push(SessionEffect::Request { id: RequestId(number), bytes, onward });

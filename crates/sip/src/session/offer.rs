@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use stdx::Instant;
+use stdx::rng::Rng;
 use stdx::slab::Key;
 
 use super::incoming::{UnacknowledgedOk, check_body, finish, reply_effect};
 use super::outgoing::RequestOutcome;
 use super::refresh::{self, SessionRefresh};
 use super::{
-    CommandError, OfferId, PendingRequest, ReceivedRequest, RequestPurpose, SDP, SessionEffects,
-    SessionEvent, SessionId, SessionStage, Sessions, body_of, describe, describe_request,
+    CommandError, OfferId, PendingRequest, PendingRequests, ReceivedRequest, RequestPurpose, SDP, Session,
+    SessionEffects, SessionEvent, SessionId, SessionRules, SessionStage, Sessions, body_of, describe,
+    describe_request,
 };
 use crate::events::TxRef;
 use crate::limits;
@@ -60,7 +62,7 @@ impl Sessions {
         sdp: &Bytes,
         out: &mut SessionEffects,
     ) -> Result<(), CommandError> {
-        let (key, session) = self.get(id)?;
+        let (_, session) = self.get(id)?;
         if !matches!(session.stage, SessionStage::Up) || sdp.is_empty() {
             return Err(CommandError::NotNow);
         }
@@ -76,125 +78,12 @@ impl Sessions {
         }
         session.local_sdp = sdp.clone();
         let bytes = request.finish_with(SDP, sdp);
-        let request = self.send(key, RequestPurpose::Offer { refresh: false }, bytes, onward, out);
-        if let Some(session) = self.sessions.get_mut(key) {
-            session.exchange = OfferExchange::Ours { request };
-        }
+        let key = Key::from_u64(id.0);
+        let Some(session) = self.sessions.get_mut(key) else { return Err(CommandError::NoSession) };
+        let purpose = RequestPurpose::Offer { refresh: false };
+        let request = self.requests.send(session, purpose, bytes, onward, out);
+        session.exchange = OfferExchange::Ours { request };
         Ok(())
-    }
-
-    pub(super) fn note_offer_request(&mut self, key: Key, id: u64) {
-        if let Some(session) = self.sessions.get_mut(key)
-            && let OfferExchange::Ours { request } = &mut session.exchange
-        {
-            *request = id;
-        }
-    }
-
-    /// A re-INVITE or an UPDATE of the peer's.
-    pub(super) fn handle_offer(
-        &mut self,
-        now: Instant,
-        key: Key,
-        arrived: &ReceivedRequest<'_>,
-        out: &mut SessionEffects,
-    ) {
-        let request = arrived.request;
-        let is_update = request.method() == Method::Update;
-        if let Err((status, reason, header)) = check_body(request) {
-            let header = header.as_ref().map(|(name, value)| (*name, &**value));
-            return self.reply_with(key, arrived, (status, reason), header, out);
-        }
-        if refresh::is_too_short(request) {
-            let min_se = refresh::MIN_SE.to_string();
-            let header = Some(("Min-SE", &*min_se));
-            return self.reply_with(key, arrived, (422, "Session Interval Too Small"), header, out);
-        }
-        let is_offer = !is_update || !request.body().is_empty();
-        if is_offer && let Some(refusal) = self.refusal(key, is_update) {
-            return self.refuse_glare(key, arrived, refusal, out);
-        }
-        if !is_offer {
-            return self.grant_update(now, key, arrived, out);
-        }
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        session.note_allow(request);
-        let first = session.unacked.take_if(|_| !is_update);
-        let offer = OfferId(session.next_token());
-        session.exchange = OfferExchange::Peer(Box::new(PeerOffer {
-            offer,
-            transaction: arrived.transaction,
-            request: request.clone(),
-            source: *arrived.source,
-            contact: arrived.contact.into(),
-            until: now + limits::OFFER_PATIENCE,
-        }));
-        if first.is_some_and(|unacked| unacked.is_first) {
-            // Its ACK was lost; a new INVITE says as much.
-            self.emit(key, |session| SessionEvent::Confirmed { session, sdp: None }, out);
-        }
-        let sdp = body_of(request);
-        self.emit(key, |session| SessionEvent::Offered { session, offer, sdp }, out);
-    }
-
-    /// RFC 3261 §14.2, RFC 3311 §5.2: 491 when ours is open, 500 when theirs is.
-    fn refusal(&self, key: Key, is_update: bool) -> Option<u16> {
-        let session = self.sessions.get(key)?;
-        let by_stage = match &session.stage {
-            SessionStage::Up => None,
-            SessionStage::Ending => Some(481),
-            SessionStage::Invited(incoming) if is_update && incoming.has_answered_offer => None,
-            SessionStage::Invited(_) => Some(500),
-            SessionStage::Calling(_) if is_update => None,
-            SessionStage::Calling(_) => Some(491),
-        };
-        let awaits_answer = session.unacked.as_ref().is_some_and(|unacked| unacked.awaits_answer());
-        let by_exchange = match session.exchange {
-            OfferExchange::Ours { .. } => Some(491),
-            OfferExchange::Peer(_) => Some(500),
-            OfferExchange::Idle | OfferExchange::Crossed { .. } => awaits_answer.then_some(491),
-        };
-        by_stage.or(by_exchange)
-    }
-
-    fn refuse_glare(
-        &mut self,
-        key: Key,
-        arrived: &ReceivedRequest<'_>,
-        status: u16,
-        out: &mut SessionEffects,
-    ) {
-        match status {
-            491 => self.reply(key, arrived, 491, "Request Pending", out),
-            481 => self.reply(key, arrived, 481, "Call/Transaction Does Not Exist", out),
-            _ => {
-                let wait = self.rng.below(11).to_string();
-                let header = Some(("Retry-After", &*wait));
-                self.reply_with(key, arrived, (500, "Server Internal Error"), header, out);
-            }
-        }
-    }
-
-    /// An UPDATE without an offer: a refresh of target and timer.
-    fn grant_update(
-        &mut self,
-        now: Instant,
-        key: Key,
-        arrived: &ReceivedRequest<'_>,
-        out: &mut SessionEffects,
-    ) {
-        let rules = self.rules;
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let (request, source) = (arrived.request, arrived.source);
-        let mut reply = Reply::new(request, source.remote, 200, "OK", Some(&session.dialog.local_tag));
-        reply.header("Contact", format!("<{}>", arrived.contact).as_bytes());
-        describe(&mut reply);
-        session.dialog.refresh_target(request, Some(source));
-        if matches!(session.stage, SessionStage::Up) {
-            session.refresh = refresh::grant(now, rules, request, &mut reply);
-        }
-        out.push(reply_effect(arrived.transaction, 200, reply.finish()));
-        self.arm(key);
     }
 
     /// Answers the peer's offer; `sdp` is an offer of ours when the peer made none.
@@ -207,8 +96,8 @@ impl Sessions {
         out: &mut SessionEffects,
     ) -> Result<(), CommandError> {
         let rules = self.rules;
-        let (key, theirs) = self.take_offer(id, offer)?;
-        let Some(session) = self.sessions.get_mut(key) else { return Err(CommandError::NoSession) };
+        let (key, session) = self.get(id)?;
+        let theirs = session.take_offer(offer)?;
         let (request, source) = (&theirs.request, &theirs.source);
         let mut reply = Reply::new(request, source.remote, 200, "OK", Some(&session.dialog.local_tag));
         reply.header("Contact", format!("<{}>", theirs.contact).as_bytes());
@@ -239,56 +128,10 @@ impl Sessions {
         reason: &str,
         out: &mut SessionEffects,
     ) -> Result<(), CommandError> {
-        let (key, theirs) = self.take_offer(id, offer)?;
-        self.reply_to_offer(key, &theirs, status.clamp(300, 699), reason, out);
+        let (_, session) = self.get(id)?;
+        let theirs = session.take_offer(offer)?;
+        session.reply_to_offer(&theirs, status.clamp(300, 699), reason, out);
         Ok(())
-    }
-
-    fn take_offer(&mut self, id: SessionId, offer: OfferId) -> Result<(Key, Box<PeerOffer>), CommandError> {
-        let (key, session) = self.get(id)?;
-        match std::mem::replace(&mut session.exchange, OfferExchange::Idle) {
-            OfferExchange::Peer(theirs) if theirs.offer == offer => Ok((key, theirs)),
-            other => {
-                session.exchange = other;
-                Err(CommandError::Stale)
-            }
-        }
-    }
-
-    fn reply_to_offer(
-        &mut self,
-        key: Key,
-        theirs: &PeerOffer,
-        status: u16,
-        reason: &str,
-        out: &mut SessionEffects,
-    ) {
-        let Some(session) = self.sessions.get(key) else { return };
-        let tag = Some(&*session.dialog.local_tag);
-        let reply = Reply::new(&theirs.request, theirs.source.remote, status, reason, tag);
-        out.push(reply_effect(theirs.transaction, status, reply.finish()));
-    }
-
-    /// A CANCEL of a re-INVITE.
-    pub(super) fn cancel_offer(&mut self, key: Key, transaction: TxRef, out: &mut SessionEffects) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        match &session.exchange {
-            OfferExchange::Peer(theirs) if theirs.transaction == transaction => {
-                let offer = theirs.offer;
-                self.settle_exchange(key, out);
-                self.emit(key, |session| SessionEvent::OfferWithdrawn { session, offer }, out);
-            }
-            _ => {}
-        }
-    }
-
-    /// The open requests of the peer are answered: the session ends, or the offer was taken back.
-    pub(super) fn settle_exchange(&mut self, key: Key, out: &mut SessionEffects) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let exchange = std::mem::replace(&mut session.exchange, OfferExchange::Idle);
-        if let OfferExchange::Peer(theirs) = exchange {
-            self.reply_to_offer(key, &theirs, 487, "Request Terminated", out);
-        }
     }
 
     /// The end of our re-INVITE or UPDATE.
@@ -303,8 +146,8 @@ impl Sessions {
     ) {
         let (key, rules) = (pending.key, self.rules);
         let by_invite = pending.message.method() == Method::Invite;
-        let wait = self.wait_after_glare(key);
         let Some(session) = self.sessions.get_mut(key) else { return };
+        let wait = session.wait_after_glare(&mut self.rng);
         if matches!(session.exchange, OfferExchange::Ours { request } if request == id) {
             session.exchange = OfferExchange::Idle;
         }
@@ -319,7 +162,9 @@ impl Sessions {
                 let base = session.dialog.clone();
                 self.acknowledge(now, key, id, base, response, out);
                 let sdp = body_of(response);
-                self.emit(key, |session| SessionEvent::OfferAnswered { session, sdp }, out);
+                if let Some(session) = self.sessions.get(key) {
+                    session.emit(|session| SessionEvent::OfferAnswered { session, sdp }, out);
+                }
             }
             return;
         }
@@ -330,34 +175,183 @@ impl Sessions {
             }
             422 if refresh => session.lengthen_refresh(now, end.response),
             401.. if refresh => {}
-            status => self.emit(key, |session| SessionEvent::OfferRefused { session, status }, out),
+            status => session.emit(|session| SessionEvent::OfferRefused { session, status }, out),
+        }
+    }
+}
+
+impl Session {
+    pub(super) fn note_offer_request(&mut self, id: u64) {
+        if let OfferExchange::Ours { request } = &mut self.exchange {
+            *request = id;
+        }
+    }
+
+    /// A re-INVITE or an UPDATE of the peer's.
+    pub(super) fn handle_offer(
+        &mut self,
+        now: Instant,
+        rules: SessionRules,
+        rng: &mut Rng,
+        arrived: &ReceivedRequest<'_>,
+        out: &mut SessionEffects,
+    ) {
+        let request = arrived.request;
+        let is_update = request.method() == Method::Update;
+        if let Err((status, reason, header)) = check_body(request) {
+            let header = header.as_ref().map(|(name, value)| (*name, &**value));
+            return self.reply_with(arrived, (status, reason), header, out);
+        }
+        if refresh::is_too_short(request) {
+            let min_se = refresh::MIN_SE.to_string();
+            let header = Some(("Min-SE", &*min_se));
+            return self.reply_with(arrived, (422, "Session Interval Too Small"), header, out);
+        }
+        let is_offer = !is_update || !request.body().is_empty();
+        if is_offer && let Some(refusal) = self.refusal(is_update) {
+            return self.refuse_glare(rng, arrived, refusal, out);
+        }
+        if !is_offer {
+            return self.grant_update(now, rules, arrived, out);
+        }
+        self.note_allow(request);
+        let first = self.unacked.take_if(|_| !is_update);
+        let offer = OfferId(self.next_token());
+        self.exchange = OfferExchange::Peer(Box::new(PeerOffer {
+            offer,
+            transaction: arrived.transaction,
+            request: request.clone(),
+            source: *arrived.source,
+            contact: arrived.contact.into(),
+            until: now + limits::OFFER_PATIENCE,
+        }));
+        if first.is_some_and(|unacked| unacked.is_first) {
+            // Its ACK was lost; a new INVITE says as much.
+            self.emit(|session| SessionEvent::Confirmed { session, sdp: None }, out);
+        }
+        let sdp = body_of(request);
+        self.emit(|session| SessionEvent::Offered { session, offer, sdp }, out);
+    }
+
+    /// RFC 3261 §14.2, RFC 3311 §5.2: 491 when ours is open, 500 when theirs is.
+    fn refusal(&self, is_update: bool) -> Option<u16> {
+        let by_stage = match &self.stage {
+            SessionStage::Up => None,
+            SessionStage::Ending => Some(481),
+            SessionStage::Invited(incoming) if is_update && incoming.has_answered_offer => None,
+            SessionStage::Invited(_) => Some(500),
+            SessionStage::Calling(_) if is_update => None,
+            SessionStage::Calling(_) => Some(491),
+        };
+        let awaits_answer = self.unacked.as_ref().is_some_and(|unacked| unacked.awaits_answer());
+        let by_exchange = match self.exchange {
+            OfferExchange::Ours { .. } => Some(491),
+            OfferExchange::Peer(_) => Some(500),
+            OfferExchange::Idle | OfferExchange::Crossed { .. } => awaits_answer.then_some(491),
+        };
+        by_stage.or(by_exchange)
+    }
+
+    fn refuse_glare(
+        &self,
+        rng: &mut Rng,
+        arrived: &ReceivedRequest<'_>,
+        status: u16,
+        out: &mut SessionEffects,
+    ) {
+        match status {
+            491 => self.reply(arrived, 491, "Request Pending", out),
+            481 => self.reply(arrived, 481, "Call/Transaction Does Not Exist", out),
+            _ => {
+                let wait = rng.below(11).to_string();
+                let header = Some(("Retry-After", &*wait));
+                self.reply_with(arrived, (500, "Server Internal Error"), header, out);
+            }
+        }
+    }
+
+    /// An UPDATE without an offer: a refresh of target and timer.
+    fn grant_update(
+        &mut self,
+        now: Instant,
+        rules: SessionRules,
+        arrived: &ReceivedRequest<'_>,
+        out: &mut SessionEffects,
+    ) {
+        let (request, source) = (arrived.request, arrived.source);
+        let mut reply = Reply::new(request, source.remote, 200, "OK", Some(&self.dialog.local_tag));
+        reply.header("Contact", format!("<{}>", arrived.contact).as_bytes());
+        describe(&mut reply);
+        self.dialog.refresh_target(request, Some(source));
+        if matches!(self.stage, SessionStage::Up) {
+            self.refresh = refresh::grant(now, rules, request, &mut reply);
+        }
+        out.push(reply_effect(arrived.transaction, 200, reply.finish()));
+    }
+
+    fn take_offer(&mut self, offer: OfferId) -> Result<Box<PeerOffer>, CommandError> {
+        match std::mem::replace(&mut self.exchange, OfferExchange::Idle) {
+            OfferExchange::Peer(theirs) if theirs.offer == offer => Ok(theirs),
+            other => {
+                self.exchange = other;
+                Err(CommandError::Stale)
+            }
+        }
+    }
+
+    fn reply_to_offer(&self, theirs: &PeerOffer, status: u16, reason: &str, out: &mut SessionEffects) {
+        let tag = Some(&*self.dialog.local_tag);
+        let reply = Reply::new(&theirs.request, theirs.source.remote, status, reason, tag);
+        out.push(reply_effect(theirs.transaction, status, reply.finish()));
+    }
+
+    /// A CANCEL of a re-INVITE.
+    pub(super) fn cancel_offer(&mut self, transaction: TxRef, out: &mut SessionEffects) {
+        match &self.exchange {
+            OfferExchange::Peer(theirs) if theirs.transaction == transaction => {
+                let offer = theirs.offer;
+                self.settle_exchange(out);
+                self.emit(|session| SessionEvent::OfferWithdrawn { session, offer }, out);
+            }
+            _ => {}
+        }
+    }
+
+    /// The open requests of the peer are answered: the session ends, or the offer was taken back.
+    pub(super) fn settle_exchange(&mut self, out: &mut SessionEffects) {
+        let exchange = std::mem::replace(&mut self.exchange, OfferExchange::Idle);
+        if let OfferExchange::Peer(theirs) = exchange {
+            self.reply_to_offer(&theirs, 487, "Request Terminated", out);
         }
     }
 
     /// RFC 3261 §14.1: 2.1 to 4 s for the side that chose the Call-ID, up to 2 s for the other, in units of
     /// 10 ms.
-    fn wait_after_glare(&mut self, key: Key) -> Duration {
-        let owns = self.sessions.get(key).is_some_and(|session| session.owns_call_id);
-        let units = if owns { 210 + self.rng.below(191) } else { self.rng.below(201) };
+    fn wait_after_glare(&self, rng: &mut Rng) -> Duration {
+        let units = if self.owns_call_id { 210 + rng.below(191) } else { rng.below(201) };
         Duration::from_millis(units * 10)
     }
 
-    pub(super) fn wake_exchange(&mut self, now: Instant, key: Key, out: &mut SessionEffects) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        if session.exchange.deadline() > now {
+    pub(super) fn wake_exchange(
+        &mut self,
+        now: Instant,
+        requests: &mut PendingRequests,
+        out: &mut SessionEffects,
+    ) {
+        if self.exchange.deadline() > now {
             return;
         }
-        match std::mem::replace(&mut session.exchange, OfferExchange::Idle) {
+        match std::mem::replace(&mut self.exchange, OfferExchange::Idle) {
             OfferExchange::Peer(theirs) => {
-                self.reply_to_offer(key, &theirs, 500, "Server Internal Error", out);
+                self.reply_to_offer(&theirs, 500, "Server Internal Error", out);
                 let offer = theirs.offer;
-                self.emit(key, |session| SessionEvent::OfferWithdrawn { session, offer }, out);
+                self.emit(|session| SessionEvent::OfferWithdrawn { session, offer }, out);
             }
-            OfferExchange::Crossed { refresh: true, .. } => self.send_refresh(key, out),
+            OfferExchange::Crossed { refresh: true, .. } => self.send_refresh(requests, out),
             OfferExchange::Crossed { .. } => {
-                self.emit(key, |session| SessionEvent::OfferCrossed { session }, out);
+                self.emit(|session| SessionEvent::OfferCrossed { session }, out);
             }
-            other => session.exchange = other,
+            other => self.exchange = other,
         }
     }
 }

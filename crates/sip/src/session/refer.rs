@@ -1,11 +1,9 @@
 //! Transfer: REFER and the NOTIFYs of its implicit subscription, within a session. RFC 3515, RFC 5589.
 
-use stdx::slab::Key;
-
 use super::event::body_of;
 use super::incoming::reply_effect;
 use super::{
-    CommandError, ReceivedRequest, ReferId, RequestPurpose, SessionEffects, SessionEvent, SessionId,
+    CommandError, ReceivedRequest, ReferId, RequestPurpose, Session, SessionEffects, SessionEvent, SessionId,
     SessionStage, Sessions, describe,
 };
 use crate::events::TxRef;
@@ -32,34 +30,6 @@ struct PendingRefer {
 }
 
 impl Sessions {
-    pub(super) fn handle_refer(&mut self, key: Key, arrived: &ReceivedRequest<'_>, out: &mut SessionEffects) {
-        let request = arrived.request;
-        // RFC 3515 §2.4.2: exactly one Refer-To.
-        let one = request.count(Header::ReferTo) == 1;
-        let target = request.header(Header::ReferTo).filter(|_| one).and_then(Address::parse);
-        if target.is_none_or(|target| Uri::parse(target.uri).is_err()) {
-            return self.reply(key, arrived, 400, "Bad Refer-To", out);
-        }
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        if !matches!(session.stage, SessionStage::Up) {
-            return self.reply(key, arrived, 481, "Call/Transaction Does Not Exist", out);
-        }
-        if session.refers.len() >= limits::REFERS {
-            return self.reply(key, arrived, 486, "Busy Here", out);
-        }
-        let id = ReferId(session.next_token());
-        let waiting = PendingRefer {
-            transaction: arrived.transaction,
-            request: request.clone(),
-            source: *arrived.source,
-            contact: arrived.contact.into(),
-        };
-        let cseq = request.cseq().map_or(0, |(number, _)| number);
-        session.refers.push(Refer { id, cseq, waiting: Some(waiting) });
-        let request = Box::new(request.clone());
-        self.emit(key, |session| SessionEvent::Referred { session, refer: id, request }, out);
-    }
-
     /// 202; the peer is told at once that we try.
     pub(crate) fn accept_refer(
         &mut self,
@@ -129,7 +99,9 @@ impl Sessions {
         // RFC 3420: the status line is enough.
         let body = format!("SIP/2.0 {status} {}\r\n", reason.replace(['\r', '\n'], " "));
         let bytes = request.finish_with("message/sipfrag;version=2.0", body.as_bytes());
-        self.send(key, RequestPurpose::Quiet, bytes, onward, out);
+        if let Some(session) = self.sessions.get_mut(key) {
+            self.requests.send(session, RequestPurpose::Quiet, bytes, onward, out);
+        }
         Ok(())
     }
 
@@ -154,35 +126,59 @@ impl Sessions {
             request.header("Referred-By", referred_by.as_bytes());
         }
         session.is_referring = true;
-        self.send(key, RequestPurpose::Refer, request.finish(), onward, out);
+        if let Some(session) = self.sessions.get_mut(key) {
+            self.requests.send(session, RequestPurpose::Refer, request.finish(), onward, out);
+        }
         Ok(())
     }
+}
 
-    pub(super) fn handle_notify(
-        &mut self,
-        key: Key,
-        arrived: &ReceivedRequest<'_>,
-        out: &mut SessionEffects,
-    ) {
+impl Session {
+    pub(super) fn handle_refer(&mut self, arrived: &ReceivedRequest<'_>, out: &mut SessionEffects) {
+        let request = arrived.request;
+        // RFC 3515 §2.4.2: exactly one Refer-To.
+        let one = request.count(Header::ReferTo) == 1;
+        let target = request.header(Header::ReferTo).filter(|_| one).and_then(Address::parse);
+        if target.is_none_or(|target| Uri::parse(target.uri).is_err()) {
+            return self.reply(arrived, 400, "Bad Refer-To", out);
+        }
+        if !matches!(self.stage, SessionStage::Up) {
+            return self.reply(arrived, 481, "Call/Transaction Does Not Exist", out);
+        }
+        if self.refers.len() >= limits::REFERS {
+            return self.reply(arrived, 486, "Busy Here", out);
+        }
+        let id = ReferId(self.next_token());
+        let waiting = PendingRefer {
+            transaction: arrived.transaction,
+            request: request.clone(),
+            source: *arrived.source,
+            contact: arrived.contact.into(),
+        };
+        let cseq = request.cseq().map_or(0, |(number, _)| number);
+        self.refers.push(Refer { id, cseq, waiting: Some(waiting) });
+        let request = Box::new(request.clone());
+        self.emit(|session| SessionEvent::Referred { session, refer: id, request }, out);
+    }
+
+    pub(super) fn handle_notify(&self, arrived: &ReceivedRequest<'_>, out: &mut SessionEffects) {
         let request = arrived.request;
         let event = request.header(Header::Event).unwrap_or_default();
         let package = event.split(|&b| b == b';').next().unwrap_or_default().trim_ascii();
-        let is_awaited = self.sessions.get(key).is_some_and(|session| session.is_referring);
-        if !package.eq_ignore_ascii_case(b"refer") || !is_awaited {
-            return self.reply(key, arrived, 489, "Bad Event", out);
+        if !package.eq_ignore_ascii_case(b"refer") || !self.is_referring {
+            return self.reply(arrived, 489, "Bad Event", out);
         }
-        self.reply(key, arrived, 200, "OK", out);
+        self.reply(arrived, 200, "OK", out);
         let state = request.header(Header::SubscriptionState).unwrap_or_default();
         let over = Params(state).has("terminated");
         let body = body_of(request).unwrap_or_default();
-        self.emit(key, |session| SessionEvent::ReferProgress { session, body, over }, out);
+        self.emit(|session| SessionEvent::ReferProgress { session, body, over }, out);
     }
 
     /// The session ends: REFERs without an answer get one.
-    pub(super) fn settle_refers(&mut self, key: Key, out: &mut SessionEffects) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        for waiting in std::mem::take(&mut session.refers).into_iter().filter_map(|refer| refer.waiting) {
-            let tag = Some(&*session.dialog.local_tag);
+    pub(super) fn settle_refers(&mut self, out: &mut SessionEffects) {
+        for waiting in std::mem::take(&mut self.refers).into_iter().filter_map(|refer| refer.waiting) {
+            let tag = Some(&*self.dialog.local_tag);
             let reply = Reply::new(&waiting.request, waiting.source.remote, 487, "Request Terminated", tag);
             out.push(reply_effect(waiting.transaction, 487, reply.finish()));
         }
