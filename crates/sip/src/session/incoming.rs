@@ -10,8 +10,8 @@ use super::offer::OfferExchange;
 use super::refresh;
 use super::{
     Cause, CommandError, Dialog, Invited, PendingRequests, ReceivedRequest, Retransmission, SDP, Session,
-    SessionEffect, SessionEffects, SessionEvent, SessionId, SessionRules, SessionStage, Sessions, body_of,
-    describe,
+    SessionContext, SessionEffect, SessionEffects, SessionEvent, SessionId, SessionRules, SessionStage,
+    Sessions, body_of, describe,
 };
 use crate::endpoint::{CallEventKind, Caller, ListedUnder, refused};
 use crate::events::TxRef;
@@ -173,74 +173,6 @@ impl Sessions {
         Dialog::of_request(request, arrived.source, tag.into()).ok_or((400, "Missing Contact", None))
     }
 
-    /// 180, 183 or another 1xx, with early media's SDP or without. Reliable (RFC 3262) where the caller demands
-    /// it, and with SDP where it can.
-    pub(crate) fn ring(
-        &mut self,
-        now: Instant,
-        id: SessionId,
-        status: u16,
-        sdp: Bytes,
-        out: &mut SessionEffects,
-    ) -> Result<(), CommandError> {
-        let (key, session) = self.get(id)?;
-        let SessionStage::Invited(incoming) = &mut session.stage else { return Err(CommandError::NotNow) };
-        if !(101..200).contains(&status) || incoming.parked.is_some() {
-            return Err(CommandError::NotNow);
-        }
-        let reliable = incoming.wants_reliable(!sdp.is_empty());
-        if reliable && incoming.provisional.is_some() {
-            // RFC 3262 §3: the next only after the PRACK of the first.
-            return Err(CommandError::NotNow);
-        }
-        incoming.until = now + limits::RING_PATIENCE;
-        let mut reply = response(&session.dialog, incoming, status);
-        if reliable {
-            incoming.rseq += 1;
-            reply.header("Require", b"100rel").header("RSeq", incoming.rseq.to_string().as_bytes());
-        }
-        let bytes = finish(reply, &sdp);
-        if reliable {
-            let repeated = Retransmission::new(now, bytes.clone());
-            incoming.provisional =
-                Some(ReliableProvisional { repeated, rseq: incoming.rseq, has_sdp: !sdp.is_empty() });
-        }
-        let transaction = incoming.transaction;
-        if !sdp.is_empty() {
-            session.local_sdp = sdp;
-        }
-        out.push(reply_effect(transaction, status, bytes));
-        self.arm(key);
-        Ok(())
-    }
-
-    /// 200. Waits for the PRACK of a provisional that held SDP (RFC 3262 §3).
-    pub(crate) fn answer(
-        &mut self,
-        now: Instant,
-        id: SessionId,
-        sdp: Bytes,
-        headers: Vec<(Box<str>, Box<str>)>,
-        out: &mut SessionEffects,
-    ) -> Result<(), CommandError> {
-        let rules = self.rules;
-        let (key, session) = self.get(id)?;
-        let SessionStage::Invited(incoming) = &mut session.stage else { return Err(CommandError::NotNow) };
-        if incoming.parked.is_some() {
-            return Err(CommandError::NotNow);
-        }
-        if matches!(session.exchange, OfferExchange::Peer { .. } | OfferExchange::Ours { .. }) {
-            return Err(CommandError::OfferOpen);
-        }
-        if incoming.provisional.as_ref().is_some_and(|sent| sent.has_sdp) {
-            incoming.parked = Some((sdp, headers));
-            return Ok(());
-        }
-        session.answer_now(now, rules, sdp, &headers, out);
-        self.arm(key);
-        Ok(())
-    }
-
     /// A final refusal; with 3xx and `contacts` a redirection.
     pub(crate) fn reject(
         &mut self,
@@ -268,7 +200,7 @@ impl Sessions {
         out: &mut SessionEffects,
     ) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        session.settle_exchange(out);
+        session.exchange.settle(&session.dialog, out);
         let SessionStage::Invited(incoming) = &session.stage else { return };
         let tag = Some(&*session.dialog.local_tag);
         let mut reply = Reply::new(&incoming.request, incoming.source.remote, status, reason, tag);
@@ -332,6 +264,65 @@ impl Sessions {
 }
 
 impl Session {
+    /// 180, 183 or another 1xx, with early media's SDP or without. Reliable (RFC 3262) where the caller demands
+    /// it, and with SDP where it can.
+    pub(crate) fn ring(
+        &mut self,
+        status: u16,
+        sdp: Bytes,
+        context: &mut SessionContext<'_>,
+    ) -> Result<(), CommandError> {
+        let SessionStage::Invited(incoming) = &mut self.stage else { return Err(CommandError::NotNow) };
+        if !(101..200).contains(&status) || incoming.parked.is_some() {
+            return Err(CommandError::NotNow);
+        }
+        let reliable = incoming.wants_reliable(!sdp.is_empty());
+        if reliable && incoming.provisional.is_some() {
+            // RFC 3262 §3: the next only after the PRACK of the first.
+            return Err(CommandError::NotNow);
+        }
+        incoming.until = context.now + limits::RING_PATIENCE;
+        let mut reply = response(&self.dialog, incoming, status);
+        if reliable {
+            incoming.rseq += 1;
+            reply.header("Require", b"100rel").header("RSeq", incoming.rseq.to_string().as_bytes());
+        }
+        let bytes = finish(reply, &sdp);
+        if reliable {
+            let repeated = Retransmission::new(context.now, bytes.clone());
+            incoming.provisional =
+                Some(ReliableProvisional { repeated, rseq: incoming.rseq, has_sdp: !sdp.is_empty() });
+        }
+        let transaction = incoming.transaction;
+        if !sdp.is_empty() {
+            self.local_sdp = sdp;
+        }
+        context.out.push(reply_effect(transaction, status, bytes));
+        Ok(())
+    }
+
+    /// 200. Waits for the PRACK of a provisional that held SDP (RFC 3262 §3).
+    pub(crate) fn answer(
+        &mut self,
+        sdp: Bytes,
+        headers: Vec<(Box<str>, Box<str>)>,
+        context: &mut SessionContext<'_>,
+    ) -> Result<(), CommandError> {
+        let SessionStage::Invited(incoming) = &mut self.stage else { return Err(CommandError::NotNow) };
+        if incoming.parked.is_some() {
+            return Err(CommandError::NotNow);
+        }
+        if matches!(self.exchange, OfferExchange::Peer { .. } | OfferExchange::Ours { .. }) {
+            return Err(CommandError::OfferOpen);
+        }
+        if incoming.provisional.as_ref().is_some_and(|sent| sent.has_sdp) {
+            incoming.parked = Some((sdp, headers));
+            return Ok(());
+        }
+        self.answer_now(context.now, context.rules, sdp, &headers, context.out);
+        Ok(())
+    }
+
     fn answer_now(
         &mut self,
         now: Instant,

@@ -39,7 +39,7 @@ pub use event::{
 };
 use incoming::{IncomingInvite, UnacknowledgedOk};
 pub use message::MessageOut;
-use message::PendingMessage;
+use message::PendingMessages;
 use offer::OfferExchange;
 use outgoing::{AcknowledgedInvite, OutgoingInvite};
 use refer::Refer;
@@ -80,13 +80,13 @@ pub struct Sessions {
     /// By our tag, which no two dialogs share.
     by_tag: HashMap<Box<str>, Key>,
     requests: PendingRequests,
-    /// MESSAGEs outside of dialogs, by request.
-    texts: HashMap<u64, PendingMessage>,
+    messages: PendingMessages,
     acknowledged: HashMap<u64, AcknowledgedInvite>,
     wheel: Wheel<SessionTimer>,
 }
 
-struct Session {
+/// One session: its dialog, its stage and all that is open in it.
+pub(crate) struct Session {
     /// Given by [`Sessions::insert`].
     id: SessionId,
     dialog: Dialog,
@@ -180,6 +180,14 @@ pub(crate) struct ReceivedRequest<'a> {
     pub(crate) proved: bool,
 }
 
+/// The surroundings of a session while it performs a command.
+pub(crate) struct SessionContext<'a> {
+    now: Instant,
+    rules: SessionRules,
+    requests: &'a mut PendingRequests,
+    out: &'a mut SessionEffects,
+}
+
 impl Sessions {
     pub(crate) fn new(rng: Rng, now: Instant) -> Self {
         Sessions {
@@ -188,7 +196,7 @@ impl Sessions {
             sessions: Slab::new(),
             by_tag: HashMap::new(),
             requests: PendingRequests::default(),
-            texts: HashMap::new(),
+            messages: PendingMessages::default(),
             acknowledged: HashMap::new(),
             wheel: Wheel::new(now),
         }
@@ -201,7 +209,7 @@ impl Sessions {
     pub(crate) fn counts(&self) -> SessionCounts {
         SessionCounts {
             sessions: self.sessions.len(),
-            requests: self.requests.by_id.len() + self.texts.len(),
+            requests: self.requests.by_id.len() + self.messages.len(),
             acknowledged: self.acknowledged.len(),
         }
     }
@@ -306,7 +314,7 @@ impl Sessions {
     /// The dialog is gone on the peer's side.
     fn vanish(&mut self, key: Key, cause: Cause, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get_mut(key) else { return };
-        session.settle_exchange(out);
+        session.exchange.settle(&session.dialog, out);
         session.tell_end(cause, out);
         self.remove(key, out);
     }
@@ -344,8 +352,34 @@ impl Sessions {
         key
     }
 
+    /// Sends a MESSAGE outside of any dialog.
+    pub(crate) fn message(
+        &mut self,
+        text: MessageOut,
+        out: &mut SessionEffects,
+    ) -> Result<MessageId, CommandError> {
+        self.messages.send(&mut self.requests, &mut self.rng, text, out)
+    }
+
     fn tag(&mut self) -> Box<str> {
         self.rng.token(limits::TAG_CHARS).into()
+    }
+
+    /// Has a session perform a command, unless it has ended.
+    pub(crate) fn command(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        command: impl FnOnce(&mut Session, &mut SessionContext<'_>) -> Result<(), CommandError>,
+        out: &mut SessionEffects,
+    ) -> Result<(), CommandError> {
+        let key = Key::from_u64(id.0);
+        let session = self.sessions.get_mut(key).filter(|session| !session.has_ended);
+        let session = session.ok_or(CommandError::NoSession)?;
+        let mut context = SessionContext { now, rules: self.rules, requests: &mut self.requests, out };
+        let done = command(session, &mut context);
+        self.arm(key);
+        done
     }
 
     fn get(&mut self, id: SessionId) -> Result<(Key, &mut Session), CommandError> {
@@ -364,7 +398,7 @@ impl Session {
         reason: Option<&str>,
         out: &mut SessionEffects,
     ) {
-        self.settle_exchange(out);
+        self.exchange.settle(&self.dialog, out);
         if !matches!(self.stage, SessionStage::Up) {
             return;
         }
@@ -504,7 +538,7 @@ impl PendingRequests {
         let (id, onward) = (self.next_id(), pending.onward.clone());
         match pending.purpose {
             RequestPurpose::Invite => session.note_request(id),
-            RequestPurpose::Offer { .. } => session.note_offer_request(id),
+            RequestPurpose::Offer { .. } => session.exchange.note_request(id),
             _ => {}
         }
         self.insert(session, id, pending);

@@ -5,15 +5,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use stdx::Instant;
 use stdx::rng::Rng;
-use stdx::slab::Key;
 
 use super::incoming::{UnacknowledgedOk, check_body, finish, reply_effect};
 use super::outgoing::RequestOutcome;
-use super::refresh::{self, SessionRefresh};
+use super::refresh;
 use super::{
-    CommandError, OfferId, PendingRequest, PendingRequests, ReceivedRequest, RequestPurpose, SDP, Session,
-    SessionEffects, SessionEvent, SessionId, SessionRules, SessionStage, Sessions, body_of, describe,
-    describe_request,
+    CommandError, Dialog, OfferId, PendingRequest, PendingRequests, ReceivedRequest, RequestPurpose, SDP,
+    Session, SessionContext, SessionEffects, SessionEvent, SessionRules, SessionStage, Sessions, body_of,
+    describe, describe_request,
 };
 use crate::events::TxRef;
 use crate::limits;
@@ -52,88 +51,41 @@ impl OfferExchange {
             OfferExchange::Idle | OfferExchange::Ours { .. } => Instant::FAR_FUTURE,
         }
     }
+
+    /// Our offer was sent again under another number.
+    pub(super) fn note_request(&mut self, id: u64) {
+        if let OfferExchange::Ours { request } = self {
+            *request = id;
+        }
+    }
+
+    /// The open requests of the peer are answered: the session ends, or the offer was taken back.
+    pub(super) fn settle(&mut self, dialog: &Dialog, out: &mut SessionEffects) {
+        if let OfferExchange::Peer(theirs) = std::mem::replace(self, OfferExchange::Idle) {
+            theirs.reply(dialog, 487, "Request Terminated", out);
+        }
+    }
+
+    fn take_peer(&mut self, offer: OfferId) -> Result<Box<PeerOffer>, CommandError> {
+        match std::mem::replace(self, OfferExchange::Idle) {
+            OfferExchange::Peer(theirs) if theirs.offer == offer => Ok(theirs),
+            other => {
+                *self = other;
+                Err(CommandError::Stale)
+            }
+        }
+    }
+}
+
+impl PeerOffer {
+    fn reply(&self, dialog: &Dialog, status: u16, reason: &str, out: &mut SessionEffects) {
+        let tag = Some(&*dialog.local_tag);
+        let reply = Reply::new(&self.request, self.source.remote, status, reason, tag);
+        out.push(reply_effect(self.transaction, status, reply.finish()));
+    }
 }
 
 impl Sessions {
-    /// Offers new media by a re-INVITE.
-    pub(crate) fn offer(
-        &mut self,
-        id: SessionId,
-        sdp: &Bytes,
-        out: &mut SessionEffects,
-    ) -> Result<(), CommandError> {
-        let (_, session) = self.get(id)?;
-        if !matches!(session.stage, SessionStage::Up) || sdp.is_empty() {
-            return Err(CommandError::NotNow);
-        }
-        // RFC 3261 §14.1: neither while an INVITE is open, nor before the ACK of one.
-        if !matches!(session.exchange, OfferExchange::Idle) || session.unacked.is_some() {
-            return Err(CommandError::OfferOpen);
-        }
-        let expires = session.refresh.header();
-        let (mut request, onward) = session.dialog.request("INVITE");
-        describe_request(&mut request);
-        if let Some(expires) = expires {
-            request.header("Session-Expires", expires.as_bytes());
-        }
-        session.local_sdp = sdp.clone();
-        let bytes = request.finish_with(SDP, sdp);
-        let key = Key::from_u64(id.0);
-        let Some(session) = self.sessions.get_mut(key) else { return Err(CommandError::NoSession) };
-        let purpose = RequestPurpose::Offer { refresh: false };
-        let request = self.requests.send(session, purpose, bytes, onward, out);
-        session.exchange = OfferExchange::Ours { request };
-        Ok(())
-    }
-
-    /// Answers the peer's offer; `sdp` is an offer of ours when the peer made none.
-    pub(crate) fn accept_offer(
-        &mut self,
-        now: Instant,
-        id: SessionId,
-        offer: OfferId,
-        sdp: Bytes,
-        out: &mut SessionEffects,
-    ) -> Result<(), CommandError> {
-        let rules = self.rules;
-        let (key, session) = self.get(id)?;
-        let theirs = session.take_offer(offer)?;
-        let (request, source) = (&theirs.request, &theirs.source);
-        let mut reply = Reply::new(request, source.remote, 200, "OK", Some(&session.dialog.local_tag));
-        reply.header("Contact", format!("<{}>", theirs.contact).as_bytes());
-        describe(&mut reply);
-        if matches!(session.stage, SessionStage::Up) {
-            session.dialog.refresh_target(request, Some(source));
-            session.refresh = refresh::grant(now, rules, request, &mut reply);
-        }
-        let bytes = finish(reply, &sdp);
-        if !sdp.is_empty() {
-            session.local_sdp = sdp;
-        }
-        if request.method() == Method::Invite {
-            let unacked = UnacknowledgedOk::new(now, theirs.transaction, request, bytes.clone(), false);
-            session.unacked = Some(Box::new(unacked));
-        }
-        out.push(reply_effect(theirs.transaction, 200, bytes));
-        self.arm(key);
-        Ok(())
-    }
-
-    /// 488 and the like: the session stays as it was.
-    pub(crate) fn refuse_offer(
-        &mut self,
-        id: SessionId,
-        offer: OfferId,
-        status: u16,
-        reason: &str,
-        out: &mut SessionEffects,
-    ) -> Result<(), CommandError> {
-        let (_, session) = self.get(id)?;
-        let theirs = session.take_offer(offer)?;
-        session.reply_to_offer(&theirs, status.clamp(300, 699), reason, out);
-        Ok(())
-    }
-
     /// The end of our re-INVITE or UPDATE.
     pub(super) fn handle_offer_final(
         &mut self,
@@ -173,7 +125,7 @@ impl Sessions {
             491 if matches!(session.exchange, OfferExchange::Idle) => {
                 session.exchange = OfferExchange::Crossed { until: now + wait, refresh };
             }
-            422 if refresh => session.lengthen_refresh(now, end.response),
+            422 if refresh => session.refresh.lengthen(now, end.response),
             401.. if refresh => {}
             status => session.emit(|session| SessionEvent::OfferRefused { session, status }, out),
         }
@@ -181,10 +133,73 @@ impl Sessions {
 }
 
 impl Session {
-    pub(super) fn note_offer_request(&mut self, id: u64) {
-        if let OfferExchange::Ours { request } = &mut self.exchange {
-            *request = id;
+    /// Offers new media by a re-INVITE.
+    pub(crate) fn offer(
+        &mut self,
+        sdp: &Bytes,
+        context: &mut SessionContext<'_>,
+    ) -> Result<(), CommandError> {
+        if !matches!(self.stage, SessionStage::Up) || sdp.is_empty() {
+            return Err(CommandError::NotNow);
         }
+        // RFC 3261 §14.1: neither while an INVITE is open, nor before the ACK of one.
+        if !matches!(self.exchange, OfferExchange::Idle) || self.unacked.is_some() {
+            return Err(CommandError::OfferOpen);
+        }
+        let expires = self.refresh.header();
+        let (mut request, onward) = self.dialog.request("INVITE");
+        describe_request(&mut request);
+        if let Some(expires) = expires {
+            request.header("Session-Expires", expires.as_bytes());
+        }
+        self.local_sdp = sdp.clone();
+        let bytes = request.finish_with(SDP, sdp);
+        let purpose = RequestPurpose::Offer { refresh: false };
+        let request = context.requests.send(self, purpose, bytes, onward, context.out);
+        self.exchange = OfferExchange::Ours { request };
+        Ok(())
+    }
+
+    /// Answers the peer's offer; `sdp` is an offer of ours when the peer made none.
+    pub(crate) fn accept_offer(
+        &mut self,
+        offer: OfferId,
+        sdp: Bytes,
+        context: &mut SessionContext<'_>,
+    ) -> Result<(), CommandError> {
+        let theirs = self.exchange.take_peer(offer)?;
+        let (request, source) = (&theirs.request, &theirs.source);
+        let mut reply = Reply::new(request, source.remote, 200, "OK", Some(&self.dialog.local_tag));
+        reply.header("Contact", format!("<{}>", theirs.contact).as_bytes());
+        describe(&mut reply);
+        if matches!(self.stage, SessionStage::Up) {
+            self.dialog.refresh_target(request, Some(source));
+            self.refresh = refresh::grant(context.now, context.rules, request, &mut reply);
+        }
+        let bytes = finish(reply, &sdp);
+        if !sdp.is_empty() {
+            self.local_sdp = sdp;
+        }
+        if request.method() == Method::Invite {
+            let unacked =
+                UnacknowledgedOk::new(context.now, theirs.transaction, request, bytes.clone(), false);
+            self.unacked = Some(Box::new(unacked));
+        }
+        context.out.push(reply_effect(theirs.transaction, 200, bytes));
+        Ok(())
+    }
+
+    /// 488 and the like: the session stays as it was.
+    pub(crate) fn refuse_offer(
+        &mut self,
+        offer: OfferId,
+        status: u16,
+        reason: &str,
+        context: &mut SessionContext<'_>,
+    ) -> Result<(), CommandError> {
+        let theirs = self.exchange.take_peer(offer)?;
+        theirs.reply(&self.dialog, status.clamp(300, 699), reason, context.out);
+        Ok(())
     }
 
     /// A re-INVITE or an UPDATE of the peer's.
@@ -289,39 +304,15 @@ impl Session {
         out.push(reply_effect(arrived.transaction, 200, reply.finish()));
     }
 
-    fn take_offer(&mut self, offer: OfferId) -> Result<Box<PeerOffer>, CommandError> {
-        match std::mem::replace(&mut self.exchange, OfferExchange::Idle) {
-            OfferExchange::Peer(theirs) if theirs.offer == offer => Ok(theirs),
-            other => {
-                self.exchange = other;
-                Err(CommandError::Stale)
-            }
-        }
-    }
-
-    fn reply_to_offer(&self, theirs: &PeerOffer, status: u16, reason: &str, out: &mut SessionEffects) {
-        let tag = Some(&*self.dialog.local_tag);
-        let reply = Reply::new(&theirs.request, theirs.source.remote, status, reason, tag);
-        out.push(reply_effect(theirs.transaction, status, reply.finish()));
-    }
-
     /// A CANCEL of a re-INVITE.
     pub(super) fn cancel_offer(&mut self, transaction: TxRef, out: &mut SessionEffects) {
         match &self.exchange {
             OfferExchange::Peer(theirs) if theirs.transaction == transaction => {
                 let offer = theirs.offer;
-                self.settle_exchange(out);
+                self.exchange.settle(&self.dialog, out);
                 self.emit(|session| SessionEvent::OfferWithdrawn { session, offer }, out);
             }
             _ => {}
-        }
-    }
-
-    /// The open requests of the peer are answered: the session ends, or the offer was taken back.
-    pub(super) fn settle_exchange(&mut self, out: &mut SessionEffects) {
-        let exchange = std::mem::replace(&mut self.exchange, OfferExchange::Idle);
-        if let OfferExchange::Peer(theirs) = exchange {
-            self.reply_to_offer(&theirs, 487, "Request Terminated", out);
         }
     }
 
@@ -343,7 +334,7 @@ impl Session {
         }
         match std::mem::replace(&mut self.exchange, OfferExchange::Idle) {
             OfferExchange::Peer(theirs) => {
-                self.reply_to_offer(&theirs, 500, "Server Internal Error", out);
+                theirs.reply(&self.dialog, 500, "Server Internal Error", out);
                 let offer = theirs.offer;
                 self.emit(|session| SessionEvent::OfferWithdrawn { session, offer }, out);
             }
@@ -352,19 +343,6 @@ impl Session {
                 self.emit(|session| SessionEvent::OfferCrossed { session }, out);
             }
             other => self.exchange = other,
-        }
-    }
-}
-
-impl super::Session {
-    /// RFC 4028 §7.3: the peer's Min-SE, and at once.
-    fn lengthen_refresh(&mut self, now: Instant, response: Option<&Message>) {
-        let wanted = response.and_then(refresh::min_se).map(|seconds| Duration::from_secs(seconds.into()));
-        if let (Some(wanted), SessionRefresh::Ours { interval, at, .. }) = (wanted, &mut self.refresh)
-            && wanted > *interval
-        {
-            *interval = wanted;
-            *at = now;
         }
     }
 }

@@ -141,9 +141,10 @@ impl Sessions {
         if self.acknowledged.contains_key(&id.0) {
             return self.handle_further_success(id.0, response, out);
         }
-        if self.is_text(id) {
+        if self.messages.contains(id) {
             if response.status() >= 200 {
-                self.handle_text_final(id, response.status(), Some(response), out);
+                let (messages, requests, rng) = (&mut self.messages, &mut self.requests, &mut self.rng);
+                messages.handle_final(requests, rng, id, response.status(), Some(response), out);
             }
             return;
         }
@@ -174,7 +175,7 @@ impl Sessions {
         status: u16,
         out: &mut SessionEffects,
     ) {
-        if self.handle_text_final(id, status, None, out) {
+        if self.messages.handle_final(&mut self.requests, &mut self.rng, id, status, None, out) {
             return;
         }
         let Some(pending) = self.take_request(id) else { return };
@@ -461,7 +462,7 @@ impl Session {
 
     /// The call is not wanted any more: it ends here at once, at the peer by CANCEL.
     pub(super) fn give_up_calling(&mut self, now: Instant, cause: Cause, out: &mut SessionEffects) {
-        self.settle_exchange(out);
+        self.exchange.settle(&self.dialog, out);
         let SessionStage::Calling(calling) = &mut self.stage else { return };
         if calling.cancel == CancelState::No {
             // §9.1: a callee that does not answer a CANCEL within 64*T1 is taken to have accepted it.

@@ -3,8 +3,8 @@
 use super::event::body_of;
 use super::incoming::reply_effect;
 use super::{
-    CommandError, ReceivedRequest, ReferId, RequestPurpose, Session, SessionEffects, SessionEvent, SessionId,
-    SessionStage, Sessions, describe,
+    CommandError, ReceivedRequest, ReferId, RequestPurpose, Session, SessionContext, SessionEffects,
+    SessionEvent, SessionStage, describe,
 };
 use crate::events::TxRef;
 use crate::limits;
@@ -29,65 +29,59 @@ struct PendingRefer {
     contact: Box<str>,
 }
 
-impl Sessions {
+impl Session {
     /// 202; the peer is told at once that we try.
     pub(crate) fn accept_refer(
         &mut self,
-        id: SessionId,
         refer: ReferId,
-        out: &mut SessionEffects,
+        context: &mut SessionContext<'_>,
     ) -> Result<(), CommandError> {
-        let (_, session) = self.get(id)?;
-        let known = session.refers.iter_mut().find(|known| known.id == refer);
+        let known = self.refers.iter_mut().find(|known| known.id == refer);
         let waiting = known.and_then(|known| known.waiting.take()).ok_or(CommandError::Stale)?;
-        let tag = Some(&*session.dialog.local_tag);
+        let tag = Some(&*self.dialog.local_tag);
         let mut reply = Reply::new(&waiting.request, waiting.source.remote, 202, "Accepted", tag);
         reply.header("Contact", format!("<{}>", waiting.contact).as_bytes());
         describe(&mut reply);
-        out.push(reply_effect(waiting.transaction, 202, reply.finish()));
-        self.notify_refer(id, refer, 100, "Trying", false, out)
+        context.out.push(reply_effect(waiting.transaction, 202, reply.finish()));
+        self.notify_refer(refer, 100, "Trying", false, context)
     }
 
     pub(crate) fn refuse_refer(
         &mut self,
-        id: SessionId,
         refer: ReferId,
         status: u16,
         reason: &str,
-        out: &mut SessionEffects,
+        context: &mut SessionContext<'_>,
     ) -> Result<(), CommandError> {
-        let (_, session) = self.get(id)?;
-        let known = session.refers.iter().position(|known| known.id == refer && known.waiting.is_some());
-        let refer = session.refers.swap_remove(known.ok_or(CommandError::Stale)?);
+        let known = self.refers.iter().position(|known| known.id == refer && known.waiting.is_some());
+        let refer = self.refers.swap_remove(known.ok_or(CommandError::Stale)?);
         let waiting = refer.waiting.ok_or(CommandError::Stale)?;
         let status = status.clamp(300, 699);
-        let tag = Some(&*session.dialog.local_tag);
+        let tag = Some(&*self.dialog.local_tag);
         let reply = Reply::new(&waiting.request, waiting.source.remote, status, reason, tag);
-        out.push(reply_effect(waiting.transaction, status, reply.finish()));
+        context.out.push(reply_effect(waiting.transaction, status, reply.finish()));
         Ok(())
     }
 
     /// Reports the progress of the call that the peer asked for; the last time with `over`.
     pub(crate) fn notify_refer(
         &mut self,
-        id: SessionId,
         refer: ReferId,
         status: u16,
         reason: &str,
         over: bool,
-        out: &mut SessionEffects,
+        context: &mut SessionContext<'_>,
     ) -> Result<(), CommandError> {
-        let (key, session) = self.get(id)?;
-        let known = session.refers.iter().position(|known| known.id == refer && known.waiting.is_none());
+        let known = self.refers.iter().position(|known| known.id == refer && known.waiting.is_none());
         let index = known.ok_or(CommandError::Stale)?;
-        let cseq = session.refers[index].cseq;
-        if !matches!(session.stage, SessionStage::Up) {
+        let cseq = self.refers[index].cseq;
+        if !matches!(self.stage, SessionStage::Up) {
             return Err(CommandError::NotNow);
         }
         if over {
-            session.refers.swap_remove(index);
+            self.refers.swap_remove(index);
         }
-        let (mut request, onward) = session.dialog.request("NOTIFY");
+        let (mut request, onward) = self.dialog.request("NOTIFY");
         let state = if over {
             "terminated;reason=noresource".to_owned()
         } else {
@@ -99,41 +93,33 @@ impl Sessions {
         // RFC 3420: the status line is enough.
         let body = format!("SIP/2.0 {status} {}\r\n", reason.replace(['\r', '\n'], " "));
         let bytes = request.finish_with("message/sipfrag;version=2.0", body.as_bytes());
-        if let Some(session) = self.sessions.get_mut(key) {
-            self.requests.send(session, RequestPurpose::Quiet, bytes, onward, out);
-        }
+        context.requests.send(self, RequestPurpose::Quiet, bytes, onward, context.out);
         Ok(())
     }
 
     /// Asks the peer to call `target`; RFC 3892's Referred-By when given.
     pub(crate) fn refer(
         &mut self,
-        id: SessionId,
         target: &str,
         referred_by: Option<&str>,
-        out: &mut SessionEffects,
+        context: &mut SessionContext<'_>,
     ) -> Result<(), CommandError> {
-        let (key, session) = self.get(id)?;
-        if !matches!(session.stage, SessionStage::Up) {
+        if !matches!(self.stage, SessionStage::Up) {
             return Err(CommandError::NotNow);
         }
         if Uri::parse(target.as_bytes()).is_err() {
             return Err(CommandError::Refused);
         }
-        let (mut request, onward) = session.dialog.request("REFER");
+        let (mut request, onward) = self.dialog.request("REFER");
         request.header("Refer-To", format!("<{target}>").as_bytes());
         if let Some(referred_by) = referred_by {
             request.header("Referred-By", referred_by.as_bytes());
         }
-        session.is_referring = true;
-        if let Some(session) = self.sessions.get_mut(key) {
-            self.requests.send(session, RequestPurpose::Refer, request.finish(), onward, out);
-        }
+        self.is_referring = true;
+        context.requests.send(self, RequestPurpose::Refer, request.finish(), onward, context.out);
         Ok(())
     }
-}
 
-impl Session {
     pub(super) fn handle_refer(&mut self, arrived: &ReceivedRequest<'_>, out: &mut SessionEffects) {
         let request = arrived.request;
         // RFC 3515 §2.4.2: exactly one Refer-To.

@@ -41,6 +41,17 @@ impl SessionRefresh {
         }
     }
 
+    /// RFC 4028 §7.3: the peer's Min-SE, and at once.
+    pub(super) fn lengthen(&mut self, now: Instant, response: Option<&Message>) {
+        let wanted = response.and_then(min_se).map(|seconds| Duration::from_secs(seconds.into()));
+        if let (Some(wanted), SessionRefresh::Ours { interval, at, .. }) = (wanted, self)
+            && wanted > *interval
+        {
+            *interval = wanted;
+            *at = now;
+        }
+    }
+
     /// The Session-Expires of a request of ours: the roles stay as they are.
     pub(super) fn header(&self) -> Option<String> {
         match self {

@@ -8,8 +8,8 @@ use super::dialog::DialogFault;
 use super::event::content_type_of;
 use super::incoming::reply_effect;
 use super::{
-    ALLOW, Cause, CommandError, ReceivedRequest, RequestPurpose, SDP, SUPPORTED, Session, SessionEffects,
-    SessionEvent, SessionId, SessionStage, Sessions, describe,
+    ALLOW, Cause, CommandError, ReceivedRequest, RequestPurpose, SDP, SUPPORTED, Session, SessionContext,
+    SessionEffects, SessionEvent, SessionStage, Sessions, describe,
 };
 use crate::limits;
 use crate::wire::{Method, Reply};
@@ -76,35 +76,31 @@ impl Sessions {
             }
         }
     }
+}
 
+impl Session {
     /// INFO or MESSAGE; its final response is told.
     pub(crate) fn tell_peer(
         &mut self,
-        id: SessionId,
         method: Method,
         content_type: &str,
         body: &Bytes,
-        out: &mut SessionEffects,
+        context: &mut SessionContext<'_>,
     ) -> Result<(), CommandError> {
-        let under_way = self.requests.by_id.len();
-        let (key, session) = self.get(id)?;
-        if !matches!(session.stage, SessionStage::Up) || !matches!(method, Method::Info | Method::Message) {
+        let under_way = context.requests.by_id.len();
+        if !matches!(self.stage, SessionStage::Up) || !matches!(method, Method::Info | Method::Message) {
             return Err(CommandError::NotNow);
         }
         if under_way >= limits::SESSION_REQUESTS {
             return Err(CommandError::Refused);
         }
-        let (mut request, onward) = session.dialog.request(method.as_str());
+        let (mut request, onward) = self.dialog.request(method.as_str());
         request.header("User-Agent", crate::wire::PRODUCT.as_bytes());
         let bytes = request.finish_with(content_type, body);
-        if let Some(session) = self.sessions.get_mut(key) {
-            self.requests.send(session, RequestPurpose::Told(method), bytes, onward, out);
-        }
+        context.requests.send(self, RequestPurpose::Told(method), bytes, onward, context.out);
         Ok(())
     }
-}
 
-impl Session {
     fn answer_options(&self, arrived: &ReceivedRequest<'_>, out: &mut SessionEffects) {
         let tag = Some(&*self.dialog.local_tag);
         let mut reply = Reply::new(arrived.request, arrived.source.remote, 200, "OK", tag);
