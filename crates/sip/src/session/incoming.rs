@@ -104,7 +104,8 @@ impl Sessions {
     ) -> Option<SessionId> {
         let request = arrived.request;
         let tag = self.tag();
-        let dialog = match self.check_invite(request, arrived, &tag) {
+        let is_full = self.sessions.len() >= limits::SESSIONS;
+        let dialog = match check_invite(is_full, request, arrived, &tag) {
             Ok(dialog) => dialog,
             Err((status, reason, header)) => {
                 let mut reply = Reply::new(request, arrived.source.remote, status, reason, Some(&tag));
@@ -147,32 +148,6 @@ impl Sessions {
         Some(id)
     }
 
-    #[expect(clippy::type_complexity, reason = "status, reason and a header of the one refusal")]
-    fn check_invite(
-        &self,
-        request: &Message,
-        arrived: &ReceivedRequest<'_>,
-        tag: &str,
-    ) -> Result<Dialog, (u16, &'static str, Option<(&'static str, String)>)> {
-        if self.sessions.len() >= limits::SESSIONS {
-            let wait = Some(("Retry-After", limits::EVENTS_RETRY_AFTER.to_string()));
-            return Err((503, "Service Unavailable", wait));
-        }
-        let unknown: Vec<String> = request
-            .values(Header::Require)
-            .filter(|tag| !REQUIRE_KNOWN.iter().any(|known| tag.eq_ignore_ascii_case(known.as_bytes())))
-            .map(|tag| String::from_utf8_lossy(tag).into_owned())
-            .collect();
-        if !unknown.is_empty() {
-            return Err((420, "Bad Extension", Some(("Unsupported", unknown.join(", ")))));
-        }
-        check_body(request)?;
-        if refresh::is_too_short(request) {
-            return Err((422, "Session Interval Too Small", Some(("Min-SE", refresh::MIN_SE.to_string()))));
-        }
-        Dialog::of_request(request, arrived.source, tag.into()).ok_or((400, "Missing Contact", None))
-    }
-
     /// A final refusal; with 3xx and `contacts` a redirection.
     pub(crate) fn reject(
         &mut self,
@@ -182,7 +157,9 @@ impl Sessions {
         headers: &[(Box<str>, Box<str>)],
         out: &mut SessionEffects,
     ) -> Result<(), CommandError> {
-        let (key, session) = self.get(id)?;
+        let key = Key::from_u64(id.0);
+        let session = self.sessions.get(key).filter(|session| !session.has_ended);
+        let session = session.ok_or(CommandError::NoSession)?;
         if !matches!(session.stage, SessionStage::Invited(_)) || !(300..700).contains(&status) {
             return Err(CommandError::NotNow);
         }
@@ -359,7 +336,7 @@ impl Session {
         out: &mut SessionEffects,
     ) {
         let SessionStage::Invited(incoming) = &mut self.stage else {
-            return self.reply(arrived, 481, "No Such Provisional Response", out);
+            return self.dialog.reply(arrived, 481, "No Such Provisional Response", out);
         };
         let rack = arrived.request.header_named("RAck").and_then(|value| std::str::from_utf8(value).ok());
         let mut words = rack.unwrap_or_default().split_ascii_whitespace();
@@ -368,11 +345,11 @@ impl Session {
         let fits = cseq == incoming.request.cseq().map(|(number, _)| number)
             && incoming.provisional.as_ref().is_some_and(|sent| Some(sent.rseq) == rseq);
         if !fits {
-            return self.reply(arrived, 481, "No Such Provisional Response", out);
+            return self.dialog.reply(arrived, 481, "No Such Provisional Response", out);
         }
         incoming.has_answered_offer |= incoming.provisional.take().is_some_and(|sent| sent.has_sdp);
         let parked = incoming.parked.take();
-        self.reply(arrived, 200, "OK", out);
+        self.dialog.reply(arrived, 200, "OK", out);
         if let Some((sdp, headers)) = parked {
             self.answer_now(now, rules, sdp, &headers, out);
         }
@@ -399,6 +376,32 @@ impl Session {
             }
         }
     }
+}
+
+#[expect(clippy::type_complexity, reason = "status, reason and a header of the one refusal")]
+fn check_invite(
+    is_full: bool,
+    request: &Message,
+    arrived: &ReceivedRequest<'_>,
+    tag: &str,
+) -> Result<Dialog, (u16, &'static str, Option<(&'static str, String)>)> {
+    if is_full {
+        let wait = Some(("Retry-After", limits::EVENTS_RETRY_AFTER.to_string()));
+        return Err((503, "Service Unavailable", wait));
+    }
+    let unknown: Vec<String> = request
+        .values(Header::Require)
+        .filter(|tag| !REQUIRE_KNOWN.iter().any(|known| tag.eq_ignore_ascii_case(known.as_bytes())))
+        .map(|tag| String::from_utf8_lossy(tag).into_owned())
+        .collect();
+    if !unknown.is_empty() {
+        return Err((420, "Bad Extension", Some(("Unsupported", unknown.join(", ")))));
+    }
+    check_body(request)?;
+    if refresh::is_too_short(request) {
+        return Err((422, "Session Interval Too Small", Some(("Min-SE", refresh::MIN_SE.to_string()))));
+    }
+    Dialog::of_request(request, arrived.source, tag.into()).ok_or((400, "Missing Contact", None))
 }
 
 /// A response within the dialog, up to its body.

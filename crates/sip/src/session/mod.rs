@@ -13,6 +13,7 @@ mod offer;
 mod outgoing;
 mod refer;
 mod refresh;
+mod requests;
 mod within;
 
 use std::collections::HashMap;
@@ -27,11 +28,11 @@ use stdx::slab::{Key, Slab};
 use stdx::wheel::Wheel;
 
 use crate::endpoint::CallEventKind;
-use crate::events::{OutgoingRoute, RequestId, TxRef};
+use crate::events::{RequestId, TxRef};
 use crate::limits;
 use crate::transaction::{T1, TIMEOUT};
 use crate::transport::Source;
-use crate::wire::{Header, Message, Method, Reply, Request};
+use crate::wire::{Header, Message, Reply, Request};
 use dialog::Dialog;
 pub use event::{
     Cause, CommandError, Invite, Invited, Login, MessageId, OfferId, ReferId, SessionEffect, SessionEvent,
@@ -42,8 +43,9 @@ pub use message::MessageOut;
 use message::PendingMessages;
 use offer::OfferExchange;
 use outgoing::{AcknowledgedInvite, OutgoingInvite};
-use refer::Refer;
+use refer::Refers;
 use refresh::SessionRefresh;
+use requests::{PendingRequest, PendingRequests, RequestPurpose};
 
 pub(super) type SessionEffects = Vec<SessionEffect>;
 
@@ -103,11 +105,9 @@ pub(crate) struct Session {
     /// Our 2xx to an INVITE that still has no ACK.
     unacked: Option<Box<UnacknowledgedOk>>,
     refresh: SessionRefresh,
-    refers: Vec<Refer>,
+    refers: Refers,
     /// Requests of ours without a final response.
     requests: SmallVec<[u64; 2]>,
-    /// A REFER of ours went out: its NOTIFYs are awaited.
-    is_referring: bool,
     /// Where the last response to a request of ours came from.
     peer: Option<IpAddr>,
     /// The peer is known to receive what goes to its address: until then it is sent no requests.
@@ -128,38 +128,6 @@ enum SessionStage {
     Up,
     /// Our BYE waits for the ACK of our 2xx (RFC 3261 §15), or for its own answer.
     Ending,
-}
-
-/// The purpose of a request of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RequestPurpose {
-    Invite,
-    Offer {
-        refresh: bool,
-    },
-    Bye,
-    Refer,
-    /// Its final response is told: INFO and MESSAGE.
-    Told(Method),
-    /// PRACK and NOTIFY: only the loss of the dialog matters.
-    Quiet,
-}
-
-/// A request of ours that waits for its final response, kept to be sent again with credentials.
-struct PendingRequest {
-    key: Key,
-    purpose: RequestPurpose,
-    message: Message,
-    onward: OutgoingRoute,
-    challenges: u8,
-}
-
-/// The requests of all sessions that wait for their final response, and the numbers of these and of MESSAGEs
-/// outside of dialogs.
-#[derive(Default)]
-struct PendingRequests {
-    by_id: HashMap<u64, PendingRequest>,
-    last_id: u64,
 }
 
 /// Late and repeated ones find nothing due and are ignored.
@@ -381,12 +349,6 @@ impl Sessions {
         self.arm(key);
         done
     }
-
-    fn get(&mut self, id: SessionId) -> Result<(Key, &mut Session), CommandError> {
-        let key = Key::from_u64(id.0);
-        let session = self.sessions.get_mut(key).filter(|session| !session.has_ended);
-        session.map(|session| (key, session)).ok_or(CommandError::NoSession)
-    }
 }
 
 impl Session {
@@ -428,7 +390,7 @@ impl Session {
         self.refresh = SessionRefresh::Never;
         let was_up = self.was_up;
         let (call_id, local_tag) = (self.dialog.call_id.clone(), self.dialog.local_tag.clone());
-        self.settle_refers(out);
+        self.refers.settle(&self.dialog, out);
         let kind = match &cause {
             _ if was_up => CallEventKind::Ended,
             Cause::Failed { status, response } => {
@@ -457,7 +419,6 @@ impl Session {
             stage,
             login: None,
             owns_call_id: false,
-            is_referring: false,
             peer: None,
             proved: true,
             local_sdp: Bytes::new(),
@@ -466,7 +427,7 @@ impl Session {
             last_token: 0,
             unacked: None,
             refresh: SessionRefresh::Never,
-            refers: Vec::new(),
+            refers: Refers::default(),
             requests: SmallVec::new(),
             has_ended: false,
             was_up: false,
@@ -493,61 +454,6 @@ impl Session {
         if message.header(Header::Allow).is_some() {
             self.peer_allows_update = message.lists(Header::Allow, "UPDATE");
         }
-    }
-}
-
-impl PendingRequests {
-    fn next_id(&mut self) -> u64 {
-        self.last_id += 1;
-        self.last_id
-    }
-
-    /// Sends a request of the session; its final response is told to `handle_response`.
-    fn send(
-        &mut self,
-        session: &mut Session,
-        purpose: RequestPurpose,
-        bytes: Bytes,
-        onward: OutgoingRoute,
-        out: &mut SessionEffects,
-    ) -> u64 {
-        let id = self.next_id();
-        if let Ok(message) = Message::parse(bytes.clone()) {
-            let key = Key::from_u64(session.id.0);
-            let pending = PendingRequest { key, purpose, message, onward: onward.clone(), challenges: 0 };
-            self.insert(session, id, pending);
-        }
-        out.push(if session.proved {
-            SessionEffect::Request { id: RequestId(id), bytes, onward }
-        } else {
-            SessionEffect::Withheld { id: RequestId(id) }
-        });
-        id
-    }
-
-    /// Another try of the same request, under a number of its own.
-    fn send_again(
-        &mut self,
-        session: &mut Session,
-        mut pending: PendingRequest,
-        bytes: Bytes,
-        out: &mut SessionEffects,
-    ) {
-        let Ok(message) = Message::parse(bytes.clone()) else { return };
-        pending.message = message;
-        let (id, onward) = (self.next_id(), pending.onward.clone());
-        match pending.purpose {
-            RequestPurpose::Invite => session.note_request(id),
-            RequestPurpose::Offer { .. } => session.exchange.note_request(id),
-            _ => {}
-        }
-        self.insert(session, id, pending);
-        out.push(SessionEffect::Request { id: RequestId(id), bytes, onward });
-    }
-
-    fn insert(&mut self, session: &mut Session, id: u64, pending: PendingRequest) {
-        session.requests.push(id);
-        self.by_id.insert(id, pending);
     }
 }
 

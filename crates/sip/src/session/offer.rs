@@ -215,12 +215,12 @@ impl Session {
         let is_update = request.method() == Method::Update;
         if let Err((status, reason, header)) = check_body(request) {
             let header = header.as_ref().map(|(name, value)| (*name, &**value));
-            return self.reply_with(arrived, (status, reason), header, out);
+            return self.dialog.reply_with(arrived, (status, reason), header, out);
         }
         if refresh::is_too_short(request) {
             let min_se = refresh::MIN_SE.to_string();
             let header = Some(("Min-SE", &*min_se));
-            return self.reply_with(arrived, (422, "Session Interval Too Small"), header, out);
+            return self.dialog.reply_with(arrived, (422, "Session Interval Too Small"), header, out);
         }
         let is_offer = !is_update || !request.body().is_empty();
         if is_offer && let Some(refusal) = self.refusal(is_update) {
@@ -275,12 +275,12 @@ impl Session {
         out: &mut SessionEffects,
     ) {
         match status {
-            491 => self.reply(arrived, 491, "Request Pending", out),
-            481 => self.reply(arrived, 481, "Call/Transaction Does Not Exist", out),
+            491 => self.dialog.reply(arrived, 491, "Request Pending", out),
+            481 => self.dialog.reply(arrived, 481, "Call/Transaction Does Not Exist", out),
             _ => {
                 let wait = rng.below(11).to_string();
                 let header = Some(("Retry-After", &*wait));
-                self.reply_with(arrived, (500, "Server Internal Error"), header, out);
+                self.dialog.reply_with(arrived, (500, "Server Internal Error"), header, out);
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::event::body_of;
 use super::incoming::reply_effect;
 use super::{
-    CommandError, ReceivedRequest, ReferId, RequestPurpose, Session, SessionContext, SessionEffects,
+    CommandError, Dialog, ReceivedRequest, ReferId, RequestPurpose, Session, SessionContext, SessionEffects,
     SessionEvent, SessionStage, describe,
 };
 use crate::events::TxRef;
@@ -29,6 +29,50 @@ struct PendingRefer {
     contact: Box<str>,
 }
 
+/// The transfers of a session.
+#[derive(Default)]
+pub(super) struct Refers {
+    open: Vec<Refer>,
+    /// A REFER of ours went out: its NOTIFYs are awaited.
+    is_referring: bool,
+}
+
+impl Refers {
+    /// Takes the request of a REFER that has no answer yet.
+    fn accept(&mut self, id: ReferId) -> Result<PendingRefer, CommandError> {
+        let known = self.open.iter_mut().find(|known| known.id == id);
+        known.and_then(|known| known.waiting.take()).ok_or(CommandError::Stale)
+    }
+
+    /// As [`accept`](Self::accept); the REFER is forgotten.
+    fn refuse(&mut self, id: ReferId) -> Result<PendingRefer, CommandError> {
+        let known = self.open.iter().position(|known| known.id == id && known.waiting.is_some());
+        let refer = self.open.swap_remove(known.ok_or(CommandError::Stale)?);
+        refer.waiting.ok_or(CommandError::Stale)
+    }
+
+    /// The place of a REFER that was accepted.
+    fn accepted(&self, id: ReferId) -> Result<usize, CommandError> {
+        let known = self.open.iter().position(|known| known.id == id && known.waiting.is_none());
+        known.ok_or(CommandError::Stale)
+    }
+
+    /// The session ends: REFERs without an answer get one.
+    pub(super) fn settle(&mut self, dialog: &Dialog, out: &mut SessionEffects) {
+        for waiting in std::mem::take(&mut self.open).into_iter().filter_map(|refer| refer.waiting) {
+            waiting.reply(dialog, 487, "Request Terminated", out);
+        }
+    }
+}
+
+impl PendingRefer {
+    fn reply(&self, dialog: &Dialog, status: u16, reason: &str, out: &mut SessionEffects) {
+        let tag = Some(&*dialog.local_tag);
+        let reply = Reply::new(&self.request, self.source.remote, status, reason, tag);
+        out.push(reply_effect(self.transaction, status, reply.finish()));
+    }
+}
+
 impl Session {
     /// 202; the peer is told at once that we try.
     pub(crate) fn accept_refer(
@@ -36,8 +80,7 @@ impl Session {
         refer: ReferId,
         context: &mut SessionContext<'_>,
     ) -> Result<(), CommandError> {
-        let known = self.refers.iter_mut().find(|known| known.id == refer);
-        let waiting = known.and_then(|known| known.waiting.take()).ok_or(CommandError::Stale)?;
+        let waiting = self.refers.accept(refer)?;
         let tag = Some(&*self.dialog.local_tag);
         let mut reply = Reply::new(&waiting.request, waiting.source.remote, 202, "Accepted", tag);
         reply.header("Contact", format!("<{}>", waiting.contact).as_bytes());
@@ -53,13 +96,8 @@ impl Session {
         reason: &str,
         context: &mut SessionContext<'_>,
     ) -> Result<(), CommandError> {
-        let known = self.refers.iter().position(|known| known.id == refer && known.waiting.is_some());
-        let refer = self.refers.swap_remove(known.ok_or(CommandError::Stale)?);
-        let waiting = refer.waiting.ok_or(CommandError::Stale)?;
-        let status = status.clamp(300, 699);
-        let tag = Some(&*self.dialog.local_tag);
-        let reply = Reply::new(&waiting.request, waiting.source.remote, status, reason, tag);
-        context.out.push(reply_effect(waiting.transaction, status, reply.finish()));
+        let waiting = self.refers.refuse(refer)?;
+        waiting.reply(&self.dialog, status.clamp(300, 699), reason, context.out);
         Ok(())
     }
 
@@ -72,14 +110,13 @@ impl Session {
         over: bool,
         context: &mut SessionContext<'_>,
     ) -> Result<(), CommandError> {
-        let known = self.refers.iter().position(|known| known.id == refer && known.waiting.is_none());
-        let index = known.ok_or(CommandError::Stale)?;
-        let cseq = self.refers[index].cseq;
+        let index = self.refers.accepted(refer)?;
+        let cseq = self.refers.open[index].cseq;
         if !matches!(self.stage, SessionStage::Up) {
             return Err(CommandError::NotNow);
         }
         if over {
-            self.refers.swap_remove(index);
+            self.refers.open.swap_remove(index);
         }
         let (mut request, onward) = self.dialog.request("NOTIFY");
         let state = if over {
@@ -115,7 +152,7 @@ impl Session {
         if let Some(referred_by) = referred_by {
             request.header("Referred-By", referred_by.as_bytes());
         }
-        self.is_referring = true;
+        self.refers.is_referring = true;
         context.requests.send(self, RequestPurpose::Refer, request.finish(), onward, context.out);
         Ok(())
     }
@@ -126,13 +163,13 @@ impl Session {
         let one = request.count(Header::ReferTo) == 1;
         let target = request.header(Header::ReferTo).filter(|_| one).and_then(Address::parse);
         if target.is_none_or(|target| Uri::parse(target.uri).is_err()) {
-            return self.reply(arrived, 400, "Bad Refer-To", out);
+            return self.dialog.reply(arrived, 400, "Bad Refer-To", out);
         }
         if !matches!(self.stage, SessionStage::Up) {
-            return self.reply(arrived, 481, "Call/Transaction Does Not Exist", out);
+            return self.dialog.reply(arrived, 481, "Call/Transaction Does Not Exist", out);
         }
-        if self.refers.len() >= limits::REFERS {
-            return self.reply(arrived, 486, "Busy Here", out);
+        if self.refers.open.len() >= limits::REFERS {
+            return self.dialog.reply(arrived, 486, "Busy Here", out);
         }
         let id = ReferId(self.next_token());
         let waiting = PendingRefer {
@@ -142,7 +179,7 @@ impl Session {
             contact: arrived.contact.into(),
         };
         let cseq = request.cseq().map_or(0, |(number, _)| number);
-        self.refers.push(Refer { id, cseq, waiting: Some(waiting) });
+        self.refers.open.push(Refer { id, cseq, waiting: Some(waiting) });
         let request = Box::new(request.clone());
         self.emit(|session| SessionEvent::Referred { session, refer: id, request }, out);
     }
@@ -151,22 +188,13 @@ impl Session {
         let request = arrived.request;
         let event = request.header(Header::Event).unwrap_or_default();
         let package = event.split(|&b| b == b';').next().unwrap_or_default().trim_ascii();
-        if !package.eq_ignore_ascii_case(b"refer") || !self.is_referring {
-            return self.reply(arrived, 489, "Bad Event", out);
+        if !package.eq_ignore_ascii_case(b"refer") || !self.refers.is_referring {
+            return self.dialog.reply(arrived, 489, "Bad Event", out);
         }
-        self.reply(arrived, 200, "OK", out);
+        self.dialog.reply(arrived, 200, "OK", out);
         let state = request.header(Header::SubscriptionState).unwrap_or_default();
         let over = Params(state).has("terminated");
         let body = body_of(request).unwrap_or_default();
         self.emit(|session| SessionEvent::ReferProgress { session, body, over }, out);
-    }
-
-    /// The session ends: REFERs without an answer get one.
-    pub(super) fn settle_refers(&mut self, out: &mut SessionEffects) {
-        for waiting in std::mem::take(&mut self.refers).into_iter().filter_map(|refer| refer.waiting) {
-            let tag = Some(&*self.dialog.local_tag);
-            let reply = Reply::new(&waiting.request, waiting.source.remote, 487, "Request Terminated", tag);
-            out.push(reply_effect(waiting.transaction, 487, reply.finish()));
-        }
     }
 }

@@ -8,7 +8,7 @@ use super::dialog::DialogFault;
 use super::event::content_type_of;
 use super::incoming::reply_effect;
 use super::{
-    ALLOW, Cause, CommandError, ReceivedRequest, RequestPurpose, SDP, SUPPORTED, Session, SessionContext,
+    ALLOW, Cause, CommandError, ReceivedRequest, RequestPurpose, SDP, Session, SessionContext,
     SessionEffects, SessionEvent, SessionStage, Sessions, describe,
 };
 use crate::limits;
@@ -31,7 +31,7 @@ impl Sessions {
             _ => Some(&mut session.dialog),
         };
         if let Some(Err(DialogFault(status, reason))) = dialog.map(|dialog| dialog.accept(request)) {
-            return session.reply(arrived, status, reason, out);
+            return session.dialog.reply(arrived, status, reason, out);
         }
         match request.method() {
             Method::Invite | Method::Update => {
@@ -40,12 +40,12 @@ impl Sessions {
             Method::Bye => self.handle_bye(key, arrived, out),
             Method::Prack => session.handle_prack(now, self.rules, arrived, out),
             Method::Info => {
-                session.reply(arrived, 200, "OK", out);
+                session.dialog.reply(arrived, 200, "OK", out);
                 let (content_type, body) = content_of(arrived);
                 session.emit(|session| SessionEvent::Info { session, content_type, body }, out);
             }
             Method::Message => {
-                session.reply(arrived, 200, "OK", out);
+                session.dialog.reply(arrived, 200, "OK", out);
                 let (content_type, body) = content_of(arrived);
                 session.emit(|session| SessionEvent::Message { session, content_type, body }, out);
             }
@@ -54,7 +54,7 @@ impl Sessions {
             Method::Notify => session.handle_notify(arrived, out),
             _ => {
                 let allow = Some(("Allow", ALLOW));
-                session.reply_with(arrived, (405, "Method Not Allowed"), allow, out);
+                session.dialog.reply_with(arrived, (405, "Method Not Allowed"), allow, out);
             }
         }
         self.arm(key);
@@ -65,13 +65,15 @@ impl Sessions {
         let cause = Cause::HungUp { request: Box::new(arrived.request.clone()) };
         match session.stage {
             // RFC 3261 §15: a callee must not, before it has answered.
-            SessionStage::Calling(_) => session.reply(arrived, 481, "Call/Transaction Does Not Exist", out),
+            SessionStage::Calling(_) => {
+                session.dialog.reply(arrived, 481, "Call/Transaction Does Not Exist", out)
+            }
             SessionStage::Invited(_) => {
-                session.reply(arrived, 200, "OK", out);
+                session.dialog.reply(arrived, 200, "OK", out);
                 self.refuse_call(key, 487, "Request Terminated", cause, &[], out);
             }
             SessionStage::Up | SessionStage::Ending => {
-                session.reply(arrived, 200, "OK", out);
+                session.dialog.reply(arrived, 200, "OK", out);
                 self.vanish(key, cause, out);
             }
         }
@@ -107,34 +109,6 @@ impl Session {
         describe(&mut reply);
         reply.header("Accept", SDP.as_bytes());
         out.push(reply_effect(arrived.transaction, 200, reply.finish()));
-    }
-
-    pub(super) fn reply(
-        &self,
-        arrived: &ReceivedRequest<'_>,
-        status: u16,
-        reason: &str,
-        out: &mut SessionEffects,
-    ) {
-        self.reply_with(arrived, (status, reason), None, out);
-    }
-
-    pub(super) fn reply_with(
-        &self,
-        arrived: &ReceivedRequest<'_>,
-        (status, reason): (u16, &str),
-        header: Option<(&str, &str)>,
-        out: &mut SessionEffects,
-    ) {
-        let tag = Some(&*self.dialog.local_tag);
-        let mut reply = Reply::new(arrived.request, arrived.source.remote, status, reason, tag);
-        if let Some((name, value)) = header {
-            reply.header(name, value.as_bytes());
-        }
-        if status == 200 {
-            reply.header("Supported", SUPPORTED.as_bytes());
-        }
-        out.push(reply_effect(arrived.transaction, status, reply.finish()));
     }
 }
 
