@@ -216,6 +216,7 @@ impl EventRules {
 }
 
 impl Subscription {
+    /// Answers a SUBSCRIBE with 200 and the granted interval.
     fn accepted(&self, incoming: &IncomingRequest<'_>, expires: u32, out: &mut Vec<EventEffect>) {
         let dialog = &self.dialog;
         let mut reply =

@@ -48,7 +48,7 @@ impl PendingRequests {
         self.last_id
     }
 
-    /// Sends a request of the session; its final response is told to `handle_response`.
+    /// Sends a request of the session; its final response comes to `Sessions::handle_response`.
     pub(super) fn send(
         &mut self,
         session: &mut Session,

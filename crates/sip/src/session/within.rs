@@ -35,7 +35,7 @@ impl Sessions {
         }
         match request.method() {
             Method::Invite | Method::Update => {
-                session.handle_offer(now, self.rules, &mut self.rng, arrived, out)
+                session.handle_offer(now, self.rules, &mut self.rng, arrived, out);
             }
             Method::Bye => self.handle_bye(key, arrived, out),
             Method::Prack => session.handle_prack(now, self.rules, arrived, out),
@@ -66,7 +66,7 @@ impl Sessions {
         match session.stage {
             // RFC 3261 §15: a callee must not, before it has answered.
             SessionStage::Calling(_) => {
-                session.dialog.reply(arrived, 481, "Call/Transaction Does Not Exist", out)
+                session.dialog.reply(arrived, 481, "Call/Transaction Does Not Exist", out);
             }
             SessionStage::Invited(_) => {
                 session.dialog.reply(arrived, 200, "OK", out);
