@@ -4,9 +4,9 @@
 //! One [`Sessions`] a shard, beside the proxy and the notifier: it is told requests and responses that are of its
 //! dialogs, and commands of the application; it answers with [`SessionEffect`]s. SDP is handed through unread.
 //!
-//! The collection finds the [`Session`] and passes on. A session has its dialog, its stage ([`SessionStage`]), the one open
-//! offer ([`OfferExchange`]), its timer ([`SessionRefresh`]) and its transfers ([`Refers`]); the requests that wait for a
-//! response are in [`PendingRequests`], MESSAGEs outside of dialogs in [`PendingMessages`].
+//! The collection finds the `Session` and passes on. A session has its dialog, its stage (`SessionStage`), the one open
+//! offer (`OfferExchange`), its timer (`SessionRefresh`) and its transfers (`Refers`); the requests that wait for a
+//! response are in `PendingRequests`, MESSAGEs outside of dialogs in `PendingMessages`.
 
 mod auth;
 mod dialog;
