@@ -49,7 +49,7 @@ def base(folder, name, port):
         "-trace_err", "-error_file", os.path.join(folder, f"{name}.errors"),
         "-trace_stat", "-stf", os.path.join(folder, f"{name}.csv"), "-fd", "1",
         # The generator says so when it is the limit; it must not end itself for it.
-        "-watchdog_major_maxtriggers", "0", "-watchdog_minor_maxtriggers", "0",
+        "-watchdog_major_maxtriggers", "1000000", "-watchdog_minor_maxtriggers", "1000000",
     ]  # fmt: skip
 
 

@@ -67,10 +67,10 @@ pub enum Query {
     /// May this address have one more call? Answered with `Answer::Admitted`.
     Admit(Box<Admission>),
     /// Keep a message until the address registers. Answered with `Answer::Kept` once it is in the record.
-    Keep(Box<KeptMessage>),
+    Keep(Box<WaitingMessage>),
     /// As `Keep`, from a sender that is no account: strangers together fill a part of the messages kept for
     /// an address.
-    KeepOfStranger(Box<KeptMessage>),
+    KeepOfStranger(Box<WaitingMessage>),
     /// A message for an address: its chat clients get it, and when it has no phones either it may be kept.
     /// Answered with `Answer::Offered`. A router has no chat clients; a shard with chat clients takes the
     /// query before it gets there.
@@ -127,7 +127,7 @@ pub enum Push {
     /// A watched topic changed.
     State { watch: WatchId, state: State },
     /// The address came back and this was kept for it; answer with `Query::Delivered` when it got through.
-    Deliver { bindings: Vec<Binding>, message: Box<KeptMessage> },
+    Deliver { bindings: Vec<Binding>, message: Box<WaitingMessage> },
 }
 
 /// One REGISTER, already authenticated and validated, its intervals already granted.
@@ -213,7 +213,7 @@ pub enum RegisterRefused {
     /// RFC 3261 §10.3 step 7: same Call-ID, CSeq not higher.
     OutOfOrder,
     TooManyContacts,
-    /// The record could not be written; nothing was changed.
+    /// The database could not be written; nothing was changed.
     StoreFailed,
 }
 
@@ -339,7 +339,7 @@ pub enum PublishRefused {
 
 /// A message that waits for a client of its address.
 #[derive(Clone, Debug, PartialEq)]
-pub struct KeptMessage {
+pub struct WaitingMessage {
     /// Chosen by the record; 0 in a query.
     pub id: u64,
     pub aor: Aor,
@@ -361,7 +361,7 @@ pub enum KeepRefused {
 /// A message that no client has yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Offer {
-    pub message: KeptMessage,
+    pub message: WaitingMessage,
     /// The sender, when it was proved or needs no proof.
     pub sender: Option<Aor>,
     /// The address is bound: its phones get it whatever is answered, so it is not to be kept.

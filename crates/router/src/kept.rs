@@ -7,7 +7,7 @@ use stdx::Instant;
 use stdx::hash::Keyed;
 use stdx::wheel::Wheel;
 
-use crate::interface::{Aor, Edge, KeepRefused, KeptMessage, Push};
+use crate::interface::{Aor, Edge, KeepRefused, Push, WaitingMessage};
 use crate::limits;
 use crate::router::{Effect, Router};
 
@@ -41,7 +41,7 @@ enum Stage {
     },
     Sending {
         outstanding: u64,
-        rest: VecDeque<KeptMessage>,
+        rest: VecDeque<WaitingMessage>,
     },
 }
 
@@ -64,7 +64,7 @@ impl MessageQueue {
     }
 
     /// Counts the message as on its way to the record, which numbers it, while fewer than `limit` are kept.
-    pub(crate) fn accept(&mut self, message: &KeptMessage, limit: u32) -> Result<(), KeepRefused> {
+    pub(crate) fn accept(&mut self, message: &WaitingMessage, limit: u32) -> Result<(), KeepRefused> {
         if message.body.len() > limits::KEPT_BYTES {
             return Err(KeepRefused::TooLarge);
         }
@@ -149,7 +149,7 @@ impl Router {
         &mut self,
         now: Instant,
         aor: &str,
-        messages: Vec<KeptMessage>,
+        messages: Vec<WaitingMessage>,
         out: &mut Vec<Effect>,
     ) {
         let hash = self.kept.hash(aor);
@@ -194,7 +194,7 @@ impl Router {
         now: Instant,
         edge: Edge,
         aor: &str,
-        mut messages: VecDeque<KeptMessage>,
+        mut messages: VecDeque<WaitingMessage>,
         out: &mut Vec<Effect>,
     ) {
         let hash = self.kept.hash(aor);

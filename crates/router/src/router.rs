@@ -8,8 +8,8 @@ use stdx::hash::Keyed;
 use stdx::rate::TokenBucket;
 
 use crate::interface::{
-    Answer, Aor, AskId, Binding, Edge, KeepRefused, KeptMessage, Offered, Presence, Push, Query, Register,
-    RegisterRefused,
+    Answer, Aor, AskId, Binding, Edge, KeepRefused, Offered, Presence, Push, Query, Register,
+    RegisterRefused, WaitingMessage,
 };
 use crate::kept::MessageQueue;
 use crate::limits;
@@ -33,7 +33,7 @@ pub enum Effect {
     /// dead again at the next start.
     ForgetBinding { row: i64 },
     /// Store under a number of the store's own; `handle_written` with the ticket.
-    KeepMessage { ticket: u64, message: Box<KeptMessage> },
+    KeepMessage { ticket: u64, message: Box<WaitingMessage> },
     /// Delete. No answer waits for it; deleting twice is harmless.
     ForgetMessage { aor: Aor, id: u64 },
     /// Read all that is kept for this address, oldest first: `handle_kept`.
@@ -349,7 +349,7 @@ impl Router {
         &mut self,
         now: Instant,
         asker: WaitingEdge,
-        message: Box<KeptMessage>,
+        message: Box<WaitingMessage>,
         limit: u32,
         out: &mut Vec<Effect>,
     ) {

@@ -12,7 +12,7 @@ pub mod seeds;
 mod settings;
 pub mod world;
 
-pub use mailbox::{Letter, Mailbox};
+pub use mailbox::{Mailbox, ReceivedPacket};
 pub use memory::{Bound, Counting};
 pub use network::Link;
 pub use seeds::for_seeds;

@@ -9,7 +9,7 @@ use crate::world::{Datagram, Node};
 
 /// A packet that arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Letter {
+pub struct ReceivedPacket {
     pub at: Instant,
     pub from: SocketAddr,
     /// The address of the mailbox it came to.
@@ -17,19 +17,19 @@ pub struct Letter {
     pub bytes: Bytes,
 }
 
-impl Letter {
+impl ReceivedPacket {
     /// The text, for assertions; bytes that are not UTF-8 show as `�`.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
 }
 
-type Answer = Box<dyn FnMut(&Letter) -> Vec<Bytes>>;
+type Answer = Box<dyn FnMut(&ReceivedPacket) -> Vec<Bytes>>;
 
 /// A node that keeps every packet, in order, and may answer it.
 #[derive(Default)]
 pub struct Mailbox {
-    letters: Vec<Letter>,
+    letters: Vec<ReceivedPacket>,
     answer: Option<Answer>,
 }
 
@@ -40,17 +40,17 @@ impl Mailbox {
     }
 
     /// Sends what `answer` returns back to where each letter came from, at once.
-    pub fn answering(answer: impl FnMut(&Letter) -> Vec<Bytes> + 'static) -> Self {
+    pub fn answering(answer: impl FnMut(&ReceivedPacket) -> Vec<Bytes> + 'static) -> Self {
         Mailbox { letters: Vec::new(), answer: Some(Box::new(answer)) }
     }
 
     /// Returns the packets so far.
-    pub fn letters(&self) -> &[Letter] {
+    pub fn letters(&self) -> &[ReceivedPacket] {
         &self.letters
     }
 
     /// Takes the packets since the last call.
-    pub fn take(&mut self) -> Vec<Letter> {
+    pub fn take(&mut self) -> Vec<ReceivedPacket> {
         std::mem::take(&mut self.letters)
     }
 }
@@ -64,7 +64,7 @@ impl Node for Mailbox {
         bytes: &[u8],
         out: &mut Vec<Datagram>,
     ) {
-        let letter = Letter { at: now, from, to, bytes: Bytes::copy_from_slice(bytes) };
+        let letter = ReceivedPacket { at: now, from, to, bytes: Bytes::copy_from_slice(bytes) };
         if let Some(answer) = &mut self.answer {
             out.extend(answer(&letter).into_iter().map(|bytes| (to, from, bytes)));
         }

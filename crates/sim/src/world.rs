@@ -46,7 +46,7 @@ pub struct World {
     seed: u64,
     now: Instant,
     start: Instant,
-    nodes: Vec<Party>,
+    nodes: Vec<Participant>,
     addresses: HashMap<SocketAddr, usize>,
     network: Network,
     /// By time and then by the order in which it was put there.
@@ -60,7 +60,7 @@ pub struct World {
     pub rng: Rng,
 }
 
-struct Party {
+struct Participant {
     name: Box<str>,
     node: Box<dyn Node>,
     stopped: bool,
@@ -114,7 +114,7 @@ impl World {
     pub fn add(&mut self, name: &str, addresses: &[SocketAddr], node: impl Node) -> NodeId {
         let id = NodeId(self.nodes.len());
         self.ladder.column(name);
-        self.nodes.push(Party { name: name.into(), node: Box::new(node), stopped: false });
+        self.nodes.push(Participant { name: name.into(), node: Box::new(node), stopped: false });
         for address in addresses {
             self.own(id, *address);
         }

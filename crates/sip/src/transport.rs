@@ -74,7 +74,7 @@ pub(crate) fn address_bytes(address: std::net::IpAddr) -> [u8; 16] {
     }
 }
 
-/// True if the transport delivers or reports (RFC 3261 §17: timers A, E, G, I, J, K depend on it).
+/// True if the transport delivers, or reports that it could not (RFC 3261 §17: timers A, D, E, G, I, J, K depend on it).
 pub fn is_reliable(transport: Transport) -> bool {
     transport != Transport::Udp
 }

@@ -30,7 +30,7 @@ pub use record::{BindingWrite, Loaded, LoggedBinding, Read, Reader, Store, Write
 pub use service::{Busy, Completions, Service, ServiceOptions, Ticket};
 pub use sqlite::{Options, Sqlite};
 pub use types::{
-    Account, AccountFilter, AccountLimits, Address, Alias, CallFilter, CallRecord, Domain, KeptMessage,
-    NewAccount, Pattern, Route, RoutePolicy, RouteTarget,
+    Account, AccountFilter, AccountLimits, Address, Alias, CallFilter, CallRecord, Domain, NewAccount,
+    Pattern, Route, RoutePolicy, RouteTarget, WaitingMessage,
 };
 pub use verifiers::{MakeKeys, ScramHash, ScramKeys, Verifiers};

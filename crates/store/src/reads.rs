@@ -32,7 +32,7 @@ pub(crate) struct TakenRead {
 }
 
 #[derive(Default)]
-struct Turns {
+struct LaneQueue {
     /// Accounts of which a read waits and none is under way. `None`: a read that is of no account.
     ready: VecDeque<Option<Account>>,
     /// In the order they came, by account.
@@ -49,8 +49,8 @@ struct Waiting {
 
 #[derive(Default)]
 struct State {
-    quick: Turns,
-    large: Turns,
+    quick: LaneQueue,
+    large: LaneQueue,
     waiting: usize,
     /// The last read of a thread of both lanes was quick.
     was_quick: bool,
@@ -83,7 +83,7 @@ pub(crate) struct Reads {
 /// The thread that serves quick reads only.
 pub(crate) const QUICK_THREAD: usize = 0;
 
-impl Turns {
+impl LaneQueue {
     fn push(&mut self, account: Option<Account>, read: (Read, Ticket)) -> Result<(), Refused> {
         let Some(account) = account else {
             self.others.push_back(read);
@@ -142,7 +142,7 @@ impl Reads {
         if state.waiting >= self.capacity {
             return Err(Refused::Full);
         }
-        state.turns(lane).push(account, (read, ticket))?;
+        state.lane(lane).push(account, (read, ticket))?;
         state.waiting += 1;
         self.wake_one(state);
         Ok(())
@@ -174,7 +174,7 @@ impl Reads {
         let mut state = self.lock();
         for read in taken {
             if let Some(account) = read.account {
-                state.turns(lane_of(&read.read)).done(account);
+                state.lane(lane_of(&read.read)).done(account);
             }
         }
         if state.is_closed {
@@ -207,7 +207,7 @@ impl Reads {
 }
 
 impl State {
-    fn turns(&mut self, lane: Lane) -> &mut Turns {
+    fn lane(&mut self, lane: Lane) -> &mut LaneQueue {
         match lane {
             Lane::Quick => &mut self.quick,
             Lane::Large => &mut self.large,
@@ -382,7 +382,7 @@ mod tests {
         }
         let push = |state: &mut State, id: u64, read: Read| {
             let lane = lane_of(&read);
-            state.turns(lane).push(Some(id), (read, ticket(id))).unwrap();
+            state.lane(lane).push(Some(id), (read, ticket(id))).unwrap();
             state.waiting += 1;
             state.thread_to_wake()
         };

@@ -9,8 +9,8 @@ use crate::error::StoreError;
 use crate::import::{Existing, Imported, NewUser};
 use crate::rest::{RestLoaded, RestRead, RestWrite};
 use crate::types::{
-    Account, AccountFilter, AccountLimits, Address, Alias, CallFilter, CallRecord, Domain, KeptMessage,
-    NewAccount, Route,
+    Account, AccountFilter, AccountLimits, Address, Alias, CallFilter, CallRecord, Domain, NewAccount, Route,
+    WaitingMessage,
 };
 use crate::verifiers::{ScramHash, ScramKeys, Verifiers};
 use crate::xmpp::{RosterRow, XmppLoaded, XmppRead, XmppWrite};
@@ -34,7 +34,7 @@ pub enum Write {
     ForgetCalls {
         before: Instant,
     },
-    Keep(Box<KeptMessage>),
+    Keep(Box<WaitingMessage>),
     ForgetMessage {
         aor: Box<str>,
         id: u64,
@@ -77,7 +77,7 @@ pub enum Write {
     /// every writer. Without: stored digests are removed, and `Changed` counts the accounts that have nothing
     /// else.
     KeepDigests(bool),
-    /// One row that changes with each time: fails while the record cannot be written, for whatever reason.
+    /// One row that changes with each time: fails while the database cannot be written, for whatever reason.
     Probe {
         at: Instant,
     },
@@ -197,7 +197,7 @@ pub enum Loaded {
     Domains(Vec<Domain>),
     Routes(Vec<Route>),
     Calls(Vec<CallRecord>),
-    KeptMessages(Vec<KeptMessage>),
+    KeptMessages(Vec<WaitingMessage>),
     KeptCounts(Vec<(Box<str>, u32)>),
     Rest(RestLoaded),
     Xmpp(XmppLoaded),

@@ -346,7 +346,7 @@ pub struct CallFilter {
 
 /// A message kept until its address registers.
 #[derive(Clone, Debug, PartialEq)]
-pub struct KeptMessage {
+pub struct WaitingMessage {
     /// Chosen by the record, which says what it chose in its answer to the write.
     pub id: u64,
     pub aor: Box<str>,

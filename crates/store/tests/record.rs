@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use stdx::Instant;
 use store::{
-    AccountFilter, AccountLimits, Address, Admin, BindingWrite, CallFilter, CallRecord, KeptMessage, Loaded,
-    NewAccount, Options, Pattern, Read, Route, RouteTarget, ScramHash, ScramKeys, Sqlite, Store, StoreError,
-    Verifiers, Write, WriteDone, limits,
+    AccountFilter, AccountLimits, Address, Admin, BindingWrite, CallFilter, CallRecord, Loaded, NewAccount,
+    Options, Pattern, Read, Route, RouteTarget, ScramHash, ScramKeys, Sqlite, Store, StoreError, Verifiers,
+    WaitingMessage, Write, WriteDone, limits,
 };
 use tempfile::TempDir;
 
@@ -307,7 +307,7 @@ fn a_call_record_is_cut_rather_than_lost() {
 #[test]
 fn messages_are_kept_until_they_are_forgotten() {
     let (_dir, mut admin) = admin();
-    let mut message = KeptMessage {
+    let mut message = WaitingMessage {
         id: 0,
         aor: "b@example.org".into(),
         from: "sip:a@example.org".into(),
@@ -346,7 +346,7 @@ fn a_secret_is_made_once() {
 fn messages_of_two_shards_in_one_microsecond_are_both_kept() {
     let (_dir, mut admin) = admin();
     for (shard, aor) in ["a@example.org", "b@example.org", "a@example.org"].into_iter().enumerate() {
-        let message = KeptMessage {
+        let message = WaitingMessage {
             // An id that two routers would both have chosen.
             id: 1_800_000_000_000_000,
             aor: aor.into(),
@@ -367,7 +367,7 @@ fn messages_of_two_shards_in_one_microsecond_are_both_kept() {
     // A number is not given again: a late word about the last message deletes no newer one.
     let last = a[1].id;
     admin.write(&Write::ForgetMessage { aor: "a@example.org".into(), id: last }).unwrap();
-    let again = Write::Keep(Box::new(KeptMessage { id: 0, ..a[1].clone() }));
+    let again = Write::Keep(Box::new(WaitingMessage { id: 0, ..a[1].clone() }));
     assert_eq!(admin.write(&again), Ok(WriteDone::Added { id: i64::try_from(last).unwrap() + 1 }));
 }
 

@@ -45,7 +45,7 @@ impl Jid {
             Some((local, domain)) => (Some(local), domain),
             None => (None, bare),
         };
-        let jid = Parts::prepare(local, domain, resource)?;
+        let jid = JidParts::prepare(local, domain, resource)?;
         // Nearly always it is prepared already, and one copy of it is all that is needed.
         if jid.are_as_given(text) {
             let place = |at: usize| u16::try_from(at).ok();
@@ -59,7 +59,7 @@ impl Jid {
     /// # Errors
     /// As [`parse`](Self::parse).
     pub fn new(local: Option<&str>, domain: &str, resource: Option<&str>) -> Result<Jid, JidMalformed> {
-        Ok(Parts::prepare(local, domain, resource)?.join())
+        Ok(JidParts::prepare(local, domain, resource)?.join())
     }
 
     fn of_parts(local: Option<&str>, domain: &str, resource: Option<&str>) -> Jid {
@@ -201,19 +201,19 @@ impl fmt::Debug for Bare {
 }
 
 /// The parts of an address, prepared.
-struct Parts<'a> {
+struct JidParts<'a> {
     local: Option<Cow<'a, str>>,
     domain: Cow<'a, str>,
     resource: Option<Cow<'a, str>>,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> JidParts<'a> {
     fn prepare(
         local: Option<&'a str>,
         domain: &'a str,
         resource: Option<&'a str>,
-    ) -> Result<Parts<'a>, JidMalformed> {
-        Ok(Parts {
+    ) -> Result<JidParts<'a>, JidMalformed> {
+        Ok(JidParts {
             local: local.map(|local| part(prepare_local(local)?)).transpose()?,
             domain: part(prepare_domain(domain)?)?,
             resource: resource.map(|resource| part(prepare_resource(resource)?)).transpose()?,

@@ -6,7 +6,7 @@ use url::form_urlencoded;
 use super::fields::Fields;
 use super::lexicon::Entry;
 use super::read::{body, children, needed_body, tones};
-use super::verb::{Address, Beep, BridgeRecording, Callback, Conference, Dial, Dialed, Party};
+use super::verb::{Address, Beep, BridgeRecording, Callback, Conference, Dial, DialTarget, Dialed};
 use super::{Notes, code};
 use crate::limits::DIAL_TARGETS;
 
@@ -46,7 +46,7 @@ fn recording(fields: &Fields) -> Option<BridgeRecording> {
 fn dialed(node: Node<'_, '_>, entry: &'static Entry, notes: &mut Notes) -> Option<Dialed> {
     let line = notes.line_at(node.range().start);
     let text = body(node);
-    let mut parties: Vec<Party> = Vec::new();
+    let mut parties: Vec<DialTarget> = Vec::new();
     let mut room = None;
     for (child, kind) in children(node, entry, notes) {
         let fields = Fields::read(child, kind, notes);
@@ -82,7 +82,7 @@ fn dialed(node: Node<'_, '_>, entry: &'static Entry, notes: &mut Notes) -> Optio
             None
         }
         (None, true) => {
-            Some(Dialed::Parties(vec![Party { address: address_of(&text), screen: None, status: None }]))
+            Some(Dialed::Parties(vec![DialTarget { address: address_of(&text), screen: None, status: None }]))
         }
     }
 }
@@ -112,7 +112,12 @@ impl Address {
     }
 }
 
-fn party(node: Node<'_, '_>, entry: &'static Entry, fields: &Fields, notes: &mut Notes) -> Option<Party> {
+fn party(
+    node: Node<'_, '_>,
+    entry: &'static Entry,
+    fields: &Fields,
+    notes: &mut Notes,
+) -> Option<DialTarget> {
     let address = match entry.name {
         "Number" => Address::Number {
             number: needed_body(node, entry, notes)?,
@@ -128,7 +133,7 @@ fn party(node: Node<'_, '_>, entry: &'static Entry, fields: &Fields, notes: &mut
     };
     // `<Queue>` reads its own status callback.
     let status = if entry.name == "Queue" { None } else { fields.callback("statusCallback") };
-    Some(Party { address, screen: fields.target("url", "method"), status })
+    Some(DialTarget { address, screen: fields.target("url", "method"), status })
 }
 
 /// Children whose attributes are read only for notes.

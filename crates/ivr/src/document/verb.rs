@@ -158,13 +158,13 @@ pub struct BridgeRecording {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dialed {
     /// Several are rung at once, or in turn when the Dial is sequential.
-    Parties(Vec<Party>),
+    Parties(Vec<DialTarget>),
     Conference(Box<Conference>),
 }
 
 /// One party that a `<Dial>` rings.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Party {
+pub struct DialTarget {
     pub address: Address,
     /// Performed on the callee's leg before it is connected.
     pub screen: Option<Target>,

@@ -10,7 +10,7 @@ use super::record::of_recorded;
 use super::{
     CallStatus, DialOptions, Effect, Flow, Id, Leg, LegEvent, LegFailure, Outbox, Recorded, Script, State,
 };
-use crate::document::{Address, Callback, Dial, Dialed, Party};
+use crate::document::{Address, Callback, Dial, DialTarget, Dialed};
 use crate::limits;
 use crate::request::{Form, Target};
 
@@ -19,7 +19,7 @@ pub(super) struct Dialing {
     dial: Box<Dial>,
     legs: Vec<Ringing>,
     /// Those of a sequential Dial that come later.
-    later: VecDeque<Party>,
+    later: VecDeque<DialTarget>,
     since: Instant,
     /// The deadline of the ringing, the connection or the wait for its end.
     pub(super) until: Option<Instant>,
@@ -98,7 +98,7 @@ impl Script {
     fn ring(&mut self, now: Instant, out: &mut Outbox) {
         let State::Dialing(dialing) = &mut self.state else { return };
         let count = if dialing.dial.sequential { 1 } else { dialing.later.len() };
-        let parties: Vec<Party> = dialing.later.drain(..count.min(dialing.later.len())).collect();
+        let parties: Vec<DialTarget> = dialing.later.drain(..count.min(dialing.later.len())).collect();
         dialing.until = Some(now + dialing.dial.timeout);
         let mut legs = Vec::with_capacity(parties.len());
         for party in parties {

@@ -12,11 +12,11 @@ use crate::request::Target;
 pub(super) struct Awaiting {
     id: Id,
     pub(super) until: Instant,
-    what: What,
+    what: MessageRequest,
 }
 
 #[derive(Debug)]
-enum What {
+enum MessageRequest {
     Message { action: Target },
     Transfer { action: Option<Target> },
 }
@@ -34,7 +34,7 @@ impl Script {
         let to = sms.to.unwrap_or_else(|| theirs.clone());
         out.push(Effect::SendMessage { id, message: Box::new(Message { from, to, body: sms.body, status }) });
         let Some(action) = sms.action else { return Flow::Next };
-        self.wait_for(now, id, What::Message { action })
+        self.wait_for(now, id, MessageRequest::Message { action })
     }
 
     pub(super) fn send_mail(&mut self, mail: Email, out: &mut Outbox) -> Flow {
@@ -46,10 +46,10 @@ impl Script {
     pub(super) fn refer(&mut self, now: Instant, refer: Refer, out: &mut Outbox) -> Flow {
         let id = self.id();
         out.push(Effect::Refer { id, uri: refer.uri });
-        self.wait_for(now, id, What::Transfer { action: refer.action })
+        self.wait_for(now, id, MessageRequest::Transfer { action: refer.action })
     }
 
-    fn wait_for(&mut self, now: Instant, id: Id, what: What) -> Flow {
+    fn wait_for(&mut self, now: Instant, id: Id, what: MessageRequest) -> Flow {
         self.state = State::Awaiting(Box::new(Awaiting { id, until: now + limits::ANSWER_WAIT, what }));
         Flow::Wait
     }
@@ -63,7 +63,7 @@ impl Script {
             self.notify(Severity::Error, *code, &**text, out);
         }
         let State::Awaiting(awaiting) = &self.state else { return };
-        let What::Message { action } = &awaiting.what else { return };
+        let MessageRequest::Message { action } = &awaiting.what else { return };
         if awaiting.id != id {
             return;
         }
@@ -78,7 +78,7 @@ impl Script {
     /// The final answer to a transfer, from 200 to 699; 408 when there was none.
     pub fn handle_referred(&mut self, now: Instant, id: Id, code: u16, out: &mut Outbox) {
         let State::Awaiting(awaiting) = &self.state else { return };
-        let What::Transfer { action } = &awaiting.what else { return };
+        let MessageRequest::Transfer { action } = &awaiting.what else { return };
         if awaiting.id != id {
             return;
         }
@@ -100,11 +100,11 @@ impl Script {
         let State::Awaiting(awaiting) = &self.state else { return };
         let id = awaiting.id;
         match awaiting.what {
-            What::Message { .. } => {
+            MessageRequest::Message { .. } => {
                 let text = "the message was not taken in time".to_owned();
                 self.handle_sent(now, id, Err(Failure { code: code::MESSAGE, text }), out);
             }
-            What::Transfer { .. } => self.handle_referred(now, id, 408, out),
+            MessageRequest::Transfer { .. } => self.handle_referred(now, id, 408, out),
         }
     }
 }

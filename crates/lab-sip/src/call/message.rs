@@ -422,7 +422,7 @@ mod tests {
         }
     }
 
-    /// Rule 7: `xxx///id` is a second dialog of the call `id`.
+    /// `xxx///id` is a second dialog of the call `id`.
     #[test]
     fn slashes_name_the_call() {
         assert_eq!(own_call_id(b"leg2///1-9@host", false), b"1-9@host");

@@ -166,7 +166,7 @@ impl MediaStreams {
         if !is_new {
             return Ok(port);
         }
-        // Best effort: without it arrival is when we looked.
+        // Best effort: without it the time of arrival is the time of the read.
         let _ = mmsg::want_timestamps(port.socket.as_fd());
         self.sweep();
         let index = self.free.pop().unwrap_or(self.watched.len());
@@ -183,7 +183,7 @@ impl MediaStreams {
         Ok(port)
     }
 
-    /// Finds the places of closed sockets again, once as many were opened as there were places.
+    /// Collects the free places of closed sockets before `watched` would grow.
     fn sweep(&mut self) {
         if self.free.is_empty() && self.watched.len() == self.watched.capacity() {
             let gone = |(index, port): (usize, &Weak<MediaPort>)| (port.strong_count() == 0).then_some(index);

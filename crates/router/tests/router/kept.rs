@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use router::{Answer, Change, Effect, KeepRefused, KeptMessage, Push, Query, WriteFailed, limits};
+use router::{Answer, Change, Effect, KeepRefused, Push, Query, WaitingMessage, WriteFailed, limits};
 
 use crate::support::{World, alice, message, pushes, register, update};
 
 const A: &str = "alice@example.com";
 
 impl World {
-    fn keep(&mut self, body: &str) -> Result<KeptMessage, KeepRefused> {
+    fn keep(&mut self, body: &str) -> Result<WaitingMessage, KeepRefused> {
         let effects = self.ask(Query::Keep(Box::new(message(A, body, self.now))));
         match effects.into_iter().next() {
             Some(Effect::KeepMessage { ticket, mut message }) => {
@@ -30,7 +30,7 @@ impl World {
         effects.iter().any(|effect| matches!(effect, Effect::LoadKept { aor } if **aor == *A))
     }
 
-    fn load(&mut self, messages: Vec<KeptMessage>) -> Vec<Effect> {
+    fn load(&mut self, messages: Vec<WaitingMessage>) -> Vec<Effect> {
         let mut out = Vec::new();
         self.router.handle_kept(self.now, A, messages, &mut out);
         out

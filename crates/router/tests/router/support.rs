@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use router::{
-    Answer, Aor, AskId, Binding, Change, Contact, Edge, Effect, KeptMessage, Push, Query, Received, Register,
-    RegisterRefused, Router, RouterSettings, Transport, WriteFailed,
+    Answer, Aor, AskId, Binding, Change, Contact, Edge, Effect, Push, Query, Received, Register,
+    RegisterRefused, Router, RouterSettings, Transport, WaitingMessage, WriteFailed,
 };
 use stdx::Instant;
 
@@ -151,8 +151,8 @@ pub(crate) fn update(aor: &str, call_id: &str, cseq: u32, uri: &str, expires: u3
     register(aor, call_id, cseq, Change::Update(vec![contact(uri, expires)]))
 }
 
-pub(crate) fn message(aor: &str, body: &str, sent_at: Instant) -> KeptMessage {
-    KeptMessage {
+pub(crate) fn message(aor: &str, body: &str, sent_at: Instant) -> WaitingMessage {
+    WaitingMessage {
         id: 0,
         aor: aor.into(),
         from: "sip:bob@example.com".into(),

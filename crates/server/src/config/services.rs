@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 use super::reader::{Reader, Section};
 use super::value::{Value, parse_duration};
 
-/// By kind as XEP-0157 names them, `abuse-addresses`, each a URI.
+/// Pairs of a field name of XEP-0157 (`abuse-addresses`) and a URI.
 pub(super) fn read_contacts(reader: &mut Reader<'_>) -> Vec<(Box<str>, Box<str>)> {
     let mut section = reader.section("xmpp.contacts");
     let mut contacts = Vec::new();
@@ -53,7 +53,7 @@ impl Value for Address {
 const FORM: &str = "{ type = \"turn\", host = \"turn.example.net\" }, and perhaps `port`, `transport` (\"udp\" or \"tcp\"), `secret` and `lifetime`";
 
 /// XEP-0215.
-pub(super) fn read_relays(section: &mut Section<'_, '_>) -> Vec<ExternalService> {
+pub(super) fn read_external_services(section: &mut Section<'_, '_>) -> Vec<ExternalService> {
     section.tables(
         "services",
         FORM,

@@ -11,7 +11,7 @@ use toml::de::DeValue;
 use super::components::Components;
 use super::operating::Operating;
 use super::reader::{Reader, Section};
-use super::services::{read_contacts, read_relays};
+use super::services::{read_contacts, read_external_services};
 use super::value::{Size, Value};
 use crate::net::Listener;
 
@@ -114,7 +114,7 @@ impl Xmpp {
             websocket_origins: read_origins(&mut section),
             texts_to_phones: super::phones::read_texts(&mut section),
             contacts,
-            services: read_relays(&mut section),
+            services: read_external_services(&mut section),
             operating: Operating::read(&mut section),
             components: Components::read(&mut section),
             listen,

@@ -107,7 +107,7 @@ async fn health(State(status): State<StatusSource>) -> (StatusCode, Cow<'static,
     match (status.node.state, &status.node.store.unwritable) {
         (NodeState::Draining, _) => (StatusCode::SERVICE_UNAVAILABLE, "draining\n".into()),
         (NodeState::Running, Some(why)) => {
-            (StatusCode::SERVICE_UNAVAILABLE, format!("the record cannot be written: {why}\n").into())
+            (StatusCode::SERVICE_UNAVAILABLE, format!("the database cannot be written: {why}\n").into())
         }
         (NodeState::Running, None) => (StatusCode::OK, "ok\n".into()),
     }

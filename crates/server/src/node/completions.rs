@@ -65,8 +65,8 @@ impl StoreCompletions {
     pub(crate) fn set_unwritable(&self, why: Option<String>) {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         match (&failures.unwritable, &why) {
-            (None, Some(why)) => tracing::error!("the record cannot be written: {why}"),
-            (Some(_), None) => tracing::info!("the record can be written again"),
+            (None, Some(why)) => tracing::error!("the database cannot be written: {why}"),
+            (Some(_), None) => tracing::info!("the database can be written again"),
             _ => {}
         }
         failures.unwritable = why.map(Into::into);
@@ -112,6 +112,6 @@ impl Completions for StoreCompletions {
             failures.unwritable = Some(text);
         }
         drop(failures);
-        tracing::error!(%error, "the record could not be written; registrations are answered 500, calls go on");
+        tracing::error!(%error, "the database could not be written; registrations are answered 500, calls go on");
     }
 }

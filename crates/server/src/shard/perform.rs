@@ -343,8 +343,8 @@ fn binding_for_store(now: Instant, row: router::BindingRow) -> store::BindingWri
     }
 }
 
-fn kept_for_store(message: router::KeptMessage) -> store::KeptMessage {
-    store::KeptMessage {
+fn kept_for_store(message: router::WaitingMessage) -> store::WaitingMessage {
+    store::WaitingMessage {
         id: message.id,
         aor: message.aor,
         from: message.from,
@@ -354,8 +354,8 @@ fn kept_for_store(message: router::KeptMessage) -> store::KeptMessage {
     }
 }
 
-fn kept_for_router(message: store::KeptMessage) -> router::KeptMessage {
-    router::KeptMessage {
+fn kept_for_router(message: store::WaitingMessage) -> router::WaitingMessage {
+    router::WaitingMessage {
         id: message.id,
         aor: message.aor,
         from: message.from,

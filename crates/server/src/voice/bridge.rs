@@ -11,14 +11,14 @@ use super::{Voice, World};
 
 /// The sound that a leg sends, copied from the leg that it hears.
 #[derive(Default)]
-pub(super) struct Heard {
+pub(super) struct SentSound {
     codec: Option<Codec>,
     payload: Vec<u8>,
     /// The sound comes from an application's media stream.
     is_streamed: bool,
 }
 
-impl Heard {
+impl SentSound {
     pub(super) fn take(&mut self, from: &MediaSession) {
         self.payload.clear();
         self.codec = None;

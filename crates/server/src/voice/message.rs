@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use router::{KeptMessage, Received};
+use router::{Received, WaitingMessage};
 
 use super::rooms::RoomMessage;
 use super::{HelperResult, Numbers, Order};
@@ -32,7 +32,7 @@ pub(crate) enum VoiceEffect {
     /// A call that an account has counted by its limit goes on, or is over.
     CallChanged { aor: router::Aor, call: router::CallInfo },
     /// For an account that is not there. Answered by `Voice::handle_kept`.
-    Keep { ticket: u64, message: Box<KeptMessage> },
+    Keep { ticket: u64, message: Box<WaitingMessage> },
 }
 
 /// The purpose of looking an address up.

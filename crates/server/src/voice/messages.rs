@@ -9,7 +9,7 @@ use ivr::document::{Email, code};
 use ivr::request::{Method, Request};
 use ivr::script::{Failure, Id, Message, Sent};
 use ivr::sid;
-use router::{Aor, KeepRefused, KeptMessage};
+use router::{Aor, KeepRefused, WaitingMessage};
 use sip::session::{MessageId, MessageOut};
 use sip::wire::{Uri, escape_user};
 use stdx::Instant;
@@ -156,7 +156,7 @@ impl Voice {
                 self.text_onward(now, ticket, world);
             }
             (Err(480), Some(aor)) => {
-                let message = KeptMessage {
+                let message = WaitingMessage {
                     id: 0,
                     aor: aor.clone(),
                     from: from.into(),

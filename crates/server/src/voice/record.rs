@@ -560,6 +560,6 @@ pub(super) fn write<R: Resource>(
     // No text of a caller is in it that could be too long; a transcription's is cut before.
     match resource.row() {
         Ok(row) => world.outbox.push(VoiceEffect::Write(store::Write::Rest(how(Box::new(row))))),
-        Err(error) => tracing::error!(%error, "cannot encode a row for the record"),
+        Err(error) => tracing::error!(%error, "cannot encode a row for the database"),
     }
 }

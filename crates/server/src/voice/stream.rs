@@ -15,7 +15,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 use tokio::sync::mpsc::Sender;
 
-use super::bridge::Heard;
+use super::bridge::SentSound;
 use super::helpers::{MediaStreamEvent, Opening, Order, StreamMessage};
 use super::{Voice, World, limits};
 
@@ -115,7 +115,7 @@ impl Streams {
     }
 
     /// Plays a tick of the first application that has sound, unless other sound is played.
-    pub(super) fn play(&mut self, is_free: bool, into: &mut Heard) {
+    pub(super) fn play(&mut self, is_free: bool, into: &mut SentSound) {
         let mut queues = self.all.iter_mut().filter_map(|stream| stream.queue.as_mut());
         let first = queues.find(|queue| !queue.sound.is_empty()).filter(|_| is_free);
         if let Some(queue) = first {
@@ -381,7 +381,7 @@ mod tests {
         assert_eq!(stream.queue.as_ref().unwrap().marks.len(), limits::STREAM_MARKS);
         // After a clear all marks are told, as fast as they are taken.
         stream.take(StreamMessage::Clear);
-        let mut heard = Heard::default();
+        let mut heard = SentSound::default();
         for number in 0..limits::STREAM_MARKS {
             streams.play(true, &mut heard);
             assert_eq!(taken.try_recv(), Ok(Order::Mark(number.to_string().into())));
@@ -392,7 +392,7 @@ mod tests {
     #[test]
     fn a_mark_waits_for_what_is_before_it_and_for_prompts() {
         let (mut streams, mut taken) = open(8);
-        let mut heard = Heard::default();
+        let mut heard = SentSound::default();
         let stream = &mut streams.all[0];
         stream.take(StreamMessage::Mark("first".into()));
         stream.take(StreamMessage::Sound(vec![0; FRAME + 1]));

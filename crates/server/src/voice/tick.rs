@@ -11,7 +11,7 @@ use stdx::Instant;
 use stdx::slab::{Key, Slab};
 use stdx::wheel::Wheel;
 
-use super::bridge::Heard;
+use super::bridge::SentSound;
 use super::leg::{Leg, Partner};
 use super::phases::{self, Phases};
 use super::ports::{Pair, Ports, Wire};
@@ -30,7 +30,7 @@ pub(super) struct MediaTicker {
     ready: Vec<(Key, Wire)>,
     events: Vec<(Key, Event)>,
     due: Vec<Key>,
-    heard: Heard,
+    heard: SentSound,
     /// Legs of a phase that hear others.
     joined: Vec<Key>,
 }
@@ -96,7 +96,7 @@ impl MediaTicker {
             ready: Vec::new(),
             events: Vec::new(),
             due: Vec::new(),
-            heard: Heard::default(),
+            heard: SentSound::default(),
             joined: Vec::new(),
         }
     }

@@ -8,7 +8,7 @@ use chat::phones::{
     uri_of_guest,
 };
 use chat::{Effect, StoreFailure, StoreReply, Ticket};
-use router::{AskId, KeepRefused, KeptMessage, Offer, Offered};
+use router::{AskId, KeepRefused, Offer, Offered, WaitingMessage};
 use sip::events::TextOutcome;
 use stdx::Instant;
 use xmpp::{Bare, Jid};
@@ -23,7 +23,7 @@ pub(crate) enum PhoneEffect {
     /// Its sessions look otherwise, perhaps.
     Show { user: Bare },
     /// Answered by `handle_texted`.
-    Text { id: u64, words: Box<KeptMessage> },
+    Text { id: u64, words: Box<WaitingMessage> },
     /// The answer to `handle_offer`.
     Offered { to: Offering, offered: Offered },
     /// The answer to `handle_watch`.
@@ -45,7 +45,7 @@ pub(crate) enum Offering {
     /// An edge that offered it.
     Edge { edge: router::Edge, id: AskId },
     /// An application whose message chat is to keep, else the router.
-    Keep { edge: router::Edge, id: AskId, message: Box<KeptMessage> },
+    Keep { edge: router::Edge, id: AskId, message: Box<WaitingMessage> },
 }
 
 #[derive(Default)]
@@ -235,7 +235,7 @@ fn chat_of(shown: ChatPresence) -> router::Chat {
 }
 
 /// RFC 7572 §4: the addresses are the same but for what URIs have to escape.
-fn text(from: &Bare, to: &Bare, body: &str, at: Instant) -> KeptMessage {
+fn text(from: &Bare, to: &Bare, body: &str, at: Instant) -> WaitingMessage {
     let jid: &Jid = from.as_jid();
     // A caller from outside has an address in chat that no phone knows.
     let from = uri_of_guest(jid).unwrap_or_else(|| {
@@ -245,7 +245,7 @@ fn text(from: &Bare, to: &Bare, body: &str, at: Instant) -> KeptMessage {
             None => format!("sip:{host}"),
         }
     });
-    KeptMessage {
+    WaitingMessage {
         id: 0,
         aor: to.as_str().into(),
         from: from.into(),

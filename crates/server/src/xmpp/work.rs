@@ -34,12 +34,12 @@ impl Xmpp {
             Event::Register { stream, registration } => self.register(stream, registration, outbox),
             Event::Bind { stream, request } => {
                 let edge = self.edge(stream);
-                let Some(owner) = self.settle(now, stream, &request.user) else { return };
+                let Some(owner) = self.set_owner(now, stream, &request.user) else { return };
                 self.send(now, owner, XmppShardMessage::Bind { edge, request }, outbox);
             }
             Event::Resume { stream, user, id, seen } => {
                 let edge = self.edge(stream);
-                let Some(owner) = self.settle(now, stream, &user) else { return };
+                let Some(owner) = self.set_owner(now, stream, &user) else { return };
                 self.send(now, owner, XmppShardMessage::Resume { edge, user, id, seen }, outbox);
             }
             Event::Stanza { stream, element } => {
@@ -95,15 +95,15 @@ impl Xmpp {
         outbox.push(XmppEffect::Account { id, user, domain });
     }
 
-    /// Notes whose host the stream has from now on.
-    fn settle(&mut self, now: Instant, stream: u64, user: &Jid) -> Option<u16> {
+    /// Notes the shard whose host serves the stream from now on: the owner of its account.
+    fn set_owner(&mut self, now: Instant, stream: u64, user: &Jid) -> Option<u16> {
         let owner = self.owner(user.bare_str());
         let stream = self.streams.get(stream)?;
         if stream.host.replace(owner).is_none() {
             stream.establish();
             self.sign_ins += 1;
             self.streams.count_sign_in(&stream);
-            // By an alias, it is the alias that is known from there. Anonymous clients have proved nothing.
+            // After a sign-in by an alias, the proof is kept under the alias. Anonymous clients have proved nothing.
             if let Some(claimed) = stream.claimed() {
                 let claim = Claim::new(stream.peer(), &claimed, user.domain());
                 self.access.attempts.succeed(now, &claim.attempt());
@@ -216,7 +216,7 @@ impl Xmpp {
         self.streams.tell(edge.connection, |c2s, out| c2s.write(element, out));
     }
 
-    /// Lets the host work and does all that comes of it. A panic there is our bug; it costs what it was about.
+    /// Lets the host handle an input, and performs its effects. A panic there is our bug, and costs that input only.
     pub(super) fn tell_host(
         &mut self,
         now: Instant,
@@ -232,7 +232,7 @@ impl Xmpp {
         }
         self.todo.extend(effects.drain(..));
         self.effects = effects;
-        // An outer call performs these in order.
+        // This call is within `perform`: the outer loop takes these effects in their order.
         if std::mem::replace(&mut self.is_working, true) {
             return;
         }

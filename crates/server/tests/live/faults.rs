@@ -111,7 +111,7 @@ fn health_fails_while_the_disk_is_full_though_nothing_was_to_be_written() {
     limit(&process, "4096");
     let (status, body) = until("health fails", || Some(health(&place)).filter(|(status, _)| *status != 200));
     assert_eq!(status, 503);
-    assert!(body.starts_with("the record cannot be written: "), "{body}");
+    assert!(body.starts_with("the database cannot be written: "), "{body}");
     let status =
         Command::new(env!("CARGO_BIN_EXE_belfry")).arg("status").current_dir(place.path(".")).output();
     let status = String::from_utf8(status.unwrap().stdout).unwrap();

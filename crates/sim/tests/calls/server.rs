@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use call::{CallRecord, EndedBy, Ledger, LedgerSettings};
-use router::{Edge, FlowId, KeptMessage, Router, RouterSettings};
+use router::{Edge, FlowId, Router, RouterSettings, WaitingMessage};
 use sim::{Datagram, Node};
 use sip::digest::Ha1s;
 use sip::dns::{DnsData, DnsFault, DnsQuery, DnsRecord};
@@ -48,7 +48,7 @@ pub struct Server {
     pub probed: Vec<u16>,
     asked: Outbox,
     listeners: Vec<Listener>,
-    store: Vec<KeptMessage>,
+    store: Vec<WaitingMessage>,
     /// Peers of connections; a flow's number is its place.
     flows: Vec<SocketAddr>,
 }

@@ -1,7 +1,7 @@
 //! Joins the event notifier ([`crate::events`]) to the lower layers: subscriptions, publications, messages kept for later.
 
 use bytes::Bytes;
-use router::{Answer, AskId, Binding, KeptMessage, Push};
+use router::{Answer, AskId, Binding, Push, WaitingMessage};
 use stdx::slab::Key;
 
 use super::Effect;
@@ -163,7 +163,7 @@ impl EventFront {
         lower: &mut LowerView<'_>,
         id: u64,
         bindings: &[Binding],
-        words: &KeptMessage,
+        words: &WaitingMessage,
     ) {
         let mut effects = std::mem::take(&mut self.effects);
         self.notifier.text(id, bindings, words, &mut effects);

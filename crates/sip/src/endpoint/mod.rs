@@ -35,7 +35,7 @@ mod user_agent;
 
 use std::net::{IpAddr, SocketAddr};
 
-use router::{Answer, AskId, Binding, KeptMessage, Push, Received};
+use router::{Answer, AskId, Binding, Push, Received, WaitingMessage};
 use stdx::Instant;
 use stdx::attempts::{Attempts, Block, Subject};
 use stdx::cache::Cache;
@@ -228,7 +228,7 @@ impl Endpoint {
         now: Instant,
         id: u64,
         bindings: &[Binding],
-        words: &KeptMessage,
+        words: &WaitingMessage,
         out: &mut Outbox,
     ) {
         self.events.text(&mut self.lower.at(now, out), id, bindings, words);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use router::{Aor, Binding, KeepRefused, KeptMessage, Offer, Query};
+use router::{Aor, Binding, KeepRefused, Offer, Query, WaitingMessage};
 use stdx::Instant;
 
 use super::package::media_type;
@@ -51,7 +51,7 @@ impl MessageDeliveries {
         &mut self,
         ids: &mut Identifiers,
         bindings: &[Binding],
-        message: &KeptMessage,
+        message: &WaitingMessage,
         out: &mut Vec<EventEffect>,
     ) {
         // Left alone, the router offers it again with the next REGISTER.
@@ -67,7 +67,7 @@ impl MessageDeliveries {
         ids: &mut Identifiers,
         id: u64,
         bindings: &[Binding],
-        words: &KeptMessage,
+        words: &WaitingMessage,
         out: &mut Vec<EventEffect>,
     ) {
         if !self.has_room(bindings) {
@@ -84,7 +84,7 @@ impl MessageDeliveries {
         &mut self,
         ids: &mut Identifiers,
         bindings: &[Binding],
-        message: &KeptMessage,
+        message: &WaitingMessage,
         what: MessageOrigin,
         out: &mut Vec<EventEffect>,
     ) {
@@ -143,7 +143,13 @@ impl MessageDeliveries {
 
 impl Notifier {
     /// Words of chat for the phones of an account; `EventEffect::TextOutcome` tells what became of them.
-    pub fn text(&mut self, id: u64, bindings: &[Binding], words: &KeptMessage, out: &mut Vec<EventEffect>) {
+    pub fn text(
+        &mut self,
+        id: u64,
+        bindings: &[Binding],
+        words: &WaitingMessage,
+        out: &mut Vec<EventEffect>,
+    ) {
         self.deliveries.text(&mut self.ids, id, bindings, words, out);
     }
 
@@ -228,9 +234,9 @@ fn keep_query(now: Instant, incoming: &IncomingRequest<'_>, from: &str) -> Query
     if incoming.account.is_some() { Query::Keep(message) } else { Query::KeepOfStranger(message) }
 }
 
-fn message_of(now: Instant, request: &Message, aor: &str, from: &str) -> KeptMessage {
+fn message_of(now: Instant, request: &Message, aor: &str, from: &str) -> WaitingMessage {
     let content_type = request.header(Header::ContentType).unwrap_or(b"text/plain");
-    KeptMessage {
+    WaitingMessage {
         id: 0,
         aor: aor.into(),
         from: from.into(),
@@ -248,7 +254,7 @@ fn one_line(value: &str) -> Box<str> {
 /// RFC 3428 §4: outside any dialog; Date says when it was sent.
 fn message_request(
     binding: &Binding,
-    message: &KeptMessage,
+    message: &WaitingMessage,
     tag: &str,
     call_id: &str,
 ) -> (Bytes, OutgoingRoute) {

@@ -83,7 +83,7 @@ impl ResponseContext {
     pub(crate) fn new(request: ForwardedRequest, groups: Vec<Vec<Destination>>) -> Self {
         ResponseContext {
             request,
-            waiting: in_breadth(groups, request.breadth),
+            waiting: in_breadth(each_once(groups), request.breadth),
             branches: SmallVec::new(),
             best: BestResponse::default(),
             deadline: Instant::FAR_FUTURE,
@@ -421,6 +421,28 @@ impl Branch {
     }
 }
 
+/// RFC 3261 §16.5: a target that is in the set already is not added again. Groups are short: the plan bounds them.
+fn each_once(groups: Vec<Vec<Destination>>) -> Vec<Vec<Destination>> {
+    if let [group] = &*groups
+        && group.len() < 2
+    {
+        return groups;
+    }
+    let mut once: Vec<Vec<Destination>> = Vec::with_capacity(groups.len());
+    for group in groups {
+        let mut new: Vec<Destination> = Vec::with_capacity(group.len());
+        for target in group {
+            if !once.iter().flatten().chain(&new).any(|other| *other == target) {
+                new.push(target);
+            }
+        }
+        if !new.is_empty() {
+            once.push(new);
+        }
+    }
+    once
+}
+
 /// No group rings more than `breadth` at once. The rest are not rung at all: in turns they would only make a
 /// loop of forks last longer (RFC 5393 §3).
 fn in_breadth(mut groups: Vec<Vec<Destination>>, breadth: usize) -> VecDeque<Vec<Destination>> {
@@ -476,6 +498,18 @@ mod tests {
         let busy = response(486);
         assert!(names(|out| context.handle_response(NOW, Key::from_u64(1), &busy, out)).is_empty());
         assert_eq!(names(|out| context.handle_response(NOW, Key::from_u64(2), &busy, out)), ["Resolve"]);
+        assert_eq!(names(|out| context.handle_unsupported_uri(NOW, 2, out)), ["Respond"]);
+    }
+
+    /// RFC 3261 §16.5: a target is added once, also when a later group names it again.
+    #[test]
+    fn a_target_is_tried_once() {
+        let mut context =
+            context(&[&["sip:a@x", "sip:b@x", "sip:a@x"], &["sip:b@x"], &["sip:c@x", "sip:a@x"]], true);
+        assert_eq!(names(|out| context.start(NOW, out)), ["Resolve", "Resolve"]);
+        assert_eq!(names(|out| context.handle_unsupported_uri(NOW, 0, out)), [""; 0]);
+        assert_eq!(names(|out| context.handle_unsupported_uri(NOW, 1, out)), ["Resolve"]);
+        assert_eq!(context.branch(2).unwrap().destination, Destination::new(b"sip:c@x", None));
         assert_eq!(names(|out| context.handle_unsupported_uri(NOW, 2, out)), ["Respond"]);
     }
 

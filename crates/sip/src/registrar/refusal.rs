@@ -4,7 +4,7 @@ use router::RegisterRefused;
 
 use crate::wire::Reply;
 
-/// Seconds after which a REGISTER may be tried again when the record could not be written: long enough for a
+/// Seconds after which a REGISTER may be tried again when the database could not be written: long enough for a
 /// disk to be noticed, short enough for a phone not to be missed.
 const RETRY_AFTER: u32 = 30;
 

@@ -5,7 +5,7 @@ use rusqlite::{Connection, Row, named_params, params};
 use crate::error::StoreError;
 use crate::limits;
 use crate::record::WriteDone;
-use crate::types::{CallFilter, CallRecord, KeptMessage, Pattern, Route, check_length};
+use crate::types::{CallFilter, CallRecord, Pattern, Route, WaitingMessage, check_length};
 
 use super::{Failure, from_micros, from_seconds, micros, seconds};
 
@@ -145,7 +145,7 @@ pub(super) fn calls(conn: &Connection, filter: &CallFilter) -> Result<Vec<CallRe
     Ok(calls.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn keep(conn: &Connection, message: &KeptMessage) -> Result<WriteDone, Failure> {
+pub(super) fn keep(conn: &Connection, message: &WaitingMessage) -> Result<WriteDone, Failure> {
     check_length("kept message", message.body.len(), limits::MAX_MESSAGE_BODY)?;
     let sql =
         "INSERT INTO kept_message (aor, from_uri, content_type, body, sent_at) VALUES (?1, ?2, ?3, ?4, ?5)";
@@ -167,12 +167,12 @@ pub(super) fn forget(conn: &Connection, aor: &str, id: u64) -> Result<WriteDone,
     Ok(WriteDone::Changed { rows })
 }
 
-pub(super) fn kept(conn: &Connection, aor: &str) -> Result<Vec<KeptMessage>, Failure> {
+pub(super) fn kept(conn: &Connection, aor: &str) -> Result<Vec<WaitingMessage>, Failure> {
     let sql = "SELECT id, from_uri, content_type, body, sent_at FROM kept_message \
                WHERE aor = ?1 ORDER BY id LIMIT ?2";
     let mut statement = conn.prepare_cached(sql)?;
     let messages = statement.query_map(params![aor, limits::MAX_KEPT_LOADED], |row| {
-        Ok(KeptMessage {
+        Ok(WaitingMessage {
             id: row.get::<_, i64>(0)?.try_into().unwrap_or(0),
             aor: aor.into(),
             from: row.get(1)?,

@@ -85,7 +85,7 @@ pub(super) fn after_the_end(
     }
 }
 
-/// Rule 3: the last message consumed came again. The message sent after it is retransmitted; if none was sent, the
+/// The last message consumed came again. The message sent after it is retransmitted; if none was sent, the
 /// scenario has not come so far and the repetition changes nothing.
 fn repeated(call: &mut Call, ctx: &mut CallContext<'_>) {
     let received_at = call.flow.consumed_step as usize;
@@ -126,7 +126,7 @@ fn note_dialog(call: &mut Call, message: &Incoming<'_>) {
     }
 }
 
-/// Rule 1: forward through optional steps to the first mandatory one, then back.
+/// The step that a message belongs to: forward through optional steps to the first mandatory one, then back.
 fn place(call: &Call, scenario: &Scenario, message: &Incoming<'_>, hash: u64) -> MessageMatch {
     for (at, step) in scenario.steps.iter().enumerate().skip(call.position) {
         if matches(call, scenario, at, step, message) {
@@ -153,7 +153,7 @@ fn place(call: &Call, scenario: &Scenario, message: &Incoming<'_>, hash: u64) ->
     MessageMatch::Nowhere
 }
 
-/// Rule 1, the last part: a message that a step behind us has had.
+/// A message that an earlier step has consumed already.
 fn old(
     call: &Call,
     scenario: &Scenario,
@@ -188,7 +188,7 @@ fn optional(step: &ScenarioStep) -> Optional {
     }
 }
 
-/// Rule 2, and requests by their method.
+/// Whether the step expects the message: responses by code, method and transaction, requests by their method.
 fn matches(
     call: &Call,
     scenario: &Scenario,
@@ -302,7 +302,7 @@ fn note_answer(call: &mut Call, recv: &RecvStep, message: &Incoming<'_>, hash: u
     }
 }
 
-/// Rule 6: what was received may answer what is being retransmitted.
+/// The received message may answer the one that is being retransmitted.
 fn quench(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, at: StepIndex) {
     let later = call.flow.sent_step == NONE || at > call.flow.sent_step as usize;
     let Some(unanswered) = call.flow.unanswered.as_mut().filter(|_| later) else {

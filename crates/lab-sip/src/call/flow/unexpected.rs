@@ -17,7 +17,7 @@ const LABEL: &str = "_unexp.main";
 const RETURN: &str = "_unexp.retaddr";
 const PAUSED: &str = "_unexp.pausedaddr";
 
-/// Rule 4.
+/// A message that no step expects: the scenario's label `_unexp.main` handles it, or a default answer, or the call fails.
 pub(super) fn handle(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, may_jump: bool) {
     if let Some(label) = ctx.env.scenario.label(LABEL) {
         if may_jump && jump(call, ctx, message, label) {

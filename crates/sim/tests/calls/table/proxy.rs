@@ -1,5 +1,7 @@
 //! RFC 3261 §16: the proxy.
 
+use std::collections::BTreeSet;
+
 use super::{Row, body, none, test};
 use crate::raw::{Peer, Raw, header};
 use crate::{Scene, targets, to_bob};
@@ -46,7 +48,7 @@ pub(super) const ROWS: &[Row] = &[
         "An empty target set is answered 480",
         "sim/tests/calls/accounts.rs::a_phone_registers_and_is_called",
     ),
-    none("16.5", "A target is added once", "a route that names one target twice rings it twice"),
+    body("16.5", "A target is added once", targets_once),
     body("16.6 step 1", "All headers are copied in their order, and the body as it is", copied),
     body("16.6 step 2", "The Request-URI is the target's", new_request_uri),
     test("16.6 step 3", "Max-Forwards is one less, or 70", "sim/tests/calls/routes.rs::max_forwards"),
@@ -179,6 +181,18 @@ fn new_request_uri() {
     let (scene, _, bob) = asked(INVITE);
     let invite = bob.last(&scene, "INVITE sip:bob@10.0.0.3:5060 SIP/2.0\r\n");
     assert_eq!(header(&invite, "To"), "<sip:bob@10.0.0.1>");
+}
+
+fn targets_once() {
+    let twice =
+        |_: &_| targets(&[&["sip:bob@10.0.0.3:5060", "sip:bob@10.0.0.3:5060"], &["sip:bob@10.0.0.3:5060"]]);
+    let mut scene = Scene::new(1, twice, vec![]);
+    let (mut caller, bob) = (Peer::new(&mut scene, 8), Peer::new(&mut scene, 3));
+    caller.send(&mut scene, INVITE);
+    // A repetition of one branch has its Via.
+    let received = bob.received(&scene);
+    let branches: BTreeSet<String> = received.iter().map(|invite| header(invite, "Via")).collect();
+    assert_eq!(branches.len(), 1, "{received:#?}");
 }
 
 fn branches() {

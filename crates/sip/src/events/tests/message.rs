@@ -1,11 +1,11 @@
-use router::{KeepRefused, KeptMessage};
+use router::{KeepRefused, WaitingMessage};
 
 use super::*;
 
 const TEXT: &str = "Content-Type: text/plain";
 
-fn kept() -> Box<KeptMessage> {
-    Box::new(KeptMessage {
+fn kept() -> Box<WaitingMessage> {
+    Box::new(WaitingMessage {
         id: 42,
         aor: AOR.into(),
         from: "sip:bob@a.test".into(),

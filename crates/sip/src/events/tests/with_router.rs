@@ -10,7 +10,7 @@ struct Pair {
     world: World,
     router: Router,
     /// The rows of the store.
-    store: Vec<router::KeptMessage>,
+    store: Vec<router::WaitingMessage>,
 }
 
 impl Pair {
