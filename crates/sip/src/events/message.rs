@@ -1,19 +1,21 @@
 //! MESSAGE for an address without bindings (RFC 3428): kept, and sent when the address comes back.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use router::{Aor, Binding, KeepRefused, Offer, Query, WaitingMessage};
 use stdx::Instant;
 
 use super::package::media_type;
 use super::{
-    EventEffect, EventRefusal, IncomingRequest, Notifier, OutgoingRequest, OutgoingRoute, RequestId,
-    TextOutcome, WaitingRequest, sip_uri,
+    EventCounters, EventEffect, EventRefusal, Identifiers, IncomingRequest, Notifier, OutgoingRoute,
+    RequestId, TextOutcome, WaitingRequest, sip_uri,
 };
 use crate::limits;
 use crate::wire::{Address, Header, Message, PRODUCT, Request, Uri, Values, parse_number, write_date};
 
 /// A kept message on its way to all contacts of its recipient.
-pub(super) struct MessageDelivery {
+struct MessageDelivery {
     what: MessageOrigin,
     /// Contacts that have not answered.
     outstanding: usize,
@@ -31,7 +33,126 @@ enum MessageOrigin {
 /// The end of the Call-IDs of messages from chat. Such a MESSAGE is never offered to chat again.
 const OF_CHAT: &str = "@chat";
 
+/// Messages on their way to phones, and their requests without a final response.
+#[derive(Default)]
+pub(super) struct MessageDeliveries {
+    open: HashMap<u64, MessageDelivery>,
+    /// Deliveries by request.
+    by_request: HashMap<u64, u64>,
+}
+
+impl MessageDeliveries {
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// To every contact at once, as a proxy would fork it.
+    pub(super) fn deliver(
+        &mut self,
+        ids: &mut Identifiers,
+        bindings: &[Binding],
+        message: &WaitingMessage,
+        out: &mut Vec<EventEffect>,
+    ) {
+        // Left alone, the router offers it again with the next REGISTER.
+        if self.has_room(bindings) {
+            let what = MessageOrigin::Kept { aor: message.aor.clone(), message: message.id };
+            self.send_to_all(ids, bindings, message, what, out);
+        }
+    }
+
+    /// Sends a text of chat to the phones of an account.
+    pub(super) fn text(
+        &mut self,
+        ids: &mut Identifiers,
+        id: u64,
+        bindings: &[Binding],
+        words: &WaitingMessage,
+        out: &mut Vec<EventEffect>,
+    ) {
+        if !self.has_room(bindings) {
+            return out.push(EventEffect::TextOutcome { id, texted: TextOutcome::Failed });
+        }
+        self.send_to_all(ids, bindings, words, MessageOrigin::Text { id }, out);
+    }
+
+    fn has_room(&self, bindings: &[Binding]) -> bool {
+        self.open.len() < limits::DELIVERIES && !bindings.is_empty()
+    }
+
+    fn send_to_all(
+        &mut self,
+        ids: &mut Identifiers,
+        bindings: &[Binding],
+        message: &WaitingMessage,
+        what: MessageOrigin,
+        out: &mut Vec<EventEffect>,
+    ) {
+        let bindings = &bindings[..bindings.len().min(limits::DELIVERY_CONTACTS)];
+        let delivery = ids.next_id();
+        let [tag, call_id] = [(); 2].map(|()| ids.token());
+        let call_id = match what {
+            MessageOrigin::Kept { .. } => call_id,
+            MessageOrigin::Text { .. } => call_id + OF_CHAT,
+        };
+        for binding in bindings {
+            let id = RequestId(ids.next_id());
+            let (bytes, onward) = message_request(binding, message, &tag, &call_id);
+            self.by_request.insert(id.0, delivery);
+            out.push(EventEffect::Request { id, bytes, onward });
+        }
+        self.open.insert(delivery, MessageDelivery { what, outstanding: bindings.len(), is_refused: false });
+    }
+
+    /// The first 2xx is a delivery. When all others have failed, one refusal for good is enough: the message
+    /// would be refused the same way for ever. Returns the report to the router, if one is due.
+    pub(super) fn handle_status(
+        &mut self,
+        request: RequestId,
+        status: u16,
+        counters: &mut EventCounters,
+        out: &mut Vec<EventEffect>,
+    ) -> Option<Query> {
+        let id = self.by_request.remove(&request.0)?;
+        let delivery = self.open.get_mut(&id)?;
+        delivery.outstanding -= 1;
+        delivery.is_refused |= is_for_good(status);
+        let is_over = delivery.outstanding == 0;
+        let is_success = (200..300).contains(&status);
+        counters.messages_delivered += u64::from(is_success);
+        let texted = match (is_success, delivery.is_refused) {
+            (true, _) => TextOutcome::Taken,
+            (false, true) => TextOutcome::Refused,
+            (false, false) => TextOutcome::Failed,
+        };
+        if !is_over && !is_success {
+            return None;
+        }
+        match self.open.remove(&id).map(|delivery| delivery.what) {
+            Some(MessageOrigin::Text { id }) => {
+                out.push(EventEffect::TextOutcome { id, texted });
+                None
+            }
+            Some(MessageOrigin::Kept { aor, message }) if texted != TextOutcome::Failed => {
+                Some(Query::Delivered { aor, message })
+            }
+            Some(MessageOrigin::Kept { .. }) | None => None,
+        }
+    }
+}
+
 impl Notifier {
+    /// Words of chat for the phones of an account; `EventEffect::TextOutcome` tells what became of them.
+    pub fn text(
+        &mut self,
+        id: u64,
+        bindings: &[Binding],
+        words: &WaitingMessage,
+        out: &mut Vec<EventEffect>,
+    ) {
+        self.deliveries.text(&mut self.ids, id, bindings, words, out);
+    }
+
     /// A MESSAGE for an address without bindings. Leads to one `Reply`: 202 once it is in the record.
     pub fn handle_message_undelivered(
         &mut self,
@@ -62,86 +183,6 @@ impl Notifier {
         };
         let reply = self.reply_to(&waiting.request, &waiting.source, status, reason);
         out.push(EventEffect::Reply { transaction: waiting.transaction, bytes: reply.finish() });
-    }
-
-    /// To every contact at once, as a proxy would fork it.
-    pub(super) fn deliver(
-        &mut self,
-        bindings: &[Binding],
-        message: &WaitingMessage,
-        out: &mut Vec<EventEffect>,
-    ) {
-        // Left alone, the router offers it again with the next REGISTER.
-        if self.has_room(bindings) {
-            let what = MessageOrigin::Kept { aor: message.aor.clone(), message: message.id };
-            self.send_to_all(bindings, message, what, "", out);
-        }
-    }
-
-    /// Words of chat for the phones of an account; `EventEffect::TextOutcome` tells what became of them.
-    pub fn text(
-        &mut self,
-        id: u64,
-        bindings: &[Binding],
-        words: &WaitingMessage,
-        out: &mut Vec<EventEffect>,
-    ) {
-        if !self.has_room(bindings) {
-            return out.push(EventEffect::TextOutcome { id, texted: TextOutcome::Failed });
-        }
-        self.send_to_all(bindings, words, MessageOrigin::Text { id }, OF_CHAT, out);
-    }
-
-    fn has_room(&self, bindings: &[Binding]) -> bool {
-        self.deliveries.len() < limits::DELIVERIES && !bindings.is_empty()
-    }
-
-    fn send_to_all(
-        &mut self,
-        bindings: &[Binding],
-        message: &WaitingMessage,
-        what: MessageOrigin,
-        call_id_ends: &str,
-        out: &mut Vec<EventEffect>,
-    ) {
-        let bindings = &bindings[..bindings.len().min(limits::DELIVERY_CONTACTS)];
-        let delivery = self.next_id();
-        let [tag, call_id] = [(); 2].map(|()| self.rng.token(limits::TAG_CHARS));
-        let call_id = call_id + call_id_ends;
-        for binding in bindings {
-            let id = RequestId(self.next_id());
-            let (bytes, onward) = message_request(binding, message, &tag, &call_id);
-            self.requests.insert(id.0, OutgoingRequest::Message { delivery });
-            out.push(EventEffect::Request { id, bytes, onward });
-        }
-        self.deliveries
-            .insert(delivery, MessageDelivery { what, outstanding: bindings.len(), is_refused: false });
-    }
-
-    /// The first 2xx is a delivery. When all others have failed, one refusal for good is enough: the message
-    /// would be refused the same way for ever.
-    pub(super) fn handle_delivered(&mut self, id: u64, status: u16, out: &mut Vec<EventEffect>) {
-        let Some(delivery) = self.deliveries.get_mut(&id) else { return };
-        delivery.outstanding -= 1;
-        delivery.is_refused |= is_for_good(status);
-        let is_over = delivery.outstanding == 0;
-        let is_success = (200..300).contains(&status);
-        self.counters.messages_delivered += u64::from(is_success);
-        let texted = match (is_success, delivery.is_refused) {
-            (true, _) => TextOutcome::Taken,
-            (false, true) => TextOutcome::Refused,
-            (false, false) => TextOutcome::Failed,
-        };
-        if !is_over && !is_success {
-            return;
-        }
-        match self.deliveries.remove(&id).map(|delivery| delivery.what) {
-            Some(MessageOrigin::Text { id }) => out.push(EventEffect::TextOutcome { id, texted }),
-            Some(MessageOrigin::Kept { aor, message }) if texted != TextOutcome::Failed => {
-                self.tell(Query::Delivered { aor, message }, out);
-            }
-            Some(MessageOrigin::Kept { .. }) | None => {}
-        }
     }
 }
 

@@ -33,7 +33,7 @@ use crate::limits;
 use crate::transport::Source;
 use crate::wire::{Message, Reply};
 pub(crate) use dialog::received as dialog_received;
-use message::MessageDelivery;
+use message::MessageDeliveries;
 pub(crate) use message::offer_query;
 pub use package::Package;
 use subscribe::Subscription;
@@ -173,7 +173,7 @@ pub struct EventCounters {
 /// Our end of subscriptions to presence, dialogs and messages waiting (RFC 6665).
 pub struct Notifier {
     rules: EventRules,
-    rng: Rng,
+    ids: Identifiers,
     keyed: Keyed,
     subscriptions: Slab<Subscription>,
     /// By our tag, which no two dialogs share.
@@ -181,11 +181,28 @@ pub struct Notifier {
     /// Subscriptions by the hash of address and watcher, for `limits::SUBSCRIPTIONS_PER_WATCHER`.
     by_watcher: HashMap<u64, usize>,
     asked: HashMap<u64, OpenQuery>,
-    requests: HashMap<u64, OutgoingRequest>,
-    deliveries: HashMap<u64, MessageDelivery>,
+    /// NOTIFYs without a final response.
+    requests: HashMap<u64, Key>,
+    deliveries: MessageDeliveries,
     wheel: Wheel<NotifierTimer>,
-    last_id: u64,
     counters: EventCounters,
+}
+
+/// The source of the notifier's numbers, tags and Call-IDs.
+struct Identifiers {
+    rng: Rng,
+    last_id: u64,
+}
+
+impl Identifiers {
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    fn token(&mut self) -> String {
+        self.rng.token(limits::TAG_CHARS)
+    }
 }
 
 /// A question to the router that is not answered.
@@ -199,12 +216,6 @@ struct WaitingRequest {
     transaction: TxRef,
     request: Message,
     source: Source,
-}
-
-/// A request of ours that still has no final response.
-enum OutgoingRequest {
-    Notify(Key),
-    Message { delivery: u64 },
 }
 
 /// Late and repeated ones find nothing due and are ignored.
@@ -221,16 +232,15 @@ impl Notifier {
         rng.fill(&mut key);
         Notifier {
             rules,
-            rng,
+            ids: Identifiers { rng, last_id: 0 },
             keyed: Keyed::new(key),
             subscriptions: Slab::new(),
             by_tag: HashMap::new(),
             by_watcher: HashMap::new(),
             asked: HashMap::new(),
             requests: HashMap::new(),
-            deliveries: HashMap::new(),
+            deliveries: MessageDeliveries::default(),
             wheel: Wheel::new(now),
-            last_id: 0,
             counters: EventCounters::default(),
         }
     }
@@ -272,17 +282,22 @@ impl Notifier {
             Push::State { watch, state } => {
                 self.handle_state(now, Key::from_u64(watch.0), state, false, out);
             }
-            Push::Deliver { bindings, message } => self.deliver(&bindings, &message, out),
+            Push::Deliver { bindings, message } => {
+                self.deliveries.deliver(&mut self.ids, &bindings, &message, out);
+            }
         }
     }
 
     /// The final status of a request of ours; 408 when none came or it could not be sent.
     pub fn handle_result(&mut self, now: Instant, id: RequestId, status: u16, out: &mut Vec<EventEffect>) {
         match self.requests.remove(&id.0) {
-            Some(OutgoingRequest::Notify(key)) => self.handle_notified(now, key, status, out),
-            Some(OutgoingRequest::Message { delivery }) => self.handle_delivered(delivery, status, out),
-            // A last NOTIFY: its dialog is gone whatever the peer says.
-            None => {}
+            Some(key) => self.handle_notified(now, key, status, out),
+            // A MESSAGE, or a last NOTIFY: its dialog is gone whatever the peer says.
+            None => {
+                if let Some(query) = self.deliveries.handle_status(id, status, &mut self.counters, out) {
+                    self.tell(query, out);
+                }
+            }
         }
     }
 
@@ -322,13 +337,8 @@ impl Notifier {
         if self.asked.len() >= limits::ASKED { Err(EventRefusal::busy()) } else { Ok(()) }
     }
 
-    fn next_id(&mut self) -> u64 {
-        self.last_id += 1;
-        self.last_id
-    }
-
     fn ask(&mut self, now: Instant, query: Query, asked: OpenQuery, out: &mut Vec<EventEffect>) {
-        let id = ASK_BIT | self.next_id();
+        let id = ASK_BIT | self.ids.next_id();
         self.asked.insert(id, asked);
         self.wheel.insert(now + limits::ASK_PATIENCE, NotifierTimer::Asked(id));
         out.push(EventEffect::Ask { id: AskId(id), query });
@@ -336,7 +346,7 @@ impl Notifier {
 
     /// For a query that is not answered.
     fn tell(&mut self, query: Query, out: &mut Vec<EventEffect>) {
-        let id = ASK_BIT | self.next_id();
+        let id = ASK_BIT | self.ids.next_id();
         out.push(EventEffect::Ask { id: AskId(id), query });
     }
 
@@ -355,7 +365,7 @@ impl Notifier {
     }
 
     fn reply_to(&mut self, request: &Message, source: &Source, status: u16, reason: &str) -> Reply {
-        let tag = self.rng.token(limits::TAG_CHARS);
+        let tag = self.ids.token();
         Reply::new(request, source.remote, status, reason, Some(&tag))
     }
 

@@ -6,7 +6,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::subscribe::Subscription;
-use super::{EventEffect, Notifier, NotifierTimer, OutgoingRequest, RequestId, body};
+use super::{EventEffect, Notifier, NotifierTimer, RequestId, body};
 use crate::limits;
 use crate::wire::PRODUCT;
 
@@ -133,7 +133,7 @@ impl Notifier {
     }
 
     fn notify(&mut self, now: Instant, key: Key, out: &mut Vec<EventEffect>) {
-        let id = RequestId(self.next_id());
+        let id = RequestId(self.ids.next_id());
         let Some(subscription) = self.subscriptions.get_mut(key) else { return };
         self.counters.notifies += 1;
         subscription.is_due = false;
@@ -141,12 +141,12 @@ impl Notifier {
         subscription.not_before = now + limits::NOTIFY_INTERVAL;
         let left = subscription.until.since(now).as_micros().div_ceil(1_000_000);
         out.push(subscription.notify(now, id, &format!("active;expires={left}")));
-        self.requests.insert(id.0, OutgoingRequest::Notify(key));
+        self.requests.insert(id.0, key);
     }
 
     /// The last NOTIFY. It waits for nothing, and its answer is not waited for.
     fn terminate(&mut self, now: Instant, key: Key, reason: Reason, out: &mut Vec<EventEffect>) {
-        let id = RequestId(self.next_id());
+        let id = RequestId(self.ids.next_id());
         if let Some(mut subscription) = self.forget(now, key, out) {
             self.counters.notifies += 1;
             if let Some(open) = subscription.in_flight {

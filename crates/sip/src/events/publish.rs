@@ -7,7 +7,7 @@ use stdx::Instant;
 
 use super::package::{Event, PIDF, Package, media_type};
 use super::subscribe::{check_require, granted};
-use super::{EventEffect, EventRefusal, IncomingRequest, Notifier, OpenQuery, WaitingRequest};
+use super::{EventEffect, EventRefusal, EventRules, IncomingRequest, Notifier, OpenQuery, WaitingRequest};
 use crate::limits;
 use crate::wire::{Header, Message, eq_ignore_case};
 
@@ -19,33 +19,11 @@ impl Notifier {
         incoming: &IncomingRequest<'_>,
         out: &mut Vec<EventEffect>,
     ) {
-        if let Err(refusal) = self.publish(now, incoming, out) {
+        let asked =
+            publish_query(incoming, &self.rules).and_then(|query| self.ask_for(now, incoming, query, out));
+        if let Err(refusal) = asked {
             self.refuse(incoming, &refusal, out);
         }
-    }
-
-    fn publish(
-        &mut self,
-        now: Instant,
-        incoming: &IncomingRequest<'_>,
-        out: &mut Vec<EventEffect>,
-    ) -> Result<(), EventRefusal> {
-        let request = incoming.request;
-        check_require(request)?;
-        check_event(request)?;
-        // A client may publish only its own account's presence.
-        if incoming.account != Some(incoming.aor) {
-            return Err(EventRefusal::new(403, "Forbidden"));
-        }
-        let etag = etag_of(request)?;
-        let expires = granted(request, &self.rules)?;
-        let document = document_of(request)?;
-        // RFC 3903 §4.1, table 1: an initial publication has a body.
-        if etag.is_none() && document.is_none() {
-            return Err(EventRefusal::new(400, "Missing Body"));
-        }
-        let publish = Publish { aor: incoming.aor.into(), etag, document, expires };
-        self.ask_for(now, incoming, Query::Publish(Box::new(publish)), out)
     }
 
     /// Asks the router and keeps what the reply is made of.
@@ -84,6 +62,26 @@ impl Notifier {
         }
         out.push(EventEffect::Reply { transaction: waiting.transaction, bytes: reply.finish() });
     }
+}
+
+/// The query that a sound PUBLISH puts to the router.
+fn publish_query(incoming: &IncomingRequest<'_>, rules: &EventRules) -> Result<Query, EventRefusal> {
+    let request = incoming.request;
+    check_require(request)?;
+    check_event(request)?;
+    // A client may publish only its own account's presence.
+    if incoming.account != Some(incoming.aor) {
+        return Err(EventRefusal::new(403, "Forbidden"));
+    }
+    let etag = etag_of(request)?;
+    let expires = granted(request, rules)?;
+    let document = document_of(request)?;
+    // RFC 3903 §4.1, table 1: an initial publication has a body.
+    if etag.is_none() && document.is_none() {
+        return Err(EventRefusal::new(400, "Missing Body"));
+    }
+    let publish = Publish { aor: incoming.aor.into(), etag, document, expires };
+    Ok(Query::Publish(Box::new(publish)))
 }
 
 /// RFC 3903 §6 step 2.

@@ -77,9 +77,9 @@ impl Notifier {
             return Err(EventRefusal::new(406, "Not Acceptable").with("Accept", event.package.content_type()));
         }
         let expires = granted(incoming.request, &self.rules)?;
-        self.authorise(event.package, incoming)?;
+        self.rules.authorise_watch(event.package, incoming)?;
         let watcher = self.admit(incoming)?;
-        let local_tag: Box<str> = self.rng.token(limits::TAG_CHARS).into();
+        let local_tag: Box<str> = self.ids.token().into();
         let dialog = Dialog::of(incoming, local_tag.clone())?;
         let subscription = Subscription {
             aor: incoming.aor.into(),
@@ -96,31 +96,12 @@ impl Notifier {
             not_before: now,
             version: 0,
         };
+        subscription.accepted(incoming, expires, out);
         let key = self.subscriptions.insert(subscription);
         self.by_tag.insert(local_tag, key);
         *self.by_watcher.entry(watcher).or_default() += 1;
-        self.accepted(incoming, key, expires, out);
         self.watch(now, key, out);
         Ok(())
-    }
-
-    /// RFC 6665 §4.2.1.3: presence and calls are for the account itself and those that the policy names; messages and
-    /// registrations are for the account alone.
-    fn authorise(&self, package: Package, incoming: &IncomingRequest<'_>) -> Result<(), EventRefusal> {
-        let is_own = incoming.account == Some(incoming.aor);
-        let by_policy = incoming.account.is_some()
-            && match self.rules.watching {
-                // The roster is asked with the state.
-                WatchPolicy::Contacts => self.rules.chat,
-                WatchPolicy::Accounts => true,
-                WatchPolicy::Owner => false,
-            };
-        let may = match package {
-            Package::Presence => is_own || by_policy || self.rules.strangers_see_presence,
-            Package::Dialog => is_own || by_policy,
-            Package::MessageSummary | Package::Reg => is_own,
-        };
-        if may { Ok(()) } else { Err(EventRefusal::new(403, "Forbidden")) }
     }
 
     /// Room for one more; the hash under which this watcher is counted.
@@ -162,23 +143,12 @@ impl Notifier {
         }
         subscription.dialog.accept(incoming)?;
         subscription.until = now + Duration::from_secs(expires.into());
-        self.accepted(incoming, key, expires, out);
+        subscription.accepted(incoming, expires, out);
         match expires {
             0 => self.advance(now, key, out),
             _ => self.watch(now, key, out),
         }
         Ok(())
-    }
-
-    fn accepted(&self, incoming: &IncomingRequest<'_>, key: Key, expires: u32, out: &mut Vec<EventEffect>) {
-        let Some(subscription) = self.subscriptions.get(key) else { return };
-        let dialog = &subscription.dialog;
-        let mut reply =
-            Reply::new(incoming.request, incoming.source.remote, 200, "OK", Some(&dialog.local_tag));
-        reply.copy_all(incoming.request, Header::RecordRoute);
-        reply.header("Contact", dialog.contact_header().as_bytes());
-        reply.header("Expires", expires.to_string().as_bytes());
-        out.push(EventEffect::Reply { transaction: incoming.transaction, bytes: reply.finish() });
     }
 
     /// Asks for the state now and, unless this is a fetch, for its changes.
@@ -221,6 +191,40 @@ impl Notifier {
             self.tell(query, out);
         }
         Some(subscription)
+    }
+}
+
+impl EventRules {
+    /// RFC 6665 §4.2.1.3: presence and calls are for the account itself and those that the policy names; messages and
+    /// registrations are for the account alone.
+    fn authorise_watch(&self, package: Package, incoming: &IncomingRequest<'_>) -> Result<(), EventRefusal> {
+        let is_own = incoming.account == Some(incoming.aor);
+        let by_policy = incoming.account.is_some()
+            && match self.watching {
+                // The roster is asked with the state.
+                WatchPolicy::Contacts => self.chat,
+                WatchPolicy::Accounts => true,
+                WatchPolicy::Owner => false,
+            };
+        let may = match package {
+            Package::Presence => is_own || by_policy || self.strangers_see_presence,
+            Package::Dialog => is_own || by_policy,
+            Package::MessageSummary | Package::Reg => is_own,
+        };
+        if may { Ok(()) } else { Err(EventRefusal::new(403, "Forbidden")) }
+    }
+}
+
+impl Subscription {
+    /// Answers a SUBSCRIBE with 200 and the granted interval.
+    fn accepted(&self, incoming: &IncomingRequest<'_>, expires: u32, out: &mut Vec<EventEffect>) {
+        let dialog = &self.dialog;
+        let mut reply =
+            Reply::new(incoming.request, incoming.source.remote, 200, "OK", Some(&dialog.local_tag));
+        reply.copy_all(incoming.request, Header::RecordRoute);
+        reply.header("Contact", dialog.contact_header().as_bytes());
+        reply.header("Expires", expires.to_string().as_bytes());
+        out.push(EventEffect::Reply { transaction: incoming.transaction, bytes: reply.finish() });
     }
 }
 

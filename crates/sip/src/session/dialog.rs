@@ -2,11 +2,12 @@
 
 use router::Received;
 
-use super::SessionEffect;
+use super::incoming::reply_effect;
+use super::{ReceivedRequest, SUPPORTED, SessionEffect, SessionEffects};
 use crate::endpoint::CallEventKind;
 use crate::events::{OutgoingRoute, dialog_received};
 use crate::transport::Source;
-use crate::wire::{Address, Header, Message, Request, Uri, Values};
+use crate::wire::{Address, Header, Message, Reply, Request, Uri, Values};
 
 #[derive(Clone, Debug)]
 pub(super) struct Dialog {
@@ -123,6 +124,36 @@ impl Dialog {
         }
         self.remote_cseq = number;
         Ok(())
+    }
+
+    /// Answers a request of the peer.
+    pub(super) fn reply(
+        &self,
+        arrived: &ReceivedRequest<'_>,
+        status: u16,
+        reason: &str,
+        out: &mut SessionEffects,
+    ) {
+        self.reply_with(arrived, (status, reason), None, out);
+    }
+
+    /// As [`reply`](Self::reply), with one header more.
+    pub(super) fn reply_with(
+        &self,
+        arrived: &ReceivedRequest<'_>,
+        (status, reason): (u16, &str),
+        header: Option<(&str, &str)>,
+        out: &mut SessionEffects,
+    ) {
+        let tag = Some(&*self.local_tag);
+        let mut reply = Reply::new(arrived.request, arrived.source.remote, status, reason, tag);
+        if let Some((name, value)) = header {
+            reply.header(name, value.as_bytes());
+        }
+        if status == 200 {
+            reply.header("Supported", SUPPORTED.as_bytes());
+        }
+        out.push(reply_effect(arrived.transaction, status, reply.finish()));
     }
 
     /// Target refresh (§12.2): by re-INVITE and UPDATE, and the 2xx to them.

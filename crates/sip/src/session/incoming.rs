@@ -9,8 +9,9 @@ use stdx::slab::Key;
 use super::offer::OfferExchange;
 use super::refresh;
 use super::{
-    Cause, CommandError, Dialog, Invited, ReceivedRequest, Retransmission, SDP, Session, SessionEffect,
-    SessionEffects, SessionEvent, SessionId, SessionStage, Sessions, body_of, describe,
+    Cause, CommandError, Dialog, Invited, PendingRequests, ReceivedRequest, Retransmission, SDP, Session,
+    SessionContext, SessionEffect, SessionEffects, SessionEvent, SessionId, SessionRules, SessionStage,
+    Sessions, body_of, describe,
 };
 use crate::endpoint::{CallEventKind, Caller, ListedUnder, refused};
 use crate::events::TxRef;
@@ -103,7 +104,8 @@ impl Sessions {
     ) -> Option<SessionId> {
         let request = arrived.request;
         let tag = self.tag();
-        let dialog = match self.check_invite(request, arrived, &tag) {
+        let is_full = self.sessions.len() >= limits::SESSIONS;
+        let dialog = match check_invite(is_full, request, arrived, &tag) {
             Ok(dialog) => dialog,
             Err((status, reason, header)) => {
                 let mut reply = Reply::new(request, arrived.source.remote, status, reason, Some(&tag));
@@ -132,8 +134,7 @@ impl Sessions {
         let mut session = Session::new(dialog, SessionStage::Invited(Box::new(incoming)));
         session.note_allow(request);
         session.proved = arrived.proved;
-        let key = self.sessions.insert(session);
-        self.by_tag.insert(tag, key);
+        let key = self.insert(session);
         let id = SessionId(key.to_u64());
         out.push(SessionEffect::Call { call_id, local_tag, kind: started(request, &caller) });
         let invited = Box::new(Invited {
@@ -147,128 +148,6 @@ impl Sessions {
         Some(id)
     }
 
-    #[expect(clippy::type_complexity, reason = "status, reason and a header of the one refusal")]
-    fn check_invite(
-        &self,
-        request: &Message,
-        arrived: &ReceivedRequest<'_>,
-        tag: &str,
-    ) -> Result<Dialog, (u16, &'static str, Option<(&'static str, String)>)> {
-        if self.sessions.len() >= limits::SESSIONS {
-            let wait = Some(("Retry-After", limits::EVENTS_RETRY_AFTER.to_string()));
-            return Err((503, "Service Unavailable", wait));
-        }
-        let unknown: Vec<String> = request
-            .values(Header::Require)
-            .filter(|tag| !REQUIRE_KNOWN.iter().any(|known| tag.eq_ignore_ascii_case(known.as_bytes())))
-            .map(|tag| String::from_utf8_lossy(tag).into_owned())
-            .collect();
-        if !unknown.is_empty() {
-            return Err((420, "Bad Extension", Some(("Unsupported", unknown.join(", ")))));
-        }
-        check_body(request)?;
-        if refresh::is_too_short(request) {
-            return Err((422, "Session Interval Too Small", Some(("Min-SE", refresh::MIN_SE.to_string()))));
-        }
-        Dialog::of_request(request, arrived.source, tag.into()).ok_or((400, "Missing Contact", None))
-    }
-
-    /// 180, 183 or another 1xx, with early media's SDP or without. Reliable (RFC 3262) where the caller demands
-    /// it, and with SDP where it can.
-    pub(crate) fn ring(
-        &mut self,
-        now: Instant,
-        id: SessionId,
-        status: u16,
-        sdp: Bytes,
-        out: &mut SessionEffects,
-    ) -> Result<(), CommandError> {
-        let (key, session) = self.get(id)?;
-        let SessionStage::Invited(incoming) = &mut session.stage else { return Err(CommandError::NotNow) };
-        if !(101..200).contains(&status) || incoming.parked.is_some() {
-            return Err(CommandError::NotNow);
-        }
-        let reliable = incoming.wants_reliable(!sdp.is_empty());
-        if reliable && incoming.provisional.is_some() {
-            // RFC 3262 §3: the next only after the PRACK of the first.
-            return Err(CommandError::NotNow);
-        }
-        incoming.until = now + limits::RING_PATIENCE;
-        let mut reply = response(&session.dialog, incoming, status);
-        if reliable {
-            incoming.rseq += 1;
-            reply.header("Require", b"100rel").header("RSeq", incoming.rseq.to_string().as_bytes());
-        }
-        let bytes = finish(reply, &sdp);
-        if reliable {
-            let repeated = Retransmission::new(now, bytes.clone());
-            incoming.provisional =
-                Some(ReliableProvisional { repeated, rseq: incoming.rseq, has_sdp: !sdp.is_empty() });
-        }
-        let transaction = incoming.transaction;
-        if !sdp.is_empty() {
-            session.local_sdp = sdp;
-        }
-        out.push(reply_effect(transaction, status, bytes));
-        self.arm(key);
-        Ok(())
-    }
-
-    /// 200. Waits for the PRACK of a provisional that held SDP (RFC 3262 §3).
-    pub(crate) fn answer(
-        &mut self,
-        now: Instant,
-        id: SessionId,
-        sdp: Bytes,
-        headers: Vec<(Box<str>, Box<str>)>,
-        out: &mut SessionEffects,
-    ) -> Result<(), CommandError> {
-        let (key, session) = self.get(id)?;
-        let SessionStage::Invited(incoming) = &mut session.stage else { return Err(CommandError::NotNow) };
-        if incoming.parked.is_some() {
-            return Err(CommandError::NotNow);
-        }
-        if matches!(session.exchange, OfferExchange::Peer { .. } | OfferExchange::Ours { .. }) {
-            return Err(CommandError::OfferOpen);
-        }
-        if incoming.provisional.as_ref().is_some_and(|sent| sent.has_sdp) {
-            incoming.parked = Some((sdp, headers));
-            return Ok(());
-        }
-        self.answer_now(now, key, sdp, &headers, out);
-        Ok(())
-    }
-
-    fn answer_now(
-        &mut self,
-        now: Instant,
-        key: Key,
-        sdp: Bytes,
-        headers: &[(Box<str>, Box<str>)],
-        out: &mut SessionEffects,
-    ) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let SessionStage::Invited(incoming) = std::mem::replace(&mut session.stage, SessionStage::Up) else {
-            return;
-        };
-        let mut reply = response(&session.dialog, &incoming, 200);
-        session.refresh = refresh::grant(now, self.rules, &incoming.request, &mut reply);
-        for (name, value) in headers {
-            reply.header(name, value.as_bytes());
-        }
-        let bytes = finish(reply, &sdp);
-        let (transaction, request) = (incoming.transaction, &incoming.request);
-        session.unacked =
-            Some(Box::new(UnacknowledgedOk::new(now, transaction, request, bytes.clone(), true)));
-        if !sdp.is_empty() {
-            session.local_sdp = sdp;
-        }
-        session.was_up = true;
-        out.push(session.dialog.call_effect(CallEventKind::Answered));
-        out.push(reply_effect(transaction, 200, bytes));
-        self.arm(key);
-    }
-
     /// A final refusal; with 3xx and `contacts` a redirection.
     pub(crate) fn reject(
         &mut self,
@@ -278,7 +157,9 @@ impl Sessions {
         headers: &[(Box<str>, Box<str>)],
         out: &mut SessionEffects,
     ) -> Result<(), CommandError> {
-        let (key, session) = self.get(id)?;
+        let key = Key::from_u64(id.0);
+        let session = self.sessions.get(key).filter(|session| !session.has_ended);
+        let session = session.ok_or(CommandError::NoSession)?;
         if !matches!(session.stage, SessionStage::Invited(_)) || !(300..700).contains(&status) {
             return Err(CommandError::NotNow);
         }
@@ -295,8 +176,8 @@ impl Sessions {
         headers: &[(Box<str>, Box<str>)],
         out: &mut SessionEffects,
     ) {
-        self.settle_exchange(key, out);
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.exchange.settle(&session.dialog, out);
         let SessionStage::Invited(incoming) = &session.stage else { return };
         let tag = Some(&*session.dialog.local_tag);
         let mut reply = Reply::new(&incoming.request, incoming.source.remote, status, reason, tag);
@@ -304,19 +185,19 @@ impl Sessions {
             reply.header(name, value.as_bytes());
         }
         out.push(reply_effect(incoming.transaction, status, reply.finish()));
-        self.tell_end(key, cause, out);
+        session.tell_end(cause, out);
         self.remove(key, out);
     }
 
     /// A CANCEL for the INVITE of this transaction: 487, unless it was answered before (RFC 3261 §9.2).
     pub(crate) fn handle_cancel(&mut self, id: SessionId, transaction: TxRef, out: &mut SessionEffects) {
         let key = Key::from_u64(id.0);
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return };
         match &session.stage {
             SessionStage::Invited(incoming) if incoming.transaction == transaction => {
                 self.refuse_call(key, 487, "Request Terminated", Cause::Cancelled, &[], out);
             }
-            _ => self.cancel_offer(key, transaction, out),
+            _ => session.cancel_offer(transaction, out),
         }
     }
 
@@ -329,62 +210,15 @@ impl Sessions {
         let Some(unacked) = session.unacked.take_if(|unacked| Some(unacked.cseq) == number) else { return };
         if matches!(session.stage, SessionStage::Ending) {
             if unacked.is_first {
-                self.send_bye(key, None, out);
+                session.send_bye(&mut self.requests, None, out);
             }
             return;
         }
         let sdp = body_of(ack).filter(|_| unacked.is_offer);
         if unacked.is_first {
-            self.emit(key, |session| SessionEvent::Confirmed { session, sdp }, out);
+            session.emit(|session| SessionEvent::Confirmed { session, sdp }, out);
         } else if unacked.is_offer {
-            self.emit(key, |session| SessionEvent::OfferAnswered { session, sdp }, out);
-        }
-    }
-
-    /// RFC 3262 §3: 200 when it fits a provisional of ours, else 481.
-    pub(super) fn handle_prack(
-        &mut self,
-        now: Instant,
-        key: Key,
-        arrived: &ReceivedRequest<'_>,
-        out: &mut SessionEffects,
-    ) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let SessionStage::Invited(incoming) = &mut session.stage else {
-            return self.reply(key, arrived, 481, "No Such Provisional Response", out);
-        };
-        let rack = arrived.request.header_named("RAck").and_then(|value| std::str::from_utf8(value).ok());
-        let mut words = rack.unwrap_or_default().split_ascii_whitespace();
-        let rseq = words.next().and_then(|word| word.parse::<u32>().ok());
-        let cseq = words.next().and_then(|word| word.parse::<u32>().ok());
-        let fits = cseq == incoming.request.cseq().map(|(number, _)| number)
-            && incoming.provisional.as_ref().is_some_and(|sent| Some(sent.rseq) == rseq);
-        if !fits {
-            return self.reply(key, arrived, 481, "No Such Provisional Response", out);
-        }
-        incoming.has_answered_offer |= incoming.provisional.take().is_some_and(|sent| sent.has_sdp);
-        let parked = incoming.parked.take();
-        self.reply(key, arrived, 200, "OK", out);
-        if let Some((sdp, headers)) = parked {
-            self.answer_now(now, key, sdp, &headers, out);
-        }
-    }
-
-    pub(super) fn wake_unacked(&mut self, now: Instant, key: Key, out: &mut SessionEffects) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let Some(unacked) = &mut session.unacked else { return };
-        match unacked.repeated.handle_timer(now, T2) {
-            Ok(Some(bytes)) => out.push(reply_effect(unacked.transaction, 200, bytes)),
-            Ok(None) => {}
-            // §13.3.1.4: without an ACK the session is ended by a BYE.
-            Err(()) => {
-                session.unacked = None;
-                if matches!(session.stage, SessionStage::Ending) {
-                    self.send_bye(key, None, out);
-                } else {
-                    self.leave(now, key, Cause::Unacknowledged, None, out);
-                }
-            }
+            session.emit(|session| SessionEvent::OfferAnswered { session, sdp }, out);
         }
     }
 
@@ -404,6 +238,170 @@ impl Sessions {
             Err(()) => self.refuse_call(key, 504, "Server Time-out", Cause::Unacknowledged, &[], out),
         }
     }
+}
+
+impl Session {
+    /// 180, 183 or another 1xx, with early media's SDP or without. Reliable (RFC 3262) where the caller demands
+    /// it, and with SDP where it can.
+    pub(crate) fn ring(
+        &mut self,
+        status: u16,
+        sdp: Bytes,
+        context: &mut SessionContext<'_>,
+    ) -> Result<(), CommandError> {
+        let SessionStage::Invited(incoming) = &mut self.stage else { return Err(CommandError::NotNow) };
+        if !(101..200).contains(&status) || incoming.parked.is_some() {
+            return Err(CommandError::NotNow);
+        }
+        let reliable = incoming.wants_reliable(!sdp.is_empty());
+        if reliable && incoming.provisional.is_some() {
+            // RFC 3262 §3: the next only after the PRACK of the first.
+            return Err(CommandError::NotNow);
+        }
+        incoming.until = context.now + limits::RING_PATIENCE;
+        let mut reply = response(&self.dialog, incoming, status);
+        if reliable {
+            incoming.rseq += 1;
+            reply.header("Require", b"100rel").header("RSeq", incoming.rseq.to_string().as_bytes());
+        }
+        let bytes = finish(reply, &sdp);
+        if reliable {
+            let repeated = Retransmission::new(context.now, bytes.clone());
+            incoming.provisional =
+                Some(ReliableProvisional { repeated, rseq: incoming.rseq, has_sdp: !sdp.is_empty() });
+        }
+        let transaction = incoming.transaction;
+        if !sdp.is_empty() {
+            self.local_sdp = sdp;
+        }
+        context.out.push(reply_effect(transaction, status, bytes));
+        Ok(())
+    }
+
+    /// 200. Waits for the PRACK of a provisional that held SDP (RFC 3262 §3).
+    pub(crate) fn answer(
+        &mut self,
+        sdp: Bytes,
+        headers: Vec<(Box<str>, Box<str>)>,
+        context: &mut SessionContext<'_>,
+    ) -> Result<(), CommandError> {
+        let SessionStage::Invited(incoming) = &mut self.stage else { return Err(CommandError::NotNow) };
+        if incoming.parked.is_some() {
+            return Err(CommandError::NotNow);
+        }
+        if matches!(self.exchange, OfferExchange::Peer { .. } | OfferExchange::Ours { .. }) {
+            return Err(CommandError::OfferOpen);
+        }
+        if incoming.provisional.as_ref().is_some_and(|sent| sent.has_sdp) {
+            incoming.parked = Some((sdp, headers));
+            return Ok(());
+        }
+        self.answer_now(context.now, context.rules, sdp, &headers, context.out);
+        Ok(())
+    }
+
+    fn answer_now(
+        &mut self,
+        now: Instant,
+        rules: SessionRules,
+        sdp: Bytes,
+        headers: &[(Box<str>, Box<str>)],
+        out: &mut SessionEffects,
+    ) {
+        let SessionStage::Invited(incoming) = std::mem::replace(&mut self.stage, SessionStage::Up) else {
+            return;
+        };
+        let mut reply = response(&self.dialog, &incoming, 200);
+        self.refresh = refresh::grant(now, rules, &incoming.request, &mut reply);
+        for (name, value) in headers {
+            reply.header(name, value.as_bytes());
+        }
+        let bytes = finish(reply, &sdp);
+        let (transaction, request) = (incoming.transaction, &incoming.request);
+        self.unacked = Some(Box::new(UnacknowledgedOk::new(now, transaction, request, bytes.clone(), true)));
+        if !sdp.is_empty() {
+            self.local_sdp = sdp;
+        }
+        self.was_up = true;
+        out.push(self.dialog.call_effect(CallEventKind::Answered));
+        out.push(reply_effect(transaction, 200, bytes));
+    }
+
+    /// RFC 3262 §3: 200 when it fits a provisional of ours, else 481.
+    pub(super) fn handle_prack(
+        &mut self,
+        now: Instant,
+        rules: SessionRules,
+        arrived: &ReceivedRequest<'_>,
+        out: &mut SessionEffects,
+    ) {
+        let SessionStage::Invited(incoming) = &mut self.stage else {
+            return self.dialog.reply(arrived, 481, "No Such Provisional Response", out);
+        };
+        let rack = arrived.request.header_named("RAck").and_then(|value| std::str::from_utf8(value).ok());
+        let mut words = rack.unwrap_or_default().split_ascii_whitespace();
+        let rseq = words.next().and_then(|word| word.parse::<u32>().ok());
+        let cseq = words.next().and_then(|word| word.parse::<u32>().ok());
+        let fits = cseq == incoming.request.cseq().map(|(number, _)| number)
+            && incoming.provisional.as_ref().is_some_and(|sent| Some(sent.rseq) == rseq);
+        if !fits {
+            return self.dialog.reply(arrived, 481, "No Such Provisional Response", out);
+        }
+        incoming.has_answered_offer |= incoming.provisional.take().is_some_and(|sent| sent.has_sdp);
+        let parked = incoming.parked.take();
+        self.dialog.reply(arrived, 200, "OK", out);
+        if let Some((sdp, headers)) = parked {
+            self.answer_now(now, rules, sdp, &headers, out);
+        }
+    }
+
+    pub(super) fn wake_unacked(
+        &mut self,
+        now: Instant,
+        requests: &mut PendingRequests,
+        out: &mut SessionEffects,
+    ) {
+        let Some(unacked) = &mut self.unacked else { return };
+        match unacked.repeated.handle_timer(now, T2) {
+            Ok(Some(bytes)) => out.push(reply_effect(unacked.transaction, 200, bytes)),
+            Ok(None) => {}
+            // §13.3.1.4: without an ACK the session is ended by a BYE.
+            Err(()) => {
+                self.unacked = None;
+                if matches!(self.stage, SessionStage::Ending) {
+                    self.send_bye(requests, None, out);
+                } else {
+                    self.leave(requests, Cause::Unacknowledged, None, out);
+                }
+            }
+        }
+    }
+}
+
+#[expect(clippy::type_complexity, reason = "status, reason and a header of the one refusal")]
+fn check_invite(
+    is_full: bool,
+    request: &Message,
+    arrived: &ReceivedRequest<'_>,
+    tag: &str,
+) -> Result<Dialog, (u16, &'static str, Option<(&'static str, String)>)> {
+    if is_full {
+        let wait = Some(("Retry-After", limits::EVENTS_RETRY_AFTER.to_string()));
+        return Err((503, "Service Unavailable", wait));
+    }
+    let unknown: Vec<String> = request
+        .values(Header::Require)
+        .filter(|tag| !REQUIRE_KNOWN.iter().any(|known| tag.eq_ignore_ascii_case(known.as_bytes())))
+        .map(|tag| String::from_utf8_lossy(tag).into_owned())
+        .collect();
+    if !unknown.is_empty() {
+        return Err((420, "Bad Extension", Some(("Unsupported", unknown.join(", ")))));
+    }
+    check_body(request)?;
+    if refresh::is_too_short(request) {
+        return Err((422, "Session Interval Too Small", Some(("Min-SE", refresh::MIN_SE.to_string()))));
+    }
+    Dialog::of_request(request, arrived.source, tag.into()).ok_or((400, "Missing Contact", None))
 }
 
 /// A response within the dialog, up to its body.

@@ -1,11 +1,14 @@
 //! MESSAGE outside of any dialog, as a user agent client (RFC 3428 §4): sent once, answered once.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
+use stdx::rng::Rng;
 
 use super::outgoing::CHALLENGES;
 use super::{
-    CommandError, Dialog, Invite, Login, MessageId, SessionEffect, SessionEffects, SessionEvent, Sessions,
-    auth,
+    CommandError, Dialog, Invite, Login, MessageId, PendingRequests, SessionEffect, SessionEffects,
+    SessionEvent, auth,
 };
 use crate::events::{OutgoingRoute, RequestId};
 use crate::limits;
@@ -39,20 +42,36 @@ pub struct MessageOut {
     pub asserted: Box<str>,
 }
 
-impl Sessions {
-    pub(crate) fn message(
+/// The MESSAGEs outside of dialogs that wait for their final response, by request.
+#[derive(Default)]
+pub(super) struct PendingMessages {
+    by_request: HashMap<u64, PendingMessage>,
+}
+
+impl PendingMessages {
+    pub(super) fn len(&self) -> usize {
+        self.by_request.len()
+    }
+
+    pub(super) fn contains(&self, request: RequestId) -> bool {
+        self.by_request.contains_key(&request.0)
+    }
+
+    pub(super) fn send(
         &mut self,
+        requests: &mut PendingRequests,
+        rng: &mut Rng,
         text: MessageOut,
         out: &mut SessionEffects,
     ) -> Result<MessageId, CommandError> {
         let MessageOut { target, path, from, to, call_id, content_type, asserted, .. } = &text;
         let lines = [target, path, from, to, call_id, content_type, asserted];
         let is_one_line = lines.iter().all(|line| !line.contains(char::is_control));
-        if self.texts.len() >= limits::SESSION_TEXTS || !is_one_line {
+        if self.len() >= limits::SESSION_TEXTS || !is_one_line {
             return Err(CommandError::Refused);
         }
         let call_id: Box<[u8]> = match &*text.call_id {
-            "" => self.rng.token(limits::TAG_CHARS).into_bytes().into(),
+            "" => rng.token(limits::TAG_CHARS).into_bytes().into(),
             given => given.as_bytes().into(),
         };
         let MessageOut {
@@ -69,7 +88,7 @@ impl Sessions {
             ..
         } = text;
         let names = Invite { target, path, received, from, to, is_binding, ..Invite::default() };
-        let tag = self.tag();
+        let tag = rng.token(limits::TAG_CHARS).into();
         let mut dialog = Dialog::calling(&names, call_id, tag).ok_or(CommandError::Refused)?;
         let (mut request, onward) = dialog.request("MESSAGE");
         request.header("User-Agent", crate::wire::PRODUCT.as_bytes());
@@ -79,39 +98,39 @@ impl Sessions {
         let bytes = request.finish_with(&content_type, &body);
         // Headers of applications must leave it a valid message.
         let message = Message::parse(bytes.clone()).map_err(|_| CommandError::Refused)?;
-        let number = self.next_id();
+        let number = requests.next_id();
         let id = MessageId(number);
         let texting =
             PendingMessage { id, message, onward: onward.clone(), login: login.map(Box::new), challenges: 0 };
-        self.texts.insert(number, texting);
+        self.by_request.insert(number, texting);
         out.push(SessionEffect::Request { id: RequestId(number), bytes, onward });
         Ok(id)
     }
 
     /// A final response, or a failure of ours, to a MESSAGE. False: it is of something else.
-    pub(super) fn handle_text_final(
+    pub(super) fn handle_final(
         &mut self,
+        requests: &mut PendingRequests,
+        rng: &mut Rng,
         request: RequestId,
         status: u16,
         response: Option<&Message>,
         out: &mut SessionEffects,
     ) -> bool {
-        let Some(texting) = self.texts.remove(&request.0) else { return false };
+        let Some(texting) = self.by_request.remove(&request.0) else { return false };
         let id = texting.id;
-        let is_again = response.is_some_and(|response| self.prove_text(texting, response, out));
+        let is_again = response.is_some_and(|response| self.prove(requests, rng, texting, response, out));
         if !is_again {
             out.push(SessionEffect::Event(SessionEvent::MessageAnswered { message: id, status }));
         }
         true
     }
 
-    pub(super) fn is_text(&self, request: RequestId) -> bool {
-        self.texts.contains_key(&request.0)
-    }
-
     /// Sent again with credentials, when it was challenged and we have some.
-    fn prove_text(
+    fn prove(
         &mut self,
+        requests: &mut PendingRequests,
+        rng: &mut Rng,
         mut texting: PendingMessage,
         response: &Message,
         out: &mut SessionEffects,
@@ -121,14 +140,14 @@ impl Sessions {
         };
         texting.challenges += 1;
         let cseq = 1 + u32::from(texting.challenges);
-        let Some(bytes) = auth::answer(&mut self.rng, &texting.message, response, login, cseq) else {
+        let Some(bytes) = auth::answer(rng, &texting.message, response, login, cseq) else {
             return false;
         };
         let Ok(message) = Message::parse(bytes.clone()) else { return false };
         texting.message = message;
-        let number = self.next_id();
+        let number = requests.next_id();
         let onward = texting.onward.clone();
-        self.texts.insert(number, texting);
+        self.by_request.insert(number, texting);
         out.push(SessionEffect::Request { id: RequestId(number), bytes, onward });
         true
     }

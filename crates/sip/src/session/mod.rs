@@ -3,6 +3,10 @@
 //!
 //! One [`Sessions`] a shard, beside the proxy and the notifier: it is told requests and responses that are of its
 //! dialogs, and commands of the application; it answers with [`SessionEffect`]s. SDP is handed through unread.
+//!
+//! The collection finds the `Session` and passes on. A session has its dialog, its stage (`SessionStage`), the one open
+//! offer (`OfferExchange`), its timer (`SessionRefresh`) and its transfers (`Refers`); the requests that wait for a
+//! response are in `PendingRequests`, MESSAGEs outside of dialogs in `PendingMessages`.
 
 mod auth;
 mod dialog;
@@ -13,6 +17,7 @@ mod offer;
 mod outgoing;
 mod refer;
 mod refresh;
+mod requests;
 mod within;
 
 use std::collections::HashMap;
@@ -27,11 +32,11 @@ use stdx::slab::{Key, Slab};
 use stdx::wheel::Wheel;
 
 use crate::endpoint::CallEventKind;
-use crate::events::{OutgoingRoute, RequestId, TxRef};
+use crate::events::{RequestId, TxRef};
 use crate::limits;
 use crate::transaction::{T1, TIMEOUT};
 use crate::transport::Source;
-use crate::wire::{Header, Message, Method, Reply, Request};
+use crate::wire::{Header, Message, Reply, Request};
 use dialog::Dialog;
 pub use event::{
     Cause, CommandError, Invite, Invited, Login, MessageId, OfferId, ReferId, SessionEffect, SessionEvent,
@@ -39,11 +44,12 @@ pub use event::{
 };
 use incoming::{IncomingInvite, UnacknowledgedOk};
 pub use message::MessageOut;
-use message::PendingMessage;
+use message::PendingMessages;
 use offer::OfferExchange;
 use outgoing::{AcknowledgedInvite, OutgoingInvite};
-use refer::Refer;
+use refer::Refers;
 use refresh::SessionRefresh;
+use requests::{PendingRequest, PendingRequests, RequestPurpose};
 
 pub(super) type SessionEffects = Vec<SessionEffect>;
 
@@ -79,15 +85,16 @@ pub struct Sessions {
     sessions: Slab<Session>,
     /// By our tag, which no two dialogs share.
     by_tag: HashMap<Box<str>, Key>,
-    requests: HashMap<u64, PendingRequest>,
-    /// MESSAGEs outside of dialogs, by request.
-    texts: HashMap<u64, PendingMessage>,
+    requests: PendingRequests,
+    messages: PendingMessages,
     acknowledged: HashMap<u64, AcknowledgedInvite>,
     wheel: Wheel<SessionTimer>,
-    last_id: u64,
 }
 
-struct Session {
+/// One session: its dialog, its stage and all that is open in it.
+pub(crate) struct Session {
+    /// Given by [`Sessions::insert`].
+    id: SessionId,
     dialog: Dialog,
     stage: SessionStage,
     login: Option<Box<Login>>,
@@ -102,11 +109,9 @@ struct Session {
     /// Our 2xx to an INVITE that still has no ACK.
     unacked: Option<Box<UnacknowledgedOk>>,
     refresh: SessionRefresh,
-    refers: Vec<Refer>,
+    refers: Refers,
     /// Requests of ours without a final response.
     requests: SmallVec<[u64; 2]>,
-    /// A REFER of ours went out: its NOTIFYs are awaited.
-    is_referring: bool,
     /// Where the last response to a request of ours came from.
     peer: Option<IpAddr>,
     /// The peer is known to receive what goes to its address: until then it is sent no requests.
@@ -129,30 +134,6 @@ enum SessionStage {
     Ending,
 }
 
-/// The purpose of a request of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RequestPurpose {
-    Invite,
-    Offer {
-        refresh: bool,
-    },
-    Bye,
-    Refer,
-    /// Its final response is told: INFO and MESSAGE.
-    Told(Method),
-    /// PRACK and NOTIFY: only the loss of the dialog matters.
-    Quiet,
-}
-
-/// A request of ours that waits for its final response, kept to be sent again with credentials.
-struct PendingRequest {
-    key: Key,
-    purpose: RequestPurpose,
-    message: Message,
-    onward: OutgoingRoute,
-    challenges: u8,
-}
-
 /// Late and repeated ones find nothing due and are ignored.
 #[derive(Clone, Copy)]
 enum SessionTimer {
@@ -171,6 +152,14 @@ pub(crate) struct ReceivedRequest<'a> {
     pub(crate) proved: bool,
 }
 
+/// The surroundings of a session while it performs a command.
+pub(crate) struct SessionContext<'a> {
+    now: Instant,
+    rules: SessionRules,
+    requests: &'a mut PendingRequests,
+    out: &'a mut SessionEffects,
+}
+
 impl Sessions {
     pub(crate) fn new(rng: Rng, now: Instant) -> Self {
         Sessions {
@@ -178,11 +167,10 @@ impl Sessions {
             rng,
             sessions: Slab::new(),
             by_tag: HashMap::new(),
-            requests: HashMap::new(),
-            texts: HashMap::new(),
+            requests: PendingRequests::default(),
+            messages: PendingMessages::default(),
             acknowledged: HashMap::new(),
             wheel: Wheel::new(now),
-            last_id: 0,
         }
     }
 
@@ -193,7 +181,7 @@ impl Sessions {
     pub(crate) fn counts(&self) -> SessionCounts {
         SessionCounts {
             sessions: self.sessions.len(),
-            requests: self.requests.len() + self.texts.len(),
+            requests: self.requests.by_id.len() + self.messages.len(),
             acknowledged: self.acknowledged.len(),
         }
     }
@@ -243,11 +231,13 @@ impl Sessions {
     fn handle_timer(&mut self, now: Instant, key: Key, out: &mut SessionEffects) {
         let Some(session) = self.sessions.get_mut(key).filter(|session| session.armed <= now) else { return };
         session.armed = Instant::FAR_FUTURE;
-        self.wake_unacked(now, key, out);
+        session.wake_unacked(now, &mut self.requests, out);
         self.wake_incoming(now, key, out);
         self.wake_calling(now, key, out);
-        self.wake_exchange(now, key, out);
-        self.wake_refresh(now, key, out);
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.wake_exchange(now, &mut self.requests, out);
+            session.wake_refresh(now, &mut self.requests, out);
+        }
         self.arm(key);
     }
 
@@ -270,72 +260,16 @@ impl Sessions {
         out: &mut SessionEffects,
     ) {
         let key = Key::from_u64(id.0);
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return };
         match session.stage {
             SessionStage::Invited(_) => {
                 self.refuse_call(key, 480, "Temporarily Unavailable", Cause::Local, &[], out);
             }
-            SessionStage::Calling(_) => self.give_up_calling(now, key, Cause::Local, out),
-            SessionStage::Up => self.leave(now, key, Cause::Local, reason, out),
+            SessionStage::Calling(_) => session.give_up_calling(now, Cause::Local, out),
+            SessionStage::Up => session.leave(&mut self.requests, Cause::Local, reason, out),
             SessionStage::Ending => {}
         }
         self.arm(key);
-    }
-
-    /// A session that is up ends from our side: BYE, once our 2xx was acknowledged.
-    fn leave(
-        &mut self,
-        _now: Instant,
-        key: Key,
-        cause: Cause,
-        reason: Option<&str>,
-        out: &mut SessionEffects,
-    ) {
-        self.settle_exchange(key, out);
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        if !matches!(session.stage, SessionStage::Up) {
-            return;
-        }
-        session.stage = SessionStage::Ending;
-        // RFC 3261 §15: the callee's BYE waits for the ACK, or for its failing to come.
-        let waits = session.unacked.as_ref().is_some_and(|unacked| unacked.is_first);
-        if !waits {
-            session.unacked = None;
-            self.send_bye(key, reason, out);
-        }
-        self.tell_end(key, cause, out);
-    }
-
-    fn send_bye(&mut self, key: Key, reason: Option<&str>, out: &mut SessionEffects) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let (mut request, onward) = session.dialog.request("BYE");
-        if let Some(reason) = reason {
-            request.header("Reason", reason.as_bytes());
-        }
-        self.send(key, RequestPurpose::Bye, request.finish(), onward, out);
-    }
-
-    /// Tells the application and the ledger, once.
-    fn tell_end(&mut self, key: Key, cause: Cause, out: &mut SessionEffects) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        if std::mem::replace(&mut session.has_ended, true) {
-            return;
-        }
-        session.refresh = SessionRefresh::Never;
-        let was_up = session.was_up;
-        let (call_id, local_tag) = (session.dialog.call_id.clone(), session.dialog.local_tag.clone());
-        self.settle_refers(key, out);
-        let kind = match &cause {
-            _ if was_up => CallEventKind::Ended,
-            Cause::Failed { status, response } => {
-                let reason = response.as_ref().map(|r| String::from_utf8_lossy(r.reason()).into());
-                CallEventKind::Failed { status: *status, reason: reason.unwrap_or_default() }
-            }
-            Cause::Timeout => CallEventKind::Failed { status: 408, reason: "No Answer".into() },
-            _ => CallEventKind::Failed { status: 487, reason: "Request Terminated".into() },
-        };
-        out.push(SessionEffect::Call { call_id, local_tag, kind });
-        out.push(SessionEffect::Event(SessionEvent::Ended { session: SessionId(key.to_u64()), cause }));
     }
 
     /// It is over on both sides: nothing of it stays but what retransmissions need.
@@ -343,7 +277,7 @@ impl Sessions {
         let Some(session) = self.sessions.remove(key) else { return };
         self.by_tag.remove(&*session.dialog.local_tag);
         for id in session.requests {
-            if self.requests.remove(&id).is_some() {
+            if self.requests.by_id.remove(&id).is_some() {
                 out.push(SessionEffect::Forget { id: RequestId(id) });
             }
         }
@@ -351,49 +285,15 @@ impl Sessions {
 
     /// The dialog is gone on the peer's side.
     fn vanish(&mut self, key: Key, cause: Cause, out: &mut SessionEffects) {
-        self.settle_exchange(key, out);
-        self.tell_end(key, cause, out);
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.exchange.settle(&session.dialog, out);
+        session.tell_end(cause, out);
         self.remove(key, out);
-    }
-
-    fn emit(&self, key: Key, event: impl FnOnce(SessionId) -> SessionEvent, out: &mut SessionEffects) {
-        let is_heard = self.sessions.get(key).is_some_and(|session| !session.has_ended);
-        if is_heard {
-            out.push(SessionEffect::Event(event(SessionId(key.to_u64()))));
-        }
-    }
-
-    fn next_id(&mut self) -> u64 {
-        self.last_id += 1;
-        self.last_id
-    }
-
-    /// Sends a request of the session; its final response is told to `handle_response`.
-    fn send(
-        &mut self,
-        key: Key,
-        purpose: RequestPurpose,
-        bytes: Bytes,
-        onward: OutgoingRoute,
-        out: &mut SessionEffects,
-    ) -> u64 {
-        let id = self.next_id();
-        if let Ok(message) = Message::parse(bytes.clone()) {
-            let pending = PendingRequest { key, purpose, message, onward: onward.clone(), challenges: 0 };
-            self.insert_request(id, pending);
-        }
-        let is_proved = self.sessions.get(key).is_none_or(|session| session.proved);
-        out.push(if is_proved {
-            SessionEffect::Request { id: RequestId(id), bytes, onward }
-        } else {
-            SessionEffect::Withheld { id: RequestId(id) }
-        });
-        id
     }
 
     /// A response is about to be handled that came from there.
     pub(crate) fn note_peer(&mut self, id: RequestId, peer: IpAddr) {
-        let key = self.requests.get(&id.0).map(|pending| pending.key);
+        let key = self.requests.by_id.get(&id.0).map(|pending| pending.key);
         if let Some(session) = key.and_then(|key| self.sessions.get_mut(key)) {
             session.peer = Some(peer);
         }
@@ -404,41 +304,125 @@ impl Sessions {
         self.sessions.get(Key::from_u64(session.0))?.peer
     }
 
-    fn insert_request(&mut self, id: u64, pending: PendingRequest) {
-        if let Some(session) = self.sessions.get_mut(pending.key) {
-            session.requests.push(id);
-        }
-        self.requests.insert(id, pending);
-    }
-
     /// It has its final response.
     fn take_request(&mut self, id: RequestId) -> Option<PendingRequest> {
-        let pending = self.requests.remove(&id.0)?;
+        let pending = self.requests.by_id.remove(&id.0)?;
         if let Some(session) = self.sessions.get_mut(pending.key) {
             session.requests.retain(|known| *known != id.0);
         }
         Some(pending)
     }
 
+    /// Gives a new session its place and its identifier.
+    fn insert(&mut self, session: Session) -> Key {
+        let tag = session.dialog.local_tag.clone();
+        let key = self.sessions.insert(session);
+        if let Some(session) = self.sessions.get_mut(key) {
+            session.id = SessionId(key.to_u64());
+        }
+        self.by_tag.insert(tag, key);
+        key
+    }
+
+    /// Sends a MESSAGE outside of any dialog.
+    pub(crate) fn message(
+        &mut self,
+        text: MessageOut,
+        out: &mut SessionEffects,
+    ) -> Result<MessageId, CommandError> {
+        self.messages.send(&mut self.requests, &mut self.rng, text, out)
+    }
+
     fn tag(&mut self) -> Box<str> {
         self.rng.token(limits::TAG_CHARS).into()
     }
 
-    fn get(&mut self, id: SessionId) -> Result<(Key, &mut Session), CommandError> {
+    /// Has a session perform a command, unless it has ended.
+    pub(crate) fn command(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        command: impl FnOnce(&mut Session, &mut SessionContext<'_>) -> Result<(), CommandError>,
+        out: &mut SessionEffects,
+    ) -> Result<(), CommandError> {
         let key = Key::from_u64(id.0);
         let session = self.sessions.get_mut(key).filter(|session| !session.has_ended);
-        session.map(|session| (key, session)).ok_or(CommandError::NoSession)
+        let session = session.ok_or(CommandError::NoSession)?;
+        let mut context = SessionContext { now, rules: self.rules, requests: &mut self.requests, out };
+        let done = command(session, &mut context);
+        self.arm(key);
+        done
+    }
+}
+
+impl Session {
+    /// A session that is up ends from our side: BYE, once our 2xx was acknowledged.
+    fn leave(
+        &mut self,
+        requests: &mut PendingRequests,
+        cause: Cause,
+        reason: Option<&str>,
+        out: &mut SessionEffects,
+    ) {
+        self.exchange.settle(&self.dialog, out);
+        if !matches!(self.stage, SessionStage::Up) {
+            return;
+        }
+        self.stage = SessionStage::Ending;
+        // RFC 3261 §15: the callee's BYE waits for the ACK, or for its failing to come.
+        let waits = self.unacked.as_ref().is_some_and(|unacked| unacked.is_first);
+        if !waits {
+            self.unacked = None;
+            self.send_bye(requests, reason, out);
+        }
+        self.tell_end(cause, out);
+    }
+
+    fn send_bye(&mut self, requests: &mut PendingRequests, reason: Option<&str>, out: &mut SessionEffects) {
+        let (mut request, onward) = self.dialog.request("BYE");
+        if let Some(reason) = reason {
+            request.header("Reason", reason.as_bytes());
+        }
+        requests.send(self, RequestPurpose::Bye, request.finish(), onward, out);
+    }
+
+    /// Tells the application and the ledger, once.
+    fn tell_end(&mut self, cause: Cause, out: &mut SessionEffects) {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return;
+        }
+        self.refresh = SessionRefresh::Never;
+        let was_up = self.was_up;
+        let (call_id, local_tag) = (self.dialog.call_id.clone(), self.dialog.local_tag.clone());
+        self.refers.settle(&self.dialog, out);
+        let kind = match &cause {
+            _ if was_up => CallEventKind::Ended,
+            Cause::Failed { status, response } => {
+                let reason = response.as_ref().map(|r| String::from_utf8_lossy(r.reason()).into());
+                CallEventKind::Failed { status: *status, reason: reason.unwrap_or_default() }
+            }
+            Cause::Timeout => CallEventKind::Failed { status: 408, reason: "No Answer".into() },
+            _ => CallEventKind::Failed { status: 487, reason: "Request Terminated".into() },
+        };
+        out.push(SessionEffect::Call { call_id, local_tag, kind });
+        out.push(SessionEffect::Event(SessionEvent::Ended { session: self.id, cause }));
+    }
+
+    fn emit(&self, event: impl FnOnce(SessionId) -> SessionEvent, out: &mut SessionEffects) {
+        if !self.has_ended {
+            out.push(SessionEffect::Event(event(self.id)));
+        }
     }
 }
 
 impl Session {
     fn new(dialog: Dialog, stage: SessionStage) -> Self {
         Session {
+            id: SessionId(0),
             dialog,
             stage,
             login: None,
             owns_call_id: false,
-            is_referring: false,
             peer: None,
             proved: true,
             local_sdp: Bytes::new(),
@@ -447,7 +431,7 @@ impl Session {
             last_token: 0,
             unacked: None,
             refresh: SessionRefresh::Never,
-            refers: Vec::new(),
+            refers: Refers::default(),
             requests: SmallVec::new(),
             has_ended: false,
             was_up: false,

@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use stdx::Instant;
-use stdx::slab::Key;
+use stdx::rng::Rng;
 
 use super::incoming::{UnacknowledgedOk, check_body, finish, reply_effect};
 use super::outgoing::RequestOutcome;
-use super::refresh::{self, SessionRefresh};
+use super::refresh;
 use super::{
-    CommandError, OfferId, PendingRequest, ReceivedRequest, RequestPurpose, SDP, SessionEffects,
-    SessionEvent, SessionId, SessionStage, Sessions, body_of, describe, describe_request,
+    CommandError, Dialog, OfferId, PendingRequest, PendingRequests, ReceivedRequest, RequestPurpose, SDP,
+    Session, SessionContext, SessionEffects, SessionEvent, SessionRules, SessionStage, Sessions, body_of,
+    describe, describe_request,
 };
 use crate::events::TxRef;
 use crate::limits;
@@ -50,247 +51,41 @@ impl OfferExchange {
             OfferExchange::Idle | OfferExchange::Ours { .. } => Instant::FAR_FUTURE,
         }
     }
-}
 
-impl Sessions {
-    /// Offers new media by a re-INVITE.
-    pub(crate) fn offer(
-        &mut self,
-        id: SessionId,
-        sdp: &Bytes,
-        out: &mut SessionEffects,
-    ) -> Result<(), CommandError> {
-        let (key, session) = self.get(id)?;
-        if !matches!(session.stage, SessionStage::Up) || sdp.is_empty() {
-            return Err(CommandError::NotNow);
-        }
-        // RFC 3261 §14.1: neither while an INVITE is open, nor before the ACK of one.
-        if !matches!(session.exchange, OfferExchange::Idle) || session.unacked.is_some() {
-            return Err(CommandError::OfferOpen);
-        }
-        let expires = session.refresh.header();
-        let (mut request, onward) = session.dialog.request("INVITE");
-        describe_request(&mut request);
-        if let Some(expires) = expires {
-            request.header("Session-Expires", expires.as_bytes());
-        }
-        session.local_sdp = sdp.clone();
-        let bytes = request.finish_with(SDP, sdp);
-        let request = self.send(key, RequestPurpose::Offer { refresh: false }, bytes, onward, out);
-        if let Some(session) = self.sessions.get_mut(key) {
-            session.exchange = OfferExchange::Ours { request };
-        }
-        Ok(())
-    }
-
-    pub(super) fn note_offer_request(&mut self, key: Key, id: u64) {
-        if let Some(session) = self.sessions.get_mut(key)
-            && let OfferExchange::Ours { request } = &mut session.exchange
-        {
+    /// Our offer was sent again under another number.
+    pub(super) fn note_request(&mut self, id: u64) {
+        if let OfferExchange::Ours { request } = self {
             *request = id;
         }
     }
 
-    /// A re-INVITE or an UPDATE of the peer's.
-    pub(super) fn handle_offer(
-        &mut self,
-        now: Instant,
-        key: Key,
-        arrived: &ReceivedRequest<'_>,
-        out: &mut SessionEffects,
-    ) {
-        let request = arrived.request;
-        let is_update = request.method() == Method::Update;
-        if let Err((status, reason, header)) = check_body(request) {
-            let header = header.as_ref().map(|(name, value)| (*name, &**value));
-            return self.reply_with(key, arrived, (status, reason), header, out);
-        }
-        if refresh::is_too_short(request) {
-            let min_se = refresh::MIN_SE.to_string();
-            let header = Some(("Min-SE", &*min_se));
-            return self.reply_with(key, arrived, (422, "Session Interval Too Small"), header, out);
-        }
-        let is_offer = !is_update || !request.body().is_empty();
-        if is_offer && let Some(refusal) = self.refusal(key, is_update) {
-            return self.refuse_glare(key, arrived, refusal, out);
-        }
-        if !is_offer {
-            return self.grant_update(now, key, arrived, out);
-        }
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        session.note_allow(request);
-        let first = session.unacked.take_if(|_| !is_update);
-        let offer = OfferId(session.next_token());
-        session.exchange = OfferExchange::Peer(Box::new(PeerOffer {
-            offer,
-            transaction: arrived.transaction,
-            request: request.clone(),
-            source: *arrived.source,
-            contact: arrived.contact.into(),
-            until: now + limits::OFFER_PATIENCE,
-        }));
-        if first.is_some_and(|unacked| unacked.is_first) {
-            // Its ACK was lost; a new INVITE says as much.
-            self.emit(key, |session| SessionEvent::Confirmed { session, sdp: None }, out);
-        }
-        let sdp = body_of(request);
-        self.emit(key, |session| SessionEvent::Offered { session, offer, sdp }, out);
-    }
-
-    /// RFC 3261 §14.2, RFC 3311 §5.2: 491 when ours is open, 500 when theirs is.
-    fn refusal(&self, key: Key, is_update: bool) -> Option<u16> {
-        let session = self.sessions.get(key)?;
-        let by_stage = match &session.stage {
-            SessionStage::Up => None,
-            SessionStage::Ending => Some(481),
-            SessionStage::Invited(incoming) if is_update && incoming.has_answered_offer => None,
-            SessionStage::Invited(_) => Some(500),
-            SessionStage::Calling(_) if is_update => None,
-            SessionStage::Calling(_) => Some(491),
-        };
-        let awaits_answer = session.unacked.as_ref().is_some_and(|unacked| unacked.awaits_answer());
-        let by_exchange = match session.exchange {
-            OfferExchange::Ours { .. } => Some(491),
-            OfferExchange::Peer(_) => Some(500),
-            OfferExchange::Idle | OfferExchange::Crossed { .. } => awaits_answer.then_some(491),
-        };
-        by_stage.or(by_exchange)
-    }
-
-    fn refuse_glare(
-        &mut self,
-        key: Key,
-        arrived: &ReceivedRequest<'_>,
-        status: u16,
-        out: &mut SessionEffects,
-    ) {
-        match status {
-            491 => self.reply(key, arrived, 491, "Request Pending", out),
-            481 => self.reply(key, arrived, 481, "Call/Transaction Does Not Exist", out),
-            _ => {
-                let wait = self.rng.below(11).to_string();
-                let header = Some(("Retry-After", &*wait));
-                self.reply_with(key, arrived, (500, "Server Internal Error"), header, out);
-            }
+    /// The open requests of the peer are answered: the session ends, or the offer was taken back.
+    pub(super) fn settle(&mut self, dialog: &Dialog, out: &mut SessionEffects) {
+        if let OfferExchange::Peer(theirs) = std::mem::replace(self, OfferExchange::Idle) {
+            theirs.reply(dialog, 487, "Request Terminated", out);
         }
     }
 
-    /// An UPDATE without an offer: a refresh of target and timer.
-    fn grant_update(
-        &mut self,
-        now: Instant,
-        key: Key,
-        arrived: &ReceivedRequest<'_>,
-        out: &mut SessionEffects,
-    ) {
-        let rules = self.rules;
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let (request, source) = (arrived.request, arrived.source);
-        let mut reply = Reply::new(request, source.remote, 200, "OK", Some(&session.dialog.local_tag));
-        reply.header("Contact", format!("<{}>", arrived.contact).as_bytes());
-        describe(&mut reply);
-        session.dialog.refresh_target(request, Some(source));
-        if matches!(session.stage, SessionStage::Up) {
-            session.refresh = refresh::grant(now, rules, request, &mut reply);
-        }
-        out.push(reply_effect(arrived.transaction, 200, reply.finish()));
-        self.arm(key);
-    }
-
-    /// Answers the peer's offer; `sdp` is an offer of ours when the peer made none.
-    pub(crate) fn accept_offer(
-        &mut self,
-        now: Instant,
-        id: SessionId,
-        offer: OfferId,
-        sdp: Bytes,
-        out: &mut SessionEffects,
-    ) -> Result<(), CommandError> {
-        let rules = self.rules;
-        let (key, theirs) = self.take_offer(id, offer)?;
-        let Some(session) = self.sessions.get_mut(key) else { return Err(CommandError::NoSession) };
-        let (request, source) = (&theirs.request, &theirs.source);
-        let mut reply = Reply::new(request, source.remote, 200, "OK", Some(&session.dialog.local_tag));
-        reply.header("Contact", format!("<{}>", theirs.contact).as_bytes());
-        describe(&mut reply);
-        if matches!(session.stage, SessionStage::Up) {
-            session.dialog.refresh_target(request, Some(source));
-            session.refresh = refresh::grant(now, rules, request, &mut reply);
-        }
-        let bytes = finish(reply, &sdp);
-        if !sdp.is_empty() {
-            session.local_sdp = sdp;
-        }
-        if request.method() == Method::Invite {
-            let unacked = UnacknowledgedOk::new(now, theirs.transaction, request, bytes.clone(), false);
-            session.unacked = Some(Box::new(unacked));
-        }
-        out.push(reply_effect(theirs.transaction, 200, bytes));
-        self.arm(key);
-        Ok(())
-    }
-
-    /// 488 and the like: the session stays as it was.
-    pub(crate) fn refuse_offer(
-        &mut self,
-        id: SessionId,
-        offer: OfferId,
-        status: u16,
-        reason: &str,
-        out: &mut SessionEffects,
-    ) -> Result<(), CommandError> {
-        let (key, theirs) = self.take_offer(id, offer)?;
-        self.reply_to_offer(key, &theirs, status.clamp(300, 699), reason, out);
-        Ok(())
-    }
-
-    fn take_offer(&mut self, id: SessionId, offer: OfferId) -> Result<(Key, Box<PeerOffer>), CommandError> {
-        let (key, session) = self.get(id)?;
-        match std::mem::replace(&mut session.exchange, OfferExchange::Idle) {
-            OfferExchange::Peer(theirs) if theirs.offer == offer => Ok((key, theirs)),
+    fn take_peer(&mut self, offer: OfferId) -> Result<Box<PeerOffer>, CommandError> {
+        match std::mem::replace(self, OfferExchange::Idle) {
+            OfferExchange::Peer(theirs) if theirs.offer == offer => Ok(theirs),
             other => {
-                session.exchange = other;
+                *self = other;
                 Err(CommandError::Stale)
             }
         }
     }
+}
 
-    fn reply_to_offer(
-        &mut self,
-        key: Key,
-        theirs: &PeerOffer,
-        status: u16,
-        reason: &str,
-        out: &mut SessionEffects,
-    ) {
-        let Some(session) = self.sessions.get(key) else { return };
-        let tag = Some(&*session.dialog.local_tag);
-        let reply = Reply::new(&theirs.request, theirs.source.remote, status, reason, tag);
-        out.push(reply_effect(theirs.transaction, status, reply.finish()));
+impl PeerOffer {
+    fn reply(&self, dialog: &Dialog, status: u16, reason: &str, out: &mut SessionEffects) {
+        let tag = Some(&*dialog.local_tag);
+        let reply = Reply::new(&self.request, self.source.remote, status, reason, tag);
+        out.push(reply_effect(self.transaction, status, reply.finish()));
     }
+}
 
-    /// A CANCEL of a re-INVITE.
-    pub(super) fn cancel_offer(&mut self, key: Key, transaction: TxRef, out: &mut SessionEffects) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        match &session.exchange {
-            OfferExchange::Peer(theirs) if theirs.transaction == transaction => {
-                let offer = theirs.offer;
-                self.settle_exchange(key, out);
-                self.emit(key, |session| SessionEvent::OfferWithdrawn { session, offer }, out);
-            }
-            _ => {}
-        }
-    }
-
-    /// The open requests of the peer are answered: the session ends, or the offer was taken back.
-    pub(super) fn settle_exchange(&mut self, key: Key, out: &mut SessionEffects) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let exchange = std::mem::replace(&mut session.exchange, OfferExchange::Idle);
-        if let OfferExchange::Peer(theirs) = exchange {
-            self.reply_to_offer(key, &theirs, 487, "Request Terminated", out);
-        }
-    }
-
+impl Sessions {
     /// The end of our re-INVITE or UPDATE.
     pub(super) fn handle_offer_final(
         &mut self,
@@ -303,8 +98,8 @@ impl Sessions {
     ) {
         let (key, rules) = (pending.key, self.rules);
         let by_invite = pending.message.method() == Method::Invite;
-        let wait = self.wait_after_glare(key);
         let Some(session) = self.sessions.get_mut(key) else { return };
+        let wait = session.wait_after_glare(&mut self.rng);
         if matches!(session.exchange, OfferExchange::Ours { request } if request == id) {
             session.exchange = OfferExchange::Idle;
         }
@@ -319,7 +114,9 @@ impl Sessions {
                 let base = session.dialog.clone();
                 self.acknowledge(now, key, id, base, response, out);
                 let sdp = body_of(response);
-                self.emit(key, |session| SessionEvent::OfferAnswered { session, sdp }, out);
+                if let Some(session) = self.sessions.get(key) {
+                    session.emit(|session| SessionEvent::OfferAnswered { session, sdp }, out);
+                }
             }
             return;
         }
@@ -328,49 +125,224 @@ impl Sessions {
             491 if matches!(session.exchange, OfferExchange::Idle) => {
                 session.exchange = OfferExchange::Crossed { until: now + wait, refresh };
             }
-            422 if refresh => session.lengthen_refresh(now, end.response),
+            422 if refresh => session.refresh.lengthen(now, end.response),
             401.. if refresh => {}
-            status => self.emit(key, |session| SessionEvent::OfferRefused { session, status }, out),
+            status => session.emit(|session| SessionEvent::OfferRefused { session, status }, out),
+        }
+    }
+}
+
+impl Session {
+    /// Offers new media by a re-INVITE.
+    pub(crate) fn offer(
+        &mut self,
+        sdp: &Bytes,
+        context: &mut SessionContext<'_>,
+    ) -> Result<(), CommandError> {
+        if !matches!(self.stage, SessionStage::Up) || sdp.is_empty() {
+            return Err(CommandError::NotNow);
+        }
+        // RFC 3261 §14.1: neither while an INVITE is open, nor before the ACK of one.
+        if !matches!(self.exchange, OfferExchange::Idle) || self.unacked.is_some() {
+            return Err(CommandError::OfferOpen);
+        }
+        let expires = self.refresh.header();
+        let (mut request, onward) = self.dialog.request("INVITE");
+        describe_request(&mut request);
+        if let Some(expires) = expires {
+            request.header("Session-Expires", expires.as_bytes());
+        }
+        self.local_sdp = sdp.clone();
+        let bytes = request.finish_with(SDP, sdp);
+        let purpose = RequestPurpose::Offer { refresh: false };
+        let request = context.requests.send(self, purpose, bytes, onward, context.out);
+        self.exchange = OfferExchange::Ours { request };
+        Ok(())
+    }
+
+    /// Answers the peer's offer; `sdp` is an offer of ours when the peer made none.
+    pub(crate) fn accept_offer(
+        &mut self,
+        offer: OfferId,
+        sdp: Bytes,
+        context: &mut SessionContext<'_>,
+    ) -> Result<(), CommandError> {
+        let theirs = self.exchange.take_peer(offer)?;
+        let (request, source) = (&theirs.request, &theirs.source);
+        let mut reply = Reply::new(request, source.remote, 200, "OK", Some(&self.dialog.local_tag));
+        reply.header("Contact", format!("<{}>", theirs.contact).as_bytes());
+        describe(&mut reply);
+        if matches!(self.stage, SessionStage::Up) {
+            self.dialog.refresh_target(request, Some(source));
+            self.refresh = refresh::grant(context.now, context.rules, request, &mut reply);
+        }
+        let bytes = finish(reply, &sdp);
+        if !sdp.is_empty() {
+            self.local_sdp = sdp;
+        }
+        if request.method() == Method::Invite {
+            let unacked =
+                UnacknowledgedOk::new(context.now, theirs.transaction, request, bytes.clone(), false);
+            self.unacked = Some(Box::new(unacked));
+        }
+        context.out.push(reply_effect(theirs.transaction, 200, bytes));
+        Ok(())
+    }
+
+    /// 488 and the like: the session stays as it was.
+    pub(crate) fn refuse_offer(
+        &mut self,
+        offer: OfferId,
+        status: u16,
+        reason: &str,
+        context: &mut SessionContext<'_>,
+    ) -> Result<(), CommandError> {
+        let theirs = self.exchange.take_peer(offer)?;
+        theirs.reply(&self.dialog, status.clamp(300, 699), reason, context.out);
+        Ok(())
+    }
+
+    /// A re-INVITE or an UPDATE of the peer's.
+    pub(super) fn handle_offer(
+        &mut self,
+        now: Instant,
+        rules: SessionRules,
+        rng: &mut Rng,
+        arrived: &ReceivedRequest<'_>,
+        out: &mut SessionEffects,
+    ) {
+        let request = arrived.request;
+        let is_update = request.method() == Method::Update;
+        if let Err((status, reason, header)) = check_body(request) {
+            let header = header.as_ref().map(|(name, value)| (*name, &**value));
+            return self.dialog.reply_with(arrived, (status, reason), header, out);
+        }
+        if refresh::is_too_short(request) {
+            let min_se = refresh::MIN_SE.to_string();
+            let header = Some(("Min-SE", &*min_se));
+            return self.dialog.reply_with(arrived, (422, "Session Interval Too Small"), header, out);
+        }
+        let is_offer = !is_update || !request.body().is_empty();
+        if is_offer && let Some(refusal) = self.refusal(is_update) {
+            return self.refuse_glare(rng, arrived, refusal, out);
+        }
+        if !is_offer {
+            return self.grant_update(now, rules, arrived, out);
+        }
+        self.note_allow(request);
+        let first = self.unacked.take_if(|_| !is_update);
+        let offer = OfferId(self.next_token());
+        self.exchange = OfferExchange::Peer(Box::new(PeerOffer {
+            offer,
+            transaction: arrived.transaction,
+            request: request.clone(),
+            source: *arrived.source,
+            contact: arrived.contact.into(),
+            until: now + limits::OFFER_PATIENCE,
+        }));
+        if first.is_some_and(|unacked| unacked.is_first) {
+            // Its ACK was lost; a new INVITE says as much.
+            self.emit(|session| SessionEvent::Confirmed { session, sdp: None }, out);
+        }
+        let sdp = body_of(request);
+        self.emit(|session| SessionEvent::Offered { session, offer, sdp }, out);
+    }
+
+    /// RFC 3261 §14.2, RFC 3311 §5.2: 491 when ours is open, 500 when theirs is.
+    fn refusal(&self, is_update: bool) -> Option<u16> {
+        let by_stage = match &self.stage {
+            SessionStage::Up => None,
+            SessionStage::Ending => Some(481),
+            SessionStage::Invited(incoming) if is_update && incoming.has_answered_offer => None,
+            SessionStage::Invited(_) => Some(500),
+            SessionStage::Calling(_) if is_update => None,
+            SessionStage::Calling(_) => Some(491),
+        };
+        let awaits_answer = self.unacked.as_ref().is_some_and(|unacked| unacked.awaits_answer());
+        let by_exchange = match self.exchange {
+            OfferExchange::Ours { .. } => Some(491),
+            OfferExchange::Peer(_) => Some(500),
+            OfferExchange::Idle | OfferExchange::Crossed { .. } => awaits_answer.then_some(491),
+        };
+        by_stage.or(by_exchange)
+    }
+
+    fn refuse_glare(
+        &self,
+        rng: &mut Rng,
+        arrived: &ReceivedRequest<'_>,
+        status: u16,
+        out: &mut SessionEffects,
+    ) {
+        match status {
+            491 => self.dialog.reply(arrived, 491, "Request Pending", out),
+            481 => self.dialog.reply(arrived, 481, "Call/Transaction Does Not Exist", out),
+            _ => {
+                let wait = rng.below(11).to_string();
+                let header = Some(("Retry-After", &*wait));
+                self.dialog.reply_with(arrived, (500, "Server Internal Error"), header, out);
+            }
+        }
+    }
+
+    /// An UPDATE without an offer: a refresh of target and timer.
+    fn grant_update(
+        &mut self,
+        now: Instant,
+        rules: SessionRules,
+        arrived: &ReceivedRequest<'_>,
+        out: &mut SessionEffects,
+    ) {
+        let (request, source) = (arrived.request, arrived.source);
+        let mut reply = Reply::new(request, source.remote, 200, "OK", Some(&self.dialog.local_tag));
+        reply.header("Contact", format!("<{}>", arrived.contact).as_bytes());
+        describe(&mut reply);
+        self.dialog.refresh_target(request, Some(source));
+        if matches!(self.stage, SessionStage::Up) {
+            self.refresh = refresh::grant(now, rules, request, &mut reply);
+        }
+        out.push(reply_effect(arrived.transaction, 200, reply.finish()));
+    }
+
+    /// A CANCEL of a re-INVITE.
+    pub(super) fn cancel_offer(&mut self, transaction: TxRef, out: &mut SessionEffects) {
+        match &self.exchange {
+            OfferExchange::Peer(theirs) if theirs.transaction == transaction => {
+                let offer = theirs.offer;
+                self.exchange.settle(&self.dialog, out);
+                self.emit(|session| SessionEvent::OfferWithdrawn { session, offer }, out);
+            }
+            _ => {}
         }
     }
 
     /// RFC 3261 §14.1: 2.1 to 4 s for the side that chose the Call-ID, up to 2 s for the other, in units of
     /// 10 ms.
-    fn wait_after_glare(&mut self, key: Key) -> Duration {
-        let owns = self.sessions.get(key).is_some_and(|session| session.owns_call_id);
-        let units = if owns { 210 + self.rng.below(191) } else { self.rng.below(201) };
+    fn wait_after_glare(&self, rng: &mut Rng) -> Duration {
+        let units = if self.owns_call_id { 210 + rng.below(191) } else { rng.below(201) };
         Duration::from_millis(units * 10)
     }
 
-    pub(super) fn wake_exchange(&mut self, now: Instant, key: Key, out: &mut SessionEffects) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        if session.exchange.deadline() > now {
+    pub(super) fn wake_exchange(
+        &mut self,
+        now: Instant,
+        requests: &mut PendingRequests,
+        out: &mut SessionEffects,
+    ) {
+        if self.exchange.deadline() > now {
             return;
         }
-        match std::mem::replace(&mut session.exchange, OfferExchange::Idle) {
+        match std::mem::replace(&mut self.exchange, OfferExchange::Idle) {
             OfferExchange::Peer(theirs) => {
-                self.reply_to_offer(key, &theirs, 500, "Server Internal Error", out);
+                theirs.reply(&self.dialog, 500, "Server Internal Error", out);
                 let offer = theirs.offer;
-                self.emit(key, |session| SessionEvent::OfferWithdrawn { session, offer }, out);
+                self.emit(|session| SessionEvent::OfferWithdrawn { session, offer }, out);
             }
-            OfferExchange::Crossed { refresh: true, .. } => self.send_refresh(key, out),
+            OfferExchange::Crossed { refresh: true, .. } => self.send_refresh(requests, out),
             OfferExchange::Crossed { .. } => {
-                self.emit(key, |session| SessionEvent::OfferCrossed { session }, out);
+                self.emit(|session| SessionEvent::OfferCrossed { session }, out);
             }
-            other => session.exchange = other,
-        }
-    }
-}
-
-impl super::Session {
-    /// RFC 4028 §7.3: the peer's Min-SE, and at once.
-    fn lengthen_refresh(&mut self, now: Instant, response: Option<&Message>) {
-        let wanted = response.and_then(refresh::min_se).map(|seconds| Duration::from_secs(seconds.into()));
-        if let (Some(wanted), SessionRefresh::Ours { interval, at, .. }) = (wanted, &mut self.refresh)
-            && wanted > *interval
-        {
-            *interval = wanted;
-            *at = now;
+            other => self.exchange = other,
         }
     }
 }

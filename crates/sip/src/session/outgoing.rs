@@ -3,12 +3,14 @@
 
 use bytes::Bytes;
 use stdx::Instant;
+use stdx::rng::Rng;
 use stdx::slab::Key;
 
 use super::refresh;
 use super::{
-    Cause, CommandError, Dialog, Invite, PendingRequest, RequestPurpose, SDP, Session, SessionEffect,
-    SessionEffects, SessionEvent, SessionId, SessionStage, SessionTimer, Sessions, auth, describe_request,
+    Cause, CommandError, Dialog, Invite, PendingRequest, PendingRequests, RequestPurpose, SDP, Session,
+    SessionEffect, SessionEffects, SessionEvent, SessionId, SessionStage, SessionTimer, Sessions, auth,
+    describe_request,
 };
 use crate::endpoint::{CallEventKind, ListedUnder};
 use crate::events::{OutgoingRoute, RequestId};
@@ -118,21 +120,14 @@ impl Sessions {
             return Err(CommandError::Refused);
         }
         let started = started(&session.dialog, &invite.from, &invite.target, invite.listed);
-        let key = self.sessions.insert(session);
-        self.by_tag.insert(tag, key);
+        let key = self.insert(session);
         out.push(started);
-        let id = self.send(key, RequestPurpose::Invite, bytes, onward, out);
-        self.note_request(key, id);
+        if let Some(session) = self.sessions.get_mut(key) {
+            let id = self.requests.send(session, RequestPurpose::Invite, bytes, onward, out);
+            session.note_request(id);
+        }
         self.arm(key);
         Ok(SessionId(key.to_u64()))
-    }
-
-    fn note_request(&mut self, key: Key, id: u64) {
-        if let Some(SessionStage::Calling(calling)) =
-            self.sessions.get_mut(key).map(|session| &mut session.stage)
-        {
-            calling.request = id;
-        }
     }
 
     /// A response to a request of ours.
@@ -146,22 +141,28 @@ impl Sessions {
         if self.acknowledged.contains_key(&id.0) {
             return self.handle_further_success(id.0, response, out);
         }
-        if self.is_text(id) {
+        if self.messages.contains(id) {
             if response.status() >= 200 {
-                self.handle_text_final(id, response.status(), Some(response), out);
+                let (messages, requests, rng) = (&mut self.messages, &mut self.requests, &mut self.rng);
+                messages.handle_final(requests, rng, id, response.status(), Some(response), out);
             }
             return;
         }
-        let Some(pending) = self.requests.get(&id.0) else { return };
+        let Some(pending) = self.requests.by_id.get(&id.0) else { return };
         let (key, purpose) = (pending.key, pending.purpose);
         if response.status() < 200 {
             if purpose == RequestPurpose::Invite {
-                self.handle_provisional(now, key, id.0, response, out);
+                if let Some(session) = self.sessions.get_mut(key) {
+                    session.handle_provisional(now, &mut self.requests, id.0, response, out);
+                }
+                self.arm(key);
             }
             return;
         }
         let Some(pending) = self.take_request(id) else { return };
-        let Some(pending) = self.prove(pending, response, out) else { return };
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        let pending = session.prove(&mut self.requests, &mut self.rng, pending, response, out);
+        let Some(pending) = pending else { return };
         let end = RequestOutcome { status: response.status(), response: Some(response) };
         self.handle_final(now, id.0, &pending, &end, out);
     }
@@ -174,7 +175,7 @@ impl Sessions {
         status: u16,
         out: &mut SessionEffects,
     ) {
-        if self.handle_text_final(id, status, None, out) {
+        if self.messages.handle_final(&mut self.requests, &mut self.rng, id, status, None, out) {
             return;
         }
         let Some(pending) = self.take_request(id) else { return };
@@ -190,130 +191,36 @@ impl Sessions {
         out: &mut SessionEffects,
     ) {
         let key = pending.key;
+        let Some(session) = self.sessions.get_mut(key) else { return };
         match pending.purpose {
             RequestPurpose::Invite => self.handle_invite_final(now, id, pending, end, out),
             RequestPurpose::Offer { refresh } => self.handle_offer_final(now, id, pending, end, refresh, out),
             RequestPurpose::Bye => self.remove(key, out),
             RequestPurpose::Refer => {
                 let status = end.status;
-                self.emit(key, |session| SessionEvent::ReferAnswered { session, status }, out);
+                session.emit(|session| SessionEvent::ReferAnswered { session, status }, out);
             }
             RequestPurpose::Told(method) => {
                 let status = end.status;
-                self.emit(key, |session| SessionEvent::Responded { session, method, status }, out);
+                session.emit(|session| SessionEvent::Responded { session, method, status }, out);
             }
             RequestPurpose::Quiet => {}
         }
         let is_in_dialog = !matches!(pending.purpose, RequestPurpose::Invite | RequestPurpose::Bye);
         if is_in_dialog {
-            self.check_gone(now, key, end.status, out);
+            self.check_gone(key, end.status, out);
         }
         self.arm(key);
     }
 
     /// RFC 5057 §5.1: 481 ends the dialog, 408 leaves only the BYE to be tried.
-    fn check_gone(&mut self, now: Instant, key: Key, status: u16, out: &mut SessionEffects) {
+    fn check_gone(&mut self, key: Key, status: u16, out: &mut SessionEffects) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
         match status {
             481 => self.vanish(key, Cause::Gone { status }, out),
-            408 => self.leave(now, key, Cause::Gone { status }, None, out),
+            408 => session.leave(&mut self.requests, Cause::Gone { status }, None, out),
             _ => {}
         }
-    }
-
-    /// Sends it again with credentials when it was challenged and we have some; else gives it back.
-    fn prove(
-        &mut self,
-        mut pending: PendingRequest,
-        response: &Message,
-        out: &mut SessionEffects,
-    ) -> Option<PendingRequest> {
-        let Some(session) = self.sessions.get_mut(pending.key) else { return Some(pending) };
-        let Some(login) = session.login.as_deref().filter(|_| pending.challenges < CHALLENGES) else {
-            return Some(pending);
-        };
-        if session.has_ended && pending.purpose == RequestPurpose::Invite {
-            return Some(pending);
-        }
-        let number = session.dialog.local_cseq + 1;
-        let Some(bytes) = auth::answer(&mut self.rng, &pending.message, response, login, number) else {
-            return Some(pending);
-        };
-        session.dialog.local_cseq = number;
-        pending.challenges += 1;
-        self.send_again(pending, bytes, out);
-        None
-    }
-
-    /// Another try of the same request, under a number of its own.
-    fn send_again(&mut self, mut pending: PendingRequest, bytes: Bytes, out: &mut SessionEffects) {
-        let Ok(message) = Message::parse(bytes.clone()) else { return };
-        pending.message = message;
-        let (key, id, onward) = (pending.key, self.next_id(), pending.onward.clone());
-        match pending.purpose {
-            RequestPurpose::Invite => self.note_request(key, id),
-            RequestPurpose::Offer { .. } => self.note_offer_request(key, id),
-            _ => {}
-        }
-        self.insert_request(id, pending);
-        out.push(SessionEffect::Request { id: RequestId(id), bytes, onward });
-    }
-
-    fn handle_provisional(
-        &mut self,
-        now: Instant,
-        key: Key,
-        id: u64,
-        response: &Message,
-        out: &mut SessionEffects,
-    ) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let SessionStage::Calling(calling) = &mut session.stage else { return };
-        calling.heard = true;
-        if calling.cancel == CancelState::Wanted {
-            calling.cancel = CancelState::Sent;
-            calling.deadline = now + TIMEOUT;
-            out.push(SessionEffect::Cancel { id: RequestId(id) });
-        }
-        if session.has_ended || response.status() == 100 {
-            return self.arm(key);
-        }
-        if !self.note_early(key, response, out) {
-            return;
-        }
-        let response = Box::new(response.clone());
-        self.emit(key, |session| SessionEvent::Ringing { session, response }, out);
-    }
-
-    /// The early dialog of a provisional response, and its PRACK. False for one that came before.
-    fn note_early(&mut self, key: Key, response: &Message, out: &mut SessionEffects) -> bool {
-        let Some(session) = self.sessions.get_mut(key) else { return false };
-        session.note_allow(response);
-        let Some(dialog) = session.dialog.of_response(response) else { return true };
-        let SessionStage::Calling(calling) = &mut session.stage else { return false };
-        let known = calling.early.iter().position(|early| early.dialog.remote_tag == dialog.remote_tag);
-        let index = match known {
-            Some(index) => index,
-            None if calling.early.len() >= limits::FORK_BRANCHES => return true,
-            None => {
-                calling.early.push(EarlyDialog { dialog, rseq: 0 });
-                calling.early.len() - 1
-            }
-        };
-        let is_reliable = response.lists(Header::Require, "100rel");
-        let rseq = response.header_named("RSeq").and_then(crate::wire::parse_number);
-        let Some(rseq) = rseq.filter(|_| is_reliable) else { return true };
-        let early = &mut calling.early[index];
-        // RFC 3262 §4: in order, and each once; the PRACK's own transaction repeats it.
-        if early.rseq != 0 && early.rseq.checked_add(1) != Some(rseq) {
-            return false;
-        }
-        early.rseq = rseq;
-        session.dialog.local_cseq += 1;
-        let (mut request, onward) = early.dialog.request_numbered("PRACK", session.dialog.local_cseq);
-        let number = response.cseq().map_or(0, |(number, _)| number);
-        request.header("RAck", format!("{rseq} {number} INVITE").as_bytes());
-        self.send(key, RequestPurpose::Quiet, request.finish(), onward, out);
-        true
     }
 
     fn handle_invite_final(
@@ -329,44 +236,12 @@ impl Sessions {
         if let Some(response) = success {
             return self.handle_answered(now, key, id, response, out);
         }
-        if end.status == 422 && self.lengthen(pending, end.response, out) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if end.status == 422 && session.lengthen(&mut self.requests, pending, end.response, out) {
             return;
         }
         let response = end.response.map(|response| Box::new(response.clone()));
         self.vanish(key, Cause::Failed { status: end.status, response }, out);
-    }
-
-    /// RFC 4028 §7.3: once more with the interval the peer asks for.
-    fn lengthen(
-        &mut self,
-        pending: &PendingRequest,
-        response: Option<&Message>,
-        out: &mut SessionEffects,
-    ) -> bool {
-        let wanted = response.and_then(refresh::min_se);
-        let asked = refresh::session_expires(&pending.message).map(|(seconds, _)| seconds);
-        let Some(wanted) = wanted.filter(|&wanted| asked.is_some_and(|asked| wanted > asked)) else {
-            return false;
-        };
-        let Some(session) = self.sessions.get_mut(pending.key).filter(|session| !session.has_ended) else {
-            return false;
-        };
-        session.dialog.local_cseq += 1;
-        let number = session.dialog.local_cseq;
-        let mut rewrite = Rewrite::new(&pending.message);
-        rewrite.set(Header::CSeq, |text| text.extend_from_slice(format!("{number} INVITE").as_bytes()));
-        rewrite.set(Header::SessionExpires, |text| text.extend_from_slice(wanted.to_string().as_bytes()));
-        rewrite.append("Min-SE", |text| text.extend_from_slice(wanted.to_string().as_bytes()));
-        let bytes = rewrite.finish();
-        let pending = PendingRequest {
-            key: pending.key,
-            purpose: pending.purpose,
-            message: pending.message.clone(),
-            onward: pending.onward.clone(),
-            challenges: pending.challenges,
-        };
-        self.send_again(pending, bytes, out);
-        true
     }
 
     /// The first 2xx makes the session; the other forks' early dialogs end with it (RFC 3261 §13.2.2.4).
@@ -393,16 +268,15 @@ impl Sessions {
         }
         let answered = session.dialog.call_effect(CallEventKind::Answered);
         self.acknowledge(now, key, id, base, response, out);
+        let Some(session) = self.sessions.get_mut(key) else { return };
         if was_cancelled {
             // The CANCEL came too late.
-            if let Some(session) = self.sessions.get_mut(key) {
-                session.stage = SessionStage::Ending;
-            }
-            return self.send_bye(key, None, out);
+            session.stage = SessionStage::Ending;
+            return session.send_bye(&mut self.requests, None, out);
         }
         out.push(answered);
         let response = Box::new(response.clone());
-        self.emit(key, |session| SessionEvent::Answered { session, response }, out);
+        session.emit(|session| SessionEvent::Answered { session, response }, out);
     }
 
     /// Sends the ACK of a 2xx, and keeps it for the next.
@@ -442,24 +316,8 @@ impl Sessions {
         out.push(SessionEffect::Ack { bytes: ack, onward });
         // Its answer is not waited for.
         let (request, onward) = dialog.request("BYE");
-        let id = RequestId(self.next_id());
+        let id = RequestId(self.requests.next_id());
         out.push(SessionEffect::Request { id, bytes: request.finish(), onward });
-    }
-
-    /// The call is not wanted any more: it ends here at once, at the peer by CANCEL.
-    pub(super) fn give_up_calling(&mut self, now: Instant, key: Key, cause: Cause, out: &mut SessionEffects) {
-        self.settle_exchange(key, out);
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let SessionStage::Calling(calling) = &mut session.stage else { return };
-        if calling.cancel == CancelState::No {
-            // §9.1: a callee that does not answer a CANCEL within 64*T1 is taken to have accepted it.
-            calling.deadline = now + TIMEOUT;
-            calling.cancel = if calling.heard { CancelState::Sent } else { CancelState::Wanted };
-            if calling.heard {
-                out.push(SessionEffect::Cancel { id: RequestId(calling.request) });
-            }
-        }
-        self.tell_end(key, cause, out);
     }
 
     pub(super) fn wake_calling(&mut self, now: Instant, key: Key, out: &mut SessionEffects) {
@@ -469,9 +327,152 @@ impl Sessions {
             return;
         }
         match calling.cancel {
-            CancelState::No => self.give_up_calling(now, key, Cause::Timeout, out),
+            CancelState::No => session.give_up_calling(now, Cause::Timeout, out),
             CancelState::Wanted | CancelState::Sent => self.remove(key, out),
         }
+    }
+}
+
+impl Session {
+    pub(super) fn note_request(&mut self, id: u64) {
+        if let SessionStage::Calling(calling) = &mut self.stage {
+            calling.request = id;
+        }
+    }
+
+    /// Sends it again with credentials when it was challenged and we have some; else gives it back.
+    fn prove(
+        &mut self,
+        requests: &mut PendingRequests,
+        rng: &mut Rng,
+        mut pending: PendingRequest,
+        response: &Message,
+        out: &mut SessionEffects,
+    ) -> Option<PendingRequest> {
+        let Some(login) = self.login.as_deref().filter(|_| pending.challenges < CHALLENGES) else {
+            return Some(pending);
+        };
+        if self.has_ended && pending.purpose == RequestPurpose::Invite {
+            return Some(pending);
+        }
+        let number = self.dialog.local_cseq + 1;
+        let Some(bytes) = auth::answer(rng, &pending.message, response, login, number) else {
+            return Some(pending);
+        };
+        self.dialog.local_cseq = number;
+        pending.challenges += 1;
+        requests.send_again(self, pending, bytes, out);
+        None
+    }
+
+    fn handle_provisional(
+        &mut self,
+        now: Instant,
+        requests: &mut PendingRequests,
+        id: u64,
+        response: &Message,
+        out: &mut SessionEffects,
+    ) {
+        let SessionStage::Calling(calling) = &mut self.stage else { return };
+        calling.heard = true;
+        if calling.cancel == CancelState::Wanted {
+            calling.cancel = CancelState::Sent;
+            calling.deadline = now + TIMEOUT;
+            out.push(SessionEffect::Cancel { id: RequestId(id) });
+        }
+        if self.has_ended || response.status() == 100 {
+            return;
+        }
+        if !self.note_early(requests, response, out) {
+            return;
+        }
+        let response = Box::new(response.clone());
+        self.emit(|session| SessionEvent::Ringing { session, response }, out);
+    }
+
+    /// The early dialog of a provisional response, and its PRACK. False for one that came before.
+    fn note_early(
+        &mut self,
+        requests: &mut PendingRequests,
+        response: &Message,
+        out: &mut SessionEffects,
+    ) -> bool {
+        self.note_allow(response);
+        let Some(dialog) = self.dialog.of_response(response) else { return true };
+        let SessionStage::Calling(calling) = &mut self.stage else { return false };
+        let known = calling.early.iter().position(|early| early.dialog.remote_tag == dialog.remote_tag);
+        let index = match known {
+            Some(index) => index,
+            None if calling.early.len() >= limits::FORK_BRANCHES => return true,
+            None => {
+                calling.early.push(EarlyDialog { dialog, rseq: 0 });
+                calling.early.len() - 1
+            }
+        };
+        let is_reliable = response.lists(Header::Require, "100rel");
+        let rseq = response.header_named("RSeq").and_then(crate::wire::parse_number);
+        let Some(rseq) = rseq.filter(|_| is_reliable) else { return true };
+        let early = &mut calling.early[index];
+        // RFC 3262 §4: in order, and each once; the PRACK's own transaction repeats it.
+        if early.rseq != 0 && early.rseq.checked_add(1) != Some(rseq) {
+            return false;
+        }
+        early.rseq = rseq;
+        self.dialog.local_cseq += 1;
+        let (mut request, onward) = early.dialog.request_numbered("PRACK", self.dialog.local_cseq);
+        let number = response.cseq().map_or(0, |(number, _)| number);
+        request.header("RAck", format!("{rseq} {number} INVITE").as_bytes());
+        requests.send(self, RequestPurpose::Quiet, request.finish(), onward, out);
+        true
+    }
+
+    /// RFC 4028 §7.3: once more with the interval the peer asks for.
+    fn lengthen(
+        &mut self,
+        requests: &mut PendingRequests,
+        pending: &PendingRequest,
+        response: Option<&Message>,
+        out: &mut SessionEffects,
+    ) -> bool {
+        let wanted = response.and_then(refresh::min_se);
+        let asked = refresh::session_expires(&pending.message).map(|(seconds, _)| seconds);
+        let Some(wanted) = wanted.filter(|&wanted| asked.is_some_and(|asked| wanted > asked)) else {
+            return false;
+        };
+        if self.has_ended {
+            return false;
+        }
+        self.dialog.local_cseq += 1;
+        let number = self.dialog.local_cseq;
+        let mut rewrite = Rewrite::new(&pending.message);
+        rewrite.set(Header::CSeq, |text| text.extend_from_slice(format!("{number} INVITE").as_bytes()));
+        rewrite.set(Header::SessionExpires, |text| text.extend_from_slice(wanted.to_string().as_bytes()));
+        rewrite.append("Min-SE", |text| text.extend_from_slice(wanted.to_string().as_bytes()));
+        let bytes = rewrite.finish();
+        let pending = PendingRequest {
+            key: pending.key,
+            purpose: pending.purpose,
+            message: pending.message.clone(),
+            onward: pending.onward.clone(),
+            challenges: pending.challenges,
+        };
+        requests.send_again(self, pending, bytes, out);
+        true
+    }
+
+    /// The call is not wanted any more: it ends here at once, at the peer by CANCEL.
+    pub(super) fn give_up_calling(&mut self, now: Instant, cause: Cause, out: &mut SessionEffects) {
+        self.exchange.settle(&self.dialog, out);
+        let SessionStage::Calling(calling) = &mut self.stage else { return };
+        if calling.cancel == CancelState::No {
+            // §9.1: a callee that does not answer a CANCEL within 64*T1 is taken to have accepted it.
+            calling.deadline = now + TIMEOUT;
+            calling.cancel = if calling.heard { CancelState::Sent } else { CancelState::Wanted };
+            if calling.heard {
+                out.push(SessionEffect::Cancel { id: RequestId(calling.request) });
+            }
+        }
+        self.tell_end(cause, out);
     }
 }
 

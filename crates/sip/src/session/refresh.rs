@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use stdx::Instant;
-use stdx::slab::Key;
 
 use super::{
-    Cause, OfferExchange, RequestPurpose, SDP, SessionEffects, SessionRules, SessionStage, Sessions,
-    describe_request,
+    Cause, OfferExchange, PendingRequests, RequestPurpose, SDP, Session, SessionEffects, SessionRules,
+    SessionStage, describe_request,
 };
 use crate::wire::{Header, Message, Params, Reply, parse_number};
 
@@ -39,6 +38,17 @@ impl SessionRefresh {
             SessionRefresh::Never => Instant::FAR_FUTURE,
             SessionRefresh::Ours { at, end, .. } => (*at).min(*end),
             SessionRefresh::ByPeer { end, .. } => *end,
+        }
+    }
+
+    /// RFC 4028 §7.3: the peer's Min-SE, and at once.
+    pub(super) fn lengthen(&mut self, now: Instant, response: Option<&Message>) {
+        let wanted = response.and_then(min_se).map(|seconds| Duration::from_secs(seconds.into()));
+        if let (Some(wanted), SessionRefresh::Ours { interval, at, .. }) = (wanted, self)
+            && wanted > *interval
+        {
+            *interval = wanted;
+            *at = now;
         }
     }
 
@@ -120,44 +130,47 @@ pub(super) fn of_response(now: Instant, rules: SessionRules, response: &Message)
     }
 }
 
-impl Sessions {
-    pub(super) fn wake_refresh(&mut self, now: Instant, key: Key, out: &mut SessionEffects) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let is_idle = matches!(session.exchange, OfferExchange::Idle) && session.unacked.is_none();
-        match &mut session.refresh {
+impl Session {
+    pub(super) fn wake_refresh(
+        &mut self,
+        now: Instant,
+        requests: &mut PendingRequests,
+        out: &mut SessionEffects,
+    ) {
+        let is_idle = matches!(self.exchange, OfferExchange::Idle) && self.unacked.is_none();
+        match &mut self.refresh {
             SessionRefresh::Ours { end, .. } | SessionRefresh::ByPeer { end, .. } if *end <= now => {
-                session.refresh = SessionRefresh::Never;
-                self.leave(now, key, Cause::Expired, Some("SIP;cause=408;text=\"Session expired\""), out);
+                self.refresh = SessionRefresh::Never;
+                self.leave(requests, Cause::Expired, Some("SIP;cause=408;text=\"Session expired\""), out);
             }
             SessionRefresh::Ours { at, .. } if *at <= now && !is_idle => *at = now + LATER,
             SessionRefresh::Ours { at, .. } if *at <= now => {
                 *at = Instant::FAR_FUTURE;
-                self.send_refresh(key, out);
+                self.send_refresh(requests, out);
             }
             _ => {}
         }
     }
 
     /// UPDATE where the peer allows it, else a re-INVITE that offers what was offered last (§7.4).
-    pub(super) fn send_refresh(&mut self, key: Key, out: &mut SessionEffects) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        if !matches!(session.stage, SessionStage::Up) {
+    pub(super) fn send_refresh(&mut self, requests: &mut PendingRequests, out: &mut SessionEffects) {
+        if !matches!(self.stage, SessionStage::Up) {
             return;
         }
         let purpose = RequestPurpose::Offer { refresh: true };
-        let expires = session.refresh.header();
-        let by_update = session.peer_allows_update;
-        let (mut request, onward) = session.dialog.request(if by_update { "UPDATE" } else { "INVITE" });
+        let expires = self.refresh.header();
+        let by_update = self.peer_allows_update;
+        let (mut request, onward) = self.dialog.request(if by_update { "UPDATE" } else { "INVITE" });
         describe_request(&mut request);
         if let Some(expires) = expires {
             request.header("Session-Expires", expires.as_bytes());
         }
-        let sdp = session.local_sdp.clone();
+        let sdp = self.local_sdp.clone();
         let bytes =
             if by_update || sdp.is_empty() { request.finish() } else { request.finish_with(SDP, &sdp) };
-        let id = self.send(key, purpose, bytes, onward, out);
-        if !by_update && let Some(session) = self.sessions.get_mut(key) {
-            session.exchange = OfferExchange::Ours { request: id };
+        let id = requests.send(self, purpose, bytes, onward, out);
+        if !by_update {
+            self.exchange = OfferExchange::Ours { request: id };
         }
     }
 }

@@ -8,8 +8,8 @@ use super::dialog::DialogFault;
 use super::event::content_type_of;
 use super::incoming::reply_effect;
 use super::{
-    ALLOW, Cause, CommandError, ReceivedRequest, RequestPurpose, SDP, SUPPORTED, SessionEffects,
-    SessionEvent, SessionId, SessionStage, Sessions, describe,
+    ALLOW, Cause, CommandError, ReceivedRequest, RequestPurpose, SDP, Session, SessionContext,
+    SessionEffects, SessionEvent, SessionStage, Sessions, describe,
 };
 use crate::limits;
 use crate::wire::{Method, Reply};
@@ -31,28 +31,30 @@ impl Sessions {
             _ => Some(&mut session.dialog),
         };
         if let Some(Err(DialogFault(status, reason))) = dialog.map(|dialog| dialog.accept(request)) {
-            return self.reply(key, arrived, status, reason, out);
+            return session.dialog.reply(arrived, status, reason, out);
         }
         match request.method() {
-            Method::Invite | Method::Update => self.handle_offer(now, key, arrived, out),
+            Method::Invite | Method::Update => {
+                session.handle_offer(now, self.rules, &mut self.rng, arrived, out);
+            }
             Method::Bye => self.handle_bye(key, arrived, out),
-            Method::Prack => self.handle_prack(now, key, arrived, out),
+            Method::Prack => session.handle_prack(now, self.rules, arrived, out),
             Method::Info => {
-                self.reply(key, arrived, 200, "OK", out);
+                session.dialog.reply(arrived, 200, "OK", out);
                 let (content_type, body) = content_of(arrived);
-                self.emit(key, |session| SessionEvent::Info { session, content_type, body }, out);
+                session.emit(|session| SessionEvent::Info { session, content_type, body }, out);
             }
             Method::Message => {
-                self.reply(key, arrived, 200, "OK", out);
+                session.dialog.reply(arrived, 200, "OK", out);
                 let (content_type, body) = content_of(arrived);
-                self.emit(key, |session| SessionEvent::Message { session, content_type, body }, out);
+                session.emit(|session| SessionEvent::Message { session, content_type, body }, out);
             }
-            Method::Options => self.answer_options(key, arrived, out),
-            Method::Refer => self.handle_refer(key, arrived, out),
-            Method::Notify => self.handle_notify(key, arrived, out),
+            Method::Options => session.answer_options(arrived, out),
+            Method::Refer => session.handle_refer(arrived, out),
+            Method::Notify => session.handle_notify(arrived, out),
             _ => {
                 let allow = Some(("Allow", ALLOW));
-                self.reply_with(key, arrived, (405, "Method Not Allowed"), allow, out);
+                session.dialog.reply_with(arrived, (405, "Method Not Allowed"), allow, out);
             }
         }
         self.arm(key);
@@ -63,79 +65,50 @@ impl Sessions {
         let cause = Cause::HungUp { request: Box::new(arrived.request.clone()) };
         match session.stage {
             // RFC 3261 §15: a callee must not, before it has answered.
-            SessionStage::Calling(_) => self.reply(key, arrived, 481, "Call/Transaction Does Not Exist", out),
+            SessionStage::Calling(_) => {
+                session.dialog.reply(arrived, 481, "Call/Transaction Does Not Exist", out);
+            }
             SessionStage::Invited(_) => {
-                self.reply(key, arrived, 200, "OK", out);
+                session.dialog.reply(arrived, 200, "OK", out);
                 self.refuse_call(key, 487, "Request Terminated", cause, &[], out);
             }
             SessionStage::Up | SessionStage::Ending => {
-                self.reply(key, arrived, 200, "OK", out);
+                session.dialog.reply(arrived, 200, "OK", out);
                 self.vanish(key, cause, out);
             }
         }
     }
+}
 
-    fn answer_options(&mut self, key: Key, arrived: &ReceivedRequest<'_>, out: &mut SessionEffects) {
-        let Some(session) = self.sessions.get(key) else { return };
-        let tag = Some(&*session.dialog.local_tag);
-        let mut reply = Reply::new(arrived.request, arrived.source.remote, 200, "OK", tag);
-        describe(&mut reply);
-        reply.header("Accept", SDP.as_bytes());
-        out.push(reply_effect(arrived.transaction, 200, reply.finish()));
-    }
-
+impl Session {
     /// INFO or MESSAGE; its final response is told.
     pub(crate) fn tell_peer(
         &mut self,
-        id: SessionId,
         method: Method,
         content_type: &str,
         body: &Bytes,
-        out: &mut SessionEffects,
+        context: &mut SessionContext<'_>,
     ) -> Result<(), CommandError> {
-        let under_way = self.requests.len();
-        let (key, session) = self.get(id)?;
-        if !matches!(session.stage, SessionStage::Up) || !matches!(method, Method::Info | Method::Message) {
+        let under_way = context.requests.by_id.len();
+        if !matches!(self.stage, SessionStage::Up) || !matches!(method, Method::Info | Method::Message) {
             return Err(CommandError::NotNow);
         }
         if under_way >= limits::SESSION_REQUESTS {
             return Err(CommandError::Refused);
         }
-        let (mut request, onward) = session.dialog.request(method.as_str());
+        let (mut request, onward) = self.dialog.request(method.as_str());
         request.header("User-Agent", crate::wire::PRODUCT.as_bytes());
         let bytes = request.finish_with(content_type, body);
-        self.send(key, RequestPurpose::Told(method), bytes, onward, out);
+        context.requests.send(self, RequestPurpose::Told(method), bytes, onward, context.out);
         Ok(())
     }
 
-    pub(super) fn reply(
-        &self,
-        key: Key,
-        arrived: &ReceivedRequest<'_>,
-        status: u16,
-        reason: &str,
-        out: &mut SessionEffects,
-    ) {
-        self.reply_with(key, arrived, (status, reason), None, out);
-    }
-
-    pub(super) fn reply_with(
-        &self,
-        key: Key,
-        arrived: &ReceivedRequest<'_>,
-        (status, reason): (u16, &str),
-        header: Option<(&str, &str)>,
-        out: &mut SessionEffects,
-    ) {
-        let tag = self.sessions.get(key).map(|session| &*session.dialog.local_tag);
-        let mut reply = Reply::new(arrived.request, arrived.source.remote, status, reason, tag);
-        if let Some((name, value)) = header {
-            reply.header(name, value.as_bytes());
-        }
-        if status == 200 {
-            reply.header("Supported", SUPPORTED.as_bytes());
-        }
-        out.push(reply_effect(arrived.transaction, status, reply.finish()));
+    fn answer_options(&self, arrived: &ReceivedRequest<'_>, out: &mut SessionEffects) {
+        let tag = Some(&*self.dialog.local_tag);
+        let mut reply = Reply::new(arrived.request, arrived.source.remote, 200, "OK", tag);
+        describe(&mut reply);
+        reply.header("Accept", SDP.as_bytes());
+        out.push(reply_effect(arrived.transaction, 200, reply.finish()));
     }
 }
 

@@ -6,7 +6,8 @@ use stdx::Instant;
 use super::UserAgent;
 use crate::endpoint::lower::LowerView;
 use crate::session::{
-    CommandError, Invite, MessageId, MessageOut, OfferId, ReferId, SessionEffect, SessionId, Sessions,
+    CommandError, Invite, MessageId, MessageOut, OfferId, ReferId, Session, SessionContext, SessionEffect,
+    SessionId, Sessions,
 };
 use crate::wire::Method;
 
@@ -29,7 +30,7 @@ impl SessionCommands<'_> {
 
     /// A provisional response, 101 to 199, to a session that was `Invited`; `sdp` may be empty.
     pub fn ring(&mut self, session: SessionId, status: u16, sdp: Bytes) -> Result<(), CommandError> {
-        self.with_sessions(|sessions, now, effects| sessions.ring(now, session, status, sdp, effects))
+        self.with_session(session, |session, context| session.ring(status, sdp, context))
     }
 
     /// 200 to a session that was `Invited`; headers of the application's own go with it.
@@ -39,7 +40,7 @@ impl SessionCommands<'_> {
         sdp: Bytes,
         headers: Vec<(Box<str>, Box<str>)>,
     ) -> Result<(), CommandError> {
-        self.with_sessions(|sessions, now, effects| sessions.answer(now, session, sdp, headers, effects))
+        self.with_session(session, |session, context| session.answer(sdp, headers, context))
     }
 
     /// 3xx to 6xx to a session that was `Invited`; a 3xx has its Contacts among the headers.
@@ -60,7 +61,7 @@ impl SessionCommands<'_> {
 
     /// A re-INVITE with new SDP.
     pub fn offer(&mut self, session: SessionId, sdp: &Bytes) -> Result<(), CommandError> {
-        self.with_sessions(|sessions, _, effects| sessions.offer(session, sdp, effects))
+        self.with_session(session, |session, context| session.offer(sdp, context))
     }
 
     /// Accepts a peer's offer with an answer.
@@ -70,7 +71,7 @@ impl SessionCommands<'_> {
         offer: OfferId,
         sdp: Bytes,
     ) -> Result<(), CommandError> {
-        self.with_sessions(|sessions, now, effects| sessions.accept_offer(now, session, offer, sdp, effects))
+        self.with_session(session, |session, context| session.accept_offer(offer, sdp, context))
     }
 
     /// Refuses a peer's offer with a status.
@@ -81,9 +82,7 @@ impl SessionCommands<'_> {
         status: u16,
         reason: &str,
     ) -> Result<(), CommandError> {
-        self.with_sessions(|sessions, _, effects| {
-            sessions.refuse_offer(session, offer, status, reason, effects)
-        })
+        self.with_session(session, |session, context| session.refuse_offer(offer, status, reason, context))
     }
 
     /// INFO or MESSAGE within the session; `Responded` tells the outcome.
@@ -94,9 +93,7 @@ impl SessionCommands<'_> {
         content_type: &str,
         body: &Bytes,
     ) -> Result<(), CommandError> {
-        self.with_sessions(|sessions, _, effects| {
-            sessions.tell_peer(session, method, content_type, body, effects)
-        })
+        self.with_session(session, |session, context| session.tell_peer(method, content_type, body, context))
     }
 
     /// REFER: the peer shall call `target`. Events: `ReferAnswered`, `ReferProgress`.
@@ -106,12 +103,12 @@ impl SessionCommands<'_> {
         target: &str,
         referred_by: Option<&str>,
     ) -> Result<(), CommandError> {
-        self.with_sessions(|sessions, _, effects| sessions.refer(session, target, referred_by, effects))
+        self.with_session(session, |session, context| session.refer(target, referred_by, context))
     }
 
     /// Accepts a peer's REFER with 202 (RFC 3515).
     pub fn accept_refer(&mut self, session: SessionId, refer: ReferId) -> Result<(), CommandError> {
-        self.with_sessions(|sessions, _, effects| sessions.accept_refer(session, refer, effects))
+        self.with_session(session, |session, context| session.accept_refer(refer, context))
     }
 
     /// Refuses a peer's REFER with a status.
@@ -122,9 +119,7 @@ impl SessionCommands<'_> {
         status: u16,
         reason: &str,
     ) -> Result<(), CommandError> {
-        self.with_sessions(|sessions, _, effects| {
-            sessions.refuse_refer(session, refer, status, reason, effects)
-        })
+        self.with_session(session, |session, context| session.refuse_refer(refer, status, reason, context))
     }
 
     /// Reports the progress of an accepted REFER's call: a status, and true if it is the last report.
@@ -136,9 +131,17 @@ impl SessionCommands<'_> {
         reason: &str,
         over: bool,
     ) -> Result<(), CommandError> {
-        self.with_sessions(|sessions, _, effects| {
-            sessions.notify_refer(session, refer, status, reason, over, effects)
+        self.with_session(session, |session, context| {
+            session.notify_refer(refer, status, reason, over, context)
         })
+    }
+
+    fn with_session(
+        &mut self,
+        id: SessionId,
+        command: impl FnOnce(&mut Session, &mut SessionContext<'_>) -> Result<(), CommandError>,
+    ) -> Result<(), CommandError> {
+        self.with_sessions(|sessions, now, effects| sessions.command(now, id, command, effects))
     }
 
     fn with_sessions<R>(
