@@ -213,7 +213,7 @@ pub struct RateOptions {
     pub interval: Duration,
     pub max: Option<f64>,
     pub quit_at_max: bool,
-    /// `-l`; `None`: 3 × rate × pause as SIPp has it (computed by [`RateOptions::open_limit`]).
+    /// `-l`; `None`: 3 × rate × pause as SIPp has it.
     pub limit: Option<u64>,
     /// `-m`.
     pub total: Option<u64>,

@@ -1,7 +1,7 @@
 //! The phones of an account, as its contacts see them, and its chat, as phones see it (RFC 7248, RFC 7572).
 //!
 //! A phone is no session: it is a resource of the account that others see, [`RESOURCE`], made of the reports
-//! of `handle_phone`. It takes text messages ([`texts`]) and sends some ([`heard`]); other requests are
+//! of `handle_phone`. It takes text messages ([`texts`]) and sends some ([`messages`]); other requests are
 //! refused, Jingle's `session-initiate` among them: code that connects such calls to phones takes them in
 //! `phone_asked` and adds their features.
 

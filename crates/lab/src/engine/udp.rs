@@ -37,7 +37,7 @@ struct QueuedDatagram {
     end: usize,
     to: SocketAddr,
     call: Key,
-    /// Place in the order to send in, see [`super::runs`].
+    /// Place in the order to send in: datagrams of one length and destination follow each other.
     order: u64,
 }
 

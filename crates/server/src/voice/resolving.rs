@@ -1,4 +1,4 @@
-//! Addresses that are looked up ([`super::Wish::Resolve`]), and what for.
+//! Addresses that the routing plan looks up ([`super::VoiceEffect::Resolve`]), and the purpose of each look-up.
 
 use std::collections::HashMap;
 

@@ -87,7 +87,7 @@ impl TransactionMachine {
         }
     }
 
-    /// When to call [`handle_timer`](Machine::handle_timer); `FAR_FUTURE` when nothing is due.
+    /// When to call [`handle_timer`](TransactionMachine::handle_timer); `FAR_FUTURE` when nothing is due.
     pub fn deadline(&self) -> Instant {
         match self {
             TransactionMachine::ClientInvite(machine) => machine.deadline(),
