@@ -379,11 +379,6 @@ pub const UNTESTED: &[(&str, &str, &str)] = &[
     ("XEP-0313", "4.1.4", "`include-groupchat` (RECOMMENDED): not supported, and not announced"),
     ("XEP-0313", "4.3.2", "`stable='false'` for a result that may change: no result does"),
     ("XEP-0313", "6.1.2", "changes of a room's subject are archived (SHOULD): they are not"),
-    (
-        "XEP-0313",
-        "8.1",
-        "the archive of another account is `forbidden` (SHOULD): it is `service-unavailable`",
-    ),
 ];
 
 /// One line of the compliance suites (XEP-0479) that a server has to meet.

@@ -3,7 +3,7 @@
 use xmpp::Element;
 use xmpp::stanza::Condition;
 
-use super::{Host, Outbox, disco, roster, vcard};
+use super::{Host, Outbox, archive, disco, roster, vcard};
 
 impl Host {
     /// No account has that address. It is answered as an account answers strangers, so that they learn nothing of it.
@@ -17,7 +17,10 @@ impl Host {
             Some(payload) if disco::asks_for_items(stanza) => {
                 self.answer(stanza, Ok(Some(disco::no_items(payload))), out);
             }
-            _ if roster::sets_roster(stanza) || vcard::sets_vcard(stanza) => {
+            _ if roster::sets_roster(stanza)
+                || vcard::sets_vcard(stanza)
+                || archive::asks_for_archive(stanza) =>
+            {
                 self.refuse(stanza, &Condition::Forbidden.into(), out);
             }
             _ => self.refuse_without_account(stanza, out),

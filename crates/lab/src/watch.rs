@@ -181,6 +181,7 @@ fn resident(status: &[u8]) -> u64 {
 mod tests {
     use std::os::unix::process::CommandExt as _;
     use std::process::{Child, Command, Stdio};
+    use std::time::Duration;
 
     use super::*;
 
@@ -197,7 +198,12 @@ mod tests {
     }
 
     fn run(command: &mut Command) -> ChildProcess {
-        ChildProcess(command.stdin(Stdio::piped()).spawn().expect("the program exists"))
+        let child = ChildProcess(command.stdin(Stdio::piped()).spawn().expect("the program exists"));
+        // The kernel sets a process's arguments after its program was found: `spawn` may return before.
+        let arguments = format!("/proc/{}/cmdline", child.0.id());
+        let is_started = || std::fs::read(&arguments).is_ok_and(|bytes| !bytes.is_empty()).then_some(());
+        wait::within(Duration::from_secs(10), is_started).expect("the program has its arguments");
+        child
     }
 
     fn watch(specs: &[&str]) -> ProcessWatch {

@@ -6,6 +6,7 @@ mod query;
 use std::collections::HashMap;
 
 use stdx::Instant;
+use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns, stanza};
 
 pub use self::preferences::ArchiveDefault;
@@ -58,8 +59,24 @@ pub(super) const FEATURE: Feature = Feature {
         IqHandler { at: IqTarget::Own, name: "query", ns: ns::MAM, run: own_archive },
         IqHandler { at: IqTarget::Own, name: "metadata", ns: ns::MAM, run: own_archive },
         IqHandler { at: IqTarget::Own, name: "prefs", ns: ns::MAM, run: preferences::handle },
+        IqHandler { at: IqTarget::Account, name: "query", ns: ns::MAM, run: archive_of_another },
+        IqHandler { at: IqTarget::Account, name: "metadata", ns: ns::MAM, run: archive_of_another },
+        IqHandler { at: IqTarget::Account, name: "prefs", ns: ns::MAM, run: archive_of_another },
     ],
 };
+
+/// XEP-0313 §8.1: the archive of another account is `forbidden`. An account looks for handlers of its own address first, so its
+/// own requests do not come here.
+fn archive_of_another(_host: &mut Host, _now: Instant, _iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
+    IqReply::Error(Condition::Forbidden.into())
+}
+
+/// True if an iq asks for an archive or its preferences.
+pub(super) fn asks_for_archive(iq: &Element) -> bool {
+    iq.first().is_some_and(|payload| {
+        payload.ns() == ns::MAM && matches!(payload.name(), "query" | "metadata" | "prefs")
+    })
+}
 
 #[derive(Default)]
 pub(super) struct Archive {

@@ -164,19 +164,22 @@ fn questions_that_make_no_sense_are_refused() {
     assert!(world.hear(alice)[0].contains("resource-constraint"));
 }
 
+const INNERS: [&str; 3] = ["query", "metadata", "prefs"];
+
 #[test]
 fn nobody_reads_another_ones_archive() {
     let (mut world, _) = world();
     ten(&mut world);
     let bob = world.sign_in("bob@example.org/x");
-    for inner in ["query", "metadata", "prefs"] {
+    // XEP-0313 §8.1: `forbidden`. An address without an account answers the same.
+    for (account, inner) in
+        ["alice", "ghost"].into_iter().flat_map(|account| INNERS.map(|inner| (account, inner)))
+    {
         for kind in ["get", "set"] {
-            world.say(
-                bob,
-                &format!("<iq type='{kind}' id='q' to='alice@example.org'><{inner} xmlns='{MAM}'/></iq>"),
-            );
+            let query = format!("<{inner} xmlns='{MAM}'/>");
+            world.say(bob, &format!("<iq type='{kind}' id='q' to='{account}@example.org'>{query}</iq>"));
             let heard = world.hear(bob);
-            assert!(heard.len() == 1 && heard[0].contains("service-unavailable"), "{heard:?}");
+            assert!(heard.len() == 1 && heard[0].contains("forbidden"), "{account}: {heard:?}");
         }
     }
     let (found, _) = ask(&mut world, bob, "");

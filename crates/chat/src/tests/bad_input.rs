@@ -98,9 +98,10 @@ fn from_another_server_nobody_is_more_than_he_is() {
                     "<iq type='{kind}' id='1' from='{from}' to='alice@example.org'>{payload}</iq>"
                 ));
                 let answers = world.sent_abroad();
-                // RFC 6121 §2.3.3.
+                // RFC 6121 §2.3.3, XEP-0313 §8.1.
                 let is_roster_set = kind == "set" && payload.contains("jabber:iq:roster");
-                let condition = if is_roster_set { "<forbidden" } else { "<service-unavailable" };
+                let is_forbidden = is_roster_set || payload.contains("urn:xmpp:mam:2");
+                let condition = if is_forbidden { "<forbidden" } else { "<service-unavailable" };
                 assert!(answers.len() == 1 && answers[0].contains(condition), "{payload}: {answers:?}");
             }
         }

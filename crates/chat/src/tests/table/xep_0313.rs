@@ -94,7 +94,7 @@ fn archiving() {
         ),
         test(
             "8.1",
-            "the archive of another account is an error",
+            "the archive of another account is forbidden",
             "chat/src/tests/archive.rs::nobody_reads_another_ones_archive",
         ),
     ]);
