@@ -1,7 +1,7 @@
 //! XMPP of one shard: its clients' connections ([`streams`]) and the host of the accounts and rooms whose bucket is the
 //! shard's. A connection may be at another shard than its host; between them, and between hosts, go messages.
 //!
-//! What it asks of the record and of the account cache becomes a [`XmppEffect`], which the shard grants; its answer comes
+//! Its requests to the store and the account cache are [`XmppEffect`]s, which the shard performs; an answer comes
 //! back by the effect's number.
 //!
 //! `route` offers a stanza to our accounts and services, then to components, then to other servers. An action of all hosts

@@ -1,6 +1,6 @@
 //! Templates to bytes: `[keywords]` filled in as SIPp fills them.
 //!
-//! What is the same for the whole run is folded into the literals when the run starts ([`PreparedMessages`]); what is left
+//! Text that is the same for the whole run is folded into the literals when the run starts ([`PreparedMessages`]); what is left
 //! is written straight into the target, so a message costs no allocation but the target's growth.
 //!
 //! Where it departs from SIPp: a keyword that gives nothing at the start of a line takes the white space after it
