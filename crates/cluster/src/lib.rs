@@ -1,8 +1,10 @@
-//! The parts of one process that join its shards: buckets, which name the owner of an address, and the bounded inboxes
-//! between shards. Nothing here knows the messages that it carries, and nothing reaches another process.
+//! The parts that join shards, of one process and of a farm of nodes: buckets, which name the owner of an address, the
+//! bounded inboxes between shards, and the addresses of shards. Nothing here knows the messages that it carries.
 
+pub mod address;
 pub mod bucket;
 pub mod inbox;
 
+pub use address::{Epoch, Life, ShardAddress};
 pub use bucket::{BUCKETS, Bucket};
 pub use inbox::{Full, Inbox, Outlet, inbox};
