@@ -12,6 +12,7 @@ pub mod fields;
 pub mod inbox;
 pub mod lease;
 pub mod limits;
+pub mod link;
 pub mod map;
 pub mod member;
 pub mod membership;

@@ -64,3 +64,36 @@ pub const FENCE_ANSWER: Duration = Duration::from_secs(3);
 /// The time for which the previous worker of a call slot is asked: Timer C of RFC 3261 §16.6, three minutes, and the
 /// skew of the clocks of two nodes.
 pub const PREVIOUS_WORKER: Duration = Duration::from_secs(200);
+
+/// Bytes of the largest message between nodes: a stanza, a SIP message or a document of presence with room to spare.
+/// Answer: `SendError::TooLong`; from a peer the connection ends with `LinkFault::FrameTooLong`.
+pub const MESSAGE_BYTES: usize = 256 * 1_024;
+
+/// Bytes after which a frame gets no further message: at 1 Gbit/s another class waits 0.13 ms for it.
+pub const FRAME_FILL: usize = 16 * 1_024;
+
+/// Bytes of the largest frame: a full one whose last message is of the largest kind, and the heads.
+pub const FRAME_BYTES: usize = MESSAGE_BYTES + FRAME_FILL + 1_024;
+
+/// Messages of one frame: its count has two bytes.
+pub const FRAME_MESSAGES: usize = u16::MAX as usize;
+
+/// Bytes of the hello, before the peer has proved anything: four names and a few numbers. Answer: `LinkFault::HelloTooLong`.
+pub const HELLO_BYTES: usize = 1_024;
+
+/// The time in which a peer must prove itself. Answer: `LinkFault::HandshakeTimeout`.
+pub const HANDSHAKE: Duration = Duration::from_secs(3);
+
+/// A connection that has nothing to send says so this often.
+pub const KEEPALIVE: Duration = Duration::from_secs(1);
+
+/// A connection from which nothing has come for so long is cut off. Three keep-alives were lost.
+/// Answer: `LinkFault::Silent`.
+pub const SILENCE: Duration = Duration::from_millis(3_500);
+
+/// Sound that is older is worth nothing: two ticks of 20 ms. It is dropped and counted.
+pub const SOUND_AGE: Duration = Duration::from_millis(40);
+
+/// Messages of one class that wait at the sender, beside the limit of their bytes: small ones cost 80 bytes of memory each.
+/// Answer: `SendError::Full`.
+pub const QUEUE_MESSAGES: usize = 65_536;
