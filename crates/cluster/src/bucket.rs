@@ -20,6 +20,11 @@ impl Bucket {
         Bucket(u16::try_from(hash % u64::from(BUCKETS)).expect("the remainder is below BUCKETS"))
     }
 
+    /// The bucket with this number; none if it is not below [`BUCKETS`].
+    pub fn with_number(number: u16) -> Option<Bucket> {
+        (number < BUCKETS).then_some(Bucket(number))
+    }
+
     /// The bucket's number, below [`BUCKETS`].
     pub fn number(self) -> u16 {
         self.0
