@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use bytes::Bytes;
-use council::{CouncilCommand, CouncilEvent, CouncilSettings, JoinRefused};
+use farm::council::{CouncilCommand, CouncilEvent, CouncilSettings, JoinRefused};
 use interop::{Nats, NatsRelease, NatsSettings, Ports};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -46,7 +46,7 @@ impl Member {
         let (commands, from_node) = mpsc::channel(64);
         let (to_node, events) = mpsc::channel(1_024);
         let value = |life: u32| Bytes::from(format!("life {life}"));
-        tokio::task::spawn_local(council::run(settings, value, from_node, to_node));
+        tokio::task::spawn_local(farm::council::run(settings, value, from_node, to_node));
         Member { commands, events, life: 0 }
     }
 
@@ -92,6 +92,17 @@ impl Member {
         self.wait(|event| (*event == wanted).then_some(())).await;
     }
 
+    /// Waits for a node's announcement; returns its revision.
+    async fn sees(&mut self, name: &str, number: u32, announced: Bytes) -> u64 {
+        self.wait(|event| match event {
+            CouncilEvent::Member { life, node, revision, value } => {
+                (*life == number && **node == *name && *value == announced).then_some(*revision)
+            }
+            _ => None,
+        })
+        .await
+    }
+
     async fn map(&mut self) -> (u64, Bytes) {
         self.wait(|event| match event {
             CouncilEvent::Map { revision, value } => Some((*revision, value.clone())),
@@ -114,9 +125,11 @@ fn nodes_see_one_another_join_renew_and_leave() {
         let mut two = Member::join(settings(vec![nats.url()], "two")).await;
         assert!(two.life > one.life, "{} {}", one.life, two.life);
         let value = Bytes::from(format!("life {}", two.life));
-        one.expect(CouncilEvent::Member { life: two.life, node: "two".into(), value }).await;
+        let seen = one.sees("two", two.life, value).await;
         let value = Bytes::from(format!("life {}", one.life));
-        two.expect(CouncilEvent::Member { life: one.life, node: "one".into(), value }).await;
+        two.sees("one", one.life, value).await;
+        one.send(CouncilCommand::Ask { token: 5, node: "two".into(), seen }).await;
+        one.expect(CouncilEvent::NotRenewed { token: 5, node: "two".into() }).await;
         two.renew(7).await;
         two.expect(CouncilEvent::Renewed { token: 7 }).await;
         two.send(CouncilCommand::Withdraw).await;

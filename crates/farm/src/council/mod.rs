@@ -78,6 +78,15 @@ pub enum CouncilCommand {
         /// The new map.
         value: Bytes,
     },
+    /// Reads another node's key again.
+    Ask {
+        /// Comes back in the answer.
+        token: u64,
+        /// The node's name.
+        node: Box<str>,
+        /// The revision of the key that the sender has seen.
+        seen: u64,
+    },
     /// Removes the own key: an orderly leave. The connection to the council ends.
     Withdraw,
 }
@@ -110,8 +119,17 @@ pub enum CouncilEvent {
         life: u32,
         /// The node's name.
         node: Box<str>,
+        /// The revision of the node's key: a greater one is a newer renewal.
+        revision: u64,
         /// The announcement.
         value: Bytes,
+    },
+    /// The node has not renewed since the revision that the question named.
+    NotRenewed {
+        /// The question's.
+        token: u64,
+        /// The node's name.
+        node: Box<str>,
     },
     /// A node has withdrawn.
     Withdrawn {

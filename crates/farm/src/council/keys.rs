@@ -1,6 +1,6 @@
 //! The keys of a farm and the rules by which they are written.
 
-use async_nats::jetstream::kv::{CreateErrorKind, Operation, Store, UpdateErrorKind};
+use async_nats::jetstream::kv::{self, CreateErrorKind, Operation, Store, UpdateErrorKind};
 use bytes::{BufMut as _, Bytes, BytesMut};
 
 /// The reason that a node cannot be a member.
@@ -103,11 +103,15 @@ impl Keys {
         }
     }
 
+    /// A node's key as it is now.
+    pub(crate) async fn member(&self, node: &str) -> Result<Option<kv::Entry>, Fault> {
+        let entry = self.members.entry(node).await.map_err(fault)?;
+        Ok(entry.filter(|entry| entry.operation == Operation::Put))
+    }
+
     /// The present holder of the name and the revision of its key.
     pub(crate) async fn holder(&self, node: &str) -> Result<Option<(u32, u64)>, Fault> {
-        let entry = self.members.entry(node).await.map_err(fault)?;
-        let present = entry.filter(|entry| entry.operation == Operation::Put);
-        Ok(present.and_then(|entry| Some((life_of(&entry.value)?, entry.revision))))
+        Ok(self.member(node).await?.and_then(|entry| Some((life_of(&entry.value)?, entry.revision))))
     }
 
     pub(crate) async fn renew(&self, node: &str, value: Bytes, revision: u64) -> Result<Swap, Fault> {

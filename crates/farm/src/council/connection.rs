@@ -240,6 +240,13 @@ impl Connection {
                     self.tell(CouncilEvent::SwapRefused { expected }).await;
                 }
             }
+            CouncilCommand::Ask { token, node, seen } => {
+                let entry = keys.member(&node).await?;
+                match entry.filter(|entry| entry.revision > seen) {
+                    Some(entry) => self.note_member(entry).await,
+                    None => self.tell(CouncilEvent::NotRenewed { token, node }).await,
+                }
+            }
             CouncilCommand::Withdraw => {
                 let (node, revision) = (&self.settings.node, self.revision);
                 // A key that cannot be removed is forgotten by its age.
@@ -277,7 +284,7 @@ impl Connection {
         let node: Box<str> = entry.key.into();
         let event = match (entry.operation, life_of(&entry.value)) {
             (Operation::Put, Some(life)) => {
-                CouncilEvent::Member { life, node, value: entry.value.slice(4..) }
+                CouncilEvent::Member { life, node, revision: entry.revision, value: entry.value.slice(4..) }
             }
             (Operation::Put, None) => return,
             (Operation::Delete | Operation::Purge, _) => CouncilEvent::Withdrawn { node },
