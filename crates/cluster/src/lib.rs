@@ -8,6 +8,7 @@
 
 pub mod address;
 pub mod bucket;
+pub mod farm;
 pub mod fields;
 pub mod inbox;
 pub mod lease;

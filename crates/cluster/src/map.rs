@@ -322,7 +322,7 @@ mod tests {
 
     use super::*;
 
-    fn candidate(life: u32, weight: u32) -> Candidate {
+    fn candidate(life: u32, weight: u64) -> Candidate {
         Candidate { address: ShardAddress::new(Life(life), 0), weight }
     }
 
@@ -392,7 +392,7 @@ mod tests {
         }
 
         #[test]
-        fn a_map_comes_back(weights in proptest::collection::vec(0..4_u32, 1..6), dead: Vec<u32>) {
+        fn a_map_comes_back(weights in proptest::collection::vec(0..4_u64, 1..6), dead: Vec<u32>) {
             let mut map = FarmMap::new(64);
             for without in 0..weights.len() {
                 let all = weights.iter().enumerate().filter(|(n, _)| *n != without);

@@ -39,7 +39,7 @@ pub struct Member {
     /// Its tasks.
     pub roles: Roles,
     /// Its share of buckets and call slots in relation to the others', for all its shards together.
-    pub weight: u32,
+    pub weight: u16,
     /// The address for links, `ip:port`.
     pub address: Box<str>,
     /// The number of its shards.
@@ -171,7 +171,7 @@ pub(crate) mod tests {
     #[test]
     fn an_announcement_comes_back() {
         for state in [MemberState::Joining, MemberState::Serving, MemberState::Draining, MemberState::Left] {
-            let member = Member { state, weight: 1 << 20, ..member(1 << 31) };
+            let member = Member { state, weight: 1 << 15, ..member(1 << 31) };
             assert_eq!(Member::decode(&member.encode()), Ok(member));
         }
     }

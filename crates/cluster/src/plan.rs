@@ -10,7 +10,7 @@ pub struct Candidate {
     /// The shard.
     pub address: ShardAddress,
     /// Its part of the whole, in relation to the weights of the others; 0 gets nothing, as a node that drains.
-    pub weight: u32,
+    pub weight: u64,
 }
 
 /// The places whose holder changes, in ascending order, with the new holder.
@@ -38,12 +38,12 @@ pub fn assign(
 /// rounding. Among equals it goes to one that
 /// has more than its whole part already, so that nothing moves without need.
 fn shares(holders: &[Option<ShardAddress>], candidates: &[Candidate]) -> BTreeMap<ShardAddress, usize> {
-    let total: u64 = candidates.iter().map(|candidate| u64::from(candidate.weight)).sum();
+    let total: u64 = candidates.iter().map(|candidate| candidate.weight).sum();
     if total == 0 {
         return BTreeMap::new();
     }
     let held = |address| holders.iter().filter(|holder| **holder == Some(address)).count();
-    let whole = |candidate: &Candidate| holders.len() as u64 * u64::from(candidate.weight);
+    let whole = |candidate: &Candidate| holders.len() as u64 * candidate.weight;
     let mut shares: BTreeMap<_, _> =
         candidates.iter().map(|one| (one.address, (whole(one) / total) as usize)).collect();
     let mut order: Vec<&Candidate> = candidates.iter().filter(|one| one.weight > 0).collect();
@@ -70,7 +70,10 @@ mod tests {
     }
 
     fn candidates(weights: &[u32]) -> Vec<Candidate> {
-        (1..).zip(weights).map(|(life, weight)| Candidate { address: shard(life), weight: *weight }).collect()
+        (1..)
+            .zip(weights)
+            .map(|(life, weight)| Candidate { address: shard(life), weight: u64::from(*weight) })
+            .collect()
     }
 
     fn after(
@@ -120,7 +123,7 @@ mod tests {
                 list.iter().filter(|holder| **holder == Some(one.address)).count()
             };
             for one in &all {
-                let exact = size as f64 * f64::from(one.weight) / f64::from(total.max(1));
+                let exact = size as f64 * one.weight as f64 / f64::from(total.max(1));
                 prop_assert!((count(&next, one) as f64 - exact).abs() < 1.0);
             }
             if total > 0 {
