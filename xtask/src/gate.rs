@@ -34,7 +34,7 @@ const fn real(
     RealTests { package, source, name, modules }
 }
 
-static REAL: [RealTests; 18] = [
+static REAL: [RealTests; 19] = [
     real("server", "tests/live/main.rs", "live", &[]),
     real("server", "tests/net/main.rs", "net", &[]),
     real("server", "tests/operate/main.rs", "operate", &[]),
@@ -54,6 +54,7 @@ static REAL: [RealTests; 18] = [
     real("interop", "tests/council.rs", "council", &[]),
     real("interop", "tests/federation.rs", "federation", &[]),
     real("interop", "tests/loads.rs", "loads", &[]),
+    real("interop", "tests/membership.rs", "membership", &[]),
     real("interop", "tests/rest.rs", "rest", &[]),
     real("interop", "tests/ringer.rs", "ringer", &[]),
     real("interop", "tests/stand_in.rs", "stand_in", &[]),

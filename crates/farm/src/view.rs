@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use cluster::map::FarmMap;
+use cluster::member::{MemberState, Roles};
 use cluster::{Bucket, Life, ShardAddress};
 
 /// A node that messages can be sent to.
@@ -17,8 +18,10 @@ pub struct FarmPeer {
     pub shards: u16,
     /// The version of its program.
     pub build: Box<str>,
-    /// It takes part in the map, and does not drain.
-    pub is_serving: bool,
+    /// The phase of its life.
+    pub state: MemberState,
+    /// Its tasks.
+    pub roles: Roles,
 }
 
 /// The map and the live nodes. It does not change; a new one replaces it.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cluster::link::{Class, FarmSecret, Message};
 use cluster::map::FarmMap;
+use cluster::member::{MemberState, Roles};
 use cluster::{Epoch, Life};
 use farm::links::{LinkEvent, LinkSettings, Links};
 use farm::view::{FarmPeer, FarmView};
@@ -103,8 +104,14 @@ fn message(kind: u16) -> Message {
 }
 
 fn view(own: Life, nodes: &[(Life, SocketAddr)]) -> FarmView {
-    let peer =
-        |address| FarmPeer { name: "n".into(), address, shards: 1, build: "0".into(), is_serving: true };
+    let peer = |address| FarmPeer {
+        name: "n".into(),
+        address,
+        shards: 1,
+        build: "0".into(),
+        state: MemberState::Serving,
+        roles: Roles::BOTH,
+    };
     let peers: BTreeMap<Life, FarmPeer> =
         nodes.iter().map(|(life, address)| (*life, peer(*address))).collect();
     FarmView { own, map: FarmMap::default(), peers, is_council_away: false }

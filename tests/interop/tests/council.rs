@@ -105,7 +105,7 @@ impl Member {
 
     async fn map(&mut self) -> (u64, Bytes) {
         self.wait(|event| match event {
-            CouncilEvent::Map { revision, value } => Some((*revision, value.clone())),
+            CouncilEvent::MapWritten { revision, value } => Some((*revision, value.clone())),
             _ => None,
         })
         .await
@@ -128,7 +128,7 @@ fn nodes_see_one_another_join_renew_and_leave() {
         let seen = one.sees("two", two.life, value).await;
         let value = Bytes::from(format!("life {}", one.life));
         two.sees("one", one.life, value).await;
-        one.send(CouncilCommand::Ask { token: 5, node: "two".into(), seen }).await;
+        one.send(CouncilCommand::ReadMember { token: 5, node: "two".into(), seen }).await;
         one.expect(CouncilEvent::NotRenewed { token: 5, node: "two".into() }).await;
         two.renew(7).await;
         two.expect(CouncilEvent::Renewed { token: 7 }).await;
@@ -190,7 +190,12 @@ fn of_two_changes_of_one_map_one_is_refused() {
         assert_eq!(&value[..], b"second");
         assert!(newer > revision);
         one.send(swap(b"late", revision)).await;
-        one.expect(CouncilEvent::SwapRefused { expected: revision }).await;
+        one.expect(CouncilEvent::Swapped { revision: None }).await;
+        one.send(CouncilCommand::ReadMap).await;
+        let value = Some(Bytes::from_static(b"second"));
+        one.expect(CouncilEvent::MapRead { revision: newer, value }).await;
+        one.send(CouncilCommand::ReadMembers).await;
+        one.expect(CouncilEvent::MembersRead).await;
     });
 }
 

@@ -141,7 +141,7 @@ impl Connection {
                     let entry = entry.ok_or("the watch of the map ended")?.map_err(|error| text(&error))?;
                     if entry.operation == Operation::Put {
                         let (revision, value) = (entry.revision, entry.value);
-                        self.tell(CouncilEvent::Map { revision, value }).await;
+                        self.tell(CouncilEvent::MapWritten { revision, value }).await;
                     }
                 }
             }
@@ -236,11 +236,25 @@ impl Connection {
                 }
             }
             CouncilCommand::SwapMap { expected, value } => {
-                if keys.swap_map(value, expected).await? == Swap::Refused {
-                    self.tell(CouncilEvent::SwapRefused { expected }).await;
-                }
+                let revision = match keys.swap_map(value, expected).await? {
+                    Swap::Done(revision) => Some(revision),
+                    Swap::Refused => None,
+                };
+                self.tell(CouncilEvent::Swapped { revision }).await;
             }
-            CouncilCommand::Ask { token, node, seen } => {
+            CouncilCommand::ReadMembers => {
+                for node in keys.nodes().await? {
+                    if let Some(entry) = keys.member(&node).await? {
+                        self.note_member(entry).await;
+                    }
+                }
+                self.tell(CouncilEvent::MembersRead).await;
+            }
+            CouncilCommand::ReadMap => {
+                let (revision, value) = keys.map().await?;
+                self.tell(CouncilEvent::MapRead { revision, value }).await;
+            }
+            CouncilCommand::ReadMember { token, node, seen } => {
                 let entry = keys.member(&node).await?;
                 match entry.filter(|entry| entry.revision > seen) {
                     Some(entry) => self.note_member(entry).await,

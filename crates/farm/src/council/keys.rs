@@ -2,6 +2,7 @@
 
 use async_nats::jetstream::kv::{self, CreateErrorKind, Operation, Store, UpdateErrorKind};
 use bytes::{BufMut as _, Bytes, BytesMut};
+use futures_util::StreamExt as _;
 
 /// The reason that a node cannot be a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +108,23 @@ impl Keys {
     pub(crate) async fn member(&self, node: &str) -> Result<Option<kv::Entry>, Fault> {
         let entry = self.members.entry(node).await.map_err(fault)?;
         Ok(entry.filter(|entry| entry.operation == Operation::Put))
+    }
+
+    /// The names of all nodes that have a key.
+    pub(crate) async fn nodes(&self) -> Result<Vec<String>, Fault> {
+        let mut keys = self.members.keys().await.map_err(fault)?;
+        let mut nodes = Vec::new();
+        while let Some(key) = keys.next().await {
+            nodes.push(key.map_err(fault)?);
+        }
+        Ok(nodes)
+    }
+
+    /// The map with its revision; 0 and nothing if there is none yet.
+    pub(crate) async fn map(&self) -> Result<(u64, Option<Bytes>), Fault> {
+        let entry = self.state.entry(MAP).await.map_err(fault)?;
+        let revision = entry.as_ref().map_or(0, |entry| entry.revision);
+        Ok((revision, entry.filter(|entry| entry.operation == Operation::Put).map(|entry| entry.value)))
     }
 
     /// The present holder of the name and the revision of its key.

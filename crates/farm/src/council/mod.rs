@@ -78,8 +78,12 @@ pub enum CouncilCommand {
         /// The new map.
         value: Bytes,
     },
+    /// Reads the keys of all nodes: an event for each, then [`CouncilEvent::MembersRead`].
+    ReadMembers,
+    /// Reads the map: [`CouncilEvent::MapRead`].
+    ReadMap,
     /// Reads another node's key again.
-    Ask {
+    ReadMember {
         /// Comes back in the answer.
         token: u64,
         /// The node's name.
@@ -136,17 +140,26 @@ pub enum CouncilEvent {
         /// The node's name.
         node: Box<str>,
     },
-    /// The map as it is now.
-    Map {
+    /// All keys of nodes that there were at a [`CouncilCommand::ReadMembers`] have been reported.
+    MembersRead,
+    /// The map has been written, by this node or another.
+    MapWritten {
         /// For the next [`CouncilCommand::SwapMap`].
         revision: u64,
         /// The map.
         value: Bytes,
     },
-    /// Another node has changed the map before; its map follows or has come.
-    SwapRefused {
-        /// The command's.
-        expected: u64,
+    /// The answer to [`CouncilCommand::ReadMap`].
+    MapRead {
+        /// For the next [`CouncilCommand::SwapMap`]; 0 if there is none.
+        revision: u64,
+        /// The map; none if there is none yet.
+        value: Option<Bytes>,
+    },
+    /// The answer to [`CouncilCommand::SwapMap`].
+    Swapped {
+        /// The revision of the new map; none if another write came before.
+        revision: Option<u64>,
     },
     /// The council cannot be reached.
     Away {
