@@ -127,12 +127,12 @@ impl Iterator for EventSender {
 /// Hears the digits of one stream's event packets, also where packets are lost, late or sent twice.
 #[derive(Debug, Clone, Default)]
 pub struct EventReceiver {
-    current: Option<Event>,
+    current: Option<ReceivedEvent>,
 }
 
 /// The event last told.
 #[derive(Debug, Clone, Copy)]
-struct Event {
+struct ReceivedEvent {
     ssrc: u32,
     timestamp: u32,
     digit: Digit,
@@ -161,7 +161,7 @@ impl EventReceiver {
             }
             return None;
         }
-        self.current = Some(Event {
+        self.current = Some(ReceivedEvent {
             ssrc: packet.ssrc(),
             timestamp: packet.timestamp(),
             digit,
@@ -173,7 +173,7 @@ impl EventReceiver {
 }
 
 /// True if a packet is the first of another event than `current`.
-fn begins(current: &Event, packet: &Packet<'_>, digit: Digit) -> bool {
+fn begins(current: &ReceivedEvent, packet: &Packet<'_>, digit: Digit) -> bool {
     if packet.ssrc() != current.ssrc {
         return true;
     }

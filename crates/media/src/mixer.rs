@@ -9,7 +9,7 @@ use crate::level::{clamp, mean};
 use crate::limits::{CONFERENCE_MEMBERS, CONFERENCE_SPEAKERS, FRAME_MS};
 use crate::resample::Resampler;
 use crate::session::FrameSource;
-use crate::session::outgoing::Outgoing;
+use crate::session::transcoder::Transcoder;
 
 /// A member of one conference; never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,7 +35,7 @@ struct Member {
 /// One frame of the whole mix for all members that hear it in one codec.
 struct SharedFrame {
     codec: Codec,
-    outgoing: Outgoing,
+    transcoder: Transcoder,
     payload: Vec<u8>,
     tick: u64,
 }
@@ -278,8 +278,8 @@ impl Conference {
         let at = match self.shared.iter().position(|shared| shared.codec == codec) {
             Some(at) => at,
             None => {
-                let outgoing = Outgoing::new(codec).ok()?;
-                self.shared.push(SharedFrame { codec, outgoing, payload: Vec::new(), tick: 0 });
+                let transcoder = Transcoder::new(codec).ok()?;
+                self.shared.push(SharedFrame { codec, transcoder, payload: Vec::new(), tick: 0 });
                 self.shared.len() - 1
             }
         };
@@ -287,7 +287,7 @@ impl Conference {
         if shared.tick != self.tick {
             shared.tick = self.tick;
             shared.payload.clear();
-            shared.outgoing.samples(self.rate, &self.whole, &mut self.resampled, &mut shared.payload);
+            shared.transcoder.samples(self.rate, &self.whole, &mut self.resampled, &mut shared.payload);
         }
         Some(at)
     }

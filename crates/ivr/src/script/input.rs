@@ -80,9 +80,9 @@ pub enum Start {
     Document(Vec<u8>),
 }
 
-/// An application's answer, whole.
+/// An application's HTTP response to `Effect::Fetch`, whole.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Answer {
+pub struct FetchResponse {
     pub status: u16,
     pub content_type: Option<String>,
     pub body: Vec<u8>,
@@ -90,9 +90,9 @@ pub struct Answer {
     pub url: Option<String>,
 }
 
-/// Why there is no answer.
+/// The reason why an effect could not be performed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct EffectFailure {
     /// One of [`crate::document::code`].
     pub code: u32,
     pub text: String,

@@ -37,7 +37,7 @@ pub enum Pulled {
 
 /// The figures of a jitter buffer, in packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
+pub struct JitterCounts {
     pub received: u64,
     pub played: u64,
     pub duplicates: u64,
@@ -64,7 +64,7 @@ pub struct Clock {
     pub bytewise: bool,
 }
 
-struct Entry {
+struct BufferedPacket {
     sequence: u16,
     /// Extended: it does not turn over.
     timestamp: i64,
@@ -91,7 +91,7 @@ pub struct JitterBuffer {
     clock: Clock,
     min_ms: u32,
     /// By timestamp.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<BufferedPacket>,
     spare: Vec<Vec<u8>>,
     ssrc: Option<u32>,
     /// The extended timestamp of the next frame, once playing.
@@ -110,7 +110,7 @@ pub struct JitterBuffer {
     empty: u32,
     late_in_a_row: u32,
     too_long: u32,
-    counts: Counts,
+    counts: JitterCounts,
 }
 
 impl JitterBuffer {
@@ -134,12 +134,12 @@ impl JitterBuffer {
             empty: 0,
             late_in_a_row: 0,
             too_long: 0,
-            counts: Counts::default(),
+            counts: JitterCounts::default(),
         }
     }
 
     /// The figures so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> JitterCounts {
         self.counts
     }
 
@@ -260,7 +260,7 @@ impl JitterBuffer {
         let mut payload = self.spare.pop().unwrap_or_default();
         payload.clear();
         payload.extend_from_slice(packet.payload());
-        let entry = Entry { sequence: packet.sequence(), timestamp, used: 0, payload };
+        let entry = BufferedPacket { sequence: packet.sequence(), timestamp, used: 0, payload };
         let at = self.entries.iter().rposition(|other| other.timestamp <= timestamp).map_or(0, |at| at + 1);
         self.entries.insert(at, entry);
     }
@@ -423,7 +423,7 @@ impl JitterBuffer {
     /// Bytes on the heap.
     pub fn size(&self) -> usize {
         let payloads = self.entries.iter().map(|entry| &entry.payload).chain(&self.spare);
-        self.entries.capacity() * size_of::<Entry>()
+        self.entries.capacity() * size_of::<BufferedPacket>()
             + self.spare.capacity() * size_of::<Vec<u8>>()
             + payloads.map(Vec::capacity).sum::<usize>()
     }

@@ -67,7 +67,7 @@ fn packets_out_of_order_come_in_order() {
     let mut buffer = JitterBuffer::new(G711, 40);
     let arrivals = [(0, 0), (20, 1), (61, 2), (60, 3), (80, 4), (100, 5)];
     assert_eq!(play(&mut buffer, &arrivals, 180), "- - 0 1 2 3 4 5 lost");
-    let expected = Counts { received: 6, played: 6, reordered: 1, lost: 1, ..Counts::default() };
+    let expected = JitterCounts { received: 6, played: 6, reordered: 1, lost: 1, ..JitterCounts::default() };
     assert_eq!(buffer.counts(), expected);
 }
 

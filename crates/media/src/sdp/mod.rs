@@ -13,7 +13,7 @@ use crate::codec::{Codec, PayloadType};
 use crate::srtp::CryptoLine;
 
 pub use negotiate::{
-    Answer, Local, Negotiated, Refusal, SrtpPolicy, Versions, accept, answer, offer, offer_again,
+    Local, Negotiated, Refusal, SdpAnswer, SrtpPolicy, Versions, accept, answer, offer, offer_again,
 };
 
 /// Why text is not a session description.
@@ -162,21 +162,21 @@ pub struct Description {
 
 /// The kind of a stream, as its m-line names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum MediaKind {
     Audio,
     Video,
     Image,
     Other(String),
 }
 
-impl Kind {
+impl MediaKind {
     /// The media type's name in `m=`.
     pub fn name(&self) -> &str {
         match self {
-            Kind::Audio => "audio",
-            Kind::Video => "video",
-            Kind::Image => "image",
-            Kind::Other(name) => name,
+            MediaKind::Audio => "audio",
+            MediaKind::Video => "video",
+            MediaKind::Image => "image",
+            MediaKind::Other(name) => name,
         }
     }
 }
@@ -184,7 +184,7 @@ impl Kind {
 /// A line `m=` with the lines that belong to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Media {
-    pub kind: Kind,
+    pub kind: MediaKind,
     /// 0: refused or ended.
     pub port: u16,
     pub protocol: String,
@@ -209,7 +209,7 @@ pub struct Media {
 
 impl Media {
     /// Empty lists, no attributes.
-    pub fn new(kind: Kind, port: u16, protocol: &str) -> Media {
+    pub fn new(kind: MediaKind, port: u16, protocol: &str) -> Media {
         Media {
             kind,
             port,
@@ -265,7 +265,7 @@ impl Media {
 impl Description {
     /// The first stream of sound that is not refused.
     pub fn audio(&self) -> Option<&Media> {
-        self.media.iter().find(|media| media.kind == Kind::Audio && media.port != 0)
+        self.media.iter().find(|media| media.kind == MediaKind::Audio && media.port != 0)
     }
 
     fn host<'a>(&'a self, media: &'a Media) -> Option<&'a Host> {

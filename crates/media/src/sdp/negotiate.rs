@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Description, Direction, Host, Kind, Media, Origin};
+use super::{Description, Direction, Host, Media, MediaKind, Origin};
 use crate::codec::{Codec, PayloadType};
 use crate::srtp::{CryptoLine, KEY_LEN, Suite};
 
@@ -65,7 +65,7 @@ pub struct Negotiated {
 
 /// An answer and the result of the negotiation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct SdpAnswer {
     pub description: Description,
     pub negotiated: Negotiated,
 }
@@ -179,7 +179,7 @@ fn add(media: &mut Media, one: PayloadType) {
 /// A first offer.
 pub fn offer(local: &Local<'_>) -> Description {
     let secure = local.srtp == SrtpPolicy::Required;
-    let mut media = Media::new(Kind::Audio, local.port, if secure { "RTP/SAVP" } else { "RTP/AVP" });
+    let mut media = Media::new(MediaKind::Audio, local.port, if secure { "RTP/SAVP" } else { "RTP/AVP" });
     for codec in local.codecs {
         if let Some(one) = own(*codec) {
             add(&mut media, one);
@@ -205,7 +205,7 @@ pub fn offer(local: &Local<'_>) -> Description {
 /// (RFC 3264 §8), the others refused as they were.
 pub fn offer_again(before: &Description, local: &Local<'_>) -> Description {
     let mut new = offer(local);
-    let audio = before.media.iter().position(|one| one.kind == Kind::Audio && one.port != 0);
+    let audio = before.media.iter().position(|one| one.kind == MediaKind::Audio && one.port != 0);
     let mut ours = new.media.pop();
     for (index, one) in before.media.iter().enumerate() {
         let media = if Some(index) == audio { ours.take() } else { None };
@@ -224,10 +224,10 @@ fn refused(offered: &Media) -> Media {
 }
 
 /// The answer to an offer. The same offer gives the same answer, so it serves a 183 and the 200 behind it.
-pub fn answer(offer: &Description, local: &Local<'_>) -> Result<Answer, Refusal> {
+pub fn answer(offer: &Description, local: &Local<'_>) -> Result<SdpAnswer, Refusal> {
     let chosen = choose(offer, local)?;
     let offered = &offer.media[chosen.index];
-    let mut media = Media::new(Kind::Audio, local.port, &offered.protocol);
+    let mut media = Media::new(MediaKind::Audio, local.port, &offered.protocol);
     let events: Vec<PayloadType> = offered.events().collect();
     let send_events = nearest(&events, chosen.audio.clock_rate);
     let noise = comfort_noise(offered);
@@ -262,7 +262,7 @@ pub fn answer(offer: &Description, local: &Local<'_>) -> Result<Answer, Refusal>
         let media = if index == chosen.index { ours.take() } else { None };
         description.media.push(media.unwrap_or_else(|| refused(one)));
     }
-    Ok(Answer { description, negotiated })
+    Ok(SdpAnswer { description, negotiated })
 }
 
 /// A stream of sound that can be taken.
@@ -276,7 +276,8 @@ struct ChosenStream {
 /// The first that fits; secure ones first when both kinds are offered.
 fn choose(offer: &Description, local: &Local<'_>) -> Result<ChosenStream, Refusal> {
     let mut refusal = Refusal::NoAudio;
-    let audio = || offer.media.iter().enumerate().filter(|(_, one)| one.kind == Kind::Audio && one.port != 0);
+    let audio =
+        || offer.media.iter().enumerate().filter(|(_, one)| one.kind == MediaKind::Audio && one.port != 0);
     let secure = audio().filter(|(_, one)| one.is_secure());
     for (index, media) in secure.chain(audio().filter(|(_, one)| !one.is_secure())) {
         match fits(media, local) {
@@ -336,10 +337,10 @@ pub fn accept(offer: &Description, answer: &Description, local: &Local<'_>) -> R
     let index = offer
         .media
         .iter()
-        .position(|one| one.kind == Kind::Audio && one.port != 0)
+        .position(|one| one.kind == MediaKind::Audio && one.port != 0)
         .ok_or(Refusal::NoAudio)?;
     let (ours, theirs) = (&offer.media[index], answer.media.get(index).ok_or(Refusal::Streams)?);
-    if theirs.kind != Kind::Audio {
+    if theirs.kind != MediaKind::Audio {
         return Err(Refusal::Streams);
     }
     if theirs.port == 0 {

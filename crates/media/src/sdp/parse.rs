@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Description, Direction, Error, Host, Kind, Media, Origin};
+use super::{Description, Direction, Error, Host, Media, MediaKind, Origin};
 use crate::codec::RtpMap;
 use crate::limits::{SDP_BYTES, SDP_FORMATS, SDP_MEDIA, SDP_TEXT};
 use crate::srtp::CryptoLine;
@@ -140,10 +140,10 @@ fn address(net: &str, family: &str, address: &str) -> Option<Host> {
 fn media(value: &str) -> Option<Media> {
     let mut words = value.split_ascii_whitespace();
     let kind = match words.next()? {
-        "audio" => Kind::Audio,
-        "video" => Kind::Video,
-        "image" => Kind::Image,
-        other => Kind::Other(kept(other)),
+        "audio" => MediaKind::Audio,
+        "video" => MediaKind::Video,
+        "image" => MediaKind::Image,
+        other => MediaKind::Other(kept(other)),
     };
     // `49170/2` is two ports; the first is the stream's.
     let port = words.next()?.split('/').next()?.parse().ok()?;

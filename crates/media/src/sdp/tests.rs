@@ -24,7 +24,7 @@ fn parse(text: &str) -> Description {
     Description::parse(text.as_bytes()).unwrap()
 }
 
-fn answered(text: &str) -> Answer {
+fn answered(text: &str) -> SdpAnswer {
     answer(&parse(text), &local(&CODECS)).unwrap()
 }
 
@@ -48,7 +48,7 @@ const LINPHONE: &str = "v=0\no=alice 2890 1917 IN IP6 2001:db8::1\ns=Talk\nc=IN 
 
 #[test]
 fn events_are_taken_from_their_rtpmap_alone() {
-    let Answer { description, negotiated } = answered(SIPP);
+    let SdpAnswer { description, negotiated } = answered(SIPP);
     assert_eq!((negotiated.audio.codec, negotiated.audio.number), (Codec::Pcma, 8));
     assert_eq!(negotiated.events.map(|one| (one.number, one.clock_rate)), Some((101, 8_000)));
     assert_eq!(negotiated.receive_events.len(), 1);
@@ -62,7 +62,7 @@ fn events_are_taken_from_their_rtpmap_alone() {
 
 #[test]
 fn the_offers_first_codec_that_is_spoken_is_taken() {
-    let Answer { description, negotiated } = answered(BARESIP);
+    let SdpAnswer { description, negotiated } = answered(BARESIP);
     assert_eq!((negotiated.audio.codec, negotiated.audio.number), (Codec::Opus, 96));
     assert_eq!(negotiated.receive.iter().map(|one| one.number).collect::<Vec<_>>(), [96, 9, 0, 8]);
     assert!(negotiated.rtcp_mux && description.to_string().contains("a=rtcp-mux\r\n"));
@@ -75,7 +75,7 @@ fn the_offers_first_codec_that_is_spoken_is_taken() {
 
 #[test]
 fn events_count_the_clock_of_the_sound_and_other_streams_are_refused() {
-    let Answer { description, negotiated } = answered(LINPHONE);
+    let SdpAnswer { description, negotiated } = answered(LINPHONE);
     assert_eq!(negotiated.events.map(|one| (one.number, one.clock_rate)), Some((101, 48_000)));
     assert_eq!(negotiated.receive_events.len(), 3);
     assert_eq!(negotiated.remote, Some("[2001:db8::1]:7078".parse().unwrap()));
@@ -148,7 +148,7 @@ const CRYPTO: &str = "a=crypto:1 AES_CM_256_HMAC_SHA1_80 inline:xx\r\n\
 #[test]
 fn keys_are_chosen_among_those_offered() {
     let secure = format!("{}{CRYPTO}", SIPP.replace("RTP/AVP", "RTP/SAVP"));
-    let Answer { description, negotiated } = answered(&secure);
+    let SdpAnswer { description, negotiated } = answered(&secure);
     let (send, receive) = negotiated.srtp.unwrap();
     assert_eq!((send.tag, send.key, receive.tag), (3, [7; 30], 3));
     assert_ne!(receive.key, send.key);
@@ -264,7 +264,7 @@ proptest! {
         port in 1_u16.., version: u64, direction in 0_usize..4, ptime in prop::option::of(1_u32..200), mux: bool,
         numbers in prop::collection::vec(96_u8..128, 0..6), ip: std::net::IpAddr,
     ) {
-        let mut media = Media::new(Kind::Audio, port, "RTP/AVP");
+        let mut media = Media::new(MediaKind::Audio, port, "RTP/AVP");
         media.formats = vec!["0".to_owned()];
         for number in numbers {
             media.formats.push(number.to_string());

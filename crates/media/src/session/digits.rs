@@ -78,11 +78,11 @@ impl DigitReceiver {
     }
 
     /// Listens for tones in sound of this rate, or no more.
-    pub(super) fn hear_tones(&mut self, rate: Option<u32>) {
+    pub(super) fn detect_tones(&mut self, rate: Option<u32>) {
         self.in_band = rate.map(|rate| Box::new(DtmfDetector::new(rate)));
     }
 
-    pub(super) fn hears_tones(&self) -> bool {
+    pub(super) fn detects_tones(&self) -> bool {
         self.in_band.is_some()
     }
 

@@ -10,7 +10,7 @@ const SILENT: Duration = Duration::from_secs(1);
 
 /// The relation of an address to a leg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum SourceVerdict {
     Known,
     /// Media goes there from now on.
     Latched,
@@ -64,10 +64,10 @@ impl Latch {
     }
 
     /// A packet of a negotiated payload type came; `authentic`: by SRTP.
-    pub(super) fn handle(&mut self, now: Instant, source: SocketAddr, authentic: bool) -> Verdict {
+    pub(super) fn handle(&mut self, now: Instant, source: SocketAddr, authentic: bool) -> SourceVerdict {
         if self.latched == Some(source) {
             self.last = now;
-            return Verdict::Known;
+            return SourceVerdict::Known;
         }
         let is_believed = authentic
             || match self.latched {
@@ -81,11 +81,11 @@ impl Latch {
                 },
             };
         if !is_believed {
-            return Verdict::Stranger;
+            return SourceVerdict::Stranger;
         }
         self.latched = Some(source);
         self.last = now;
-        Verdict::Latched
+        SourceVerdict::Latched
     }
 
     /// A source is the peer if it has the address of the SDP or of the signalling, on any port. Any source

@@ -5,7 +5,7 @@ use stdx::time::Instant;
 use super::TickWork;
 use crate::codec::{Codec, Decoder, PayloadType};
 use crate::conceal::Concealer;
-use crate::jitter::{Clock, Counts, JitterBuffer, Pulled};
+use crate::jitter::{Clock, JitterBuffer, JitterCounts, Pulled};
 use crate::prompt::frame_samples;
 use crate::rtp::Packet;
 
@@ -17,7 +17,7 @@ pub(super) struct ReceivedAudio {
     /// The payload type that comes now.
     pub(super) incoming: PayloadType,
     jitter: Option<Box<JitterBuffer>>,
-    jitter_counts: Counts,
+    jitter_counts: JitterCounts,
     decoder: Option<Decoder>,
     concealer: Concealer,
     /// This tick's frame as it came.
@@ -33,7 +33,7 @@ impl ReceivedAudio {
         ReceivedAudio {
             incoming,
             jitter: None,
-            jitter_counts: Counts::default(),
+            jitter_counts: JitterCounts::default(),
             decoder: None,
             concealer: Concealer::default(),
             payload: Vec::new(),
@@ -56,7 +56,7 @@ impl ReceivedAudio {
     }
 
     /// The figures of all jitter buffers that this stream has had.
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> JitterCounts {
         self.jitter.as_ref().map_or(self.jitter_counts, |jitter| jitter.counts())
     }
 

@@ -1,6 +1,6 @@
 //! A recording of one leg, handed out in pieces.
 
-use super::outgoing::ToRate;
+use super::transcoder::RateConverter;
 use super::{RecordSource, Scratch};
 use crate::level;
 use crate::limits::{FRAME_MS, RECORD_PIECE_MS};
@@ -19,15 +19,15 @@ pub(super) struct Recording {
     /// Stays, whatever codecs come and go.
     pub(super) rate: u32,
     pub(super) samples: Vec<i16>,
-    heard: ToRate,
-    said: ToRate,
+    heard: RateConverter,
+    said: RateConverter,
 }
 
 impl Recording {
     pub(super) fn new(source: RecordSource, rate: u32) -> Recording {
         let piece = (rate * (RECORD_PIECE_MS + FRAME_MS) / 1000) as usize;
         let samples = Vec::with_capacity(piece * channels(source));
-        Recording { source, rate, samples, heard: ToRate::default(), said: ToRate::default() }
+        Recording { source, rate, samples, heard: RateConverter::default(), said: RateConverter::default() }
     }
 
     /// Adds this tick's frames. True when the piece is full.

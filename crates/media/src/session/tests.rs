@@ -3,6 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::codec::PayloadType;
+use crate::limits::DIGITS_OUT;
 use crate::pcap::{Capture, dtmf_capture};
 use crate::rtcp::{self, Report};
 use crate::rtp::{Header, Packet};
@@ -16,13 +18,13 @@ const CODECS: [Codec; 4] = [Codec::Pcmu, Codec::Pcma, Codec::G722, Codec::Opus];
 struct Out {
     rtp: Vec<(SocketAddr, Vec<u8>)>,
     rtcp: Vec<(SocketAddr, Vec<u8>)>,
-    events: Vec<Event>,
+    events: Vec<MediaEvent>,
     recorded: Vec<i16>,
     pieces: usize,
     tapped: (Vec<i16>, Vec<i16>),
 }
 
-impl Outbox for Out {
+impl MediaOutbox for Out {
     fn rtp(&mut self, to: SocketAddr, packet: &[u8]) {
         self.rtp.push((to, packet.to_vec()));
     }
@@ -31,7 +33,7 @@ impl Outbox for Out {
         self.rtcp.push((to, packet.to_vec()));
     }
 
-    fn event(&mut self, event: Event) {
+    fn event(&mut self, event: MediaEvent) {
         self.events.push(event);
     }
 
@@ -48,8 +50,9 @@ impl Outbox for Out {
 
 impl Out {
     fn digits(&self) -> String {
-        let digit =
-            |event: &Event| if let Event::Digit { digit, .. } = event { Some(digit.to_char()) } else { None };
+        let digit = |event: &MediaEvent| {
+            if let MediaEvent::Digit { digit, .. } = event { Some(digit.to_char()) } else { None }
+        };
         self.events.iter().filter_map(digit).collect()
     }
 
@@ -159,7 +162,7 @@ fn a_prompt_is_a_packet_a_tick_and_tells_its_end() {
             assert_eq!((header.marker, header.ssrc), (index == 0, 0x1234_5678));
             assert_eq!(Packet::parse(&out.rtp[index].1).unwrap().payload(), prompt.frame(index % 5).unwrap());
         }
-        assert_eq!(out.events, [Event::PromptEnded { id: 7 }]);
+        assert_eq!(out.events, [MediaEvent::PromptEnded { id: 7 }]);
         assert!(!leg.is_playing());
     }
 }
@@ -179,7 +182,7 @@ fn a_prompt_stops_within_a_frame_and_begins_anywhere() {
     leg.play(prompt.clone(), PlayOptions::once(2));
     assert_eq!(leg.play(prompt, PlayOptions { offset_ms: u64::MAX, ..PlayOptions::once(3) }), Some((2, 0)));
     ticks(&mut leg, 10..11, &mut out);
-    assert_eq!(out.events, [Event::PromptEnded { id: 3 }]);
+    assert_eq!(out.events, [MediaEvent::PromptEnded { id: 3 }]);
     leg.send_silence(true).unwrap();
     ticks(&mut leg, 11..12, &mut out);
     let (first, last) = (out.headers()[0], out.headers()[5]);
@@ -202,9 +205,12 @@ fn digits_go_through_as_events_whatever_is_lost() {
             says.stop();
             let (said, heard) = talk(&mut says, &mut hears, 60, passes);
             assert_eq!(heard.digits(), "15#5", "{codec:?} {index}");
-            assert_eq!((said.rtp.len(), said.events.as_slice()), (28, &[Event::DigitsSent][..]));
+            assert_eq!((said.rtp.len(), said.events.as_slice()), (28, &[MediaEvent::DigitsSent][..]));
             assert!(
-                heard.events.iter().all(|event| !matches!(event, Event::Digit { by: DigitSource::Tone, .. }))
+                heard
+                    .events
+                    .iter()
+                    .all(|event| !matches!(event, MediaEvent::Digit { by: DigitSource::Tone, .. }))
             );
         }
     }
@@ -236,12 +242,12 @@ fn digits_go_as_tones_where_events_were_not_negotiated() {
         assert_eq!(says.send_digits(&digits), Ok(true));
         let (said, heard) = talk(&mut says, &mut hears, 50, |at| at != 6);
         assert_eq!(heard.digits(), "0*9", "{codec:?}");
-        assert!(said.events.contains(&Event::DigitsSent));
-        assert!(heard.events.contains(&Event::Digit { digit: digits[0], by: DigitSource::Tone }));
+        assert!(said.events.contains(&MediaEvent::DigitsSent));
+        assert!(heard.events.contains(&MediaEvent::Digit { digit: digits[0], by: DigitSource::Tone }));
     }
     // Asked for beside events, until the first event comes.
     let (mut says, mut hears) = (leg(Codec::Pcma), leg(Codec::Pcma));
-    hears.hear_tones(true);
+    hears.detect_tones(true);
     says.play(Prompt::digits(Codec::Pcma, &digits, 100).unwrap(), PlayOptions::once(1));
     assert_eq!(talk(&mut says, &mut hears, 40, |_| true).1.digits(), "0*9");
     says.send_digits(&digits[..1]).unwrap();
@@ -299,7 +305,7 @@ fn strangers_are_dropped_and_counted_and_a_nat_is_followed() {
         DatagramOutcome::Malformed
     );
     assert_eq!(leg.dropped(), DroppedDatagrams { strangers: 5, malformed: 1, unknown: 1 });
-    let latched = ["127.0.0.9:7000", "127.0.0.9:7001"].map(|text| Event::Latched(address(text)));
+    let latched = ["127.0.0.9:7000", "127.0.0.9:7001"].map(|text| MediaEvent::Latched(address(text)));
     assert_eq!((out.events.as_slice(), leg.remote()), (&latched[..], Some(address("127.0.0.9:7001"))));
 }
 
@@ -334,13 +340,13 @@ fn bridge(from: Codec, to: Codec, loses: fn(usize) -> bool) -> (Out, Out, Vec<i1
                 b.handle_packet(now, address(PEER), bytes, &mut work, &mut end);
             }
         }
-        b.hear(now, &mut work, &mut end);
-        c.say(now, b.heard(), &mut work, &mut passed);
+        b.pull_frame(now, &mut work, &mut end);
+        c.send_frame(now, b.received_frame(), &mut work, &mut passed);
         for (_, bytes) in &passed.rtp[passed_before..] {
             d.handle_packet(now, address(PEER), bytes, &mut work, &mut end);
         }
-        d.hear(now, &mut work, &mut end);
-        heard.extend_from_slice(d.heard_samples());
+        d.pull_frame(now, &mut work, &mut end);
+        heard.extend_from_slice(d.received_samples());
     }
     (said, passed, heard)
 }
@@ -420,19 +426,19 @@ fn taps_have_both_directions_and_speech_is_told() {
     hears.detect_speech(Some(SpeechOptions { silence_ms: 1_000, end_ms: 300 }));
     let (_, out) = talk(&mut says, &mut hears, 100, |_| true);
     assert_eq!((out.tapped.0.len(), out.tapped.1.len()), (100 * 320, 10 * 320));
-    let speech: Vec<_> = out.events.iter().filter(|event| matches!(event, Event::Speech(_))).collect();
+    let speech: Vec<_> = out.events.iter().filter(|event| matches!(event, MediaEvent::Speech(_))).collect();
     let expected = [
         SpeechEvent::Started,
         SpeechEvent::Ended { silence_ms: 300 },
         SpeechEvent::Silence { silence_ms: 1_000 },
     ];
-    assert_eq!(speech, expected.map(Event::Speech).iter().collect::<Vec<_>>());
+    assert_eq!(speech, expected.map(MediaEvent::Speech).iter().collect::<Vec<_>>());
     // Nothing at all comes: the timeout of a recording runs.
     let mut alone = leg(Codec::Pcma);
     alone.detect_speech(Some(SpeechOptions { silence_ms: 500, end_ms: 0 }));
     let mut out = Out::default();
     ticks(&mut alone, 0..30, &mut out);
-    assert_eq!(out.events, [Event::Speech(SpeechEvent::Silence { silence_ms: 500 })]);
+    assert_eq!(out.events, [MediaEvent::Speech(SpeechEvent::Silence { silence_ms: 500 })]);
 }
 
 #[test]
@@ -661,7 +667,7 @@ fn reports_go_where_the_sound_goes() {
 
 #[test]
 fn a_silence_over_the_limit_is_reported_once_and_not_on_hold() {
-    let silent = |out: Out| out.events.iter().filter(|event| matches!(event, Event::NoMedia(_))).count();
+    let silent = |out: Out| out.events.iter().filter(|event| matches!(event, MediaEvent::NoMedia(_))).count();
     let mut leg = leg(Codec::Pcma);
     leg.limit_silence(Some(Duration::from_secs(60)));
     assert_eq!(silent(sent(&mut leg, 0, 55_000)), 0);
@@ -771,7 +777,11 @@ fn nobody_hears_one_who_is_muted_but_his_keys_count() {
         let digits = talk(&mut says, &mut hears, 40, |_| true).1.digits();
         says.play(tone_prompt(Codec::Pcma, 400), PlayOptions::once(2));
         talk(&mut says, &mut hears, 10, |_| true);
-        (digits, crate::level::mean(hears.heard_samples()) > 0, hears.heard() != FrameSource::None)
+        (
+            digits,
+            crate::level::mean(hears.received_samples()) > 0,
+            hears.received_frame() != FrameSource::None,
+        )
     };
     assert_eq!(level(false), ("*".into(), true, true));
     assert_eq!(level(true), ("*".into(), false, false));
@@ -784,14 +794,14 @@ fn comfort_noise_is_heard_in_the_senders_pause() {
     let mut noise = Vec::new();
     Header { payload_type: 13, sequence: 1, ssrc: 5, ..Header::default() }.write(&[40], &mut noise);
     leg.tick(time(0), &mut work, &mut out);
-    assert_eq!(crate::level::mean(leg.heard_samples()), 0);
+    assert_eq!(crate::level::mean(leg.received_samples()), 0);
     assert_eq!(
         leg.handle_packet(time(10), address(PEER), &noise, &mut work, &mut out),
         DatagramOutcome::Taken
     );
     leg.tick(time(20), &mut work, &mut out);
     // 32768 at -40 dB, in mean magnitude of even noise.
-    let level = crate::level::mean(leg.heard_samples());
+    let level = crate::level::mean(leg.received_samples());
     assert!((250..320).contains(&level), "{level}");
 }
 
@@ -828,12 +838,12 @@ proptest! {
             let now = time(20 * tick as u64);
             handled += u64::from(leg.handle_packet(now, address(PEER), &bytes, &mut work, &mut out) != DatagramOutcome::Taken);
             leg.tick(now, &mut work, &mut out);
-            prop_assert_eq!(leg.heard_samples().len(), leg.frame());
+            prop_assert_eq!(leg.received_samples().len(), leg.receive.audio.frame());
         }
         let DroppedDatagrams { strangers, malformed, unknown } = leg.dropped();
         prop_assert_eq!(strangers + malformed + unknown, handled);
         leg.stop_recording(&mut out);
-        prop_assert_eq!(out.recorded.len(), packets.len() * leg.frame() * 2);
+        prop_assert_eq!(out.recorded.len(), packets.len() * leg.receive.audio.frame() * 2);
         prop_assert!(leg.size() < 120_000, "{}", leg.size());
     }
 }
