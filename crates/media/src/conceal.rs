@@ -67,7 +67,7 @@ mod tests {
     use crate::level::mean;
 
     #[test]
-    fn a_loss_fades_and_a_pause_is_noise_of_the_level_told() {
+    fn a_loss_fades_and_a_pause_is_noise_of_the_reported_level() {
         let mut concealer = Concealer::default();
         let frame = |concealer: &mut Concealer, lost: bool| {
             let mut out = Vec::new();

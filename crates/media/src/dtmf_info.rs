@@ -6,6 +6,7 @@ use crate::limits::INFO_BYTES;
 /// A key pressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InfoDigit {
+    /// The key of the body.
     pub digit: Digit,
     /// Milliseconds, when the body tells.
     pub duration_ms: Option<u32>,

@@ -33,9 +33,10 @@ const MARGIN_MS: u32 = 100;
 /// Writes one recording.
 pub struct Recorder {
     options: RecordOptions,
-    /// Bytes of sound appended, and those that the header in the file tells of.
+    /// Bytes of sound appended.
     written: u32,
-    told: u32,
+    /// Bytes of sound by the header in the file.
+    in_header: u32,
     /// Bytes up to the last sound.
     sound_end: u32,
     /// The length of silence at the beginning that is cut.
@@ -53,7 +54,7 @@ impl Recorder {
         Recorder {
             options,
             written: 0,
-            told: 0,
+            in_header: 0,
             sound_end: 0,
             held: Vec::new(),
             has_sound: false,
@@ -96,8 +97,8 @@ impl Recorder {
             self.sound_end = self.written;
         }
         // A second of sound is the most that a cut can hide from players that believe the header.
-        if self.written - self.told >= self.bytes_of(1_000) {
-            self.tell(file);
+        if self.written - self.in_header >= self.bytes_of(1_000) {
+            self.write_sizes(file);
         }
         self.written < self.most()
     }
@@ -113,9 +114,9 @@ impl Recorder {
         }
     }
 
-    /// The header, first told what the file has for certain: sizes grow behind the sound, never before it.
-    fn tell(&mut self, file: &mut impl File) {
-        self.told = self.written;
+    /// Writes the sizes into the header. They grow behind the sound, never before it: a file that is cut is valid.
+    fn write_sizes(&mut self, file: &mut impl File) {
+        self.in_header = self.written;
         let header = header(self.options, self.written);
         // The outer size first: a chunk never reaches beyond its file.
         file.write_at(4, &header[4..8]);
@@ -130,13 +131,13 @@ impl Recorder {
             if end < self.written {
                 // The header first: it never tells of more than there is.
                 self.written = end;
-                self.tell(file);
+                self.write_sizes(file);
                 file.truncate(HEADER_LEN as u32 + end);
                 return self.duration_ms();
             }
         }
-        if self.told != self.written {
-            self.tell(file);
+        if self.in_header != self.written {
+            self.write_sizes(file);
         }
         self.duration_ms()
     }
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_is_what_was_told() {
+    fn a_recording_has_the_samples_that_were_written() {
         let samples = tone(440.0, 5_000, 8_000, 2_500);
         let mut disk = Disk::default();
         assert_eq!(record(options(false), &samples, &mut disk), 2_500);

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_lower_rate_cannot_carry_is_gone() {
+    fn frequencies_above_the_lower_rate_are_removed() {
         let mut out = Vec::new();
         Resampler::new(48_000, 8_000).unwrap().process(&tone(5_500.0, 10_000, 48_000, 200), &mut out);
         let loudest = out[200..1_400].iter().map(|sample| sample.unsigned_abs()).max().unwrap();

@@ -7,11 +7,13 @@ use crate::rtp::be32;
 /// One block of a report (RFC 3550 §6.4.1), the fields as they are on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReportBlock {
+    /// The source that the block is about.
     pub ssrc: u32,
     /// In 256ths, since the last report.
     pub fraction_lost: u8,
     /// 24 bits with a sign.
     pub cumulative_lost: i32,
+    /// The extended highest sequence number received.
     pub highest_sequence: u32,
     /// In units of the timestamp.
     pub jitter: u32,
@@ -26,7 +28,9 @@ pub struct ReportBlock {
 pub struct SenderInfo {
     /// Seconds since 1900 and their fraction in 2^-32.
     pub ntp: u64,
+    /// The same time in units of the stream's timestamp.
     pub rtp_timestamp: u32,
+    /// Packets sent since the stream began.
     pub packets: u32,
     /// Payload only.
     pub bytes: u32,
@@ -35,17 +39,27 @@ pub struct SenderInfo {
 /// A sender report or a receiver report (RFC 3550 §6.4).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
+    /// SR: by a participant that has sent since its last report.
     Sender {
+        /// The source of the report.
         ssrc: u32,
+        /// Its own stream.
         info: SenderInfo,
+        /// The streams that it receives.
         blocks: Vec<ReportBlock>,
     },
+    /// RR: by a participant that has not.
     Receiver {
+        /// The source of the report.
         ssrc: u32,
+        /// The streams that it receives.
         blocks: Vec<ReportBlock>,
     },
+    /// BYE (RFC 3550 §6.6): the sources leave.
     Bye {
+        /// The sources that leave.
         sources: Vec<u32>,
+        /// The reason for leaving, as text.
         reason: Option<String>,
     },
     /// SDES, APP and whatever else: counted, not read.
@@ -57,6 +71,7 @@ pub enum Report {
 pub struct Malformed {
     /// In bytes.
     pub position: usize,
+    /// The thing that RTCP has at this place.
     pub expected: &'static str,
 }
 
@@ -285,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told_with_its_place() {
+    fn damage_is_reported_with_its_place() {
         let mut bytes = Vec::new();
         write(&[Report::Receiver { ssrc: 9, blocks: vec![BLOCK] }], "a", &mut bytes);
         let at = |bytes: &[u8]| parse(bytes).map_err(|error| error.to_string());

@@ -33,7 +33,9 @@ impl std::error::Error for Malformed {}
 /// A header extension (RFC 3550 §5.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extension<'a> {
+    /// The 16 bits that the profile defines.
     pub profile: u16,
+    /// The words of the extension, without its header.
     pub data: &'a [u8],
 }
 
@@ -150,11 +152,15 @@ pub(crate) fn header_len(bytes: &[u8]) -> Option<usize> {
 /// The header fields that a sender decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Header {
+    /// The M bit: the first packet after a pause (RFC 3551 §4.1).
     pub marker: bool,
     /// Seven bits; the eighth is dropped.
     pub payload_type: u8,
+    /// Counts packets, modulo 2^16.
     pub sequence: u16,
+    /// The sampling instant of the first sample, in units of the clock rate.
     pub timestamp: u32,
+    /// The synchronization source.
     pub ssrc: u32,
 }
 
@@ -253,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn packets_that_end_too_early_are_refused() {
         for len in 0..28 {
             assert_eq!(Packet::parse(&FULL[..len]), Err(Malformed::Short), "{len} bytes");
         }
@@ -270,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_is_told_from_rtcp() {
+    fn rtp_is_distinguished_from_rtcp() {
         assert!(is_rtcp(&[0x81, 200, 0, 7]));
         assert!(!is_rtcp(&FULL));
         assert!(!is_rtcp(&[0x81, 200, 0]));

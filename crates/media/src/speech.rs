@@ -16,13 +16,16 @@ pub struct SpeechOptions {
 /// The events of a [`SpeechDetector`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpeechEvent {
+    /// Speech has begun.
     Started,
     /// Speech is over since so many milliseconds.
     Ended {
+        /// Milliseconds since the last speech.
         silence_ms: u32,
     },
     /// Nothing was said for so long; reported once until speech comes.
     Silence {
+        /// Milliseconds without speech.
         silence_ms: u32,
     },
 }
@@ -107,7 +110,7 @@ mod tests {
     use super::*;
     use crate::tone::tone;
 
-    fn told(options: SpeechOptions, parts: &[(i16, u32)]) -> Vec<(u32, SpeechEvent)> {
+    fn events_of(options: SpeechOptions, parts: &[(i16, u32)]) -> Vec<(u32, SpeechEvent)> {
         let mut detector = SpeechDetector::new(options);
         let (mut events, mut at) = (Vec::new(), 0);
         for (level, ms) in parts {
@@ -120,9 +123,9 @@ mod tests {
     }
 
     #[test]
-    fn speech_begins_ends_and_silence_is_told_once() {
+    fn speech_begins_ends_and_silence_is_reported_once() {
         let options = SpeechOptions { silence_ms: 500, end_ms: 200 };
-        let events = told(options, &[(0, 1_000), (6_000, 400), (0, 1_000), (6_000, 100)]);
+        let events = events_of(options, &[(0, 1_000), (6_000, 400), (0, 1_000), (6_000, 100)]);
         let expected = [
             (500, SpeechEvent::Silence { silence_ms: 500 }),
             (1_060, SpeechEvent::Started),
@@ -131,15 +134,15 @@ mod tests {
             (2_460, SpeechEvent::Started),
         ];
         assert_eq!(events, expected);
-        assert_eq!(told(SpeechOptions::default(), &[(0, 5_000)]), []);
+        assert_eq!(events_of(SpeechOptions::default(), &[(0, 5_000)]), []);
     }
 
     #[test]
     fn clicks_and_steady_noise_are_not_speech() {
         let options = SpeechOptions { silence_ms: 0, end_ms: 100 };
-        assert_eq!(told(options, &[(0, 200), (9_000, 40), (0, 200), (9_000, 40), (0, 100)]), []);
+        assert_eq!(events_of(options, &[(0, 200), (9_000, 40), (0, 200), (9_000, 40), (0, 100)]), []);
         // Noise just above the quiet: speech at first, known as noise later.
-        let events = told(options, &[(400, 20_000), (6_000, 400), (400, 400)]);
+        let events = events_of(options, &[(400, 20_000), (6_000, 400), (400, 400)]);
         assert_eq!(events.last().map(|(_, event)| *event), Some(SpeechEvent::Ended { silence_ms: 100 }));
         assert!(events.contains(&(20_060, SpeechEvent::Started)), "{events:?}");
     }

@@ -107,7 +107,7 @@ impl DtmfDetector {
     }
 
     /// The digits that became certain within these samples, each once a press.
-    pub fn handle(&mut self, samples: &[i16], mut heard: impl FnMut(Digit)) {
+    pub fn handle(&mut self, samples: &[i16], mut detected: impl FnMut(Digit)) {
         for sample in samples {
             let sample = f64::from(*sample);
             self.power += sample * sample;
@@ -118,7 +118,7 @@ impl DtmfDetector {
             if self.filled == self.block {
                 let digit = self.decide();
                 if let Some(digit) = self.follow(digit) {
-                    heard(digit);
+                    detected(digit);
                 }
                 self.states = [(0.0, 0.0); 8];
                 (self.power, self.filled) = (0.0, 0);
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
     use crate::pcap::{Capture, speech_capture};
 
-    fn heard(rate: u32, samples: &[i16]) -> String {
+    fn detected(rate: u32, samples: &[i16]) -> String {
         let mut digits = String::new();
         let mut detector = DtmfDetector::new(rate);
         for frame in samples.chunks(rate as usize / 50) {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn all_digits_are_heard_at_every_rate() {
+    fn all_digits_are_detected_at_every_rate() {
         let keys = "1234567890*#ABCD";
         for rate in [8_000, 16_000, 48_000] {
             let mut samples = quiet(rate, 7);
@@ -225,7 +225,7 @@ mod tests {
                 samples.extend(dtmf(Digit::from_char(key).unwrap(), rate, 60));
                 samples.extend(quiet(rate, 53));
             }
-            assert_eq!(heard(rate, &samples), keys, "{rate}");
+            assert_eq!(detected(rate, &samples), keys, "{rate}");
         }
     }
 
@@ -234,20 +234,23 @@ mod tests {
         let five = Digit::from_char('5').unwrap();
         let press = dtmf(five, 8_000, 100);
         let with = |pause| [press.clone(), quiet(8_000, pause), press.clone()].concat();
-        assert_eq!(heard(8_000, &with(45)), "55");
-        assert_eq!(heard(8_000, &with(5)), "5");
+        assert_eq!(detected(8_000, &with(45)), "55");
+        assert_eq!(detected(8_000, &with(5)), "5");
         // Too short to be a press.
-        assert_eq!(heard(8_000, &[quiet(8_000, 50), dtmf(five, 8_000, 20), quiet(8_000, 50)].concat()), "");
+        assert_eq!(
+            detected(8_000, &[quiet(8_000, 50), dtmf(five, 8_000, 20), quiet(8_000, 50)].concat()),
+            ""
+        );
     }
 
     #[test]
     fn twist_beyond_the_bounds_is_no_digit() {
         let pair = |low: f64, high: f64| sines(&[(770.0, low), (1336.0, high)], 8_000, 100);
-        assert_eq!(heard(8_000, &pair(4_000.0, 5_600.0)), "5");
-        assert_eq!(heard(8_000, &pair(6_000.0, 3_000.0)), "5");
-        assert_eq!(heard(8_000, &pair(2_000.0, 8_000.0)), "");
-        assert_eq!(heard(8_000, &pair(10_000.0, 2_000.0)), "");
-        assert_eq!(heard(8_000, &pair(100.0, 100.0)), "");
+        assert_eq!(detected(8_000, &pair(4_000.0, 5_600.0)), "5");
+        assert_eq!(detected(8_000, &pair(6_000.0, 3_000.0)), "5");
+        assert_eq!(detected(8_000, &pair(2_000.0, 8_000.0)), "");
+        assert_eq!(detected(8_000, &pair(10_000.0, 2_000.0)), "");
+        assert_eq!(detected(8_000, &pair(100.0, 100.0)), "");
     }
 
     #[test]
@@ -257,9 +260,9 @@ mod tests {
         for (_, bytes) in capture.iter() {
             samples.extend(bytes[12..].iter().map(|byte| crate::codec::alaw_decode(*byte)));
         }
-        assert_eq!(heard(8_000, &samples), "");
-        assert_eq!(heard(8_000, &beep(8_000)), "");
-        assert_eq!(heard(8_000, &tone(770.0, 8_000, 8_000, 500)), "");
+        assert_eq!(detected(8_000, &samples), "");
+        assert_eq!(detected(8_000, &beep(8_000)), "");
+        assert_eq!(detected(8_000, &tone(770.0, 8_000, 8_000, 500)), "");
     }
 
     #[test]

@@ -10,7 +10,9 @@ use crate::codec::{alaw_decode, ulaw_decode};
 pub struct Wav {
     /// In Hz.
     pub rate: u32,
+    /// 1 or 2.
     pub channels: u16,
+    /// 16 bits each.
     pub samples: Vec<i16>,
 }
 
@@ -19,7 +21,9 @@ pub struct Wav {
 pub struct Error {
     /// The place in the file, in bytes.
     pub position: usize,
+    /// The thing that a WAV file has at this place.
     pub expected: &'static str,
+    /// The bytes, or the number, that the file has there.
     pub found: String,
 }
 
@@ -268,19 +272,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_read_says_why() {
-        let told = |file: &[u8]| Wav::parse(file).unwrap_err().to_string();
-        assert_eq!(told(b""), "at byte 0: expected RIFF, found the end");
-        assert_eq!(told(b"ID3\x04"), "at byte 0: expected RIFF, found ID3\\x04");
-        assert_eq!(told(b"RIFF\0\0\0\0AVI "), "at byte 8: expected WAVE, found AVI ");
-        let fact = told(&file(17, 1, 8000, 4, &[]));
+    fn unsupported_files_give_the_reason() {
+        let error_of = |file: &[u8]| Wav::parse(file).unwrap_err().to_string();
+        assert_eq!(error_of(b""), "at byte 0: expected RIFF, found the end");
+        assert_eq!(error_of(b"ID3\x04"), "at byte 0: expected RIFF, found ID3\\x04");
+        assert_eq!(error_of(b"RIFF\0\0\0\0AVI "), "at byte 8: expected WAVE, found AVI ");
+        let fact = error_of(&file(17, 1, 8000, 4, &[]));
         assert_eq!(fact, "at byte 32: expected PCM, A-law or mu-law (format 1, 6 or 7), found format 17");
-        assert_eq!(told(&file(1, 6, 8000, 16, &[])), "at byte 34: expected one or two channels, found 6");
-        let rate = told(&file(1, 1, 96_000, 16, &[]));
+        assert_eq!(error_of(&file(1, 6, 8000, 16, &[])), "at byte 34: expected one or two channels, found 6");
+        let rate = error_of(&file(1, 1, 96_000, 16, &[]));
         assert_eq!(rate, "at byte 36: expected 8000 to 48000 samples a second, found 96000");
-        assert_eq!(told(&file(1, 1, 8000, 24, &[])), "at byte 46: expected 8 or 16 bits, found 24");
+        assert_eq!(error_of(&file(1, 1, 8000, 24, &[])), "at byte 46: expected 8 or 16 bits, found 24");
         assert_eq!(
-            told(&file(1, 1, 8000, 16, &[])[..48]),
+            error_of(&file(1, 1, 8000, 16, &[])[..48]),
             "at byte 48: expected a data chunk, found the end"
         );
     }
@@ -304,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_lower_rate_cannot_carry_is_filtered_out() {
+    fn frequencies_above_the_lower_rate_are_filtered_out() {
         let back = resample(&tone(6000.0, 48_000, 24_000), 48_000, 8_000);
         let loudest = back[500..3500].iter().map(|sample| sample.unsigned_abs()).max().unwrap();
         assert!(loudest < 50, "{loudest}");

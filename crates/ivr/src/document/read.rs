@@ -228,7 +228,7 @@ fn gather(node: Node<'_, '_>, entry: &'static Entry, fields: &Fields, notes: &mu
 
 fn record(fields: &Fields) -> Record {
     let callback = fields.filled("transcribeCallback").map(|url| Target { url, method: Default::default() });
-    let wanted = fields.flag("transcribe") || callback.is_some();
+    let is_transcribed = fields.flag("transcribe") || callback.is_some();
     Record {
         action: fields.filled("action"),
         method: fields.method("method"),
@@ -237,7 +237,7 @@ fn record(fields: &Fields) -> Record {
         max_length: fields.seconds("maxLength"),
         play_beep: fields.flag("playBeep"),
         trim: fields.text("trim") == Some("trim-silence"),
-        transcribe: wanted.then_some(Transcribe { callback }),
+        transcribe: is_transcribed.then_some(Transcribe { callback }),
         status: fields.callback("recordingStatusCallback"),
     }
 }

@@ -127,9 +127,9 @@ fn attributes_change_what_is_read() {
                 .iter()
                 .any(|end| attribute.name.ends_with(end));
             let alone = (entry.name, attribute.name);
-            let told = matches!(alone, ("Sip", "username" | "password") | ("Parameter", _));
+            let needs_parent_data = matches!(alone, ("Sip", "username" | "password") | ("Parameter", _));
             if beside
-                || told
+                || needs_parent_data
                 || matches!(
                     alone,
                     ("Stop" | "Start", _)
@@ -181,7 +181,7 @@ fn all_mistakes_at_once_with_their_lines() {
 }
 
 #[test]
-fn what_is_no_document_is_refused_with_its_line() {
+fn bytes_that_are_no_document_are_refused_with_their_line() {
     for (bytes, line, says) in [
         (&b""[..], 1, "root node"),
         (b"\n\n hello", 3, "not a document"),
@@ -203,7 +203,7 @@ fn what_is_no_document_is_refused_with_its_line() {
 }
 
 #[test]
-fn what_is_too_large_or_too_deep_is_refused() {
+fn documents_that_are_too_large_or_too_deep_are_refused() {
     assert_eq!(refused(&vec![b' '; limits::DOCUMENT_BYTES + 1]).1, code::TOO_LARGE);
     let deep =
         |levels: usize| format!("<Response>{}{}</Response>", "<a>\n".repeat(levels), "</a>".repeat(levels));
@@ -229,8 +229,8 @@ fn what_is_too_large_or_too_deep_is_refused() {
 }
 
 #[test]
-fn encodings_are_those_declared() {
-    let said = |bytes: &[u8], charset: Option<&str>| match &Document::parse(bytes, charset)
+fn the_declared_encoding_is_used() {
+    let spoken_text = |bytes: &[u8], charset: Option<&str>| match &Document::parse(bytes, charset)
         .expect("it is read")
         .verbs[..]
     {
@@ -241,16 +241,19 @@ fn encodings_are_those_declared() {
         other => panic!("{other:?}"),
     };
     assert_eq!(
-        said(b"<?xml version='1.0' encoding=\"ISO-8859-1\"?><Response><Say>\xe9</Say></Response>", None),
+        spoken_text(
+            b"<?xml version='1.0' encoding=\"ISO-8859-1\"?><Response><Say>\xe9</Say></Response>",
+            None
+        ),
         "é"
     );
-    assert_eq!(said(b"<Response><Say>\xe9</Say></Response>", Some("ISO-8859-1")), "é");
+    assert_eq!(spoken_text(b"<Response><Say>\xe9</Say></Response>", Some("ISO-8859-1")), "é");
     assert_eq!(
-        said("\u{feff}<Response><Say>é &amp; &#233;</Say></Response>".as_bytes(), Some("utf-8")),
+        spoken_text("\u{feff}<Response><Say>é &amp; &#233;</Say></Response>".as_bytes(), Some("utf-8")),
         "é & é"
     );
     assert_eq!(
-        said("\n <?xml version='1.0'?><Response><Say>a\n  b</Say></Response>".as_bytes(), None),
+        spoken_text("\n <?xml version='1.0'?><Response><Say>a\n  b</Say></Response>".as_bytes(), None),
         "a b"
     );
 }
@@ -293,14 +296,14 @@ fn line_ends_in_values_are_blanks() {
 }
 
 #[test]
-fn near_names_are_suggested() {
+fn a_misspelt_name_gets_a_suggestion() {
     assert_eq!(nearest("num_digits", ["action", "numDigits"].into_iter()), "; did you mean `numDigits`?");
     assert_eq!(nearest("hint", ["hints"].into_iter()), "; did you mean `hints`?");
     assert_eq!(nearest("x", ["hints"].into_iter()), "");
 }
 
 #[test]
-fn the_tables_name_only_entries_they_hold() {
+fn every_child_in_the_tables_is_an_element_of_the_tables() {
     for entry in [VERBS, NOUNS, SPOKEN].into_iter().flatten() {
         for child in entry.children {
             assert!(find(child).is_some(), "<{child}> in <{}>", entry.name);

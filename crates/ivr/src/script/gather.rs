@@ -52,7 +52,7 @@ impl Gathering {
             self.digits.push(key);
         }
         let entered = u32::try_from(self.digits.len()).unwrap_or(u32::MAX);
-        if gather.num_digits.is_some_and(|wanted| entered >= wanted) {
+        if gather.num_digits.is_some_and(|num_digits| entered >= num_digits) {
             self.complete = true;
         }
     }

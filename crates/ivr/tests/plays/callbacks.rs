@@ -6,15 +6,15 @@ use ivr::script::{Call, Direction, Plan};
 use crate::verbs::performs;
 use crate::world::{call, plan, play_with, target};
 
-fn told(events: &[&'static str]) -> Plan {
+fn plan_with_events(events: &[&'static str]) -> Plan {
     Plan { status: Some(Callback { target: target("http://app/status"), events: events.to_vec() }), ..plan() }
 }
 
 #[test]
-fn a_calls_end_is_told_once() {
+fn the_end_of_a_call_is_reported_once() {
     play_with(
         call(),
-        told(&["completed"]),
+        plan_with_events(&["completed"]),
         "caller: calls
          > ask POST http://app/start
          app: <Pause length='5'/><Say>x</Say><Record finishOnKey=''/>
@@ -35,12 +35,12 @@ fn a_calls_end_is_told_once() {
 }
 
 #[test]
-fn each_step_is_told_when_it_is_asked_for() {
+fn status_callbacks_report_the_requested_events() {
     let shown = "CallbackSource=call-progress-events SequenceNumber";
     let at = "Timestamp=Sat, 21 Nov 2026 12:22:33 +0000";
     play_with(
         call(),
-        told(&["initiated", "ringing", "answered", "completed"]),
+        plan_with_events(&["initiated", "ringing", "answered", "completed"]),
         &format!(
             "caller: calls
              > tell POST http://app/status {at} {shown}=0
@@ -62,7 +62,7 @@ fn outbound() -> Call {
 }
 
 #[test]
-fn a_call_that_we_make_asks_when_it_is_answered() {
+fn an_outgoing_call_requests_its_document_when_it_is_answered() {
     play_with(
         outbound(),
         plan(),
@@ -78,11 +78,11 @@ fn a_call_that_we_make_asks_when_it_is_answered() {
 }
 
 #[test]
-fn a_call_that_nobody_answers_is_told() {
+fn an_unanswered_outgoing_call_is_reported() {
     let at = "Timestamp=Sat, 21 Nov 2026 12:22:33 +0000 CallbackSource=call-progress-events SequenceNumber";
     play_with(
         outbound(),
-        told(&["initiated", "ringing", "completed"]),
+        plan_with_events(&["initiated", "ringing", "completed"]),
         &format!(
             "caller: calls
              > tell POST http://app/status {at}=0
@@ -145,7 +145,7 @@ fn a_document_that_was_overtaken_is_not_performed() {
 }
 
 #[test]
-fn the_caller_who_gives_up_before_the_document_comes() {
+fn a_caller_gives_up_before_the_document_comes() {
     play_with(
         call(),
         plan(),
@@ -159,7 +159,7 @@ fn the_caller_who_gives_up_before_the_document_comes() {
 }
 
 #[test]
-fn the_caller_who_never_acknowledges() {
+fn a_caller_never_acknowledges() {
     play_with(
         call(),
         plan(),

@@ -4,7 +4,7 @@ use crate::play;
 use crate::verbs::performs;
 
 #[test]
-fn a_number_rings_talks_and_the_action_hears_of_it() {
+fn a_number_rings_and_talks_and_the_action_gets_the_result() {
     performs(
         "<Dial action='/d' callerId='+9' timeout='20' ringTone='de' record='record-from-ringing-dual' trim='trim-silence' \
          recordingTrack='inbound' recordingStatusCallback='rec' referUrl='/t' referMethod='GET'>+1777</Dial>",
@@ -23,7 +23,7 @@ fn a_number_rings_talks_and_the_action_hears_of_it() {
 }
 
 #[test]
-fn a_callee_who_transfers_his_caller_leaves_him_to_another_document() {
+fn a_callees_transfer_continues_the_call_with_another_document() {
     performs(
         "<Dial action='/d' referUrl='/t'>1</Dial><Say>never</Say>",
         "> dial 1 transfers POST http://app/t
@@ -77,7 +77,7 @@ fn the_first_that_answers_is_connected() {
 }
 
 #[test]
-fn why_nobody_answered() {
+fn the_action_gets_the_reason_of_a_failed_dial() {
     let headers = "DialSipCallId=c1 DialSipResponseCode";
     for (children, events, told) in [
         (
@@ -143,7 +143,7 @@ fn a_sequence_rings_one_after_another() {
 }
 
 #[test]
-fn a_callee_is_screened_before_he_is_connected() {
+fn a_callee_is_screened_before_the_connection() {
     performs(
         "<Dial action='/d'><Number url='/s' method='GET'>1</Number><Number>2</Number></Dial>",
         "> dial 1, 2
@@ -173,7 +173,7 @@ fn a_callee_is_screened_before_he_is_connected() {
 }
 
 #[test]
-fn one_who_cannot_be_asked_is_not_connected() {
+fn a_callee_that_cannot_be_screened_is_not_connected() {
     performs(
         "<Dial action='/d' referUrl='ftp://x'><Number url='mailto:s'>1</Number></Dial>",
         "> note 11100: ftp://x is no URL of HTTP
@@ -266,7 +266,7 @@ fn the_call_is_answered_when_the_callee_is() {
 }
 
 #[test]
-fn a_legs_progress_is_told() {
+fn status_callbacks_report_a_legs_progress() {
     performs(
         "<Dial><Number statusCallback='/s' statusCallbackMethod='GET' statusCallbackEvent='initiated ringing answered completed'>1</Number></Dial>",
         "> dial 1

@@ -10,7 +10,7 @@ use crate::world::{Play, call, plan, play_with, target};
 const APOLOGY: &str = "play Man/en \"We are sorry. An application error has occurred. Goodbye.\"";
 
 #[test]
-fn a_request_says_what_call_it_is_about() {
+fn requests_have_the_parameters_of_the_call() {
     let call = Call {
         forwarded_from: Some("+8".into()),
         parent_sid: Some("CA0".into()),
@@ -85,7 +85,7 @@ fn without_a_document_an_answered_call_hears_an_apology() {
 }
 
 #[test]
-fn the_fallback_is_asked_once_and_told_why() {
+fn the_fallback_is_requested_once_with_the_error() {
     let with_fallback = Plan { fallback: Some(target("http://spare/f")), ..plan() };
     play_with(
         call(),
@@ -155,7 +155,7 @@ fn no_content_ends_the_call() {
 }
 
 #[test]
-fn notes_are_told_with_their_lines_and_the_rest_is_performed() {
+fn notes_have_their_lines_and_the_rest_is_performed() {
     performs(
         "<Say>a</Say>",
         r#"> play Man/en "a"
@@ -233,7 +233,7 @@ fn an_inline_document_needs_no_application() {
 }
 
 #[test]
-fn files_of_the_server_lead_to_one_another_and_nobody_else_to_them() {
+fn only_files_of_the_server_lead_to_files_of_the_server() {
     let start = |url: &str| Plan { start: Start::Url(target(url)), ..plan() };
     play_with(
         call(),

@@ -5,7 +5,7 @@ use ivr::limits;
 use crate::verbs::performs;
 
 #[test]
-fn the_tutorials_digit_stops_the_prompt_and_is_asked_about_at_once() {
+fn a_single_digit_stops_the_prompt_and_requests_the_action_at_once() {
     performs(
         "<Gather action='/gather.php' numDigits='1'><Say>Press a digit</Say></Gather><Say>None</Say>",
         r#"> listen digits
@@ -100,7 +100,7 @@ fn the_finishing_key_alone_is_no_input() {
 }
 
 #[test]
-fn the_action_is_asked_about_an_empty_result_when_it_wants() {
+fn action_on_empty_result_requests_the_action_without_input() {
     performs(
         "<Gather timeout='0' actionOnEmptyResult='true'/>",
         "> listen digits
@@ -158,7 +158,7 @@ fn a_prompt_that_cannot_be_played_still_gathers() {
 }
 
 #[test]
-fn speech_is_asked_about_with_its_confidence_and_partly_before() {
+fn speech_results_carry_confidence_and_partial_ones_come_first() {
     performs(
         "<Gather input='dtmf speech' language='de-DE' hints='ja, nein' speechTimeout='2' maxSpeechTime='9' \
          partialResultCallback='/part' partialResultCallbackMethod='GET' action='/a'><Say>a</Say></Gather>",
@@ -178,7 +178,7 @@ fn speech_is_asked_about_with_its_confidence_and_partly_before() {
 }
 
 #[test]
-fn what_was_heard_so_far_counts_when_no_more_comes() {
+fn a_partial_result_counts_when_no_final_one_comes() {
     performs(
         "<Gather input='speech'/>",
         r#"> listen speech en-US [] auto 60s
@@ -193,7 +193,7 @@ fn what_was_heard_so_far_counts_when_no_more_comes() {
 }
 
 #[test]
-fn the_timeout_is_for_those_who_say_nothing() {
+fn the_timeout_does_not_run_while_the_caller_speaks() {
     performs(
         "<Gather input='speech' timeout='3' maxSpeechTime='9'/><Pause length='5'/>",
         "> listen speech en-US [] auto 9s

@@ -63,7 +63,7 @@ fn a_room_that_is_full_and_one_that_ends() {
 }
 
 #[test]
-fn a_hang_up_leaves_room_and_queue_and_tells() {
+fn a_hang_up_leaves_room_and_queue_and_tells_the_action() {
     performs(
         "<Dial action='/d'><Conference>a</Conference></Dial>",
         "> join a muted false beep Both start true end false wait music max 40 record false trim false coach - label - told nobody recordings nobody own false

@@ -120,7 +120,7 @@ fn no_pause_follows_where_no_sound_came_to_its_end() {
 }
 
 #[test]
-fn orders_from_outside_do_not_wait_for_the_last_pause() {
+fn commands_do_not_wait_for_the_end_pause() {
     pauses(
         "<Say>a</Say>",
         r#"> play Man/en "a"
@@ -300,7 +300,7 @@ fn email_is_handed_over() {
 }
 
 #[test]
-fn refer_hands_the_call_over_and_tells() {
+fn refer_transfers_the_call_and_tells_the_action() {
     performs(
         "<Refer action='/r'><Sip>sip:a@b</Sip></Refer>",
         "> refer sip:a@b
@@ -373,7 +373,7 @@ fn streams_start_stop_and_connect() {
 }
 
 #[test]
-fn a_stream_that_breaks_is_told_and_the_call_goes_on() {
+fn a_stream_that_breaks_is_reported_and_the_call_goes_on() {
     performs(
         "<Connect><Stream url='ws://s/b' statusCallback='/st'/></Connect><Say>sorry</Say>",
         r#"> stream "" to ws://s/b Inbound [] two way true

@@ -14,9 +14,11 @@ use crate::rtp::Packet;
 /// The outcome of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pushed {
+    /// The packet waits for its time.
     Queued,
     /// The first of a stream, or of one that began anew: other SSRC or a leap of its timestamp.
     Restarted,
+    /// Its sequence number is there already.
     Duplicate,
     /// Its time is over.
     Late,
@@ -28,7 +30,10 @@ pub enum Pushed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pulled {
     /// A payload, and whether it is the first behind a pause.
-    Frame { first: bool },
+    Frame {
+        /// True behind a pause.
+        first: bool,
+    },
     /// Nothing where something should be: to be concealed.
     Lost,
     /// The sender pauses, or nothing came yet.
@@ -38,9 +43,13 @@ pub enum Pulled {
 /// The figures of a jitter buffer, in packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct JitterCounts {
+    /// Packets pushed.
     pub received: u64,
+    /// Frames pulled.
     pub played: u64,
+    /// Packets whose sequence number was there already.
     pub duplicates: u64,
+    /// Packets that came after their time.
     pub late: u64,
     /// Came behind a later one and in time.
     pub reordered: u64,
@@ -48,9 +57,11 @@ pub struct JitterCounts {
     pub lost: u64,
     /// Dropped because too many waited, or too long ones.
     pub overflows: u64,
+    /// Streams that began anew: another SSRC, or a leap of the timestamp.
     pub restarts: u64,
-    /// Frames inserted and left out to change the delay.
+    /// Frames inserted to lengthen the delay.
     pub stretched: u64,
+    /// Frames left out to shorten the delay.
     pub shrunk: u64,
 }
 

@@ -10,7 +10,9 @@ use super::{Capture, CapturedPacket, link, ng};
 pub struct Error {
     /// The place in the file, in bytes.
     pub position: usize,
+    /// The thing that a capture has at this place.
     pub expected: &'static str,
+    /// The bytes, or the number, that the file has there.
     pub found: String,
 }
 

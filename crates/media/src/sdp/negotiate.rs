@@ -12,6 +12,7 @@ use crate::srtp::{CryptoLine, KEY_LEN, Suite};
 pub struct Local<'a> {
     /// Where the peer is to send.
     pub ip: IpAddr,
+    /// The port of the stream; RTCP has the next one.
     pub port: u16,
     /// `o=`: one number a call, and [`Versions`] counts the other.
     pub session_id: u64,
@@ -19,6 +20,7 @@ pub struct Local<'a> {
     pub codecs: &'a [Codec],
     /// The direction that this side wants; it holds a call.
     pub direction: Direction,
+    /// The use of SRTP that the configuration asks for.
     pub srtp: SrtpPolicy,
     /// Random bytes, new for every offer and for the first answer of a call; later answers of the call repeat it.
     pub key: [u8; KEY_LEN],
@@ -57,7 +59,9 @@ pub struct Negotiated {
     pub held: bool,
     /// `None`: a name, or 0.0.0.0. Packets then go where they come from.
     pub remote: Option<SocketAddr>,
+    /// The address for RTCP that the description of the peer gives (RFC 3605); `None` without one.
     pub remote_rtcp: Option<SocketAddr>,
+    /// RTCP goes to the port of RTP (RFC 5761).
     pub rtcp_mux: bool,
     /// Keys for sending and for receiving.
     pub srtp: Option<(CryptoLine, CryptoLine)>,
@@ -66,7 +70,9 @@ pub struct Negotiated {
 /// An answer and the result of the negotiation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SdpAnswer {
+    /// The answer for the peer.
     pub description: Description,
+    /// The result for this side's media.
     pub negotiated: Negotiated,
 }
 
@@ -206,12 +212,12 @@ pub fn offer(local: &Local<'_>) -> Description {
 pub fn offer_again(before: &Description, local: &Local<'_>) -> Description {
     let mut new = offer(local);
     let audio = before.media.iter().position(|one| one.kind == MediaKind::Audio && one.port != 0);
-    let mut ours = new.media.pop();
+    let mut own_stream = new.media.pop();
     for (index, one) in before.media.iter().enumerate() {
-        let media = if Some(index) == audio { ours.take() } else { None };
+        let media = if Some(index) == audio { own_stream.take() } else { None };
         new.media.push(media.unwrap_or_else(|| refused(one)));
     }
-    new.media.extend(ours);
+    new.media.extend(own_stream);
     new.origin.version = before.origin.version + 1;
     new
 }
@@ -257,9 +263,9 @@ pub fn answer(offer: &Description, local: &Local<'_>) -> Result<SdpAnswer, Refus
         srtp: chosen.srtp,
     };
     let mut description = local.description();
-    let mut ours = Some(media);
+    let mut own_stream = Some(media);
     for (index, one) in offer.media.iter().enumerate() {
-        let media = if index == chosen.index { ours.take() } else { None };
+        let media = if index == chosen.index { own_stream.take() } else { None };
         description.media.push(media.unwrap_or_else(|| refused(one)));
     }
     Ok(SdpAnswer { description, negotiated })
@@ -299,11 +305,12 @@ fn fits(media: &Media, local: &Local<'_>) -> Result<StreamFit, Refusal> {
         return Err(Refusal::NoCodec(media.formats.join(" ")));
     }
     // COMPAT(phones): crypto lines under RTP/AVP mean SRTP if possible.
-    let theirs = media
+    let offered = media
         .cryptos
         .iter()
         .find(|one| one.suite.encrypts() && !one.unencrypted && local.srtp != SrtpPolicy::Never);
-    let srtp = theirs.map(|theirs| (CryptoLine { key: local.key, unencrypted: false, ..*theirs }, *theirs));
+    let srtp =
+        offered.map(|offered| (CryptoLine { key: local.key, unencrypted: false, ..*offered }, *offered));
     if srtp.is_none() && (media.is_secure() || local.srtp == SrtpPolicy::Required) {
         return Err(Refusal::Srtp);
     }
@@ -328,8 +335,8 @@ fn comfort_noise(media: &Media) -> Option<u8> {
 /// The packet time that the peer asks for, in whole frames of 20 ms and not above its maximum.
 fn packet_time(media: &Media) -> u32 {
     let most = media.maxptime.unwrap_or(MAX_PTIME).min(MAX_PTIME);
-    let wanted = media.ptime.unwrap_or(PTIME).min(most);
-    (wanted / PTIME * PTIME).max(PTIME)
+    let ptime = media.ptime.unwrap_or(PTIME).min(most);
+    (ptime / PTIME * PTIME).max(PTIME)
 }
 
 /// The result of the peer's answer to this side's offer.
@@ -339,39 +346,42 @@ pub fn accept(offer: &Description, answer: &Description, local: &Local<'_>) -> R
         .iter()
         .position(|one| one.kind == MediaKind::Audio && one.port != 0)
         .ok_or(Refusal::NoAudio)?;
-    let (ours, theirs) = (&offer.media[index], answer.media.get(index).ok_or(Refusal::Streams)?);
-    if theirs.kind != MediaKind::Audio {
+    let (offered_stream, answered_stream) =
+        (&offer.media[index], answer.media.get(index).ok_or(Refusal::Streams)?);
+    if answered_stream.kind != MediaKind::Audio {
         return Err(Refusal::Streams);
     }
-    if theirs.port == 0 {
+    if answered_stream.port == 0 {
         return Err(Refusal::NoAudio);
     }
-    if !theirs.is_rtp() {
-        return Err(Refusal::Protocol(theirs.protocol.clone()));
+    if !answered_stream.is_rtp() {
+        return Err(Refusal::Protocol(answered_stream.protocol.clone()));
     }
-    let audio = spoken(theirs, local).next().ok_or_else(|| Refusal::NoCodec(theirs.formats.join(" ")))?;
-    let answered: Vec<PayloadType> = theirs.events().collect();
+    let audio = spoken(answered_stream, local)
+        .next()
+        .ok_or_else(|| Refusal::NoCodec(answered_stream.formats.join(" ")))?;
+    let answered: Vec<PayloadType> = answered_stream.events().collect();
     let key = |line: &CryptoLine| {
-        ours.cryptos.iter().find(|one| one.tag == line.tag && one.suite == line.suite).copied()
+        offered_stream.cryptos.iter().find(|one| one.tag == line.tag && one.suite == line.suite).copied()
     };
-    let srtp = theirs.cryptos.iter().find_map(|line| Some((key(line)?, *line)));
-    if srtp.is_none() && (ours.is_secure() || theirs.is_secure()) {
+    let srtp = answered_stream.cryptos.iter().find_map(|line| Some((key(line)?, *line)));
+    if srtp.is_none() && (offered_stream.is_secure() || answered_stream.is_secure()) {
         return Err(Refusal::Srtp);
     }
-    let direction = answer.direction_of(theirs).mirrored().both(local.direction);
+    let direction = answer.direction_of(answered_stream).mirrored().both(local.direction);
     Ok(Negotiated {
         audio,
         // RFC 3264 §6.1: the offer's numbers are those under which it wants to receive.
-        receive: spoken(ours, local).collect(),
+        receive: spoken(offered_stream, local).collect(),
         events: nearest(&answered, audio.clock_rate),
-        receive_events: if answered.is_empty() { Vec::new() } else { ours.events().collect() },
-        comfort_noise: comfort_noise(theirs),
-        ptime_ms: packet_time(theirs),
+        receive_events: if answered.is_empty() { Vec::new() } else { offered_stream.events().collect() },
+        comfort_noise: comfort_noise(answered_stream),
+        ptime_ms: packet_time(answered_stream),
         direction,
         held: answer.is_held(),
-        remote: answer.remote(theirs),
-        remote_rtcp: answer.remote_rtcp(theirs),
-        rtcp_mux: ours.rtcp_mux && theirs.rtcp_mux,
+        remote: answer.remote(answered_stream),
+        remote_rtcp: answer.remote_rtcp(answered_stream),
+        rtcp_mux: offered_stream.rtcp_mux && answered_stream.rtcp_mux,
         srtp,
     })
 }

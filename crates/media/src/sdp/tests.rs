@@ -167,18 +167,18 @@ fn keys_are_chosen_among_those_offered() {
 }
 
 #[test]
-fn what_cannot_be_agreed_says_why() {
-    let told = |text: &str| {
+fn refused_offers_give_the_reason() {
+    let refusal_of = |text: &str| {
         let refusal = answer(&parse(text), &local(&CODECS)).unwrap_err();
         (refusal.warning(), refusal.to_string())
     };
-    let (code, text) = told(&SIPP.replace("RTP/AVP 8", "RTP/AVP 18 4"));
+    let (code, text) = refusal_of(&SIPP.replace("RTP/AVP 8", "RTP/AVP 18 4"));
     assert_eq!((code, text.as_str()), (305, "expected PCMU, PCMA, G722 or opus as allowed here, found 18 4"));
-    let (code, text) = told(&SIPP.replace("RTP/AVP", "UDP/TLS/RTP/SAVPF"));
+    let (code, text) = refusal_of(&SIPP.replace("RTP/AVP", "UDP/TLS/RTP/SAVPF"));
     assert_eq!((code, text.as_str()), (302, "expected RTP/AVP or RTP/SAVP, found UDP/TLS/RTP/SAVPF"));
-    assert_eq!(told(&SIPP.replace("audio 6000", "audio 0")).0, 304);
-    assert_eq!(told(&SIPP.replace("audio 6000", "video 6000")).0, 304);
-    assert_eq!(told("v=0\r\n").0, 304);
+    assert_eq!(refusal_of(&SIPP.replace("audio 6000", "audio 0")).0, 304);
+    assert_eq!(refusal_of(&SIPP.replace("audio 6000", "video 6000")).0, 304);
+    assert_eq!(refusal_of("v=0\r\n").0, 304);
 }
 
 #[test]
@@ -235,27 +235,30 @@ fn versions_count_changes_and_a_later_offer_keeps_its_streams() {
 }
 
 #[test]
-fn what_is_not_a_description_says_what_was_expected() {
-    let told = |text: &str| Description::parse(text.as_bytes()).unwrap_err().to_string();
+fn malformed_descriptions_name_the_expected_line() {
+    let error_of = |text: &str| Description::parse(text.as_bytes()).unwrap_err().to_string();
     let at = "session description, line ";
-    assert_eq!(told(""), format!("{at}1: expected a session description, found \"\""));
-    assert_eq!(told("v=1\r\n"), format!("{at}1: expected version 0, found \"1\""));
-    assert_eq!(told("v=0\r\nhello\r\n"), format!("{at}2: expected a letter, = and a value, found \"hello\""));
-    assert_eq!(told("o=me\r\n"), format!("{at}1: expected user, id, version and address, found \"me\""));
+    assert_eq!(error_of(""), format!("{at}1: expected a session description, found \"\""));
+    assert_eq!(error_of("v=1\r\n"), format!("{at}1: expected version 0, found \"1\""));
     assert_eq!(
-        told("c=IN IP4 a b\r\nc=IN IP5 1.2.3.4"),
+        error_of("v=0\r\nhello\r\n"),
+        format!("{at}2: expected a letter, = and a value, found \"hello\"")
+    );
+    assert_eq!(error_of("o=me\r\n"), format!("{at}1: expected user, id, version and address, found \"me\""));
+    assert_eq!(
+        error_of("c=IN IP4 a b\r\nc=IN IP5 1.2.3.4"),
         format!("{at}2: expected IN IP4 or IN IP6 and an address, found \"IN IP5 1.2.3.4\"")
     );
     assert_eq!(
-        told("m=audio x RTP/AVP 0"),
+        error_of("m=audio x RTP/AVP 0"),
         format!("{at}1: expected media, port, protocol, formats, found \"audio x RTP/AVP 0\"")
     );
     assert_eq!(
-        told("m=audio 1 RTP/AVP"),
+        error_of("m=audio 1 RTP/AVP"),
         format!("{at}1: expected media, port, protocol, formats, found \"audio 1 RTP/AVP\"")
     );
-    assert!(told(&"m=audio 1 RTP/AVP 0\n".repeat(17)).contains("at most 16 media lines"));
-    assert!(told(&"x".repeat(70_000)).contains("at most 65535 bytes"));
+    assert!(error_of(&"m=audio 1 RTP/AVP 0\n".repeat(17)).contains("at most 16 media lines"));
+    assert!(error_of(&"x".repeat(70_000)).contains("at most 65535 bytes"));
 }
 
 proptest! {

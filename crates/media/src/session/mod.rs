@@ -61,13 +61,18 @@ pub trait MediaOutbox {
 /// An event of a leg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MediaEvent {
+    /// The peer pressed a key.
     Digit {
+        /// The key.
         digit: Digit,
+        /// The form in which it came.
         by: DigitSource,
     },
+    /// The speech detection, where it is on, has a result.
     Speech(SpeechEvent),
     /// A prompt came to its end by itself.
     PromptEnded {
+        /// [`PlayOptions::id`] of the prompt.
         id: u64,
     },
     /// The last digit given to [`MediaSession::send_digits`] is out.
@@ -90,6 +95,7 @@ pub enum DigitSource {
 /// The outcome of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DatagramOutcome {
+    /// It was processed.
     Taken,
     /// From an address that has no business here.
     Stranger,
@@ -102,8 +108,11 @@ pub enum DatagramOutcome {
 /// Datagrams that were not taken, by their outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DroppedDatagrams {
+    /// Datagrams from an address that is not the peer's.
     pub strangers: u64,
+    /// Datagrams that are neither RTP nor RTCP, or not authentic.
     pub malformed: u64,
+    /// Packets of a payload type that was not negotiated.
     pub unknown: u64,
 }
 
@@ -136,12 +145,23 @@ pub(crate) struct Scratch {
 /// The source of the frame that a leg sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FrameSource<'a> {
+    /// There is no frame in this tick.
     #[default]
     None,
     /// A frame as the peer's leg heard it: passed on as it is, or transcoded.
-    Payload { codec: Codec, payload: &'a [u8] },
+    Payload {
+        /// The codec of the payload.
+        codec: Codec,
+        /// The payload of one frame.
+        payload: &'a [u8],
+    },
     /// A frame of 20 ms at 8, 16 or 48 kHz.
-    Samples { rate: u32, samples: &'a [i16] },
+    Samples {
+        /// The sample rate, in Hz.
+        rate: u32,
+        /// The samples of one frame, one channel.
+        samples: &'a [i16],
+    },
 }
 
 /// The options for playing a prompt.

@@ -19,37 +19,44 @@ pub(super) struct Recording {
     /// Stays, whatever codecs come and go.
     pub(super) rate: u32,
     pub(super) samples: Vec<i16>,
-    heard: RateConverter,
-    said: RateConverter,
+    received: RateConverter,
+    sent: RateConverter,
 }
 
 impl Recording {
     pub(super) fn new(source: RecordSource, rate: u32) -> Recording {
         let piece = (rate * (RECORD_PIECE_MS + FRAME_MS) / 1000) as usize;
         let samples = Vec::with_capacity(piece * channels(source));
-        Recording { source, rate, samples, heard: RateConverter::default(), said: RateConverter::default() }
+        Recording {
+            source,
+            rate,
+            samples,
+            received: RateConverter::default(),
+            sent: RateConverter::default(),
+        }
     }
 
     /// Adds this tick's frames. True when the piece is full.
     pub(super) fn add(
         &mut self,
-        heard: RatedSamples<'_>,
-        said: RatedSamples<'_>,
+        received: RatedSamples<'_>,
+        sent: RatedSamples<'_>,
         scratch: &mut Scratch,
     ) -> bool {
         let samples = &mut self.samples;
-        let heard = self.heard.convert(heard.rate, self.rate, heard.samples, &mut scratch.samples);
-        let said = self.said.convert(said.rate, self.rate, said.samples, &mut scratch.resampled);
+        let received =
+            self.received.convert(received.rate, self.rate, received.samples, &mut scratch.samples);
+        let sent = self.sent.convert(sent.rate, self.rate, sent.samples, &mut scratch.resampled);
         let start = samples.len();
         match self.source {
-            RecordSource::Received => samples.extend_from_slice(heard),
+            RecordSource::Received => samples.extend_from_slice(received),
             RecordSource::Both => {
-                samples.extend_from_slice(heard);
-                level::add(&mut samples[start..], said);
+                samples.extend_from_slice(received);
+                level::add(&mut samples[start..], sent);
             }
             RecordSource::Dual => {
-                let said = said.iter().copied().chain(std::iter::repeat(0));
-                samples.extend(heard.iter().zip(said).flat_map(|(heard, said)| [*heard, said]));
+                let sent = sent.iter().copied().chain(std::iter::repeat(0));
+                samples.extend(received.iter().zip(sent).flat_map(|(received, sent)| [*received, sent]));
             }
         }
         samples.len() >= channels(self.source) * (self.rate * RECORD_PIECE_MS / 1000) as usize
@@ -57,7 +64,7 @@ impl Recording {
 
     /// Bytes on the heap.
     pub(super) fn size(&self) -> usize {
-        2 * (self.samples.capacity() + (self.heard.size() + self.said.size()) / 2)
+        2 * (self.samples.capacity() + (self.received.size() + self.sent.size()) / 2)
     }
 }
 

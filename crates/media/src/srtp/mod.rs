@@ -24,9 +24,13 @@ const MAX_SOURCES: usize = 64;
 /// RFC 4568 §6.2, and the two without a cipher that SIPp offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Suite {
+    /// `AES_CM_128_HMAC_SHA1_80`: a tag of ten bytes.
     AesCm128Sha1_80,
+    /// `AES_CM_128_HMAC_SHA1_32`: a tag of four bytes, in RTCP of ten.
     AesCm128Sha1_32,
+    /// Authentication only, with a tag of ten bytes.
     NullSha1_80,
+    /// Authentication only, with a tag of four bytes.
     NullSha1_32,
 }
 

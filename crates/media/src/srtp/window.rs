@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_and_what_is_too_old_was_seen() {
+    fn received_and_too_old_indices_count_as_replayed() {
         let mut window = ReplayWindow::default();
         [1000, 1002, 1001].into_iter().for_each(|index| window.mark(index));
         assert!(window.seen(1000) && window.seen(1001) && window.seen(1002) && window.seen(874));
