@@ -7,8 +7,8 @@ use std::time::Duration;
 use ivr::document::Document;
 use ivr::request::{Method, Target};
 use ivr::script::{
-    FetchResponse, Call, ConferenceEvent, Direction, Effect, Id, LegEvent, Plan, QueueEvent, QueueResult, Recorded,
-    Role, Script, Speech, Start, StreamEvent,
+    Call, ConferenceEvent, Direction, Effect, FetchResponse, Id, LegEvent, Plan, QueueEvent, QueueResult,
+    Recorded, Role, Script, Speech, Start, StreamEvent,
 };
 use libfuzzer_sys::fuzz_target;
 use stdx::Instant;
@@ -93,7 +93,12 @@ fn happen(script: &mut Script, now: &mut Instant, event: u8, id: Id, document: &
         18 => script.handle_stream(*now, id, StreamEvent::Ended, out),
         19 => script.handle_referred(*now, id, 202, out),
         20 => script.handle_speech(*now, Speech { text: "a".into(), is_final: false, confidence: None }, out),
-        21 => script.handle_fetched(*now, id, Ok(FetchResponse { status: 500, ..FetchResponse::default() }), out),
+        21 => script.handle_fetched(
+            *now,
+            id,
+            Ok(FetchResponse { status: 500, ..FetchResponse::default() }),
+            out,
+        ),
         22 => script.redirect(*now, Start::Document(document.to_vec()), out),
         _ => script.hang_up(*now, out),
     }

@@ -51,6 +51,7 @@ mod tests {
         ])
     }
 
+    /// The examples of Twilio's page about webhook security.
     #[test]
     fn signatures_match_twilios_examples() {
         for (url, signature) in [

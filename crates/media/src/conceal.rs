@@ -6,7 +6,9 @@ const FADE: [i32; 5] = [230, 179, 115, 51, 13];
 /// The concealment of one stream.
 #[derive(Default)]
 pub(crate) struct Concealer {
+    /// The last sound, which a loss repeats.
     last: Vec<i16>,
+    /// Frames concealed in a row; the repetition fades with them.
     missing: usize,
     /// Peak of the comfort noise in samples.
     noise: i32,
@@ -56,6 +58,7 @@ impl Concealer {
         }
     }
 
+    /// Bytes on the heap.
     pub(crate) fn size(&self) -> usize {
         self.last.capacity() * 2
     }

@@ -60,6 +60,7 @@ pub fn parse(body: &[u8]) -> Option<InfoDigit> {
     Some(InfoDigit { digit: digit?, duration_ms })
 }
 
+/// The key of a signal: itself, or the number of its event (RFC 4733 §3.2).
 fn signal(value: &str) -> Option<Digit> {
     let mut chars = value.chars();
     match (chars.next(), chars.next()) {

@@ -57,6 +57,7 @@ impl Default for EventOptions {
 
 /// The last packet is sent this often (RFC 4733 §2.5.1.4).
 const END_PACKETS: u32 = 3;
+/// The E bit (RFC 4733 §2.3.2).
 const END: u8 = 0x80;
 
 /// One packet of a digit, to be sent `offset_ms` after the first.
@@ -77,7 +78,9 @@ pub struct EventSender {
     options: EventOptions,
     ssrc: u32,
     sequence: u16,
+    /// The begin of the event; all its packets have it (RFC 4733 §2.2.1).
     timestamp: u32,
+    /// Packets sent so far, the three end packets included.
     sent: u32,
 }
 
@@ -133,6 +136,7 @@ impl Iterator for EventSender {
 /// Hears the digits of one stream's event packets, also where packets are lost, late or sent twice.
 #[derive(Debug, Clone, Default)]
 pub struct EventReceiver {
+    /// The event that was reported last; its other packets are repetitions.
     current: Option<ReceivedEvent>,
 }
 
@@ -144,6 +148,7 @@ struct ReceivedEvent {
     digit: Digit,
     /// The timestamp of the packet that began it.
     sequence: u16,
+    /// A packet with the E bit came: the same key again is another press.
     ended: bool,
 }
 

@@ -15,20 +15,26 @@ use crate::session::transcoder::Transcoder;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(u32);
 
+/// One leg in a conference, with its frame of this tick.
 struct Member {
     id: MemberId,
+    /// The rate of the member's frames, in Hz.
     rate: u32,
+    /// From the member's rate to the conference's.
     resampler: Option<Resampler>,
     /// This tick's sound at the conference's rate; empty when there was none.
     frame: Vec<i16>,
     /// The mean magnitude, falling slowly, so that a speaker stays the loudest between two words.
     level: u32,
+    /// The others do not hear the member.
     is_muted: bool,
+    /// The member never has a sound: nothing is mixed for it.
     only_listens: bool,
     /// Heard by that one alone.
     whispers_to: Option<MemberId>,
     /// Put since the last mix.
     is_fresh: bool,
+    /// The sum of this tick has the member's sound: its own frame is the sum without it.
     is_mixed: bool,
 }
 
@@ -36,7 +42,9 @@ struct Member {
 struct SharedFrame {
     codec: Codec,
     transcoder: Transcoder,
+    /// The encoded frame of `tick`, for all members that are not in the sum.
     payload: Vec<u8>,
+    /// The tick in which the frame was encoded.
     tick: u64,
 }
 
@@ -48,12 +56,16 @@ const SOUNDS: usize = 8;
 /// A conference at one rate. A tick: [`Conference::put`] for every member, [`Conference::mix`] once, then
 /// [`Conference::frame`] for every member.
 pub struct Conference {
+    /// The rate of the sum, in Hz.
     rate: u32,
     /// By id.
     members: Vec<Member>,
     next_id: u32,
+    /// The sum of this tick before it is limited to 16 bits.
     total: Vec<i32>,
+    /// The sum of this tick.
     whole: Vec<i16>,
+    /// The sum without one member's sound.
     own: Vec<i16>,
     resampled: Vec<i16>,
     /// Level and place of the members that may be mixed.
@@ -61,7 +73,9 @@ pub struct Conference {
     /// Places of the members that whisper in this tick, and the member that hears each.
     whispers: Vec<(usize, MemberId)>,
     shared: Vec<SharedFrame>,
+    /// Beeps and announcements, with the position in the first.
     sounds: VecDeque<(Arc<[i16]>, usize)>,
+    /// The music of a single member, with its position.
     music: Option<(Arc<[i16]>, usize)>,
     tick: u64,
 }
@@ -132,6 +146,7 @@ impl Conference {
         self.members.is_empty()
     }
 
+    /// The member of this id, while it is in the conference.
     fn member(&mut self, id: MemberId) -> Option<&mut Member> {
         let at = self.members.binary_search_by_key(&id, |member| member.id).ok()?;
         self.members.get_mut(at)
@@ -213,6 +228,7 @@ impl Conference {
         }
     }
 
+    /// Adds the sound that is played to all members, and the music while a member is alone.
     fn add_sounds(&mut self) {
         if let Some((sound, at)) = self.sounds.front_mut() {
             for (sum, sample) in self.total.iter_mut().zip(&sound[*at..]) {
@@ -233,7 +249,7 @@ impl Conference {
         }
     }
 
-    /// The sound for a member, for its leg's `say` with the codec that it sends: the others' sum, or the
+    /// The sound for a member, for its leg's `send_frame` with the codec that it sends: the others' sum, or the
     /// encoded whole that all members share whose sound is not in it.
     pub fn frame(&mut self, id: MemberId, codec: Codec) -> FrameSource<'_> {
         let Ok(at) = self.members.binary_search_by_key(&id, |member| member.id) else {

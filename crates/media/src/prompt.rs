@@ -11,12 +11,14 @@ use crate::wav::resample;
 /// Encoded frames of 20 ms. A clone shares them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
+    /// The codec of every frame.
     codec: Codec,
     /// One frame behind the other: playing reads memory in order.
     bytes: Arc<[u8]>,
     frames: Frames,
 }
 
+/// The division of the bytes of a prompt into frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Frames {
     /// Bytes of every frame.

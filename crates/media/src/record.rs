@@ -41,7 +41,9 @@ pub struct Recorder {
     sound_end: u32,
     /// The length of silence at the beginning that is cut.
     held: Vec<i16>,
+    /// A piece that was not silent has come: what follows is kept.
     has_sound: bool,
+    /// The bytes of the samples on their way to the file.
     scratch: Vec<u8>,
 }
 
@@ -67,6 +69,7 @@ impl Recorder {
         2 * u32::from(self.options.channels)
     }
 
+    /// Bytes of a time, in whole samples of all channels.
     fn bytes_of(&self, ms: u32) -> u32 {
         let bytes = u64::from(self.options.rate) * u64::from(ms) / 1000 * u64::from(self.width());
         u32::try_from(bytes).unwrap_or(u32::MAX)
@@ -103,6 +106,7 @@ impl Recorder {
         self.written < self.most()
     }
 
+    /// Appends samples up to the longest recording; the rest is dropped.
     fn append(&mut self, samples: &[i16], file: &mut impl File) {
         let left = (self.most() - self.written) as usize / 2;
         let samples = &samples[..samples.len().min(left)];
@@ -163,6 +167,7 @@ impl Recorder {
     }
 }
 
+/// The header of a WAV file with `data` bytes of samples.
 fn header(options: RecordOptions, data: u32) -> [u8; HEADER_LEN] {
     let mut header = [0; HEADER_LEN];
     let width = 2 * options.channels;

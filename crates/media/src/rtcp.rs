@@ -83,13 +83,16 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
+/// Packet types of RFC 3550 §12.1.
 const SENDER_REPORT: u8 = 200;
 const RECEIVER_REPORT: u8 = 201;
 const SDES: u8 = 202;
 const BYE: u8 = 203;
 /// The count field of a header has five bits.
 const MAX_COUNT: usize = 31;
+/// Bytes of a report block.
 const BLOCK_LEN: usize = 24;
+/// The item that every compound packet must have (RFC 3550 §6.5.1).
 const CNAME: u8 = 1;
 
 /// The packets of a datagram in order; one that is malformed makes the whole an error (RFC 3550 A.2).
@@ -119,6 +122,7 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<Report>, Malformed> {
     Ok(reports)
 }
 
+/// One packet of a compound; `None` for types that are not read here.
 fn one(kind: u8, count: usize, body: &[u8]) -> Option<Report> {
     Some(match kind {
         SENDER_REPORT => {
@@ -148,11 +152,13 @@ fn one(kind: u8, count: usize, body: &[u8]) -> Option<Report> {
     })
 }
 
+/// The report blocks of an SR or RR.
 fn blocks(bytes: &[u8], count: usize) -> Option<Vec<ReportBlock>> {
     let bytes = bytes.get(..BLOCK_LEN * count)?;
     Some(bytes.chunks_exact(BLOCK_LEN).map(block).collect())
 }
 
+/// One report block (RFC 3550 §6.4.1).
 fn block(bytes: &[u8]) -> ReportBlock {
     ReportBlock {
         ssrc: be32(bytes, 0),
@@ -193,6 +199,7 @@ pub fn write(reports: &[Report], cname: &str, out: &mut Vec<u8>) {
     }
 }
 
+/// An SR with `info`, an RR without.
 fn write_report(kind: u8, ssrc: u32, info: Option<&SenderInfo>, blocks: &[ReportBlock], out: &mut Vec<u8>) {
     let blocks = &blocks[..blocks.len().min(MAX_COUNT)];
     packet(kind, blocks.len(), out, |out| {
@@ -216,6 +223,7 @@ fn write_report(kind: u8, ssrc: u32, info: Option<&SenderInfo>, blocks: &[Report
     });
 }
 
+/// A BYE. The reason is cut at the 255 bytes of its length field.
 fn write_bye(sources: &[u32], reason: Option<&str>, out: &mut Vec<u8>) {
     let sources = &sources[..sources.len().min(MAX_COUNT)];
     packet(BYE, sources.len(), out, |out| {
@@ -226,6 +234,7 @@ fn write_bye(sources: &[u32], reason: Option<&str>, out: &mut Vec<u8>) {
     });
 }
 
+/// The SDES packet with the CNAME.
 fn write_sdes(ssrc: u32, cname: &str, out: &mut Vec<u8>) {
     packet(SDES, 1, out, |out| {
         out.extend(ssrc.to_be_bytes());

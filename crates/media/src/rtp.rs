@@ -5,6 +5,7 @@ use std::fmt;
 /// The fixed part of the header, in bytes.
 pub const HEADER_LEN: usize = 12;
 
+/// RFC 3550 §5.1.
 const VERSION: u8 = 2;
 
 /// Why bytes are not an RTP packet.
@@ -231,6 +232,7 @@ pub fn is_rtcp(bytes: &[u8]) -> bool {
     bytes.len() >= 4 && bytes[0] >> 6 == VERSION && (192..=223).contains(&bytes[1])
 }
 
+/// Four bytes in network order. The caller has checked the length.
 pub(crate) fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }

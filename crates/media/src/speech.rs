@@ -46,16 +46,18 @@ pub struct SpeechDetector {
     options: SpeechOptions,
     /// Sixteen times the level of the noise.
     noise: u32,
+    /// Frames in a row that are louder than the noise.
     loud: u32,
     silent_ms: u32,
     is_speaking: bool,
-    is_told: bool,
+    /// The silence was reported; speech begins another.
+    is_reported: bool,
 }
 
 impl SpeechDetector {
     /// A detector that has heard nothing.
     pub fn new(options: SpeechOptions) -> SpeechDetector {
-        SpeechDetector { options, noise: 0, loud: 0, silent_ms: 0, is_speaking: false, is_told: false }
+        SpeechDetector { options, noise: 0, loud: 0, silent_ms: 0, is_speaking: false, is_reported: false }
     }
 
     /// One frame of 20 ms; an empty one is silence.
@@ -73,7 +75,7 @@ impl SpeechDetector {
             return None;
         }
         self.silent_ms = 0;
-        self.is_told = false;
+        self.is_reported = false;
         (!std::mem::replace(&mut self.is_speaking, true)).then_some(SpeechEvent::Started)
     }
 
@@ -91,8 +93,8 @@ impl SpeechDetector {
             self.is_speaking = false;
             return Some(SpeechEvent::Ended { silence_ms: self.silent_ms });
         }
-        if silence_ms > 0 && self.silent_ms >= silence_ms && !self.is_told {
-            self.is_told = true;
+        if silence_ms > 0 && self.silent_ms >= silence_ms && !self.is_reported {
+            self.is_reported = true;
             self.is_speaking = false;
             return Some(SpeechEvent::Silence { silence_ms: self.silent_ms });
         }

@@ -32,6 +32,7 @@ pub fn beep(rate: u32) -> Vec<i16> {
     tone(1400.0, 8_000, rate, 250)
 }
 
+/// The row and the column frequency of a key (ITU-T Q.23).
 fn frequencies(digit: Digit) -> (f64, f64) {
     let char = digit.to_char();
     for (row, keys) in KEYS.iter().enumerate() {
@@ -42,6 +43,7 @@ fn frequencies(digit: Digit) -> (f64, f64) {
     (LOW[0], HIGH[0])
 }
 
+/// A sum of sines, each of a frequency in Hz and an amplitude.
 fn sines(parts: &[(f64, f64)], rate: u32, duration_ms: u32) -> Vec<i16> {
     let samples = u64::from(rate) * u64::from(duration_ms) / 1000;
     let ramp = f64::from((rate * RAMP_MS / 1000).max(1));
@@ -75,13 +77,21 @@ const MIN_LEAD: f64 = 4.0;
 pub struct DtmfDetector {
     /// Twice the cosine of each tone's turn a sample.
     turns: [f64; 8],
+    /// The last two values of each tone's Goertzel filter.
     states: [(f64, f64); 8],
+    /// The sum of the squares of the block's samples.
     power: f64,
+    /// Samples of a block.
     block: u32,
+    /// Samples of the current block so far.
     filled: u32,
+    /// The digit of the last block.
     candidate: Option<Digit>,
+    /// Blocks in a row that had it.
     run: u32,
+    /// The digit that was reported and has not ended.
     pressed: Option<Digit>,
+    /// Blocks since the last one that had it.
     missed: u32,
 }
 
@@ -145,6 +155,7 @@ impl DtmfDetector {
         Digit::from_char(KEYS[row][column])
     }
 
+    /// A digit counts once it was found in enough blocks, and again only after a break.
     fn follow(&mut self, digit: Option<Digit>) -> Option<Digit> {
         self.run = if digit.is_some() && digit == self.candidate { self.run + 1 } else { 1 };
         self.candidate = digit;

@@ -39,15 +39,18 @@ fn wrong(position: usize, expected: &'static str, found: impl Into<String>) -> E
     Error { position, expected, found: found.into() }
 }
 
+/// Format tags.
 const PCM: u16 = 1;
 const ALAW: u16 = 6;
 const ULAW: u16 = 7;
 /// The real format is the first two bytes of a GUID further down.
 const EXTENSIBLE: u16 = 0xfffe;
+/// Sample rates that are read, in Hz.
 const RATES: std::ops::RangeInclusive<u32> = 8_000..=48_000;
 
 /// A `fmt ` chunk that this crate reads.
 struct Format {
+    /// The format tag: 1 PCM, 6 A-law, 7 µ-law.
     code: u16,
     channels: u16,
     rate: u32,
@@ -153,6 +156,7 @@ impl Format {
         Ok(format)
     }
 
+    /// The samples of a data chunk.
     fn samples(&self, data: &[u8]) -> Wav {
         let samples = match (self.code, self.bits) {
             (ALAW, _) => data.iter().map(|byte| alaw_decode(*byte)).collect(),
@@ -165,6 +169,7 @@ impl Format {
     }
 }
 
+/// Bytes of a file as text, for an error.
 fn shown(bytes: Option<&[u8]>) -> String {
     bytes.map_or_else(|| "the end".to_owned(), |bytes| bytes.escape_ascii().to_string())
 }
@@ -217,6 +222,7 @@ pub(crate) fn taps(fraction: f64, cutoff: f64, reach: isize) -> Vec<f32> {
     weights.iter().map(|weight| (weight / sum) as f32).collect()
 }
 
+/// The greatest common divisor.
 fn gcd(mut a: u32, mut b: u32) -> u32 {
     while b != 0 {
         (a, b) = (b, a % b);

@@ -120,6 +120,7 @@ impl Document {
 
 /// Notes as they arise, and where in the text they do.
 struct Notes {
+    /// At most [`limits::DOCUMENT_NOTES`].
     list: Vec<Note>,
     /// Byte offset at which each line begins.
     lines: Vec<usize>,

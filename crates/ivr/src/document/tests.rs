@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::fields::nearest;
-use super::lexicon::{Entry, Kind, NOUNS, SPOKEN, VERBS, find};
+use super::lexicon::{ElementEntry, NOUNS, SPOKEN, VERBS, ValueKind, find};
 use super::{Dialed, Document, Item, Severity, Verb, code, reference_page};
 use crate::limits;
 
@@ -39,7 +39,7 @@ fn the_reference_page_is_what_the_code_makes() {
 }
 
 /// A document in which the element stands where it may, with these attributes.
-fn around(entry: &Entry, attributes: &str) -> String {
+fn around(entry: &ElementEntry, attributes: &str) -> String {
     let (name, in_dial) = (entry.name, |inner: String| format!("<Response><Dial>{inner}</Dial></Response>"));
     let body = if entry.body.is_empty() || entry.name == "Refer" { "" } else { "sip:a@b" };
     let element = match name {
@@ -65,18 +65,18 @@ fn around(entry: &Entry, attributes: &str) -> String {
 }
 
 /// A good value that is not the default, and a bad one if there is any.
-fn values(kind: Kind) -> (String, Option<&'static str>) {
+fn values(kind: ValueKind) -> (String, Option<&'static str>) {
     match kind {
-        Kind::Text | Kind::Required | Kind::Passed => ("abc".into(), None),
-        Kind::Url => ("/abc".into(), None),
-        Kind::Method => ("get".into(), Some("PUT")),
-        Kind::Bool => ("True".into(), Some("yes")),
-        Kind::Whole { max, .. } => (max.to_string(), Some("4294967296")),
-        Kind::WholeOrAuto { .. } => ("auto".into(), Some("-1")),
-        Kind::OneOf(words) => (words[words.len() - 1].to_uppercase(), Some("other")),
-        Kind::Words(words) => (words.join(" "), Some("other")),
-        Kind::Keys => ("*1".into(), Some("x")),
-        Kind::Tones => ("1w#W".into(), Some("1-2")),
+        ValueKind::Text | ValueKind::Required | ValueKind::Passed => ("abc".into(), None),
+        ValueKind::Url => ("/abc".into(), None),
+        ValueKind::Method => ("get".into(), Some("PUT")),
+        ValueKind::Bool => ("True".into(), Some("yes")),
+        ValueKind::Whole { max, .. } => (max.to_string(), Some("4294967296")),
+        ValueKind::WholeOrAuto { .. } => ("auto".into(), Some("-1")),
+        ValueKind::OneOf(words) => (words[words.len() - 1].to_uppercase(), Some("other")),
+        ValueKind::Words(words) => (words.join(" "), Some("other")),
+        ValueKind::Keys => ("*1".into(), Some("x")),
+        ValueKind::Tones => ("1w#W".into(), Some("1-2")),
     }
 }
 
@@ -95,7 +95,7 @@ fn every_attribute_is_read_and_its_bad_values_are_noted() {
             };
             let text = around(entry, &format!("{}='{good}'", attribute.name));
             let document = parse(&text);
-            if matches!(attribute.kind, Kind::Passed) {
+            if matches!(attribute.kind, ValueKind::Passed) {
                 assert!(matches!(&document.notes[..], [note] if note.severity == Severity::Info), "{text}");
             } else {
                 assert_eq!(document.notes, [], "{text}");
@@ -121,7 +121,9 @@ fn every_attribute_is_read_and_its_bad_values_are_noted() {
 #[test]
 fn attributes_change_what_is_read() {
     for entry in [VERBS, NOUNS].into_iter().flatten() {
-        for attribute in entry.attributes.iter().filter(|attribute| !matches!(attribute.kind, Kind::Passed)) {
+        for attribute in
+            entry.attributes.iter().filter(|attribute| !matches!(attribute.kind, ValueKind::Passed))
+        {
             // These mean something only beside the URL they belong to, or say the default.
             let beside = ["ethod", "Event", "trim", "recordingTrack", "media"]
                 .iter()
@@ -180,6 +182,7 @@ fn all_mistakes_at_once_with_their_lines() {
     assert!(matches!(&verbs[..], [Verb::Say(_), Verb::Gather(_), Verb::Dial(_)]), "{verbs:?}");
 }
 
+/// Only these mistakes fail a document; all others are notes, and the rest is performed.
 #[test]
 fn bytes_that_are_no_document_are_refused_with_their_line() {
     for (bytes, line, says) in [
@@ -202,6 +205,7 @@ fn bytes_that_are_no_document_are_refused_with_their_line() {
     }
 }
 
+/// The limits of size, depth and nodes hold before the tree is built.
 #[test]
 fn documents_that_are_too_large_or_too_deep_are_refused() {
     assert_eq!(refused(&vec![b' '; limits::DOCUMENT_BYTES + 1]).1, code::TOO_LARGE);
@@ -228,6 +232,7 @@ fn documents_that_are_too_large_or_too_deep_are_refused() {
     assert!(matches!(&dial.to, Dialed::Parties(parties) if parties.len() == limits::DIAL_TARGETS));
 }
 
+/// RFC 7303 §3.2: the charset of the Content-Type wins over the XML declaration.
 #[test]
 fn the_declared_encoding_is_used() {
     let spoken_text = |bytes: &[u8], charset: Option<&str>| match &Document::parse(bytes, charset)

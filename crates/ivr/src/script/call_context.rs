@@ -22,6 +22,7 @@ pub(super) struct CallContext {
     pub(super) document_url: Option<String>,
     /// `Effect::Answer` was returned; it is returned once.
     answer_requested: bool,
+    /// The id that was given last; ids begin at 1.
     last_id: u32,
     /// `SequenceNumber` of the next status callback.
     sequence: u32,

@@ -16,6 +16,7 @@ use crate::request::Form;
 pub(super) struct ConferenceMembership {
     /// The id of `Effect::JoinConference`.
     pub(super) id: Id,
+    /// The verb, for its `action` and its recording.
     dial: Box<Dial>,
     /// The sid of the conference, once joined.
     sid: Option<String>,
@@ -23,6 +24,7 @@ pub(super) struct ConferenceMembership {
     since: Instant,
     /// The end of `timeLimit`, later of the wait for `ConferenceEvent::Left`.
     pub(super) until: Instant,
+    /// The departure was asked for, and `ConferenceEvent::Left` is awaited.
     is_leaving: bool,
 }
 
@@ -84,6 +86,7 @@ impl ConferenceMembership {
         }
     }
 
+    /// Asks to leave, once; `ConferenceEvent::Left` ends the verb and brings the recording.
     fn leave(&mut self, now: Instant, out: &mut ScriptOutbox) {
         if self.is_leaving {
             return;

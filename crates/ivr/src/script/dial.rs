@@ -19,7 +19,9 @@ use crate::request::{Form, Target};
 /// One Dial under way: its legs, and the one that is connected.
 #[derive(Debug)]
 pub(super) struct Dialing {
+    /// The verb with its options.
     dial: Box<Dial>,
+    /// All legs so far, in the order of their calls; those that are over stay for the `action`.
     legs: Vec<DialedLeg>,
     /// The parties of a sequential Dial that are called later.
     later: VecDeque<DialTarget>,
@@ -42,6 +44,7 @@ pub(super) struct Dialing {
 /// One leg of a Dial.
 #[derive(Debug)]
 struct DialedLeg {
+    /// The id by which effects and events name the leg.
     id: Id,
     /// The value of `To` in its requests.
     to: String,
@@ -49,19 +52,25 @@ struct DialedLeg {
     sid: Option<String>,
     /// The document that the callee hears before the connection (`url` of Number, Client and Sip).
     screen: Option<Target>,
+    /// The `statusCallback` of its noun.
     status: Option<Callback>,
+    /// A 180 was reported; later ones are repetitions.
     has_rung: bool,
+    /// The time of the answer; the leg's `CallDuration` counts from it.
     answered_at: Option<Instant>,
+    /// Its last status callback was sent; no event of the leg counts any more.
     is_over: bool,
     /// `SequenceNumber` of its next status callback.
     sequence: u32,
 }
 
 impl Dialing {
+    /// True if no leg rings or talks any more.
     fn all_over(&self) -> bool {
         self.legs.iter().all(|leg| leg.is_over)
     }
 
+    /// The leg of this id, unless it is over.
     fn leg(&mut self, id: Id) -> Option<&mut DialedLeg> {
         self.legs.iter_mut().find(|leg| leg.id == id && !leg.is_over)
     }
@@ -184,6 +193,7 @@ impl Dialing {
         Flow::Wait
     }
 
+    /// A leg was answered: it is screened first if its noun has a `url`, else connected.
     fn leg_answered(
         &mut self,
         call: &mut CallContext,
@@ -258,6 +268,7 @@ impl Dialing {
         }
     }
 
+    /// A leg failed before its answer; the failure counts for the `action`.
     fn leg_failed(
         &mut self,
         call: &mut CallContext,
@@ -272,6 +283,7 @@ impl Dialing {
         self.next_leg(call, now, out)
     }
 
+    /// A leg ended after its answer: the connected one ends the Dial.
     fn leg_ended(
         &mut self,
         call: &mut CallContext,

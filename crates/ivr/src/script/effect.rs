@@ -198,6 +198,7 @@ pub struct Notification {
 }
 
 impl Notification {
+    /// A note of the reader as a notification about its document.
     pub(super) fn of_note(note: Note, url: Option<String>) -> Notification {
         let Note { line, severity, code, text } = note;
         Notification { severity, code, text, url, line: Some(line) }

@@ -40,9 +40,11 @@ pub(super) struct Fetching {
     pub(super) id: Id,
     /// The end of the wait, for an HTTP client that never answers.
     pub(super) until: Instant,
+    /// The requested URL; the base of the document's relative URLs, redirects aside.
     url: String,
     /// The parameters without those that the fallback adds.
     form: Form,
+    /// The request goes to the fallback URL, which has none itself.
     is_fallback: bool,
 }
 
@@ -111,8 +113,11 @@ impl DocumentLoader {
 
 /// A request for a document that has its result.
 struct Fetched {
+    /// The URL that brought no document; the fallback learns it as `ErrorUrl`.
     url: String,
+    /// The parameters, which the fallback gets too.
     form: Form,
+    /// True if there is nothing left to ask.
     is_fallback: bool,
 }
 
@@ -234,6 +239,7 @@ fn read(response: &FetchResponse, url: &str) -> Result<Document, EffectFailure> 
     }
 }
 
+/// An XML body as a document; `charset` is that of the Content-Type.
 fn xml(response: &FetchResponse, charset: Option<&str>) -> Result<Document, EffectFailure> {
     Document::parse(&response.body, charset)
         .map_err(|note| EffectFailure { code: note.code, text: note.to_string() })

@@ -6,6 +6,7 @@ use stdx::calendar::Date;
 use super::{Call, CallStatus};
 use crate::request::Form;
 
+/// One parameter of a form.
 pub(super) fn pair(name: &str, value: impl Into<String>) -> (String, String) {
     (name.to_owned(), value.into())
 }

@@ -13,11 +13,13 @@ use crate::request::{Form, Target};
 /// One Gather under way: the input so far.
 #[derive(Debug)]
 pub(super) struct Gathering {
+    /// The verb; its prompts are taken out and played.
     gather: Box<Gather>,
     /// The prompt, while it plays.
     pub(super) prompt: Option<Id>,
     /// The end of `timeout`, which begins when the prompt is over.
     pub(super) until: Option<Instant>,
+    /// The keys so far, without those that end the input.
     digits: String,
     /// The last result of the recogniser.
     speech: Option<Speech>,

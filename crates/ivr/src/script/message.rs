@@ -13,16 +13,20 @@ use crate::request::Target;
 /// A message to be taken or a transfer to be answered.
 #[derive(Debug)]
 pub(super) struct PendingReply {
+    /// The id of the effect whose result is awaited.
     id: Id,
     /// The end of the wait.
     pub(super) until: Instant,
+    /// The verb that waits.
     request: ReplyRequest,
 }
 
 /// The verb that waits, with its `action`.
 #[derive(Debug)]
 enum ReplyRequest {
+    /// An Sms; its `action` gets `SmsSid` and `SmsStatus`.
     Message { action: Target },
+    /// A Refer; its `action` gets the status of the REFER.
     Transfer { action: Option<Target> },
 }
 
@@ -67,6 +71,7 @@ pub(super) fn refer(
 }
 
 impl PendingReply {
+    /// A wait of [`limits::ANSWER_WAIT`] that begins now.
     fn new(now: Instant, id: Id, request: ReplyRequest) -> PendingReply {
         PendingReply { id, until: now + limits::ANSWER_WAIT, request }
     }

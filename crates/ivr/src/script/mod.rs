@@ -56,11 +56,15 @@ const APOLOGY: &str = "We are sorry. An application error has occurred. Goodbye.
 /// The interpreter of one call's documents.
 #[derive(Debug)]
 pub struct Script {
+    /// Facts, settings and progress of the call.
     call: CallContext,
+    /// Counts documents and requests them.
     loader: DocumentLoader,
     /// The verbs of the current document that have not begun.
     verbs: VecDeque<Verb>,
+    /// The verb under way, with its machine.
     state: ScriptState,
+    /// Streams that run beside the verbs.
     streams: Streams,
     /// The call's own limit.
     ends_by: Instant,

@@ -114,6 +114,7 @@ pub(super) fn begin_verb(
     Started::State(state)
 }
 
+/// Plays a Say or Play. Without a playable item the next verb follows.
 fn speak(call: &mut CallContext, piece: Piece, out: &mut ScriptOutbox) -> Started {
     let Some(piece) = call.playable(piece, out) else { return Started::Flow(Flow::Next) };
     let prompt = call.next_id();
@@ -121,6 +122,7 @@ fn speak(call: &mut CallContext, piece: Piece, out: &mut ScriptOutbox) -> Starte
     Started::State(ScriptState::Speaking { prompt })
 }
 
+/// A Dial with a Conference joins it; one with parties calls them.
 fn begin_dial(call: &mut CallContext, now: Instant, dial: Box<Dial>, out: &mut ScriptOutbox) -> ScriptState {
     match dial.to.clone() {
         Dialed::Conference(conference) => {

@@ -14,9 +14,11 @@ use crate::request::Form;
 pub(super) struct QueueMembership {
     /// The id of `Effect::Enqueue`.
     pub(super) id: Id,
+    /// The verb, for its `action`.
     enqueue: Enqueue,
     /// The sid of the queue, once entered.
     sid: Option<String>,
+    /// The time of the request; `QueueTime` counts from it.
     since: Instant,
     /// The time of the connection to another call.
     bridged_at: Option<Instant>,

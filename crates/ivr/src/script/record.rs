@@ -15,17 +15,20 @@ use crate::request::{Form, Target};
 pub(super) struct Recorder {
     /// The id of `Effect::Record`.
     pub(super) id: Id,
+    /// The verb, for its `action` and its callbacks.
     record: Box<Record>,
     /// The media's own limit (`maxLength`) comes first; this is for when it does not.
     pub(super) until: Instant,
     /// The key of `finishOnKey` that was pressed.
     key: Option<char>,
+    /// `Effect::StopRecording` was returned, and the result is awaited.
     is_stopped: bool,
 }
 
 /// A recording that the hang-up ended: its file is still awaited, because applications learn its URL then.
 #[derive(Debug)]
 pub(super) struct ClosingRecording {
+    /// The recording, for the parameters of its callbacks.
     pub(super) recorder: Recorder,
     /// The end of the wait for the file.
     pub(super) until: Instant,
@@ -179,10 +182,12 @@ impl ClosingRecording {
     }
 }
 
+/// The failure of a recording whose result never came.
 fn not_ended() -> EffectFailure {
     EffectFailure { code: code::RECORDING, text: "the recording did not end".to_owned() }
 }
 
+/// The parameters of the `action`: the recording, and the key that ended it.
 fn of_recording(recorded: &Recorded, digits: &str) -> Form {
     let mut form = of_recorded(recorded);
     form.push(pair("Digits", digits));

@@ -11,6 +11,7 @@ use crate::request::{Target, resolve};
 /// The streams of a call that run. Those of Start outlive their verb, and their document.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
+    /// In the order of their starts, which is that of their ends.
     running: Vec<RunningStream>,
 }
 
@@ -18,6 +19,7 @@ pub(super) struct Streams {
 #[derive(Debug)]
 pub(super) struct RunningStream {
     id: Id,
+    /// The `name`, by which Stop finds the stream.
     name: Option<String>,
     /// The sid of the stream, once connected.
     pub(super) sid: Option<String>,

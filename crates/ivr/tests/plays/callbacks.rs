@@ -105,6 +105,7 @@ fn an_unanswered_outgoing_call_is_reported() {
     );
 }
 
+/// REST's `Url` and `Status` of a live call; the verb under way is stopped first.
 #[test]
 fn a_live_call_is_sent_to_another_document_or_ended() {
     performs(
@@ -129,6 +130,7 @@ fn a_live_call_is_sent_to_another_document_or_ended() {
     );
 }
 
+/// The answer of a request that a redirect has replaced has an old id, and is ignored.
 #[test]
 fn a_document_that_was_overtaken_is_not_performed() {
     performs(
@@ -158,6 +160,7 @@ fn a_caller_gives_up_before_the_document_comes() {
     );
 }
 
+/// RFC 3261 §13.3.1.4: without an ACK for 64*T1 the dialog is ended by a BYE.
 #[test]
 fn a_caller_never_acknowledges() {
     play_with(
@@ -173,6 +176,7 @@ fn a_caller_never_acknowledges() {
     );
 }
 
+/// Once the 2xx is sent, a final response of another class is impossible (RFC 3261 §13.3.1.4).
 #[test]
 fn a_call_whose_answer_is_under_way_is_not_refused_any_more() {
     for document in ["<Reject/>", "<Redirect>mailto:x</Redirect>"] {
@@ -198,6 +202,7 @@ fn a_call_whose_answer_is_under_way_is_not_refused_any_more() {
     }
 }
 
+/// The limit of the account, and four hours in any case.
 #[test]
 fn no_call_is_longer_than_its_limit() {
     let limited = Plan { time_limit: Some(std::time::Duration::from_secs(60)), ..plan() };

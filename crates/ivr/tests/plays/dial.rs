@@ -3,6 +3,7 @@
 use crate::play;
 use crate::verbs::performs;
 
+/// The parameters of a Dial's `action`: status, sid and times of the connected leg.
 #[test]
 fn a_number_rings_and_talks_and_the_action_gets_the_result() {
     performs(
@@ -39,6 +40,7 @@ fn a_callees_transfer_continues_the_call_with_another_document() {
     );
 }
 
+/// Twilio: a Dial without `action` goes on with the document.
 #[test]
 fn without_an_action_the_next_verb_follows() {
     performs(
@@ -55,6 +57,7 @@ fn without_an_action_the_next_verb_follows() {
     );
 }
 
+/// Twilio: several nouns ring at once, and the first answer cancels the others.
 #[test]
 fn the_first_that_answers_is_connected() {
     performs(
@@ -76,6 +79,7 @@ fn the_first_that_answers_is_connected() {
     );
 }
 
+/// The failure that says most is reported: busy before no-answer before canceled.
 #[test]
 fn the_action_gets_the_reason_of_a_failed_dial() {
     let headers = "DialSipCallId=c1 DialSipResponseCode";
@@ -123,6 +127,7 @@ fn the_action_gets_the_reason_of_a_failed_dial() {
     }
 }
 
+/// RestComm's `sequential`: a busy or silent party is followed by the next.
 #[test]
 fn a_sequence_rings_one_after_another() {
     performs(
@@ -172,6 +177,7 @@ fn a_callee_is_screened_before_the_connection() {
     );
 }
 
+/// A `url` that is none must not connect a callee that never agreed.
 #[test]
 fn a_callee_that_cannot_be_screened_is_not_connected() {
     performs(
@@ -189,6 +195,7 @@ fn a_callee_that_cannot_be_screened_is_not_connected() {
     );
 }
 
+/// `timeLimit` and `hangupOnStar` end the connection, not the call.
 #[test]
 fn time_limit_and_star_end_the_connection() {
     performs(
@@ -221,6 +228,7 @@ fn time_limit_and_star_end_the_connection() {
     );
 }
 
+/// `answerOnBridge`, RestComm's `enable-200-ok-delay`: the caller hears ringing until the callee answers.
 #[test]
 fn the_call_is_answered_when_the_callee_is() {
     play(
@@ -286,6 +294,7 @@ fn status_callbacks_report_a_legs_progress() {
     );
 }
 
+/// `<Dial><Queue>` connects to the call that has waited longest.
 #[test]
 fn a_queues_first_caller_is_taken() {
     performs(

@@ -103,6 +103,7 @@ pub struct JitterBuffer {
     min_ms: u32,
     /// By timestamp.
     entries: VecDeque<BufferedPacket>,
+    /// Payloads that were played, for their memory.
     spare: Vec<Vec<u8>>,
     ssrc: Option<u32>,
     /// The extended timestamp of the next frame, once playing.
@@ -112,13 +113,16 @@ pub struct JitterBuffer {
     highest: u16,
     /// Bit n: the number n below the highest came.
     seen: u64,
+    /// The sequence number of the last frame; earlier ones are late.
     last_played: Option<u16>,
     /// Units: arrival less timestamp of the fastest packet, of this window and the one before.
     fastest: [i64; 2],
     in_window: u32,
     /// Units above the fastest: falls by and by.
     peak: i64,
+    /// Pulls in a row that found no packet.
     empty: u32,
+    /// Late packets without one in time: the sender's clock has leapt.
     late_in_a_row: u32,
     too_long: u32,
     counts: JitterCounts,

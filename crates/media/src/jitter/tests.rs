@@ -62,6 +62,7 @@ fn play(buffer: &mut JitterBuffer, arrivals: &[(u32, u32)], until: u32) -> Strin
     pulled.join(" ")
 }
 
+/// The buffer waits for a late packet as long as its delay allows.
 #[test]
 fn packets_out_of_order_come_in_order() {
     let mut buffer = JitterBuffer::new(G711, 40);
@@ -80,6 +81,7 @@ fn missing_packets_are_lost_and_duplicates_are_counted() {
     assert_eq!((counts.lost, counts.duplicates, counts.received), (1, 2, 6));
 }
 
+/// A late packet is lost to the ear, but it says how much delay the network needs.
 #[test]
 fn a_late_packet_is_counted_and_the_delay_grows_for_the_next() {
     let mut buffer = JitterBuffer::new(G711, 40);
@@ -107,6 +109,7 @@ fn the_delay_shrinks_when_the_network_is_calm_again() {
     assert!(buffer.waiting_ms() <= 80, "{}", buffer.waiting_ms());
 }
 
+/// Silence suppression: the timestamp leaps and the sequence number does not (RFC 3551 §4.1).
 #[test]
 fn a_pause_of_the_sender_is_silence_and_not_loss() {
     let mut buffer = JitterBuffer::new(G711, 40);
@@ -121,6 +124,7 @@ fn a_pause_of_the_sender_is_silence_and_not_loss() {
     assert_eq!(ticks, ["-", "-", "-", "2", "lost"]);
 }
 
+/// Another SSRC, or a timestamp far away, is another stream: nothing of it can be late.
 #[test]
 fn other_streams_and_leaps_begin_anew() {
     let mut buffer = JitterBuffer::new(G711, 40);

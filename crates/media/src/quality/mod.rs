@@ -69,8 +69,10 @@ const PAUSE_US: u64 = 200_000;
 pub struct Receiver {
     codec: Codec,
     clock_rate: u32,
+    /// The source of the last packet; another one begins a new stream.
     ssrc: Option<u32>,
     arrivals: Arrivals,
+    /// `None` where the samples are measured elsewhere, or not at all.
     sound: Option<SoundMeter>,
     /// Everything that is counted as it comes; [`Receiver::summary`] adds what follows from the arrivals.
     summary: Summary,
@@ -82,6 +84,7 @@ pub struct Receiver {
     jitter: u64,
     /// Expected and received at the last report.
     reported: (u64, u64),
+    /// The middle 32 bits of the last SR's NTP time, and its arrival (RFC 3550 §6.4.1).
     last_sr: Option<(u32, Instant)>,
 }
 

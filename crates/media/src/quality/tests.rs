@@ -52,6 +52,7 @@ fn a_whole_stream_over_the_end_of_the_sequence_is_perfect() {
     assert!((summary.mos - 4.41).abs() < 0.01, "{}", summary.mos);
 }
 
+/// RFC 3550 Appendix A.1: cycles of the 16-bit number are counted.
 #[test]
 fn two_cycles_of_the_sequence_are_counted() {
     let mut stream = Stream::new();

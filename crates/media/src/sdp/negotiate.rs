@@ -123,6 +123,7 @@ impl std::error::Error for Refusal {}
 /// Counts the version of `o=` (RFC 3264 §8): up by one when a description differs from the last one sent.
 #[derive(Debug, Clone, Default)]
 pub struct Versions {
+    /// The description that was sent last; a changed one has the next version.
     last: Option<Description>,
 }
 
@@ -144,11 +145,13 @@ const OPUS: PayloadType = PayloadType { number: 96, codec: Codec::Opus, clock_ra
 const EVENTS: PayloadType =
     PayloadType { number: 101, codec: Codec::TelephoneEvent, clock_rate: 8_000, channels: 1 };
 const EVENTS_48: PayloadType = PayloadType { number: 97, clock_rate: 48_000, ..EVENTS };
+/// The events that are sent and detected: 0 to 9, `*`, `#`, A to D (RFC 4733 §3.2).
 const EVENT_RANGE: &str = "0-15";
 const PTIME: u32 = 20;
 /// Longer packets are not sent: three frames of 20 ms.
 const MAX_PTIME: u32 = 60;
 
+/// The payload type under which this side offers a codec.
 fn own(codec: Codec) -> Option<PayloadType> {
     match codec {
         Codec::Pcmu => PayloadType::fixed(0),
@@ -160,18 +163,21 @@ fn own(codec: Codec) -> Option<PayloadType> {
 }
 
 impl Local<'_> {
+    /// A description without streams.
     fn description(&self) -> Description {
         let host = Host::Ip(self.ip);
         let origin = Origin { id: self.session_id, version: 1, host: host.clone(), ..Origin::default() };
         Description { origin, connection: Some(host), ..Description::default() }
     }
 
+    /// True if the payload type is one of the allowed codecs, with the clock that the codec has in RTP.
     fn speaks(&self, one: PayloadType) -> bool {
         let rate = if one.codec == Codec::Opus { 48_000 } else { 8_000 };
         own(one.codec).is_some() && self.codecs.contains(&one.codec) && one.clock_rate == rate
     }
 }
 
+/// Adds a payload type with its rtpmap and fmtp lines.
 fn add(media: &mut Media, one: PayloadType) {
     media.formats.push(one.number.to_string());
     media.rtpmaps.push(one);
@@ -273,9 +279,12 @@ pub fn answer(offer: &Description, local: &Local<'_>) -> Result<SdpAnswer, Refus
 
 /// A stream of sound that can be taken.
 struct ChosenStream {
+    /// The place of the stream in the offer, and so in the answer (RFC 3264 §6).
     index: usize,
     audio: PayloadType,
+    /// All payload types that may come.
     common: Vec<PayloadType>,
+    /// The keys for sending and receiving.
     srtp: Option<(CryptoLine, CryptoLine)>,
 }
 
@@ -294,8 +303,10 @@ fn choose(offer: &Description, local: &Local<'_>) -> Result<ChosenStream, Refusa
     Err(refusal)
 }
 
+/// The common payload types in the order of the offer, and the keys for sending and receiving.
 type StreamFit = (Vec<PayloadType>, Option<(CryptoLine, CryptoLine)>);
 
+/// The result of one offered stream, or the reason why it cannot be taken.
 fn fits(media: &Media, local: &Local<'_>) -> Result<StreamFit, Refusal> {
     if !media.is_rtp() {
         return Err(Refusal::Protocol(media.protocol.clone()));
@@ -317,6 +328,7 @@ fn fits(media: &Media, local: &Local<'_>) -> Result<StreamFit, Refusal> {
     Ok((common, srtp))
 }
 
+/// The payload types of a stream that this side speaks, in the order of its m-line.
 fn spoken<'a>(media: &'a Media, local: &'a Local<'_>) -> impl Iterator<Item = PayloadType> + 'a {
     media.formats.iter().filter_map(|format| media.payload_type(format)).filter(|one| local.speaks(*one))
 }
@@ -327,6 +339,7 @@ fn nearest(events: &[PayloadType], clock_rate: u32) -> Option<PayloadType> {
     events.iter().find(|one| one.clock_rate == clock_rate).or_else(|| events.iter().find(known)).copied()
 }
 
+/// The payload type of comfort noise (RFC 3389), whose clock is 8000.
 fn comfort_noise(media: &Media) -> Option<u8> {
     let mut all = media.formats.iter().filter_map(|format| media.payload_type(format));
     all.find(|one| one.codec == Codec::ComfortNoise && one.clock_rate == 8_000).map(|one| one.number)

@@ -73,6 +73,7 @@ fn the_offers_first_codec_that_is_spoken_is_taken() {
     assert_eq!((narrow.audio.number, narrow.receive.len()), (0, 1));
 }
 
+/// Events have the clock rate of the sound in their stream; refused streams have port 0 (RFC 3264 §6).
 #[test]
 fn events_count_the_clock_of_the_sound_and_other_streams_are_refused() {
     let SdpAnswer { description, negotiated } = answered(LINPHONE);
@@ -86,6 +87,7 @@ fn events_count_the_clock_of_the_sound_and_other_streams_are_refused() {
     assert_eq!(narrow.events.map(|one| one.number), Some(100));
 }
 
+/// RFC 4317 §2: one stream of audio with several codecs.
 #[test]
 fn the_examples_of_rfc_4317_negotiate() {
     // §2.1: of audio and video the audio, PCMU as the first of three.
@@ -108,6 +110,7 @@ fn the_examples_of_rfc_4317_negotiate() {
     assert!(!answer.negotiated.held);
 }
 
+/// RFC 3264 §8.4 has `sendonly` and `inactive`, RFC 2543 had 0.0.0.0; either side may hold.
 #[test]
 fn hold_has_four_forms() {
     let form = |attribute: &str, address: &str| {
@@ -202,6 +205,7 @@ fn an_offer_is_answered_by_its_peer_and_accepted() {
     }
 }
 
+/// RFC 3264 §6: an answer has a stream for each of the offer, of the same media type.
 #[test]
 fn answers_that_do_not_fit_are_refused() {
     let caller = local(&CODECS);
@@ -217,6 +221,7 @@ fn answers_that_do_not_fit_are_refused() {
     assert_eq!(accept(&offer(&secure), &parse(SIPP), &secure), Err(Refusal::Srtp));
 }
 
+/// RFC 3264 §8: the version of `o=` grows by one with each change, and no stream is ever removed.
 #[test]
 fn versions_count_changes_and_a_later_offer_keeps_its_streams() {
     let mut versions = Versions::default();

@@ -130,7 +130,9 @@ impl DroppedDatagrams {
 /// Buffers that all legs of a thread share for the time of one call; a leg keeps only its own.
 #[derive(Default)]
 pub struct TickWork {
+    /// A datagram being decrypted or written.
     packet: Vec<u8>,
+    /// The payload of the frame being sent, or of a packet being decoded.
     payload: Vec<u8>,
     scratch: Scratch,
 }
@@ -195,9 +197,13 @@ pub enum RecordSource {
 
 /// The media of one leg.
 pub struct MediaSession {
+    /// The other end: description, addresses, keys.
     peer: MediaPeer,
+    /// The stream that goes out.
     send: SendPath,
+    /// The stream that comes in.
     receive: ReceivePath,
+    /// The consumers of the sound.
     sinks: Sinks,
 }
 

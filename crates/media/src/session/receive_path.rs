@@ -23,9 +23,11 @@ pub(super) struct ReceivePath {
     pub(super) audio: ReceivedAudio,
     /// Losses, jitter and quality (RFC 3550 §6.4.1).
     pub(super) quality: Box<Receiver>,
+    /// The detectors of events and tones.
     digits: DigitReceiver,
     /// The time without any packet.
     pub(super) silence: Silence,
+    /// Datagrams that were not taken, by reason.
     pub(super) dropped: DroppedDatagrams,
 }
 
@@ -53,14 +55,17 @@ impl ReceivePath {
         self.digits.detect_tones(on.then_some(self.audio.rate()));
     }
 
+    /// True while digits in the sound are detected.
     pub(super) fn detects_tones(&self) -> bool {
         self.digits.detects_tones()
     }
 
+    /// True if a frame must be decoded.
     fn needs_samples(&self, sinks: &Sinks) -> bool {
         sinks.need_samples() || self.digits.detects_tones()
     }
 
+    /// True if a frame is used at all; otherwise packets are only counted.
     fn needs_audio(&self, sinks: &Sinks) -> bool {
         sinks.is_listened || self.needs_samples(sinks)
     }
@@ -83,6 +88,7 @@ impl ReceivePath {
         outcome
     }
 
+    /// One RTP packet: decrypted, routed by its payload type, checked by its source.
     fn handle_rtp(
         &mut self,
         peer: &mut MediaPeer,
@@ -138,6 +144,7 @@ impl ReceivePath {
         known.map(|one| one.codec).or_else(|| (*comfort_noise == Some(number)).then_some(Codec::ComfortNoise))
     }
 
+    /// A packet of sound: into the jitter buffer, if a sink takes the sound.
     fn handle_audio(&mut self, now: Instant, packet: &Packet<'_>, negotiated: &Negotiated, sinks: &Sinks) {
         // RFC 3264 §6.1: a peer may change among the codecs of the answer at any time, without an offer.
         if packet.payload_type() != self.audio.incoming.number
@@ -150,6 +157,7 @@ impl ReceivePath {
         }
     }
 
+    /// A compound RTCP packet.
     fn handle_rtcp(
         &mut self,
         peer: &mut MediaPeer,

@@ -16,9 +16,13 @@ const MIN_DELAY_MS: u32 = 40;
 pub(super) struct ReceivedAudio {
     /// The payload type that comes now.
     pub(super) incoming: PayloadType,
+    /// Made with the first packet that a sink wants, and dropped with the last sink.
     jitter: Option<Box<JitterBuffer>>,
+    /// The counts of the buffers before the current one.
     jitter_counts: JitterCounts,
+    /// Made for the first frame that is decoded.
     decoder: Option<Decoder>,
+    /// Fills losses and pauses.
     concealer: Concealer,
     /// This tick's frame as it came.
     pub(super) payload: Vec<u8>,
@@ -29,6 +33,7 @@ pub(super) struct ReceivedAudio {
 }
 
 impl ReceivedAudio {
+    /// Nothing came yet; buffers are made with the first packet.
     pub(super) fn new(incoming: PayloadType) -> ReceivedAudio {
         ReceivedAudio {
             incoming,
@@ -51,6 +56,7 @@ impl ReceivedAudio {
         self.jitter = None;
     }
 
+    /// True if packets were buffered since the last change.
     pub(super) fn is_buffered(&self) -> bool {
         self.jitter.is_some()
     }
@@ -70,10 +76,12 @@ impl ReceivedAudio {
         frame_samples(self.incoming.codec)
     }
 
+    /// Comfort noise (RFC 3389 §3): the level of the noise in the sender's pauses.
     pub(super) fn handle_noise(&mut self, payload: &[u8]) {
         self.concealer.handle_noise(payload);
     }
 
+    /// A packet of sound.
     pub(super) fn push(&mut self, now: Instant, packet: &Packet<'_>) {
         let bytewise = matches!(self.incoming.codec, Codec::Pcmu | Codec::Pcma | Codec::G722);
         let clock = Clock { rate: self.incoming.clock_rate, bytewise };

@@ -10,6 +10,7 @@ use crate::limits::{FRAME_MS, RECORD_PIECE_MS};
 pub(super) struct RatedSamples<'a> {
     /// In Hz.
     pub(super) rate: u32,
+    /// One channel.
     pub(super) samples: &'a [i16],
 }
 
@@ -18,12 +19,16 @@ pub(super) struct Recording {
     pub(super) source: RecordSource,
     /// Stays, whatever codecs come and go.
     pub(super) rate: u32,
+    /// The piece so far; two channels are interleaved.
     pub(super) samples: Vec<i16>,
+    /// From the peer's rate to the recording's.
     received: RateConverter,
+    /// From the rate of the codec that is sent to the recording's.
     sent: RateConverter,
 }
 
 impl Recording {
+    /// A recording at this rate, with room for one piece.
     pub(super) fn new(source: RecordSource, rate: u32) -> Recording {
         let piece = (rate * (RECORD_PIECE_MS + FRAME_MS) / 1000) as usize;
         let samples = Vec::with_capacity(piece * channels(source));
@@ -68,6 +73,7 @@ impl Recording {
     }
 }
 
+/// Channels of a recording.
 fn channels(source: RecordSource) -> usize {
     if source == RecordSource::Dual { 2 } else { 1 }
 }

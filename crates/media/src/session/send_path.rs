@@ -21,10 +21,15 @@ const DIGIT_MS: u32 = 100;
 
 /// The stream that goes out: its sources of frames, its encoder and its numbers.
 pub(super) struct SendPath {
+    /// Sequence numbers, timestamps and counts.
     pub(super) stream: RtpStream,
+    /// Converts frames into the codec that is sent.
     transcoder: Transcoder,
+    /// Frames that wait for more of them in one packet.
     pending: PendingFrames,
+    /// Prompt, tones and filling silence.
     pub(super) playback: Playback,
+    /// Digits that are sent as events.
     digits: DigitSender,
 }
 
@@ -32,6 +37,7 @@ pub(super) struct SendPath {
 #[derive(Default)]
 struct PendingFrames {
     payload: Vec<u8>,
+    /// Frames of 20 ms in `payload`.
     frames: u32,
 }
 

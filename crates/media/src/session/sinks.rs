@@ -10,6 +10,7 @@ use crate::speech::SpeechDetector;
 pub(super) struct Sinks {
     /// Reports speech and silence of the peer.
     pub(super) speech: Option<SpeechDetector>,
+    /// The recording of this leg, while there is one.
     pub(super) recording: Option<Recording>,
     /// Both directions go to [`MediaOutbox::tapped`].
     pub(super) is_tapped: bool,
@@ -19,6 +20,7 @@ pub(super) struct Sinks {
     pub(super) is_mixed: bool,
     /// All consumers get silence instead of the peer's sound.
     pub(super) is_muted: bool,
+    /// The other direction of recording and tap.
     sent: SentSamples,
 }
 
@@ -26,6 +28,7 @@ pub(super) struct Sinks {
 #[derive(Default)]
 struct SentSamples {
     samples: Vec<i16>,
+    /// Made for the first frame: the frame may have come encoded from a prompt or another leg.
     decoder: Option<Decoder>,
 }
 

@@ -196,6 +196,7 @@ fn a_prompt_stops_within_a_frame_and_begins_anywhere() {
     assert!(last.marker && out.rtp[5].1[12..] == [0xd5; 160]);
 }
 
+/// RFC 4733 §2.5.1.4: the end packet is sent three times, so any one packet may be lost.
 #[test]
 fn digits_go_through_as_events_whatever_is_lost() {
     let digits: Vec<Digit> = "15#5".chars().filter_map(Digit::from_char).collect();
@@ -227,6 +228,7 @@ fn digits_go_through_as_events_whatever_is_lost() {
     assert_eq!(full.send_digits(&[Digit::STAR; DIGITS_OUT + 1]), Ok(false));
 }
 
+/// Events and sound share the sequence numbers of one stream: a gap would count as loss.
 #[test]
 fn the_prompt_goes_on_behind_digits_with_one_row_of_numbers() {
     let (mut leg, mut out) = (leg(Codec::Pcmu), Out::default());
@@ -242,6 +244,7 @@ fn the_prompt_goes_on_behind_digits_with_one_row_of_numbers() {
     assert_eq!(headers[7].timestamp.wrapping_sub(headers[0].timestamp), 7 * 160);
 }
 
+/// Without telephone-event in the answer, digits can only be sent as sound.
 #[test]
 fn digits_go_as_tones_where_events_were_not_negotiated() {
     let digits: Vec<Digit> = "0*9".chars().filter_map(Digit::from_char).collect();
@@ -290,6 +293,7 @@ fn packet(payload_type: u8, sequence: u16) -> Vec<u8> {
     bytes
 }
 
+/// Symmetric RTP: another port of the latched address counts after a second of silence, another address never.
 #[test]
 fn strangers_are_dropped_and_counted_and_a_nat_is_followed() {
     let (mut out, mut work) = (Out::default(), TickWork::default());
@@ -484,6 +488,7 @@ fn srtp_protects_both_directions_and_a_wrong_key_is_malformed() {
     assert_eq!(handled, DatagramOutcome::Taken);
 }
 
+/// RFC 3550 §6.2 (interval), §6.6 (BYE).
 #[test]
 fn reports_go_out_every_five_seconds_and_a_bye_at_the_end() {
     let (mut sender, mut receiver) = (leg(Codec::Pcma), leg(Codec::Pcma));
@@ -516,6 +521,7 @@ fn reports_go_out_every_five_seconds_and_a_bye_at_the_end() {
     assert_eq!(handled, DatagramOutcome::Stranger);
 }
 
+/// RFC 3264 §8.4: the peer on hold hears nothing; the timestamp goes on, so that the pause has its length.
 #[test]
 fn a_held_leg_is_sent_nothing_and_goes_on_behind_it() {
     let (mut leg, mut out) = (leg(Codec::Pcma), Out::default());
@@ -542,6 +548,7 @@ fn a_held_leg_is_sent_nothing_and_goes_on_behind_it() {
     assert!(leg.renegotiate(negotiated(Codec::G729, true)).is_err());
 }
 
+/// RFC 3550 §5.1: the timestamp is that of the first octet in the packet.
 #[test]
 fn longer_packets_have_the_timestamp_of_their_first_frame() {
     for (ptime_ms, frames) in [(40, 2), (60, 3)] {
@@ -563,6 +570,7 @@ fn longer_packets_have_the_timestamp_of_their_first_frame() {
     }
 }
 
+/// A leg's memory does not grow with the length of its call.
 #[test]
 fn a_leg_is_small_and_grows_no_more() {
     let bridge = |leg: &mut MediaSession| leg.listen(true);
@@ -602,6 +610,7 @@ fn a_recording_keeps_its_rate_when_the_codec_changes() {
     assert_eq!(recorded.len(), 3 * 16_000);
 }
 
+/// RFC 4568 §6.1: each direction has a key of its own.
 #[test]
 fn a_new_key_of_the_peer_leaves_the_own_direction_alone() {
     let line =
@@ -631,6 +640,7 @@ fn sent(leg: &mut MediaSession, from_ms: u64, ms: u64) -> Out {
     out
 }
 
+/// An SDP may name any victim's address; media goes there only after a packet came from there.
 #[test]
 fn an_address_that_has_not_sent_gets_nothing_unless_it_is_the_signallings() {
     let victim = || negotiated(Codec::Pcma, true);
@@ -664,6 +674,7 @@ fn an_address_that_has_not_sent_gets_nothing_unless_it_is_the_signallings() {
     }
 }
 
+/// `a=rtcp` (RFC 3605) may name another host, which would receive reports that it never asked for.
 #[test]
 fn reports_go_where_the_sound_goes() {
     // The address of a=rtcp is another host's.
@@ -678,6 +689,7 @@ fn reports_go_where_the_sound_goes() {
     assert!(out.rtcp.iter().all(|(to, _)| to.ip() == address(PEER).ip()), "{:?}", out.rtcp);
 }
 
+/// RFC 3264 §8.4: a peer on hold need not send, so its silence means nothing.
 #[test]
 fn a_silence_over_the_limit_is_reported_once_and_not_on_hold() {
     let silent = |out: Out| out.events.iter().filter(|event| matches!(event, MediaEvent::NoMedia(_))).count();
@@ -758,6 +770,7 @@ fn digits_wait_while_the_leg_is_held() {
     assert_eq!(talk(&mut sender, &mut receiver, 50, |_| true).1.digits(), "*#");
 }
 
+/// RFC 3264 §6.1: the sender may change the payload type without another offer.
 #[test]
 fn a_peer_may_change_among_the_codecs_it_offered() {
     let both = Negotiated {
@@ -778,6 +791,7 @@ fn a_peer_may_change_among_the_codecs_it_offered() {
     }
 }
 
+/// A muted participant of a conference can still press `*` to leave.
 #[test]
 fn a_muted_peer_is_silent_but_its_keys_count() {
     let (mut sender, mut receiver) = (leg(Codec::Pcma), leg(Codec::Pcma));
@@ -800,6 +814,7 @@ fn a_muted_peer_is_silent_but_its_keys_count() {
     assert_eq!(level(true), ("*".into(), false, false));
 }
 
+/// RFC 3389 §3: the first octet is the level of the noise below 0 dBov.
 #[test]
 fn comfort_noise_is_heard_in_the_senders_pause() {
     let (mut leg, mut out, mut work) = (leg(Codec::Pcma), Out::default(), TickWork::default());

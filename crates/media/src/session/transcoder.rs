@@ -38,6 +38,7 @@ impl RateConverter {
     }
 }
 
+/// The encoder of a stream. Its codecs are made when they are first needed: most bridges pass frames through.
 pub(crate) struct Transcoder {
     codec: Codec,
     encoder: Option<Encoder>,
@@ -71,6 +72,7 @@ impl Transcoder {
         }
     }
 
+    /// The decoder of the codec that comes; kept while the codec stays.
     fn decoder(&mut self, codec: Codec) -> Option<&mut Decoder> {
         if self.decoder.as_ref().is_none_or(|(of, _)| *of != codec) {
             self.decoder = Some((codec, Decoder::new(codec).ok()?));
@@ -78,6 +80,7 @@ impl Transcoder {
         self.decoder.as_mut().map(|(_, decoder)| decoder)
     }
 
+    /// Encodes a frame of samples. One that the codec refuses is left out.
     pub(crate) fn samples(
         &mut self,
         rate: u32,

@@ -98,9 +98,11 @@ impl std::error::Error for Error {}
 /// One direction of a session. A packet is changed where it lies: the tag is added or taken off.
 pub struct Context {
     suite: Suite,
+    /// False under `UNENCRYPTED_SRTP`.
     encrypt_rtp: bool,
     rtp: Keys,
     rtcp: Keys,
+    /// Roll-over counters and replay windows by SSRC (RFC 3711 §3.2.3).
     sources: Vec<SrtpSource>,
 }
 

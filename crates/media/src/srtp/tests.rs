@@ -29,6 +29,7 @@ fn every_suite_comes_back() {
     }
 }
 
+/// RFC 3711 §3.3.1: the roll-over counter is not in the packet and takes part in its tag.
 #[test]
 fn the_roll_over_is_followed_and_needed() {
     let mut sender = Context::new(Suite::AesCm128Sha1_80, &KEY);
