@@ -4,7 +4,7 @@ use ivr::document::Callback;
 use ivr::script::{Id, Recorded};
 use media::limits::FRAME_MS;
 use media::record::Recorder;
-use media::session::{Event, MediaSession, Outbox, RecordSource};
+use media::session::{MediaEvent, MediaOutbox, MediaSession, RecordSource};
 use stdx::Instant;
 use stdx::slab::Key;
 
@@ -152,12 +152,12 @@ impl Recording {
 /// Takes what the media still has of a recording; nothing else comes of that.
 struct Rest<'a>(&'a mut Recording);
 
-impl Outbox for Rest<'_> {
+impl MediaOutbox for Rest<'_> {
     fn rtp(&mut self, _to: std::net::SocketAddr, _packet: &[u8]) {}
 
     fn rtcp(&mut self, _to: std::net::SocketAddr, _packet: &[u8]) {}
 
-    fn event(&mut self, _event: Event) {}
+    fn event(&mut self, _event: MediaEvent) {}
 
     fn recorded(&mut self, samples: &[i16]) {
         self.0.put(samples);

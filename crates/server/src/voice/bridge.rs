@@ -22,7 +22,7 @@ impl SentSound {
     pub(super) fn take(&mut self, from: &MediaSession) {
         self.payload.clear();
         self.codec = None;
-        if let FrameSource::Payload { codec, payload } = from.heard() {
+        if let FrameSource::Payload { codec, payload } = from.received_frame() {
             self.codec = Some(codec);
             self.payload.extend_from_slice(payload);
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ivr::document::{Email, code};
 use ivr::request::{Method, Request};
-use ivr::script::{Failure, Id, Message, Sent};
+use ivr::script::{EffectFailure, Id, Message, Sent};
 use ivr::sid;
 use router::{Aor, KeepRefused, WaitingMessage};
 use sip::session::{MessageId, MessageOut};
@@ -75,7 +75,7 @@ impl Voice {
             if let Some(leg) = leg {
                 self.warn(now, leg, INVALID_SENDER, text.clone(), world);
             }
-            let failure = Failure { code: INVALID_SENDER, text };
+            let failure = EffectFailure { code: INVALID_SENDER, text };
             return self
                 .drive(now, actor, world, |script, out| script.handle_sent(now, id, Err(failure), out));
         }
@@ -267,7 +267,7 @@ impl Voice {
         let result = if is_sent {
             Ok(Sent { sid: common.sid, status })
         } else {
-            Err(Failure { code: code::MESSAGE, text: error_message })
+            Err(EffectFailure { code: code::MESSAGE, text: error_message })
         };
         self.drive(now, actor, world, |script, out| script.handle_sent(now, id, result, out));
     }
@@ -296,7 +296,7 @@ impl Voice {
         let Some(((actor, id), sid)) = self.asks.take_mail(ticket) else { return };
         let result = match result {
             Ok(()) => Ok(Sent { sid, status: "sent".to_owned() }),
-            Err(text) => Err(Failure { code: code::MESSAGE, text }),
+            Err(text) => Err(EffectFailure { code: code::MESSAGE, text }),
         };
         self.drive(now, actor, world, |script, out| script.handle_sent(now, id, result, out));
     }

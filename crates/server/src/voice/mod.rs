@@ -390,7 +390,7 @@ impl Voice {
         body: &[u8],
         world: &mut World<'_>,
     ) {
-        let kind = media::dtmf_info::Kind::from_content_type(content_type);
+        let kind = media::dtmf_info::DtmfInfoFormat::from_content_type(content_type);
         let digit = kind.and_then(|_| media::dtmf_info::parse(body));
         if let (Some(digit), Some(&key)) = (digit, self.by_session.get(&session)) {
             self.cross_digit(key, digit.digit);
@@ -418,7 +418,7 @@ impl Voice {
         now: Instant,
         leg: Key,
         world: &mut World<'_>,
-        tell: impl Fn(&mut Script, &mut ivr::script::Outbox),
+        tell: impl Fn(&mut Script, &mut ivr::script::ScriptOutbox),
     ) {
         let Some(leg) = self.legs.get(leg) else { return };
         for actor in [leg.aside, leg.main].into_iter().flatten() {
@@ -433,7 +433,7 @@ impl Voice {
         now: Instant,
         actor: Key,
         world: &mut World<'_>,
-        tell: impl FnOnce(&mut Script, &mut ivr::script::Outbox),
+        tell: impl FnOnce(&mut Script, &mut ivr::script::ScriptOutbox),
     ) {
         let Some(told) = self.actors.get_mut(actor) else { return };
         let mut effects = Vec::new();

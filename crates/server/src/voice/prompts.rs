@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ivr::document::{Item, Piece, Voice};
-use ivr::script::{Failure, Id};
+use ivr::script::{EffectFailure, Id};
 use media::codec::Codec;
 use media::events::Digit;
 use media::prompt::Prompt;
@@ -109,7 +109,7 @@ pub(super) struct Speaking {
     /// A piece plays now.
     pub(super) is_playing: bool,
     /// The failure of a sound; the rest is played all the same.
-    pub(super) failed: Option<Failure>,
+    pub(super) failed: Option<EffectFailure>,
 }
 
 /// The next step of a prompt.
@@ -155,7 +155,7 @@ impl Speaking {
             (Some(place), Ok(prompt)) => *place = Part::Here(prompt),
             (Some(place), Err(text)) => {
                 *place = Part::Missing;
-                self.failed = Some(Failure { code: ivr::document::code::PROMPT, text });
+                self.failed = Some(EffectFailure { code: ivr::document::code::PROMPT, text });
             }
             (None, _) => {}
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ivr::document::{Callback, Severity, code};
 use ivr::request::{Form, Request};
-use ivr::script::{Failure, Id, Notification, Recorded, Recording as Wanted};
+use ivr::script::{EffectFailure, Id, Notification, Recorded, Recording as Wanted};
 use media::prompt::Prompt;
 use media::record::{RecordOptions, Recorder};
 use media::session::{PlayOptions, RecordSource};
@@ -282,7 +282,7 @@ impl Voice {
             whose: RecordingObserver::Verb { actor, id },
         };
         if let Err(text) = self.begin_take(now, key, begin) {
-            let failure = Failure { code: code::RECORDING, text: format!("Record: {text}") };
+            let failure = EffectFailure { code: code::RECORDING, text: format!("Record: {text}") };
             return self
                 .drive(now, actor, world, |script, out| script.handle_recorded(now, id, Err(failure), out));
         }
@@ -484,7 +484,7 @@ impl Voice {
         }
         let answer = result
             .map(|()| recorded)
-            .map_err(|problem| Failure { code: code::RECORDING, text: format!("Record: {problem}") });
+            .map_err(|problem| EffectFailure { code: code::RECORDING, text: format!("Record: {problem}") });
         self.drive(now, actor, world, |script, out| script.handle_recorded(now, id, answer, out));
     }
 

@@ -1,7 +1,7 @@
 //! Prompts: their parts are fetched at once and played in order.
 
 use ivr::document::{Piece, code};
-use ivr::script::{Failure, Id};
+use ivr::script::{EffectFailure, Id};
 use media::prompt::Prompt;
 use media::session::PlayOptions;
 use stdx::Instant;
@@ -23,7 +23,7 @@ impl Voice {
         let Some(leg_key) = self.actors.get(actor).map(|actor| actor.leg) else { return };
         let Some(leg) = self.legs.get_mut(leg_key) else { return };
         let Some(media) = &mut leg.media else {
-            let failed = Failure { code: code::PROMPT, text: "the call has no sound".to_owned() };
+            let failed = EffectFailure { code: code::PROMPT, text: "the call has no sound".to_owned() };
             return self
                 .drive(now, actor, world, |script, out| script.handle_prompt(now, id, Some(failed), out));
         };
@@ -60,8 +60,10 @@ impl Voice {
                 Ok(true) => {}
                 Ok(false) | Err(_) => {
                     speaking.is_playing = false;
-                    speaking.failed =
-                        Some(Failure { code: code::PROMPT, text: "too many digits to send".to_owned() });
+                    speaking.failed = Some(EffectFailure {
+                        code: code::PROMPT,
+                        text: "too many digits to send".to_owned(),
+                    });
                     self.go_on(now, key, world);
                 }
             },

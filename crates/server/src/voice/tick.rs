@@ -6,7 +6,9 @@
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-use media::session::{DatagramOutcome, DigitSource, Event, FrameSource, MediaSession, Outbox, TickWork};
+use media::session::{
+    DatagramOutcome, DigitSource, FrameSource, MediaEvent, MediaOutbox, MediaSession, TickWork,
+};
 use stdx::Instant;
 use stdx::slab::{Key, Slab};
 use stdx::wheel::Wheel;
@@ -28,7 +30,7 @@ pub(super) struct MediaTicker {
     work: TickWork,
     receiver: mmsg::Receiver,
     ready: Vec<(Key, Wire)>,
-    events: Vec<(Key, Event)>,
+    events: Vec<(Key, MediaEvent)>,
     due: Vec<Key>,
     heard: SentSound,
     /// Legs of a phase that hear others.
@@ -41,13 +43,13 @@ struct Line<'a> {
     pair: &'a Pair,
     /// Nothing goes out.
     is_held: bool,
-    events: &'a mut Vec<(Key, Event)>,
+    events: &'a mut Vec<(Key, MediaEvent)>,
     counts: &'a mut VoiceCounts,
     recording: Option<&'a mut Recording>,
     streams: Option<&'a mut Streams>,
 }
 
-impl Outbox for Line<'_> {
+impl MediaOutbox for Line<'_> {
     fn rtp(&mut self, to: SocketAddr, packet: &[u8]) {
         self.send(Wire::Rtp, to, packet);
     }
@@ -56,7 +58,7 @@ impl Outbox for Line<'_> {
         self.send(Wire::Rtcp, to, packet);
     }
 
-    fn event(&mut self, event: Event) {
+    fn event(&mut self, event: MediaEvent) {
         self.events.push((self.leg, event));
     }
 
@@ -66,9 +68,9 @@ impl Outbox for Line<'_> {
         }
     }
 
-    fn tapped(&mut self, heard: &[i16], said: &[i16]) {
+    fn tapped(&mut self, received: &[i16], sent: &[i16]) {
         if let Some(streams) = &mut self.streams {
-            self.counts.stream_frames_lost += streams.put(heard, said);
+            self.counts.stream_frames_lost += streams.put(received, sent);
         }
     }
 }
@@ -194,12 +196,12 @@ impl MediaTicker {
             let Some(leg) = legs.get_mut(key) else { continue };
             let (partner, is_alone) = (leg.partner, leg.streams.is_none());
             let Some((media, mut line)) = parts(key, leg, events, counts) else { continue };
-            media.hear(now, work, &mut line);
+            media.pull_frame(now, work, &mut line);
             match partner {
-                Partner::Nobody if is_alone => media.say(now, FrameSource::None, work, &mut line),
+                Partner::Nobody if is_alone => media.send_frame(now, FrameSource::None, work, &mut line),
                 Partner::Itself if is_alone => {
                     heard.take(media);
-                    media.say(now, heard.feed(), work, &mut line);
+                    media.send_frame(now, heard.feed(), work, &mut line);
                 }
                 Partner::Seat(seat) => {
                     rooms.put(key, seat, media);
@@ -245,7 +247,7 @@ impl MediaTicker {
                 Partner::Seat(seat) => rooms.feed(key, seat),
                 _ => heard.feed(),
             };
-            media.say(now, feed, work, &mut line);
+            media.send_frame(now, feed, work, &mut line);
         }
     }
 }
@@ -254,7 +256,7 @@ impl MediaTicker {
 fn parts<'a>(
     key: Key,
     leg: &'a mut Leg,
-    events: &'a mut Vec<(Key, Event)>,
+    events: &'a mut Vec<(Key, MediaEvent)>,
     counts: &'a mut VoiceCounts,
 ) -> Option<(&'a mut MediaSession, Line<'a>)> {
     let is_held = leg.is_held;
@@ -291,21 +293,21 @@ impl Voice {
         let mut events = std::mem::take(&mut self.clockwork.events);
         for (key, event) in events.drain(..) {
             match event {
-                Event::Digit { digit, by } => {
+                MediaEvent::Digit { digit, by } => {
                     // A tone in the sound crosses with it.
                     if by == DigitSource::Event {
                         self.cross_digit(key, digit);
                     }
                     self.digit(now, key, digit.to_char(), world);
                 }
-                Event::PromptEnded { id } => {
+                MediaEvent::PromptEnded { id } => {
                     self.beep_ended(now, key, id, world);
                     self.piece_ended(now, key, Some(id), world);
                 }
-                Event::DigitsSent => self.piece_ended(now, key, None, world),
-                Event::Speech(event) => self.spoke(now, key, event, world),
-                Event::Latched(_) => {}
-                Event::NoMedia(silence) => self.media_ended(now, key, silence, world),
+                MediaEvent::DigitsSent => self.piece_ended(now, key, None, world),
+                MediaEvent::Speech(event) => self.spoke(now, key, event, world),
+                MediaEvent::Latched(_) => {}
+                MediaEvent::NoMedia(silence) => self.media_ended(now, key, silence, world),
             }
         }
         self.clockwork.events = events;
@@ -327,7 +329,7 @@ impl Voice {
         let Some(actor) = self.actors.get(key) else { return };
         let deadline = actor.script.deadline();
         if deadline <= now {
-            self.drive(now, key, world, |script, out| script.handle_wake(now, out));
+            self.drive(now, key, world, |script, out| script.expire(now, out));
         } else if let Some(leg) = self.legs.get_mut(actor.leg) {
             self.clockwork.arm(now, deadline, actor.leg, leg);
         }

@@ -26,10 +26,10 @@ impl Deliver for Told {
 /// The outbox of a leg's tick.
 struct Line<'a>(&'a mut Recording);
 
-impl Outbox for Line<'_> {
+impl MediaOutbox for Line<'_> {
     fn rtp(&mut self, _to: SocketAddr, _packet: &[u8]) {}
     fn rtcp(&mut self, _to: SocketAddr, _packet: &[u8]) {}
-    fn event(&mut self, _event: Event) {}
+    fn event(&mut self, _event: MediaEvent) {}
     fn recorded(&mut self, samples: &[i16]) {
         self.0.put(samples);
     }
@@ -85,9 +85,9 @@ impl Leg {
             let mut packet = Vec::new();
             header.write(&payload, &mut packet);
             media.handle_packet(now, PEER.parse().unwrap(), &packet, work, &mut Line(recording));
-            media.hear(now, work, &mut Line(recording));
+            media.pull_frame(now, work, &mut Line(recording));
             let feed = FrameSource::Samples { rate: 8_000, samples: &high[at..at + 160] };
-            media.say(now, feed, work, &mut Line(recording));
+            media.send_frame(now, feed, work, &mut Line(recording));
             *ticks += 1;
         }
     }

@@ -25,7 +25,7 @@ use std::thread::JoinHandle;
 use anyhow::Context;
 use ivr::document::{Email, Voice, code};
 use ivr::request::Wire;
-use ivr::script::{Answer, Failure};
+use ivr::script::{EffectFailure, FetchResponse};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 
@@ -52,7 +52,7 @@ pub(crate) struct Ticket {
 /// The result of a request. Samples are of 8 kHz, one channel.
 #[derive(Debug)]
 pub(crate) enum Done {
-    Fetched(Result<Answer, Failure>),
+    Fetched(Result<FetchResponse, EffectFailure>),
     Samples(Result<Arc<[i16]>, String>),
     Mailed(Result<(), String>),
     /// An event of a media stream; any number of them.
@@ -150,7 +150,8 @@ impl Helpers {
     /// A document of `http:`, `https:` or, by its name in the folder of documents, `file:`. Answered by `Done::Fetched`.
     pub(crate) fn fetch(&self, ticket: Ticket, wire: Wire) {
         if !self.ask(&self.fetches, ticket, JobKind::Fetch(wire)) {
-            let failure = Failure { code: code::UNREACHABLE, text: "too many requests are open".to_owned() };
+            let failure =
+                EffectFailure { code: code::UNREACHABLE, text: "too many requests are open".to_owned() };
             self.deliver.deliver(ticket, Done::Fetched(Err(failure)));
         }
     }
@@ -343,13 +344,13 @@ impl Worker {
     }
 
     /// An application's, or one of the operator's folder.
-    async fn document(&self, wire: Wire) -> Result<Answer, Failure> {
+    async fn document(&self, wire: Wire) -> Result<FetchResponse, EffectFailure> {
         if !documents::is_one(&wire.url) {
             return self.http.fetch(wire).await;
         }
         let folder = self.settings.documents.clone();
         let read = spawn_blocking(move || documents::read(folder.as_deref(), &wire)).await;
-        read.unwrap_or_else(|error| Err(Failure { code: code::UNREACHABLE, text: error.to_string() }))
+        read.unwrap_or_else(|error| Err(EffectFailure { code: code::UNREACHABLE, text: error.to_string() }))
     }
 
     fn speech(self: &Rc<Self>, who: Waiter, words: Words) {

@@ -184,7 +184,7 @@ impl Any {
     fn fetched(&mut self, which: usize) {
         self.asked += 1;
         let verbs = VERBS[which % VERBS.len()];
-        let answer = ivr::script::Answer {
+        let answer = ivr::script::FetchResponse {
             status: if which.is_multiple_of(4) { 500 } else { 200 },
             content_type: Some("text/xml".to_owned()),
             body: format!("<Response>{verbs}</Response>").into_bytes(),

@@ -314,7 +314,7 @@ impl RoomHome {
         let name = Name { shard: self.shard, number };
         let codec = media.negotiated().audio.codec;
         if let Some(room) = self.room_of(name) {
-            room.said(name, codec, media.rate(), media.heard_samples());
+            room.said(name, codec, media.rate(), media.received_samples());
         }
     }
 

@@ -128,7 +128,7 @@ impl Rooms {
             self.home.said(seat.number, media);
         } else if let Some(sound) = self.said.get_mut(usize::from(seat.home)) {
             let codec = media.negotiated().audio.codec;
-            sound.put(seat.number, codec, media.rate(), media.heard_samples());
+            sound.put(seat.number, codec, media.rate(), media.received_samples());
         }
     }
 

@@ -188,7 +188,7 @@ impl Shards {
     fn fail_documents(&mut self, tickets: std::ops::Range<u64>) {
         for shard in 0..2 {
             for ticket in tickets.clone() {
-                let failure = ivr::script::Failure { code: 11_205, text: "nobody there".to_owned() };
+                let failure = ivr::script::EffectFailure { code: 11_205, text: "nobody there".to_owned() };
                 let posted = HelperResult { ticket, done: Done::Fetched(Err(failure)) };
                 self.act(shard, |voice, now, world| {
                     voice.handle_message(now, VoiceShardMessage::Done(posted), world);

@@ -6,12 +6,12 @@ use crate::resample::Resampler;
 
 /// Samples of any rate at the one that is wanted.
 #[derive(Default)]
-pub(crate) struct ToRate {
+pub(crate) struct RateConverter {
     /// For the pair of rates that was last seen.
     resampler: Option<(u32, u32, Resampler)>,
 }
 
-impl ToRate {
+impl RateConverter {
     /// The same samples, or those in `buffer`. Rates that are not converted give nothing.
     pub(crate) fn convert<'a>(
         &mut self,
@@ -38,21 +38,22 @@ impl ToRate {
     }
 }
 
-pub(crate) struct Outgoing {
+/// The encoder of a stream. Its codecs are made when they are first needed: most bridges pass frames through.
+pub(crate) struct Transcoder {
     codec: Codec,
     encoder: Option<Encoder>,
     /// Decodes the codec of the frames that come.
     decoder: Option<(Codec, Decoder)>,
-    to_rate: ToRate,
+    converter: RateConverter,
 }
 
-impl Outgoing {
-    pub(crate) fn new(codec: Codec) -> Result<Outgoing, Error> {
+impl Transcoder {
+    pub(crate) fn new(codec: Codec) -> Result<Transcoder, Error> {
         // One that is not spoken is told at once; the state itself waits until it is needed.
         if !matches!(codec, Codec::Pcmu | Codec::Pcma | Codec::G722 | Codec::Opus) {
             return Err(Error::Unsupported(codec));
         }
-        Ok(Outgoing { codec, encoder: None, decoder: None, to_rate: ToRate::default() })
+        Ok(Transcoder { codec, encoder: None, decoder: None, converter: RateConverter::default() })
     }
 
     /// A frame of any codec. A payload that does not decode is left out.
@@ -71,6 +72,7 @@ impl Outgoing {
         }
     }
 
+    /// The decoder of the codec that comes; kept while the codec stays.
     fn decoder(&mut self, codec: Codec) -> Option<&mut Decoder> {
         if self.decoder.as_ref().is_none_or(|(of, _)| *of != codec) {
             self.decoder = Some((codec, Decoder::new(codec).ok()?));
@@ -78,6 +80,7 @@ impl Outgoing {
         self.decoder.as_mut().map(|(_, decoder)| decoder)
     }
 
+    /// Encodes a frame of samples. One that the codec refuses is left out.
     pub(crate) fn samples(
         &mut self,
         rate: u32,
@@ -85,7 +88,7 @@ impl Outgoing {
         resampled: &mut Vec<i16>,
         out: &mut Vec<u8>,
     ) {
-        let samples = self.to_rate.convert(rate, self.codec.sample_rate(), samples, resampled);
+        let samples = self.converter.convert(rate, self.codec.sample_rate(), samples, resampled);
         if self.encoder.is_none() {
             self.encoder = Encoder::new(self.codec).ok();
         }
@@ -98,6 +101,6 @@ impl Outgoing {
     }
 
     pub(crate) fn size(&self) -> usize {
-        self.to_rate.size()
+        self.converter.size()
     }
 }
