@@ -4,7 +4,9 @@
 pub mod address;
 pub mod bucket;
 pub mod inbox;
+pub mod shard_map;
 
 pub use address::{Epoch, Life, ShardAddress};
-pub use bucket::{BUCKETS, Bucket};
+pub use bucket::{BUCKETS, Bucket, CallSlot};
 pub use inbox::{Full, Inbox, Outlet, inbox};
+pub use shard_map::ShardMap;

@@ -67,7 +67,7 @@ impl Node {
         let sqlite = record::open_with(&config.server, options)?;
         let shared = Shared::read(config, &sqlite, clock)?;
         xmpp::warn(&shared);
-        let tls = build::certificates(&shared.config)?;
+        let tls = build::certificates(&shared)?;
         let shards = usize::from(shared.config.server.shards);
         let (outlets, inboxes): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| cluster::inbox(limits::SHARD_INBOX)).unzip();
@@ -113,7 +113,7 @@ impl Node {
         let xmpp = &self.shared.config.xmpp;
         let rooms = xmpp.is_on().then(|| xmpp.rooms.clone());
         let (desk, store) = (Arc::clone(&self.desk), Arc::clone(&self.store));
-        crate::xmpp::operator::Operator::new(self.outlets.clone(), desk, store, rooms)
+        crate::xmpp::operator::Operator::new(self.shared.map(), self.outlets.clone(), desk, store, rooms)
     }
 
     /// To every shard.

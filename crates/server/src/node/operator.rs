@@ -396,9 +396,9 @@ impl Control for Operator {
         let (answer, bindings) = oneshot::channel();
         {
             let node = self.node.borrow();
-            let owner = Bucket::of(&aor).shard(node.shared.config.server.shards);
+            let owner = node.shared.map().owner(Bucket::of(&aor));
             let message = ShardMessage::Command(Command::Bindings { aor, answer });
-            node.outlets[usize::from(owner)].answer_all(&mut vec![message]);
+            node.outlets[usize::from(owner.shard)].answer_all(&mut vec![message]);
         }
         let now = self.now();
         let bindings = bindings.await.unwrap_or_default();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ::chat::SessionEndReason;
 use call::{DownTargets, Plan};
-use router::{Answer, AskId, Edge, Push, Query};
+use router::{Answer, AskId, Push, Query, ShardAddress};
 use sip::transport::{Packet, Transmit, TransmitId};
 use store::xmpp::RosterRow;
 use store::{Loaded, StoreError, WriteDone};
@@ -20,15 +20,15 @@ pub enum ShardMessage {
     Packets(Vec<Packet>),
     /// Verified certificates of peers, told before the messages of these peers.
     Certified(Vec<Certified>),
-    /// A message for a connection that this shard holds; `from` hears when it could not be sent.
+    /// A message for a connection that this shard holds; `from` is told when it could not be sent.
     Transmit {
         transmit: Transmit,
-        from: u16,
+        from: ShardAddress,
     },
     SendFailed(TransmitId),
     /// A question about an address whose bucket this shard owns.
     Ask {
-        from: Edge,
+        from: ShardAddress,
         id: AskId,
         query: Query,
     },

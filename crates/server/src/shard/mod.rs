@@ -38,8 +38,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use call::{DownTargets, Health, Ledger, Plan};
-use cluster::{Inbox, Outlet};
-use router::{AdmitRefused, Answer, Edge, Offered, Query, RegisterRefused, Router};
+use cluster::{Inbox, Outlet, ShardMap};
+use router::{AdmitRefused, Answer, Offered, Query, RegisterRefused, Router, ShardAddress};
 use sip::endpoint::{Effect, Endpoint, Intake};
 use sip::transport::{Packet, Transmit};
 use stdx::Instant;
@@ -57,12 +57,16 @@ use accounts::Accounts;
 use calls::AccountCalls;
 use load::Load;
 use pace::Pace;
+use reports::ReportMarks;
 use request_origin::RequestOrigin;
 pub(crate) use selector::ShardSelector;
 
 /// The parts of a shard. They are made elsewhere and may move to the shard's thread.
 pub struct ShardDeps {
-    pub edge: Edge,
+    /// The shard's own address.
+    pub edge: ShardAddress,
+    /// The responsible shards.
+    pub map: ShardMap,
     pub clock: Clock,
     pub endpoint: Endpoint,
     pub router: Router,
@@ -103,6 +107,7 @@ pub struct Shard {
     io: Io,
     xmpp: Option<xmpp::XmppAdapter>,
     workers: ShardSelector,
+    reports: ReportMarks,
     accounts: Accounts,
     account_calls: AccountCalls,
     down: Arc<DownTargets>,
@@ -146,11 +151,11 @@ impl Shard {
     /// An address for chat clients that cannot be listened at.
     pub fn new(mut parts: ShardDeps, io: Io) -> Result<Self, crate::net::NetError> {
         let shards = parts.outlets.len();
-        let count = u16::try_from(shards).expect("a node has at most limits::SHARDS shards");
-        let made = |settings| crate::xmpp::Xmpp::new(settings, parts.edge.shard, count);
+        let made = |settings| crate::xmpp::Xmpp::new(settings, parts.edge, parts.map);
         let xmpp = parts.xmpp.take().map(made).transpose()?.map(xmpp::XmppAdapter::new);
         Ok(Shard {
-            workers: ShardSelector::new(parts.edge.node, count),
+            workers: ShardSelector::new(parts.map),
+            reports: ReportMarks::default(),
             accounts: Accounts::new(limits::CACHED_ACCOUNTS),
             account_calls: AccountCalls::new(limits::ACCOUNT_CALLS),
             down: Arc::default(),
@@ -287,8 +292,8 @@ impl Shard {
         };
         for packet in packets.drain(..) {
             match self.workers.of(&packet.bytes) {
-                Some(shard) if shard != self.parts.edge.shard => {
-                    self.handover[usize::from(shard)].push(packet);
+                Some(address) if address != self.parts.edge => {
+                    self.handover[usize::from(address.shard)].push(packet);
                 }
                 _ => self.work(now, packet),
             }
@@ -325,7 +330,7 @@ impl Shard {
             ShardMessage::Packets(packets) => packets.into_iter().for_each(|packet| self.work(now, packet)),
             ShardMessage::Certified(mut certified) => self.note_certified(&mut certified),
             ShardMessage::Transmit { mut transmit, from } => {
-                transmit.report = transmit.report.and_then(|report| reports::mark(report, from));
+                transmit.report = transmit.report.and_then(|report| self.reports.mark(report, from));
                 self.io.send(transmit);
             }
             ShardMessage::SendFailed(report) => self.parts.endpoint.handle_send_failed(now, report, effects),
@@ -414,13 +419,13 @@ impl Shard {
         for event in events.drain(..) {
             let effects = &mut self.scratch.effects;
             match event {
-                NetEvent::SendFailed(report, _) => match reports::unmark(report) {
+                NetEvent::SendFailed(report, _) => match self.reports.unmark(report) {
                     (None, report) => self.parts.endpoint.handle_send_failed(now, report, effects),
-                    (Some(shard), report) => {
-                        if let Some(post) = self.post.get_mut(usize::from(shard)) {
-                            post.push(ShardMessage::SendFailed(report));
-                        }
+                    // The shard of a life that is over needs no report.
+                    (Some(from), report) if self.parts.map.has(from) => {
+                        self.post[usize::from(from.shard)].push(ShardMessage::SendFailed(report));
                     }
+                    (Some(_), _) => {}
                 },
                 NetEvent::Dns(answer) => {
                     self.parts.endpoint.handle_dns(now, answer.id, answer.result, effects);

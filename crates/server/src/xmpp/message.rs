@@ -6,6 +6,7 @@ use std::sync::Arc;
 use chat::effect::HostAction;
 use chat::phones::MessageBody;
 use chat::{StoreFailure, StoreReply};
+use cluster::ShardAddress;
 use tokio::sync::oneshot;
 use xmpp::ConnectionId;
 use xmpp::c2s::{BindRequest, Bound};
@@ -102,7 +103,7 @@ pub enum XmppShardMessage {
 
     /// To every host: its part of what is asked of all.
     Act {
-        from: u16,
+        from: ShardAddress,
         id: u64,
         act: Arc<HostAction>,
     },

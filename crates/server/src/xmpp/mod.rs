@@ -33,6 +33,7 @@ use std::task::{Context, Poll};
 
 use chat::Host;
 use chat::effect::Accounts;
+use cluster::{ShardAddress, ShardMap};
 use stdx::Instant;
 use store::access::AccessRead;
 use store::xmpp::XmppRead;
@@ -215,8 +216,8 @@ pub(crate) struct Xmpp {
     pub(crate) servers: Option<servers::Servers>,
     pub(crate) components: Components,
     host: Host,
-    shard: u16,
-    shards: u16,
+    shard: ShardAddress,
+    map: ShardMap,
     access: Arc<Access>,
     asked: HashMap<u64, PendingRead>,
     asks: shard_requests::ShardRequests,
@@ -252,7 +253,11 @@ impl Xmpp {
     ///
     /// # Errors
     /// An address that cannot be listened at.
-    pub(crate) fn new(settings: Settings, shard: u16, shards: u16) -> Result<Self, crate::net::NetError> {
+    pub(crate) fn new(
+        settings: Settings,
+        shard: ShardAddress,
+        map: ShardMap,
+    ) -> Result<Self, crate::net::NetError> {
         let listen = settings.streams.listen.clone();
         let mut streams = Streams::new(settings.streams, shard);
         for listener in &listen {
@@ -265,7 +270,7 @@ impl Xmpp {
             components: Components::new(settings.components)?,
             host: Host::new(settings.host, settings.seed),
             shard,
-            shards,
+            map,
             access: settings.access,
             asked: HashMap::new(),
             asks: shard_requests::ShardRequests::default(),
@@ -275,7 +280,7 @@ impl Xmpp {
             is_working: false,
             effects: Vec::new(),
             events: Vec::new(),
-            post: (0..shards).map(|_| Vec::new()).collect(),
+            post: map.all().map(|_| Vec::new()).collect(),
             sign_ins: 0,
             sign_in_failures: 0,
             counted: Counted::default(),

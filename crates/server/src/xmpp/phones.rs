@@ -33,7 +33,7 @@ pub(crate) enum PhoneEffect {
 /// A watch that waits for the consent of its address.
 #[derive(Debug)]
 pub(crate) struct PendingWatch {
-    pub(crate) edge: router::Edge,
+    pub(crate) edge: router::ShardAddress,
     pub(crate) id: AskId,
     /// The query for the router once the watch is allowed.
     pub(crate) query: router::Query,
@@ -43,9 +43,9 @@ pub(crate) struct PendingWatch {
 #[derive(Debug)]
 pub(crate) enum Offering {
     /// An edge that offered it.
-    Edge { edge: router::Edge, id: AskId },
+    Edge { edge: router::ShardAddress, id: AskId },
     /// An application whose message chat is to keep, else the router.
-    Keep { edge: router::Edge, id: AskId, message: Box<WaitingMessage> },
+    Keep { edge: router::ShardAddress, id: AskId, message: Box<WaitingMessage> },
 }
 
 #[derive(Default)]

@@ -70,7 +70,7 @@ impl Xmpp {
         domain: &str,
         outbox: &mut Vec<XmppEffect>,
     ) {
-        for shard in 0..self.shards {
+        for shard in self.map.all() {
             self.send(now, shard, message(domain.into()), outbox);
         }
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use admin::ControlError;
 use admin::chat::{Answer, Ask, Session, Text};
 use chat::effect::{HostAction, SessionState};
-use cluster::{Bucket, Outlet};
+use cluster::{Bucket, Outlet, ShardMap};
 use sip::transport::Transport;
 use stdx::Instant;
 use store::xmpp::{ItemQuery, XmppLoaded, XmppRead, XmppWrite};
@@ -40,6 +40,7 @@ const CURRENT: &str = "current";
 /// Asks for one operator. Cheap to make.
 #[derive(Clone)]
 pub(crate) struct Operator {
+    map: ShardMap,
     outlets: Vec<Outlet<ShardMessage>>,
     desk: Arc<StoreCompletions>,
     store: Arc<Service>,
@@ -49,12 +50,13 @@ pub(crate) struct Operator {
 
 impl Operator {
     pub(crate) fn new(
+        map: ShardMap,
         outlets: Vec<Outlet<ShardMessage>>,
         desk: Arc<StoreCompletions>,
         store: Arc<Service>,
         rooms: Option<Box<str>>,
     ) -> Operator {
-        Operator { outlets, desk, store, rooms }
+        Operator { map, outlets, desk, store, rooms }
     }
 
     /// # Errors
@@ -133,9 +135,8 @@ impl Operator {
 
     /// To the shard of that address.
     fn post(&self, address: &str, message: XmppShardMessage) -> Result<(), ControlError> {
-        let shards = u16::try_from(self.outlets.len()).unwrap_or(u16::MAX);
-        let shard = usize::from(Bucket::of(address).shard(shards));
-        let outlet = self.outlets.get(shard).ok_or(ControlError::Busy)?;
+        let owner = self.map.owner(Bucket::of(address));
+        let outlet = self.outlets.get(usize::from(owner.shard)).ok_or(ControlError::Busy)?;
         outlet.send(ShardMessage::Xmpp(vec![message])).map_err(|_| ControlError::Busy)
     }
 
