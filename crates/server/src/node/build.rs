@@ -16,13 +16,14 @@ use store::{Loaded, Read, Reader, Service, Sqlite, Store, Write, WriteDone};
 use super::{Node, looks, xmpp};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::message::InboxMessage;
 use crate::net::admission::Admissions;
 use crate::net::tickets::TicketKeys;
 use crate::net::tls::{self, Tls, TlsFiles};
 use crate::net::{Io, Listener, NetSettings};
 use crate::routes;
 use crate::shard::voice::HelperResults;
-use crate::shard::{CallerProof, Reload, Shard, ShardDeps, ShardMessage, run_on_this_thread};
+use crate::shard::{CallerProof, Reload, Shard, ShardDeps, run_on_this_thread};
 use crate::sign_in_failures::SignInFailures;
 use crate::voice::helpers::{self, Deliver, Helpers};
 use crate::voice::recordings::Files;
@@ -362,7 +363,7 @@ pub(crate) fn start_shard(
     node: &Node,
     number: usize,
     router: Router,
-    inbox: Inbox<ShardMessage>,
+    inbox: Inbox<InboxMessage>,
 ) -> Result<JoinHandle<()>> {
     let shared = &node.shared;
     let now = node.clock.now();
@@ -429,7 +430,7 @@ fn voice(node: &Node, number: usize) -> Result<Option<Voice>> {
 pub(crate) fn voice_common(
     config: &Config,
     sqlite: &Sqlite,
-    outlets: &[Outlet<ShardMessage>],
+    outlets: &[Outlet<InboxMessage>],
 ) -> Result<Option<Common>> {
     if !config.voice.is_on() {
         return Ok(None);

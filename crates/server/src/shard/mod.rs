@@ -19,7 +19,6 @@
 mod accounts;
 mod calls;
 mod load;
-mod message;
 mod pace;
 mod perform;
 mod phones;
@@ -45,14 +44,15 @@ use sip::transport::{Packet, Transmit};
 use stdx::Instant;
 use store::Service;
 
-pub use message::{Command, Ended, ShardMessage};
 pub use planning::CallerProof;
 pub use status::{ShardStatus, StatusBoard};
 
 use crate::clock::Clock;
 use crate::limits;
+use crate::message::{Command, InboxMessage, LocalMessage, ShardMessage};
 use crate::net::{Certified, Io, NetEvent};
 use crate::sign_in_failures::SignInFailures;
+use crate::voice::VoiceShardMessage;
 use accounts::Accounts;
 use calls::AccountCalls;
 use load::Load;
@@ -78,9 +78,9 @@ pub struct ShardDeps {
     pub default_max_contacts: usize,
     pub records: bool,
     pub store: Arc<Service>,
-    pub inbox: Inbox<ShardMessage>,
+    pub inbox: Inbox<InboxMessage>,
     /// To every shard of the node, this one included, by number.
-    pub outlets: Vec<Outlet<ShardMessage>>,
+    pub outlets: Vec<Outlet<InboxMessage>>,
     pub board: Arc<StatusBoard>,
     /// `None`: no applications answer calls here.
     pub(crate) voice: Option<crate::voice::Voice>,
@@ -112,7 +112,7 @@ pub struct Shard {
     account_calls: AccountCalls,
     down: Arc<DownTargets>,
     /// Messages for other shards at the end of the turn, by number.
-    post: Vec<Vec<ShardMessage>>,
+    post: Vec<Vec<InboxMessage>>,
     handover: Vec<Vec<Packet>>,
     /// Reads of the store that are not of accounts, by ticket: the address whose kept messages are wanted.
     kept_reads: std::collections::HashMap<u64, Box<str>>,
@@ -130,7 +130,7 @@ pub struct Shard {
 #[derive(Default)]
 struct Scratch {
     packets: Vec<Packet>,
-    messages: Vec<ShardMessage>,
+    messages: Vec<InboxMessage>,
     events: Vec<NetEvent>,
     certified: Vec<Certified>,
     effects: Vec<Effect>,
@@ -266,7 +266,7 @@ impl Shard {
         if !certified.is_empty() {
             for (shard, post) in self.post.iter_mut().enumerate() {
                 if shard != usize::from(self.parts.edge.shard) {
-                    post.push(ShardMessage::Certified(certified.clone()));
+                    post.push(ShardMessage::Certified(certified.clone()).into());
                 }
             }
             self.note_certified(&mut certified);
@@ -318,7 +318,10 @@ impl Shard {
         self.parts.inbox.take(&mut messages);
         let count = messages.len();
         for message in messages.drain(..) {
-            self.handle_message(now, message);
+            match message {
+                InboxMessage::Shard(message) => self.handle_message(now, message),
+                InboxMessage::Local(message) => self.handle_local_message(now, message),
+            }
         }
         self.scratch.messages = messages;
         count
@@ -339,13 +342,20 @@ impl Shard {
             }
             ShardMessage::Answer { id, answer } => self.give_answer(now, id, answer),
             ShardMessage::Push(push) => self.push(now, push),
-            ShardMessage::Written(done) => self.handle_written(now, done),
-            ShardMessage::Loaded(done) => self.handle_loaded(now, done),
-            ShardMessage::Plan(plan) => self.replan(now, plan),
             ShardMessage::Down(down) => self.down = down,
-            ShardMessage::Voice(message) => self.voice_message(now, message),
+            ShardMessage::Room(message) => self.voice_message(now, VoiceShardMessage::Room(message)),
             ShardMessage::Xmpp(messages) => self.xmpp_messages(now, messages),
-            ShardMessage::Command(command) => self.handle_command(command),
+        }
+    }
+
+    fn handle_local_message(&mut self, now: Instant, message: LocalMessage) {
+        match message {
+            LocalMessage::Written(done) => self.handle_written(now, done),
+            LocalMessage::Loaded(done) => self.handle_loaded(now, done),
+            LocalMessage::Plan(plan) => self.replan(now, plan),
+            LocalMessage::Voice(message) => self.voice_message(now, message),
+            LocalMessage::Xmpp(message) => self.local_xmpp_message(now, message),
+            LocalMessage::Command(command) => self.handle_command(command),
         }
     }
 
@@ -423,7 +433,7 @@ impl Shard {
                     (None, report) => self.parts.endpoint.handle_send_failed(now, report, effects),
                     // The shard of a life that is over needs no report.
                     (Some(from), report) if self.parts.map.has(from) => {
-                        self.post[usize::from(from.shard)].push(ShardMessage::SendFailed(report));
+                        self.post[usize::from(from.shard)].push(ShardMessage::SendFailed(report).into());
                     }
                     (Some(_), _) => {}
                 },
@@ -442,7 +452,7 @@ impl Shard {
     fn hand_over(&mut self, now: Instant) {
         for (shard, packets) in self.handover.iter_mut().enumerate() {
             if !packets.is_empty() {
-                self.post[shard].push(ShardMessage::Packets(std::mem::take(packets)));
+                self.post[shard].push(ShardMessage::Packets(std::mem::take(packets)).into());
             }
         }
         self.post_xmpp();
@@ -460,11 +470,13 @@ impl Shard {
 
     /// A message that found the inbox full. Packets are retransmitted by their senders; a question or a
     /// message of ours would be waited for in vain, so it fails now.
-    fn take_back(&mut self, now: Instant, shard: usize, message: ShardMessage) {
+    fn take_back(&mut self, now: Instant, shard: usize, message: InboxMessage) {
+        // The process's own messages that may be dropped end with an answer to their asker.
+        let InboxMessage::Shard(message) = message else { return };
         let effects = &mut self.scratch.effects;
         match message {
             // Sent again before what comes next: without it a trunk would be a stranger there.
-            ShardMessage::Certified(_) => self.post[shard].push(message),
+            ShardMessage::Certified(_) => self.post[shard].push(message.into()),
             ShardMessage::Xmpp(messages) => self.take_back_xmpp(now, shard, messages),
             ShardMessage::Ask { id, query, .. } => {
                 if let Some(answer) = refusal_of(id, &query) {

@@ -11,7 +11,8 @@ use stdx::attempts::account_name;
 use store::{Loaded, Read, StoreError, Ticket, Write, WriteDone};
 
 use super::request_origin::RequestOrigin;
-use super::{Shard, ShardMessage, calls, planning};
+use super::{Shard, calls, planning};
+use crate::message::ShardMessage;
 use crate::sign_in_failures::{Failure, Service};
 
 /// Tickets for reads of the store; the router numbers its writes itself, in another table.
@@ -71,7 +72,7 @@ impl Shard {
             Some(flow) if flow.edge != self.parts.edge => {
                 if self.parts.map.has(flow.edge) {
                     let message = ShardMessage::Transmit { transmit, from: self.parts.edge };
-                    self.post[usize::from(flow.edge.shard)].push(message);
+                    self.post[usize::from(flow.edge.shard)].push(message.into());
                 } else if let Some(report) = transmit.report {
                     // The connection ended with the life of the process that held it.
                     self.parts.endpoint.handle_send_failed(now, report, &mut self.scratch.effects);
@@ -97,7 +98,7 @@ impl Shard {
         if owner == from {
             self.query(now, from, id, query);
         } else {
-            self.post[usize::from(owner.shard)].push(ShardMessage::Ask { from, id, query });
+            self.post[usize::from(owner.shard)].push(ShardMessage::Ask { from, id, query }.into());
         }
     }
 
@@ -210,7 +211,7 @@ impl Shard {
     fn send_answer(&mut self, to: ShardAddress, message: ShardMessage) {
         // A shard of a life that is over waits for nothing.
         if self.parts.map.has(to) {
-            self.parts.outlets[usize::from(to.shard)].answer_all(&mut vec![message]);
+            self.parts.outlets[usize::from(to.shard)].answer_all(&mut vec![message.into()]);
         }
     }
 
@@ -262,7 +263,7 @@ impl Shard {
             call::HealthEffect::Down(down) => {
                 self.parts.board.set_down(down.iter().map(ToString::to_string).collect());
                 for outlet in &self.parts.outlets {
-                    outlet.answer_all(&mut vec![ShardMessage::Down(down.clone())]);
+                    outlet.answer_all(&mut vec![ShardMessage::Down(down.clone()).into()]);
                 }
             }
         }

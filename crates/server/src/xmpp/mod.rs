@@ -14,7 +14,6 @@ mod counts;
 pub(crate) mod keys;
 pub(crate) mod kinds;
 mod mailbox;
-mod message;
 pub(crate) mod operator;
 mod phones;
 mod record;
@@ -42,12 +41,12 @@ use xmpp::Bare;
 use xmpp::c2s::{NewToken, Registration, TokenWork};
 use xmpp::sasl::{CredentialAnswer, CredentialQuery, Secret};
 
+use crate::message::XmppShardMessage;
 use access::{Access, TokenKey};
 use components::Components;
 use counts::Counted;
 pub use counts::XmppCounts;
 pub use kinds::KindCount;
-pub use message::XmppShardMessage;
 pub(crate) use phones::{Offering, PendingWatch, PhoneEffect, kept_of};
 pub(crate) use record::{contacts_of, element as element_of, without_user, write_of};
 pub use servers::Route as ServerRoute;
@@ -98,7 +97,15 @@ pub(crate) enum XmppEffect {
         account: Box<Account>,
         password: Secret,
     },
-    /// Answered by `XmppShardMessage::Administered`.
+    /// A request of a session of BOSH at another shard of this process. A request that cannot be delivered is dropped,
+    /// which answers it "try again".
+    Bosh {
+        /// The session's shard.
+        shard: ShardAddress,
+        /// The request.
+        call: Box<streams::http::bosh::Call>,
+    },
+    /// Answered by `LocalXmppMessage::Administered`.
     Accounts {
         id: u64,
         ask: Box<Accounts>,

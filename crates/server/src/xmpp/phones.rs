@@ -13,7 +13,8 @@ use sip::events::TextOutcome;
 use stdx::Instant;
 use xmpp::{Bare, Jid};
 
-use super::{Xmpp, XmppEffect, XmppShardMessage};
+use super::{Xmpp, XmppEffect};
+use crate::message::XmppShardMessage;
 
 /// The host's requests of the phones of its accounts, and its answers to phones' senders.
 #[derive(Debug)]

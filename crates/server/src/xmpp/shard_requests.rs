@@ -17,8 +17,9 @@ use tokio::sync::oneshot;
 use xmpp::ConnectionId;
 use xmpp::{Element, Jid};
 
-use super::{Xmpp, XmppEffect, XmppShardMessage};
+use super::{Xmpp, XmppEffect};
 use crate::limits;
+use crate::message::XmppShardMessage;
 
 /// The results of a host action, over all shards.
 #[derive(Debug, Default)]

@@ -14,7 +14,8 @@ use super::access::Claim;
 use super::servers::Servers;
 use super::servers::{self, Event as ServerEvent};
 use super::streams::Event;
-use super::{PendingRead, Xmpp, XmppEffect, XmppShardMessage, record, shard_requests};
+use super::{PendingRead, Xmpp, XmppEffect, record, shard_requests};
+use crate::message::{LocalXmppMessage, StreamCondition, XmppShardMessage};
 
 impl Xmpp {
     /// The shard that owns an address.
@@ -52,7 +53,7 @@ impl Xmpp {
                 self.send(now, owner, XmppShardMessage::Nonza { edge: self.edge(stream), element }, outbox);
             }
             Event::Bosh { shard, call } if self.map.has(shard) => {
-                self.send(now, shard, XmppShardMessage::Bosh(call), outbox);
+                outbox.push(XmppEffect::Bosh { shard, call });
             }
             Event::Bosh { call, .. } => call.refuse(),
             Event::Failed { peer, domain, failed } => {
@@ -148,10 +149,9 @@ impl Xmpp {
             XmppShardMessage::Bound { edge, bound } => self.bound(edge, *bound),
             XmppShardMessage::Deliver { edge, element } => self.deliver(edge, &element),
             XmppShardMessage::Close { edge, condition } => {
-                self.streams.tell(edge.connection, |c2s, out| c2s.fail(condition, out));
+                self.streams.tell(edge.connection, |c2s, out| c2s.fail(condition.name(), out));
             }
             XmppShardMessage::Flush { edge } => self.streams.flush(edge.connection),
-            XmppShardMessage::Bosh(call) => self.streams.deliver_call(*call),
             XmppShardMessage::Bind { edge, request } => {
                 self.tell_host(now, outbox, |host, out| host.handle_bind(now, edge, &request, out));
             }
@@ -183,9 +183,6 @@ impl Xmpp {
             }
             XmppShardMessage::Act { from, id, act } => self.act(now, (from, id), &act, outbox),
             XmppShardMessage::HostActionResult { id, answer } => self.acted(now, id, *answer, outbox),
-            XmppShardMessage::Operate { act, answer } => self.operate(now, &act, answer, outbox),
-            XmppShardMessage::Question { iq, answer } => self.question(now, *iq, answer, outbox),
-            XmppShardMessage::Administered { id, result } => self.administered(now, id, *result, outbox),
             XmppShardMessage::Reply { token, answer } => self.reply(&token, *answer),
             XmppShardMessage::Invited { invited, inviter } => {
                 self.tell_host(now, outbox, |host, out| host.befriend_both(now, &invited, &inviter, out));
@@ -194,6 +191,20 @@ impl Xmpp {
                 self.tell_host(now, outbox, |host, out| host.befriend(now, &user, &contact, out));
             }
             XmppShardMessage::Servers(message) => pass_to_servers(self.servers.as_mut(), *message),
+        }
+    }
+
+    pub(crate) fn handle_local_message(
+        &mut self,
+        now: Instant,
+        message: LocalXmppMessage,
+        outbox: &mut Vec<XmppEffect>,
+    ) {
+        match message {
+            LocalXmppMessage::Bosh(call) => self.streams.deliver_call(*call),
+            LocalXmppMessage::Operate { act, answer } => self.operate(now, &act, answer, outbox),
+            LocalXmppMessage::Question { iq, answer } => self.question(now, *iq, answer, outbox),
+            LocalXmppMessage::Administered { id, result } => self.administered(now, id, *result, outbox),
         }
     }
 
@@ -258,6 +269,7 @@ impl Xmpp {
             }
             Effect::Flush { edge } => self.send(now, edge.shard, XmppShardMessage::Flush { edge }, outbox),
             Effect::Close { edge, condition } => {
+                let condition = StreamCondition::named(condition);
                 self.send(now, edge.shard, XmppShardMessage::Close { edge, condition }, outbox);
             }
             Effect::Route(element) => {
@@ -400,8 +412,6 @@ impl Xmpp {
                 }
                 // A copy: the message itself goes its own way.
                 XmppShardMessage::Said { .. } => {}
-                // Dropped, it is answered "try again".
-                XmppShardMessage::Bosh(_) => {}
                 XmppShardMessage::Act { id, .. } => self.not_asked(now, id, outbox),
                 XmppShardMessage::Servers(message) => match *message {
                     ShardMessage::Outbound { element } | ShardMessage::Over { element, .. } => {

@@ -25,11 +25,11 @@ use xmpp::stanza::Condition;
 use xmpp::xml::parse_stored;
 use xmpp::{Bare, Element, Jid, ns};
 
+use super::record;
 use super::shard_requests::{ActAnswer, Connection};
-use super::{XmppShardMessage, record};
 use crate::limits;
+use crate::message::{InboxMessage, LocalMessage, LocalXmppMessage, ShardMessage, XmppShardMessage};
 use crate::node::StoreCompletions;
-use crate::shard::ShardMessage;
 
 const OFF: ControlError = ControlError::Unsupported("Chat without [xmpp] listen in the configuration");
 
@@ -41,7 +41,7 @@ const CURRENT: &str = "current";
 #[derive(Clone)]
 pub(crate) struct Operator {
     map: ShardMap,
-    outlets: Vec<Outlet<ShardMessage>>,
+    outlets: Vec<Outlet<InboxMessage>>,
     desk: Arc<StoreCompletions>,
     store: Arc<Service>,
     /// The first label of the rooms' domains; `None`: there is no chat.
@@ -51,7 +51,7 @@ pub(crate) struct Operator {
 impl Operator {
     pub(crate) fn new(
         map: ShardMap,
-        outlets: Vec<Outlet<ShardMessage>>,
+        outlets: Vec<Outlet<InboxMessage>>,
         desk: Arc<StoreCompletions>,
         store: Arc<Service>,
         rooms: Option<Box<str>>,
@@ -111,7 +111,7 @@ impl Operator {
 
     async fn act(&self, act: HostAction) -> Result<ActAnswer, ControlError> {
         let (answer, answered) = oneshot::channel();
-        self.post("", XmppShardMessage::Operate { act: Arc::new(act), answer })?;
+        self.post_local("", LocalXmppMessage::Operate { act: Arc::new(act), answer })?;
         answered.await.map_err(|_| ControlError::Busy)
     }
 
@@ -125,7 +125,7 @@ impl Operator {
         let iq = Element::new("iq", ns::CLIENT).with("type", kind).with("from", from).with("to", to.as_str());
         let (answer, answered) = oneshot::channel();
         let iq = Box::new(iq.child(payload));
-        self.post(to.as_str(), XmppShardMessage::Question { iq, answer })?;
+        self.post_local(to.as_str(), LocalXmppMessage::Question { iq, answer })?;
         let answer = answered.await.map_err(|_| ControlError::Busy)?;
         if answer.attr("type") == Some("result") {
             return Ok(answer.first().cloned());
@@ -133,11 +133,19 @@ impl Operator {
         Err(refusal(&answer))
     }
 
+    fn post_local(&self, address: &str, message: LocalXmppMessage) -> Result<(), ControlError> {
+        self.post_message(address, LocalMessage::Xmpp(message).into())
+    }
+
     /// To the shard of that address.
     fn post(&self, address: &str, message: XmppShardMessage) -> Result<(), ControlError> {
+        self.post_message(address, ShardMessage::Xmpp(vec![message]).into())
+    }
+
+    fn post_message(&self, address: &str, message: InboxMessage) -> Result<(), ControlError> {
         let owner = self.map.owner(Bucket::of(address));
         let outlet = self.outlets.get(usize::from(owner.shard)).ok_or(ControlError::Busy)?;
-        outlet.send(ShardMessage::Xmpp(vec![message])).map_err(|_| ControlError::Busy)
+        outlet.send(message).map_err(|_| ControlError::Busy)
     }
 
     async fn read(&self, read: Read) -> Result<Loaded, ControlError> {
