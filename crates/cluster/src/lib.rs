@@ -18,8 +18,10 @@ pub mod map;
 pub mod member;
 pub mod membership;
 pub mod plan;
+pub mod shard_map;
 pub mod tenure;
 
 pub use address::{Epoch, Life, ShardAddress};
-pub use bucket::{BUCKETS, Bucket};
+pub use bucket::{BUCKETS, Bucket, CallSlot};
 pub use inbox::{Full, Inbox, Outlet, inbox};
+pub use shard_map::ShardMap;

@@ -1,22 +1,16 @@
 //! The questions of edges to the owner of an address, its answers and its pushes.
 //!
-//! An edge holds connections, transactions and dialogs; the router holds what is known of an address of
-//! record. Every value here can cross a bus, so nothing here borrows.
+//! An edge is a shard that holds connections, transactions and dialogs, named by its [`ShardAddress`]; the router holds
+//! what is known of an address of record. Every value here can be sent to another process, so nothing here borrows.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+pub use cluster::{Life, ShardAddress};
 use stdx::Instant;
 
 /// A canonical address of record, `user@domain`: aliases resolved, domain in lower case, no scheme.
 pub type Aor = Box<str>;
-
-/// Where an edge lives: its answers and pushes go there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Edge {
-    pub node: u16,
-    pub shard: u16,
-}
 
 /// Pairs an answer with its query; chosen by the edge, unique there while the query is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -191,10 +185,10 @@ pub enum Transport {
     Wss,
 }
 
-/// A connection: the edge that holds it and a number never used twice in the life of the process.
+/// A connection: the edge that holds it, and a number that the edge never uses twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlowId {
-    pub edge: Edge,
+    pub edge: ShardAddress,
     pub number: u64,
 }
 

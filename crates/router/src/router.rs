@@ -8,8 +8,8 @@ use stdx::hash::Keyed;
 use stdx::rate::TokenBucket;
 
 use crate::interface::{
-    Answer, Aor, AskId, Binding, Edge, KeepRefused, Offered, Presence, Push, Query, Register,
-    RegisterRefused, WaitingMessage,
+    Answer, Aor, AskId, Binding, KeepRefused, Life, Offered, Presence, Push, Query, Register,
+    RegisterRefused, ShardAddress, WaitingMessage,
 };
 use crate::kept::MessageQueue;
 use crate::limits;
@@ -22,9 +22,9 @@ use crate::soft::SoftStates;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// To the edge that asked.
-    Answer { to: Edge, id: AskId, answer: Answer },
+    Answer { to: ShardAddress, id: AskId, answer: Answer },
     /// To an edge that did not ask.
-    Push { to: Edge, push: Push },
+    Push { to: ShardAddress, push: Push },
     /// The presence of an address, sent when it may have changed, if `RouterSettings::tells_presence` is set.
     Presence { aor: Aor, presence: Presence },
     /// Append to the log; `handle_written` with the ticket when the group is on disk, or is not.
@@ -106,7 +106,7 @@ pub struct Router {
 /// The edge and question that get the answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitingEdge {
-    pub(crate) edge: Edge,
+    pub(crate) edge: ShardAddress,
     pub(crate) id: AskId,
 }
 
@@ -149,8 +149,9 @@ impl Router {
         }
     }
 
-    /// One row of the log of bindings and its number; at start, in log order, before the first query. Appends to `dead`
-    /// the numbers of rows that this one shows to be dead, which may be its own.
+    /// One row of the log of bindings and its number, in log order, before the first query for its address. Appends to
+    /// `dead` the numbers of rows that this one shows to be dead, which may be its own. `others` are the lives of the other
+    /// nodes that run: flows that these hold are kept.
     ///
     /// # Errors
     /// `Corrupt` when no version of this program wrote the row; nothing is changed then.
@@ -159,9 +160,10 @@ impl Router {
         now: Instant,
         row: i64,
         record: &[u8],
+        others: &[Life],
         dead: &mut Vec<i64>,
     ) -> Result<(), Corrupt> {
-        self.location.replay(now, row, record, dead)
+        self.location.replay(now, row, record, others, dead)
     }
 
     /// Sets the number of messages that the store keeps for this address; at start.
@@ -170,7 +172,14 @@ impl Router {
     }
 
     /// Handles a query of an edge. The answer, changes of the store and news for watchers go to `out`.
-    pub fn handle_query(&mut self, now: Instant, from: Edge, id: AskId, query: Query, out: &mut Vec<Effect>) {
+    pub fn handle_query(
+        &mut self,
+        now: Instant,
+        from: ShardAddress,
+        id: AskId,
+        query: Query,
+        out: &mut Vec<Effect>,
+    ) {
         let asker = WaitingEdge { edge: from, id };
         match query {
             Query::Lookup { aor } => asker.answer(Answer::Bindings(self.location.lookup(now, &aor)), out),

@@ -2,7 +2,7 @@
 
 use stdx::Instant;
 
-use crate::interface::{Edge, Presence, Push, State, Topic, WatchId};
+use crate::interface::{Presence, Push, ShardAddress, State, Topic, WatchId};
 use crate::limits;
 use crate::router::{Effect, Router};
 
@@ -14,7 +14,7 @@ pub(crate) struct Watches {
 }
 
 struct Watch {
-    edge: Edge,
+    edge: ShardAddress,
     id: WatchId,
     topic: Topic,
     until: Instant,
@@ -35,12 +35,12 @@ impl Watches {
         self.forget_unwatched();
     }
 
-    pub(crate) fn remove(&mut self, edge: Edge, topic: Topic, id: WatchId) {
+    pub(crate) fn remove(&mut self, edge: ShardAddress, topic: Topic, id: WatchId) {
         self.watches.retain(|watch| (watch.edge, watch.topic, watch.id) != (edge, topic, id));
         self.forget_unwatched();
     }
 
-    fn put(&mut self, edge: Edge, topic: Topic, id: WatchId, until: Instant, state: State) {
+    fn put(&mut self, edge: ShardAddress, topic: Topic, id: WatchId, until: Instant, state: State) {
         let same = |watch: &&mut Watch| (watch.edge, watch.topic, watch.id) == (edge, topic, id);
         let full = self.watches.len() >= limits::WATCHES_PER_ADDRESS;
         match self.watches.iter_mut().find(same) {
@@ -85,7 +85,7 @@ impl Router {
     pub(crate) fn watch(
         &mut self,
         now: Instant,
-        from: Edge,
+        from: ShardAddress,
         aor: &str,
         topic: Topic,
         watch: WatchId,

@@ -7,6 +7,7 @@ pub mod control;
 pub mod http;
 pub mod limits;
 pub mod logging;
+pub mod message;
 pub mod net;
 pub mod node;
 pub mod operate;

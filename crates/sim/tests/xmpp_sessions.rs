@@ -10,9 +10,9 @@ use chat::phones::Phone;
 use chat::{Effect, Host, ItemPage, Load, RowPage, StoreReply};
 use sim::Counting;
 use stdx::Instant;
-use xmpp::ConnectionId;
 use xmpp::c2s::{self, C2s, Framing, Security};
 use xmpp::sasl::CredentialAnswer;
+use xmpp::{ConnectionId, ShardAddress};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting::new();
@@ -79,7 +79,7 @@ impl Shard {
     fn tell_stream(&mut self, number: u64, act: Act<'_, C2s, c2s::Outbox>) {
         let mut out = c2s::Outbox::default();
         act(&mut self.streams[number as usize], &mut out);
-        let edge = ConnectionId { shard: 0, connection: number };
+        let edge = ConnectionId { shard: ShardAddress::default(), connection: number };
         for effect in out.effects {
             match effect {
                 c2s::Effect::Find { .. } => {

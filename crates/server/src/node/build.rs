@@ -6,8 +6,8 @@ use std::thread::{Builder, JoinHandle};
 
 use anyhow::{Context, Result, anyhow, bail};
 use call::{Health, HealthSettings, Ledger, LedgerSettings, Plan, PlanSettings};
-use cluster::{Bucket, Inbox, Outlet};
-use router::{Edge, Router, RouterSettings};
+use cluster::{Bucket, Inbox, Life, Outlet, ShardAddress, ShardMap};
+use router::{Router, RouterSettings};
 use sip::endpoint::{Endpoint, Settings};
 use sip::events::WatchPolicy;
 use stdx::Instant;
@@ -16,12 +16,14 @@ use store::{Loaded, Read, Reader, Service, Sqlite, Store, Write, WriteDone};
 use super::{Node, looks, xmpp};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::message::InboxMessage;
 use crate::net::admission::Admissions;
+use crate::net::tickets::TicketKeys;
 use crate::net::tls::{self, Tls, TlsFiles};
 use crate::net::{Io, Listener, NetSettings};
 use crate::routes;
 use crate::shard::voice::HelperResults;
-use crate::shard::{CallerProof, Reload, Shard, ShardDeps, ShardMessage, run_on_this_thread};
+use crate::shard::{CallerProof, Reload, Shard, ShardDeps, run_on_this_thread};
 use crate::sign_in_failures::SignInFailures;
 use crate::voice::helpers::{self, Deliver, Helpers};
 use crate::voice::recordings::Files;
@@ -50,7 +52,15 @@ pub(crate) struct Shared {
     pub(super) looks: ::xmpp::sasl::UnknownAccounts,
 }
 
+/// The life of a node outside a farm. Nothing of an earlier process reaches it, so one will do.
+const LIFE: Life = Life(0);
+
 impl Shared {
+    /// The responsible shards.
+    pub(crate) fn map(&self) -> ShardMap {
+        ShardMap::of_process(LIFE, self.config.server.shards)
+    }
+
     pub(crate) fn read(config: Config, sqlite: &Sqlite, clock: Clock) -> Result<Self> {
         let mut fresh = [0; 32];
         let mut seed = [0; 32];
@@ -190,7 +200,8 @@ pub(crate) fn addresses(config: &Config) -> Vec<Listener> {
 }
 
 /// The certificate's files, made when none are configured and a listener needs them.
-pub(crate) fn certificates(config: &Config) -> Result<Option<Arc<Tls>>> {
+pub(crate) fn certificates(shared: &Shared) -> Result<Option<Arc<Tls>>> {
+    let config = &shared.config;
     let named = config.tls.certificate.clone().zip(config.tls.key.clone());
     let files = match named {
         Some((certificate, key)) => TlsFiles { certificate, key, authorities: config.tls.ca.clone() },
@@ -204,7 +215,7 @@ pub(crate) fn certificates(config: &Config) -> Result<Option<Arc<Tls>>> {
             TlsFiles { authorities: config.tls.ca.clone(), ..made }
         }
     };
-    Ok(Some(Tls::load(files)?))
+    Ok(Some(Tls::load(files, TicketKeys::new(shared.secret, shared.clock))?))
 }
 
 /// Every binding and every count of kept messages back into the router that owns it. `store` hears which rows of the log
@@ -215,17 +226,16 @@ pub(crate) fn routers(
     store: &Service,
     now: Instant,
 ) -> Result<Vec<Router>> {
-    let shards = shared.config.server.shards;
+    let map = shared.map();
     let mut hash_key = [0; 16];
     hash_key.copy_from_slice(&shared.seed[16..]);
     let settings = RouterSettings { tells_presence: shared.config.xmpp.is_on(), ..RouterSettings::default() };
-    let mut routers: Vec<Router> =
-        (0..shards).map(|_| Router::new(settings.clone(), hash_key, now)).collect();
+    let mut routers: Vec<Router> = map.all().map(|_| Router::new(settings.clone(), hash_key, now)).collect();
     let (mut damaged, mut dead) = (0_u64, Vec::new());
     let rows = reader.replay(&mut |row| {
-        let owner = router::aor_of_record(row.record).map(|aor| Bucket::of(aor).shard(shards));
-        let replayed =
-            owner.and_then(|owner| routers[usize::from(owner)].replay(now, row.seq, row.record, &mut dead));
+        let owner = router::aor_of_record(row.record).map(|aor| map.owner(Bucket::of(aor)).shard);
+        let replayed = owner
+            .and_then(|owner| routers[usize::from(owner)].replay(now, row.seq, row.record, &[], &mut dead));
         damaged += u64::from(replayed.is_err());
     })?;
     if damaged > 0 {
@@ -236,7 +246,7 @@ pub(crate) fn routers(
     }
     if let Loaded::KeptCounts(counts) = reader.load(&Read::KeptCounts)? {
         for (aor, count) in counts {
-            routers[usize::from(Bucket::of(&aor).shard(shards))].seed_kept(&aor, count);
+            routers[usize::from(map.owner(Bucket::of(&aor)).shard)].seed_kept(&aor, count);
         }
     }
     let bindings: usize = routers.iter().map(|router| router.counts().bindings).sum();
@@ -276,7 +286,7 @@ fn endpoint_settings(shared: &Shared, shard: usize) -> Settings {
     let mut table_seed = [0; 16];
     table_seed.copy_from_slice(&shared.seed[..16]);
     Settings {
-        edge: Edge { node: 0, shard: u16::try_from(shard).unwrap_or(0) },
+        edge: ShardAddress::new(LIFE, u16::try_from(shard).unwrap_or(0)),
         listeners,
         domains: shared.domains.clone(),
         spellings: spellings(&shared.domains),
@@ -353,13 +363,14 @@ pub(crate) fn start_shard(
     node: &Node,
     number: usize,
     router: Router,
-    inbox: Inbox<ShardMessage>,
+    inbox: Inbox<InboxMessage>,
 ) -> Result<JoinHandle<()>> {
     let shared = &node.shared;
     let now = node.clock.now();
     let settings = endpoint_settings(shared, number);
     let parts = ShardDeps {
         edge: settings.edge,
+        map: shared.map(),
         clock: node.clock,
         endpoint: Endpoint::new(settings, now),
         router,
@@ -419,7 +430,7 @@ fn voice(node: &Node, number: usize) -> Result<Option<Voice>> {
 pub(crate) fn voice_common(
     config: &Config,
     sqlite: &Sqlite,
-    outlets: &[Outlet<ShardMessage>],
+    outlets: &[Outlet<InboxMessage>],
 ) -> Result<Option<Common>> {
     if !config.voice.is_on() {
         return Ok(None);

@@ -26,10 +26,10 @@ use crate::control::{
 use crate::http;
 use crate::limits;
 use crate::logging::{self, Logging};
+use crate::message::{Command, Ended, LocalMessage};
 use crate::net::admission::Admission;
 use crate::operate::AdminListeners;
 use crate::rest::{Touched, ended_by};
-use crate::shard::{Command, Ended, ShardMessage};
 use crate::sign_in_failures::Service;
 use crate::xmpp::streams::ChatTrace;
 
@@ -246,7 +246,7 @@ impl Operator {
         let mut asked = Vec::new();
         for outlet in &self.node.borrow().outlets {
             let (answer, answered) = oneshot::channel();
-            outlet.answer_all(&mut vec![ShardMessage::Command(command(answer))]);
+            outlet.answer_all(&mut vec![LocalMessage::Command(command(answer)).into()]);
             asked.push(answered);
         }
         let mut answers = Vec::new();
@@ -396,9 +396,9 @@ impl Control for Operator {
         let (answer, bindings) = oneshot::channel();
         {
             let node = self.node.borrow();
-            let owner = Bucket::of(&aor).shard(node.shared.config.server.shards);
-            let message = ShardMessage::Command(Command::Bindings { aor, answer });
-            node.outlets[usize::from(owner)].answer_all(&mut vec![message]);
+            let owner = node.shared.map().owner(Bucket::of(&aor));
+            let message = LocalMessage::Command(Command::Bindings { aor, answer });
+            node.outlets[usize::from(owner.shard)].answer_all(&mut vec![message.into()]);
         }
         let now = self.now();
         let bindings = bindings.await.unwrap_or_default();

@@ -23,8 +23,8 @@ use store::rest::{Resource, RestLoaded, RestRead};
 use store::{Loaded, Read};
 
 use super::{Chance, Record};
+use crate::message::{InboxMessage, LocalMessage};
 use crate::node::Node;
-use crate::shard::ShardMessage;
 use crate::sign_in_failures::{Failure, Service, SignInFailures};
 use crate::voice::control::{Change, Placing, Reply, Request};
 use crate::voice::numbers::{owner_of, plan_of, plan_of_application, target};
@@ -36,7 +36,7 @@ const OFF: ControlError = ControlError::Unsupported("Calling without [voice] med
 
 pub(super) struct Plane {
     chance: Chance,
-    outlets: Vec<Outlet<ShardMessage>>,
+    outlets: Vec<Outlet<InboxMessage>>,
     record: Arc<Record>,
     /// Applications answer calls here.
     has_voice: bool,
@@ -63,7 +63,7 @@ impl Plane {
     }
 
     /// The first answer that is not "not here".
-    fn ask(&self, outlets: &[Outlet<ShardMessage>], request: &Request) -> Result<Reply, ControlError> {
+    fn ask(&self, outlets: &[Outlet<InboxMessage>], request: &Request) -> Result<Reply, ControlError> {
         if !self.has_voice {
             return Err(OFF);
         }
@@ -71,7 +71,7 @@ impl Plane {
         for outlet in outlets {
             let order = Order { request: request.clone(), answer: answer.clone() };
             outlet
-                .send(ShardMessage::Voice(VoiceShardMessage::Control(order)))
+                .send(LocalMessage::Voice(VoiceShardMessage::Control(order)).into())
                 .map_err(|_| ControlError::Busy)?;
         }
         drop(answer);

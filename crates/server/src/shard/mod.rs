@@ -19,7 +19,6 @@
 mod accounts;
 mod calls;
 mod load;
-mod message;
 mod pace;
 mod perform;
 mod phones;
@@ -38,31 +37,36 @@ use std::task::Poll;
 use std::time::Duration;
 
 use call::{DownTargets, Health, Ledger, Plan};
-use cluster::{Inbox, Outlet};
-use router::{AdmitRefused, Answer, Edge, Offered, Query, RegisterRefused, Router};
+use cluster::{Inbox, Outlet, ShardMap};
+use router::{AdmitRefused, Answer, Offered, Query, RegisterRefused, Router, ShardAddress};
 use sip::endpoint::{Effect, Endpoint, Intake};
 use sip::transport::{Packet, Transmit};
 use stdx::Instant;
 use store::Service;
 
-pub use message::{Command, Ended, ShardMessage};
 pub use planning::CallerProof;
 pub use status::{ShardStatus, StatusBoard};
 
 use crate::clock::Clock;
 use crate::limits;
+use crate::message::{Command, InboxMessage, LocalMessage, ShardMessage};
 use crate::net::{Certified, Io, NetEvent};
 use crate::sign_in_failures::SignInFailures;
+use crate::voice::VoiceShardMessage;
 use accounts::Accounts;
 use calls::AccountCalls;
 use load::Load;
 use pace::Pace;
+use reports::ReportMarks;
 use request_origin::RequestOrigin;
 pub(crate) use selector::ShardSelector;
 
 /// The parts of a shard. They are made elsewhere and may move to the shard's thread.
 pub struct ShardDeps {
-    pub edge: Edge,
+    /// The shard's own address.
+    pub edge: ShardAddress,
+    /// The responsible shards.
+    pub map: ShardMap,
     pub clock: Clock,
     pub endpoint: Endpoint,
     pub router: Router,
@@ -74,9 +78,9 @@ pub struct ShardDeps {
     pub default_max_contacts: usize,
     pub records: bool,
     pub store: Arc<Service>,
-    pub inbox: Inbox<ShardMessage>,
+    pub inbox: Inbox<InboxMessage>,
     /// To every shard of the node, this one included, by number.
-    pub outlets: Vec<Outlet<ShardMessage>>,
+    pub outlets: Vec<Outlet<InboxMessage>>,
     pub board: Arc<StatusBoard>,
     /// `None`: no applications answer calls here.
     pub(crate) voice: Option<crate::voice::Voice>,
@@ -103,11 +107,12 @@ pub struct Shard {
     io: Io,
     xmpp: Option<xmpp::XmppAdapter>,
     workers: ShardSelector,
+    reports: ReportMarks,
     accounts: Accounts,
     account_calls: AccountCalls,
     down: Arc<DownTargets>,
     /// Messages for other shards at the end of the turn, by number.
-    post: Vec<Vec<ShardMessage>>,
+    post: Vec<Vec<InboxMessage>>,
     handover: Vec<Vec<Packet>>,
     /// Reads of the store that are not of accounts, by ticket: the address whose kept messages are wanted.
     kept_reads: std::collections::HashMap<u64, Box<str>>,
@@ -125,7 +130,7 @@ pub struct Shard {
 #[derive(Default)]
 struct Scratch {
     packets: Vec<Packet>,
-    messages: Vec<ShardMessage>,
+    messages: Vec<InboxMessage>,
     events: Vec<NetEvent>,
     certified: Vec<Certified>,
     effects: Vec<Effect>,
@@ -146,11 +151,11 @@ impl Shard {
     /// An address for chat clients that cannot be listened at.
     pub fn new(mut parts: ShardDeps, io: Io) -> Result<Self, crate::net::NetError> {
         let shards = parts.outlets.len();
-        let count = u16::try_from(shards).expect("a node has at most limits::SHARDS shards");
-        let made = |settings| crate::xmpp::Xmpp::new(settings, parts.edge.shard, count);
+        let made = |settings| crate::xmpp::Xmpp::new(settings, parts.edge, parts.map);
         let xmpp = parts.xmpp.take().map(made).transpose()?.map(xmpp::XmppAdapter::new);
         Ok(Shard {
-            workers: ShardSelector::new(parts.edge.node, count),
+            workers: ShardSelector::new(parts.map),
+            reports: ReportMarks::default(),
             accounts: Accounts::new(limits::CACHED_ACCOUNTS),
             account_calls: AccountCalls::new(limits::ACCOUNT_CALLS),
             down: Arc::default(),
@@ -261,7 +266,7 @@ impl Shard {
         if !certified.is_empty() {
             for (shard, post) in self.post.iter_mut().enumerate() {
                 if shard != usize::from(self.parts.edge.shard) {
-                    post.push(ShardMessage::Certified(certified.clone()));
+                    post.push(ShardMessage::Certified(certified.clone()).into());
                 }
             }
             self.note_certified(&mut certified);
@@ -287,8 +292,8 @@ impl Shard {
         };
         for packet in packets.drain(..) {
             match self.workers.of(&packet.bytes) {
-                Some(shard) if shard != self.parts.edge.shard => {
-                    self.handover[usize::from(shard)].push(packet);
+                Some(address) if address != self.parts.edge => {
+                    self.handover[usize::from(address.shard)].push(packet);
                 }
                 _ => self.work(now, packet),
             }
@@ -313,7 +318,10 @@ impl Shard {
         self.parts.inbox.take(&mut messages);
         let count = messages.len();
         for message in messages.drain(..) {
-            self.handle_message(now, message);
+            match message {
+                InboxMessage::Shard(message) => self.handle_message(now, message),
+                InboxMessage::Local(message) => self.handle_local_message(now, message),
+            }
         }
         self.scratch.messages = messages;
         count
@@ -325,7 +333,7 @@ impl Shard {
             ShardMessage::Packets(packets) => packets.into_iter().for_each(|packet| self.work(now, packet)),
             ShardMessage::Certified(mut certified) => self.note_certified(&mut certified),
             ShardMessage::Transmit { mut transmit, from } => {
-                transmit.report = transmit.report.and_then(|report| reports::mark(report, from));
+                transmit.report = transmit.report.and_then(|report| self.reports.mark(report, from));
                 self.io.send(transmit);
             }
             ShardMessage::SendFailed(report) => self.parts.endpoint.handle_send_failed(now, report, effects),
@@ -334,13 +342,20 @@ impl Shard {
             }
             ShardMessage::Answer { id, answer } => self.give_answer(now, id, answer),
             ShardMessage::Push(push) => self.push(now, push),
-            ShardMessage::Written(done) => self.handle_written(now, done),
-            ShardMessage::Loaded(done) => self.handle_loaded(now, done),
-            ShardMessage::Plan(plan) => self.replan(now, plan),
             ShardMessage::Down(down) => self.down = down,
-            ShardMessage::Voice(message) => self.voice_message(now, message),
+            ShardMessage::Room(message) => self.voice_message(now, VoiceShardMessage::Room(message)),
             ShardMessage::Xmpp(messages) => self.xmpp_messages(now, messages),
-            ShardMessage::Command(command) => self.handle_command(command),
+        }
+    }
+
+    fn handle_local_message(&mut self, now: Instant, message: LocalMessage) {
+        match message {
+            LocalMessage::Written(done) => self.handle_written(now, done),
+            LocalMessage::Loaded(done) => self.handle_loaded(now, done),
+            LocalMessage::Plan(plan) => self.replan(now, plan),
+            LocalMessage::Voice(message) => self.voice_message(now, message),
+            LocalMessage::Xmpp(message) => self.local_xmpp_message(now, message),
+            LocalMessage::Command(command) => self.handle_command(command),
         }
     }
 
@@ -414,13 +429,13 @@ impl Shard {
         for event in events.drain(..) {
             let effects = &mut self.scratch.effects;
             match event {
-                NetEvent::SendFailed(report, _) => match reports::unmark(report) {
+                NetEvent::SendFailed(report, _) => match self.reports.unmark(report) {
                     (None, report) => self.parts.endpoint.handle_send_failed(now, report, effects),
-                    (Some(shard), report) => {
-                        if let Some(post) = self.post.get_mut(usize::from(shard)) {
-                            post.push(ShardMessage::SendFailed(report));
-                        }
+                    // The shard of a life that is over needs no report.
+                    (Some(from), report) if self.parts.map.has(from) => {
+                        self.post[usize::from(from.shard)].push(ShardMessage::SendFailed(report).into());
                     }
+                    (Some(_), _) => {}
                 },
                 NetEvent::Dns(answer) => {
                     self.parts.endpoint.handle_dns(now, answer.id, answer.result, effects);
@@ -437,7 +452,7 @@ impl Shard {
     fn hand_over(&mut self, now: Instant) {
         for (shard, packets) in self.handover.iter_mut().enumerate() {
             if !packets.is_empty() {
-                self.post[shard].push(ShardMessage::Packets(std::mem::take(packets)));
+                self.post[shard].push(ShardMessage::Packets(std::mem::take(packets)).into());
             }
         }
         self.post_xmpp();
@@ -455,11 +470,13 @@ impl Shard {
 
     /// A message that found the inbox full. Packets are retransmitted by their senders; a question or a
     /// message of ours would be waited for in vain, so it fails now.
-    fn take_back(&mut self, now: Instant, shard: usize, message: ShardMessage) {
+    fn take_back(&mut self, now: Instant, shard: usize, message: InboxMessage) {
+        // The process's own messages that may be dropped end with an answer to their asker.
+        let InboxMessage::Shard(message) = message else { return };
         let effects = &mut self.scratch.effects;
         match message {
             // Sent again before what comes next: without it a trunk would be a stranger there.
-            ShardMessage::Certified(_) => self.post[shard].push(message),
+            ShardMessage::Certified(_) => self.post[shard].push(message.into()),
             ShardMessage::Xmpp(messages) => self.take_back_xmpp(now, shard, messages),
             ShardMessage::Ask { id, query, .. } => {
                 if let Some(answer) = refusal_of(id, &query) {

@@ -7,7 +7,8 @@ use sip::session::SessionEvent;
 use stdx::Instant;
 
 use super::request_origin::{RequestOrigin, of_voice};
-use super::{Shard, ShardMessage, planning};
+use super::{Shard, planning};
+use crate::message::{InboxMessage, LocalMessage, ShardMessage};
 use crate::voice::helpers::{Deliver, Done, Ticket};
 use crate::voice::{
     Address, Destination, HelperResult, Purpose, Resolved, Voice, VoiceCounts, VoiceEffect,
@@ -15,14 +16,13 @@ use crate::voice::{
 };
 
 /// Posts what the helpers have done to the shard that asked.
-pub(crate) struct HelperResults(pub(crate) Vec<Outlet<ShardMessage>>);
+pub(crate) struct HelperResults(pub(crate) Vec<Outlet<InboxMessage>>);
 
 impl Deliver for HelperResults {
     fn deliver(&self, ticket: Ticket, done: Done) {
         if let Some(outlet) = self.0.get(usize::from(ticket.shard)) {
-            outlet.answer_all(&mut vec![ShardMessage::Voice(VoiceShardMessage::Done(HelperResult::new(
-                ticket, done,
-            )))]);
+            let done = VoiceShardMessage::Done(HelperResult::new(ticket, done));
+            outlet.answer_all(&mut vec![LocalMessage::Voice(done).into()]);
         }
     }
 }
@@ -45,7 +45,10 @@ impl Shard {
         match effect {
             VoiceEffect::Post { shard, message } => {
                 if let Some(post) = self.post.get_mut(usize::from(shard)) {
-                    post.push(ShardMessage::Voice(message));
+                    post.push(match message {
+                        VoiceShardMessage::Room(message) => ShardMessage::Room(message).into(),
+                        message => LocalMessage::Voice(message).into(),
+                    });
                 }
             }
             VoiceEffect::Write(write) => {

@@ -67,6 +67,7 @@ pub use control::Order;
 pub use message::VoiceShardMessage;
 pub(crate) use message::{Address, CountedCall, Destination, Purpose, Resolved, VoiceEffect};
 pub use numbers::Numbers;
+pub use rooms::RoomMessage;
 
 /// `ApiVersion` of requests to applications: RestComm's.
 const API_VERSION: &str = "2012-04-24";

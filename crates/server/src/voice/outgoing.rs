@@ -9,6 +9,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::{Life, ShardMap};
 use ivr::document::{Address, Item};
 use ivr::script::{Call, Direction, LegFailure, Plan, Script};
 use sip::wire::{Uri, escape_user};
@@ -51,8 +52,12 @@ pub(super) struct CallOrigin {
 
 impl CallOrigin {
     pub(super) fn new(domain: &str, shard: u16, shards: u16) -> CallOrigin {
-        // Responses are not asked about, so the node's number does not matter.
-        CallOrigin { domain: domain.into(), shard, workers: ShardSelector::new(0, shards) }
+        // Only calls are asked about, and of a process of its own: the life does not matter.
+        CallOrigin {
+            domain: domain.into(),
+            shard,
+            workers: ShardSelector::new(ShardMap::of_process(Life::default(), shards)),
+        }
     }
 
     pub(super) fn domain(&self) -> &str {
@@ -63,7 +68,7 @@ impl CallOrigin {
     pub(super) fn call_id(&self, rng: &mut Rng) -> String {
         loop {
             let id = format!("{:016x}{:016x}", rng.next_u64(), rng.next_u64());
-            if self.workers.of_call(id.as_bytes()) == self.shard {
+            if self.workers.of_call(id.as_bytes()).shard == self.shard {
                 return id;
             }
         }

@@ -125,7 +125,8 @@ fn a_flow_of_another_shard_or_life_is_not_ours() {
         let (mut shard, address) = shard(NetSettings::default()).await;
         let _peer = TcpStream::connect(address).await.unwrap();
         let mut source = shard.opened().await;
-        source.flow = source.flow.map(|flow| FlowId { edge: Edge { node: 1, shard: 9 }, ..flow });
+        source.flow =
+            source.flow.map(|flow| FlowId { edge: ShardAddress { life: Life(1), shard: 9 }, ..flow });
         shard.io.send(on_flow(&source, &message("1"), 1));
         assert_eq!(shard.failed().await, (TransmitId(1), SendFault::FlowGone));
     });

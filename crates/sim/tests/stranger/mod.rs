@@ -64,7 +64,7 @@ impl Stranger {
                     idle: Duration::from_secs(600),
                     secret: [7; 32],
                 };
-                let mut servers = Servers::new(Arc::new(settings), 0, [3; 32]);
+                let mut servers = Servers::new(Arc::new(settings), xmpp::ShardAddress::default(), [3; 32]);
                 let number = servers.accept(START, s2s::Security { encrypted: true, certificate: None });
                 Stranger::Server(Box::new(servers), number)
             }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use router::Edge;
+use router::{Life, ShardAddress};
 use stdx::Instant;
 
 use std::sync::Arc;
@@ -47,7 +47,7 @@ struct World {
 impl World {
     fn new(caller: Caller, target: &'static str) -> Self {
         let now = Instant::from_unix_seconds(1_700_000_000);
-        let mut settings = Settings::for_tests(Edge { node: 0, shard: 0 }, US.parse().unwrap());
+        let mut settings = Settings::for_tests(ShardAddress { life: Life(0), shard: 0 }, US.parse().unwrap());
         settings.trust.networks = vec!["10.0.0.0/8".parse().unwrap()];
         settings.trust.names = vec!["proxy.example".into()];
         let named = |name: &str, is_trusted| RouteCertificate { name: name.into(), is_trusted };
@@ -183,7 +183,7 @@ fn identities_of_the_trusted_stay_and_those_for_the_trust_domain_alone_stay_in_i
 /// RFC 5922 §7.1: a connection is believed what its certificate proves, for as long as it lasts, and nothing else.
 #[test]
 fn identities_are_taken_from_who_shows_a_certificate_of_a_trusted_name() {
-    let flow = |number| FlowId { edge: Edge { node: 0, shard: 0 }, number };
+    let flow = |number| FlowId { edge: ShardAddress { life: Life(0), shard: 0 }, number };
     let by = |number| Source {
         transport: Transport::Tls,
         local: US.parse().unwrap(),

@@ -32,7 +32,7 @@ pub use policy::{Admission, Demands, Domains, Policy};
 pub use servers::Servers;
 
 use crate::stanza::{self, Condition, StanzaError};
-use crate::{ConnectionId, Element, Level, Specification, limits, ns};
+use crate::{ConnectionId, Element, Level, ShardAddress, Specification, limits, ns};
 
 /// The same for all shards of a server.
 #[derive(Clone, Debug)]
@@ -152,7 +152,7 @@ pub enum Recipient<'a> {
     /// The shard that owns this domain of others, prepared: each spelling has the same.
     Owner(Cow<'a, str>),
     /// The shard that holds a connection.
-    Shard(u16),
+    Shard(ShardAddress),
 }
 
 /// An effect, which the driver performs.

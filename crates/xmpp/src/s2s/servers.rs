@@ -12,7 +12,7 @@ use super::outgoing_router::OutgoingRouter;
 use super::timers::Timers;
 use super::{Counts, Effect, Event, Failure, LogEvent, Pair, Recipient, Security, Settings, ShardMessage};
 use crate::stanza::{self, Condition, StanzaError};
-use crate::{ConnectionId, Element, limits};
+use crate::{ConnectionId, Element, ShardAddress, limits};
 
 #[derive(Debug)]
 struct IncomingConnection {
@@ -34,7 +34,7 @@ impl IncomingConnection {
 #[derive(Debug)]
 pub struct Servers {
     settings: Arc<Settings>,
-    shard: u16,
+    shard: ShardAddress,
     rng: Rng,
     keeper: OutgoingRouter,
     callers: HashMap<u64, IncomingConnection>,
@@ -64,7 +64,7 @@ impl ShardMessage {
 
 impl Servers {
     /// No streams; `seed` seeds their random values.
-    pub fn new(settings: Arc<Settings>, shard: u16, seed: [u8; 32]) -> Servers {
+    pub fn new(settings: Arc<Settings>, shard: ShardAddress, seed: [u8; 32]) -> Servers {
         let mut rng = Rng::from_seed(seed);
         let keeper = OutgoingRouter::new(Arc::clone(&settings), rng.fork());
         Servers {

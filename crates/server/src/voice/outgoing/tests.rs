@@ -1,7 +1,7 @@
 //! Calls that the REST interface begins, with a phone that the test plays, and nothing sent over any wire.
 
 use bytes::Bytes;
-use router::Edge;
+use router::{Life, ShardAddress};
 use sip::endpoint::{Effect, Endpoint, Outbox};
 use sip::transport::{Packet, Source, Transport};
 use sip::wire::{Message, Method, Reply};
@@ -55,7 +55,10 @@ impl Stage {
         let now = Instant::from_unix_seconds(1_700_000_000);
         Stage {
             voice: Voice::new(&common, shard, shards).unwrap().unwrap(),
-            endpoint: Endpoint::new(sim::settings(Edge { node: 0, shard: 1 }, &[US.parse().unwrap()]), now),
+            endpoint: Endpoint::new(
+                sim::settings(ShardAddress { life: Life(0), shard: 1 }, &[US.parse().unwrap()]),
+                now,
+            ),
             out: Vec::new(),
             outbox: Vec::new(),
             now,
@@ -166,8 +169,9 @@ fn a_call_is_the_scripts_once_it_is_answered_and_over_with_its_bye() {
     let from = String::from_utf8_lossy(invites[0].header(sip::wire::Header::From).unwrap()).into_owned();
     assert!(from.starts_with("<sip:+15550100@example.test>;tag="), "{from}");
     for invite in &invites {
-        let shard = ShardSelector::new(0, 4).of_call(invite.call_id().unwrap());
-        assert_eq!(shard, 1, "what the peer says in the dialog comes back to this shard");
+        let shard =
+            ShardSelector::new(cluster::ShardMap::of_process(Life(0), 4)).of_call(invite.call_id().unwrap());
+        assert_eq!(shard.shard, 1, "what the peer says in the dialog comes back to this shard");
         stage.reply(invite, 180);
     }
     let sent = stage.reply(&invites[0], 200);

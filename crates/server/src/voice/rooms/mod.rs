@@ -35,7 +35,7 @@ use super::{Voice, VoiceEffect, VoiceShardMessage, World, limits};
 use frames::Sound;
 use home::{Out, RoomHome};
 use member::RoomMemberLeg;
-pub(crate) use message::RoomMessage;
+pub use message::RoomMessage;
 use message::{LeaveReason, Name, RoomEvent};
 
 /// A leg's place in a room.

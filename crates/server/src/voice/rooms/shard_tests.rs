@@ -8,7 +8,7 @@ use std::time::Duration;
 use admin::control::{ConferenceChange, ParticipantChange};
 use ivr::script::{Call, Direction, Plan, Role, Script, Start};
 use proptest::prelude::*;
-use router::Edge;
+use router::{Life, ShardAddress};
 use sip::endpoint::Endpoint;
 use sip::session::SessionId;
 use stdx::Instant;
@@ -62,7 +62,7 @@ impl Shards {
         );
         let voice = |shard| {
             let listener = (Ipv4Addr::LOCALHOST, 5060 + shard).into();
-            let endpoint = Endpoint::new(sim::settings(Edge { node: 0, shard }, &[listener]), now);
+            let endpoint = Endpoint::new(sim::settings(ShardAddress::new(Life(0), shard), &[listener]), now);
             (Voice::new(&common, shard, 2).unwrap().unwrap(), endpoint)
         };
         Shards { now, voices: vec![voice(0), voice(1)], messages: Vec::new(), last: 0 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::ShardAddress;
 use sip::transport::Transport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::broadcast;
@@ -74,7 +75,7 @@ impl WebConnections {
             allowance: Allowance { stanzas: 100, bytes: 1 << 20 },
             traces: broadcast::channel(1).0,
         };
-        Ok(WebConnections(Streams::new(settings, 0)))
+        Ok(WebConnections(Streams::new(settings, ShardAddress::default())))
     }
 
     /// Until the connection ends. One that is too many ends at once.

@@ -16,6 +16,8 @@ mod wire;
 
 use std::rc::Rc;
 use std::sync::Arc;
+
+use cluster::ShardAddress;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -69,7 +71,7 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    pub(crate) fn new(settings: Settings, shard: u16) -> Self {
+    pub(crate) fn new(settings: Settings, shard: ShardAddress) -> Self {
         let shared = Shared::new(settings, shard);
         let sweeper = spawn_local(sweep(Rc::clone(&shared)));
         let pacer = spawn_local(pace::end_pauses(Rc::clone(&shared)));

@@ -16,7 +16,7 @@ impl TestCaller {
     pub(super) fn new(change: impl Fn(&mut Settings), security: Security) -> TestCaller {
         let mut settings = settings(&["a.test", "rooms.a.test"], 1);
         change(&mut settings);
-        let mut servers = Servers::new(Arc::new(settings), 0, [3; 32]);
+        let mut servers = Servers::new(Arc::new(settings), ShardAddress::default(), [3; 32]);
         let number = servers.accept(START, security);
         TestCaller { servers, number, effects: Vec::new() }
     }
@@ -379,7 +379,7 @@ fn what_a_bidirectional_peer_says_that_it_takes_is_all_it_gets() {
     caller.say("<db:result from='evil.test' to='a.test'>right</db:result>");
     caller.verified(Verdict::Valid);
     for (size, is_written) in [(11_000, true), (13_000, false)] {
-        let edge = ConnectionId { shard: 0, connection: caller.number };
+        let edge = ConnectionId { shard: ShardAddress::default(), connection: caller.number };
         let element = Element::new("message", ns::CLIENT).with("from", "y@a.test").with("to", "x@evil.test");
         let element = Box::new(element.child(Element::new("body", ns::CLIENT).text("x".repeat(size))));
         let written = caller.tell(|servers, out| {

@@ -1,19 +1,16 @@
 //! The messages between shards for XMPP: between a client's connection and the host of its account, between
-//! hosts, and between those and components.
+//! hosts, and between those and components. Plain data, as [`super::ShardMessage`] is.
 
 use std::sync::Arc;
 
 use chat::effect::HostAction;
 use chat::phones::MessageBody;
-use chat::{StoreFailure, StoreReply};
-use tokio::sync::oneshot;
+use cluster::ShardAddress;
 use xmpp::ConnectionId;
 use xmpp::c2s::{BindRequest, Bound};
 use xmpp::{Bare, Element, Jid};
 
-use super::shard_requests::ActAnswer;
-
-use super::streams::http::bosh::Call;
+use crate::xmpp::shard_requests::ActAnswer;
 
 /// One of a batch.
 #[derive(Debug)]
@@ -60,11 +57,8 @@ pub enum XmppShardMessage {
     },
     Close {
         edge: ConnectionId,
-        condition: &'static str,
+        condition: StreamCondition,
     },
-
-    /// To the connection that is a session of BOSH, from a shard that one of its requests came to.
-    Bosh(Box<Call>),
 
     /// To the host of the invited user: the two are contacts from now on.
     Invited {
@@ -102,28 +96,14 @@ pub enum XmppShardMessage {
 
     /// To every host: its part of what is asked of all.
     Act {
-        from: u16,
+        from: ShardAddress,
         id: u64,
         act: Arc<HostAction>,
     },
+    /// The answer to an `Act` of this shard.
     HostActionResult {
         id: u64,
         answer: Box<ActAnswer>,
-    },
-    // From the operator, to any shard.
-    Operate {
-        act: Arc<HostAction>,
-        answer: oneshot::Sender<ActAnswer>,
-    },
-    /// A question to one of our addresses; its answer goes back to the asking shard.
-    Question {
-        iq: Box<Element>,
-        answer: oneshot::Sender<Element>,
-    },
-    /// To the shard that asked: what came of `XmppEffect::Accounts`.
-    Administered {
-        id: u64,
-        result: Box<Result<StoreReply, StoreFailure>>,
     },
     /// To the shard that asked.
     Reply {
@@ -132,4 +112,64 @@ pub enum XmppShardMessage {
     },
     /// Between what shards have of other servers.
     Servers(Box<::xmpp::s2s::ShardMessage>),
+}
+
+/// The condition of the stream error with which a host closes a connection, as its place in [`StreamCondition::ALL`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamCondition(u8);
+
+impl StreamCondition {
+    /// RFC 6120 §4.9.3. The order is that of the RFC; new conditions go to the end.
+    const ALL: [&'static str; 25] = [
+        "bad-format",
+        "bad-namespace-prefix",
+        "conflict",
+        "connection-timeout",
+        "host-gone",
+        "host-unknown",
+        "improper-addressing",
+        "internal-server-error",
+        "invalid-from",
+        "invalid-namespace",
+        "invalid-xml",
+        "not-authorized",
+        "not-well-formed",
+        "policy-violation",
+        "remote-connection-failed",
+        "reset",
+        "resource-constraint",
+        "restricted-xml",
+        "see-other-host",
+        "system-shutdown",
+        "undefined-condition",
+        "unsupported-encoding",
+        "unsupported-feature",
+        "unsupported-stanza-type",
+        "unsupported-version",
+    ];
+
+    /// The condition of this name; `undefined-condition` for a name that RFC 6120 does not have.
+    pub fn named(name: &str) -> StreamCondition {
+        let place = |name| Self::ALL.iter().position(|known| *known == name);
+        let place = place(name).or_else(|| place("undefined-condition"));
+        StreamCondition(place.and_then(|place| u8::try_from(place).ok()).unwrap_or_default())
+    }
+
+    /// The name of its element.
+    pub fn name(self) -> &'static str {
+        Self::ALL.get(usize::from(self.0)).copied().unwrap_or("undefined-condition")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_condition_keeps_its_name() {
+        for name in StreamCondition::ALL {
+            assert_eq!(StreamCondition::named(name).name(), name);
+        }
+        assert_eq!(StreamCondition::named("no-such").name(), "undefined-condition");
+    }
 }
