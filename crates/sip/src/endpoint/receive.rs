@@ -235,7 +235,7 @@ impl Endpoint {
         let lower = &mut self.lower.at(now, out);
         match lower.perform(key, turn) {
             Some(TransactionEvent::Timeout) => {
-                self.cores.handle_failure(&mut self.lower.at(now, out), &failed)
+                self.cores.handle_failure(&mut self.lower.at(now, out), &failed);
             }
             // Timer H: the caller never acknowledged; its context was answered long ago.
             Some(TransactionEvent::NoAck) => lower.counters.timeouts += 1,
