@@ -7,6 +7,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::context::TransactionUser;
+use super::environment::Environment;
 use super::environment::loops::route_after;
 use super::lower::LowerView;
 use super::proxy_core::{BranchResponse, ForwardedAck, ProxyCore};
@@ -108,7 +109,7 @@ impl Endpoint {
         if is_shed {
             let is_draining = self.intake == Intake::Draining;
             let wait = if is_draining { RETRY_AFTER_DRAIN } else { RETRY_AFTER_OVERLOAD };
-            return lower.reply_unavailable(&request, &source, wait);
+            return lower.transmit_alone(&request, &source, unavailable(lower.env, &request, &source, wait));
         }
         if let Some((status, reason)) = lower.refuse_by_hops(&request) {
             if request.method() == Method::Invite && self.cores.is_within_dialog(&self.lower, &request) {
@@ -295,14 +296,6 @@ impl LowerView<'_> {
         }
     }
 
-    /// A 503 with Retry-After (RFC 3261 §21.5.4), without a transaction: the shard takes no new work.
-    fn reply_unavailable(&mut self, request: &Message, source: &Source, wait: &[u8]) {
-        let tag = self.env.tag_of(request, source);
-        let mut reply = Reply::new(request, source.remote, 503, "Service Unavailable", Some(&tag));
-        reply.header("Retry-After", wait);
-        self.transmit_alone(request, source, reply.finish());
-    }
-
     fn handle_known_request(&mut self, key: Key, request: &Message) {
         let Some(transaction) = self.transactions.table.get_mut(key) else { return };
         let method = request.method();
@@ -337,4 +330,12 @@ impl LowerView<'_> {
         }
         None
     }
+}
+
+/// A 503 with Retry-After (RFC 3261 §21.5.4): the shard takes no new work.
+fn unavailable(env: &Environment, request: &Message, source: &Source, wait: &[u8]) -> Bytes {
+    let tag = env.tag_of(request, source);
+    let mut reply = Reply::new(request, source.remote, 503, "Service Unavailable", Some(&tag));
+    reply.header("Retry-After", wait);
+    reply.finish()
 }
