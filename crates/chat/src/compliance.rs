@@ -95,13 +95,13 @@ const STREAMS: &[Specification] = &[
         "crates/server/src/xmpp/streams/mod.rs",
         "clients' connections with TLS from the first byte, and ALPN",
     ),
-    of("XEP-0386", "Bind 2", "1.0.1", Level::Complete, "crates/xmpp/src/c2s/sasl2.rs", ""),
+    of("XEP-0386", "Bind 2", "1.0.1", Level::Complete, "crates/xmpp/src/c2s/sign_in/sasl2.rs", ""),
     of(
         "XEP-0388",
         "Extensible SASL Profile",
         "1.0.4",
         Level::Complete,
-        "crates/xmpp/src/c2s/sasl2.rs",
+        "crates/xmpp/src/c2s/sign_in/sasl2.rs",
         "no tasks: a success is always the end",
     ),
     of(

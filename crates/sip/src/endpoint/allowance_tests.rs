@@ -96,7 +96,7 @@ impl World {
                 let account = World::account(ALICE, &self.alice);
                 let caller = (account.aor, account.limits);
                 let lower = &mut self.endpoint.lower.at(self.now, out);
-                self.endpoint.router.plan_for(lower, Key::from_u64(id.0), caller, 0);
+                self.endpoint.cores.router.plan_for(lower, Key::from_u64(id.0), caller, 0);
             }
             Effect::Plan { id, .. } => self.endpoint.handle_plan(self.now, id, (self.decision)(), out),
             Effect::Account { id, .. } => {

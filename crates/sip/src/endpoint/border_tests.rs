@@ -360,7 +360,7 @@ impl World {
         let account = Account { aor, ha1s, disabled: false, max_contacts: 5, limits: None };
         let mut out = Outbox::new();
         let lower = &mut self.endpoint.lower.at(self.now, &mut out);
-        self.endpoint.router.registrar.register(lower, key, account);
+        self.endpoint.cores.router.registrar.register(lower, key, account);
         let Some(Effect::Ask { query: router::Query::Register(register), .. }) = out.pop() else {
             return None;
         };
@@ -425,7 +425,7 @@ fn a_binding_that_leads_to_a_route_is_not_called() {
             world.endpoint.lower.contexts.insert(RequestContext::new(Key::from_u64(0), request, source, 0));
         let mut out = Outbox::new();
         let lower = &mut world.endpoint.lower.at(world.now, &mut out);
-        world.endpoint.router.ring_bindings(lower, key, 0, vec![binding]);
+        world.endpoint.cores.router.ring_bindings(lower, key, 0, vec![binding]);
         let is_sent = out.iter().any(|effect| matches!(effect, Effect::Transmit(_)));
         assert_eq!(is_sent, is_called, "{uri}");
     }

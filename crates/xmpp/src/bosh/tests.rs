@@ -484,8 +484,8 @@ fn a_stream_in_bodies_signs_in_and_begins_anew() {
         documents(&out),
         ["<stream:error><conflict xmlns='urn:ietf:params:xml:ns:xmpp-streams'/></stream:error>"]
     );
-    assert_eq!(stream.failure(), Some("conflict"));
-    assert_eq!(Condition::of_stream(stream.failure()), Some(Condition::RemoteStreamError));
+    assert_eq!(stream.error(), Some("conflict"));
+    assert_eq!(Condition::of_stream(stream.error()), Some(Condition::RemoteStreamError));
 }
 
 #[test]
@@ -507,7 +507,7 @@ fn a_stream_that_its_client_ends_says_nothing_more() {
     let mut out = c2s::Outbox::default();
     stream.handle_close(&mut out);
     assert!(stream.was_closed() && out.bytes.is_empty());
-    assert_eq!(Condition::of_stream(stream.failure()), None);
+    assert_eq!(Condition::of_stream(stream.error()), None);
 }
 
 /// A client as the text wants it: it counts what it sends, sends again what had no answer, and takes answers in order.

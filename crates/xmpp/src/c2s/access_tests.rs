@@ -2,6 +2,7 @@
 
 use stdx::attempts::Cause;
 
+use super::sign_in::FAILURES;
 use super::tests::{ClientStreamWorld, HEADER, secure, settings};
 use super::*;
 use crate::sasl::{
@@ -124,14 +125,14 @@ fn a_token_that_cannot_be_used_lets_nobody_in() {
     let mut world = world();
     let answer = by_token(&mut world, TokenState::TooOld, "", "");
     assert!(answer.contains("<credentials-expired"), "{answer}");
-    assert_eq!(world.stream.failures(), 0, "who had it right has not guessed");
+    assert_eq!(world.failures(), 0, "who had it right has not guessed");
     let answer = by_token(&mut world, TokenState::Used, " count='3'", "");
     assert!(answer.contains("<not-authorized"), "{answer}");
     // The store accepts one of two uses with the same count.
     assert_eq!(by_token(&mut world, TokenState::Used, " count='4'", ""), "");
     let answer = give(&mut world, Err(sasl::Failure::NotAuthorized));
     assert!(answer.contains("<not-authorized"), "{answer}");
-    assert_eq!((world.stream.failures(), world.stream.jid()), (2, None));
+    assert_eq!((world.failures(), world.stream.jid()), (2, None));
     let answer = authenticate(&mut world, "HT-SHA-256-EXPR", b"x", AGENT);
     assert!(answer.contains("<invalid-mechanism"), "without <fast/>: {answer}");
     let answer =
@@ -387,20 +388,20 @@ fn a_try_that_ends_after_the_challenge_counts_as_a_failure() {
         let mut world = challenged(is_there);
         let answer = world.say("<abort xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>");
         assert!(answer.contains("<aborted"), "{answer}");
-        assert_eq!(world.stream.failures(), 1, "given up");
+        assert_eq!(world.failures(), 1, "given up");
         let mut world = challenged(is_there);
         world.tell(|stream, _| stream.handle_gone());
         world.tell(|stream, _| stream.handle_gone());
-        assert_eq!(world.stream.failures(), 1, "the connection broke");
+        assert_eq!(world.failures(), 1, "the connection broke");
         for end in ["</stream:stream>", "<presence/>", "<x", SCRAM, "<!DOCTYPE"] {
             let mut world = challenged(is_there);
             world.say(&format!("{end}</nothing>"));
             world.tell(|stream, _| stream.handle_gone());
-            assert_eq!(world.stream.failures(), 1, "{end}");
+            assert_eq!(world.failures(), 1, "{end}");
         }
         let mut world = challenged(is_there);
         world.tell(|stream, out| stream.fail("connection-timeout", out));
-        assert_eq!(world.stream.failures(), 1, "silent until the time was over");
+        assert_eq!(world.failures(), 1, "silent until the time was over");
     }
     // Many at one stream: it ends as with wrong passwords.
     let mut world = world();
@@ -446,9 +447,9 @@ fn who_learned_nothing_and_who_signed_in_has_not_failed() {
     let mut world = world();
     world.say(&format!("{SCRAM}</auth>"));
     world.say("<abort xmlns='urn:ietf:params:xml:ns:xmpp-sasl'/>");
-    assert_eq!(world.stream.failures(), 0, "given up before a name was said");
+    assert_eq!(world.failures(), 0, "given up before a name was said");
     let mut world = ClientStreamWorld::signed_in();
     world.tell(|stream, out| stream.fail("connection-timeout", out));
     world.tell(|stream, _| stream.handle_gone());
-    assert_eq!(world.stream.failures(), 0);
+    assert_eq!(world.failures(), 0);
 }

@@ -280,7 +280,7 @@ impl Bodies {
     }
 
     fn finish(&mut self, stream: &Stream) {
-        let condition = Condition::of_stream(stream.c2s.borrow().failure());
+        let condition = Condition::of_stream(stream.c2s.borrow().error());
         let documents = take_documents(stream, usize::MAX);
         self.session.finish(condition, &documents, &mut self.out);
         self.send_answers();
