@@ -101,7 +101,11 @@ impl Farm {
             }
         }
         if self.council.is_empty() {
-            section.mistake("name", "a farm has no `council`", "NATS servers, as [\"nats://127.0.0.1:4222\"]");
+            section.mistake(
+                "name",
+                "a farm has no `council`",
+                "NATS servers, as [\"nats://127.0.0.1:4222\"]",
+            );
         }
         if self.secret.is_none() {
             section.mistake("name", "a farm has no `secret`", "a file made by `belfry farm secret FILE`");
@@ -110,10 +114,18 @@ impl Farm {
         if let Some(url) = self.council.iter().find(|url| !is_url(url)) {
             // A URL may hold a password.
             let scheme = url.split("://").next().unwrap_or_default();
-            section.mistake("council", format!("`council` has a URL of {scheme:?}"), "nats://host:port or tls://host:port");
+            section.mistake(
+                "council",
+                format!("`council` has a URL of {scheme:?}"),
+                "nats://host:port or tls://host:port",
+            );
         }
         if self.advertise.unwrap_or(self.listen).ip().is_unspecified() {
-            section.mistake("listen", format!("other nodes cannot reach {}", self.listen), "an address of this machine, or `advertise` beside it");
+            section.mistake(
+                "listen",
+                format!("other nodes cannot reach {}", self.listen),
+                "an address of this machine, or `advertise` beside it",
+            );
         }
     }
 }

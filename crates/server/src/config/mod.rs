@@ -28,8 +28,8 @@ use std::path::{Path, PathBuf};
 
 pub use access::Access;
 pub use accounts::Accounts;
-pub use farm::Farm;
 pub use components::{Component, ComponentSecret, Components};
+pub use farm::Farm;
 pub use federation::Federation;
 pub use limits_table::limits_table;
 pub use mistake::{ConfigError, Mistake};

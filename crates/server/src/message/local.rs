@@ -30,6 +30,15 @@ pub enum LocalMessage {
     Xmpp(LocalXmppMessage),
     /// From the operator.
     Command(Command),
+    /// The farm is now so.
+    Farm(Arc<farm::view::FarmView>),
+    /// To another node, from a shard without links.
+    ToNode {
+        /// The node.
+        life: cluster::Life,
+        /// The message.
+        message: cluster::link::Message,
+    },
 }
 
 /// A message to a shard's chat from its own process.

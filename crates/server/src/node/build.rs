@@ -16,6 +16,7 @@ use store::{Loaded, Read, Reader, Service, Sqlite, Store, Write, WriteDone};
 use super::{Node, looks, xmpp};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::farm::FarmMembership;
 use crate::message::InboxMessage;
 use crate::net::admission::Admissions;
 use crate::net::tickets::TicketKeys;
@@ -50,15 +51,22 @@ pub(crate) struct Shared {
     pub(crate) access: std::sync::OnceLock<Arc<crate::xmpp::access::Access>>,
     /// The parameters of accounts that clients see before they sign in, as of the node's start.
     pub(super) looks: ::xmpp::sasl::UnknownAccounts,
+    /// `None`: the node is alone.
+    pub(crate) farm: Option<FarmMembership>,
 }
 
 /// The life of a node outside a farm. Nothing of an earlier process reaches it, so one will do.
 const LIFE: Life = Life(0);
 
 impl Shared {
+    /// This start of the node.
+    pub(crate) fn life(&self) -> Life {
+        self.farm.as_ref().map_or(LIFE, |farm| farm.life)
+    }
+
     /// The responsible shards.
     pub(crate) fn map(&self) -> ShardMap {
-        ShardMap::of_process(LIFE, self.config.server.shards)
+        ShardMap::of_process(self.life(), self.config.server.shards)
     }
 
     pub(crate) fn read(config: Config, sqlite: &Sqlite, clock: Clock) -> Result<Self> {
@@ -67,7 +75,10 @@ impl Shared {
         getrandom::fill(&mut fresh).context("the system gives no randomness")?;
         getrandom::fill(&mut seed).context("the system gives no randomness")?;
         let mut writer = sqlite.writer()?;
-        let secret = writer.secret("sip", fresh)?;
+        let own = writer.secret("sip", fresh)?;
+        let farm = FarmMembership::join(&config, clock)?;
+        // Nodes of a farm recognise each other's dialogs, nonces and branches.
+        let secret = farm.as_ref().map_or(own, |farm| farm.secret.derive("sip"));
         for name in &config.sip.domains {
             // "Exists" is what is wanted.
             let _ = writer.write_group(&[Write::AddDomain { name: name.clone(), created_at: clock.now() }]);
@@ -95,6 +106,7 @@ impl Shared {
             failures,
             access,
             looks,
+            farm,
         };
         shared.refresh(sqlite)?;
         shared.looks = looks::read(&mut *sqlite.reader()?, &shared.domains)?;
@@ -286,7 +298,7 @@ fn endpoint_settings(shared: &Shared, shard: usize) -> Settings {
     let mut table_seed = [0; 16];
     table_seed.copy_from_slice(&shared.seed[..16]);
     Settings {
-        edge: ShardAddress::new(LIFE, u16::try_from(shard).unwrap_or(0)),
+        edge: ShardAddress::new(shared.life(), u16::try_from(shard).unwrap_or(0)),
         listeners,
         domains: shared.domains.clone(),
         spellings: spellings(&shared.domains),
@@ -387,6 +399,7 @@ pub(crate) fn start_shard(
         voice: voice(node, number)?,
         xmpp: xmpp::settings(shared, (node.tls.clone(), node.clock), &node.chat_traces)?,
         chat: node.chat(),
+        farm: shared.farm.as_ref().map(|farm| farm.shard(number)),
         traces: node.traces.clone(),
         failures: Arc::clone(&shared.failures),
     };

@@ -106,6 +106,9 @@ impl Node {
             let thread = build::start_shard(&node, number, router, inbox)?;
             node.threads.push(thread);
         }
+        if let Some(farm) = &node.shared.farm {
+            farm.tell(&node.outlets);
+        }
         Ok(node)
     }
 
@@ -131,6 +134,9 @@ impl Node {
 
     /// New work is refused from now on.
     pub fn drain(&self) {
+        if let Some(farm) = &self.shared.farm {
+            farm.drain();
+        }
         self.tell(|| Command::Drain);
     }
 
@@ -192,6 +198,9 @@ impl Node {
 
     /// Ends the shards: open calls are written down, then the record is closed.
     pub fn stop(&mut self) {
+        if let Some(farm) = &self.shared.farm {
+            farm.leave();
+        }
         self.tell(|| Command::Leave);
         for thread in self.threads.drain(..) {
             // A panic there has been printed.

@@ -20,8 +20,8 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::{DRAIN_PATIENCE, Node, build, greeting, listening, room};
 use crate::config::{Config, listener_text};
 use crate::control::{
-    AdmissionStatus, BindingRow, BlockList, Control, Listening, NodeState, Observed, Reloaded, ShardCounters,
-    SignInFailureCount, StoreStatus, TargetStatus, TraceSink, subjects,
+    AdmissionStatus, BindingRow, BlockList, Control, FarmStatus, Listening, NodeState, Observed, Reloaded,
+    ShardCounters, SignInFailureCount, StoreStatus, TargetStatus, TraceSink, subjects,
 };
 use crate::http;
 use crate::limits;
@@ -403,6 +403,13 @@ impl Control for Operator {
         let now = self.now();
         let bindings = bindings.await.unwrap_or_default();
         bindings.into_iter().map(|binding| binding_row(binding, now)).collect()
+    }
+
+    fn farm(&self) -> Option<FarmStatus> {
+        let node = self.node.borrow();
+        let farm = node.shared.farm.as_ref()?;
+        let board = farm.board();
+        Some(FarmStatus::new(&farm.name, &*board.view()?, board.away()))
     }
 
     async fn blocks(&self) -> BlockList {

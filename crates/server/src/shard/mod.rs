@@ -18,6 +18,7 @@
 
 mod accounts;
 mod calls;
+mod farm;
 mod load;
 mod pace;
 mod perform;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use call::{DownTargets, Health, Ledger, Plan};
 use cluster::{Inbox, Outlet, ShardMap};
 use router::{AdmitRefused, Answer, Offered, Query, RegisterRefused, Router, ShardAddress};
@@ -87,6 +89,8 @@ pub struct ShardDeps {
     /// `None`: no chat clients.
     pub(crate) xmpp: Option<crate::xmpp::Settings>,
     pub(crate) chat: crate::xmpp::operator::Operator,
+    /// `None`: the node is alone.
+    pub(crate) farm: Option<crate::farm::ShardFarm>,
     pub traces: tokio::sync::broadcast::Sender<Arc<sip::endpoint::TraceEvent>>,
     pub(crate) failures: Arc<SignInFailures>,
 }
@@ -106,6 +110,8 @@ pub struct Shard {
     parts: ShardDeps,
     io: Io,
     xmpp: Option<xmpp::XmppAdapter>,
+    /// `None`: the node is alone.
+    farm: Option<farm::FarmAdapter>,
     workers: ShardSelector,
     reports: ReportMarks,
     accounts: Accounts,
@@ -149,11 +155,15 @@ impl Shard {
     ///
     /// # Errors
     /// An address for chat clients that cannot be listened at.
-    pub fn new(mut parts: ShardDeps, io: Io) -> Result<Self, crate::net::NetError> {
+    pub fn new(mut parts: ShardDeps, io: Io) -> anyhow::Result<Self> {
         let shards = parts.outlets.len();
         let made = |settings| crate::xmpp::Xmpp::new(settings, parts.edge, parts.map);
         let xmpp = parts.xmpp.take().map(made).transpose()?.map(xmpp::XmppAdapter::new);
+        let (edge, clock) = (parts.edge, parts.clock);
+        let adapter = |farm| farm::FarmAdapter::new(edge, farm, clock);
+        let farm = parts.farm.take().map(adapter).transpose().context("links to other nodes")?;
         Ok(Shard {
+            farm,
             workers: ShardSelector::new(parts.map),
             reports: ReportMarks::default(),
             accounts: Accounts::new(limits::CACHED_ACCOUNTS),
@@ -210,10 +220,11 @@ impl Shard {
             // Something is due; the sockets are looked at all the same.
             return tokio::task::yield_now().await;
         }
-        let (inbox, xmpp) = (&mut self.parts.inbox, &self.xmpp);
+        let (inbox, xmpp, farm) = (&mut self.parts.inbox, &self.xmpp, &self.farm);
         let messages = poll_fn(|context| {
             let asks = xmpp.as_ref().is_some_and(|adapter| adapter.xmpp.poll_ready(context).is_ready());
-            if asks { Poll::Ready(()) } else { inbox.poll_ready(context) }
+            let hears = farm.as_ref().is_some_and(|adapter| adapter.poll_ready(context).is_ready());
+            if asks || hears { Poll::Ready(()) } else { inbox.poll_ready(context) }
         });
         tokio::select! {
             biased;
@@ -237,7 +248,8 @@ impl Shard {
     /// Does one turn. Returns how many packets and messages it handled.
     fn turn(&mut self, now: Instant) -> usize {
         self.read_certified();
-        let messages = self.receive(now) + self.read_messages(now) + self.turn_xmpp(now);
+        let messages =
+            self.receive(now) + self.read_messages(now) + self.read_links(now) + self.turn_xmpp(now);
         self.read_events(now);
         self.parts.endpoint.expire(now, &mut self.scratch.effects);
         self.parts.router.expire(now, &mut self.scratch.router_effects);
@@ -251,6 +263,7 @@ impl Shard {
         // Messages that a full inbox refused count as failed; the failures may produce further effects.
         self.settle(now);
         self.io.flush();
+        self.flush_links(now);
         if now.since(self.last_report) >= REPORT_EVERY {
             self.last_report = now;
             self.report(now);
@@ -291,11 +304,14 @@ impl Shard {
             self.io.receive_batch(&mut packets)
         };
         for packet in packets.drain(..) {
-            match self.workers.of(&packet.bytes) {
-                Some(address) if address != self.parts.edge => {
+            let view = self.farm.as_ref().and_then(farm::FarmAdapter::view);
+            match self.workers.of(&packet.bytes, view) {
+                Some(address) if address == self.parts.edge => self.work(now, packet),
+                Some(address) if self.parts.map.has(address) => {
                     self.handover[usize::from(address.shard)].push(packet);
                 }
-                _ => self.work(now, packet),
+                Some(address) => self.relay(now, address, packet),
+                None => self.work(now, packet),
             }
         }
         self.scratch.packets = packets;
@@ -356,6 +372,8 @@ impl Shard {
             LocalMessage::Voice(message) => self.voice_message(now, message),
             LocalMessage::Xmpp(message) => self.local_xmpp_message(now, message),
             LocalMessage::Command(command) => self.handle_command(command),
+            LocalMessage::Farm(view) => self.set_farm_view(view),
+            LocalMessage::ToNode { life, message } => self.pass_to_node(now, life, message),
         }
     }
 
@@ -434,6 +452,10 @@ impl Shard {
                     // The shard of a life that is over needs no report.
                     (Some(from), report) if self.parts.map.has(from) => {
                         self.post[usize::from(from.shard)].push(ShardMessage::SendFailed(report).into());
+                    }
+                    (Some(from), report) if self.is_at_other_node(from) => {
+                        // A report that is lost is replaced by a timer.
+                        let _ = self.send_to_node(now, from, crate::farm::wire::send_failed(from, report));
                     }
                     (Some(_), _) => {}
                 },

@@ -73,6 +73,8 @@ impl Shard {
                 if self.parts.map.has(flow.edge) {
                     let message = ShardMessage::Transmit { transmit, from: self.parts.edge };
                     self.post[usize::from(flow.edge.shard)].push(message.into());
+                } else if self.is_at_other_node(flow.edge) {
+                    self.transmit_at_node(now, flow.edge, &transmit);
                 } else if let Some(report) = transmit.report {
                     // The connection ended with the life of the process that held it.
                     self.parts.endpoint.handle_send_failed(now, report, &mut self.scratch.effects);

@@ -6,6 +6,7 @@
 //! retransmissions, and forwards them with the same branch, so it has the transaction that the response matches.
 
 use cluster::{CallSlot, Life, ShardAddress, ShardMap};
+use farm::view::FarmView;
 
 /// The same in all shards.
 pub(crate) struct ShardSelector {
@@ -18,7 +19,12 @@ impl ShardSelector {
     }
 
     /// `None`: the message names no call, so the shard that received it may keep it.
-    pub(crate) fn of(&self, message: &[u8]) -> Option<ShardAddress> {
+    ///
+    /// In a farm (`view`) the worker may be at another node, and so may the shard that a response is for.
+    pub(crate) fn of(&self, message: &[u8], view: Option<&FarmView>) -> Option<ShardAddress> {
+        if let Some(view) = view {
+            return self.of_farm(message, view);
+        }
         if self.map.shards() == 1 {
             return None;
         }
@@ -29,6 +35,18 @@ impl ShardSelector {
             }
         }
         Some(self.of_call(call_id(message)?))
+    }
+
+    fn of_farm(&self, message: &[u8], view: &FarmView) -> Option<ShardAddress> {
+        if message.starts_with(b"SIP/2.0 ") {
+            let named = via_token(message)?;
+            if self.map.has(named) || view.has(named) {
+                return Some(named);
+            }
+        }
+        // A node that has just joined has no map yet, or the farm has no edge: it works on what comes.
+        view.worker(CallSlot::of(call_id(message)?).number())
+            .filter(|worker| self.map.has(*worker) || view.has(*worker))
     }
 
     /// The shard of a call.
@@ -76,17 +94,18 @@ mod tests {
     #[test]
     fn long_and_compact_names_lead_to_the_same_shard() {
         let workers = ShardSelector::new(ShardMap::of_process(Life(0), 7));
-        let long = workers.of(b"INVITE sip:a SIP/2.0\r\nCALL-Id : abc \r\n\r\n");
+        let long = workers.of(b"INVITE sip:a SIP/2.0\r\nCALL-Id : abc \r\n\r\n", None);
         assert!(long.is_some());
-        assert_eq!(long, workers.of(b"BYE sip:a SIP/2.0\r\nVia: x\r\ni:abc\r\n\r\n"));
-        assert_eq!(workers.of(b"BYE sip:a SIP/2.0\r\n\r\nCall-ID: body\r\n"), None);
+        assert_eq!(long, workers.of(b"BYE sip:a SIP/2.0\r\nVia: x\r\ni:abc\r\n\r\n", None));
+        assert_eq!(workers.of(b"BYE sip:a SIP/2.0\r\n\r\nCall-ID: body\r\n", None), None);
     }
 
     #[test]
     fn a_response_goes_by_our_via() {
         let workers = ShardSelector::new(ShardMap::of_process(Life(1), 4));
         let head = |token: &str| format!("SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP a;branch=z{token};rport\r\n");
-        let selected = |token: &str| workers.of(format!("{}Call-ID: abc\r\n\r\n", head(token)).as_bytes());
+        let selected =
+            |token: &str| workers.of(format!("{}Call-ID: abc\r\n\r\n", head(token)).as_bytes(), None);
         let of_call = Some(workers.of_call(b"abc"));
         for shard in 0..4 {
             let address = ShardAddress::new(Life(1), shard);
@@ -94,7 +113,11 @@ mod tests {
         }
         assert_eq!(selected(""), None, "it is for another system");
         assert_eq!(selected(";n=1.9"), of_call, "no such shard");
-        assert_eq!(workers.of(format!("{};n=2.3\r\n\r\n", head("")).as_bytes()), None, "it names no call");
+        assert_eq!(
+            workers.of(format!("{};n=2.3\r\n\r\n", head("")).as_bytes(), None),
+            None,
+            "it names no call"
+        );
     }
 
     #[test]
@@ -106,7 +129,7 @@ mod tests {
                 "SIP/2.0 180 Ringing\r\nVia: SIP/2.0/UDP a;branch=z;n={life:x}.3\r\nCall-ID: {id}\r\n\r\n"
             );
             let request = format!("INVITE sip:a SIP/2.0\r\nCall-ID: {id}\r\n\r\n");
-            assert_eq!(workers.of(response.as_bytes()), workers.of(request.as_bytes()));
+            assert_eq!(workers.of(response.as_bytes(), None), workers.of(request.as_bytes(), None));
         }
     }
 }
