@@ -282,18 +282,9 @@ impl Shard {
                     post.push(ShardMessage::Certified(certified.clone()).into());
                 }
             }
-            self.note_certified(&mut certified);
+            note_certified(&mut self.parts.endpoint, &mut certified);
         }
         self.scratch.certified = certified;
-    }
-
-    fn note_certified(&mut self, certified: &mut Vec<Certified>) {
-        for Certified { flow, names } in certified.drain(..) {
-            match names {
-                Some(names) => self.parts.endpoint.note_certificate(flow, names),
-                None => self.parts.endpoint.forget_certificate(flow),
-            }
-        }
     }
 
     fn receive(&mut self, now: Instant) -> usize {
@@ -347,7 +338,9 @@ impl Shard {
         let effects = &mut self.scratch.effects;
         match message {
             ShardMessage::Packets(packets) => packets.into_iter().for_each(|packet| self.work(now, packet)),
-            ShardMessage::Certified(mut certified) => self.note_certified(&mut certified),
+            ShardMessage::Certified(mut certified) => {
+                note_certified(&mut self.parts.endpoint, &mut certified);
+            }
             ShardMessage::Transmit { mut transmit, from } => {
                 transmit.report = transmit.report.and_then(|report| self.reports.mark(report, from));
                 self.io.send(transmit);
@@ -370,7 +363,9 @@ impl Shard {
             LocalMessage::Loaded(done) => self.handle_loaded(now, done),
             LocalMessage::Plan(plan) => self.replan(now, plan),
             LocalMessage::Voice(message) => self.voice_message(now, message),
-            LocalMessage::Xmpp(message) => self.local_xmpp_message(now, message),
+            LocalMessage::Xmpp(message) => {
+                self.with_xmpp(now, |xmpp, outbox| xmpp.handle_local_message(now, message, outbox));
+            }
             LocalMessage::Command(command) => self.handle_command(command),
             LocalMessage::Farm(view) => self.set_farm_view(view),
             LocalMessage::ToNode { life, message } => self.pass_to_node(now, life, message),
@@ -520,6 +515,15 @@ impl Shard {
         self.write_records();
         self.io.flush();
         self.report(now);
+    }
+}
+
+fn note_certified(endpoint: &mut Endpoint, certified: &mut Vec<Certified>) {
+    for Certified { flow, names } in certified.drain(..) {
+        match names {
+            Some(names) => endpoint.note_certificate(flow, names),
+            None => endpoint.forget_certificate(flow),
+        }
     }
 }
 

@@ -236,10 +236,6 @@ impl Shard {
         });
     }
 
-    pub(super) fn local_xmpp_message(&mut self, now: Instant, message: LocalXmppMessage) {
-        self.with_xmpp(now, |xmpp, outbox| xmpp.handle_local_message(now, message, outbox));
-    }
-
     /// Handles clients' events and due timers. Returns how many there were.
     pub(super) fn turn_xmpp(&mut self, now: Instant) -> usize {
         self.with_xmpp(now, |xmpp, outbox| xmpp.turn(now, outbox)).unwrap_or(0)

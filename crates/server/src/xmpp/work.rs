@@ -23,34 +23,32 @@ impl Xmpp {
         self.map.owner(Bucket::of(bare))
     }
 
-    fn edge(&self, stream: u64) -> ConnectionId {
-        ConnectionId { shard: self.shard, connection: stream }
-    }
-
     pub(super) fn handle_event(&mut self, now: Instant, event: Event, outbox: &mut Vec<XmppEffect>) {
+        let shard = self.shard;
+        let edge_of = |connection| ConnectionId { shard, connection };
         match event {
             Event::Find { stream, find, domain } => self.find(now, stream, find, domain, outbox),
             Event::Tokens { stream, work } => self.tokens(stream, work, outbox),
             Event::Invited { stream, token, domain } => self.invited(now, stream, &token, domain, outbox),
             Event::Register { stream, registration } => self.register(stream, registration, outbox),
             Event::Bind { stream, request } => {
-                let edge = self.edge(stream);
+                let edge = edge_of(stream);
                 let Some(owner) = self.set_owner(now, stream, &request.user) else { return };
                 self.send(now, owner, XmppShardMessage::Bind { edge, request }, outbox);
             }
             Event::Resume { stream, user, id, seen } => {
-                let edge = self.edge(stream);
+                let edge = edge_of(stream);
                 let Some(owner) = self.set_owner(now, stream, &user) else { return };
                 self.send(now, owner, XmppShardMessage::Resume { edge, user, id, seen }, outbox);
             }
             Event::Stanza { stream, element } => {
-                let edge = self.edge(stream);
+                let edge = edge_of(stream);
                 let Some(owner) = self.host_of(stream, &element) else { return };
                 self.send(now, owner, XmppShardMessage::Stanza { edge, element }, outbox);
             }
             Event::Nonza { stream, element } => {
                 let Some(owner) = self.host_of(stream, &element) else { return };
-                self.send(now, owner, XmppShardMessage::Nonza { edge: self.edge(stream), element }, outbox);
+                self.send(now, owner, XmppShardMessage::Nonza { edge: edge_of(stream), element }, outbox);
             }
             Event::Bosh { shard, call } if self.map.has(shard) => {
                 outbox.push(XmppEffect::Bosh { shard, call });
@@ -61,14 +59,14 @@ impl Xmpp {
                 self.access.fail(now, &Claim::new(peer, &failed.user, &domain), failed.cause);
             }
             Event::Drained { stream } => {
-                let edge = self.edge(stream);
+                let edge = edge_of(stream);
                 let bucket = self.streams.get(stream).and_then(|stream| stream.bucket.get());
                 let Some(owner) = bucket.map(|bucket| self.map.owner(bucket)) else { return };
                 self.send(now, owner, XmppShardMessage::Drained { edge }, outbox);
             }
             Event::Gone { stream, bucket, in_order } => {
                 let owner = self.map.owner(bucket);
-                self.send(now, owner, XmppShardMessage::Gone { edge: self.edge(stream), in_order }, outbox);
+                self.send(now, owner, XmppShardMessage::Gone { edge: edge_of(stream), in_order }, outbox);
             }
         }
     }

@@ -206,7 +206,7 @@ fn what_breaks_the_rules_ends_the_session() {
     let mut long = Http::connect(&place, Wss);
     long.say("POST", "/http-bind", "", &vec![b'x'; 300_000]);
     assert_eq!(long.hear(true).status, 413);
-    until("they are counted", || (sum(&node, |shard| shard.xmpp.bosh_faults) == 10).then_some(()));
+    until("they are counted", || (sum(&node, |shard| shard.xmpp.bosh_faults) == 11).then_some(()));
     node.stop();
 }
 
