@@ -53,7 +53,7 @@ const CERTIFICATES: Specification = Specification {
 
 /// The same for all streams of a server.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
+pub struct C2sSettings {
     /// Served here; the first stands for a stream that names none.
     pub domains: Vec<Box<str>>,
     /// STARTTLS can be done.
@@ -79,7 +79,7 @@ pub struct Settings {
 }
 
 #[derive(Debug)]
-enum State {
+enum C2sState {
     /// The client's header is next.
     Opening,
     /// The features are sent: the client signs in, or if it is signed in, binds.
@@ -94,11 +94,11 @@ enum State {
     Closed,
 }
 
-impl State {
+impl C2sState {
     /// The request whose answer is here. `None`: the stream has ended, and the answer is late.
     fn take_binding(&mut self) -> Option<Binding> {
-        match std::mem::replace(self, State::Negotiating) {
-            State::Binding(binding) => Some(binding),
+        match std::mem::replace(self, C2sState::Negotiating) {
+            C2sState::Binding(binding) => Some(binding),
             other => {
                 *self = other;
                 None
@@ -114,7 +114,7 @@ pub struct C2s {
     framer: Framer,
     /// The namespaces of the client's header.
     prefixes: Prefixes,
-    state: State,
+    state: C2sState,
     /// Until the stream is bound.
     sign_in: Option<Box<SignIn>>,
     /// Bare from signing in, full from binding.
@@ -126,7 +126,7 @@ pub struct C2s {
 impl C2s {
     /// `id` and `nonce` are unpredictable.
     pub fn new(
-        settings: Arc<Settings>,
+        settings: Arc<C2sSettings>,
         framing: Framing,
         security: Security,
         id: u64,
@@ -136,7 +136,7 @@ impl C2s {
             writer: StreamWriter::new(settings, framing, id),
             framer: Framer::new(),
             prefixes: Prefixes::of_default(ns::CLIENT),
-            state: State::Opening,
+            state: C2sState::Opening,
             sign_in: Some(Box::new(SignIn::new(security, nonce))),
             jid: None,
             was_closed: false,
@@ -150,12 +150,12 @@ impl C2s {
 
     /// True once the client has bound a resource.
     pub fn is_bound(&self) -> bool {
-        matches!(self.state, State::Bound)
+        matches!(self.state, C2sState::Bound)
     }
 
     /// True once the stream is over.
     pub fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed)
+        matches!(self.state, C2sState::Closed)
     }
 
     /// The client ended the stream in order.
@@ -204,9 +204,9 @@ impl C2s {
     /// (`Framing::Messages`) would be lost.
     pub fn is_waiting(&self) -> bool {
         match &self.state {
-            State::Securing | State::Binding(_) | State::Closed => true,
-            State::Negotiating => self.sign_in.as_ref().is_some_and(|sign_in| sign_in.is_waiting()),
-            State::Opening | State::Bound => false,
+            C2sState::Securing | C2sState::Binding(_) | C2sState::Closed => true,
+            C2sState::Negotiating => self.sign_in.as_ref().is_some_and(|sign_in| sign_in.is_waiting()),
+            C2sState::Opening | C2sState::Bound => false,
         }
     }
 
@@ -285,8 +285,8 @@ impl C2s {
         let is_idle = self.sign_in.as_ref().is_some_and(|sign_in| sign_in.is_idle());
         let framing = self.writer.framing;
         // A stream of documents restarts by another `<open/>` (RFC 7395 §3.7).
-        let restarts = framing != Framing::Stream && matches!(self.state, State::Negotiating) && is_idle;
-        if !matches!(self.state, State::Opening) && !restarts {
+        let restarts = framing != Framing::Stream && matches!(self.state, C2sState::Negotiating) && is_idle;
+        if !matches!(self.state, C2sState::Opening) && !restarts {
             return self.fail("bad-format", out);
         }
         self.writer.lang = stanza::stream_lang(header);
@@ -318,7 +318,7 @@ impl C2s {
             return self.fail("unsupported-version", out);
         }
         self.writer.write_header(sign_in.caller.as_deref(), out);
-        self.state = State::Negotiating;
+        self.state = C2sState::Negotiating;
         let features = match self.jid {
             Some(_) => features::after(&self.writer),
             None => features::before(&self.writer, sign_in),
@@ -333,24 +333,24 @@ impl C2s {
             return self.fail("policy-violation", out);
         }
         match (&self.state, &mut self.sign_in) {
-            (State::Opening, _) => self.fail("bad-format", out),
-            (State::Negotiating, Some(sign_in)) if self.jid.is_none() => {
+            (C2sState::Opening, _) => self.fail("bad-format", out),
+            (C2sState::Negotiating, Some(sign_in)) if self.jid.is_none() => {
                 let outcome = sign_in.handle_element(&element, &mut self.writer, out);
                 self.perform(outcome, out);
             }
-            (State::Negotiating, _) => {
+            (C2sState::Negotiating, _) => {
                 let Some(binder) = self.binder() else { return };
                 let outcome = binder.handle_element(element, out);
                 self.perform_binding(outcome, out);
             }
-            (State::Bound, _) => {
+            (C2sState::Bound, _) => {
                 let Some(jid) = &self.jid else { return };
                 match session_effect(&self.writer, jid, element, written) {
                     Ok(effect) => out.effects.push(effect),
                     Err(condition) => self.fail(condition, out),
                 }
             }
-            (State::Securing | State::Binding(_) | State::Closed, _) => {}
+            (C2sState::Securing | C2sState::Binding(_) | C2sState::Closed, _) => {}
         }
     }
 
@@ -359,12 +359,12 @@ impl C2s {
         match outcome {
             SignInOutcome::Pending => {}
             SignInOutcome::StartTls => {
-                self.state = State::Securing;
+                self.state = C2sState::Securing;
                 out.effects.push(Effect::StartTls);
             }
             SignInOutcome::Authenticated(jid) => {
                 self.jid = Some(jid);
-                self.state = State::Opening;
+                self.state = C2sState::Opening;
                 // The stream begins anew; bytes that the client sent ahead belong to it.
                 self.framer.restart();
             }
@@ -382,17 +382,17 @@ impl C2s {
     /// The consequences of an input of the binding.
     fn perform_binding(&mut self, outcome: BindingOutcome, out: &mut Outbox) {
         match outcome {
-            BindingOutcome::Waiting(binding) => self.state = State::Binding(binding),
-            BindingOutcome::Negotiating => self.state = State::Negotiating,
+            BindingOutcome::Waiting(binding) => self.state = C2sState::Binding(binding),
+            BindingOutcome::Negotiating => self.state = C2sState::Negotiating,
             BindingOutcome::Established(jid) => {
                 self.jid = Some(jid);
-                self.state = State::Bound;
+                self.state = C2sState::Bound;
                 // State that only signing in needs.
                 self.sign_in = None;
             }
             BindingOutcome::Refused(failure) => {
                 self.jid = None;
-                self.state = State::Negotiating;
+                self.state = C2sState::Negotiating;
                 let Some(sign_in) = &mut self.sign_in else { return };
                 let outcome = sign_in.refuse2(failure, &self.writer, out);
                 self.perform(outcome, out);
@@ -430,7 +430,7 @@ impl C2s {
 
     /// The handshake is done; the stream begins anew.
     pub fn handle_secured(&mut self, security: Security, out: &mut Outbox) {
-        if !matches!(self.state, State::Securing) {
+        if !matches!(self.state, C2sState::Securing) {
             return;
         }
         // Input without TLS after `<starttls/>` may be an attacker's.
@@ -438,7 +438,7 @@ impl C2s {
         if let Some(sign_in) = &mut self.sign_in {
             sign_in.security = security;
         }
-        self.state = State::Opening;
+        self.state = C2sState::Opening;
         self.go_on(out);
     }
 
@@ -507,7 +507,7 @@ impl C2s {
 
     /// The connection is gone. A client that has had a challenge and did not answer it has tried, and failed.
     pub fn handle_gone(&mut self) {
-        self.state = State::Closed;
+        self.state = C2sState::Closed;
         if let Some(sign_in) = &mut self.sign_in {
             sign_in.handle_end();
         }
