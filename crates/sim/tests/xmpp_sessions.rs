@@ -31,9 +31,9 @@ const PRESENCE: &str = "<presence><show>away</show><status>at lunch</status>\
     <c xmlns='http://jabber.org/protocol/caps' hash='sha-1' node='https://example.com/client' \
     ver='QgayPKawpkPSDYmwT/WM94uAlu0='/></presence>";
 
-fn stream_settings() -> Arc<c2s::Settings> {
+fn stream_settings() -> Arc<c2s::C2sSettings> {
     let domains = vec!["example.org".into()];
-    Arc::new(c2s::Settings { domains, max_stanza: 65_536, secret: [7; 32], ..c2s::Settings::default() })
+    Arc::new(c2s::C2sSettings { domains, max_stanza: 65_536, secret: [7; 32], ..c2s::C2sSettings::default() })
 }
 
 fn host_settings() -> Arc<chat::Settings> {
@@ -52,7 +52,7 @@ type Act<'a, M, O> = Box<dyn FnOnce(&mut M, &mut O) + 'a>;
 /// A host and its clients' streams; the database knows every account and nothing else.
 struct Shard {
     host: Host,
-    settings: Arc<c2s::Settings>,
+    settings: Arc<c2s::C2sSettings>,
     streams: Vec<C2s>,
 }
 

@@ -250,8 +250,8 @@ impl ShardParts<'_> {
         let system = |error: std::io::Error| fatal(bind::explain_socket(&error));
         let number = u16::try_from(index).expect("threads are at most 255");
         let streams = StreamConnections::new(Arc::clone(options), self.tls.clone());
-        let shared_local = Arc::clone(&self.shared_local);
-        let mut net = ShardSockets::new(Arc::clone(options), bound.local, streams, number, shared_local);
+        let local = Arc::clone(&self.shared_local);
+        let mut net = ShardSockets::new(Arc::clone(options), bound.local, streams, number, local);
         for listener in std::mem::take(&mut bound.listeners[index]) {
             net.streams.listen(listener, poll.registry()).map_err(system)?;
         }
@@ -264,8 +264,7 @@ impl ShardParts<'_> {
             .map_err(fatal)?;
         let twins = Twins::open(&options.three_pcc, self.setup.scenario.role, poll.registry())
             .map_err(|error| fatal(format!("the other instance (3PCC) cannot be reached: {error}")))?;
-        let shards = self.hub.doors.len();
-        let user_slots = self.setup.scenario.variables.user.len();
+        let (shards, user_slots) = (self.hub.doors.len(), self.setup.scenario.variables.user.len());
         let arrivals = self.arrivals(index, rng.fork());
         let dispatcher = CallDispatcher {
             index: number,
@@ -276,7 +275,7 @@ impl ShardParts<'_> {
             out: Outbox::default(),
             turn: self.started,
             messages: 0,
-            answers_all: self.setup.options.scenario.out_of_call.is_some(),
+            answers_all: options.scenario.out_of_call.is_some(),
             users: UserVariables::new(index, shards, self.users(), user_slots),
             rng,
             stats: self.empty_stats(),

@@ -68,7 +68,7 @@ pub(crate) struct Settings {
 #[derive(Clone, Debug)]
 pub(crate) struct Reload {
     pub(crate) servers: Option<servers::Reload>,
-    pub(crate) stream: Arc<::xmpp::c2s::Settings>,
+    pub(crate) stream: Arc<::xmpp::c2s::C2sSettings>,
     pub(crate) host: Arc<chat::Settings>,
 }
 

@@ -421,8 +421,8 @@ fn what_is_no_body_is_a_bad_request() {
 }
 
 /// A stream whose documents are those that would be in bodies.
-fn settings() -> c2s::Settings {
-    c2s::Settings {
+fn settings() -> c2s::C2sSettings {
+    c2s::C2sSettings {
         domains: vec!["example.org".into()],
         tls: true,
         tls_required: true,
@@ -490,7 +490,7 @@ fn a_stream_in_bodies_signs_in_and_begins_anew() {
 
 #[test]
 fn tls_is_not_begun_within_http() {
-    let settings = c2s::Settings { tls_required: false, ..settings() };
+    let settings = c2s::C2sSettings { tls_required: false, ..settings() };
     let mut stream = C2s::new(Arc::new(settings), Framing::Bodies, Security::default(), 1, "n".into());
     let mut out = c2s::Outbox::default();
     stream.handle_payload(Element::new("open", ns::FRAMING).with("version", "1.0"), &mut out);

@@ -14,7 +14,7 @@ const AGENT: &str = "<user-agent id='d4565fa7'><software>S</software><device>D</
 
 fn world() -> ClientStreamWorld {
     let settings =
-        Settings { tokens: true, invitations: true, registration: true, anonymous: true, ..settings() };
+        C2sSettings { tokens: true, invitations: true, registration: true, anonymous: true, ..settings() };
     let mut world = ClientStreamWorld::new(settings, secure());
     world.say(HEADER);
     world
@@ -240,7 +240,7 @@ fn what_is_no_account_is_refused_at_once() {
     }
     assert!(ask(&mut world, "result", &query("")).contains("bad-request"));
     assert!(world.say("<iq type='set' id='x'><query xmlns='urn:x'/></iq>").contains("not-authorized"));
-    let closed = Settings { registration: false, ..settings() };
+    let closed = C2sSettings { registration: false, ..settings() };
     let mut world = ClientStreamWorld::new(closed, secure());
     world.say(HEADER);
     assert!(ask(&mut world, "set", WANTED).contains("not-allowed"));
@@ -250,7 +250,7 @@ fn what_is_no_account_is_refused_at_once() {
 
 #[test]
 fn an_invitation_opens_what_is_closed() {
-    let mut world = ClientStreamWorld::new(Settings { invitations: true, ..settings() }, secure());
+    let mut world = ClientStreamWorld::new(C2sSettings { invitations: true, ..settings() }, secure());
     let features = world.say(HEADER);
     assert!(features.contains("<register xmlns='urn:xmpp:ibr-token:0'/>"), "{features}");
     assert!(ask(&mut world, "set", WANTED).contains("not-allowed"));
@@ -296,7 +296,7 @@ fn a_client_is_sent_to_another_host() {
 
 /// A stream whose documents are whole: of a WebSocket, or of BOSH.
 fn documents(framing: Framing) -> ClientStreamWorld {
-    let settings = Settings { invitations: true, anonymous: true, ..settings() };
+    let settings = C2sSettings { invitations: true, anonymous: true, ..settings() };
     let stream = C2s::new(Arc::new(settings), framing, secure(), 1, "nonce".into());
     ClientStreamWorld { stream, effects: Vec::new() }
 }
@@ -336,7 +336,7 @@ fn an_invitation_is_forgotten_when_the_stream_begins_anew() {
 
 #[test]
 fn an_invitation_before_tls_is_forgotten_with_it() {
-    let settings = Settings { invitations: true, tls_required: false, ..settings() };
+    let settings = C2sSettings { invitations: true, tls_required: false, ..settings() };
     let mut world = ClientStreamWorld::new(settings, Security::default());
     world.say(HEADER);
     ask(&mut world, "set", "<preauth xmlns='urn:xmpp:pars:0' token='t'/>");

@@ -8,6 +8,7 @@
 #[cfg(test)]
 mod access_tests;
 mod bind;
+mod effect;
 mod fast;
 mod features;
 mod register;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 
 pub use bind::{BindRequest, Bound, UserAgent};
 use bind::{Binder, Binding, BindingOutcome};
+pub use effect::{Effect, Framing, Outbox, Security};
 pub use fast::{NewToken, TokenWork};
 pub use register::{InvitationGrant, Registration};
 pub use register::{form_value, register_value};
@@ -51,7 +53,7 @@ const CERTIFICATES: Specification = Specification {
 
 /// The same for all streams of a server.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
+pub struct C2sSettings {
     /// Served here; the first stands for a stream that names none.
     pub domains: Vec<Box<str>>,
     /// STARTTLS can be done.
@@ -76,65 +78,8 @@ pub struct Settings {
     pub caps: Option<Element>,
 }
 
-/// The delimiting of stanzas on the transport.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
-    /// One document for the whole stream (RFC 6120).
-    Stream,
-    /// A document each (RFC 7395).
-    Messages,
-    /// Documents in bodies of HTTP, which another part packs and unpacks (XEP-0206). A stream has no tags of its own.
-    Bodies,
-}
-
-/// The security of the connection, at its begin or after a handshake.
-#[derive(Clone, Debug, Default)]
-pub struct Security {
-    pub encrypted: bool,
-    pub bindings: sasl::Bindings,
-    /// Address of a client certificate that was verified.
-    pub certified: Option<Jid>,
-}
-
-/// An effect, which the driver performs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// After the bytes that were written: TLS as a server, then `handle_secured`.
-    StartTls,
-    /// Answered by `handle_found`. The domain is one of ours.
-    Find { find: sasl::CredentialQuery, domain: Box<str> },
-    /// Answered by `handle_tokens`.
-    Tokens(Box<TokenWork>),
-    /// Asks if this invitation is valid. Answered by `handle_invited`.
-    Invited { token: Box<str>, domain: Box<str> },
-    /// Make an account. Answered by `handle_registered`.
-    Register(Box<Registration>),
-    /// Make a session. Answered by `handle_bound`.
-    Bind(Box<BindRequest>),
-    /// Take up an old session: its identity and how many of its stanzas the client has had (XEP-0198). Answered by
-    /// `handle_bound`.
-    Resume { user: Jid, id: Box<str>, seen: u32 },
-    /// From the session's client; `from` is its full address.
-    Stanza(Element),
-    /// An element of stream management, client state and the like: no stanza.
-    Nonza(Element),
-    /// After the bytes that were written.
-    Close,
-}
-
-/// The output of a stream: bytes for the client and effects for the host.
-#[derive(Debug, Default)]
-pub struct Outbox {
-    pub bytes: Vec<u8>,
-    /// Where each document of `bytes` ends; not of `Framing::Stream`.
-    pub ends: Vec<usize>,
-    pub effects: Vec<Effect>,
-    /// An element that was received or sent, credentials masked; of a stream that is traced.
-    pub traced: Vec<(Direction, Element)>,
-}
-
 #[derive(Debug)]
-enum State {
+enum C2sState {
     /// The client's header is next.
     Opening,
     /// The features are sent: the client signs in, or if it is signed in, binds.
@@ -149,11 +94,11 @@ enum State {
     Closed,
 }
 
-impl State {
+impl C2sState {
     /// The request whose answer is here. `None`: the stream has ended, and the answer is late.
     fn take_binding(&mut self) -> Option<Binding> {
-        match std::mem::replace(self, State::Negotiating) {
-            State::Binding(binding) => Some(binding),
+        match std::mem::replace(self, C2sState::Negotiating) {
+            C2sState::Binding(binding) => Some(binding),
             other => {
                 *self = other;
                 None
@@ -169,7 +114,7 @@ pub struct C2s {
     framer: Framer,
     /// The namespaces of the client's header.
     prefixes: Prefixes,
-    state: State,
+    state: C2sState,
     /// Until the stream is bound.
     sign_in: Option<Box<SignIn>>,
     /// Bare from signing in, full from binding.
@@ -181,7 +126,7 @@ pub struct C2s {
 impl C2s {
     /// `id` and `nonce` are unpredictable.
     pub fn new(
-        settings: Arc<Settings>,
+        settings: Arc<C2sSettings>,
         framing: Framing,
         security: Security,
         id: u64,
@@ -191,7 +136,7 @@ impl C2s {
             writer: StreamWriter::new(settings, framing, id),
             framer: Framer::new(),
             prefixes: Prefixes::of_default(ns::CLIENT),
-            state: State::Opening,
+            state: C2sState::Opening,
             sign_in: Some(Box::new(SignIn::new(security, nonce))),
             jid: None,
             was_closed: false,
@@ -205,12 +150,12 @@ impl C2s {
 
     /// True once the client has bound a resource.
     pub fn is_bound(&self) -> bool {
-        matches!(self.state, State::Bound)
+        matches!(self.state, C2sState::Bound)
     }
 
     /// True once the stream is over.
     pub fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed)
+        matches!(self.state, C2sState::Closed)
     }
 
     /// The client ended the stream in order.
@@ -259,9 +204,9 @@ impl C2s {
     /// (`Framing::Messages`) would be lost.
     pub fn is_waiting(&self) -> bool {
         match &self.state {
-            State::Securing | State::Binding(_) | State::Closed => true,
-            State::Negotiating => self.sign_in.as_ref().is_some_and(|sign_in| sign_in.is_waiting()),
-            State::Opening | State::Bound => false,
+            C2sState::Securing | C2sState::Binding(_) | C2sState::Closed => true,
+            C2sState::Negotiating => self.sign_in.as_ref().is_some_and(|sign_in| sign_in.is_waiting()),
+            C2sState::Opening | C2sState::Bound => false,
         }
     }
 
@@ -340,8 +285,8 @@ impl C2s {
         let is_idle = self.sign_in.as_ref().is_some_and(|sign_in| sign_in.is_idle());
         let framing = self.writer.framing;
         // A stream of documents restarts by another `<open/>` (RFC 7395 §3.7).
-        let restarts = framing != Framing::Stream && matches!(self.state, State::Negotiating) && is_idle;
-        if !matches!(self.state, State::Opening) && !restarts {
+        let restarts = framing != Framing::Stream && matches!(self.state, C2sState::Negotiating) && is_idle;
+        if !matches!(self.state, C2sState::Opening) && !restarts {
             return self.fail("bad-format", out);
         }
         self.writer.lang = stanza::stream_lang(header);
@@ -373,7 +318,7 @@ impl C2s {
             return self.fail("unsupported-version", out);
         }
         self.writer.write_header(sign_in.caller.as_deref(), out);
-        self.state = State::Negotiating;
+        self.state = C2sState::Negotiating;
         let features = match self.jid {
             Some(_) => features::after(&self.writer),
             None => features::before(&self.writer, sign_in),
@@ -388,24 +333,24 @@ impl C2s {
             return self.fail("policy-violation", out);
         }
         match (&self.state, &mut self.sign_in) {
-            (State::Opening, _) => self.fail("bad-format", out),
-            (State::Negotiating, Some(sign_in)) if self.jid.is_none() => {
+            (C2sState::Opening, _) => self.fail("bad-format", out),
+            (C2sState::Negotiating, Some(sign_in)) if self.jid.is_none() => {
                 let outcome = sign_in.handle_element(&element, &mut self.writer, out);
                 self.perform(outcome, out);
             }
-            (State::Negotiating, _) => {
+            (C2sState::Negotiating, _) => {
                 let Some(binder) = self.binder() else { return };
                 let outcome = binder.handle_element(element, out);
                 self.perform_binding(outcome, out);
             }
-            (State::Bound, _) => {
+            (C2sState::Bound, _) => {
                 let Some(jid) = &self.jid else { return };
                 match session_effect(&self.writer, jid, element, written) {
                     Ok(effect) => out.effects.push(effect),
                     Err(condition) => self.fail(condition, out),
                 }
             }
-            (State::Securing | State::Binding(_) | State::Closed, _) => {}
+            (C2sState::Securing | C2sState::Binding(_) | C2sState::Closed, _) => {}
         }
     }
 
@@ -414,12 +359,12 @@ impl C2s {
         match outcome {
             SignInOutcome::Pending => {}
             SignInOutcome::StartTls => {
-                self.state = State::Securing;
+                self.state = C2sState::Securing;
                 out.effects.push(Effect::StartTls);
             }
             SignInOutcome::Authenticated(jid) => {
                 self.jid = Some(jid);
-                self.state = State::Opening;
+                self.state = C2sState::Opening;
                 // The stream begins anew; bytes that the client sent ahead belong to it.
                 self.framer.restart();
             }
@@ -437,17 +382,17 @@ impl C2s {
     /// The consequences of an input of the binding.
     fn perform_binding(&mut self, outcome: BindingOutcome, out: &mut Outbox) {
         match outcome {
-            BindingOutcome::Waiting(binding) => self.state = State::Binding(binding),
-            BindingOutcome::Negotiating => self.state = State::Negotiating,
+            BindingOutcome::Waiting(binding) => self.state = C2sState::Binding(binding),
+            BindingOutcome::Negotiating => self.state = C2sState::Negotiating,
             BindingOutcome::Established(jid) => {
                 self.jid = Some(jid);
-                self.state = State::Bound;
+                self.state = C2sState::Bound;
                 // State that only signing in needs.
                 self.sign_in = None;
             }
             BindingOutcome::Refused(failure) => {
                 self.jid = None;
-                self.state = State::Negotiating;
+                self.state = C2sState::Negotiating;
                 let Some(sign_in) = &mut self.sign_in else { return };
                 let outcome = sign_in.refuse2(failure, &self.writer, out);
                 self.perform(outcome, out);
@@ -485,7 +430,7 @@ impl C2s {
 
     /// The handshake is done; the stream begins anew.
     pub fn handle_secured(&mut self, security: Security, out: &mut Outbox) {
-        if !matches!(self.state, State::Securing) {
+        if !matches!(self.state, C2sState::Securing) {
             return;
         }
         // Input without TLS after `<starttls/>` may be an attacker's.
@@ -493,7 +438,7 @@ impl C2s {
         if let Some(sign_in) = &mut self.sign_in {
             sign_in.security = security;
         }
-        self.state = State::Opening;
+        self.state = C2sState::Opening;
         self.go_on(out);
     }
 
@@ -562,7 +507,7 @@ impl C2s {
 
     /// The connection is gone. A client that has had a challenge and did not answer it has tried, and failed.
     pub fn handle_gone(&mut self) {
-        self.state = State::Closed;
+        self.state = C2sState::Closed;
         if let Some(sign_in) = &mut self.sign_in {
             sign_in.handle_end();
         }

@@ -3,8 +3,8 @@
 use super::*;
 use crate::sasl::{CredentialAnswer, CredentialQuery, Hash, Secret};
 
-pub(super) fn settings() -> Settings {
-    Settings {
+pub(super) fn settings() -> C2sSettings {
+    C2sSettings {
         domains: vec!["example.org".into(), "other.org".into()],
         tls: true,
         tls_required: true,
@@ -33,7 +33,7 @@ pub(super) struct ClientStreamWorld {
 pub(super) const HEADER: &str = "<?xml version='1.0'?><stream:stream to='example.org' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>";
 
 impl ClientStreamWorld {
-    pub(super) fn new(settings: Settings, security: Security) -> ClientStreamWorld {
+    pub(super) fn new(settings: C2sSettings, security: Security) -> ClientStreamWorld {
         let stream = C2s::new(Arc::new(settings), Framing::Stream, security, 1, "nonce".into());
         ClientStreamWorld { stream, effects: Vec::new() }
     }
@@ -137,7 +137,7 @@ fn what_is_sent_ahead_waits_for_its_turn() {
 #[test]
 fn the_server_says_what_it_can_do() {
     let caps = Element::new("c", ns::CAPS).with("hash", "sha-1").with("ver", "x");
-    let settings = Settings { caps: Some(caps), ..settings() };
+    let settings = C2sSettings { caps: Some(caps), ..settings() };
     let expected = "<c xmlns='http://jabber.org/protocol/caps' hash='sha-1' ver='x'/>";
     let mut world = ClientStreamWorld::new(settings.clone(), secure());
     world.say(HEADER);

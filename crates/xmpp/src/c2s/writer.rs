@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::trace::TraceState;
-use super::{Direction, Framing, Outbox, Settings};
+use super::{C2sSettings, Direction, Framing, Outbox};
 use crate::{Element, ns};
 
 /// Writes a stream. It knows the stream's parameters and nothing of its negotiation.
 #[derive(Debug)]
 pub(super) struct StreamWriter {
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<C2sSettings>,
     pub(super) framing: Framing,
     /// The domain of the stream, one of ours.
     pub(super) domain: Box<str>,
@@ -22,7 +22,7 @@ pub(super) struct StreamWriter {
 }
 
 impl StreamWriter {
-    pub(super) fn new(settings: Arc<Settings>, framing: Framing, id: u64) -> StreamWriter {
+    pub(super) fn new(settings: Arc<C2sSettings>, framing: Framing, id: u64) -> StreamWriter {
         let domain = settings.domains.first().cloned().unwrap_or_default();
         let trace = TraceState::default();
         StreamWriter { settings, framing, domain, lang: None, trace, id, has_opened: false }

@@ -50,7 +50,7 @@ pub(crate) struct Settings {
 /// The settings that a reload may change.
 #[derive(Clone, Debug)]
 pub(crate) struct Reload {
-    pub(crate) streams: Arc<s2s::Settings>,
+    pub(crate) streams: Arc<s2s::S2sSettings>,
     /// Servers that are not looked up in DNS.
     pub(crate) routes: Arc<[Route]>,
 }

@@ -41,7 +41,7 @@ impl WebConnections {
             url: "http://a.test".into(),
             key: [7; 32],
         };
-        let stream = c2s::Settings {
+        let stream = c2s::C2sSettings {
             domains: vec!["a.test".into()],
             anonymous: true,
             registration: true,
@@ -49,7 +49,7 @@ impl WebConnections {
             tokens: true,
             max_stanza: xmpp::limits::STANZA,
             secret: [7; 32],
-            ..c2s::Settings::default()
+            ..c2s::C2sSettings::default()
         };
         let sign_in = limits::XMPP_HTTP_HEAD;
         let settings = Settings {

@@ -57,7 +57,7 @@ pub(crate) struct Settings {
     pub(crate) idle: Duration,
     pub(crate) sign_in: Duration,
     pub(crate) http: http::Settings,
-    pub(crate) stream: Arc<c2s::Settings>,
+    pub(crate) stream: Arc<c2s::C2sSettings>,
     pub(crate) allowance: Allowance,
     pub(crate) traces: broadcast::Sender<Arc<ChatTrace>>,
 }
@@ -164,7 +164,7 @@ impl Streams {
     }
 
     /// Changes the settings of streams that begin from now on.
-    pub(crate) fn reload(&mut self, settings: Arc<c2s::Settings>) {
+    pub(crate) fn reload(&mut self, settings: Arc<c2s::C2sSettings>) {
         *self.shared.stream_settings.borrow_mut() = settings;
     }
 

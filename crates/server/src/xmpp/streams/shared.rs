@@ -125,7 +125,7 @@ pub(super) struct Shared {
     pub(super) ending: Notify,
     /// Sessions of BOSH by the number of their stream.
     pub(super) bosh: RefCell<HashMap<u64, Rc<bosh::Mailbox>>>,
-    pub(super) stream_settings: RefCell<Arc<c2s::Settings>>,
+    pub(super) stream_settings: RefCell<Arc<c2s::C2sSettings>>,
     pub(super) counters: RefCell<Counters>,
     mailbox: Mailbox<Event>,
     streams: RefCell<HashMap<u64, Rc<Stream>>>,

@@ -25,8 +25,8 @@ fn policy() -> Policy {
     Policy { admission: Admission::Open, require_tls: true, ..Policy::default() }
 }
 
-fn settings(domains: &[&str], secret: u8) -> Settings {
-    Settings {
+fn settings(domains: &[&str], secret: u8) -> S2sSettings {
+    S2sSettings {
         domains: domains.iter().map(|name| Box::from(*name)).collect(),
         tls: true,
         policy: policy(),
@@ -107,7 +107,7 @@ impl FederationWorld {
         world
     }
 
-    fn add(&mut self, settings: &Settings) {
+    fn add(&mut self, settings: &S2sSettings) {
         let shards = (0..SHARDS).map(|shard| {
             let mut seed = [shard.to_le_bytes()[0]; 32];
             seed[0] = u8::try_from(self.nodes.len()).unwrap();
@@ -118,7 +118,7 @@ impl FederationWorld {
     }
 
     /// Other settings, before anything happens.
-    fn set(&mut self, node: usize, change: impl Fn(&mut Settings)) {
+    fn set(&mut self, node: usize, change: impl Fn(&mut S2sSettings)) {
         let mut settings = self.nodes[node].shards[0].settings().clone();
         change(&mut settings);
         let settings = Arc::new(settings);

@@ -10,7 +10,7 @@ fn certified(name: &str) -> Security {
     Security { encrypted: true, certificate: Some(Certificate::of_dns(name)) }
 }
 
-fn with_component(settings: &mut Settings) {
+fn with_component(settings: &mut S2sSettings) {
     settings.domains.push("gateway.test".into());
 }
 

@@ -108,7 +108,7 @@ fn without_tls_nobody_speaks_unless_that_is_allowed() {
     world.run();
     assert_eq!(world.got(0), ["1 remote-server-not-found"]);
     assert!(world.nodes[0].delivered[0].to_string().contains("no TLS"));
-    let exception = |settings: &mut Settings| {
+    let exception = |settings: &mut S2sSettings| {
         settings.policy.tls_exceptions = Domains(vec!["b.test".into()]);
     };
     world.set(0, exception);
