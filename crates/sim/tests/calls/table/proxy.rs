@@ -120,12 +120,12 @@ pub(super) const ROWS: &[Row] = &[
         "sim/tests/calls/routes.rs::the_second_address_is_tried_after_503_and_after_a_transport_error",
     ),
     test("16.10", "A CANCEL ends the branches", "sim/tests/calls/cancels.rs::while_it_rings"),
+    body("16.10", "A CANCEL without a context goes nowhere: it is answered 481", cancel_without_context),
     body(
-        "16.10",
-        "A CANCEL without a context goes nowhere: it is answered 481",
-        cancel_without_context,
+        "16.11",
+        "A request is forwarded by a transaction, once, and its response is repeated",
+        one_transaction,
     ),
-    body("16.11", "A request is forwarded by a transaction, once, and its response is repeated", one_transaction),
     body("16.11", "An ACK to a 2xx is forwarded statelessly: each copy, with the same branch", stateless_ack),
 ];
 

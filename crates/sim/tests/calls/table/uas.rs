@@ -35,7 +35,11 @@ pub(super) const ROWS: &[Row] = &[
         "A body of a type or encoding that is not understood is answered 415, with Accept",
         "sip/src/events/tests/publish.rs::bad_publications_get_their_answer",
     ),
-    body("8.2.4", "No extension is applied that Supported does not list: 100rel, timer", extensions_of_sessions),
+    body(
+        "8.2.4",
+        "No extension is applied that Supported does not list: 100rel, timer",
+        extensions_of_sessions,
+    ),
     body("8.2.4", "Nor in a registrar's 200: gruu, path, outbound", super::registrar::extensions),
     body("8.2.6.1", "No provisional response to a request other than INVITE", no_provisional),
     body("8.2.6.1", "A 100 copies Timestamp", timestamp_in_100),
