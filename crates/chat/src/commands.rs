@@ -160,7 +160,7 @@ fn begin(
         }
         let session: Box<str> = host.token()[..16].into();
         if known.node == EDIT_MOTD {
-            host.ask_for_motd(known, iq, session, now, out);
+            ask_for_motd(host, now, known, iq, session, out);
             return Ok(None);
         }
         if !known.fields.is_empty() {
@@ -485,43 +485,6 @@ impl Host {
         self.commands.motd.insert(domain, message);
     }
 
-    /// XEP-0133 §4.25: the form has the current message.
-    fn ask_for_motd(
-        &mut self,
-        known: &'static Command,
-        iq: &IqRequest<'_>,
-        session: Box<str>,
-        now: Instant,
-        out: &mut Outbox,
-    ) {
-        let opened = (iq.from.clone(), known.node);
-        self.commands.open.insert_until(now + PATIENCE, session.clone(), opened);
-        let (domain, iq) = (iq.to.domain().into(), iq.iq.clone());
-        self.with_motd(domain, out, move |host, _, motd, out| {
-            let node = format!("{PREFIX}{}", known.node);
-            let form = motd.map(|motd| Some(known.ask(&node, &session, motd.as_ref())));
-            host.answer(&iq, form, out);
-        });
-    }
-
-    /// Reads the message of the day of a domain; what memory has of it meanwhile goes before.
-    fn with_motd(
-        &mut self,
-        domain: Box<str>,
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<Option<Element>, StanzaError>, &mut Outbox) + 'static,
-    ) {
-        let Ok(owner) = Bare::parse(&domain) else { return };
-        let query = Box::new(ItemQuery::newest());
-        self.load(Load::Items { owner, node: MOTD.into(), query }, out, move |host, now, result, out| {
-            let motd = items_of(result).map(|page| {
-                let motd = page.items.into_iter().next().map(|(_, _, message)| message);
-                host.commands.motd.entry(domain).or_insert(motd).clone()
-            });
-            then(host, now, motd, out);
-        });
-    }
-
     /// A session has become available.
     pub(super) fn send_motd(&mut self, now: Instant, key: Key, out: &mut Outbox) {
         let Some(session) = self.sessions.get(key) else { return };
@@ -533,10 +496,47 @@ impl Host {
             return;
         }
         // When it cannot be read, the next session asks again.
-        self.with_motd(domain, out, move |host, now, motd, out| {
+        with_motd(self, domain, out, move |host, now, motd, out| {
             if let Ok(Some(message)) = motd {
                 host.send_from_domain(now, key, message, out);
             }
         });
     }
+}
+
+/// XEP-0133 §4.25: the form has the current message.
+fn ask_for_motd(
+    host: &mut Host,
+    now: Instant,
+    known: &'static Command,
+    iq: &IqRequest<'_>,
+    session: Box<str>,
+    out: &mut Outbox,
+) {
+    let opened = (iq.from.clone(), known.node);
+    host.commands.open.insert_until(now + PATIENCE, session.clone(), opened);
+    let (domain, iq) = (iq.to.domain().into(), iq.iq.clone());
+    with_motd(host, domain, out, move |host, _, motd, out| {
+        let node = format!("{PREFIX}{}", known.node);
+        let form = motd.map(|motd| Some(known.ask(&node, &session, motd.as_ref())));
+        host.answer(&iq, form, out);
+    });
+}
+
+/// Reads the message of the day of a domain; what memory has of it meanwhile goes before.
+fn with_motd(
+    host: &mut Host,
+    domain: Box<str>,
+    out: &mut Outbox,
+    then: impl FnOnce(&mut Host, Instant, Result<Option<Element>, StanzaError>, &mut Outbox) + 'static,
+) {
+    let Ok(owner) = Bare::parse(&domain) else { return };
+    let query = Box::new(ItemQuery::newest());
+    host.load(Load::Items { owner, node: MOTD.into(), query }, out, move |host, now, result, out| {
+        let motd = items_of(result).map(|page| {
+            let motd = page.items.into_iter().next().map(|(_, _, message)| message);
+            host.commands.motd.entry(domain).or_insert(motd).clone()
+        });
+        then(host, now, motd, out);
+    });
 }
