@@ -134,7 +134,12 @@ impl Host {
         condition: &'static str,
         out: &mut Outbox,
     ) {
-        if let Some(edge) = self.sessions.get(key).and_then(|session| session.edge) {
+        if let Some(session) = self.sessions.get(key)
+            && let Some(edge) = session.edge
+        {
+            // XEP-0198 §4: the last acknowledgement comes before the end of the stream.
+            let element = session.sm.as_ref().map(|sm| sm.acknowledgement());
+            out.extend(element.map(|element| Effect::Deliver { edge, element }));
             self.by_edge.remove(&edge);
             out.push(Effect::Close { edge, condition });
         }

@@ -85,6 +85,11 @@ impl Sm {
         wrapped(self.handled()).to_string()
     }
 
+    /// Tells the client how many of its stanzas are handled.
+    pub(super) fn acknowledgement(&self) -> Element {
+        Element::new("a", ns::SM).with("h", self.h())
+    }
+
     /// It is sent, and came at `at`.
     pub(super) fn push(&mut self, now: Instant, at: Instant, stanza: &Element, weight: usize) {
         if self.queue.is_empty() {
@@ -245,8 +250,7 @@ impl Host {
         let is_due = sm.asked_at.is_some_and(|asked| sm.handled() >= asked);
         if let Some(edge) = session.edge.filter(|_| is_due) {
             sm.asked_at = None;
-            let answer = Element::new("a", ns::SM).with("h", sm.h());
-            out.push(Effect::Deliver { edge, element: answer });
+            out.push(Effect::Deliver { edge, element: sm.acknowledgement() });
         }
     }
 
@@ -298,7 +302,7 @@ impl Host {
         let session = self.sessions.get_mut(key)?;
         let Some(sm) = &mut session.sm else { return Some(failed(Condition::UnexpectedRequest)) };
         sm.asked_at = (sm.handled() < sm.received).then_some(sm.received);
-        Some(Element::new("a", ns::SM).with("h", sm.h()))
+        Some(sm.acknowledgement())
     }
 
     fn sm_acknowledged(&mut self, now: Instant, key: Key, element: &Element, out: &mut Outbox) {

@@ -10,7 +10,7 @@ use crate::router::{Effect, Router};
 pub(crate) struct Watches {
     watches: Vec<Watch>,
     /// The state of each watched topic that its watchers have been told.
-    told: Vec<(Topic, State)>,
+    last_sent: Vec<(Topic, State)>,
 }
 
 struct Watch {
@@ -52,18 +52,18 @@ impl Watches {
     }
 
     fn topics(&self) -> impl Iterator<Item = Topic> {
-        self.told.iter().map(|(topic, _)| *topic)
+        self.last_sent.iter().map(|(topic, _)| *topic)
     }
 
     fn remember(&mut self, topic: Topic, state: State) {
-        match self.told.iter_mut().find(|(known, _)| *known == topic) {
-            Some((_, told)) => *told = state,
-            None => self.told.push((topic, state)),
+        match self.last_sent.iter_mut().find(|(known, _)| *known == topic) {
+            Some((_, last_sent)) => *last_sent = state,
+            None => self.last_sent.push((topic, state)),
         }
     }
 
     fn tell(&mut self, now: Instant, topic: Topic, state: State, out: &mut Vec<Effect>) {
-        if self.told.iter().any(|(known, told)| *known == topic && *told == state) {
+        if self.last_sent.iter().any(|(known, last_sent)| *known == topic && *last_sent == state) {
             return;
         }
         for watch in self.watches.iter().filter(|watch| watch.topic == topic && watch.until > now) {
@@ -75,7 +75,7 @@ impl Watches {
 
     fn forget_unwatched(&mut self) {
         let watches = &self.watches;
-        self.told.retain(|(topic, _)| watches.iter().any(|watch| watch.topic == *topic));
+        self.last_sent.retain(|(topic, _)| watches.iter().any(|watch| watch.topic == *topic));
     }
 }
 

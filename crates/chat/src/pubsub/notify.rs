@@ -114,7 +114,8 @@ impl Host {
     }
 
     pub(super) fn send_event(&mut self, owner: &Bare, to: &str, event: Element, out: &mut Outbox) {
-        self.route(message(owner, to, event), out);
+        let id = self.token();
+        self.route(message(id, owner, to, event), out);
     }
 
     /// With the time it was published.
@@ -139,7 +140,8 @@ impl Host {
             let delay = Element::new("delay", ns::DELAY)
                 .with("from", owner.as_str())
                 .with("stamp", xmpp::time::stamp(at));
-            host.route(message(&owner, to.as_str(), items).child(delay), out);
+            let id = host.token();
+            host.route(message(id, &owner, to.as_str(), items).child(delay), out);
         });
     }
 
@@ -225,8 +227,10 @@ impl Host {
     }
 }
 
-fn message(owner: &Bare, to: &str, event: Element) -> Element {
+/// XEP-0060 §7.1.2: a notification has an id.
+fn message(id: String, owner: &Bare, to: &str, event: Element) -> Element {
     Element::new("message", ns::CLIENT)
+        .with("id", id)
         .with("type", "headline")
         .with("from", owner.as_str())
         .with("to", to)

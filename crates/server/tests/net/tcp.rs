@@ -77,9 +77,9 @@ fn connections_are_made_on_demand_and_used_again() {
 fn what_waits_for_a_connection_that_fails_is_reported_one_by_one() {
     run(async {
         let (mut shard, _) = shard(NetSettings::default()).await;
-        let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-        shard.send(Tcp, gone, &message("1"), 1);
-        shard.send(Tcp, gone, &message("2"), 2);
+        let unreachable = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        shard.send(Tcp, unreachable, &message("1"), 1);
+        shard.send(Tcp, unreachable, &message("2"), 2);
         let fault = SendFault::Closed(CloseReason::ConnectFailed);
         assert_eq!(shard.failed().await, (TransmitId(1), fault));
         assert_eq!(shard.failed().await, (TransmitId(2), fault));

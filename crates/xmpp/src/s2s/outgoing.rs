@@ -218,6 +218,10 @@ impl Outgoing {
         if self.demands.certificate && !self.security.is_for(&self.remote) {
             return self.give_up("the server has no valid certificate", out);
         }
+        // RFC 6120 §4.9.3.23.
+        if features.elements().any(requires_unknown_feature) {
+            return self.fail(("unsupported-feature", "a required feature is not known here"), out);
+        }
         self.max_bytes = super::max_bytes(features);
         self.has_dialback = features.get("dialback", ns::DIALBACK_FEATURE).is_some();
         if features.get("bidi", ns::BIDI_FEATURE).is_some() && !self.is_bidi && !self.is_certified {
@@ -377,6 +381,12 @@ impl Outgoing {
             out.said.push(OutgoingEvent::Close(Some(failure)));
         }
     }
+}
+
+/// True for a stream feature that has to be negotiated (RFC 6120 §4.3.2) and is none of ours.
+fn requires_unknown_feature(feature: &Element) -> bool {
+    let is_known = matches!(feature.ns(), ns::TLS | ns::SASL | ns::DIALBACK_FEATURE | ns::BIDI_FEATURE);
+    !is_known && feature.get("required", feature.ns()).is_some()
 }
 
 /// The failure that a stream error means for stanzas that wait.
