@@ -40,7 +40,11 @@ impl Host {
 
     /// On every host.
     pub(super) fn departed(&mut self, now: Instant, user: &Bare, out: &mut Outbox) -> HostActionResult {
-        self.leave_rooms(now, user, out);
+        for room in self.rooms.handle_departed(user) {
+            if let Some(effect) = self.rooms.remove_user(&self.settings, &room, user) {
+                self.perform_rooms(now, &room, effect, out);
+            }
+        }
         self.leave_nodes(now, user, out);
         HostActionResult::default()
     }

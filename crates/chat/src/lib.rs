@@ -367,7 +367,7 @@ impl Host {
                 self.end_session(now, key, out);
             }
         }
-        self.expire_rooms(now, out);
+        self.rooms.expire(now);
         self.expire_phones(now, out);
     }
 
