@@ -8,6 +8,7 @@ use stdx::Instant;
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::effect::{HostAction, HostActionResult, Load};
+use super::pubsub::PubSubEvent;
 use super::{Host, Outbox};
 
 /// The configuration of a room or node without this account's entries; `None` if it has none. Bans stay: a
@@ -45,7 +46,7 @@ impl Host {
                 self.perform_rooms(now, &room, effect, out);
             }
         }
-        self.leave_nodes(now, user, out);
+        self.tell_pubsub(now, PubSubEvent::UserRemoved { user }, out);
         HostActionResult::default()
     }
 }

@@ -355,7 +355,7 @@ impl Host {
     pub fn deadline(&self) -> Option<Instant> {
         let sleeping = self.sleeping.front().map(|(until, _)| *until);
         let phones = self.phones.deadline();
-        [sleeping, self.rooms.deadline(), self.pubsub.deadline(), phones].into_iter().flatten().min()
+        [sleeping, self.rooms.deadline(), phones].into_iter().flatten().min()
     }
 
     /// Handles the timers that are due at `now`.
