@@ -256,7 +256,8 @@ impl Host {
         }
         if settings.pubsub_of(to.domain()).is_some() {
             let hold = self.pending_acks.begin(&mut element);
-            self.routed_to_pubsub(now, &element, &from, to, out);
+            let event = PubSubEvent::ServiceStanza { stanza: &element, from: &from, to };
+            self.tell_pubsub(now, event, out);
             return self.end_ack(hold, out);
         }
         if settings.guest_domain_of(to.domain()).is_some() {

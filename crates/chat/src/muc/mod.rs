@@ -15,7 +15,7 @@ use super::feature::Feature;
 use super::{Host, Outbox};
 use room::RoomEffect;
 pub(super) use rooms::Rooms;
-use rooms::{RoomsContext, RoomsEffect, RoomsRead, WaitingEvent};
+use rooms::{RoomsContext, RoomsEffect, RoomsRead};
 
 const fn specification(
     name: &'static str,
@@ -154,36 +154,20 @@ impl Host {
             }
             RoomsEffect::HandleWaiting => {
                 while let Some(event) = self.rooms.next_waiting(now, address) {
-                    self.handle_waiting_in_room(now, address, event, out);
+                    // The reads that the event causes are those of its sender.
+                    let sender = event.sender().map(|from| self.read_queues.requester_of(from));
+                    let requester = sender.or(self.read_queues.requester());
+                    self.with_requester(requester, |host| {
+                        let mut context = RoomsContext { now, settings: &host.settings, rng: &mut host.rng };
+                        if let Some(effect) = host.rooms.handle_waiting(&mut context, address, event) {
+                            host.perform_rooms(now, address, effect, out);
+                        }
+                    });
                 }
             }
             RoomsEffect::Send(stanza) => self.route(stanza, out),
             RoomsEffect::Answer(iq, result) => self.answer(&iq, result, out),
             RoomsEffect::Refuse(stanza, error) => self.refuse(&stanza, &error, out),
-        }
-    }
-
-    /// The reads that the event causes are those of its sender.
-    fn handle_waiting_in_room(
-        &mut self,
-        now: Instant,
-        address: &Bare,
-        event: WaitingEvent,
-        out: &mut Outbox,
-    ) {
-        match event {
-            WaitingEvent::Stanza { from, to, stanza } => self.for_requester(&from, |host| {
-                let mut context = RoomsContext { now, settings: &host.settings, rng: &mut host.rng };
-                let effect = host.rooms.handle_stanza(&mut context, address, (&from, &to), stanza);
-                if let Some(effect) = effect {
-                    host.perform_rooms(now, address, effect, out);
-                }
-            }),
-            WaitingEvent::Departed(user) => {
-                if let Some(effect) = self.rooms.remove_user(&self.settings, address, &user) {
-                    self.perform_rooms(now, address, effect, out);
-                }
-            }
         }
     }
 

@@ -1,6 +1,9 @@
 //! The rooms of a host as a machine: those in memory, the stanzas that wait for them, and the directories of their
 //! services. Stanzas and the store's replies come in, [`RoomsEffect`]s go out; the host performs them.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use stdx::Instant;
@@ -56,6 +59,7 @@ pub(in super::super) enum RoomsEffect {
     Perform(HandledStanza),
     /// Handle the events that waited for the room, until there is none: [`Rooms::next_waiting`].
     HandleWaiting,
+    /// Send a stanza to its addressee.
     Send(Element),
     /// Answer a request to the service.
     Answer(Element, Result<Option<Element>, StanzaError>),
@@ -128,6 +132,16 @@ impl PendingRetraction {
             }
             // A message of a moment ago may be on its way to the archive.
             _ => Some(RoomsEffect::Perform(HandledStanza { stanza, before: None, effects })),
+        }
+    }
+}
+
+impl WaitingEvent {
+    /// The sender of a stanza.
+    pub(super) fn sender(&self) -> Option<&Jid> {
+        match self {
+            WaitingEvent::Stanza { from, .. } => Some(from),
+            WaitingEvent::Departed(_) => None,
         }
     }
 }
@@ -355,8 +369,23 @@ impl Rooms {
         None
     }
 
+    /// Handles an event that has waited.
+    pub(super) fn handle_waiting(
+        &mut self,
+        context: &mut RoomsContext<'_>,
+        address: &Bare,
+        event: WaitingEvent,
+    ) -> Option<RoomsEffect> {
+        match event {
+            WaitingEvent::Stanza { from, to, stanza } => {
+                self.handle_stanza(context, address, (&from, &to), stanza)
+            }
+            WaitingEvent::Departed(user) => self.remove_user(context.settings, address, &user),
+        }
+    }
+
     /// A stanza for a room that is neither being read nor written.
-    pub(super) fn handle_stanza(
+    fn handle_stanza(
         &mut self,
         context: &mut RoomsContext<'_>,
         address: &Bare,

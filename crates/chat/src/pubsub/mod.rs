@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
-use xmpp::{Bare, Element, Jid, Level, Specification, ns};
+use xmpp::{Bare, Element, Level, Specification, ns};
 
 use super::effect::{Load, StoreFailure, StoreReply};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
@@ -26,7 +26,6 @@ use context::PubSubContext;
 pub(crate) use imported::imported;
 use node::{Node, Nodes};
 pub(super) use publish::Publication;
-use service::ServiceStanza;
 pub(super) use state::PubSub;
 use state::PubSubEffect;
 pub(crate) use state::PubSubEvent;
@@ -133,22 +132,6 @@ fn node_of<'a>(nodes: &'a Nodes, name: &str) -> Result<&'a Rc<Node>, StanzaError
 }
 
 impl Host {
-    /// Passes a stanza for a service to [`PubSub`].
-    pub(crate) fn routed_to_pubsub(
-        &mut self,
-        now: Instant,
-        stanza: &Element,
-        from: &Jid,
-        to: &Jid,
-        out: &mut Outbox,
-    ) {
-        match ServiceStanza::parse(stanza, from, to) {
-            ServiceStanza::Event(event) => self.tell_pubsub(now, event, out),
-            ServiceStanza::Answer(result) => self.answer(stanza, result, out),
-            ServiceStanza::Ignore => {}
-        }
-    }
-
     /// Passes an event to [`PubSub`].
     pub(crate) fn tell_pubsub(&mut self, now: Instant, event: PubSubEvent<'_>, out: &mut Outbox) {
         // Reads for a request are those of its sender.

@@ -73,9 +73,11 @@ impl NotifiedClients {
         None
     }
 
-    /// The clients that wait for the features of this hash, with the accounts that they see.
-    pub(super) fn take_waiting(&mut self, ver: &str) -> Vec<(Bare, Jid)> {
-        self.waiting.remove(ver).unwrap_or_default()
+    /// The features of this hash are known from now on: the accounts of the clients that wait for them. The audience is in
+    /// the roster, which may have left memory meanwhile.
+    pub(super) fn take_waiting(&mut self, ver: &str) -> Vec<PubSubEffect> {
+        let waiting = self.waiting.remove(ver).unwrap_or_default().into_iter();
+        waiting.map(|(user, client)| PubSubEffect::LoadAccount { user, client, ver: ver.into() }).collect()
     }
 
     /// The client is about to get the newest items. False: it got them with these features before.

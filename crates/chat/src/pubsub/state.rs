@@ -17,7 +17,7 @@ use super::node::{Node, Nodes};
 use super::notify::{Notification, NotifiedClients, newest_message};
 use super::publish::{ItemRemoval, ItemWrite, ItemsPage, Publication, RemovalGoal};
 use super::request::PendingRequest;
-use super::service::{self, ServiceRequest};
+use super::service::{self, ServiceRequest, ServiceStanza};
 use super::subscribe::Approval;
 use super::{items_of, not_read};
 use crate::limits;
@@ -35,7 +35,9 @@ pub(in super::super) struct PubSub {
 pub(crate) enum PubSubEvent<'a> {
     /// A request with `<pubsub/>` to an account or a service.
     Request { iq: &'a Element, from: &'a Jid, to: &'a Jid },
-    /// Another request to a service.
+    /// A stanza for a service.
+    ServiceStanza { stanza: &'a Element, from: &'a Jid, to: &'a Jid },
+    /// A request of service discovery to a service.
     ServiceRequest(ServiceRequest, &'a Jid),
     /// An owner has decided on a pending subscription (XEP-0060 §8.6).
     Approval { approval: Approval, from: &'a Jid, to: &'a Jid },
@@ -90,15 +92,12 @@ pub(crate) enum PubSubEffect {
     Answer(Element, Result<Option<Element>, StanzaError>),
     /// Answer a request.
     Reply(Rc<PendingRequest>, Result<Option<Element>, StanzaError>),
+    /// Send a stanza to its addressee.
     Send(Element),
     /// Send an event to the audience of a node, when the owner's roster is in memory.
     Notify(Notification),
     /// An account has published this payload.
-    Published {
-        owner: Bare,
-        node: Box<str>,
-        payload: Element,
-    },
+    Published { owner: Bare, node: Box<str>, payload: Element },
     /// Mirror bookmarks that were published or retracted (XEP-0402 §5), then answer.
     MirrorBookmarks {
         asked: Rc<PendingRequest>,
@@ -108,11 +107,7 @@ pub(crate) enum PubSubEffect {
         answer: Option<Element>,
     },
     /// When the user's account is in memory: [`PubSubEvent::ClientSeen`].
-    LoadAccount {
-        user: Bare,
-        client: Jid,
-        ver: Box<str>,
-    },
+    LoadAccount { user: Bare, client: Jid, ver: Box<str> },
     /// A feature's write is on disk, or has failed.
     Done(WriteContinuation, Result<(), StanzaError>),
     /// A feature gets the nodes.
@@ -200,6 +195,9 @@ impl PubSub {
                 let by = context.requester(&owner, from);
                 (owner.clone(), NodeJob::Request(Rc::new(PendingRequest { iq: iq.clone(), owner, by })))
             }
+            PubSubEvent::ServiceStanza { stanza, from, to } => {
+                return self.handle_service_stanza(context, stanza, (from, to));
+            }
             PubSubEvent::ServiceRequest(request, to) => (to.bare(), NodeJob::Service(request)),
             PubSubEvent::Approval { approval, .. } if !approval.is_complete() => return effects,
             PubSubEvent::Approval { approval, from, to } => {
@@ -228,13 +226,7 @@ impl PubSub {
                 }
                 return effects;
             }
-            PubSubEvent::FeaturesKnown { ver } => {
-                // The audience is in the roster, which may have left memory meanwhile.
-                let waiting = self.clients.take_waiting(ver).into_iter();
-                let known = waiting.filter(|(user, _)| context.users.contains_key(user));
-                let load = |(user, client)| PubSubEffect::LoadAccount { user, client, ver: ver.into() };
-                return known.map(load).collect();
-            }
+            PubSubEvent::FeaturesKnown { ver } => return self.clients.take_waiting(ver),
             PubSubEvent::ClientSeen { user, client, ver } => {
                 self.send_newest(context, user, client, ver, &mut effects);
                 return effects;
@@ -246,6 +238,19 @@ impl PubSub {
         };
         self.begin(context, &owner, job, &mut effects);
         effects
+    }
+
+    fn handle_service_stanza(
+        &mut self,
+        context: &mut PubSubContext<'_>,
+        stanza: &Element,
+        (from, to): (&Jid, &Jid),
+    ) -> Vec<PubSubEffect> {
+        match ServiceStanza::parse(stanza, from, to) {
+            ServiceStanza::Event(event) => self.handle(context, event),
+            ServiceStanza::Answer(result) => vec![PubSubEffect::Answer(stanza.clone(), result)],
+            ServiceStanza::Ignore => Vec::new(),
+        }
     }
 
     /// Runs the job with the owner's nodes: at once, or when they are read or not being changed any more.
