@@ -52,9 +52,9 @@ impl Host {
                 HostActionResult::default()
             }
             HostAction::Sessions { who, max } => self.describe_sessions(who.as_ref(), *max as usize),
-            HostAction::Rooms { domain } => self.rooms_here(domain),
+            HostAction::Rooms { domain } => self.rooms.list(domain),
             HostAction::DescribeRooms { domain } => HostActionResult {
-                described_rooms: self.describe_rooms(domain),
+                described_rooms: self.rooms.describe(domain),
                 ..HostActionResult::default()
             },
             HostAction::Departed { user } => self.departed(now, user, out),

@@ -14,6 +14,7 @@ use stdx::rng::Rng;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::feature::Feature;
+use super::pubsub::PubSubEvent;
 use super::{Host, Outbox, Settings, disco, token};
 use crate::limits;
 
@@ -289,7 +290,9 @@ impl Host {
     pub(super) fn caps_answered(&mut self, now: Instant, from: &Jid, iq: &Element, out: &mut Outbox) {
         match self.caps.handle_response(now, from, iq, &mut self.rng) {
             Some(CapsEffect::Send(iq)) => self.route(iq, out),
-            Some(CapsEffect::FeaturesKnown(ver)) => self.pubsub_caps_known(now, &ver, out),
+            Some(CapsEffect::FeaturesKnown(ver)) => {
+                self.tell_pubsub(now, PubSubEvent::FeaturesKnown { ver: &ver }, out);
+            }
             None => {}
         }
     }

@@ -8,6 +8,7 @@ use stdx::Instant;
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::effect::{HostAction, HostActionResult, Load};
+use super::pubsub::PubSubEvent;
 use super::{Host, Outbox};
 
 /// The configuration of a room or node without this account's entries; `None` if it has none. Bans stay: a
@@ -40,8 +41,12 @@ impl Host {
 
     /// On every host.
     pub(super) fn departed(&mut self, now: Instant, user: &Bare, out: &mut Outbox) -> HostActionResult {
-        self.leave_rooms(now, user, out);
-        self.leave_nodes(now, user, out);
+        for room in self.rooms.handle_departed(user) {
+            if let Some(effect) = self.rooms.remove_user(&self.settings, &room, user) {
+                self.perform_rooms(now, &room, effect, out);
+            }
+        }
+        self.tell_pubsub(now, PubSubEvent::UserRemoved { user }, out);
         HostActionResult::default()
     }
 }

@@ -4,9 +4,9 @@
 //! stanzas of other hosts and other servers by [`Host::handle_routed`]. One feature, one file; each has its state in
 //! a field of its own, and none looks into another's.
 //!
-//! A feature announces itself in `feature`'s table; `route` decides where a stanza goes. Rooms (`muc`), entity capabilities (`caps`)
-//! and upload slots (`upload`) are machines: events in, effects out, performed by the host. The other features are methods
-//! of [`Host`] over a state of their own.
+//! A feature announces itself in `feature`'s table; `route` decides where a stanza goes. Rooms (`muc`), nodes (`pubsub`), entity
+//! capabilities (`caps`) and upload slots (`upload`) are machines: events in, effects out, performed by the host. The other
+//! features are methods of [`Host`] over a state of their own.
 //!
 //! A client is told of a change once it is on disk: a roster's push, a subscription, a room's configuration. A message
 //! counts as handled once it is delivered or stored (`ack`). The data of an account are in memory once, for all its sessions;
@@ -355,7 +355,7 @@ impl Host {
     pub fn deadline(&self) -> Option<Instant> {
         let sleeping = self.sleeping.front().map(|(until, _)| *until);
         let phones = self.phones.deadline();
-        [sleeping, self.rooms.deadline(), self.pubsub.deadline(), phones].into_iter().flatten().min()
+        [sleeping, self.rooms.deadline(), phones].into_iter().flatten().min()
     }
 
     /// Handles the timers that are due at `now`.
@@ -367,7 +367,7 @@ impl Host {
                 self.end_session(now, key, out);
             }
         }
-        self.expire_rooms(now, out);
+        self.rooms.expire(now);
         self.expire_phones(now, out);
     }
 

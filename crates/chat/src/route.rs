@@ -9,6 +9,7 @@ use xmpp::{Bare, ConnectionId, Element, Jid, ns};
 use super::ack;
 use super::effect::Effect;
 use super::feature::{IqReply, IqRequest, IqTarget, find};
+use super::pubsub::{Approval, PubSubEvent};
 use super::session::Session;
 use super::user::{AccountState, QueuedWork};
 use super::{Host, Outbox, phones, push};
@@ -260,7 +261,8 @@ impl Host {
         }
         if settings.pubsub_of(to.domain()).is_some() {
             let hold = self.pending_acks.begin(&mut element);
-            self.routed_to_pubsub(now, &element, &from, to, out);
+            let event = PubSubEvent::ServiceStanza { stanza: &element, from: &from, to };
+            self.tell_pubsub(now, event, out);
             return self.end_ack(hold, out);
         }
         if settings.guest_domain_of(to.domain()).is_some() {
@@ -345,8 +347,8 @@ impl Host {
     /// RFC 6121 §8.5.2 and 8.5.3: to the session that is meant, or those that fit best, or kept.
     fn message_to(&mut self, now: Instant, from: &Jid, to: &Jid, mut element: Element, out: &mut Outbox) {
         let bare = to.bare();
-        if self.pubsub_message(now, from, to, &element, out) {
-            return;
+        if let Some(approval) = Approval::parse(from, to, &element) {
+            return self.tell_pubsub(now, PubSubEvent::Approval { approval, from, to }, out);
         }
         let kind = element.attr("type").unwrap_or("normal").to_owned();
         let key = self.session_of(to).filter(|_| !to.is_bare());

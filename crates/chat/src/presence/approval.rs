@@ -7,6 +7,7 @@ use xmpp::{Bare, Element, Jid, ns};
 
 use super::super::change_queue::too_many;
 use super::super::effect::RosterItem;
+use super::super::pubsub::PubSubEvent;
 use super::super::session::Session;
 use super::super::{Host, Outbox};
 use super::subscription::{SubscriptionAction, SubscriptionState, SubscriptionStep};
@@ -92,7 +93,8 @@ impl Host {
                 }
                 host.tell_of_change(&user, &contact, before, step.state, out);
                 if step.state.from && !before.from {
-                    host.pubsub_let_in(now, &user, &contact, out);
+                    let event = PubSubEvent::ContactAdded { user: &user, contact: &contact };
+                    host.tell_pubsub(now, event, out);
                 }
             },
         );
@@ -201,7 +203,8 @@ impl Host {
                 }
                 if step.is_approved {
                     host.approve(&user, &contact, out);
-                    host.pubsub_let_in(now, &user, &contact, out);
+                    let event = PubSubEvent::ContactAdded { user: &user, contact: &contact };
+                    host.tell_pubsub(now, event, out);
                 } else {
                     host.tell_of_change(&user, &contact, before, step.state, out);
                 }

@@ -12,6 +12,7 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 use super::blocking::Blocklist;
 use super::effect::{Change, Effect};
 use super::feature::Feature;
+use super::pubsub::PubSubEvent;
 use super::session::Session;
 use super::{Host, Outbox, phones};
 use crate::limits;
@@ -110,7 +111,8 @@ impl Host {
     /// RFC 6121 §8.5.2.1.2 and §8.5.3.1.
     fn presence_arrived(&mut self, now: Instant, from: &Jid, to: &Jid, presence: Element, out: &mut Outbox) {
         self.caps_heard(now, from, &to.bare(), &presence, out);
-        self.pubsub_presence(now, &to.bare(), from, &presence, out);
+        let event = PubSubEvent::Presence { user: &to.bare(), from, presence: &presence };
+        self.tell_pubsub(now, event, out);
         if !to.is_bare() {
             if let Some(key) = self.session_of(to) {
                 self.deliver(now, key, presence, out);
@@ -157,7 +159,8 @@ impl Host {
         let jid = session.jid.clone();
         let user = jid.bare();
         self.caps_heard(now, &jid, &user, &presence, out);
-        self.pubsub_presence(now, &user, &jid, &presence, out);
+        let event = PubSubEvent::Presence { user: &user, from: &jid, presence: &presence };
+        self.tell_pubsub(now, event, out);
         if is_initial {
             self.tell_of_others(now, key, &user, out);
         }
@@ -239,7 +242,8 @@ impl Host {
         }
         self.caps_gone(&jid);
         self.show_to_phones(&user, out);
-        self.pubsub_presence(now, &user, &jid, &presence, out);
+        let event = PubSubEvent::Presence { user: &user, from: &jid, presence: &presence };
+        self.tell_pubsub(now, event, out);
         let others = self.keys_of(&user, Session::is_available);
         let (told, is_last) = (presence.clone(), others.is_empty());
         if is_last {
