@@ -26,7 +26,7 @@ use crate::net::tls::Tls;
 use crate::record;
 use crate::rest::{self, Rest};
 use crate::shard::{Command, ShardMessage, StatusBoard};
-use crate::voice::Common;
+use crate::voice::NodeVoice;
 pub(crate) use build::Shared;
 pub(crate) use completions::StoreCompletions;
 pub use operator::run;
@@ -43,7 +43,7 @@ pub struct Node {
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) clock: Clock,
     /// `None`: no applications answer calls here.
-    pub(crate) voice: Option<Common>,
+    pub(crate) voice: Option<NodeVoice>,
     /// `None`: there is no REST interface.
     pub(crate) rest: Option<Rest>,
     threads: Vec<JoinHandle<()>>,

@@ -30,7 +30,7 @@ use crate::voice::control::{Change, Placing, Reply, Request};
 use crate::voice::numbers::{owner_of, plan_of, plan_of_application, target};
 use crate::voice::record::{Background, Modify, Pause};
 use crate::voice::recordings::Files;
-use crate::voice::{Order, Owner, VoiceShardMessage, control};
+use crate::voice::{Order, Owner, VoiceShardMessage, limits};
 
 const OFF: ControlError = ControlError::Unsupported("Calling without [voice] media in the configuration");
 
@@ -75,7 +75,7 @@ impl Plane {
                 .map_err(|_| ControlError::Busy)?;
         }
         drop(answer);
-        let until = self.now() + control::PATIENCE;
+        let until = self.now() + limits::CONTROL;
         loop {
             match answers.recv_timeout(until.since(self.now())) {
                 Ok(Err(ControlError::NotFound)) => {}

@@ -86,7 +86,7 @@ impl Record {
             return;
         }
         let _held = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
-        match Numbers::load(&self.config, self) {
+        match Numbers::load(&self.config.number_settings(), self) {
             Ok(numbers) => {
                 let numbers = Arc::new(numbers);
                 for outlet in &self.outlets {

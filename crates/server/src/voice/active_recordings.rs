@@ -9,7 +9,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::recognise::SpeechCapture;
-use super::recordings::OpenFile;
+use super::recording_files::RecordingFile;
 
 /// The consumers of a leg's sound. A leg keeps this value once it has one.
 pub(super) struct Recording {
@@ -34,7 +34,7 @@ pub(super) struct ActiveRecording {
     /// Hz.
     pub(super) rate: u32,
     pub(super) recorder: Recorder,
-    pub(super) file: OpenFile,
+    pub(super) file: Box<dyn RecordingFile>,
     pub(super) pause: Option<Pause>,
     pub(super) whose: RecordingObserver,
     pub(super) started: Instant,
@@ -44,7 +44,7 @@ pub(super) struct ActiveRecording {
 
 /// The content of a recording while it is paused (Twilio's `PauseBehavior`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pause {
+pub enum Pause {
     /// Nothing: what follows stands directly behind what came before.
     Skip,
     /// Silence as long as the pause.

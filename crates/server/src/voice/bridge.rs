@@ -78,14 +78,14 @@ impl Voice {
             Partner::Leg(other) => {
                 for key in [leg, other] {
                     let Some(leg) = self.legs.get_mut(key) else { continue };
-                    leg.partner = Partner::Nobody;
+                    leg.partner = Partner::None;
                     if let Some(media) = &mut leg.media {
                         media.listen(false);
                     }
                 }
             }
             Partner::Seat(seat) => self.leave_room(now, leg, seat, world),
-            Partner::Nobody | Partner::Itself => {}
+            Partner::None | Partner::Itself => {}
         }
     }
 }

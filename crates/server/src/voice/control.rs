@@ -2,7 +2,6 @@
 //! know the object of the request say so.
 
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use admin::control::{ConferenceChange, ControlError, End, Participant, ParticipantChange, QueueMember};
@@ -18,107 +17,142 @@ use super::outgoing::Outgoing;
 use super::record::{Background, Modify};
 use super::{Owner, Voice, World};
 
-pub(crate) use super::limits::CONTROL as PATIENCE;
-
-/// A question, and where its answer is waited for.
-#[derive(Debug)]
-pub struct Order {
-    pub(crate) request: Request,
-    /// Has room for all shards' answers.
-    pub(crate) answer: SyncSender<Result<Reply, ControlError>>,
-}
-
+/// A request of the REST interface. All shards are asked, unless a variant says otherwise.
 #[derive(Clone, Debug)]
-pub(crate) enum Request {
-    /// For one shard.
+pub enum Request {
+    /// Places a call. For one shard.
     Start(Box<Placing>),
+    /// Changes a live call.
     Change {
+        /// The call's sid.
         call: String,
+        /// Performed whole or not at all.
         change: Box<Change>,
     },
+    /// Changes a conference.
     Conference {
+        /// The conference's sid.
         sid: String,
+        /// Its end, or an announcement.
         change: ConferenceChange,
     },
+    /// Lists the participants of a conference.
     Participants {
+        /// The conference's sid.
         conference: String,
     },
+    /// Changes one participant of a conference.
     Participant {
+        /// The conference's sid.
         conference: String,
+        /// The participant's call.
         call: String,
+        /// Muted, held, or removed.
         change: ParticipantChange,
     },
+    /// Lists the callers of a queue.
     Members {
+        /// The queue's sid.
         queue: String,
     },
-    /// `None`: the first in line.
+    /// Takes a caller out of a queue.
     Dequeue {
+        /// The queue's sid.
         queue: String,
+        /// `None`: the first in line.
         call: Option<String>,
+        /// The document that the caller goes on with.
         to: Start,
     },
+    /// Begins to record a live call.
     Record {
+        /// The call's sid.
         call: String,
+        /// The sid of the recording, whose row is in the record.
         recording: String,
+        /// Its source and callback.
         how: Box<Background>,
     },
+    /// Changes a recording under way.
     Recording {
+        /// The recording's sid.
         sid: String,
+        /// Pause, resumption or end.
         change: Modify,
     },
-    /// For one shard.
+    /// Sends a text. For one shard.
     Send {
+        /// Its row, which is in the record.
         message: Box<TextMessage>,
+        /// The account that sends it.
         owner: Arc<Owner>,
+        /// The URL of the callback; empty: none.
         status: String,
     },
 }
 
+/// The answer to a [`Request`].
 #[derive(Debug)]
-pub(crate) enum Reply {
+pub enum Reply {
+    /// It is performed.
     Done,
+    /// To `Request::Participants`.
     Participants(Vec<Participant>),
+    /// To `Request::Members`.
     Members(Vec<QueueMember>),
+    /// To `Request::Dequeue`: the caller that was taken out.
     Member(QueueMember),
 }
 
 /// A call to be placed. Its row is in the record.
 #[derive(Clone, Debug)]
-pub(crate) struct Placing {
-    pub(crate) call: RestCall,
-    pub(crate) owner: Arc<Owner>,
-    pub(crate) to: Address,
+pub struct Placing {
+    /// The row.
+    pub call: RestCall,
+    /// The account that places it.
+    pub owner: Arc<Owner>,
+    /// The callee.
+    pub to: Address,
     /// Before the document.
-    pub(crate) send_digits: Vec<Item>,
+    pub send_digits: Vec<Item>,
     /// The caller as the callee sees it.
-    pub(crate) from: String,
-    pub(crate) plan: Plan,
-    pub(crate) timeout: Duration,
+    pub from: String,
+    /// The document to perform once it is answered.
+    pub plan: Plan,
+    /// The time that it may ring.
+    pub timeout: Duration,
     /// Begins with the answer.
-    pub(crate) record: Option<Background>,
+    pub record: Option<Background>,
 }
 
 /// A change of a live call, performed whole or not at all.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Change {
+pub struct Change {
     /// The document, and its fallback.
-    pub(crate) to: Option<(Start, Option<Target>)>,
-    pub(crate) end: Option<End>,
-    pub(crate) mute: Option<bool>,
-    pub(crate) time_limit: Option<Duration>,
+    pub to: Option<(Start, Option<Target>)>,
+    /// Ends the call.
+    pub end: Option<End>,
+    /// Replaces its sound by silence, or takes that back.
+    pub mute: Option<bool>,
+    /// The time that is left to the call.
+    pub time_limit: Option<Duration>,
     /// `Some(None)`: no more callbacks.
-    pub(crate) status: Option<Option<Callback>>,
-    pub(crate) moves_other_leg: bool,
+    pub status: Option<Option<Callback>>,
+    /// Moves the other leg, too; it is refused.
+    pub moves_other_leg: bool,
 }
 
 impl Voice {
-    pub(super) fn handle_order(&mut self, now: Instant, order: Order, world: &mut World<'_>) {
-        let reply = self.obey(now, order.request, world);
-        // The request may have timed out, so that its receiver is gone.
-        let _ = order.answer.try_send(reply);
-    }
-
-    fn obey(&mut self, now: Instant, request: Request, world: &mut World<'_>) -> Result<Reply, ControlError> {
+    /// Performs a request of the REST interface, if the call, room or recording is of this shard.
+    ///
+    /// # Errors
+    /// `NotFound`: it is of another shard, or of none; otherwise the reason why the request is refused.
+    pub fn handle_request(
+        &mut self,
+        now: Instant,
+        request: Request,
+        world: &mut World<'_>,
+    ) -> Result<Reply, ControlError> {
         match request {
             Request::Start(placing) => self.place(now, *placing, world),
             Request::Change { call, change } => {

@@ -362,7 +362,7 @@ impl Voice {
         reach: &Destination,
         world: &mut World<'_>,
     ) -> Result<SessionId, u16> {
-        let offer = self.describe(leg).map_err(|refused| refused.status)?;
+        let offer = self.describe(leg, world).map_err(|refused| refused.status)?;
         let call_id = self.home.call_id(&mut self.rng);
         let party = self.parties.get_mut(key).ok_or(500_u16)?;
         party.call_id.clone_from(&call_id);
@@ -423,7 +423,7 @@ impl Voice {
     fn hear_early(&mut self, actor: Key, phone: Key) {
         let Some((caller, leg)) = self.leg_of(actor) else { return };
         let is_alone = leg.dialing.as_ref().is_some_and(|dialing| dialing.parties.len() == 1);
-        if !is_alone || leg.media.is_none() || leg.partner != Partner::Nobody {
+        if !is_alone || leg.media.is_none() || leg.partner != Partner::None {
             return;
         }
         if self.legs.get(phone).is_some_and(|phone| phone.media.is_some()) {

@@ -10,10 +10,8 @@ use ivr::script::{Id, Recognition};
 use media::codec::Codec;
 use media::prompt::Prompt;
 use stdx::slab::Key;
-use tokio::sync::mpsc::{Sender, channel};
 
-use super::helpers::limits::STREAM_FRAMES;
-use super::helpers::{Helpers, Listener, Opening, Order, Ticket};
+use super::helper_service::{HelperService, Opening, SpeechListener, StreamSender, Ticket};
 use super::prompts::{Frames, Sound};
 
 /// A part of a call's prompt.
@@ -35,7 +33,7 @@ pub(super) enum TicketOutcome {
 
 pub(super) struct HelperRequests {
     shard: u16,
-    helpers: Arc<Helpers>,
+    helpers: Arc<dyn HelperService>,
     pub(super) frames: Frames,
     documents: HashMap<u64, (Key, Id)>,
     sounds: HashMap<u64, (Sound, Vec<Waiter>)>,
@@ -49,7 +47,7 @@ pub(super) struct HelperRequests {
 }
 
 impl HelperRequests {
-    pub(super) fn new(shard: u16, helpers: Arc<Helpers>) -> HelperRequests {
+    pub(super) fn new(shard: u16, helpers: Arc<dyn HelperService>) -> HelperRequests {
         HelperRequests {
             shard,
             helpers,
@@ -81,7 +79,11 @@ impl HelperRequests {
     }
 
     /// Words of a caller that are to be understood.
-    pub(super) fn recognise(&mut self, how: &Recognition, rate: u32) -> (u64, Result<Listener, String>) {
+    pub(super) fn recognise(
+        &mut self,
+        how: &Recognition,
+        rate: u32,
+    ) -> (u64, Result<Box<dyn SpeechListener>, String>) {
         let ticket = self.ticket();
         (ticket.id, self.helpers.recognise(ticket, &how.language, &how.hints, rate))
     }
@@ -126,12 +128,10 @@ impl HelperRequests {
     }
 
     /// A media stream of that leg. It is over when what is given here is dropped.
-    pub(super) fn stream(&mut self, leg: Key, opening: Opening) -> (u64, Sender<Order>) {
+    pub(super) fn stream(&mut self, leg: Key, opening: Opening) -> (u64, Box<dyn StreamSender>) {
         let ticket = self.ticket();
-        let (orders, taken) = channel(STREAM_FRAMES);
         self.streams.insert(ticket.id, leg);
-        self.helpers.stream(ticket, opening, taken);
-        (ticket.id, orders)
+        (ticket.id, self.helpers.stream(ticket, opening))
     }
 
     /// The leg whose stream it is; the last time that it is asked for.

@@ -15,11 +15,11 @@ use stdx::rng::Rng;
 use stdx::slab::Key;
 
 use super::dial::Dialing;
-use super::ports::Pair;
 use super::prompts::Speaking;
 use super::record::{Beep, Recording};
 use super::rooms::RoomMembership;
 use super::rows::Row;
+use super::sockets::PortPair;
 use super::stream::Streams;
 use super::{CountedCall, Owner};
 
@@ -39,7 +39,7 @@ pub(super) struct Leg {
     pub(super) trusted: IpAddr,
     /// The caller has not shown that it receives anything: its address may be another's, and no media goes there.
     pub(super) is_held: bool,
-    pub(super) pair: Option<Pair>,
+    pub(super) pair: Option<PortPair>,
     pub(super) media: Option<Box<MediaSession>>,
     /// Our last description that waits for its answer.
     pub(super) offered: Option<Box<Description>>,
@@ -89,8 +89,10 @@ pub(super) struct Leg {
 /// The leg or room that a leg hears, and that hears it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Partner {
+    /// The leg hears no other sound than its prompts.
     #[default]
-    Nobody,
+    None,
+    /// An echo.
     Itself,
     /// A leg of the same shard.
     Leg(Key),
@@ -142,7 +144,7 @@ impl Leg {
             speaking: None,
             first_digits: None,
             playing: 0,
-            partner: Partner::Nobody,
+            partner: Partner::None,
             phase: 0,
             wakes_at: Instant::FAR_FUTURE,
             recording: None,

@@ -4,11 +4,11 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use stdx::Instant;
+use stdx::network::Network;
 use stdx::slab::Key;
 
+use super::settings::Settings;
 use super::{Voice, World};
-use crate::config;
-use crate::net::Network;
 
 /// `[voice]`'s keys about media.
 #[derive(Debug)]
@@ -23,13 +23,12 @@ pub(super) struct MediaRules {
 }
 
 impl MediaRules {
-    /// `own`: the address that peers are told to send media to.
-    pub(super) fn new(config: &config::Voice, own: IpAddr) -> MediaRules {
+    pub(super) fn new(settings: &Settings) -> MediaRules {
         MediaRules {
-            own,
-            networks: config.media_networks.clone().into(),
-            timeout: config.media_timeout,
-            is_ending: config.media_timeout_ends,
+            own: settings.ip,
+            networks: settings.media_networks.clone(),
+            timeout: settings.media_timeout,
+            is_ending: settings.media_timeout_ends,
         }
     }
 

@@ -130,7 +130,7 @@ impl Voice {
     }
 
     /// The account that a ticket's address has led to.
-    pub(crate) fn account_known(&mut self, ticket: u64, aor: &Aor) {
+    pub fn account_known(&mut self, ticket: u64, aor: &Aor) {
         if let Some(text) = self.texts.open.get_mut(&ticket) {
             text.aor = Some(aor.clone());
         }
@@ -227,7 +227,7 @@ impl Voice {
     }
 
     /// Handles the result of `VoiceEffect::Keep`.
-    pub(crate) fn handle_kept(
+    pub fn handle_kept(
         &mut self,
         now: Instant,
         ticket: u64,

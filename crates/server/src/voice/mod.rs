@@ -11,7 +11,9 @@ mod caller_ids;
 pub(crate) mod control;
 mod dial;
 mod dial_attempt;
+mod effect;
 mod helper_requests;
+mod helper_service;
 pub(crate) mod helpers;
 mod leg;
 pub(crate) mod limits;
@@ -19,6 +21,7 @@ pub(crate) mod media_rules;
 mod message;
 mod messages;
 pub(crate) mod numbers;
+mod node;
 mod offers;
 mod outgoing;
 mod perform;
@@ -26,6 +29,7 @@ mod phases;
 mod ports;
 mod prompts;
 mod recognise;
+mod recording_files;
 pub(crate) mod record;
 pub(crate) mod recordings;
 mod refer;
@@ -33,8 +37,12 @@ mod resolving;
 mod ringing;
 mod rooms;
 mod rows;
+mod settings;
+mod sockets;
 mod speak;
 mod stream;
+#[cfg(test)]
+mod testing;
 mod tick;
 
 use std::collections::{HashMap, VecDeque};
@@ -49,46 +57,43 @@ use stdx::Instant;
 use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
 
-use crate::config;
-use crate::shard::CallerProof;
 use actor::{Actor, Part};
 use dial_attempt::DialAttempt;
 use helper_requests::{HelperRequests, TicketOutcome};
-use helpers::{Done, Helpers};
 use leg::Leg;
 use media_rules::MediaRules;
 use outgoing::CallOrigin;
-use ports::Ports;
 use record::Recordings;
-use recordings::Files;
 use ringing::RingTones;
 
-pub use control::Order;
-pub use message::VoiceShardMessage;
-pub(crate) use message::{Address, CountedCall, Destination, Purpose, Resolved, VoiceEffect};
-pub use numbers::Numbers;
+pub use effect::{Address, Destination, Purpose, Resolved, VoiceEffect};
+pub use helper_service::{
+    Done, HelperResult, HelperService, MediaStreamEvent, Opening, RecognitionResult, SpeechListener,
+    StreamMessage, StreamOrder, StreamSender, Ticket,
+};
+pub use message::{Order, VoiceShardMessage};
+pub use numbers::{CallerStanding, Numbers};
+pub use recording_files::{RecordingFile, RecordingFiles};
+pub use rooms::RoomMessage;
+pub use settings::{Common, ConfiguredNumber, NumberSettings, Settings, ShardPlace};
+pub(crate) use node::{NodeVoice, ShardVoice};
+pub use sockets::{MediaSender, MediaSockets, PortKind, PortPair};
+
+pub(crate) use effect::CountedCall;
 
 /// `ApiVersion` of requests to applications: RestComm's.
 const API_VERSION: &str = "2012-04-24";
 
-/// The shard's SIP endpoint, and the outboxes that calls fill.
-pub(crate) struct World<'a> {
-    pub(crate) endpoint: &'a mut Endpoint,
-    pub(crate) out: &'a mut sip::endpoint::Outbox,
-    pub(crate) outbox: &'a mut Vec<VoiceEffect>,
-}
-
-/// A helper's result, on its way to the shard that asked.
-#[derive(Debug)]
-pub struct HelperResult {
-    ticket: u64,
-    done: Done,
-}
-
-impl HelperResult {
-    pub(crate) fn new(ticket: helpers::Ticket, done: Done) -> HelperResult {
-        HelperResult { ticket: ticket.id, done }
-    }
+/// The shard's SIP endpoint and media sockets, and the outboxes that calls fill.
+pub struct World<'a> {
+    /// Has the dialogs of calls.
+    pub endpoint: &'a mut Endpoint,
+    /// Effects of the endpoint.
+    pub out: &'a mut sip::endpoint::Outbox,
+    /// Effects of calls.
+    pub outbox: &'a mut Vec<VoiceEffect>,
+    /// Sends what legs say.
+    pub sockets: &'a mut dyn MediaSockets,
 }
 
 /// Current numbers and totals of one shard's calls.
@@ -133,49 +138,12 @@ pub struct VoiceCounts {
     pub media_timeouts: u64,
 }
 
-/// State that the calls of all shards share.
-pub(crate) struct Common {
-    pub(crate) config: config::Voice,
-    /// The default domain.
-    domain: Box<str>,
-    numbers: Arc<Numbers>,
-    helpers: Arc<Helpers>,
-    files: Arc<Files>,
-    /// The URL under which applications find this node's HTTP.
-    public_url: Box<str>,
-}
-
-impl Common {
-    pub(crate) fn new(
-        config: config::Voice,
-        numbers: Numbers,
-        domain: &str,
-        helpers: Arc<Helpers>,
-        files: Arc<Files>,
-        public_url: &str,
-    ) -> Common {
-        Common {
-            numbers: Arc::new(numbers),
-            config,
-            domain: domain.into(),
-            helpers,
-            files,
-            public_url: public_url.into(),
-        }
-    }
-
-    /// The node's recordings, for the REST interface.
-    pub(crate) fn files(&self) -> &Arc<Files> {
-        &self.files
-    }
-}
-
 /// The account on whose behalf an application is requested.
-pub(crate) struct Owner {
+pub struct Owner {
     /// `AccountSid`.
-    pub(crate) account: Box<str>,
+    pub account: Box<str>,
     /// Signs requests; empty: unsigned.
-    pub(crate) signing_key: Box<str>,
+    pub signing_key: Box<str>,
 }
 
 impl std::fmt::Debug for Owner {
@@ -195,7 +163,7 @@ impl std::fmt::Debug for Owner {
 ///   (`resolving`). Its INVITEs have Call-IDs of this shard.
 /// - A bridge (`bridge`) is two legs of one shard, of one Dial. Legs of several shards hear each other in a room (`rooms`).
 /// - No thread and no task belongs to a call. Without `[voice] media` there is no `Voice`.
-pub(crate) struct Voice {
+pub struct Voice {
     /// The address that peers are told.
     ip: IpAddr,
     media_rules: MediaRules,
@@ -211,7 +179,6 @@ pub(crate) struct Voice {
     /// Rows of calls that REST asked for and that are no legs yet.
     placed: HashMap<String, store::rest::types::RestCall>,
     asks: HelperRequests,
-    ports: Ports,
     rng: Rng,
     legs: Slab<Leg>,
     actors: Slab<Actor>,
@@ -233,29 +200,25 @@ pub(crate) struct Voice {
 }
 
 impl Voice {
-    /// # Errors
-    /// When the system gives no epoll or no randomness.
-    pub(crate) fn new(common: &Common, shard: u16, shards: u16) -> std::io::Result<Option<Voice>> {
-        let config = &common.config;
-        let Some(media) = config.media else { return Ok(None) };
-        let mut seed = [0; 32];
-        getrandom::fill(&mut seed).map_err(|error| std::io::Error::other(error.to_string()))?;
+    /// The calls of one shard: none yet.
+    pub fn new(common: &Common, place: ShardPlace) -> Voice {
+        let ShardPlace { shard, shards, seed, owns_call_id } = place;
+        let settings = &common.settings;
         let mut rng = Rng::from_seed(seed);
-        Ok(Some(Voice {
-            ip: config.advertise.unwrap_or(media),
-            media_rules: MediaRules::new(config, config.advertise.unwrap_or(media)),
-            allow_private: config.allow_private,
-            end_pause: config.end_pause,
+        Voice {
+            ip: settings.ip,
+            media_rules: MediaRules::new(settings),
+            allow_private: settings.allow_private,
+            end_pause: settings.end_pause,
             numbers: Arc::clone(&common.numbers),
-            has_records: config.records,
+            has_records: settings.records,
             rows_due: Instant::default(),
             placed: HashMap::new(),
             asks: HelperRequests::new(shard, Arc::clone(&common.helpers)),
-            ports: Ports::new(media, &config.ports, shard, shards)?,
             legs: Slab::new(),
             actors: Slab::new(),
             parties: Slab::new(),
-            home: CallOrigin::new(&common.domain, shard, shards),
+            home: CallOrigin::new(&common.domain, owns_call_id),
             tones: RingTones::default(),
             resolving: resolving::Resolving::default(),
             texts: messages::Texts::default(),
@@ -267,25 +230,26 @@ impl Voice {
             is_performing: false,
             clockwork: tick::MediaTicker::new(),
             counts: VoiceCounts::default(),
-        }))
+        }
     }
 
     /// Whether an application answers that address.
-    pub(crate) fn answers(&self, plan: &call::Plan, address: &Address) -> bool {
+    pub fn answers(&self, plan: &call::Plan, address: &Address) -> bool {
         self.numbers.answers(plan, &address.user, &address.host, address.port)
     }
 
     /// `None`: no number of an application.
-    pub(crate) fn decide(
+    pub fn decide(
         &self,
         plan: &call::Plan,
-        proof: CallerProof,
         request: &PlanRequest,
+        caller: CallerStanding<'_>,
     ) -> Option<Decision> {
-        self.numbers.decide(plan, proof, request)
+        self.numbers.decide(plan, request, caller)
     }
 
-    pub(crate) fn counts(&self) -> VoiceCounts {
+    /// Numbers and totals, but for those of the shard's edge: `ports` and `sessions`.
+    pub fn counts(&self) -> VoiceCounts {
         let prompts = self.legs.iter().filter(|(_, leg)| leg.speaking.is_some()).count();
         let [rooms, queues, members, seats] = self.rooms.counts();
         VoiceCounts {
@@ -294,7 +258,6 @@ impl Voice {
             members,
             seats,
             calls: self.legs.len() as u64,
-            ports: self.ports.used() as u64,
             prompts: prompts as u64,
             asks: (self.asks.open() + self.texts.open()) as u64,
             streams: self.asks.streams() as u64,
@@ -303,7 +266,8 @@ impl Voice {
         }
     }
 
-    pub(crate) fn handle_event(&mut self, now: Instant, event: SessionEvent, world: &mut World<'_>) {
+    /// An event of a dialog.
+    pub fn handle_event(&mut self, now: Instant, event: SessionEvent, world: &mut World<'_>) {
         let (session, event) = match event {
             SessionEvent::Invited { session, invited } => return self.begin(now, session, &invited, world),
             SessionEvent::Ended { session, cause } => {
@@ -329,18 +293,14 @@ impl Voice {
         }
     }
 
-    pub(crate) fn handle_message(&mut self, now: Instant, message: VoiceShardMessage, world: &mut World<'_>) {
-        match message {
-            VoiceShardMessage::Done(posted) => self.handle_done(now, posted, world),
-            VoiceShardMessage::Room(message) => self.handle_room_message(now, message, world),
-            VoiceShardMessage::Control(order) => self.handle_order(now, order, world),
-            VoiceShardMessage::Numbers(numbers) => self.numbers = numbers,
-        }
+    /// Bindings have changed.
+    pub fn set_numbers(&mut self, numbers: Arc<Numbers>) {
+        self.numbers = numbers;
     }
 
-    /// From the helpers.
-    fn handle_done(&mut self, now: Instant, posted: HelperResult, world: &mut World<'_>) {
-        let HelperResult { ticket, done } = posted;
+    /// A result of the helpers. One of a call that is gone is ignored: it was on its way.
+    pub fn handle_result(&mut self, now: Instant, result: HelperResult, world: &mut World<'_>) {
+        let HelperResult { ticket, done } = result;
         match done {
             Done::Fetched(result) => {
                 // A callback's answer is ignored.
@@ -375,7 +335,7 @@ impl Voice {
         if let Some(leg) = self.legs.get_mut(key) {
             leg.is_gone = true;
         }
-        self.close_media(now, key);
+        self.close_media(now, key, world);
         self.drive_leg(now, key, world, |script, out| script.handle_hangup(now, out));
         if let Some(party) = self.legs.get(key).and_then(|leg| leg.party) {
             self.phone_ended(now, party, key, cause, world);
@@ -405,7 +365,7 @@ impl Voice {
     }
 
     /// The node leaves: every call gets its BYE.
-    pub(crate) fn hang_up_all(&mut self, now: Instant, world: &mut World<'_>) {
+    pub fn hang_up_all(&mut self, now: Instant, world: &mut World<'_>) {
         let keys: Vec<Key> = self.legs.iter().map(|(key, _)| key).collect();
         for key in keys {
             self.drive_leg(now, key, world, |script, out| script.hang_up(now, out));
@@ -463,16 +423,17 @@ impl Voice {
     }
 
     /// RTCP's goodbye, and the ports are free.
-    fn close_media(&mut self, now: Instant, key: Key) {
+    fn close_media(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
         self.end_recordings(now, key);
         let Some(leg) = self.legs.get_mut(key) else { return };
         let (media, pair) = (leg.media.take().filter(|_| !leg.is_held), leg.pair.take());
         (leg.speaking, leg.first_digits) = (None, None);
         let Some(pair) = pair else { return };
         if let Some(mut media) = media {
-            self.clockwork.finish(now, key, &mut media, &pair, &mut self.counts);
+            let wire = (pair, world.sockets.sender());
+            self.clockwork.finish(now, key, &mut media, wire, &mut self.counts);
         }
-        self.ports.close(pair);
+        world.sockets.close(pair);
     }
 
     /// A script has ended, and what it was for.
@@ -494,7 +455,7 @@ impl Voice {
     /// Removes a leg with everything that belongs to it.
     fn remove(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
         self.part(now, key, world);
-        self.close_media(now, key);
+        self.close_media(now, key, world);
         // A script has already reported how its call ended.
         self.call_ended(now, key, None, world);
         let Some(mut leg) = self.legs.remove(key) else { return };

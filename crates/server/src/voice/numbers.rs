@@ -14,9 +14,8 @@ use store::rest::{Resource, RestFilter, RestLoaded, RestRead};
 use store::{Loaded, Read, StoreError};
 
 use super::caller_ids::CallerIds;
+use super::settings::{ConfiguredNumber, NumberSettings};
 use super::{Owner, limits};
-use crate::config::{Number, Voice};
-use crate::shard::{CallerProof, planning};
 
 /// The numbers of all shards; read-only once made, and made anew when a binding changes.
 #[derive(Debug, Default)]
@@ -27,6 +26,15 @@ pub struct Numbers {
     configured: HashMap<Box<str>, Arc<Answers>>,
     open: bool,
     pub(super) caller_ids: CallerIds,
+}
+
+/// The shard's knowledge about the caller of a request, besides what the request says.
+#[derive(Clone, Copy)]
+pub struct CallerStanding<'a> {
+    /// A caller that claims an account of ours has to prove it.
+    pub is_proof_required: bool,
+    /// Whether a trunk has sent the request. Called for numbers of applications only.
+    pub is_trunk: &'a dyn Fn() -> bool,
 }
 
 /// The owner of a number, and the plan that answers it.
@@ -80,12 +88,12 @@ impl Directory {
 }
 
 /// The owner on whose behalf an account's applications are requested.
-pub(crate) fn owner_of(account: &RestAccount) -> Owner {
+pub fn owner_of(account: &RestAccount) -> Owner {
     Owner { account: account.common.sid.as_str().into(), signing_key: account.signing_key.as_str().into() }
 }
 
 /// The plan by which an application answers; `None`: it has no document.
-pub(crate) fn plan_of_application(application: &Application) -> Option<Plan> {
+pub fn plan_of_application(application: &Application) -> Option<Plan> {
     let document = Hook { url: application.rcml_url.clone(), ..Hook::default() };
     let mut plan = plan_of_hook(&application.voice).or_else(|| plan_of_hook(&document))?;
     plan.status = callback(&application.status_callback, &application.status_callback_method);
@@ -98,12 +106,12 @@ fn plan_of_hook(hook: &Hook) -> Option<Plan> {
 }
 
 /// A call of its own that begins so.
-pub(crate) fn plan_of(start: Start) -> Plan {
+pub fn plan_of(start: Start) -> Plan {
     Plan { role: Role::Call, start, fallback: None, status: None, answer_on_bridge: false, time_limit: None }
 }
 
 /// `None`: no absolute URL of HTTP.
-pub(crate) fn target(url: &str, method: &str) -> Option<Target> {
+pub fn target(url: &str, method: &str) -> Option<Target> {
     let url = resolve(None, url, &["http", "https"])?;
     Some(Target { url, method: Method::parse(method).unwrap_or_default() })
 }
@@ -114,7 +122,10 @@ fn callback(url: &str, method: &str) -> Option<Callback> {
 }
 
 /// All resources of a kind.
-pub(crate) fn all<T: Resource>(repository: &dyn Repository) -> Result<Vec<T>, StoreError> {
+///
+/// # Errors
+/// When the record cannot be read.
+pub fn all<T: Resource>(repository: &dyn Repository) -> Result<Vec<T>, StoreError> {
     let mut found = Vec::new();
     loop {
         let filter = RestFilter { offset: found.len() as u64, ascending: true, ..RestFilter::all(T::KIND) };
@@ -130,29 +141,32 @@ pub(crate) fn all<T: Resource>(repository: &dyn Repository) -> Result<Vec<T>, St
 }
 
 impl Numbers {
-    /// As the record has them now.
-    pub(crate) fn load(config: &Voice, repository: &dyn Repository) -> Result<Numbers, StoreError> {
+    /// The numbers as the record has them now, and those of the configuration.
+    ///
+    /// # Errors
+    /// When the record cannot be read.
+    pub fn load(settings: &NumberSettings, repository: &dyn Repository) -> Result<Numbers, StoreError> {
         let accounts = all::<RestAccount>(repository)?.into_iter();
         let applications = all::<Application>(repository)?.into_iter();
         let directory = Directory {
             accounts: accounts.map(|account| (account.common.sid.clone(), account)).collect(),
             applications: applications.map(|found| (found.common.sid.clone(), found)).collect(),
         };
-        let mut numbers = Numbers::new(config, all(repository)?, &directory);
-        numbers.caller_ids = CallerIds::new(&config.account, all(repository)?, all(repository)?);
+        let mut numbers = Numbers::new(settings, all(repository)?, &directory);
+        numbers.caller_ids = CallerIds::new(&settings.account, all(repository)?, all(repository)?);
         Ok(numbers)
     }
 
     /// The first of two entries of the configuration for one number counts.
-    fn new(config: &Voice, bound: Vec<IncomingNumber>, directory: &Directory) -> Numbers {
+    fn new(settings: &NumberSettings, bound: Vec<IncomingNumber>, directory: &Directory) -> Numbers {
         // The account of the configuration is in the record, unless there is no REST interface.
         let of_record =
-            directory.accounts.get(&*config.account).map(|account| account.signing_key.as_str().into());
-        let signing_key = config.auth_token.clone().or(of_record).unwrap_or_default();
-        let owner = Arc::new(Owner { account: config.account.clone(), signing_key });
-        let is_suspended = directory.is_suspended(&config.account);
+            directory.accounts.get(&*settings.account).map(|account| account.signing_key.as_str().into());
+        let signing_key = settings.auth_token.clone().or(of_record).unwrap_or_default();
+        let owner = Arc::new(Owner { account: settings.account.clone(), signing_key });
+        let is_suspended = directory.is_suspended(&settings.account);
         let mut configured = HashMap::new();
-        for number in &config.numbers {
+        for number in &settings.numbers {
             configured.entry(number.number.clone()).or_insert_with(|| {
                 let owner = Arc::clone(&owner);
                 let plan = plan_of_number(number);
@@ -167,7 +181,7 @@ impl Numbers {
             bound: admin::numbers::Numbers::new(bound),
             by_binding,
             configured,
-            open: config.open,
+            open: settings.open,
             caller_ids: CallerIds::default(),
         }
     }
@@ -200,8 +214,8 @@ impl Numbers {
     pub(super) fn decide(
         &self,
         plan: &call::Plan,
-        proof: CallerProof,
         request: &PlanRequest,
+        caller: CallerStanding<'_>,
     ) -> Option<Decision> {
         if !self.answers(plan, &request.user, &request.host, request.port) {
             return None;
@@ -213,13 +227,13 @@ impl Numbers {
         let is_ours = plan.is_own(request.source);
         let is_known = is_ours
             || matches!(request.caller, Caller::Account(_))
-            || planning::trunk_of(plan, request).is_some();
+            || (caller.is_trunk)();
         // A caller that claims a domain of ours has to prove it, whatever address the request comes from.
         let must_prove = !is_ours
             && !request.is_trusted
             && request.caller == Caller::Stranger
             && request.claims.is_some()
-            && proof == CallerProof::Required;
+            && caller.is_proof_required;
         let refuse = |reason: &str| Decision::Refuse { status: 403, reason: reason.into() };
         Some(if answers.is_suspended {
             refuse("Account Suspended")
@@ -233,7 +247,7 @@ impl Numbers {
     }
 }
 
-fn plan_of_number(number: &Number) -> Plan {
+fn plan_of_number(number: &ConfiguredNumber) -> Plan {
     let target = |url: &str| Target { url: url.to_owned(), method: number.method };
     Plan { fallback: number.fallback.as_deref().map(target), ..plan_of(Start::Url(target(&number.url))) }
 }
@@ -242,10 +256,13 @@ fn plan_of_number(number: &Number) -> Plan {
 mod tests {
     use super::*;
 
+    const CONFIGURED_ACCOUNT: &str = "AC9";
+    const STRANGER: CallerStanding<'_> = CallerStanding { is_proof_required: true, is_trunk: &|| false };
+
     fn numbers(open: bool) -> Numbers {
         let method = ivr::request::Method::Post;
-        let number = Number { number: "1234".into(), url: "http://a/".into(), method, fallback: None };
-        let config = Voice { numbers: vec![number], open, ..Voice::default() };
+        let number = ConfiguredNumber { number: "1234".into(), url: "http://a/".into(), method, fallback: None };
+        let config = NumberSettings { numbers: vec![number], open, ..NumberSettings::default() };
         Numbers::new(&config, Vec::new(), &Directory::default())
     }
 
@@ -272,7 +289,7 @@ mod tests {
             starts_call: true,
             limits: None,
         };
-        numbers.decide(&plan(), CallerProof::Required, &request)
+        numbers.decide(&plan(), &request, STRANGER)
     }
 
     #[test]
@@ -291,7 +308,7 @@ mod tests {
                 starts_call: true,
                 limits: None,
             };
-            let decision = numbers(false).decide(&plan(), CallerProof::Required, &request);
+            let decision = numbers(false).decide(&plan(), &request, STRANGER);
             assert_eq!(decision == Some(Decision::Agent), expected, "{source}");
         }
     }
@@ -375,16 +392,17 @@ mod tests {
             bound("PN5", "AC1", "+5000", hook("/no/host", "")),
             bound("PN6", "AC2", "+6000", hook("", "AP1")),
         ];
-        let configured = |number: &str| Number {
+        let configured = |number: &str| ConfiguredNumber {
             number: number.into(),
             url: "http://configured/".into(),
             method: Method::Post,
             fallback: None,
         };
-        let config = Voice {
+        let config = NumberSettings {
             numbers: ["1234", "5000", "7000"].map(configured).into(),
             open: true,
-            ..Voice::default()
+            account: CONFIGURED_ACCOUNT.into(),
+            auth_token: None,
         };
         Numbers::new(&config, numbers, &directory)
     }
@@ -464,7 +482,7 @@ mod tests {
             assert_eq!(numbers.may_show(account, shown, is_ours), expected, "{account} {shown}");
         }
         // Numbers of the configuration are its account's.
-        assert!(numbers.may_show(&Voice::default().account, "+7000", is_ours));
+        assert!(numbers.may_show(CONFIGURED_ACCOUNT, "+7000", is_ours));
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl Refused {
 impl Voice {
     /// 200 with an answer, or with an offer when the INVITE had none; or the reason why not.
     pub(super) fn answer(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
-        let sdp = self.describe(key);
+        let sdp = self.describe(key, world);
         let Some(leg) = self.legs.get(key) else { return };
         let session = leg.session;
         // The caller may have gone: then the session's end is on its way here.
@@ -45,11 +45,11 @@ impl Voice {
         };
     }
 
-    pub(super) fn describe(&mut self, key: Key) -> Result<Bytes, Refused> {
+    pub(super) fn describe(&mut self, key: Key, world: &mut World<'_>) -> Result<Bytes, Refused> {
         let gone = || Refused { status: 500, reason: "Server Internal Error", warning: None };
         let leg = self.legs.get_mut(key).ok_or_else(gone)?;
         if leg.pair.is_none() {
-            let pair = self.ports.open(key).map_err(|error| {
+            let pair = world.sockets.open(key).map_err(|error| {
                 tracing::warn!(%error, "no media ports for a call");
                 Refused::NO_PORTS
             })?;
@@ -159,7 +159,7 @@ impl Voice {
             leg.offer = Bytes::new();
         }
         // The peer may have withdrawn it.
-        let _ = match self.describe(key) {
+        let _ = match self.describe(key, world) {
             Ok(sdp) => world.endpoint.sessions(now, world.out).accept_offer(session, id, sdp),
             Err(Refused { status, reason, .. }) => {
                 world.endpoint.sessions(now, world.out).refuse_offer(session, id, status, reason)

@@ -23,7 +23,6 @@ use super::leg::{Leg, NO_SESSION};
 use super::record::Background;
 use super::rows::{self, Row};
 use super::{API_VERSION, Owner, Voice, World};
-use crate::shard::ShardSelector;
 
 /// A call that the REST interface asked for.
 pub(super) struct Outgoing {
@@ -45,14 +44,13 @@ pub(super) struct Outgoing {
 /// The origin of this shard's own calls: its domain, and Call-IDs that lead back to the shard.
 pub(super) struct CallOrigin {
     domain: Box<str>,
-    shard: u16,
-    workers: ShardSelector,
+    /// Whether messages of a Call-ID come to this shard.
+    owns: Box<dyn Fn(&[u8]) -> bool + Send>,
 }
 
 impl CallOrigin {
-    pub(super) fn new(domain: &str, shard: u16, shards: u16) -> CallOrigin {
-        // Responses are not asked about, so the node's number does not matter.
-        CallOrigin { domain: domain.into(), shard, workers: ShardSelector::new(0, shards) }
+    pub(super) fn new(domain: &str, owns: Box<dyn Fn(&[u8]) -> bool + Send>) -> CallOrigin {
+        CallOrigin { domain: domain.into(), owns }
     }
 
     pub(super) fn domain(&self) -> &str {
@@ -63,7 +61,7 @@ impl CallOrigin {
     pub(super) fn call_id(&self, rng: &mut Rng) -> String {
         loop {
             let id = format!("{:016x}{:016x}", rng.next_u64(), rng.next_u64());
-            if self.workers.of_call(id.as_bytes()) == self.shard {
+            if (self.owns)(id.as_bytes()) {
                 return id;
             }
         }

@@ -105,7 +105,7 @@ impl Voice {
 
     fn echo(&mut self, key: Key, on: bool) {
         let Some(leg) = self.legs.get_mut(key) else { return };
-        leg.partner = if on { Partner::Itself } else { Partner::Nobody };
+        leg.partner = if on { Partner::Itself } else { Partner::None };
         if let Some(media) = &mut leg.media {
             media.listen(on);
         }

@@ -12,7 +12,7 @@ use stdx::slab::Key;
 use store::rest::RestWrite;
 use store::rest::types::{Common, Transcription};
 
-use super::helpers::{Listener, RecognitionResult};
+use super::helper_service::{RecognitionResult, SpeechListener};
 use super::record::{Recording, millis, write};
 use super::{Owner, Voice, World, limits};
 
@@ -34,13 +34,13 @@ enum RecognitionState {
     Silence,
     Speech {
         ticket: u64,
-        listener: Listener,
+        listener: Box<dyn SpeechListener>,
         since: Instant,
     },
     /// All was said, and the recogniser thinks.
     Deciding {
         ticket: u64,
-        _listener: Listener,
+        _listener: Box<dyn SpeechListener>,
     },
     /// No recogniser is available.
     Deaf,

@@ -19,38 +19,41 @@ use store::rest::{Resource, RestWrite};
 
 use super::active_recordings::ActiveRecording;
 use super::recognise::Transcribing;
-use super::recordings::Files;
+use super::recording_files::RecordingFiles;
 use super::{Owner, Voice, VoiceEffect, World, limits};
 
-pub(crate) use super::active_recordings::Pause;
+pub use super::active_recordings::Pause;
 pub(super) use super::active_recordings::{Recording, RecordingObserver};
 
 /// A recording that no Record verb asked for: of a Dial, a conference's member, or a whole call.
 #[derive(Clone, Debug)]
-pub(crate) struct Background {
-    pub(crate) source: RecordSource,
+pub struct Background {
+    /// The sound that is recorded.
+    pub source: RecordSource,
     /// Silence at both ends is left out.
-    pub(crate) trim: bool,
+    pub trim: bool,
     /// The callback for the finished file.
-    pub(crate) status: Option<Callback>,
+    pub status: Option<Callback>,
     /// The source, as the record has it: `DialVerb`, `Conference`, `StartCallRecordingAPI`.
-    pub(crate) of: &'static str,
+    pub of: &'static str,
     /// The sid of the conference whose sound it is.
-    pub(crate) conference: Option<String>,
+    pub conference: Option<String>,
 }
 
 /// A change of the REST interface to a recording under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Modify {
+pub enum Modify {
     /// The sound from now on is left out.
     Pause(Pause),
+    /// Ends the pause.
     Resume,
+    /// Ends the recording.
     Stop,
 }
 
 /// All recordings of a shard.
 pub(super) struct Recordings {
-    files: Arc<Files>,
+    files: Arc<dyn RecordingFiles>,
     /// Before the path of a recording.
     url: Box<str>,
     /// Legs that are recorded, or heard.
@@ -93,7 +96,7 @@ struct Begin {
 }
 
 impl Recordings {
-    pub(super) fn new(files: Arc<Files>, url: &str) -> Recordings {
+    pub(super) fn new(files: Arc<dyn RecordingFiles>, url: &str) -> Recordings {
         Recordings {
             files,
             url: url.into(),
@@ -103,8 +106,8 @@ impl Recordings {
         }
     }
 
-    pub(super) fn files(&self) -> &Files {
-        &self.files
+    pub(super) fn files(&self) -> &dyn RecordingFiles {
+        &*self.files
     }
 
     pub(super) fn legs(&self) -> &[Key] {

@@ -52,7 +52,7 @@ impl Resolving {
 impl Voice {
     /// The question to the router of a ticket's account, which limits its calls at once. `None`: the ticket is not for
     /// a call.
-    pub(crate) fn admission_of(&mut self, ticket: u64, aor: &Aor, max_calls: u32) -> Option<Admission> {
+    pub fn admission_of(&mut self, ticket: u64, aor: &Aor, max_calls: u32) -> Option<Admission> {
         let Some(ResolutionPurpose::Party(key)) = self.resolving.open.get(&ticket).copied() else {
             return None;
         };
@@ -72,7 +72,7 @@ impl Voice {
 
     /// The account's router has admitted the call of a ticket, or not. Returns the account to look up, unless the call
     /// is over or refused.
-    pub(crate) fn handle_admitted(
+    pub fn handle_admitted(
         &mut self,
         ticket: u64,
         is_admitted: bool,
@@ -92,7 +92,7 @@ impl Voice {
     }
 
     /// A limit keeps a call from its destination: its script's log says which.
-    pub(crate) fn call_refused(&mut self, now: Instant, ticket: u64, reason: &str, world: &mut World<'_>) {
+    pub fn call_refused(&mut self, now: Instant, ticket: u64, reason: &str, world: &mut World<'_>) {
         let Some(ResolutionPurpose::Party(key)) = self.resolving.open.get(&ticket).copied() else { return };
         let Some(party) = self.parties.get_mut(key) else { return };
         party.is_refused = true;
@@ -109,7 +109,7 @@ impl Voice {
     }
 
     /// Handles the result of `VoiceEffect::Resolve`.
-    pub(crate) fn handle_resolved(
+    pub fn handle_resolved(
         &mut self,
         now: Instant,
         ticket: u64,

@@ -13,10 +13,9 @@ use media::codec::{Codec, Encoder};
 use media::resample::Resampler;
 use stdx::Instant;
 use stdx::slab::Key;
-use tokio::sync::mpsc::Sender;
 
 use super::bridge::SentSound;
-use super::helpers::{MediaStreamEvent, Opening, Order, StreamMessage};
+use super::helper_service::{MediaStreamEvent, Opening, StreamMessage, StreamOrder, StreamSender};
 use super::{Voice, World, limits};
 
 /// The streams of one leg.
@@ -34,7 +33,7 @@ struct Stream {
     actor: Key,
     id: Id,
     sid: String,
-    orders: Sender<Order>,
+    orders: Box<dyn StreamSender>,
     track: Track,
     is_open: bool,
     /// Since it is open.
@@ -110,7 +109,7 @@ impl Streams {
 
     fn digit(&self, digit: char) {
         for stream in self.all.iter().filter(|stream| stream.is_open && stream.track != Track::Outbound) {
-            let _ = stream.orders.try_send(Order::Digit(digit));
+            stream.orders.try_send(StreamOrder::Digit(digit));
         }
     }
 
@@ -132,7 +131,7 @@ impl Streams {
         for stream in &mut self.all {
             let Some(queue) = &mut stream.queue else { continue };
             while let Some((_, name)) = queue.marks.front().filter(|(at, _)| *at <= queue.played) {
-                if stream.orders.try_send(Order::Mark(name.clone())).is_err() {
+                if !stream.orders.try_send(StreamOrder::Mark(name.clone())) {
                     break;
                 }
                 queue.marks.pop_front();
@@ -160,8 +159,8 @@ impl Stream {
         for ((track, payload), chunks) in tracks.into_iter().zip(&mut self.chunks) {
             let Some(payload) = payload else { continue };
             *chunks += 1;
-            let media = Order::Media { track, chunk: *chunks, at_ms: self.at_ms, payload: payload.clone() };
-            lost += u64::from(self.orders.try_send(media).is_err());
+            let media = StreamOrder::Media { track, chunk: *chunks, at_ms: self.at_ms, payload: payload.clone() };
+            lost += u64::from(!self.orders.try_send(media));
         }
         self.at_ms += u64::from(media::limits::FRAME_MS);
         lost
@@ -328,13 +327,39 @@ impl Voice {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use stdx::slab::Slab;
-    use tokio::sync::mpsc::{Receiver, channel};
 
     use super::*;
 
-    fn open(room: usize) -> (Streams, Receiver<Order>) {
-        let (orders, taken) = channel(room);
+    /// A bounded queue to the application.
+    #[derive(Clone, Default)]
+    struct Queued {
+        room: usize,
+        orders: Arc<Mutex<VecDeque<StreamOrder>>>,
+    }
+
+    impl Queued {
+        fn try_recv(&mut self) -> Option<StreamOrder> {
+            self.orders.lock().unwrap().pop_front()
+        }
+    }
+
+    impl StreamSender for Queued {
+        fn try_send(&self, message: StreamOrder) -> bool {
+            let mut orders = self.orders.lock().unwrap();
+            let has_room = orders.len() < self.room;
+            if has_room {
+                orders.push_back(message);
+            }
+            has_room
+        }
+    }
+
+    fn open(room: usize) -> (Streams, Queued) {
+        let taken = Queued { room, ..Queued::default() };
+        let orders = Box::new(taken.clone());
         let mut keys = Slab::new();
         let stream = Stream {
             ticket: 1,
@@ -359,10 +384,10 @@ mod tests {
         assert_eq!(streams.put(&[0; 160], &[0; 320]), 1);
         assert_eq!(streams.put(&[0; 160], &[]), 1);
         for _ in 0..3 {
-            assert!(matches!(taken.try_recv(), Ok(Order::Media { payload, .. }) if payload.len() == 160));
+            assert!(matches!(taken.try_recv(), Some(StreamOrder::Media { payload, .. }) if payload.len() == 160));
         }
         assert_eq!(streams.put(&[0; 960], &[]), 0);
-        let Ok(Order::Media { track, chunk, at_ms, payload }) = taken.try_recv() else { panic!("no frame") };
+        let Some(StreamOrder::Media { track, chunk, at_ms, payload }) = taken.try_recv() else { panic!("no frame") };
         assert_eq!((track, chunk, at_ms, payload.len()), ("inbound", 4, 60, 160));
     }
 
@@ -384,9 +409,9 @@ mod tests {
         let mut heard = SentSound::default();
         for number in 0..limits::STREAM_MARKS {
             streams.play(true, &mut heard);
-            assert_eq!(taken.try_recv(), Ok(Order::Mark(number.to_string().into())));
+            assert_eq!(taken.try_recv(), Some(StreamOrder::Mark(number.to_string().into())));
         }
-        assert!(taken.try_recv().is_err() && !heard.is_streamed());
+        assert!(taken.try_recv().is_none() && !heard.is_streamed());
     }
 
     #[test]
@@ -398,11 +423,11 @@ mod tests {
         stream.take(StreamMessage::Sound(vec![0; FRAME + 1]));
         stream.take(StreamMessage::Mark("second".into()));
         streams.play(false, &mut heard);
-        assert_eq!(taken.try_recv(), Ok(Order::Mark("first".into())));
+        assert_eq!(taken.try_recv(), Some(StreamOrder::Mark("first".into())));
         assert!(!heard.is_streamed());
         streams.play(true, &mut heard);
-        assert!(heard.is_streamed() && taken.try_recv().is_err());
+        assert!(heard.is_streamed() && taken.try_recv().is_none());
         streams.play(true, &mut heard);
-        assert_eq!(taken.try_recv(), Ok(Order::Mark("second".into())));
+        assert_eq!(taken.try_recv(), Some(StreamOrder::Mark("second".into())));
     }
 }

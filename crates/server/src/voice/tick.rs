@@ -1,10 +1,9 @@
 //! Every 20 ms for each call, in phases: what came is heard, what is due is sent, scripts are woken.
 //!
-//! One epoll has the sockets of all calls, one wheel wakes their scripts. A tick is cut in ten phases (`phases`), so SIP waits behind a
+//! The edge gives the datagrams that have come, one wheel wakes the scripts. A tick is cut in ten phases (`phases`), so SIP waits behind a
 //! tenth of the media at most.
 
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 
 use media::session::{DatagramOutcome, DigitSource, Event, FrameSource, MediaSession, Outbox, TickWork};
 use stdx::Instant;
@@ -14,9 +13,9 @@ use stdx::wheel::Wheel;
 use super::bridge::SentSound;
 use super::leg::{Leg, Partner};
 use super::phases::{self, Phases};
-use super::ports::{Pair, Ports, Wire};
 use super::record::Recording;
 use super::rooms::Rooms;
+use super::sockets::{MediaSender, PortKind, PortPair};
 use super::stream::Streams;
 use super::{Voice, VoiceCounts, World, limits};
 
@@ -26,8 +25,6 @@ pub(super) struct MediaTicker {
     /// Legs by the time of their next wake-up.
     wheel: Wheel<Key>,
     work: TickWork,
-    receiver: mmsg::Receiver,
-    ready: Vec<(Key, Wire)>,
     events: Vec<(Key, Event)>,
     due: Vec<Key>,
     heard: SentSound,
@@ -35,10 +32,11 @@ pub(super) struct MediaTicker {
     joined: Vec<Key>,
 }
 
-/// A call's sockets, as its media sees them.
+/// A call's ports, as its media sees them.
 struct Line<'a> {
     leg: Key,
-    pair: &'a Pair,
+    pair: PortPair,
+    sender: &'a dyn MediaSender,
     /// Nothing goes out.
     is_held: bool,
     events: &'a mut Vec<(Key, Event)>,
@@ -49,11 +47,11 @@ struct Line<'a> {
 
 impl Outbox for Line<'_> {
     fn rtp(&mut self, to: SocketAddr, packet: &[u8]) {
-        self.send(Wire::Rtp, to, packet);
+        self.send(PortKind::Rtp, to, packet);
     }
 
     fn rtcp(&mut self, to: SocketAddr, packet: &[u8]) {
-        self.send(Wire::Rtcp, to, packet);
+        self.send(PortKind::Rtcp, to, packet);
     }
 
     fn event(&mut self, event: Event) {
@@ -75,13 +73,14 @@ impl Outbox for Line<'_> {
 
 impl Line<'_> {
     /// Late sound is worth nothing: what the kernel does not take at once is lost, and counted.
-    fn send(&mut self, wire: Wire, to: SocketAddr, packet: &[u8]) {
+    fn send(&mut self, kind: PortKind, to: SocketAddr, packet: &[u8]) {
         if self.is_held {
             return;
         }
-        match self.pair.socket(wire).send_to(packet, to) {
-            Ok(_) => self.counts.packets_out += 1,
-            Err(_) => self.counts.packets_unsent += 1,
+        if self.sender.send(self.pair, kind, to, packet) {
+            self.counts.packets_out += 1;
+        } else {
+            self.counts.packets_unsent += 1;
         }
     }
 }
@@ -92,8 +91,6 @@ impl MediaTicker {
             phases: Phases::default(),
             wheel: Wheel::new(Instant::default()),
             work: TickWork::default(),
-            receiver: mmsg::Receiver::new(),
-            ready: Vec::new(),
             events: Vec::new(),
             due: Vec::new(),
             heard: SentSound::default(),
@@ -136,46 +133,30 @@ impl MediaTicker {
         now: Instant,
         leg: Key,
         media: &mut MediaSession,
-        pair: &Pair,
+        (pair, sender): (PortPair, &dyn MediaSender),
         counts: &mut VoiceCounts,
     ) {
         let events = &mut self.events;
-        let mut line = Line { leg, pair, is_held: false, events, counts, recording: None, streams: None };
+        let mut line =
+            Line { leg, pair, sender, is_held: false, events, counts, recording: None, streams: None };
         media.finish(now, &mut self.work, &mut line);
     }
 
-    fn receive(&mut self, now: Instant, legs: &mut Slab<Leg>, ports: &mut Ports, counts: &mut VoiceCounts) {
-        let mut ready = std::mem::take(&mut self.ready);
-        if let Err(error) = ports.ready(&mut ready) {
-            tracing::debug!(%error, "cannot poll the media sockets");
-        }
-        for (key, wire) in ready.drain(..) {
-            if let Some(leg) = legs.get_mut(key) {
-                self.read(now, key, wire, leg, counts);
-            }
-        }
-        self.ready = ready;
-    }
-
-    fn read(&mut self, now: Instant, key: Key, wire: Wire, leg: &mut Leg, counts: &mut VoiceCounts) {
-        let MediaTicker { work, receiver, events, .. } = self;
-        let Some((media, mut line)) = parts(key, leg, events, counts) else { return };
-        let socket = line.pair.socket(wire).as_fd();
-        // The epoll tells of a socket once, so it is emptied; what is beyond a flood's share waits for its next datagram.
-        for _ in 0..limits::READS {
-            let received = receiver.receive(socket, |datagram| {
-                let handled = media.handle_packet(now, datagram.remote, datagram.bytes, work, &mut line);
-                line.counts.packets_in += 1;
-                line.counts.packets_dropped +=
-                    u64::from(matches!(handled, DatagramOutcome::Stranger | DatagramOutcome::Malformed));
-            });
-            match received {
-                Ok(count) if count == mmsg::BATCH => {}
-                // An ICMP error of what was sent before: taken, and the next read goes on.
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
-                _ => return,
-            }
-        }
+    /// A datagram came for a leg. Its events wait for the next `Voice::expire`.
+    fn handle_datagram(
+        &mut self,
+        now: Instant,
+        (key, leg): (Key, &mut Leg),
+        (remote, datagram): (SocketAddr, &[u8]),
+        sender: &dyn MediaSender,
+        counts: &mut VoiceCounts,
+    ) {
+        let MediaTicker { work, events, .. } = self;
+        let Some((media, mut line)) = parts(key, leg, sender, events, counts) else { return };
+        let handled = media.handle_packet(now, remote, datagram, work, &mut line);
+        line.counts.packets_in += 1;
+        line.counts.packets_dropped +=
+            u64::from(matches!(handled, DatagramOutcome::Stranger | DatagramOutcome::Malformed));
     }
 
     /// One phase: all of it hear, then all say.
@@ -185,6 +166,7 @@ impl MediaTicker {
         phase: u8,
         legs: &mut Slab<Leg>,
         rooms: &mut Rooms,
+        sender: &dyn MediaSender,
         counts: &mut VoiceCounts,
     ) {
         let lane = self.phases.take(phase, legs);
@@ -193,10 +175,10 @@ impl MediaTicker {
         for &key in &lane {
             let Some(leg) = legs.get_mut(key) else { continue };
             let (partner, is_alone) = (leg.partner, leg.streams.is_none());
-            let Some((media, mut line)) = parts(key, leg, events, counts) else { continue };
+            let Some((media, mut line)) = parts(key, leg, sender, events, counts) else { continue };
             media.hear(now, work, &mut line);
             match partner {
-                Partner::Nobody if is_alone => media.say(now, FrameSource::None, work, &mut line),
+                Partner::None if is_alone => media.say(now, FrameSource::None, work, &mut line),
                 Partner::Itself if is_alone => {
                     heard.take(media);
                     media.say(now, heard.feed(), work, &mut line);
@@ -205,13 +187,13 @@ impl MediaTicker {
                     rooms.put(key, seat, media);
                     joined.push(key);
                 }
-                Partner::Nobody | Partner::Itself | Partner::Leg(_) => joined.push(key),
+                Partner::None | Partner::Itself | Partner::Leg(_) => joined.push(key),
             }
         }
         if phase == phases::ROOMS {
             rooms.mix(now);
         }
-        self.say_joined(now, legs, rooms, counts);
+        self.say_joined(now, legs, rooms, sender, counts);
         self.phases.give_back(phase, lane);
     }
 
@@ -221,6 +203,7 @@ impl MediaTicker {
         now: Instant,
         legs: &mut Slab<Leg>,
         rooms: &mut Rooms,
+        sender: &dyn MediaSender,
         counts: &mut VoiceCounts,
     ) {
         let MediaTicker { work, events, heard, joined, .. } = self;
@@ -230,7 +213,7 @@ impl MediaTicker {
             let whom = match partner {
                 Partner::Itself => Some(key),
                 Partner::Leg(other) => Some(other),
-                Partner::Nobody | Partner::Seat(_) => None,
+                Partner::None | Partner::Seat(_) => None,
             };
             if let Some(media) = whom.and_then(|key| legs.get(key)).and_then(|leg| leg.media.as_ref()) {
                 heard.take(media);
@@ -239,7 +222,7 @@ impl MediaTicker {
             if let (Some(streams), Some(media)) = (&mut leg.streams, &leg.media) {
                 streams.play(!media.is_playing(), heard);
             }
-            let Some((media, mut line)) = parts(key, leg, events, counts) else { continue };
+            let Some((media, mut line)) = parts(key, leg, sender, events, counts) else { continue };
             let feed = match partner {
                 _ if heard.is_streamed() => heard.feed(),
                 Partner::Seat(seat) => rooms.feed(key, seat),
@@ -254,30 +237,47 @@ impl MediaTicker {
 fn parts<'a>(
     key: Key,
     leg: &'a mut Leg,
+    sender: &'a dyn MediaSender,
     events: &'a mut Vec<(Key, Event)>,
     counts: &'a mut VoiceCounts,
 ) -> Option<(&'a mut MediaSession, Line<'a>)> {
     let is_held = leg.is_held;
-    let (media, pair) = (leg.media.as_deref_mut()?, leg.pair.as_ref()?);
+    let (media, pair) = (leg.media.as_deref_mut()?, leg.pair?);
     let (recording, streams) = (leg.recording.as_deref_mut(), leg.streams.as_deref_mut());
-    Some((media, Line { leg: key, pair, is_held, events, counts, recording, streams }))
+    Some((media, Line { leg: key, pair, sender, is_held, events, counts, recording, streams }))
 }
 
 impl Voice {
-    /// When [`expire`](Self::expire) has something to do.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
+    /// When [`expire`](Self::expire) has something to do. The edge reads the media sockets before.
+    pub fn deadline(&self) -> Option<Instant> {
         let is_busy = !self.legs.is_empty() || !self.rooms.is_idle();
         is_busy.then(|| self.clockwork.phases.deadline())
     }
 
-    pub(crate) fn expire(&mut self, now: Instant, world: &mut World<'_>) {
+    /// A datagram came to one of a leg's sockets. A key of a leg that is gone is ignored: its datagrams were on their way.
+    pub fn handle_datagram(
+        &mut self,
+        now: Instant,
+        leg: Key,
+        remote: SocketAddr,
+        datagram: &[u8],
+        sender: &dyn MediaSender,
+    ) {
+        if let Some(found) = self.legs.get_mut(leg) {
+            let of = (leg, found);
+            self.clockwork.handle_datagram(now, of, (remote, datagram), sender, &mut self.counts);
+        }
+    }
+
+    /// Performs the ticks that are due, and wakes scripts.
+    pub fn expire(&mut self, now: Instant, world: &mut World<'_>) {
         if self.deadline().is_none_or(|next| now < next) {
             return;
         }
-        self.clockwork.receive(now, &mut self.legs, &mut self.ports, &mut self.counts);
+        let sender = world.sockets.sender();
         for _ in 0..limits::TURNS {
             let Some(phase) = self.clockwork.phases.due(now) else { break };
-            self.clockwork.turn(now, phase, &mut self.legs, &mut self.rooms, &mut self.counts);
+            self.clockwork.turn(now, phase, &mut self.legs, &mut self.rooms, sender, &mut self.counts);
         }
         self.counts.ticks_missed += self.clockwork.phases.give_up(now, limits::LATE);
         self.tell_events(now, world);

@@ -1,6 +1,4 @@
 use std::net::SocketAddr;
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use media::codec::{Codec, alaw_encode};
@@ -12,16 +10,8 @@ use media::tone::tone;
 use media::wav::Wav;
 
 use super::*;
-use crate::voice::helpers::{Deliver, Done, Ticket};
-use crate::voice::recordings::Files;
-
-struct Told(std::sync::mpsc::SyncSender<Done>);
-
-impl Deliver for Told {
-    fn deliver(&self, _ticket: Ticket, done: Done) {
-        self.0.send(done).unwrap();
-    }
-}
+use crate::voice::testing::MemoryFiles;
+use crate::voice::{RecordingFiles, Ticket};
 
 /// The outbox of a leg's tick.
 struct Line<'a>(&'a mut Recording);
@@ -92,7 +82,7 @@ impl Leg {
         }
     }
 
-    fn begin(&mut self, files: &Files, number: u64, source: RecordSource) {
+    fn begin(&mut self, files: &MemoryFiles, number: u64, source: RecordSource) {
         let sid = ivr::sid::new(ivr::sid::RECORDING, u128::from(number));
         let mut file = files.create(Ticket { shard: 0, id: number }, &sid).unwrap();
         let channels = if source == RecordSource::Dual { 2 } else { 1 };
@@ -125,9 +115,8 @@ impl Leg {
     }
 }
 
-fn read(folder: &Path, number: u128) -> Wav {
-    let path = folder.join(format!("{}.wav", ivr::sid::new(ivr::sid::RECORDING, number)));
-    Wav::parse(&std::fs::read(path).unwrap()).unwrap()
+fn read(files: &MemoryFiles, number: u128) -> Wav {
+    Wav::parse(&files.read(&ivr::sid::new(ivr::sid::RECORDING, number)).unwrap()).unwrap()
 }
 
 /// Times the samples cross zero upwards in a second.
@@ -138,9 +127,7 @@ fn frequency(samples: &[i16]) -> usize {
 
 #[test]
 fn two_recordings_of_one_leg_have_what_each_wants_and_nothing_of_a_pause() {
-    let folder = tempfile::tempdir().unwrap();
-    let (told, answers) = std::sync::mpsc::sync_channel(4);
-    let files = Files::start(folder.path(), Arc::new(Told(told))).unwrap();
+    let files = MemoryFiles::default();
     let mut leg = Leg::new();
     leg.begin(&files, 1, RecordSource::Received);
     leg.talk(500);
@@ -155,13 +142,10 @@ fn two_recordings_of_one_leg_have_what_each_wants_and_nothing_of_a_pause() {
     leg.recording.takes[0].pause = None;
     leg.talk(300);
     assert_eq!(leg.end(0), 500 + 300 + 300);
-    for _ in 0..2 {
-        assert!(matches!(answers.recv_timeout(Duration::from_secs(20)), Ok(Done::Written(Ok(())))));
-    }
-    let heard = read(folder.path(), 1);
+    let heard = read(&files, 1);
     assert_eq!((heard.channels, heard.samples.len()), (1, 8_000));
     assert!((390..=410).contains(&frequency(&heard.samples[1_600..])), "{}", frequency(&heard.samples));
-    let both = read(folder.path(), 2);
+    let both = read(&files, 2);
     assert_eq!((both.channels, both.samples.len()), (2, 2 * 8_800));
     let channel = |at: usize| both.samples.iter().skip(at).step_by(2).copied().collect::<Vec<_>>();
     assert!((390..=410).contains(&frequency(&channel(0))), "{}", frequency(&channel(0)));
@@ -181,9 +165,7 @@ fn each_gets_what_it_wants_of_both_directions() {
 
 #[test]
 fn a_pause_of_silence_is_as_long_as_it_lasted() {
-    let folder = tempfile::tempdir().unwrap();
-    let (told, answers) = std::sync::mpsc::sync_channel(4);
-    let files = Files::start(folder.path(), Arc::new(Told(told))).unwrap();
+    let files = MemoryFiles::default();
     let mut leg = Leg::new();
     leg.begin(&files, 1, RecordSource::Received);
     leg.talk(500);
@@ -194,8 +176,7 @@ fn a_pause_of_silence_is_as_long_as_it_lasted() {
     leg.recording.takes[0].pause = None;
     leg.talk(300);
     assert_eq!(leg.end(0), 500 + 700 + 300);
-    assert!(matches!(answers.recv_timeout(Duration::from_secs(20)), Ok(Done::Written(Ok(())))));
-    let heard = read(folder.path(), 1);
+    let heard = read(&files, 1);
     assert_eq!(heard.samples.len(), 8 * 1_500);
     let second = |from: usize, to: usize| &heard.samples[8 * from..8 * to];
     assert!(second(520, 1_180).iter().all(|sample| *sample == 0));

@@ -9,8 +9,7 @@ use proptest::prelude::*;
 use sip::wire::{Header, Message, Method};
 
 use super::tests::{BOB, Stage, US};
-use crate::voice::helpers::Done;
-use crate::voice::{Destination, HelperResult, VoiceEffect, VoiceShardMessage, limits};
+use crate::voice::{Destination, Done, HelperResult, RoomMessage, Ticket, VoiceEffect, limits};
 
 /// Verbs for the first callee that answers.
 const VERBS: [&str; 12] = [
@@ -43,7 +42,7 @@ struct Any {
     fars: HashMap<Vec<u8>, PhoneSide>,
     order: Vec<Vec<u8>>,
     tickets: Vec<u64>,
-    messages: Vec<VoiceShardMessage>,
+    messages: Vec<RoomMessage>,
     /// By Call-ID: numbers of our BYEs.
     byes: HashMap<Vec<u8>, HashSet<u32>>,
     asked: u64,
@@ -175,7 +174,7 @@ impl Any {
 
     fn deliver(&mut self) {
         while let Some(message) = self.messages.pop() {
-            self.stage.act(|voice, now, world| voice.handle_message(now, message, world));
+            self.stage.act(|voice, now, world| voice.handle_room_message(now, message, world));
             self.settle(Vec::new());
         }
     }
@@ -191,9 +190,9 @@ impl Any {
             url: None,
         };
         for ticket in self.asked..self.asked + 4 {
-            let posted = HelperResult { ticket, done: Done::Fetched(Ok(answer.clone())) };
-            let message = VoiceShardMessage::Done(posted);
-            self.stage.act(|voice, now, world| voice.handle_message(now, message, world));
+            let ticket = Ticket { shard: 0, id: ticket };
+            let result = HelperResult::new(ticket, Done::Fetched(Ok(answer.clone())));
+            self.stage.act(|voice, now, world| voice.handle_result(now, result, world));
             self.settle(Vec::new());
         }
     }
@@ -267,7 +266,7 @@ proptest! {
         any.pass(limits::ROOM_LOST + Duration::from_secs(40));
         let voice = &any.stage.voice;
         let counts = voice.counts();
-        prop_assert_eq!((counts.calls, counts.ports, counts.prompts), (0, 0, 0));
+        prop_assert_eq!((counts.calls, any.stage.sockets.used(), counts.prompts), (0, 0, 0));
         prop_assert_eq!((counts.rooms, counts.queues, counts.members, counts.seats), (0, 0, 0, 0));
         prop_assert_eq!((voice.legs.len(), voice.actors.len(), voice.parties.len()), (0, 0, 0));
         prop_assert_eq!((voice.by_session.len(), voice.resolving.len(), voice.todo.len()), (0, 0, 0));

@@ -7,25 +7,18 @@ use sip::transport::{Packet, Source, Transport};
 use sip::wire::{Message, Method, Reply};
 
 use super::*;
-use crate::voice::Numbers;
-use crate::voice::helpers::{Deliver, Done, Helpers, Ticket};
-use crate::voice::recordings::Files;
-use crate::voice::{Common, Destination, HelperResult, VoiceEffect, VoiceShardMessage};
+use crate::voice::testing::{NoSockets, common, place, shard_of};
+use crate::voice::{Destination, Done, HelperResult, Ticket, VoiceEffect};
 
 pub(super) const US: &str = "127.0.0.1:5060";
 pub(super) const BOB: &str = "127.0.0.1:5072";
-
-struct NoHelpers;
-
-impl Deliver for NoHelpers {
-    fn deliver(&self, _: Ticket, _: Done) {}
-}
 
 pub(super) struct Stage {
     pub(super) voice: Voice,
     pub(super) endpoint: Endpoint,
     pub(super) out: Outbox,
     pub(super) outbox: Vec<VoiceEffect>,
+    pub(super) sockets: NoSockets,
     pub(super) now: Instant,
 }
 
@@ -36,34 +29,20 @@ impl Stage {
 
     /// One shard of so many.
     pub(super) fn of(shard: u16, shards: u16) -> Stage {
-        let helpers =
-            Helpers::start(&crate::voice::helpers::Settings::default(), Arc::new(NoHelpers)).unwrap();
-        let config = crate::config::Voice {
-            media: Some("127.0.0.78".parse().unwrap()),
-            ports: 30_000..=30_999,
-            ..Default::default()
-        };
-        let files = Files::start(&std::env::temp_dir().join("no-recordings"), Arc::new(NoHelpers)).unwrap();
-        let common = Common::new(
-            config,
-            Numbers::default(),
-            "example.test",
-            Arc::new(helpers),
-            Arc::new(files),
-            "http://127.0.0.1",
-        );
         let now = Instant::from_unix_seconds(1_700_000_000);
         Stage {
-            voice: Voice::new(&common, shard, shards).unwrap().unwrap(),
+            voice: Voice::new(&common([127, 0, 0, 78]), place(shard, shards)),
             endpoint: Endpoint::new(sim::settings(Edge { node: 0, shard: 1 }, &[US.parse().unwrap()]), now),
             out: Vec::new(),
             outbox: Vec::new(),
+            sockets: NoSockets::new(),
             now,
         }
     }
 
     pub(super) fn act(&mut self, act: impl FnOnce(&mut Voice, Instant, &mut World<'_>)) {
-        let mut world = World { endpoint: &mut self.endpoint, out: &mut self.out, outbox: &mut self.outbox };
+        let Stage { endpoint, out, outbox, sockets, .. } = self;
+        let mut world = World { endpoint, out, outbox, sockets };
         act(&mut self.voice, self.now, &mut world);
     }
 
@@ -149,7 +128,7 @@ impl Stage {
     /// Legs, ports, parties and lookups.
     fn left(&self) -> (u64, u64, usize, usize) {
         let counts = self.voice.counts();
-        (counts.calls, counts.ports, self.voice.parties.len(), self.voice.resolving.len())
+        (counts.calls, self.sockets.used(), self.voice.parties.len(), self.voice.resolving.len())
     }
 }
 
@@ -166,7 +145,7 @@ fn a_call_is_the_scripts_once_it_is_answered_and_over_with_its_bye() {
     let from = String::from_utf8_lossy(invites[0].header(sip::wire::Header::From).unwrap()).into_owned();
     assert!(from.starts_with("<sip:+15550100@example.test>;tag="), "{from}");
     for invite in &invites {
-        let shard = ShardSelector::new(0, 4).of_call(invite.call_id().unwrap());
+        let shard = shard_of(invite.call_id().unwrap(), 4);
         assert_eq!(shard, 1, "what the peer says in the dialog comes back to this shard");
         stage.reply(invite, 180);
     }
@@ -266,8 +245,8 @@ fn a_call_stays_up_for_a_pause_after_its_last_word() {
     // A second of words; tickets of other questions take no sound.
     for ticket in 1..10 {
         let done = Done::Samples(Ok(vec![1_000_i16; 8_000].into()));
-        let posted = HelperResult { ticket, done };
-        stage.act(|voice, now, world| voice.handle_message(now, VoiceShardMessage::Done(posted), world));
+        let result = HelperResult::new(Ticket { shard: 1, id: ticket }, done);
+        stage.act(|voice, now, world| voice.handle_result(now, result, world));
     }
     let (answered, mut spoken) = (stage.now, None);
     let bye = loop {

@@ -11,8 +11,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use tokio::sync::mpsc;
 
 use super::folder::Folder;
-use crate::voice::helpers::{Deliver, Done, Ticket};
-use crate::voice::limits;
+use crate::voice::helpers::Deliver;
+use crate::voice::{Done, Ticket, limits};
 
 pub(super) enum Job {
     Open { ticket: Ticket, sid: Box<str> },

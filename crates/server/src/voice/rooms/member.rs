@@ -289,7 +289,7 @@ impl Voice {
         let seat = RoomMembership { home: seated.home, number };
         if let Some(leg) = self.legs.get_mut(seated.leg) {
             if leg.partner == Partner::Seat(seat) {
-                leg.partner = Partner::Nobody;
+                leg.partner = Partner::None;
             }
             if let Some(media) = &mut leg.media {
                 media.listen_decoded(false);

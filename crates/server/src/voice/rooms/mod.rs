@@ -31,11 +31,11 @@ use stdx::hash::Keyed;
 use stdx::rng::Rng;
 use stdx::slab::Key;
 
-use super::{Voice, VoiceEffect, VoiceShardMessage, World, limits};
+use super::{Voice, VoiceEffect, World, limits};
 use frames::Sound;
 use home::{Out, RoomHome};
 use member::RoomMemberLeg;
-pub(crate) use message::RoomMessage;
+pub use message::RoomMessage;
 use message::{LeaveReason, Name, RoomEvent};
 
 /// A leg's place in a room.
@@ -170,11 +170,12 @@ impl Voice {
         } else {
             world
                 .outbox
-                .push(VoiceEffect::Post { shard, message: VoiceShardMessage::Room(RoomMessage(note)) });
+                .push(VoiceEffect::Post { shard, message: RoomMessage(note) });
         }
     }
 
-    pub(super) fn handle_room_message(&mut self, now: Instant, message: RoomMessage, world: &mut World<'_>) {
+    /// A message between a conference or queue and its members, from another shard.
+    pub fn handle_room_message(&mut self, now: Instant, message: RoomMessage, world: &mut World<'_>) {
         if self.legs.is_empty() && self.rooms.is_idle() {
             self.clockwork.start(now);
         }

@@ -15,24 +15,17 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::super::actor::{Actor, Part};
-use super::super::helpers::{self, Deliver, Done, Helpers, Ticket};
 use super::super::leg::Leg;
-use super::super::{Common, HelperResult, Voice, VoiceCounts, VoiceEffect, VoiceShardMessage, World, limits};
+use super::super::testing::{NoSockets, common, place};
+use super::super::{
+    Done, HelperResult, Owner, RoomMessage, Ticket, Voice, VoiceCounts, VoiceEffect, World, limits,
+};
 use super::Source;
-use crate::voice::recordings::Files;
-use crate::voice::{Numbers, Owner};
-
-/// The tests supply the helpers' results.
-struct NoHelpers;
-
-impl Deliver for NoHelpers {
-    fn deliver(&self, _ticket: Ticket, _done: Done) {}
-}
 
 struct Shards {
     now: Instant,
     voices: Vec<(Voice, Endpoint)>,
-    messages: Vec<(u16, VoiceShardMessage)>,
+    messages: Vec<(u16, RoomMessage)>,
     last: u64,
 }
 
@@ -49,21 +42,11 @@ fn owner() -> Arc<Owner> {
 impl Shards {
     fn new() -> Shards {
         let now = Instant::from_unix_seconds(1_800_000_000);
-        let helpers = Arc::new(Helpers::start(&helpers::Settings::default(), Arc::new(NoHelpers)).unwrap());
-        let config = crate::config::Voice { media: Some(Ipv4Addr::LOCALHOST.into()), ..Default::default() };
-        let files = Files::start(&std::env::temp_dir().join("no-recordings"), Arc::new(NoHelpers)).unwrap();
-        let common = Common::new(
-            config,
-            Numbers::default(),
-            "example.test",
-            helpers,
-            Arc::new(files),
-            "http://127.0.0.1",
-        );
+        let common = common([127, 0, 0, 1]);
         let voice = |shard| {
             let listener = (Ipv4Addr::LOCALHOST, 5060 + shard).into();
             let endpoint = Endpoint::new(sim::settings(Edge { node: 0, shard }, &[listener]), now);
-            (Voice::new(&common, shard, 2).unwrap().unwrap(), endpoint)
+            (Voice::new(&common, place(shard, 2)), endpoint)
         };
         Shards { now, voices: vec![voice(0), voice(1)], messages: Vec::new(), last: 0 }
     }
@@ -71,7 +54,8 @@ impl Shards {
     fn act<T>(&mut self, shard: usize, act: impl FnOnce(&mut Voice, Instant, &mut World<'_>) -> T) -> T {
         let (voice, endpoint) = &mut self.voices[shard];
         let (mut out, mut outbox) = (Vec::new(), Vec::new());
-        let done = act(voice, self.now, &mut World { endpoint, out: &mut out, outbox: &mut outbox });
+        let sockets = &mut NoSockets::new();
+        let done = act(voice, self.now, &mut World { endpoint, out: &mut out, outbox: &mut outbox, sockets });
         for effect in outbox {
             if let VoiceEffect::Post { shard, message } = effect {
                 self.messages.push((shard, message));
@@ -131,7 +115,7 @@ impl Shards {
             for (shard, message) in std::mem::take(&mut self.messages) {
                 if !lost {
                     self.act(usize::from(shard), |voice, now, world| {
-                        voice.handle_message(now, message, world);
+                        voice.handle_room_message(now, message, world);
                     });
                 }
             }
@@ -189,10 +173,9 @@ impl Shards {
         for shard in 0..2 {
             for ticket in tickets.clone() {
                 let failure = ivr::script::Failure { code: 11_205, text: "nobody there".to_owned() };
-                let posted = HelperResult { ticket, done: Done::Fetched(Err(failure)) };
-                self.act(shard, |voice, now, world| {
-                    voice.handle_message(now, VoiceShardMessage::Done(posted), world);
-                });
+                let ticket = Ticket { shard: u16::try_from(shard).unwrap(), id: ticket };
+                let result = HelperResult::new(ticket, Done::Fetched(Err(failure)));
+                self.act(shard, |voice, now, world| voice.handle_result(now, result, world));
             }
         }
         self.deliver(false);
