@@ -5,13 +5,13 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ::voice::{ConfiguredNumber, NumberSettings, Settings};
 use ivr::request::Method;
 use toml::de::DeValue;
 
 use super::reader::{Reader, Section};
 use super::value::Value;
 use crate::net::Network;
-use crate::voice::{ConfiguredNumber, NumberSettings, Settings};
 
 /// `[voice]`. Nothing of it costs anything while `media` is not given.
 #[derive(Clone, Debug, PartialEq)]

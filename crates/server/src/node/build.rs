@@ -25,7 +25,7 @@ use crate::shard::{CallerProof, Reload, Shard, ShardDeps, ShardMessage, run_on_t
 use crate::sign_in_failures::SignInFailures;
 use crate::voice::helpers::{self, Deliver, Helpers};
 use crate::voice::recordings::Files;
-use crate::voice::{NodeVoice, Numbers, ShardVoice};
+use crate::voice::{NodeVoice, ShardVoice};
 use crate::xmpp::uploads::Uploads;
 
 /// The parts that all shards are made from.
@@ -442,7 +442,8 @@ pub(crate) fn voice_common(
     let files = files.with_mp3(&voice.mp3);
     let helpers = Helpers::start(&settings, post).context("what speaks and asks cannot begin")?;
     let repository = admin::Blocking::new(store::Admin::new(sqlite)?);
-    let numbers = Numbers::load(&voice.number_settings(), &repository).context("bound numbers cannot be read")?;
+    let numbers = ::voice::Numbers::load(&voice.number_settings(), &repository)
+        .context("bound numbers cannot be read")?;
     let listen = config.rest.listen.unwrap_or(config.http.listen);
     let url = voice.public_url.clone().unwrap_or_else(|| format!("http://{listen}").into());
     let domain = &config.sip.default_domain;

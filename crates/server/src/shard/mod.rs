@@ -132,7 +132,7 @@ struct Scratch {
     router_effects: Vec<router::Effect>,
     health_effects: Vec<call::HealthEffect>,
     records: Vec<call::CallRecord>,
-    outbox: Vec<crate::voice::VoiceEffect>,
+    outbox: Vec<::voice::VoiceEffect>,
     xmpp_outbox: Vec<crate::xmpp::XmppEffect>,
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use ::voice::CallerStanding;
 use cluster::Bucket;
 use router::{AskId, Edge, Push, Query};
 use sip::endpoint::{Account, CallEvent, CallLimits, Decision, Effect, PlanRequest, StoreUnavailable};
@@ -13,7 +14,6 @@ use store::{Loaded, Read, StoreError, Ticket, Write, WriteDone};
 use super::request_origin::RequestOrigin;
 use super::{Shard, ShardMessage, calls, planning};
 use crate::sign_in_failures::{Failure, Service};
-use crate::voice::CallerStanding;
 
 /// Tickets for reads of the store; the router numbers its writes itself, in another table.
 impl Shard {

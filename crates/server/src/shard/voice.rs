@@ -1,5 +1,9 @@
 //! The shard's calls of applications: their inputs, and the way back for what the helpers have done.
 
+use ::voice::{
+    Address, Destination, Done, HelperResult, Purpose, Resolved, Ticket, Voice, VoiceCounts, VoiceEffect,
+    World,
+};
 use cluster::Outlet;
 use router::{Answer, AskId, Query};
 use sip::endpoint::{Account, StoreUnavailable};
@@ -9,10 +13,7 @@ use stdx::Instant;
 use super::request_origin::{RequestOrigin, of_voice};
 use super::{Shard, ShardMessage, planning};
 use crate::voice::helpers::Deliver;
-use crate::voice::{
-    Address, Destination, Done, HelperResult, Order, Purpose, Resolved, ShardVoice, Ticket, Voice,
-    VoiceCounts, VoiceEffect, VoiceShardMessage, World,
-};
+use crate::voice::{Order, ShardVoice, VoiceShardMessage};
 
 /// Posts what the helpers have done to the shard that asked.
 pub(crate) struct HelperResults(pub(crate) Vec<Outlet<ShardMessage>>);

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
+use ::voice::control::{Reply, Request};
+use ::voice::{HelperResult, Numbers, RoomMessage};
 use admin::control::ControlError;
-
-use super::control::{Reply, Request};
-use super::{HelperResult, Numbers, RoomMessage};
 
 /// One message for the calls of a shard.
 #[derive(Debug)]

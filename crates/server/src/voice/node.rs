@@ -4,10 +4,11 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use ::voice::{Common, Numbers, ShardPlace, Voice};
+
 use super::helpers::Helpers;
 use super::ports::Ports;
 use super::recordings::Files;
-use super::{Common, Numbers, ShardPlace, Voice};
 use crate::config;
 use crate::shard::ShardSelector;
 

@@ -8,11 +8,12 @@ use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use ::voice::{MediaSender, MediaSockets, PortKind, PortPair};
 use mio::net::UdpSocket;
 use mio::{Events, Interest, Poll, Token};
 use stdx::slab::{Key, Slab};
 
-use super::{MediaSender, MediaSockets, PortKind, PortPair, limits};
+use super::limits;
 
 /// A call's two sockets.
 struct Pair {

@@ -22,6 +22,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use ::voice::{
+    Done, HelperService, MediaStreamEvent, Opening, SpeechListener, StreamOrder, StreamSender, Ticket,
+};
 use anyhow::Context;
 use ivr::document::{Email, Voice, code};
 use ivr::request::Wire;
@@ -29,9 +32,6 @@ use ivr::script::{Answer, Failure};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 
-use super::{
-    Done, HelperService, MediaStreamEvent, Opening, SpeechListener, StreamOrder, StreamSender, Ticket,
-};
 use crate::clock::Clock;
 use audio::{Check, FetchedAudio};
 use cache::{Cache, Samples};

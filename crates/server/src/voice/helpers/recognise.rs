@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
+use ::voice::{RecognitionResult, SpeechListener};
 use anyhow::Context;
 use ivr::script::Speech;
 use media::wav::{Wav, resample};
@@ -18,7 +19,6 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::super::{RecognitionResult, SpeechListener};
 use super::limits;
 use super::settings::Settings;
 

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ::voice::{MediaStreamEvent, Opening, StreamMessage, StreamOrder};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::{SinkExt, StreamExt};
@@ -23,7 +24,6 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
-use super::super::{MediaStreamEvent, Opening, StreamMessage, StreamOrder};
 use super::{address, limits};
 
 trait Io: AsyncRead + AsyncWrite + Unpin {}
@@ -189,7 +189,9 @@ impl Line<'_> {
                     json!({ "track": track, "chunk": chunk, "timestamp": timestamp, "payload": payload }),
                 )
             }
-            StreamOrder::Digit(digit) => self.event("dtmf", json!({ "track": "inbound_track", "digit": digit })),
+            StreamOrder::Digit(digit) => {
+                self.event("dtmf", json!({ "track": "inbound_track", "digit": digit }))
+            }
             StreamOrder::Mark(name) => self.event("mark", json!({ "name": name })),
         }
     }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use ::voice::{RecordingFile, RecordingFiles, Ticket};
 use admin::EncodeError;
 use media::record::File;
 use tokio::sync::mpsc::OwnedPermit;
@@ -19,7 +20,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::helpers::Deliver;
-use super::{RecordingFile, RecordingFiles, Ticket, limits};
+use super::limits;
 use encoder::Encoder;
 use folder::Folder;
 use writer::{Job, Op};

@@ -2,11 +2,11 @@ use std::os::unix::fs::symlink;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
+use ::voice::Done;
 use media::record::{RecordOptions, Recorder};
 use media::wav::Wav;
 
 use super::*;
-use crate::voice::Done;
 
 struct Told(std::sync::Mutex<SyncSender<(u64, Result<(), String>)>>);
 

@@ -225,9 +225,7 @@ impl Numbers {
         // uses that socket, and the kernel takes no datagram from outside that names an address of its own as its
         // source.
         let is_ours = plan.is_own(request.source);
-        let is_known = is_ours
-            || matches!(request.caller, Caller::Account(_))
-            || (caller.is_trunk)();
+        let is_known = is_ours || matches!(request.caller, Caller::Account(_)) || (caller.is_trunk)();
         // A caller that claims a domain of ours has to prove it, whatever address the request comes from.
         let must_prove = !is_ours
             && !request.is_trusted
@@ -261,7 +259,8 @@ mod tests {
 
     fn numbers(open: bool) -> Numbers {
         let method = ivr::request::Method::Post;
-        let number = ConfiguredNumber { number: "1234".into(), url: "http://a/".into(), method, fallback: None };
+        let number =
+            ConfiguredNumber { number: "1234".into(), url: "http://a/".into(), method, fallback: None };
         let config = NumberSettings { numbers: vec![number], open, ..NumberSettings::default() };
         Numbers::new(&config, Vec::new(), &Directory::default())
     }

@@ -126,13 +126,13 @@ pub(super) mod tests {
     use stdx::rng::Rng;
 
     use super::*;
-    use crate::voice::Owner;
+    use crate::Owner;
 
-    pub(in crate::voice) fn start() -> Instant {
+    pub(crate) fn start() -> Instant {
         Instant::from_unix_seconds(1_800_000_000)
     }
 
-    pub(in crate::voice) fn leg() -> Leg {
+    pub(crate) fn leg() -> Leg {
         let owner = Arc::new(Owner { account: "AC".into(), signing_key: "".into() });
         let mut rng = Rng::from_seed([7; 32]);
         Leg::new(SessionId(1), "CA".into(), owner, IpAddr::V4(Ipv4Addr::LOCALHOST), &mut rng)
@@ -252,7 +252,7 @@ pub(super) mod tests {
     #[test]
     fn all_of_a_room_are_turned_at_once() {
         let (mut world, keys) = World::new(400);
-        let seat = crate::voice::rooms::RoomMembership { home: 0, number: 1 };
+        let seat = crate::rooms::RoomMembership { home: 0, number: 1 };
         for key in &keys[100..140] {
             world.legs.get_mut(*key).unwrap().partner = Partner::Seat(seat);
         }

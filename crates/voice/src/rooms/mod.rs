@@ -168,9 +168,7 @@ impl Voice {
         if shard == self.rooms.shard {
             self.rooms.local.push_back(note);
         } else {
-            world
-                .outbox
-                .push(VoiceEffect::Post { shard, message: RoomMessage(note) });
+            world.outbox.push(VoiceEffect::Post { shard, message: RoomMessage(note) });
         }
     }
 

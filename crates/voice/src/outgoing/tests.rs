@@ -7,8 +7,8 @@ use sip::transport::{Packet, Source, Transport};
 use sip::wire::{Message, Method, Reply};
 
 use super::*;
-use crate::voice::testing::{NoSockets, common, place, shard_of};
-use crate::voice::{Destination, Done, HelperResult, Ticket, VoiceEffect};
+use crate::testing::{NoSockets, common, place, shard_of};
+use crate::{Destination, Done, HelperResult, Ticket, VoiceEffect};
 
 pub(super) const US: &str = "127.0.0.1:5060";
 pub(super) const BOB: &str = "127.0.0.1:5072";

@@ -10,8 +10,8 @@ use media::tone::tone;
 use media::wav::Wav;
 
 use super::*;
-use crate::voice::testing::MemoryFiles;
-use crate::voice::{RecordingFiles, Ticket};
+use crate::testing::MemoryFiles;
+use crate::{RecordingFiles, Ticket};
 
 /// The outbox of a leg's tick.
 struct Line<'a>(&'a mut Recording);

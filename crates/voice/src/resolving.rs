@@ -72,12 +72,7 @@ impl Voice {
 
     /// The account's router has admitted the call of a ticket, or not. Returns the account to look up, unless the call
     /// is over or refused.
-    pub fn handle_admitted(
-        &mut self,
-        ticket: u64,
-        is_admitted: bool,
-        world: &mut World<'_>,
-    ) -> Option<Aor> {
+    pub fn handle_admitted(&mut self, ticket: u64, is_admitted: bool, world: &mut World<'_>) -> Option<Aor> {
         let Some(ResolutionPurpose::Party(key)) = self.resolving.open.get(&ticket).copied() else {
             return None;
         };
@@ -109,13 +104,7 @@ impl Voice {
     }
 
     /// Handles the result of `VoiceEffect::Resolve`.
-    pub fn handle_resolved(
-        &mut self,
-        now: Instant,
-        ticket: u64,
-        resolved: Resolved,
-        world: &mut World<'_>,
-    ) {
+    pub fn handle_resolved(&mut self, now: Instant, ticket: u64, resolved: Resolved, world: &mut World<'_>) {
         match self.resolving.take(ticket) {
             Some(ResolutionPurpose::Text) => self.text_resolved(now, ticket, resolved, world),
             Some(ResolutionPurpose::Party(key)) => self.party_resolved(now, key, resolved, world),

@@ -39,13 +39,7 @@ impl HelperService for NoHelpers {
         Box::new(NoStream)
     }
 
-    fn recognise(
-        &self,
-        _: Ticket,
-        _: &str,
-        _: &[String],
-        _: u32,
-    ) -> Result<Box<dyn SpeechListener>, String> {
+    fn recognise(&self, _: Ticket, _: &str, _: &[String], _: u32) -> Result<Box<dyn SpeechListener>, String> {
         Err("there is no recogniser".to_owned())
     }
 }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use sip::wire::{Header, Message, Method};
 
 use super::tests::{BOB, Stage, US};
-use crate::voice::{Destination, Done, HelperResult, RoomMessage, Ticket, VoiceEffect, limits};
+use crate::{Destination, Done, HelperResult, RoomMessage, Ticket, VoiceEffect, limits};
 
 /// Verbs for the first callee that answers.
 const VERBS: [&str; 12] = [

@@ -339,8 +339,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::voice::phases::TICK;
-    use crate::voice::phases::tests::{leg, start};
+    use crate::phases::TICK;
+    use crate::phases::tests::{leg, start};
 
     fn at(millis: u64) -> Instant {
         start() + Duration::from_millis(millis)

@@ -1,7 +1,7 @@
 //! Media streams: a call's sound over WebSockets of applications, and theirs to the caller.
 //!
-//! A stream is a task in `helpers` and two bounded queues: an application that reads or writes too slowly loses sound, and the shard
-//! loses no time.
+//! A stream is a task of the helpers ([`StreamSender`]) and two bounded queues: an application that reads or writes too
+//! slowly loses sound, and the shard loses no time.
 
 use std::collections::VecDeque;
 
@@ -159,7 +159,8 @@ impl Stream {
         for ((track, payload), chunks) in tracks.into_iter().zip(&mut self.chunks) {
             let Some(payload) = payload else { continue };
             *chunks += 1;
-            let media = StreamOrder::Media { track, chunk: *chunks, at_ms: self.at_ms, payload: payload.clone() };
+            let media =
+                StreamOrder::Media { track, chunk: *chunks, at_ms: self.at_ms, payload: payload.clone() };
             lost += u64::from(!self.orders.try_send(media));
         }
         self.at_ms += u64::from(media::limits::FRAME_MS);
@@ -384,10 +385,14 @@ mod tests {
         assert_eq!(streams.put(&[0; 160], &[0; 320]), 1);
         assert_eq!(streams.put(&[0; 160], &[]), 1);
         for _ in 0..3 {
-            assert!(matches!(taken.try_recv(), Some(StreamOrder::Media { payload, .. }) if payload.len() == 160));
+            assert!(
+                matches!(taken.try_recv(), Some(StreamOrder::Media { payload, .. }) if payload.len() == 160)
+            );
         }
         assert_eq!(streams.put(&[0; 960], &[]), 0);
-        let Some(StreamOrder::Media { track, chunk, at_ms, payload }) = taken.try_recv() else { panic!("no frame") };
+        let Some(StreamOrder::Media { track, chunk, at_ms, payload }) = taken.try_recv() else {
+            panic!("no frame")
+        };
         assert_eq!((track, chunk, at_ms, payload.len()), ("inbound", 4, 60, 160));
     }
 
