@@ -13,6 +13,7 @@ use stdx::slab::Key;
 use store::rest::types::{RestCall, TextMessage};
 
 use super::leg::Leg;
+use super::messages::NewText;
 use super::outgoing::Outgoing;
 use super::record::{Background, Modify};
 use super::{Owner, Voice, World};
@@ -183,7 +184,7 @@ impl Voice {
                     return Err(ControlError::Caller(message.from.clone()));
                 }
                 let status = Some(status).filter(|url| !url.is_empty());
-                self.send_text(now, *message, owner, status, world);
+                self.send_text(now, NewText { row: *message, owner, status, script: None }, world);
                 Ok(Reply::Done)
             }
         }
@@ -223,12 +224,12 @@ impl Voice {
         world: &mut World<'_>,
     ) -> Result<(), ControlError> {
         let key = self.live(sid)?;
-        let leg = self.legs.get(key).ok_or(ControlError::NotFound)?;
+        let leg = self.legs.get_mut(key).ok_or(ControlError::NotFound)?;
         let (main, session) = (leg.main, leg.session);
         let status = main.and_then(|actor| self.actors.get(actor)).map(|actor| actor.script.status());
         check(&change, status)?;
         if let Some(muted) = change.mute {
-            self.mute(key, muted);
+            leg.mute(muted);
         }
         let Some(actor) = main else {
             // Its Dial hears of the end.
@@ -257,12 +258,13 @@ impl Voice {
         });
         Ok(())
     }
+}
 
-    /// Replaces a leg's sound by silence for its listeners, until that is taken back.
-    fn mute(&mut self, key: Key, on: bool) {
-        let Some(leg) = self.legs.get_mut(key) else { return };
-        leg.is_muted = on;
-        if let Some(media) = &mut leg.media {
+impl Leg {
+    /// Replaces the leg's sound by silence for its listeners, until that is taken back.
+    fn mute(&mut self, on: bool) {
+        self.is_muted = on;
+        if let Some(media) = &mut self.media {
             media.mute(on);
         }
     }

@@ -8,7 +8,6 @@ use ivr::request::Target;
 use ivr::script::{Call, DialOptions, Direction, Id, Leg, LegEvent, Plan, Recorded, Role, Script, Start};
 use media::session::RecordSource;
 use sip::session::SessionEvent;
-use sip::wire::escape_user;
 use stdx::Instant;
 use stdx::slab::Key;
 
@@ -63,7 +62,7 @@ impl Voice {
         let is_forged = !is_callers && !is_own;
         let caller_aor = leg_caller.filter(|_| is_callers);
         let mut name = self.home.name_of(&from);
-        let asserted = self.asserted(is_own.then_some(&*from), caller_aor.as_deref());
+        let asserted = self.home.asserted(is_own.then_some(&*from), caller_aor.as_deref());
         if let Some(shown) = &caller_name {
             // RFC 3261 §25.1: a quoted-string.
             let quoted = shown.replace('\\', "\\\\").replace('"', "\\\"");
@@ -98,18 +97,6 @@ impl Voice {
     /// Whether calls of this account may come from there.
     pub(super) fn may_show(&self, account: &str, shown: &str) -> bool {
         self.numbers.may_show(account, shown, |host, _| host == self.home.domain())
-    }
-
-    /// The asserted identity of a call or text (RFC 3325 §5): an address of the account, or the account that calls an
-    /// application and has proved it. Anonymous callers are asserted to be none.
-    pub(super) fn asserted(&self, shown: Option<&str>, caller: Option<&str>) -> Box<str> {
-        let of_caller = || {
-            let (user, domain) = caller?.rsplit_once('@')?;
-            Some(format!("<sip:{}@{domain}>", escape_user(user)).into())
-        };
-        let is_anonymous = |shown: &&str| shown.to_ascii_lowercase().contains("anonymous");
-        let of_account = || shown.filter(|shown| !is_anonymous(shown)).map(|shown| self.home.name_of(shown));
-        of_caller().or_else(of_account).unwrap_or_default()
     }
 
     /// The party that is the leg `id` of a script.

@@ -399,7 +399,9 @@ impl Voice {
         let Some(party) = self.parties.get_mut(key).filter(|party| !party.is_up) else { return };
         let (actor, whose) = (party.actor, party.whose);
         let is_first = !std::mem::replace(&mut party.has_rung, true);
-        self.trust_peer(leg, world);
+        if let Some(leg) = self.legs.get_mut(leg) {
+            leg.trust_peer(world.endpoint);
+        }
         if let Some(sdp) = body_of(response) {
             self.settled_early(session, &sdp);
             self.hear_early(actor, leg);
@@ -442,7 +444,9 @@ impl Voice {
     ) {
         let Some(&leg) = self.by_session.get(&session) else { return };
         let Some(key) = self.legs.get(leg).and_then(|leg| leg.party) else { return };
-        self.trust_peer(leg, world);
+        if let Some(leg) = self.legs.get_mut(leg) {
+            leg.trust_peer(world.endpoint);
+        }
         if let Some(sdp) = body_of(response) {
             self.settled(session, &sdp);
         }

@@ -44,7 +44,6 @@ mod testing;
 mod tick;
 
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -160,8 +159,6 @@ impl std::fmt::Debug for Owner {
 /// - A bridge (`bridge`) is two legs of one shard, of one Dial. Legs of several shards hear each other in a room (`rooms`).
 /// - No thread and no task belongs to a call. Without `[voice] media` there is no `Voice`.
 pub struct Voice {
-    /// The address that peers are told.
-    ip: IpAddr,
     media_rules: MediaRules,
     /// `[voice] allow_private`.
     allow_private: bool,
@@ -202,7 +199,6 @@ impl Voice {
         let settings = &common.settings;
         let mut rng = Rng::from_seed(seed);
         Voice {
-            ip: settings.ip,
             media_rules: MediaRules::new(settings),
             allow_private: settings.allow_private,
             end_pause: settings.end_pause,
@@ -278,7 +274,9 @@ impl Voice {
                 return self.informed(now, session, &content_type, &body, world);
             }
             SessionEvent::MessageAnswered { message, status } => {
-                return self.message_answered(now, message, status, world);
+                return self.with_texts(now, world, |texts, parts| {
+                    texts.handle_answered(now, message, status, parts)
+                });
             }
             SessionEvent::ReferAnswered { session, status } => (session, status),
             other => return self.handle_outgoing(now, other, world),
@@ -356,7 +354,10 @@ impl Voice {
 
     fn digit(&mut self, now: Instant, key: Key, digit: char, world: &mut World<'_>) {
         self.counts.digits_total += 1;
-        self.stream_digit(key, digit);
+        if let Some(streams) = self.legs.get(key).and_then(|leg| leg.streams.as_ref()) {
+            // The applications that listen are told, besides the script.
+            streams.digit(digit);
+        }
         self.drive_leg(now, key, world, |script, out| script.handle_digit(now, digit, out));
     }
 
@@ -397,9 +398,9 @@ impl Voice {
         let (leg_key, is_up) = (told.leg, told.script.status() == CallStatus::InProgress);
         if let Some(leg) = self.legs.get_mut(leg_key) {
             self.clockwork.arm(now, told.script.deadline(), leg_key, leg);
-        }
-        if is_up {
-            self.call_answered(now, leg_key, world);
+            if is_up {
+                leg.call_answered(now, world);
+            }
         }
         self.todo.extend(effects.into_iter().map(|effect| (actor, effect)));
         if self.is_performing {
@@ -452,9 +453,9 @@ impl Voice {
     fn remove(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
         self.part(now, key, world);
         self.close_media(now, key, world);
-        // A script has already reported how its call ended.
-        self.call_ended(now, key, None, world);
         let Some(mut leg) = self.legs.remove(key) else { return };
+        // A script has already reported how its call ended.
+        leg.call_ended(now, None, world);
         release(leg.counted.take(), world);
         for actor in [leg.main, leg.aside].into_iter().flatten() {
             self.actors.remove(actor);

@@ -3,10 +3,12 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use sip::endpoint::Endpoint;
 use stdx::Instant;
 use stdx::network::Network;
 use stdx::slab::Key;
 
+use super::leg::Leg;
 use super::settings::Settings;
 use super::{Voice, World};
 
@@ -36,22 +38,28 @@ impl MediaRules {
         address == self.own || self.networks.iter().any(|network| network.contains(address))
     }
 
+    /// The address that peers are told to send media to.
+    pub(super) fn own(&self) -> IpAddr {
+        self.own
+    }
+
     pub(super) fn timeout(&self) -> Option<Duration> {
         (!self.timeout.is_zero()).then_some(self.timeout)
     }
 }
 
-impl Voice {
+impl Leg {
     /// A response came from the peer of an outgoing call: media may go to that address.
-    pub(super) fn trust_peer(&mut self, key: Key, world: &mut World<'_>) {
-        let Some(leg) = self.legs.get_mut(key) else { return };
-        let Some(peer) = world.endpoint.peer_of(leg.session) else { return };
-        leg.trusted = peer;
-        if let Some(media) = &mut leg.media {
+    pub(super) fn trust_peer(&mut self, endpoint: &Endpoint) {
+        let Some(peer) = endpoint.peer_of(self.session) else { return };
+        self.trusted = peer;
+        if let Some(media) = &mut self.media {
             media.trust_signalling(peer);
         }
     }
+}
 
+impl Voice {
     /// The peer has sent neither RTP nor RTCP for the configured time: its phone or its network is gone.
     pub(super) fn media_ended(&mut self, now: Instant, key: Key, silence: Duration, world: &mut World<'_>) {
         self.counts.media_timeouts += 1;

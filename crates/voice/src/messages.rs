@@ -17,17 +17,24 @@ use stdx::slab::Key;
 use store::rest::types::{Common, TextMessage};
 use store::rest::{Resource, RestWrite};
 
+use super::helper_requests::HelperRequests;
+use super::outgoing::CallOrigin;
 use super::resolving::ResolutionPurpose;
 use super::{Address, Destination, Owner, Purpose, Resolved, Voice, VoiceEffect, World, limits};
 
+/// A text to be sent. Its row is in the record.
+pub(super) struct NewText {
+    pub(super) row: TextMessage,
+    pub(super) owner: Arc<Owner>,
+    /// The URL that is told the outcome.
+    pub(super) status: Option<String>,
+    /// The script that may wait for it.
+    pub(super) script: Option<(Key, Id)>,
+}
+
 /// A text without an outcome yet.
 struct Text {
-    row: TextMessage,
-    owner: Arc<Owner>,
-    /// The URL that is told the outcome.
-    status: Option<String>,
-    /// The script that may wait for it.
-    script: Option<(Key, Id)>,
+    new: NewText,
     /// The account whose phones these are, when it is one of ours.
     aor: Option<Aor>,
     /// Still to be tried, those of a group at once.
@@ -35,6 +42,20 @@ struct Text {
     /// MESSAGEs without an answer.
     open: usize,
     last_status: u16,
+}
+
+/// The outcome of a text that a script waits for.
+pub(super) struct TextOutcome {
+    /// The script's actor, and its number for the text.
+    script: (Key, Id),
+    result: Result<Sent, Failure>,
+}
+
+/// The parts of the shard that texts use besides their own state.
+pub(super) struct TextParts<'a, 'w> {
+    home: &'a CallOrigin,
+    asks: &'a mut HelperRequests,
+    world: &'a mut World<'w>,
 }
 
 /// A shard's texts, by the ticket of the search for their address.
@@ -47,6 +68,151 @@ pub(super) struct Texts {
 impl Texts {
     pub(super) fn open(&self) -> usize {
         self.open.len()
+    }
+
+    /// Keeps a text until its address is looked up. A status: it is refused, and to be ended with that.
+    fn insert(&mut self, ticket: u64, new: NewText) -> Option<u16> {
+        let is_too_much = self.open() >= limits::TEXTS;
+        let is_too_long = new.row.body.len() > limits::TEXT_BYTES;
+        let text = Text { new, aor: None, groups: VecDeque::new(), open: 0, last_status: 480 };
+        self.open.insert(ticket, text);
+        match (is_too_long, is_too_much) {
+            (true, _) => Some(413),
+            (false, true) => Some(503),
+            (false, false) => None,
+        }
+    }
+
+    fn account_known(&mut self, ticket: u64, aor: &Aor) {
+        if let Some(text) = self.open.get_mut(&ticket) {
+            text.aor = Some(aor.clone());
+        }
+    }
+
+    /// The destinations of a text's address, or the status that says why there is none.
+    pub(super) fn handle_resolved(
+        &mut self,
+        now: Instant,
+        ticket: u64,
+        resolved: Resolved,
+        parts: &mut TextParts<'_, '_>,
+    ) -> Option<TextOutcome> {
+        let text = self.open.get_mut(&ticket)?;
+        match (resolved, &text.aor) {
+            (Ok(groups), _) => {
+                text.groups = groups.into();
+                self.send_next(now, ticket, parts)
+            }
+            (Err(480), Some(aor)) => {
+                let message = WaitingMessage {
+                    id: 0,
+                    aor: aor.clone(),
+                    from: sender(&text.new.row.from, parts.home.domain()).into(),
+                    content_type: PLAIN.into(),
+                    body: text.new.row.body.as_bytes().into(),
+                    sent_at: now,
+                };
+                parts.world.outbox.push(VoiceEffect::Keep { ticket, message: Box::new(message) });
+                None
+            }
+            (Err(status), _) => self.end(now, ticket, status, parts),
+        }
+    }
+
+    /// Sends the text to all destinations of the next group; without one, the text has failed.
+    fn send_next(&mut self, now: Instant, ticket: u64, parts: &mut TextParts<'_, '_>) -> Option<TextOutcome> {
+        let Texts { open, messages } = self;
+        let text = open.get_mut(&ticket)?;
+        let shown = &text.new.row.from;
+        let (from, asserted) = (sender(shown, parts.home.domain()), parts.home.asserted(Some(shown), None));
+        let world = &mut *parts.world;
+        while let Some(group) = text.groups.pop_front() {
+            for reach in group {
+                let out = MessageOut {
+                    target: reach.uri,
+                    path: reach.path,
+                    received: reach.received,
+                    from: format!("<{from}>").into(),
+                    to: text.aor.as_ref().map(|aor| format!("<{}>", uri_of(aor)).into()).unwrap_or_default(),
+                    content_type: PLAIN.into(),
+                    body: Bytes::copy_from_slice(text.new.row.body.as_bytes()),
+                    is_binding: reach.is_binding,
+                    asserted: asserted.clone(),
+                    ..MessageOut::default()
+                };
+                match world.endpoint.sessions(now, world.out).message(out) {
+                    Ok(message) => {
+                        messages.insert(message, ticket);
+                        text.open += 1;
+                    }
+                    Err(_) => text.last_status = 503,
+                }
+            }
+            if text.open > 0 {
+                return None;
+            }
+        }
+        let status = text.last_status;
+        self.end(now, ticket, status, parts)
+    }
+
+    /// The final answer to one MESSAGE of a text.
+    pub(super) fn handle_answered(
+        &mut self,
+        now: Instant,
+        message: MessageId,
+        status: u16,
+        parts: &mut TextParts<'_, '_>,
+    ) -> Option<TextOutcome> {
+        let ticket = self.messages.remove(&message)?;
+        // Another phone has taken it.
+        let text = self.open.get_mut(&ticket)?;
+        text.open -= 1;
+        text.last_status = status;
+        if (200..300).contains(&status) {
+            self.end(now, ticket, status, parts)
+        } else if text.open == 0 {
+            self.send_next(now, ticket, parts)
+        } else {
+            None
+        }
+    }
+
+    /// Ends a text with that status: its row, its callback, and the script that waits for it.
+    fn end(
+        &mut self,
+        now: Instant,
+        ticket: u64,
+        status: u16,
+        parts: &mut TextParts<'_, '_>,
+    ) -> Option<TextOutcome> {
+        let Text { mut new, .. } = self.open.remove(&ticket)?;
+        let is_sent = (200..300).contains(&status);
+        let row = &mut new.row;
+        row.common.updated_at = now;
+        if is_sent {
+            row.status = "sent".to_owned();
+            row.sent_at = Some(now);
+        } else {
+            row.status = "failed".to_owned();
+            row.error_code = Some(code::MESSAGE);
+            row.error_message = format!("the message to {} was refused with {status}", row.to);
+        }
+        if let Ok(row) = row.row() {
+            let write = store::Write::Rest(RestWrite::Replace(Box::new(row)));
+            parts.world.outbox.push(VoiceEffect::Write(write));
+        }
+        if let Some(url) = &new.status {
+            parts.asks.tell(outcome(&new, url).to_wire(&new.owner.signing_key));
+        }
+        let script = new.script?;
+        let TextMessage { common, status, error_message, .. } = new.row;
+        let result = if is_sent {
+            Ok(Sent { sid: common.sid, status })
+        } else {
+            Err(Failure { code: code::MESSAGE, text: error_message })
+        };
+        Some(TextOutcome { script, result })
     }
 }
 
@@ -91,138 +257,42 @@ impl Voice {
         if let Ok(row) = row.row() {
             world.outbox.push(VoiceEffect::Write(store::Write::Rest(RestWrite::Insert(Box::new(row)))));
         }
-        self.begin_text(now, row, owner, status, Some((actor, id)), world);
+        let script = Some((actor, id));
+        self.send_text(now, NewText { row, owner, status, script }, world);
     }
 
-    /// A text of the REST interface, whose row is in the record already.
-    pub(super) fn send_text(
-        &mut self,
-        now: Instant,
-        row: TextMessage,
-        owner: Arc<Owner>,
-        status: Option<String>,
-        world: &mut World<'_>,
-    ) {
-        self.begin_text(now, row, owner, status, None, world);
-    }
-
-    fn begin_text(
-        &mut self,
-        now: Instant,
-        row: TextMessage,
-        owner: Arc<Owner>,
-        status: Option<String>,
-        script: Option<(Key, Id)>,
-        world: &mut World<'_>,
-    ) {
-        let address = address_of(&row.to, self.home.domain());
-        let is_too_much = self.texts.open() >= limits::TEXTS;
-        let is_too_long = row.body.len() > limits::TEXT_BYTES;
+    /// Looks up the address of a text, and sends it there.
+    pub(super) fn send_text(&mut self, now: Instant, text: NewText, world: &mut World<'_>) {
+        let address = address_of(&text.row.to, self.home.domain());
         let ticket = self.resolving.add(ResolutionPurpose::Text);
-        let (aor, groups) = (None, VecDeque::new());
-        let text = Text { row, owner, status, script, aor, groups, open: 0, last_status: 480 };
-        self.texts.open.insert(ticket, text);
-        if is_too_long || is_too_much {
+        if let Some(status) = self.texts.insert(ticket, text) {
             self.resolving.take(ticket);
-            return self.text_over(now, ticket, if is_too_long { 413 } else { 503 }, world);
+            return self.with_texts(now, world, |texts, parts| texts.end(now, ticket, status, parts));
         }
         world.outbox.push(VoiceEffect::Resolve { ticket, address, purpose: Purpose::Text });
     }
 
+    /// Gives texts an input, and the outcome of a text to the script that waits for it.
+    pub(super) fn with_texts(
+        &mut self,
+        now: Instant,
+        world: &mut World<'_>,
+        act: impl FnOnce(&mut Texts, &mut TextParts<'_, '_>) -> Option<TextOutcome>,
+    ) {
+        let mut parts = TextParts { home: &self.home, asks: &mut self.asks, world: &mut *world };
+        let Some(TextOutcome { script: (actor, id), result }) = act(&mut self.texts, &mut parts) else {
+            return;
+        };
+        self.drive(now, actor, world, |script, out| script.handle_sent(now, id, result, out));
+    }
+
     /// The account that a ticket's address has led to.
     pub fn account_known(&mut self, ticket: u64, aor: &Aor) {
-        if let Some(text) = self.texts.open.get_mut(&ticket) {
-            text.aor = Some(aor.clone());
-        }
+        self.texts.account_known(ticket, aor);
         if let Some(ResolutionPurpose::Party(key)) = self.resolving.get(ticket)
             && let Some(party) = self.parties.get_mut(key)
         {
             party.aor = Some(aor.clone());
-        }
-    }
-
-    pub(super) fn text_resolved(
-        &mut self,
-        now: Instant,
-        ticket: u64,
-        resolved: Resolved,
-        world: &mut World<'_>,
-    ) {
-        let from = self.texts.open.get(&ticket).map(|text| self.sender(&text.row.from));
-        let Some((from, text)) = from.zip(self.texts.open.get_mut(&ticket)) else { return };
-        match (resolved, &text.aor) {
-            (Ok(groups), _) => {
-                text.groups = groups.into();
-                self.text_onward(now, ticket, world);
-            }
-            (Err(480), Some(aor)) => {
-                let message = WaitingMessage {
-                    id: 0,
-                    aor: aor.clone(),
-                    from: from.into(),
-                    content_type: PLAIN.into(),
-                    body: text.row.body.as_bytes().into(),
-                    sent_at: now,
-                };
-                world.outbox.push(VoiceEffect::Keep { ticket, message: Box::new(message) });
-            }
-            (Err(status), _) => self.text_over(now, ticket, status, world),
-        }
-    }
-
-    /// Sends the text to all destinations of the next group; without one, the text has failed.
-    fn text_onward(&mut self, now: Instant, ticket: u64, world: &mut World<'_>) {
-        let asserted = self.texts.open.get(&ticket).map(|text| self.asserted(Some(&text.row.from), None));
-        let from = self.texts.open.get(&ticket).map(|text| self.sender(&text.row.from));
-        let Texts { open, messages } = &mut self.texts;
-        let Some((from, text)) = from.zip(open.get_mut(&ticket)) else { return };
-        while let Some(group) = text.groups.pop_front() {
-            for reach in group {
-                let out = MessageOut {
-                    target: reach.uri,
-                    path: reach.path,
-                    received: reach.received,
-                    from: format!("<{from}>").into(),
-                    to: text.aor.as_ref().map(|aor| format!("<{}>", uri_of(aor)).into()).unwrap_or_default(),
-                    content_type: PLAIN.into(),
-                    body: Bytes::copy_from_slice(text.row.body.as_bytes()),
-                    is_binding: reach.is_binding,
-                    asserted: asserted.clone().unwrap_or_default(),
-                    ..MessageOut::default()
-                };
-                match world.endpoint.sessions(now, world.out).message(out) {
-                    Ok(message) => {
-                        messages.insert(message, ticket);
-                        text.open += 1;
-                    }
-                    Err(_) => text.last_status = 503,
-                }
-            }
-            if text.open > 0 {
-                return;
-            }
-        }
-        let status = text.last_status;
-        self.text_over(now, ticket, status, world);
-    }
-
-    /// The final answer to one MESSAGE of a text.
-    pub(super) fn message_answered(
-        &mut self,
-        now: Instant,
-        message: MessageId,
-        status: u16,
-        world: &mut World<'_>,
-    ) {
-        let Some(ticket) = self.texts.messages.remove(&message) else { return };
-        // Another phone has taken it.
-        let Some(text) = self.texts.open.get_mut(&ticket) else { return };
-        text.open -= 1;
-        text.last_status = status;
-        if (200..300).contains(&status) {
-            self.text_over(now, ticket, status, world);
-        } else if text.open == 0 {
-            self.text_onward(now, ticket, world);
         }
     }
 
@@ -240,49 +310,11 @@ impl Voice {
             Err(KeepRefused::TooLarge) => 413,
             Err(KeepRefused::StoreFailed) => 500,
         };
-        self.text_over(now, ticket, status, world);
+        self.with_texts(now, world, |texts, parts| texts.end(now, ticket, status, parts));
     }
 
-    fn text_over(&mut self, now: Instant, ticket: u64, status: u16, world: &mut World<'_>) {
-        let Some(mut text) = self.texts.open.remove(&ticket) else { return };
-        let is_sent = (200..300).contains(&status);
-        let row = &mut text.row;
-        row.common.updated_at = now;
-        if is_sent {
-            row.status = "sent".to_owned();
-            row.sent_at = Some(now);
-        } else {
-            row.status = "failed".to_owned();
-            row.error_code = Some(code::MESSAGE);
-            row.error_message = format!("the message to {} was refused with {status}", row.to);
-        }
-        if let Ok(row) = row.row() {
-            world.outbox.push(VoiceEffect::Write(store::Write::Rest(RestWrite::Replace(Box::new(row)))));
-        }
-        if let Some(url) = &text.status {
-            self.asks.tell(outcome(&text, url).to_wire(&text.owner.signing_key));
-        }
-        let Some((actor, id)) = text.script else { return };
-        let TextMessage { common, status, error_message, .. } = text.row;
-        let result = if is_sent {
-            Ok(Sent { sid: common.sid, status })
-        } else {
-            Err(Failure { code: code::MESSAGE, text: error_message })
-        };
-        self.drive(now, actor, world, |script, out| script.handle_sent(now, id, result, out));
-    }
-
-    /// The sender of a text: a SIP URI is unchanged, any other value is a user of our domain.
-    fn sender(&self, from: &str) -> String {
-        match Uri::parse(from.as_bytes()) {
-            Ok(uri) if uri.is_sip() => from.to_owned(),
-            _ => uri_of(&format!("{}@{}", client(from), self.home.domain())),
-        }
-    }
-
-    pub(super) fn send_mail(&mut self, now: Instant, actor: Key, id: Id, mail: Email, world: &mut World<'_>) {
+    pub(super) fn send_mail(&mut self, actor: Key, id: Id, mail: Email) {
         let sid = self.new_sid(sid::MAIL);
-        let _ = (now, world);
         self.asks.mail((actor, id), sid, mail);
     }
 
@@ -302,7 +334,15 @@ impl Voice {
     }
 }
 
-fn outcome(text: &Text, url: &str) -> Request {
+/// The sender of a text: a SIP URI is unchanged, any other value is a user of our domain.
+fn sender(from: &str, domain: &str) -> String {
+    match Uri::parse(from.as_bytes()) {
+        Ok(uri) if uri.is_sip() => from.to_owned(),
+        _ => uri_of(&format!("{}@{domain}", client(from))),
+    }
+}
+
+fn outcome(text: &NewText, url: &str) -> Request {
     let TextMessage { common, from, to, status, error_code, .. } = &text.row;
     let mut form = vec![
         ("MessageSid", common.sid.clone()),

@@ -5,10 +5,12 @@ use media::sdp::{self, Description, Negotiated};
 use media::session::MediaSession;
 use sip::session::{OfferId, SessionId};
 use stdx::Instant;
+use stdx::rng::Rng;
 use stdx::slab::Key;
 
-use super::leg::Partner;
-use super::{Voice, World};
+use super::leg::{Leg, Partner};
+use super::media_rules::MediaRules;
+use super::{MediaSockets, Voice, World};
 
 /// Why a call gets no media: status, reason and a Warning (RFC 3261 §20.43).
 pub(super) struct Refused {
@@ -18,12 +20,85 @@ pub(super) struct Refused {
 }
 
 impl Refused {
+    /// The call is over.
+    const GONE: Refused = Refused { status: 500, reason: "Server Internal Error", warning: None };
     const NO_PORTS: Refused = Refused { status: 503, reason: "Service Unavailable", warning: None };
 
     fn not_acceptable(code: u16, text: &str) -> Refused {
         let text: String = text.chars().filter(|c| !"\"\\\r\n".contains(*c)).collect();
         let warning = Some(format!("{code} belfry \"{text}\""));
         Refused { status: 488, reason: "Not Acceptable Here", warning }
+    }
+}
+
+/// The offer/answer model (RFC 3264) of one leg.
+impl Leg {
+    /// The answer to the peer's offer, or an offer when there is none.
+    fn describe(
+        &mut self,
+        key: Key,
+        rules: &MediaRules,
+        rng: &mut Rng,
+        sockets: &mut dyn MediaSockets,
+    ) -> Result<Bytes, Refused> {
+        if self.pair.is_none() {
+            let pair = sockets.open(key).map_err(|error| {
+                tracing::warn!(%error, "no media ports for a call");
+                Refused::NO_PORTS
+            })?;
+            self.pair = Some(pair);
+        }
+        let local = self.local(rules.own()).ok_or(Refused::GONE)?;
+        if self.offer.is_empty() {
+            let mut offer = sdp::offer(&local);
+            self.versions.stamp(&mut offer);
+            let text = offer.to_string();
+            self.offered = Some(Box::new(offer));
+            return Ok(text.into());
+        }
+        let offer = Description::parse(&self.offer)
+            .map_err(|error| Refused::not_acceptable(399, &error.to_string()))?;
+        let answer = sdp::answer(&offer, &local)
+            .map_err(|refusal| Refused::not_acceptable(refusal.warning(), &refusal.to_string()))?;
+        let mut description = answer.description;
+        self.versions.stamp(&mut description);
+        self.connect(answer.negotiated, rules, rng);
+        Ok(description.to_string().into())
+    }
+
+    /// Media from now on, or another than before.
+    fn connect(&mut self, negotiated: Negotiated, rules: &MediaRules, rng: &mut Rng) {
+        let seed = rng.next_u64();
+        let is_gateway = negotiated.remote.is_some_and(|remote| rules.is_gateway(remote.ip()));
+        let result = match &mut self.media {
+            Some(media) => media.renegotiate(negotiated),
+            None => MediaSession::new(negotiated, seed, Some(self.trusted)).map(|mut media| {
+                // Joined before it had a sound.
+                media.listen(matches!(self.partner, Partner::Leg(_) | Partner::Itself));
+                media.mute(self.is_muted);
+                media.limit_silence(rules.timeout());
+                self.media = Some(Box::new(media));
+            }),
+        };
+        if let Err(error) = result {
+            // Only codecs that are available here are negotiated.
+            tracing::error!(%error, sid = self.sid, "cannot start the negotiated codec");
+        }
+        if let Some(media) = &mut self.media {
+            media.trust_description(is_gateway);
+        }
+    }
+
+    /// An answer to our offer, which another may follow in early media.
+    fn take_answer(&mut self, sdp: &[u8], rules: &MediaRules, rng: &mut Rng) {
+        let (Some(offer), Some(local)) = (&self.offered, self.local(rules.own())) else { return };
+        let negotiated = Description::parse(sdp)
+            .map_err(|error| error.to_string())
+            .and_then(|answer| sdp::accept(offer, &answer, &local).map_err(|refusal| refusal.to_string()));
+        match negotiated {
+            Ok(negotiated) => self.connect(negotiated, rules, rng),
+            Err(problem) => tracing::info!(sid = self.sid, problem, "an SDP answer does not match its offer"),
+        }
     }
 }
 
@@ -45,57 +120,10 @@ impl Voice {
         };
     }
 
+    /// This side's part of the next description of a leg.
     pub(super) fn describe(&mut self, key: Key, world: &mut World<'_>) -> Result<Bytes, Refused> {
-        let gone = || Refused { status: 500, reason: "Server Internal Error", warning: None };
-        let leg = self.legs.get_mut(key).ok_or_else(gone)?;
-        if leg.pair.is_none() {
-            let pair = world.sockets.open(key).map_err(|error| {
-                tracing::warn!(%error, "no media ports for a call");
-                Refused::NO_PORTS
-            })?;
-            leg.pair = Some(pair);
-        }
-        let local = leg.local(self.ip).ok_or_else(gone)?;
-        if leg.offer.is_empty() {
-            let mut offer = sdp::offer(&local);
-            leg.versions.stamp(&mut offer);
-            let text = offer.to_string();
-            leg.offered = Some(Box::new(offer));
-            return Ok(text.into());
-        }
-        let offer = Description::parse(&leg.offer)
-            .map_err(|error| Refused::not_acceptable(399, &error.to_string()))?;
-        let answer = sdp::answer(&offer, &local)
-            .map_err(|refusal| Refused::not_acceptable(refusal.warning(), &refusal.to_string()))?;
-        let mut description = answer.description;
-        leg.versions.stamp(&mut description);
-        self.connect(key, answer.negotiated);
-        Ok(description.to_string().into())
-    }
-
-    /// Media from now on, or another than before.
-    fn connect(&mut self, key: Key, negotiated: Negotiated) {
-        let seed = self.rng.next_u64();
-        let is_gateway = negotiated.remote.is_some_and(|remote| self.media_rules.is_gateway(remote.ip()));
-        let silence = self.media_rules.timeout();
-        let Some(leg) = self.legs.get_mut(key) else { return };
-        let result = match &mut leg.media {
-            Some(media) => media.renegotiate(negotiated),
-            None => MediaSession::new(negotiated, seed, Some(leg.trusted)).map(|mut media| {
-                // Joined before it had a sound.
-                media.listen(matches!(leg.partner, Partner::Leg(_) | Partner::Itself));
-                media.mute(leg.is_muted);
-                media.limit_silence(silence);
-                leg.media = Some(Box::new(media));
-            }),
-        };
-        if let Err(error) = result {
-            // Only codecs that are available here are negotiated.
-            tracing::error!(%error, sid = leg.sid, "cannot start the negotiated codec");
-        }
-        if let Some(media) = &mut leg.media {
-            media.trust_description(is_gateway);
-        }
+        let leg = self.legs.get_mut(key).ok_or(Refused::GONE)?;
+        leg.describe(key, &self.media_rules, &mut self.rng, world.sockets)
     }
 
     /// Our 200 was acknowledged; with the answer, when it was an offer.
@@ -132,14 +160,8 @@ impl Voice {
     /// An answer in early media, which another may follow.
     pub(super) fn settled_early(&mut self, session: SessionId, sdp: &[u8]) {
         let Some(&key) = self.by_session.get(&session) else { return };
-        let Some(leg) = self.legs.get(key) else { return };
-        let (Some(offer), Some(local)) = (&leg.offered, leg.local(self.ip)) else { return };
-        let negotiated = Description::parse(sdp)
-            .map_err(|error| error.to_string())
-            .and_then(|answer| sdp::accept(offer, &answer, &local).map_err(|refusal| refusal.to_string()));
-        match negotiated {
-            Ok(negotiated) => self.connect(key, negotiated),
-            Err(problem) => tracing::info!(sid = leg.sid, problem, "an SDP answer does not match its offer"),
+        if let Some(leg) = self.legs.get_mut(key) {
+            leg.take_answer(sdp, &self.media_rules, &mut self.rng);
         }
     }
 

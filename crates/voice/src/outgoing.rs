@@ -79,6 +79,18 @@ impl CallOrigin {
         format!("<sip:{name}@{}>", self.domain).into()
     }
 
+    /// The asserted identity of a call or text (RFC 3325 §5): an address of the account, or the account that calls an
+    /// application and has proved it. Anonymous callers are asserted to be none.
+    pub(super) fn asserted(&self, shown: Option<&str>, caller: Option<&str>) -> Box<str> {
+        let of_caller = || {
+            let (user, domain) = caller?.rsplit_once('@')?;
+            Some(format!("<sip:{}@{domain}>", escape_user(user)).into())
+        };
+        let is_anonymous = |shown: &&str| shown.to_ascii_lowercase().contains("anonymous");
+        let of_account = || shown.filter(|shown| !is_anonymous(shown)).map(|shown| self.name_of(shown));
+        of_caller().or_else(of_account).unwrap_or_default()
+    }
+
     /// A name-addr for To, of a user of ours or of the plan's.
     pub(super) fn address_of(&self, address: &super::Address) -> Box<str> {
         let host = if address.host.is_empty() { &self.domain } else { &address.host };
@@ -91,7 +103,8 @@ impl Voice {
     pub(super) fn start_call(&mut self, now: Instant, call: Outgoing, world: &mut World<'_>) {
         let Outgoing { sid, owner, to, send_digits, from, plan, timeout, record } = call;
         // The script's leg until a phone has answered, whose leg is then the script's.
-        let mut leg = Leg::new(NO_SESSION, sid.clone(), Arc::clone(&owner), self.ip, &mut self.rng);
+        let ip = self.media_rules.own();
+        let mut leg = Leg::new(NO_SESSION, sid.clone(), Arc::clone(&owner), ip, &mut self.rng);
         leg.from = from.as_str().into();
         let leg = self.add_leg(now, leg);
         let facts = Call {
@@ -114,7 +127,7 @@ impl Voice {
         party.timeout = timeout;
         party.send_digits = send_digits;
         party.record = record;
-        party.asserted = self.asserted(Some(&party.from), None);
+        party.asserted = self.home.asserted(Some(&party.from), None);
         self.call_party(now, leg, party, to, world);
     }
 

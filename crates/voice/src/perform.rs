@@ -4,7 +4,7 @@ use ivr::script::{Effect, Refusal};
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::leg::Partner;
+use super::leg::{Leg, Partner};
 use super::{Voice, World};
 
 impl Voice {
@@ -32,11 +32,11 @@ impl Voice {
             Effect::StopPrompt { id } => self.stop_prompt(now, actor, id, world),
             // Scripts get every digit, and ignore those that they do not listen for.
             Effect::Listen { speech: None, .. } => {}
-            Effect::Echo { on } => self.echo(key, on),
+            Effect::Echo { on } => leg.echo(on),
             Effect::Ended(status) => {
                 tracing::debug!(sid = leg.sid, status = status.as_str(), "a call of an application is over");
                 if leg.main == Some(actor) {
-                    self.call_ended(now, key, Some(status), world);
+                    leg.call_ended(now, Some(status), world);
                 }
                 self.actor_ended(now, actor, world);
             }
@@ -69,7 +69,7 @@ impl Voice {
             }
             Effect::LeaveQueue { id } => self.leave_queue(now, actor, id, world),
             Effect::SendMessage { id, message } => self.send_message(now, actor, id, *message, world),
-            Effect::SendMail { id, mail } => self.send_mail(now, actor, id, *mail, world),
+            Effect::SendMail { id, mail } => self.send_mail(actor, id, *mail),
             Effect::Done => self.actor_done(now, actor, world),
             _ => {}
         }
@@ -102,11 +102,13 @@ impl Voice {
             _ => {}
         }
     }
+}
 
-    fn echo(&mut self, key: Key, on: bool) {
-        let Some(leg) = self.legs.get_mut(key) else { return };
-        leg.partner = if on { Partner::Itself } else { Partner::None };
-        if let Some(media) = &mut leg.media {
+impl Leg {
+    /// Sends the leg's own sound back to it, or ends that.
+    fn echo(&mut self, on: bool) {
+        self.partner = if on { Partner::Itself } else { Partner::None };
+        if let Some(media) = &mut self.media {
             media.listen(on);
         }
     }

@@ -18,6 +18,7 @@ use store::rest::types::{Common, Recording as Kept};
 use store::rest::{Resource, RestWrite};
 
 use super::active_recordings::ActiveRecording;
+use super::leg::Leg;
 use super::recognise::Transcribing;
 use super::recording_files::RecordingFiles;
 use super::{Owner, Voice, VoiceEffect, World, limits};
@@ -126,10 +127,24 @@ impl Recordings {
         self.files.path(sid)
     }
 
+    /// A recording of the account, as its script is told of it.
+    fn recorded_of(&self, owner: &Owner, sid: &str, duration: Duration) -> Recorded {
+        let url = format!("{}.wav", self.url(&owner.account, "Recordings", sid));
+        Recorded { sid: sid.to_owned(), public_url: Some(url.clone()), url, duration }
+    }
+
     pub(super) fn attend(&mut self, leg: Key) {
         if !self.legs.contains(&leg) {
             self.legs.push(leg);
         }
+    }
+}
+
+impl Leg {
+    /// The row of a recording under way, and the account of the call.
+    fn row_under_way(&self, now: Instant, sid: &str) -> Option<(Kept, Arc<Owner>)> {
+        let take = self.recording.as_ref()?.takes.iter().find(|take| take.sid == sid)?;
+        Some((row_of(now, &self.sid, &self.owner, take), Arc::clone(&self.owner)))
     }
 }
 
@@ -155,9 +170,9 @@ impl Voice {
             self.warn(now, leg, code::RECORDING, format!("the call is not recorded: {problem}"), world);
             return None;
         }
-        let (row, owner) = self.row_under_way(now, leg, &sid)?;
+        let (row, owner) = self.legs.get(leg)?.row_under_way(now, &sid)?;
         write(&row, RestWrite::Insert, world);
-        let recorded = self.recorded_of(&owner, &sid, Duration::ZERO);
+        let recorded = self.recordings.recorded_of(&owner, &sid, Duration::ZERO);
         self.tell_status(status.as_ref(), &row, &recorded, &owner);
         Some(sid)
     }
@@ -192,8 +207,8 @@ impl Voice {
         let (max, whose) = (limits::RECORDING, RecordingObserver::Api { status: status.clone() });
         let begin = Begin { sid: sid.to_owned(), of, conference, source, trim, max, whose };
         self.begin_take(now, leg, begin)?;
-        if let Some((row, owner)) = self.row_under_way(now, leg, sid) {
-            let recorded = self.recorded_of(&owner, sid, Duration::ZERO);
+        if let Some((row, owner)) = self.legs.get(leg).and_then(|leg| leg.row_under_way(now, sid)) {
+            let recorded = self.recordings.recorded_of(&owner, sid, Duration::ZERO);
             self.tell_status(status.as_ref(), &row, &recorded, &owner);
         }
         Ok(())
@@ -232,16 +247,10 @@ impl Voice {
             self.close_take(now, leg, index);
             return true;
         }
-        if let Some((row, _)) = self.row_under_way(now, leg, sid) {
+        if let Some((row, _)) = self.legs.get(leg).and_then(|leg| leg.row_under_way(now, sid)) {
             write(&row, RestWrite::Replace, world);
         }
         true
-    }
-
-    fn row_under_way(&self, now: Instant, key: Key, sid: &str) -> Option<(Kept, Arc<Owner>)> {
-        let leg = self.legs.get(key)?;
-        let take = leg.recording.as_ref()?.takes.iter().find(|take| take.sid == sid)?;
-        Some((row_of(now, &leg.sid, &leg.owner, take), Arc::clone(&leg.owner)))
     }
 
     /// Begins a recording, after a beep if one is asked for.
@@ -370,7 +379,7 @@ impl Voice {
         let ms = recorder.finish(&mut file);
         let failed = over.and_then(Result::err);
         let ms = if is_silent || failed.is_some() { 0 } else { ms };
-        let recorded = self.recorded_of(&owner, &sid, Duration::from_millis(ms.into()));
+        let recorded = self.recordings.recorded_of(&owner, &sid, Duration::from_millis(ms.into()));
         let ticket = file.ticket();
         file.close(ms > 0);
         let closing = Closing { leg: key, whose, recorded: recorded.clone(), row, owner, failed };
@@ -489,11 +498,6 @@ impl Voice {
             .map(|()| recorded)
             .map_err(|problem| Failure { code: code::RECORDING, text: format!("Record: {problem}") });
         self.drive(now, actor, world, |script, out| script.handle_recorded(now, id, answer, out));
-    }
-
-    fn recorded_of(&self, owner: &Owner, sid: &str, duration: Duration) -> Recorded {
-        let url = format!("{}.wav", self.recordings.url(&owner.account, "Recordings", sid));
-        Recorded { sid: sid.to_owned(), public_url: Some(url.clone()), url, duration }
     }
 
     /// `recordingStatusCallback` of a recording that has no verb.

@@ -106,7 +106,8 @@ impl Voice {
     /// Handles the result of `VoiceEffect::Resolve`.
     pub fn handle_resolved(&mut self, now: Instant, ticket: u64, resolved: Resolved, world: &mut World<'_>) {
         match self.resolving.take(ticket) {
-            Some(ResolutionPurpose::Text) => self.text_resolved(now, ticket, resolved, world),
+            Some(ResolutionPurpose::Text) => self
+                .with_texts(now, world, |texts, parts| texts.handle_resolved(now, ticket, resolved, parts)),
             Some(ResolutionPurpose::Party(key)) => self.party_resolved(now, key, resolved, world),
             // The request's owner is gone.
             None => {}

@@ -11,6 +11,7 @@ use stdx::slab::Key;
 use store::rest::types::{Common, Notification, RestCall};
 use store::rest::{Resource, RestWrite};
 
+use super::leg::Leg;
 use super::{Voice, VoiceEffect, World, limits};
 
 /// The parameter that carries the Call-ID.
@@ -127,16 +128,26 @@ fn seconds(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis().div_ceil(1_000)).unwrap_or(u32::MAX)
 }
 
-impl Voice {
-    /// The first of two writes. Called as often as one likes.
-    pub(super) fn call_answered(&mut self, now: Instant, leg: Key, world: &mut World<'_>) {
-        let Some(row) = self.legs.get_mut(leg).and_then(|leg| leg.row.as_mut()) else { return };
-        if row.call.answered_at.is_none() {
+/// The row of a leg's call in the record is written twice: with the answer, and with the end.
+impl Leg {
+    /// The first write. Called as often as one likes.
+    pub(super) fn call_answered(&mut self, now: Instant, world: &mut World<'_>) {
+        if let Some(row) = self.row.as_mut().filter(|row| row.call.answered_at.is_none()) {
             row.answer(now);
             row.write(now, world);
         }
     }
 
+    /// The second. `None`: as the leg's answer tells. Nothing is written after it.
+    pub(super) fn call_ended(&mut self, now: Instant, status: Option<CallStatus>, world: &mut World<'_>) {
+        let Some(mut row) = self.row.take() else { return };
+        let told = if row.call.answered_at.is_some() { CallStatus::Completed } else { CallStatus::NoAnswer };
+        row.end(now, status.unwrap_or(told));
+        row.write(now, world);
+    }
+}
+
+impl Voice {
     /// At the end of a call that the REST interface asked for rings a phone.
     pub(super) fn call_rings(&mut self, now: Instant, actor: Key, world: &mut World<'_>) {
         let row = self.leg_of(actor).and_then(|(_, leg)| leg.row.as_mut());
@@ -159,20 +170,6 @@ impl Voice {
         for row in rows.filter(is_due) {
             row.write(now, world);
         }
-    }
-
-    /// The second. `None`: as the leg's answer tells. Nothing is written after it.
-    pub(super) fn call_ended(
-        &mut self,
-        now: Instant,
-        leg: Key,
-        status: Option<CallStatus>,
-        world: &mut World<'_>,
-    ) {
-        let Some(mut row) = self.legs.get_mut(leg).and_then(|leg| leg.row.take()) else { return };
-        let told = if row.call.answered_at.is_some() { CallStatus::Completed } else { CallStatus::NoAnswer };
-        row.end(now, status.unwrap_or(told));
-        row.write(now, world);
     }
 
     /// A notification of a call that has failed in SIP; busy and unanswered calls have not. `call`: the sid of the leg's

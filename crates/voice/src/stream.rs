@@ -107,7 +107,8 @@ impl Streams {
         self.all.iter_mut().map(|stream| stream.put(heard.as_ref(), said.as_ref())).sum()
     }
 
-    fn digit(&self, digit: char) {
+    /// Tells a key to the applications that listen.
+    pub(super) fn digit(&self, digit: char) {
         for stream in self.all.iter().filter(|stream| stream.is_open && stream.track != Track::Outbound) {
             stream.orders.try_send(StreamOrder::Digit(digit));
         }
@@ -315,13 +316,6 @@ impl Voice {
                 };
                 self.drive(now, actor, world, |script, out| script.handle_stream(now, id, event, out));
             }
-        }
-    }
-
-    /// Tells a key to the applications that listen, besides the script.
-    pub(super) fn stream_digit(&self, key: Key, digit: char) {
-        if let Some(streams) = self.legs.get(key).and_then(|leg| leg.streams.as_ref()) {
-            streams.digit(digit);
         }
     }
 }
