@@ -7,67 +7,12 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::actor::{Actor, Part};
+use super::calls::Calls;
 use super::leg::{Leg, NO_SESSION};
 use super::rows::{self, Row};
 use super::{API_VERSION, Voice, World, limits};
 
-impl Voice {
-    pub(super) fn begin(
-        &mut self,
-        now: Instant,
-        session: SessionId,
-        invited: &Invited,
-        world: &mut World<'_>,
-    ) {
-        let request = &invited.request;
-        let user = user_of(request.uri());
-        let Some(answers) = self.numbers.get(&user).cloned() else {
-            // The number was there when the plan was asked; nothing else leads here.
-            let _ = world.endpoint.sessions(now, world.out).reject(session, 404, "Not Found", &[]);
-            return;
-        };
-        let sid = self.new_sid(ivr::sid::CALL);
-        let call = call_of(&sid, &answers.owner.account, user, invited);
-        tracing::debug!(sid, from = call.from, to = call.to, "a call for an application");
-        let from = call.from.as_str().into();
-        let caller_name = call.caller_name.as_deref().map(Box::from);
-        let row = self.has_records.then(|| Row::new(now, &call, &answers.number));
-        let script = Script::new(call, answers.plan.clone());
-        let trusted = invited.source.remote.ip();
-        let owner = std::sync::Arc::clone(&answers.owner);
-        let mut leg = Leg::new(session, sid, owner, trusted, &mut self.rng);
-        leg.is_held = !invited.proved;
-        leg.from = from;
-        leg.caller_name = caller_name;
-        leg.caller = match &invited.caller {
-            sip::endpoint::Caller::Account(aor) => Some(aor.clone()),
-            sip::endpoint::Caller::Stranger => None,
-        };
-        leg.hops = request.max_forwards().flatten().unwrap_or(leg.hops);
-        leg.row = row.map(Box::new);
-        let is_sdp = request.header(Header::ContentType).is_some();
-        leg.offer = sip::session::body_of(request).filter(|_| is_sdp).unwrap_or_default();
-        let leg = self.add_leg(now, leg);
-        let actor = self.add_actor(Actor { script, leg, part: Part::Main });
-        self.drive(now, actor, world, |script, out| script.start(now, out));
-    }
-
-    pub(super) fn add_leg(&mut self, now: Instant, mut leg: Leg) -> Key {
-        if let Some(call) = self.placed.remove(&leg.sid) {
-            leg.row = Some(Box::new(Row::placed(now, call)));
-        }
-        if self.legs.is_empty() && self.rooms.is_idle() {
-            self.clockwork.start(now);
-        }
-        let session = leg.session;
-        let key = self.legs.insert(leg);
-        if let Some(leg) = self.legs.get_mut(key) {
-            leg.phase = self.clockwork.add(key);
-        }
-        self.attach(key, session);
-        key
-    }
-
+impl Calls {
     /// A leg has its dialog.
     pub(super) fn attach(&mut self, key: Key, session: SessionId) {
         if let Some(leg) = self.legs.get_mut(key).filter(|_| session != NO_SESSION) {
@@ -95,6 +40,64 @@ impl Voice {
     /// `messages` is one of [`ivr::sid`]'s.
     pub(super) fn new_sid(&mut self, messages: &str) -> String {
         ivr::sid::new(messages, self.random())
+    }
+}
+
+impl Voice {
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        invited: &Invited,
+        world: &mut World<'_>,
+    ) {
+        let request = &invited.request;
+        let user = user_of(request.uri());
+        let Some(answers) = self.numbers.get(&user).cloned() else {
+            // The number was there when the plan was asked; nothing else leads here.
+            let _ = world.endpoint.sessions(now, world.out).reject(session, 404, "Not Found", &[]);
+            return;
+        };
+        let sid = self.calls.new_sid(ivr::sid::CALL);
+        let call = call_of(&sid, &answers.owner.account, user, invited);
+        tracing::debug!(sid, from = call.from, to = call.to, "a call for an application");
+        let from = call.from.as_str().into();
+        let caller_name = call.caller_name.as_deref().map(Box::from);
+        let row = self.calls.has_records.then(|| Row::new(now, &call, &answers.number));
+        let script = Script::new(call, answers.plan.clone());
+        let trusted = invited.source.remote.ip();
+        let owner = std::sync::Arc::clone(&answers.owner);
+        let mut leg = Leg::new(session, sid, owner, trusted, &mut self.calls.rng);
+        leg.is_held = !invited.proved;
+        leg.from = from;
+        leg.caller_name = caller_name;
+        leg.caller = match &invited.caller {
+            sip::endpoint::Caller::Account(aor) => Some(aor.clone()),
+            sip::endpoint::Caller::Stranger => None,
+        };
+        leg.hops = request.max_forwards().flatten().unwrap_or(leg.hops);
+        leg.row = row.map(Box::new);
+        let is_sdp = request.header(Header::ContentType).is_some();
+        leg.offer = sip::session::body_of(request).filter(|_| is_sdp).unwrap_or_default();
+        let leg = self.add_leg(now, leg);
+        let actor = self.calls.add_actor(Actor { script, leg, part: Part::Main });
+        self.drive(now, actor, world, |script, out| script.start(now, out));
+    }
+
+    pub(super) fn add_leg(&mut self, now: Instant, mut leg: Leg) -> Key {
+        if let Some(call) = self.placed.remove(&leg.sid) {
+            leg.row = Some(Box::new(Row::placed(now, call)));
+        }
+        if self.calls.legs.is_empty() && self.rooms.is_idle() {
+            self.calls.ticker.start(now);
+        }
+        let session = leg.session;
+        let key = self.calls.legs.insert(leg);
+        if let Some(leg) = self.calls.legs.get_mut(key) {
+            leg.phase = self.calls.ticker.add(key);
+        }
+        self.calls.attach(key, session);
+        key
     }
 }
 

@@ -6,6 +6,7 @@ use media::session::{FrameSource, MediaSession};
 use stdx::Instant;
 use stdx::slab::Key;
 
+use super::calls::Calls;
 use super::leg::Partner;
 use super::{Voice, World};
 
@@ -50,7 +51,7 @@ impl SentSound {
     }
 }
 
-impl Voice {
+impl Calls {
     /// From now on the two hear each other, whatever they heard before.
     pub(super) fn join(&mut self, a: Key, b: Key) {
         for (key, other) in [(a, b), (b, a)] {
@@ -70,14 +71,16 @@ impl Voice {
             let _ = media.send_digits(&[digit]);
         }
     }
+}
 
+impl Voice {
     /// Ends the connection between `leg` and its partner, in both directions.
     pub(super) fn part(&mut self, now: Instant, leg: Key, world: &mut World<'_>) {
-        let Some(left) = self.legs.get_mut(leg) else { return };
+        let Some(left) = self.calls.legs.get_mut(leg) else { return };
         match std::mem::take(&mut left.partner) {
             Partner::Leg(other) => {
                 for key in [leg, other] {
-                    let Some(leg) = self.legs.get_mut(key) else { continue };
+                    let Some(leg) = self.calls.legs.get_mut(key) else { continue };
                     leg.partner = Partner::None;
                     if let Some(media) = &mut leg.media {
                         media.listen(false);

@@ -172,11 +172,11 @@ impl Voice {
             }
             Request::Record { call, recording, how } => {
                 let leg = self.live(&call)?;
-                let begun = self.start_recording(now, leg, &recording, *how);
+                let begun = self.recordings.start_recording(now, leg, &recording, *how, &mut self.calls);
                 begun.map(|()| Reply::Done).map_err(ControlError::Invalid)
             }
             Request::Recording { sid, change } => {
-                let is_known = self.modify_recording(now, &sid, change, world);
+                let is_known = self.recordings.modify_recording(now, &sid, change, &mut self.calls, world);
                 if is_known { Ok(Reply::Done) } else { Err(ControlError::NotFound) }
             }
             Request::Send { message, owner, status } => {
@@ -212,7 +212,7 @@ impl Voice {
     fn live(&self, sid: &str) -> Result<Key, ControlError> {
         // A leg with a script and without a dialog is about to be placed.
         let is_live = |leg: &Leg| leg.main.is_some() || !leg.is_gone;
-        let found = self.legs.iter().find(|(_, leg)| leg.sid == sid && is_live(leg));
+        let found = self.calls.legs.iter().find(|(_, leg)| leg.sid == sid && is_live(leg));
         found.map(|(key, _)| key).ok_or(ControlError::NotFound)
     }
 
@@ -224,9 +224,9 @@ impl Voice {
         world: &mut World<'_>,
     ) -> Result<(), ControlError> {
         let key = self.live(sid)?;
-        let leg = self.legs.get_mut(key).ok_or(ControlError::NotFound)?;
+        let leg = self.calls.legs.get_mut(key).ok_or(ControlError::NotFound)?;
         let (main, session) = (leg.main, leg.session);
-        let status = main.and_then(|actor| self.actors.get(actor)).map(|actor| actor.script.status());
+        let status = main.and_then(|actor| self.calls.actors.get(actor)).map(|actor| actor.script.status());
         check(&change, status)?;
         if let Some(muted) = change.mute {
             leg.mute(muted);

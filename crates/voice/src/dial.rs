@@ -42,7 +42,7 @@ impl Voice {
         options: DialOptions,
         world: &mut World<'_>,
     ) {
-        let Some((caller, leg)) = self.leg_of(actor) else { return };
+        let Some((caller, leg)) = self.calls.leg_of(actor) else { return };
         let from = options.caller_id.clone().unwrap_or_else(|| leg.from.to_string());
         let is_callers = from == *leg.from;
         // The caller's name does not belong to another number.
@@ -70,7 +70,7 @@ impl Voice {
         }
         if is_forged {
             let text = format!("Dial: callerId {from:?} is neither a number nor a caller id of the account");
-            self.warn(now, caller, INVALID_CALLER_ID, text, world);
+            self.calls.warn(now, caller, INVALID_CALLER_ID, text, world);
         }
         let is_heard_ringing = !is_forged && legs.iter().any(|leg| !matches!(leg.address, Address::Queue(_)));
         for Leg { id, address } in legs {
@@ -78,7 +78,7 @@ impl Voice {
                 self.dial_queue(now, actor, id, &queue, world);
                 continue;
             }
-            let sid = self.new_sid(ivr::sid::CALL);
+            let sid = self.calls.new_sid(ivr::sid::CALL);
             let whose = (actor, Originator::Dialed(id));
             let mut party =
                 DialAttempt::new(whose, sid, Arc::clone(&owner), from.as_str().into(), name.clone());
@@ -101,7 +101,7 @@ impl Voice {
 
     /// The party that is the leg `id` of a script.
     fn dialed(&self, actor: Key, id: Id) -> Option<(Key, &DialAttempt)> {
-        let leg = self.legs.get(self.actors.get(actor)?.leg)?;
+        let leg = self.calls.legs.get(self.calls.actors.get(actor)?.leg)?;
         let keys = leg.dialing.iter().flat_map(|dialing| &dialing.parties);
         let mut parties = keys.filter_map(|key| self.parties.get(*key).map(|party| (*key, party)));
         parties.find(|(_, party)| party.whose == Originator::Dialed(id))
@@ -120,13 +120,13 @@ impl Voice {
             time_limit: None,
         };
         let part = Part::Screening { caller: actor, id, accepted: false };
-        let screen = self.add_actor(Actor { script: Script::new(call, plan), leg, part });
+        let screen = self.calls.add_actor(Actor { script: Script::new(call, plan), leg, part });
         self.drive(now, screen, world, |script, out| script.start(now, out));
     }
 
     /// The call of a callee, as the scripts on the callee's leg know it.
     pub(super) fn call_of_party(&self, actor: Key, party: &DialAttempt) -> Call {
-        let caller = self.actors.get(actor).and_then(|actor| self.legs.get(actor.leg));
+        let caller = self.calls.actors.get(actor).and_then(|actor| self.calls.legs.get(actor.leg));
         Call {
             sid: party.sid.clone(),
             account_sid: party.owner.account.to_string(),
@@ -145,20 +145,20 @@ impl Voice {
     /// A screening or waiting script is over and its leg is not.
     pub(super) fn actor_done(&mut self, _now: Instant, actor: Key, _world: &mut World<'_>) {
         if let Some(Part::Screening { accepted, .. }) =
-            self.actors.get_mut(actor).map(|actor| &mut actor.part)
+            self.calls.actors.get_mut(actor).map(|actor| &mut actor.part)
         {
             *accepted = true;
         }
     }
 
     pub(super) fn bridge(&mut self, now: Instant, actor: Key, id: Id, world: &mut World<'_>) {
-        let Some(caller) = self.actors.get(actor).map(|actor| actor.leg) else { return };
-        self.stop_ringing(caller);
+        let Some(caller) = self.calls.actors.get(actor).map(|actor| actor.leg) else { return };
+        self.calls.stop_ringing(caller);
         // One of a queue is joined by its room.
         let Some((key, party)) = self.dialed(actor, id) else { return };
         let Some(callee) = party.legs.first().copied() else { return };
-        self.join(caller, callee);
-        if let Some(dialing) = self.legs.get_mut(caller).and_then(|leg| leg.dialing.as_mut()) {
+        self.calls.join(caller, callee);
+        if let Some(dialing) = self.calls.legs.get_mut(caller).and_then(|leg| leg.dialing.as_mut()) {
             dialing.bridged = Some(key);
         }
         self.record_dial(now, caller, world);
@@ -189,7 +189,7 @@ impl Voice {
         key: Key,
         world: &mut World<'_>,
     ) -> Option<(DialAttempt, Option<Recorded>)> {
-        let caller = self.actors.get(self.parties.get(key)?.actor).map(|actor| actor.leg);
+        let caller = self.calls.actors.get(self.parties.get(key)?.actor).map(|actor| actor.leg);
         let party = self.drop_party(now, key, world)?;
         let recording = caller.and_then(|caller| self.leave_dialing(now, caller, key, world));
         Some((party, recording))
@@ -229,7 +229,7 @@ impl Voice {
         party: Key,
         world: &mut World<'_>,
     ) -> Option<Recorded> {
-        let dialing = self.legs.get_mut(caller)?.dialing.as_mut()?;
+        let dialing = self.calls.legs.get_mut(caller)?.dialing.as_mut()?;
         dialing.parties.retain(|known| *known != party);
         if dialing.bridged == Some(party) {
             dialing.bridged = None;
@@ -237,7 +237,7 @@ impl Voice {
         if !dialing.parties.is_empty() {
             return None;
         }
-        self.stop_ringing(caller);
+        self.calls.stop_ringing(caller);
         self.end_dial_recording(now, caller, world)
     }
 
@@ -248,14 +248,14 @@ impl Voice {
         caller: Key,
         world: &mut World<'_>,
     ) -> Option<Recorded> {
-        let dialing = self.legs.get_mut(caller)?.dialing.as_mut()?;
+        let dialing = self.calls.legs.get_mut(caller)?.dialing.as_mut()?;
         let is_recorded = std::mem::take(&mut dialing.is_recorded);
-        is_recorded.then(|| self.end_recording(now, caller, world)).flatten()
+        is_recorded.then(|| self.recordings.end_recording(now, caller, &mut self.calls, world)).flatten()
     }
 
     /// Starts the recording that a Dial asks for, once.
     pub(super) fn record_dial(&mut self, now: Instant, caller: Key, world: &mut World<'_>) {
-        let Some(dialing) = self.legs.get(caller).and_then(|leg| leg.dialing.as_ref()) else { return };
+        let Some(dialing) = self.calls.legs.get(caller).and_then(|leg| leg.dialing.as_ref()) else { return };
         let wanted = dialing.options.as_ref().and_then(|options| options.record.as_ref());
         let Some(record) = wanted.filter(|_| !dialing.is_recorded).cloned() else { return };
         let how = Background {
@@ -265,8 +265,8 @@ impl Voice {
             of: "DialVerb",
             conference: None,
         };
-        let is_recorded = self.begin_recording(now, caller, how, world).is_some();
-        if let Some(dialing) = self.legs.get_mut(caller).and_then(|leg| leg.dialing.as_mut()) {
+        let is_recorded = self.recordings.begin_recording(now, caller, how, &mut self.calls, world).is_some();
+        if let Some(dialing) = self.calls.legs.get_mut(caller).and_then(|leg| leg.dialing.as_mut()) {
             dialing.is_recorded = is_recorded;
         }
     }

@@ -332,7 +332,7 @@ impl Voice {
         let trusted = trusted.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         // A call of the interface's own has its sid with the leg that its script is on.
         let sid = if party.whose == Originator::Own { String::new() } else { party.sid.clone() };
-        let mut leg = Leg::new(NO_SESSION, sid, Arc::clone(&party.owner), trusted, &mut self.rng);
+        let mut leg = Leg::new(NO_SESSION, sid, Arc::clone(&party.owner), trusted, &mut self.calls.rng);
         leg.party = Some(key);
         leg.codecs = party.codecs;
         leg.hops = party.hops;
@@ -340,7 +340,7 @@ impl Voice {
         let leg = self.add_leg(now, leg);
         match self.invite_phone(now, key, leg, reach, world) {
             Ok(session) => {
-                self.attach(leg, session);
+                self.calls.attach(leg, session);
                 if let Some(party) = self.parties.get_mut(key) {
                     party.legs.push(leg);
                 }
@@ -363,7 +363,7 @@ impl Voice {
         world: &mut World<'_>,
     ) -> Result<SessionId, u16> {
         let offer = self.describe(leg, world).map_err(|refused| refused.status)?;
-        let call_id = self.home.call_id(&mut self.rng);
+        let call_id = self.home.call_id(&mut self.calls.rng);
         let party = self.parties.get_mut(key).ok_or(500_u16)?;
         party.call_id.clone_from(&call_id);
         let invite = Invite {
@@ -394,12 +394,12 @@ impl Voice {
         response: &Message,
         world: &mut World<'_>,
     ) {
-        let Some(&leg) = self.by_session.get(&session) else { return };
-        let Some(key) = self.legs.get(leg).and_then(|leg| leg.party) else { return };
+        let Some(&leg) = self.calls.by_session.get(&session) else { return };
+        let Some(key) = self.calls.legs.get(leg).and_then(|leg| leg.party) else { return };
         let Some(party) = self.parties.get_mut(key).filter(|party| !party.is_up) else { return };
         let (actor, whose) = (party.actor, party.whose);
         let is_first = !std::mem::replace(&mut party.has_rung, true);
-        if let Some(leg) = self.legs.get_mut(leg) {
+        if let Some(leg) = self.calls.legs.get_mut(leg) {
             leg.trust_peer(world.endpoint);
         }
         if let Some(sdp) = body_of(response) {
@@ -414,7 +414,7 @@ impl Voice {
                 });
             }
             Originator::Own => {
-                self.call_rings(now, actor, world);
+                self.calls.call_rings(now, actor, world);
                 self.drive(now, actor, world, |script, out| script.handle_ringing(now, out));
             }
         }
@@ -423,14 +423,14 @@ impl Voice {
     /// Connects the caller to a callee's early media, such as an announcement, in place of our ringing. When several
     /// parties ring, the source would be ambiguous.
     fn hear_early(&mut self, actor: Key, phone: Key) {
-        let Some((caller, leg)) = self.leg_of(actor) else { return };
+        let Some((caller, leg)) = self.calls.leg_of(actor) else { return };
         let is_alone = leg.dialing.as_ref().is_some_and(|dialing| dialing.parties.len() == 1);
         if !is_alone || leg.media.is_none() || leg.partner != Partner::None {
             return;
         }
-        if self.legs.get(phone).is_some_and(|phone| phone.media.is_some()) {
-            self.stop_ringing(caller);
-            self.join(caller, phone);
+        if self.calls.legs.get(phone).is_some_and(|phone| phone.media.is_some()) {
+            self.calls.stop_ringing(caller);
+            self.calls.join(caller, phone);
         }
     }
 
@@ -442,15 +442,15 @@ impl Voice {
         response: &Message,
         world: &mut World<'_>,
     ) {
-        let Some(&leg) = self.by_session.get(&session) else { return };
-        let Some(key) = self.legs.get(leg).and_then(|leg| leg.party) else { return };
-        if let Some(leg) = self.legs.get_mut(leg) {
+        let Some(&leg) = self.calls.by_session.get(&session) else { return };
+        let Some(key) = self.calls.legs.get(leg).and_then(|leg| leg.party) else { return };
+        if let Some(leg) = self.calls.legs.get_mut(leg) {
             leg.trust_peer(world.endpoint);
         }
         if let Some(sdp) = body_of(response) {
             self.settled(session, &sdp);
         }
-        if self.legs.get(leg).is_some_and(|leg| leg.media.is_none()) {
+        if self.calls.legs.get(leg).is_some_and(|leg| leg.media.is_none()) {
             // RFC 3261 §13.2.2.4: an answer that is not acceptable is acknowledged, and then comes a BYE.
             return self.phone_failed(now, key, leg, failure_of(488, Some(response)), world);
         }
@@ -479,7 +479,7 @@ impl Voice {
                 let Some(party) = self.parties.remove(key) else { return };
                 self.take_over(now, actor, leg, &party, world);
                 if let Some(how) = party.record {
-                    self.begin_recording(now, leg, how, world);
+                    self.recordings.begin_recording(now, leg, how, &mut self.calls, world);
                 }
             }
         }
@@ -490,7 +490,7 @@ impl Voice {
         let Some(party) = self.parties.get_mut(key) else { return };
         let items = std::mem::take(&mut party.send_digits);
         let actor = party.actor;
-        let Some(leg) = self.legs.get_mut(leg_key).filter(|_| !items.is_empty()) else { return };
+        let Some(leg) = self.calls.legs.get_mut(leg_key).filter(|_| !items.is_empty()) else { return };
         let Some(media) = &leg.media else { return };
         let pieces: Vec<Piece> =
             items.into_iter().map(|item| Piece { items: vec![item], loops: 1 }).collect();
@@ -541,7 +541,7 @@ impl Voice {
             return self.party_failed(now, key, code, world);
         }
         self.ring_next(now, key, world);
-        if let Some(caller) = self.actors.get(actor).map(|actor| actor.leg) {
+        if let Some(caller) = self.calls.actors.get(actor).map(|actor| actor.leg) {
             self.start_ringing(caller);
         }
     }
@@ -554,11 +554,11 @@ impl Voice {
         // A recording of the ringing is kept, but no connection has it.
         let Some((party, _)) = self.forget_party(now, key, world) else { return };
         let failure = party.failure().unwrap_or_else(|| failure_of(code, None));
-        let leg = self.actors.get(party.actor).map(|actor| actor.leg);
+        let leg = self.calls.actors.get(party.actor).map(|actor| actor.leg);
         if let Some(leg) = leg.filter(|_| !party.is_refused) {
             // A Dial's call has a sid of its own.
             let call = matches!(party.whose, Originator::Dialed(_)).then_some(&*party.sid);
-            self.note_failed_call(now, leg, call, &failure, world);
+            self.calls.note_failed_call(now, leg, call, &failure, world);
         }
         match party.whose {
             Originator::Own => self.unanswered(now, party.actor, &failure, world),

@@ -11,6 +11,7 @@ mod actor;
 mod begin;
 mod bridge;
 mod caller_ids;
+mod calls;
 pub mod control;
 mod dial;
 mod dial_attempt;
@@ -43,11 +44,10 @@ mod stream;
 mod testing;
 mod tick;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use ivr::script::{CallStatus, Effect, LegEvent, Script};
+use ivr::script::{LegEvent, Script};
 use sip::endpoint::{Decision, Endpoint, PlanRequest};
 use sip::session::{Cause, SessionEvent, SessionId};
 use stdx::Instant;
@@ -55,9 +55,9 @@ use stdx::rng::Rng;
 use stdx::slab::{Key, Slab};
 
 use actor::{Actor, Part};
+use calls::Calls;
 use dial_attempt::DialAttempt;
 use helper_requests::{HelperRequests, TicketOutcome};
-use leg::Leg;
 use media_rules::MediaRules;
 use outgoing::CallOrigin;
 use record::Recordings;
@@ -159,22 +159,15 @@ impl std::fmt::Debug for Owner {
 /// - A bridge (`bridge`) is two legs of one shard, of one Dial. Legs of several shards hear each other in a room (`rooms`).
 /// - No thread and no task belongs to a call. Without `[voice] media` there is no `Voice`.
 pub struct Voice {
+    calls: Calls,
     media_rules: MediaRules,
     /// `[voice] allow_private`.
     allow_private: bool,
-    /// `[voice] end_pause`.
-    end_pause: Duration,
     numbers: Arc<Numbers>,
-    /// Calls that come in, and legs of theirs, are written to the record.
-    has_records: bool,
     /// When calls that ring are looked for.
     rows_due: Instant,
     /// Rows of calls that REST asked for and that are no legs yet.
     placed: HashMap<String, store::rest::types::RestCall>,
-    asks: HelperRequests,
-    rng: Rng,
-    legs: Slab<Leg>,
-    actors: Slab<Actor>,
     /// Callees of Dials and of the REST interface.
     parties: Slab<DialAttempt>,
     home: CallOrigin,
@@ -183,13 +176,8 @@ pub struct Voice {
     resolving: resolving::Resolving,
     texts: messages::Texts,
     recordings: Recordings,
-    by_session: HashMap<SessionId, Key>,
-    /// Effects of scripts that are not performed yet, in order.
-    todo: VecDeque<(Key, Effect)>,
     /// A caller further up the stack performs the effects in `todo`.
     is_performing: bool,
-    clockwork: tick::MediaTicker,
-    counts: VoiceCounts,
 }
 
 impl Voice {
@@ -198,30 +186,23 @@ impl Voice {
         let ShardPlace { shard, shards, seed, owns_call_id } = place;
         let settings = &common.settings;
         let mut rng = Rng::from_seed(seed);
+        let rooms = rooms::Rooms::new(shard, shards, rng.fork());
+        let asks = HelperRequests::new(shard, Arc::clone(&common.helpers));
         Voice {
+            calls: Calls::new(settings, asks, rng),
             media_rules: MediaRules::new(settings),
             allow_private: settings.allow_private,
-            end_pause: settings.end_pause,
             numbers: Arc::clone(&common.numbers),
-            has_records: settings.records,
             rows_due: Instant::default(),
             placed: HashMap::new(),
-            asks: HelperRequests::new(shard, Arc::clone(&common.helpers)),
-            legs: Slab::new(),
-            actors: Slab::new(),
             parties: Slab::new(),
             home: CallOrigin::new(&common.domain, owns_call_id),
             tones: RingTones::default(),
             resolving: resolving::Resolving::default(),
             texts: messages::Texts::default(),
-            rooms: rooms::Rooms::new(shard, shards, rng.fork()),
+            rooms,
             recordings: Recordings::new(Arc::clone(&common.files), &common.public_url),
-            rng,
-            by_session: HashMap::new(),
-            todo: VecDeque::new(),
             is_performing: false,
-            clockwork: tick::MediaTicker::new(),
-            counts: VoiceCounts::default(),
         }
     }
 
@@ -242,19 +223,19 @@ impl Voice {
 
     /// Numbers and totals, but for those of the shard's edge: `ports` and `sessions`.
     pub fn counts(&self) -> VoiceCounts {
-        let prompts = self.legs.iter().filter(|(_, leg)| leg.speaking.is_some()).count();
+        let prompts = self.calls.legs.iter().filter(|(_, leg)| leg.speaking.is_some()).count();
         let [rooms, queues, members, seats] = self.rooms.counts();
         VoiceCounts {
             rooms,
             queues,
             members,
             seats,
-            calls: self.legs.len() as u64,
+            calls: self.calls.legs.len() as u64,
             prompts: prompts as u64,
-            asks: (self.asks.open() + self.texts.open()) as u64,
-            streams: self.asks.streams() as u64,
-            recordings: self.recordings_open() as u64,
-            ..self.counts
+            asks: (self.calls.asks.open() + self.texts.open()) as u64,
+            streams: self.calls.asks.streams() as u64,
+            recordings: self.recordings.open(&self.calls) as u64,
+            ..self.calls.counts
         }
     }
 
@@ -281,8 +262,8 @@ impl Voice {
             SessionEvent::ReferAnswered { session, status } => (session, status),
             other => return self.handle_outgoing(now, other, world),
         };
-        let Some(&key) = self.by_session.get(&session) else { return };
-        if let Some((actor, id)) = self.legs.get_mut(key).and_then(|leg| leg.referring.take()) {
+        let Some(&key) = self.calls.by_session.get(&session) else { return };
+        if let Some((actor, id)) = self.calls.legs.get_mut(key).and_then(|leg| leg.referring.take()) {
             self.drive(now, actor, world, |script, out| script.handle_referred(now, id, event, out));
         }
     }
@@ -298,40 +279,38 @@ impl Voice {
         match done {
             Done::Fetched(result) => {
                 // A callback's answer is ignored.
-                let Some(TicketOutcome::Document(actor, id)) = self.asks.take(ticket) else { return };
+                let Some(TicketOutcome::Document(actor, id)) = self.calls.asks.take(ticket) else { return };
                 self.drive(now, actor, world, |script, out| script.handle_fetched(now, id, result, out));
             }
             Done::Samples(result) => {
-                let Some(TicketOutcome::Sound(sound, waiters)) = self.asks.take(ticket) else { return };
+                let Some(TicketOutcome::Sound(sound, waiters)) = self.calls.asks.take(ticket) else { return };
                 for waiter in waiters {
                     let prompt = match &result {
-                        Ok(samples) => self.asks.frames.encode(&sound, waiter.codec, samples),
+                        Ok(samples) => self.calls.asks.frames.encode(&sound, waiter.codec, samples),
                         Err(text) => Err(text.clone()),
                     };
                     self.sound_came(now, waiter, prompt, world);
                 }
             }
-            Done::Stream(news) => self.stream_news(now, ticket, news, world),
+            Done::Stream(news) => self.calls.stream_news(now, ticket, news, world),
             Done::Mailed(result) => self.mailed(now, ticket, result, world),
-            Done::Written(result) => self.written(now, ticket, result, world),
-            Done::Heard(heard) => self.heard(now, ticket, heard, world),
-            Done::Transcribed(result) => self.transcribed(now, ticket, result, world),
+            Done::Written(result) => self.recordings.written(now, ticket, result, &mut self.calls, world),
+            Done::Heard(heard) => self.recordings.heard(now, ticket, heard, &mut self.calls, world),
+            Done::Transcribed(result) => {
+                self.recordings.transcribed(now, ticket, result, &mut self.calls, world)
+            }
         }
-    }
-
-    /// A random number for a name that cannot be guessed.
-    fn random(&mut self) -> u128 {
-        (u128::from(self.rng.next_u64()) << 64) | u128::from(self.rng.next_u64())
+        self.perform_queued(now, world);
     }
 
     fn session_ended(&mut self, now: Instant, session: SessionId, cause: &Cause, world: &mut World<'_>) {
-        let Some(key) = self.by_session.remove(&session) else { return };
-        if let Some(leg) = self.legs.get_mut(key) {
+        let Some(key) = self.calls.by_session.remove(&session) else { return };
+        if let Some(leg) = self.calls.legs.get_mut(key) {
             leg.is_gone = true;
         }
         self.close_media(now, key, world);
         self.drive_leg(now, key, world, |script, out| script.handle_hangup(now, out));
-        if let Some(party) = self.legs.get(key).and_then(|leg| leg.party) {
+        if let Some(party) = self.calls.legs.get(key).and_then(|leg| leg.party) {
             self.phone_ended(now, party, key, cause, world);
         }
     }
@@ -346,15 +325,15 @@ impl Voice {
     ) {
         let kind = media::dtmf_info::Kind::from_content_type(content_type);
         let digit = kind.and_then(|_| media::dtmf_info::parse(body));
-        if let (Some(digit), Some(&key)) = (digit, self.by_session.get(&session)) {
-            self.cross_digit(key, digit.digit);
+        if let (Some(digit), Some(&key)) = (digit, self.calls.by_session.get(&session)) {
+            self.calls.cross_digit(key, digit.digit);
             self.digit(now, key, digit.digit.to_char(), world);
         }
     }
 
     fn digit(&mut self, now: Instant, key: Key, digit: char, world: &mut World<'_>) {
-        self.counts.digits_total += 1;
-        if let Some(streams) = self.legs.get(key).and_then(|leg| leg.streams.as_ref()) {
+        self.calls.counts.digits_total += 1;
+        if let Some(streams) = self.calls.legs.get(key).and_then(|leg| leg.streams.as_ref()) {
             // The applications that listen are told, besides the script.
             streams.digit(digit);
         }
@@ -363,7 +342,7 @@ impl Voice {
 
     /// The node leaves: every call gets its BYE.
     pub fn hang_up_all(&mut self, now: Instant, world: &mut World<'_>) {
-        let keys: Vec<Key> = self.legs.iter().map(|(key, _)| key).collect();
+        let keys: Vec<Key> = self.calls.legs.iter().map(|(key, _)| key).collect();
         for key in keys {
             self.drive_leg(now, key, world, |script, out| script.hang_up(now, out));
         }
@@ -377,7 +356,7 @@ impl Voice {
         world: &mut World<'_>,
         tell: impl Fn(&mut Script, &mut ivr::script::Outbox),
     ) {
-        let Some(leg) = self.legs.get(leg) else { return };
+        let Some(leg) = self.calls.legs.get(leg) else { return };
         for actor in [leg.aside, leg.main].into_iter().flatten() {
             self.drive(now, actor, world, &tell);
         }
@@ -392,51 +371,41 @@ impl Voice {
         world: &mut World<'_>,
         tell: impl FnOnce(&mut Script, &mut ivr::script::Outbox),
     ) {
-        let Some(told) = self.actors.get_mut(actor) else { return };
-        let mut effects = Vec::new();
-        tell(&mut told.script, &mut effects);
-        let (leg_key, is_up) = (told.leg, told.script.status() == CallStatus::InProgress);
-        if let Some(leg) = self.legs.get_mut(leg_key) {
-            self.clockwork.arm(now, told.script.deadline(), leg_key, leg);
-            if is_up {
-                leg.call_answered(now, world);
-            }
-        }
-        self.todo.extend(effects.into_iter().map(|effect| (actor, effect)));
+        self.calls.tell(now, actor, world, tell);
+        self.perform_queued(now, world);
+    }
+
+    /// Performs the effects that scripts have ordered, in order; those that follow from them, too. Called again while
+    /// that goes on, it leaves them to the caller further up the stack.
+    fn perform_queued(&mut self, now: Instant, world: &mut World<'_>) {
         if self.is_performing {
             return;
         }
         self.is_performing = true;
-        while let Some((actor, effect)) = self.todo.pop_front() {
+        while let Some((actor, effect)) = self.calls.todo.pop_front() {
             self.perform(now, actor, effect, world);
         }
         self.is_performing = false;
     }
 
-    /// The leg on which an actor performs.
-    fn leg_of(&mut self, actor: Key) -> Option<(Key, &mut Leg)> {
-        let key = self.actors.get(actor)?.leg;
-        self.legs.get_mut(key).map(|leg| (key, leg))
-    }
-
     /// RTCP's goodbye, and the ports are free.
     fn close_media(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
-        self.end_recordings(now, key);
-        let Some(leg) = self.legs.get_mut(key) else { return };
+        self.recordings.end_recordings(now, key, &mut self.calls);
+        let Some(leg) = self.calls.legs.get_mut(key) else { return };
         let (media, pair) = (leg.media.take().filter(|_| !leg.is_held), leg.pair.take());
         (leg.speaking, leg.first_digits) = (None, None);
         let Some(pair) = pair else { return };
         if let Some(mut media) = media {
             let wire = (pair, world.sockets.sender());
-            self.clockwork.finish(now, key, &mut media, wire, &mut self.counts);
+            self.calls.ticker.finish(now, key, &mut media, wire, &mut self.calls.counts);
         }
         world.sockets.close(pair);
     }
 
     /// A script has ended, and what it was for.
     fn actor_ended(&mut self, now: Instant, actor: Key, world: &mut World<'_>) {
-        let Some(Actor { leg, part, .. }) = self.actors.remove(actor) else { return };
-        if let Some(leg) = self.legs.get_mut(leg) {
+        let Some(Actor { leg, part, .. }) = self.calls.actors.remove(actor) else { return };
+        if let Some(leg) = self.calls.legs.get_mut(leg) {
             leg.aside = leg.aside.filter(|aside| *aside != actor);
         }
         match part {
@@ -453,14 +422,14 @@ impl Voice {
     fn remove(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
         self.part(now, key, world);
         self.close_media(now, key, world);
-        let Some(mut leg) = self.legs.remove(key) else { return };
+        let Some(mut leg) = self.calls.legs.remove(key) else { return };
         // A script has already reported how its call ended.
         leg.call_ended(now, None, world);
         release(leg.counted.take(), world);
         for actor in [leg.main, leg.aside].into_iter().flatten() {
-            self.actors.remove(actor);
+            self.calls.actors.remove(actor);
         }
-        self.by_session.remove(&leg.session);
+        self.calls.by_session.remove(&leg.session);
         if !leg.is_gone {
             world.endpoint.sessions(now, world.out).hang_up(leg.session, None);
         }

@@ -62,8 +62,8 @@ impl Leg {
 impl Voice {
     /// The peer has sent neither RTP nor RTCP for the configured time: its phone or its network is gone.
     pub(super) fn media_ended(&mut self, now: Instant, key: Key, silence: Duration, world: &mut World<'_>) {
-        self.counts.media_timeouts += 1;
-        let Some(leg) = self.legs.get(key) else { return };
+        self.calls.counts.media_timeouts += 1;
+        let Some(leg) = self.calls.legs.get(key) else { return };
         let (sid, seconds, is_ending) = (&leg.sid, silence.as_secs(), self.media_rules.is_ending);
         tracing::info!(sid, seconds, is_ending, "no media came from the peer");
         if is_ending {

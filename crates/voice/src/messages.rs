@@ -230,16 +230,16 @@ impl Voice {
         message: Message,
         world: &mut World<'_>,
     ) {
-        let sid = self.new_sid(sid::MESSAGE);
-        let Some((_, leg)) = self.leg_of(actor) else { return };
+        let sid = self.calls.new_sid(sid::MESSAGE);
+        let Some((_, leg)) = self.calls.leg_of(actor) else { return };
         let owner = Arc::clone(&leg.owner);
-        let leg = self.actors.get(actor).map(|actor| actor.leg);
+        let leg = self.calls.actors.get(actor).map(|actor| actor.leg);
         let Message { from, to, body, status } = message;
         if !self.may_show(&owner.account, &from) {
             let text =
                 format!("the text's sender {from:?} is neither a number nor a caller id of the account");
             if let Some(leg) = leg {
-                self.warn(now, leg, INVALID_SENDER, text.clone(), world);
+                self.calls.warn(now, leg, INVALID_SENDER, text.clone(), world);
             }
             let failure = Failure { code: INVALID_SENDER, text };
             return self
@@ -279,7 +279,7 @@ impl Voice {
         world: &mut World<'_>,
         act: impl FnOnce(&mut Texts, &mut TextParts<'_, '_>) -> Option<TextOutcome>,
     ) {
-        let mut parts = TextParts { home: &self.home, asks: &mut self.asks, world: &mut *world };
+        let mut parts = TextParts { home: &self.home, asks: &mut self.calls.asks, world: &mut *world };
         let Some(TextOutcome { script: (actor, id), result }) = act(&mut self.texts, &mut parts) else {
             return;
         };
@@ -314,8 +314,8 @@ impl Voice {
     }
 
     pub(super) fn send_mail(&mut self, actor: Key, id: Id, mail: Email) {
-        let sid = self.new_sid(sid::MAIL);
-        self.asks.mail((actor, id), sid, mail);
+        let sid = self.calls.new_sid(sid::MAIL);
+        self.calls.asks.mail((actor, id), sid, mail);
     }
 
     pub(super) fn mailed(
@@ -325,7 +325,7 @@ impl Voice {
         result: Result<(), String>,
         world: &mut World<'_>,
     ) {
-        let Some(((actor, id), sid)) = self.asks.take_mail(ticket) else { return };
+        let Some(((actor, id), sid)) = self.calls.asks.take_mail(ticket) else { return };
         let result = match result {
             Ok(()) => Ok(Sent { sid, status: "sent".to_owned() }),
             Err(text) => Err(Failure { code: code::MESSAGE, text }),

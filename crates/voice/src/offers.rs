@@ -106,7 +106,7 @@ impl Voice {
     /// 200 with an answer, or with an offer when the INVITE had none; or the reason why not.
     pub(super) fn answer(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
         let sdp = self.describe(key, world);
-        let Some(leg) = self.legs.get(key) else { return };
+        let Some(leg) = self.calls.legs.get(key) else { return };
         let session = leg.session;
         // The caller may have gone: then the session's end is on its way here.
         let _ = match sdp {
@@ -122,8 +122,8 @@ impl Voice {
 
     /// This side's part of the next description of a leg.
     pub(super) fn describe(&mut self, key: Key, world: &mut World<'_>) -> Result<Bytes, Refused> {
-        let leg = self.legs.get_mut(key).ok_or(Refused::GONE)?;
-        leg.describe(key, &self.media_rules, &mut self.rng, world.sockets)
+        let leg = self.calls.legs.get_mut(key).ok_or(Refused::GONE)?;
+        leg.describe(key, &self.media_rules, &mut self.calls.rng, world.sockets)
     }
 
     /// Our 200 was acknowledged; with the answer, when it was an offer.
@@ -134,14 +134,14 @@ impl Voice {
         sdp: Option<Bytes>,
         world: &mut World<'_>,
     ) {
-        let Some(&key) = self.by_session.get(&session) else { return };
-        if let Some(leg) = self.legs.get_mut(key) {
+        let Some(&key) = self.calls.by_session.get(&session) else { return };
+        if let Some(leg) = self.calls.legs.get_mut(key) {
             leg.is_held = false;
         }
         if let Some(sdp) = sdp {
             self.settled(session, &sdp);
         }
-        if self.legs.get(key).is_some_and(|leg| leg.media.is_none()) {
+        if self.calls.legs.get(key).is_some_and(|leg| leg.media.is_none()) {
             // No answer to our offer, or none that fits: there is nothing to talk through.
             return self.drive_leg(now, key, world, |script, out| script.hang_up(now, out));
         }
@@ -151,17 +151,17 @@ impl Voice {
     /// The answer to an offer of ours.
     pub(super) fn settled(&mut self, session: SessionId, sdp: &[u8]) {
         self.settled_early(session, sdp);
-        let key = self.by_session.get(&session);
-        if let Some(leg) = key.and_then(|key| self.legs.get_mut(*key)) {
+        let key = self.calls.by_session.get(&session);
+        if let Some(leg) = key.and_then(|key| self.calls.legs.get_mut(*key)) {
             leg.offered = None;
         }
     }
 
     /// An answer in early media, which another may follow.
     pub(super) fn settled_early(&mut self, session: SessionId, sdp: &[u8]) {
-        let Some(&key) = self.by_session.get(&session) else { return };
-        if let Some(leg) = self.legs.get_mut(key) {
-            leg.take_answer(sdp, &self.media_rules, &mut self.rng);
+        let Some(&key) = self.calls.by_session.get(&session) else { return };
+        if let Some(leg) = self.calls.legs.get_mut(key) {
+            leg.take_answer(sdp, &self.media_rules, &mut self.calls.rng);
         }
     }
 
@@ -174,10 +174,10 @@ impl Voice {
         sdp: Option<&Bytes>,
         world: &mut World<'_>,
     ) {
-        let Some(&key) = self.by_session.get(&session) else { return };
-        if let (Some(sdp), Some(leg)) = (sdp, self.legs.get_mut(key)) {
+        let Some(&key) = self.calls.by_session.get(&session) else { return };
+        if let (Some(sdp), Some(leg)) = (sdp, self.calls.legs.get_mut(key)) {
             leg.offer = sdp.clone();
-        } else if let Some(leg) = self.legs.get_mut(key) {
+        } else if let Some(leg) = self.calls.legs.get_mut(key) {
             leg.offer = Bytes::new();
         }
         // The peer may have withdrawn it.

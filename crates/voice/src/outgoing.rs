@@ -104,7 +104,7 @@ impl Voice {
         let Outgoing { sid, owner, to, send_digits, from, plan, timeout, record } = call;
         // The script's leg until a phone has answered, whose leg is then the script's.
         let ip = self.media_rules.own();
-        let mut leg = Leg::new(NO_SESSION, sid.clone(), Arc::clone(&owner), ip, &mut self.rng);
+        let mut leg = Leg::new(NO_SESSION, sid.clone(), Arc::clone(&owner), ip, &mut self.calls.rng);
         leg.from = from.as_str().into();
         let leg = self.add_leg(now, leg);
         let facts = Call {
@@ -120,7 +120,7 @@ impl Voice {
             extra: Vec::new(),
             answered: false,
         };
-        let actor = self.add_actor(Actor { script: Script::new(facts, plan), leg, part: Part::Main });
+        let actor = self.calls.add_actor(Actor { script: Script::new(facts, plan), leg, part: Part::Main });
         self.drive(now, actor, world, |script, out| script.start(now, out));
         let name = self.home.name_of(&from);
         let mut party = DialAttempt::new((actor, Originator::Own), sid, owner, from.into(), name);
@@ -139,12 +139,12 @@ impl Voice {
         failure: &LegFailure,
         world: &mut World<'_>,
     ) {
-        if let Some((_, found)) = self.leg_of(actor)
+        if let Some((_, found)) = self.calls.leg_of(actor)
             && let Some(row) = &mut found.row
         {
             row.has_failed(failure);
         }
-        if let Some(actor) = self.actors.get_mut(actor) {
+        if let Some(actor) = self.calls.actors.get_mut(actor) {
             actor.script.set_extra(rows::of_failure(failure));
         }
         let status = failure.status;
@@ -160,15 +160,15 @@ impl Voice {
         party: &DialAttempt,
         world: &mut World<'_>,
     ) {
-        let Some(told) = self.actors.get_mut(actor) else { return };
+        let Some(told) = self.calls.actors.get_mut(actor) else { return };
         told.script.set_extra(party.extra());
         let before = std::mem::replace(&mut told.leg, key);
-        if let Some(leg) = self.legs.get_mut(key) {
+        if let Some(leg) = self.calls.legs.get_mut(key) {
             leg.main = Some(actor);
             leg.party = None;
         }
-        if let Some(before) = self.legs.remove(before)
-            && let Some(leg) = self.legs.get_mut(key)
+        if let Some(before) = self.calls.legs.remove(before)
+            && let Some(leg) = self.calls.legs.get_mut(key)
         {
             leg.sid = before.sid;
             leg.from = before.from;
@@ -192,12 +192,12 @@ impl Voice {
         world: &mut World<'_>,
     ) {
         let (address, hops, is_forged) = (party.take_address(to), party.hops, party.is_forged);
-        if self.has_records && party.whose != Originator::Own {
+        if self.calls.has_records && party.whose != Originator::Own {
             let call = self.call_of_party(party.actor, &party);
             party.row = Some(Box::new(Row::new(now, &call, "")));
         }
         let key = self.parties.insert(party);
-        if let Some(leg) = self.legs.get_mut(caller) {
+        if let Some(leg) = self.calls.legs.get_mut(caller) {
             leg.dialing.get_or_insert_with(Box::<Dialing>::default).parties.push(key);
         }
         match address {

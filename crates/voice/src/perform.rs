@@ -13,17 +13,17 @@ impl Voice {
             // The hangup of an announcement's script does not end the call.
             return;
         }
-        let Some((key, leg)) = self.leg_of(actor) else { return };
+        let Some((key, leg)) = self.calls.leg_of(actor) else { return };
         match effect {
             Effect::Fetch { id, request } => {
                 let wire = request.to_wire(&leg.owner.signing_key);
-                self.asks.document(actor, id, wire);
+                self.calls.asks.document(actor, id, wire);
             }
             Effect::Tell { request } => {
                 let wire = request.to_wire(&leg.owner.signing_key);
-                self.asks.tell(wire);
+                self.calls.asks.tell(wire);
             }
-            Effect::Notify(notification) => self.note(now, key, &notification, world),
+            Effect::Notify(notification) => self.calls.note(now, key, &notification, world),
             Effect::Answer => self.answer(now, key, world),
             Effect::Ring | Effect::Reject(_) | Effect::Hangup | Effect::Refer { .. } => {
                 self.perform_sip(now, actor, effect, world);
@@ -47,15 +47,21 @@ impl Voice {
     /// Performs effects that concern other legs, other parties, or files.
     fn perform_more(&mut self, now: Instant, actor: Key, effect: Effect, world: &mut World<'_>) {
         match effect {
-            Effect::Listen { speech: Some(how), .. } => self.recognise(now, actor, *how, world),
-            Effect::StopListening => self.stop_recognising(now, actor, world),
-            Effect::Record { id, recording } => self.record(now, actor, id, *recording, world),
-            Effect::StopRecording { id } => self.stop_recording(now, actor, id, world),
-            Effect::Transcribe { recording_sid, callback } => {
-                self.transcribe(now, actor, &recording_sid, callback, world);
+            Effect::Listen { speech: Some(how), .. } => {
+                self.recordings.recognise(now, actor, *how, &mut self.calls, world)
             }
-            Effect::StartStream { id, stream } => self.start_stream(now, actor, id, *stream, world),
-            Effect::StopStream { id } => self.stop_stream(now, actor, id, world),
+            Effect::StopListening => self.recordings.stop_recognising(actor, &mut self.calls),
+            Effect::Record { id, recording } => {
+                self.recordings.record(now, actor, id, *recording, &mut self.calls, world)
+            }
+            Effect::StopRecording { id } => {
+                self.recordings.stop_recording(now, actor, id, &mut self.calls, world)
+            }
+            Effect::Transcribe { recording_sid, callback } => {
+                self.recordings.transcribe(now, actor, &recording_sid, callback, &mut self.calls, world);
+            }
+            Effect::StartStream { id, stream } => self.calls.start_stream(now, actor, id, *stream, world),
+            Effect::StopStream { id } => self.calls.stop_stream(now, actor, id, world),
             Effect::Dial { legs, options } => self.dial(now, actor, legs, *options, world),
             Effect::Screen { leg, target } => self.screen(now, actor, leg, target, world),
             Effect::Bridge { leg } => self.bridge(now, actor, leg, world),
@@ -76,7 +82,7 @@ impl Voice {
     }
 
     fn perform_sip(&mut self, now: Instant, actor: Key, effect: Effect, world: &mut World<'_>) {
-        let Some((_, leg)) = self.leg_of(actor) else { return };
+        let Some((_, leg)) = self.calls.leg_of(actor) else { return };
         let session = leg.session;
         // Errors are ignored: the session has ended, and its end is on its way here.
         match effect {

@@ -12,9 +12,10 @@ use stdx::slab::Key;
 use store::rest::RestWrite;
 use store::rest::types::{Common, Transcription};
 
+use super::calls::Calls;
 use super::helper_service::{RecognitionResult, SpeechListener};
-use super::record::{Recording, millis, write};
-use super::{Owner, Voice, World, limits};
+use super::record::{Recording, Recordings, millis, write};
+use super::{Owner, World, limits};
 
 /// One who listens to what a caller says.
 pub(super) struct SpeechCapture {
@@ -90,15 +91,28 @@ impl SpeechCapture {
     }
 }
 
-impl Voice {
+impl Calls {
+    fn ear(&mut self, key: Key) -> Option<&mut SpeechCapture> {
+        self.legs.get_mut(key)?.recording.as_mut()?.ear.as_deref_mut()
+    }
+}
+
+impl Recordings {
     /// Speech input, besides digits.
-    pub(super) fn recognise(&mut self, now: Instant, actor: Key, how: Recognition, world: &mut World<'_>) {
-        let Some((key, leg)) = self.leg_of(actor) else { return };
+    pub(super) fn recognise(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        how: Recognition,
+        calls: &mut Calls,
+        world: &mut World<'_>,
+    ) {
+        let Some((key, leg)) = calls.leg_of(actor) else { return };
         let Some(media) = &mut leg.media else { return };
         let recording = leg.recording.get_or_insert_with(|| Box::new(Recording::new()));
         if !recording.has_room(media) {
             let text = "the caller's words are not heard: a recording has another sampling rate".to_owned();
-            return self.warn(now, key, code::RECOGNITION, text, world);
+            return calls.warn(now, key, code::RECOGNITION, text, world);
         }
         let end_ms = millis(how.end_of_speech.unwrap_or(limits::END_OF_SPEECH));
         media.detect_speech(Some(SpeechOptions { silence_ms: 0, end_ms }));
@@ -106,12 +120,12 @@ impl Voice {
         let (before, state, words) = (Vec::new(), RecognitionState::Silence, None);
         recording.ear = Some(Box::new(SpeechCapture { actor, how, rate, before, state, words }));
         recording.arrange(media);
-        self.recordings.attend(key);
+        self.attend(key);
     }
 
     /// Stops recognition for `actor`; later results are ignored.
-    pub(super) fn stop_recognising(&mut self, _now: Instant, actor: Key, _world: &mut World<'_>) {
-        let Some((_, leg)) = self.leg_of(actor) else { return };
+    pub(super) fn stop_recognising(&mut self, actor: Key, calls: &mut Calls) {
+        let Some((_, leg)) = calls.leg_of(actor) else { return };
         let Some(recording) = &mut leg.recording else { return };
         if recording.ear.take_if(|ear| ear.actor == actor).is_none() {
             return;
@@ -122,39 +136,42 @@ impl Voice {
         }
     }
 
-    fn ear(&mut self, key: Key) -> Option<&mut SpeechCapture> {
-        self.legs.get_mut(key)?.recording.as_mut()?.ear.as_deref_mut()
-    }
-
     /// Handles the start or the end of speech.
-    pub(super) fn ear_heard(&mut self, now: Instant, key: Key, event: SpeechEvent, world: &mut World<'_>) {
-        let Some(ear) = self.ear(key) else { return };
+    pub(super) fn ear_heard(
+        &mut self,
+        now: Instant,
+        key: Key,
+        event: SpeechEvent,
+        calls: &mut Calls,
+        world: &mut World<'_>,
+    ) {
+        let Some(ear) = calls.ear(key) else { return };
         match (event, &ear.state) {
-            (SpeechEvent::Started, RecognitionState::Silence) => self.begin_utterance(now, key, world),
+            (SpeechEvent::Started, RecognitionState::Silence) => self.begin_utterance(now, key, calls, world),
             (SpeechEvent::Ended { .. }, RecognitionState::Speech { .. }) => ear.end(),
             // Speech is ignored while the recogniser works.
             _ => {}
         }
     }
 
-    fn begin_utterance(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
-        let Some(leg) = self.legs.get_mut(key) else { return };
+    fn begin_utterance(&mut self, now: Instant, key: Key, calls: &mut Calls, world: &mut World<'_>) {
+        let Some(leg) = calls.legs.get_mut(key) else { return };
         let (Some(media), Some(recording)) = (&mut leg.media, &mut leg.recording) else { return };
         // The beginning is not in a whole piece yet.
         recording.flush(media);
         let Some(ear) = &mut recording.ear else { return };
-        let (ticket, listener) = self.asks.recognise(&ear.how, ear.rate);
+        let (ticket, listener) = calls.asks.recognise(&ear.how, ear.rate);
         let before = std::mem::take(&mut ear.before);
         match listener {
             Ok(listener) => {
                 listener.put(&before);
                 ear.state = RecognitionState::Speech { ticket, listener, since: now };
                 let actor = ear.actor;
-                self.drive(now, actor, world, |script, _| script.handle_speaking(now, true));
+                calls.tell(now, actor, world, |script, _| script.handle_speaking(now, true));
             }
             Err(problem) => {
                 ear.state = RecognitionState::Deaf;
-                self.warn(
+                calls.warn(
                     now,
                     key,
                     code::RECOGNITION,
@@ -166,8 +183,8 @@ impl Voice {
     }
 
     /// Every tick: ends an utterance that has lasted as long as allowed.
-    pub(super) fn mind_ear(&mut self, now: Instant, key: Key) {
-        if let Some(ear) = self.ear(key)
+    pub(super) fn mind_ear(&mut self, now: Instant, key: Key, calls: &mut Calls) {
+        if let Some(ear) = calls.ear(key)
             && let RecognitionState::Speech { since, .. } = ear.state
             && now.since(since) >= ear.how.max_speech
         {
@@ -181,15 +198,16 @@ impl Voice {
         now: Instant,
         ticket: u64,
         heard: RecognitionResult,
+        calls: &mut Calls,
         world: &mut World<'_>,
     ) {
         let is_it = |key: &Key| {
-            let recording = self.legs.get(*key).and_then(|leg| leg.recording.as_ref());
+            let recording = calls.legs.get(*key).and_then(|leg| leg.recording.as_ref());
             recording.and_then(|recording| recording.ear.as_ref()).and_then(|ear| ear.ticket())
                 == Some(ticket)
         };
-        let Some(key) = self.recordings.legs().iter().copied().find(is_it) else { return };
-        let Some(ear) = self.ear(key) else { return };
+        let Some(key) = self.legs().iter().copied().find(is_it) else { return };
+        let Some(ear) = calls.ear(key) else { return };
         let actor = ear.actor;
         let speech = match heard {
             RecognitionResult::Words(speech) if speech.is_final => {
@@ -205,14 +223,14 @@ impl Voice {
                 // Its last words are its last word.
                 let words = ear.words.take().map(|words| Speech { is_final: true, ..words });
                 if let Err(problem) = result {
-                    self.warn(now, key, code::RECOGNITION, problem, world);
+                    calls.warn(now, key, code::RECOGNITION, problem, world);
                 }
-                self.drive(now, actor, world, |script, _| script.handle_speaking(now, false));
+                calls.tell(now, actor, world, |script, _| script.handle_speaking(now, false));
                 words
             }
         };
         if let Some(speech) = speech {
-            self.drive(now, actor, world, |script, out| script.handle_speech(now, speech, out));
+            calls.tell(now, actor, world, |script, out| script.handle_speech(now, speech, out));
         }
     }
 
@@ -223,13 +241,14 @@ impl Voice {
         actor: Key,
         recording: &str,
         callback: Option<Target>,
+        calls: &mut Calls,
         world: &mut World<'_>,
     ) {
-        let sid = self.new_sid(ivr::sid::TRANSCRIPTION);
-        let Some((_, leg)) = self.leg_of(actor) else { return };
+        let sid = calls.new_sid(ivr::sid::TRANSCRIPTION);
+        let Some((_, leg)) = calls.leg_of(actor) else { return };
         let owner = Arc::clone(&leg.owner);
-        let Some(call) = self.actors.get(actor).map(|actor| actor.script.parameters()) else { return };
-        let Some(path) = self.recordings.files().path(recording) else { return };
+        let Some(call) = calls.actors.get(actor).map(|actor| actor.script.parameters()) else { return };
+        let Some(path) = self.files().path(recording) else { return };
         let common = Common { sid, account: owner.account.to_string(), created_at: now, updated_at: now };
         let row = Transcription {
             common,
@@ -238,8 +257,8 @@ impl Voice {
             ..Transcription::default()
         };
         write(&row, RestWrite::Insert, world);
-        let ticket = self.asks.transcribe(path);
-        self.recordings.transcribing.insert(ticket, Transcribing { row, owner, actor, call, callback });
+        let ticket = calls.asks.transcribe(path);
+        self.transcribing.insert(ticket, Transcribing { row, owner, actor, call, callback });
     }
 
     pub(super) fn transcribed(
@@ -247,10 +266,11 @@ impl Voice {
         now: Instant,
         ticket: u64,
         result: Result<String, String>,
+        calls: &mut Calls,
         world: &mut World<'_>,
     ) {
         let Some(Transcribing { mut row, owner, actor, mut call, callback }) =
-            self.recordings.transcribing.remove(&ticket)
+            self.transcribing.remove(&ticket)
         else {
             return;
         };
@@ -267,19 +287,19 @@ impl Voice {
         }
         write(&row, RestWrite::Replace, world);
         if let Some(target) = callback {
-            let status = self.actors.get(actor).map_or(CallStatus::Completed, |actor| actor.script.status());
+            let status = calls.actors.get(actor).map_or(CallStatus::Completed, |actor| actor.script.status());
             if let Some((_, told)) = call.iter_mut().find(|(name, _)| name == "CallStatus") {
                 status.as_str().clone_into(told);
             }
             call.extend(self.of_transcription(&row, &owner));
             let form = call;
             let request = Request { method: target.method, url: target.url, form };
-            self.asks.tell(request.to_wire(&owner.signing_key));
+            calls.asks.tell(request.to_wire(&owner.signing_key));
         }
     }
 
     fn of_transcription(&self, row: &Transcription, owner: &Owner) -> Form {
-        let url = |kind: &str, sid: &str| self.recordings.url(&owner.account, kind, sid);
+        let url = |kind: &str, sid: &str| self.url(&owner.account, kind, sid);
         let values = [
             ("TranscriptionSid", row.common.sid.clone()),
             ("TranscriptionText", row.text.clone()),

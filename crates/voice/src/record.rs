@@ -18,10 +18,11 @@ use store::rest::types::{Common, Recording as Kept};
 use store::rest::{Resource, RestWrite};
 
 use super::active_recordings::ActiveRecording;
+use super::calls::Calls;
 use super::leg::Leg;
 use super::recognise::Transcribing;
 use super::recording_files::RecordingFiles;
-use super::{Owner, Voice, VoiceEffect, World, limits};
+use super::{Owner, VoiceEffect, World, limits};
 
 pub use super::active_recordings::Pause;
 pub(super) use super::active_recordings::{Recording, RecordingObserver};
@@ -148,32 +149,40 @@ impl Leg {
     }
 }
 
-impl Voice {
+impl Calls {
+    pub(super) fn warn(&mut self, now: Instant, key: Key, code: u32, text: String, world: &mut World<'_>) {
+        let note = Notification { severity: Severity::Warning, code, text, url: None, line: None };
+        self.note(now, key, &note, world);
+    }
+}
+
+impl Recordings {
     /// Begins to record a leg in the background; its sid. `None`: it has no sound, or is recorded already.
     pub(super) fn begin_recording(
         &mut self,
         now: Instant,
         leg: Key,
         how: Background,
+        calls: &mut Calls,
         world: &mut World<'_>,
     ) -> Option<String> {
         let Background { source, trim, status, of, conference } = how;
         let is_taken = |take: &ActiveRecording| matches!(take.whose, RecordingObserver::Background { .. });
-        let recording = self.legs.get(leg)?.recording.as_ref();
+        let recording = calls.legs.get(leg)?.recording.as_ref();
         if recording.is_some_and(|recording| recording.takes.iter().any(is_taken)) {
             return None;
         }
-        let sid = self.new_sid(ivr::sid::RECORDING);
+        let sid = calls.new_sid(ivr::sid::RECORDING);
         let whose = RecordingObserver::Background { status: status.clone() };
         let begin = Begin { sid: sid.clone(), of, conference, source, trim, max: limits::RECORDING, whose };
-        if let Err(problem) = self.begin_take(now, leg, begin) {
-            self.warn(now, leg, code::RECORDING, format!("the call is not recorded: {problem}"), world);
+        if let Err(problem) = self.begin_take(now, leg, begin, calls) {
+            calls.warn(now, leg, code::RECORDING, format!("the call is not recorded: {problem}"), world);
             return None;
         }
-        let (row, owner) = self.legs.get(leg)?.row_under_way(now, &sid)?;
+        let (row, owner) = calls.legs.get(leg)?.row_under_way(now, &sid)?;
         write(&row, RestWrite::Insert, world);
-        let recorded = self.recordings.recorded_of(&owner, &sid, Duration::ZERO);
-        self.tell_status(status.as_ref(), &row, &recorded, &owner);
+        let recorded = self.recorded_of(&owner, &sid, Duration::ZERO);
+        self.tell_status(status.as_ref(), &row, &recorded, &owner, calls);
         Some(sid)
     }
 
@@ -182,12 +191,13 @@ impl Voice {
         &mut self,
         now: Instant,
         leg: Key,
+        calls: &mut Calls,
         _world: &mut World<'_>,
     ) -> Option<Recorded> {
-        let recording = self.legs.get_mut(leg)?.recording.as_mut()?;
+        let recording = calls.legs.get_mut(leg)?.recording.as_mut()?;
         let is_it = |take: &ActiveRecording| matches!(take.whose, RecordingObserver::Background { .. });
         match recording.takes.iter().position(is_it) {
-            Some(index) => self.close_take(now, leg, index),
+            Some(index) => self.close_take(now, leg, index, calls),
             None => recording.ended.take(),
         }
     }
@@ -202,25 +212,26 @@ impl Voice {
         leg: Key,
         sid: &str,
         how: Background,
+        calls: &mut Calls,
     ) -> Result<(), String> {
         let Background { source, trim, status, of, conference } = how;
         let (max, whose) = (limits::RECORDING, RecordingObserver::Api { status: status.clone() });
         let begin = Begin { sid: sid.to_owned(), of, conference, source, trim, max, whose };
-        self.begin_take(now, leg, begin)?;
-        if let Some((row, owner)) = self.legs.get(leg).and_then(|leg| leg.row_under_way(now, sid)) {
-            let recorded = self.recordings.recorded_of(&owner, sid, Duration::ZERO);
-            self.tell_status(status.as_ref(), &row, &recorded, &owner);
+        self.begin_take(now, leg, begin, calls)?;
+        if let Some((row, owner)) = calls.legs.get(leg).and_then(|leg| leg.row_under_way(now, sid)) {
+            let recorded = self.recorded_of(&owner, sid, Duration::ZERO);
+            self.tell_status(status.as_ref(), &row, &recorded, &owner, calls);
         }
         Ok(())
     }
 
     /// The leg that a recording under way is of.
-    pub(super) fn leg_of_recording(&self, sid: &str) -> Option<Key> {
+    pub(super) fn leg_of_recording(&self, sid: &str, calls: &Calls) -> Option<Key> {
         let has_it = |key: &&Key| {
-            let recording = self.legs.get(**key).and_then(|leg| leg.recording.as_ref());
+            let recording = calls.legs.get(**key).and_then(|leg| leg.recording.as_ref());
             recording.is_some_and(|recording| recording.takes.iter().any(|take| take.sid == sid))
         };
-        self.recordings.legs.iter().find(has_it).copied()
+        self.legs.iter().find(has_it).copied()
     }
 
     /// `false`: it is not under way.
@@ -229,11 +240,12 @@ impl Voice {
         now: Instant,
         sid: &str,
         change: Modify,
+        calls: &mut Calls,
         world: &mut World<'_>,
     ) -> bool {
-        let Some(leg) = self.leg_of_recording(sid) else { return false };
+        let Some(leg) = self.leg_of_recording(sid, calls) else { return false };
         let Some((recording, media)) =
-            self.legs.get_mut(leg).and_then(|leg| leg.recording.as_mut().zip(leg.media.as_mut()))
+            calls.legs.get_mut(leg).and_then(|leg| leg.recording.as_mut().zip(leg.media.as_mut()))
         else {
             return false;
         };
@@ -244,18 +256,26 @@ impl Voice {
             Modify::Resume | Modify::Stop => None,
         };
         if change == Modify::Stop {
-            self.close_take(now, leg, index);
+            self.close_take(now, leg, index, calls);
             return true;
         }
-        if let Some((row, _)) = self.legs.get(leg).and_then(|leg| leg.row_under_way(now, sid)) {
+        if let Some((row, _)) = calls.legs.get(leg).and_then(|leg| leg.row_under_way(now, sid)) {
             write(&row, RestWrite::Replace, world);
         }
         true
     }
 
     /// Begins a recording, after a beep if one is asked for.
-    pub(super) fn record(&mut self, now: Instant, actor: Key, id: Id, wanted: Wanted, world: &mut World<'_>) {
-        let Some((key, leg)) = self.leg_of(actor) else { return };
+    pub(super) fn record(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        id: Id,
+        wanted: Wanted,
+        calls: &mut Calls,
+        world: &mut World<'_>,
+    ) {
+        let Some((key, leg)) = calls.leg_of(actor) else { return };
         if let Some(media) = leg.media.as_mut().filter(|_| wanted.beep)
             && let Ok(beep) = Prompt::beep(media.negotiated().audio.codec)
         {
@@ -265,14 +285,21 @@ impl Voice {
             leg.beep = Some(Box::new(Beep { playing: leg.playing, actor, id, wanted }));
             return;
         }
-        self.record_now(now, key, (actor, id), &wanted, world);
+        self.record_now(now, key, (actor, id), &wanted, calls, world);
     }
 
     /// A prompt came to its end, perhaps the beep.
-    pub(super) fn beep_ended(&mut self, now: Instant, key: Key, playing: u64, world: &mut World<'_>) {
-        let Some(leg) = self.legs.get_mut(key) else { return };
+    pub(super) fn beep_ended(
+        &mut self,
+        now: Instant,
+        key: Key,
+        playing: u64,
+        calls: &mut Calls,
+        world: &mut World<'_>,
+    ) {
+        let Some(leg) = calls.legs.get_mut(key) else { return };
         if let Some(beep) = leg.beep.take_if(|beep| beep.playing == playing) {
-            self.record_now(now, key, (beep.actor, beep.id), &beep.wanted, world);
+            self.record_now(now, key, (beep.actor, beep.id), &beep.wanted, calls, world);
         }
     }
 
@@ -282,10 +309,11 @@ impl Voice {
         key: Key,
         (actor, id): (Key, Id),
         wanted: &Wanted,
+        calls: &mut Calls,
         world: &mut World<'_>,
     ) {
         let begin = Begin {
-            sid: self.new_sid(ivr::sid::RECORDING),
+            sid: calls.new_sid(ivr::sid::RECORDING),
             of: "RecordVerb",
             conference: None,
             source: RecordSource::Received,
@@ -293,38 +321,45 @@ impl Voice {
             max: wanted.max_length,
             whose: RecordingObserver::Verb { actor, id },
         };
-        if let Err(text) = self.begin_take(now, key, begin) {
+        if let Err(text) = self.begin_take(now, key, begin, calls) {
             let failure = Failure { code: code::RECORDING, text: format!("Record: {text}") };
-            return self
-                .drive(now, actor, world, |script, out| script.handle_recorded(now, id, Err(failure), out));
+            return calls
+                .tell(now, actor, world, |script, out| script.handle_recorded(now, id, Err(failure), out));
         }
         let silence_ms = millis(wanted.silence);
-        if let Some(media) = self.legs.get_mut(key).and_then(|leg| leg.media.as_mut()) {
+        if let Some(media) = calls.legs.get_mut(key).and_then(|leg| leg.media.as_mut()) {
             media.detect_speech(Some(SpeechOptions { silence_ms, end_ms: 0 }));
         }
     }
 
-    pub(super) fn stop_recording(&mut self, now: Instant, actor: Key, id: Id, world: &mut World<'_>) {
-        let Some((key, leg)) = self.leg_of(actor) else { return };
+    pub(super) fn stop_recording(
+        &mut self,
+        now: Instant,
+        actor: Key,
+        id: Id,
+        calls: &mut Calls,
+        world: &mut World<'_>,
+    ) {
+        let Some((key, leg)) = calls.leg_of(actor) else { return };
         if leg.beep.take_if(|beep| beep.actor == actor && beep.id == id).is_some() {
             if let Some(media) = &mut leg.media {
                 media.stop();
             }
             let (sid, url) = (String::new(), String::new());
             let none = Recorded { sid, url, public_url: None, duration: Duration::ZERO };
-            return self
-                .drive(now, actor, world, |script, out| script.handle_recorded(now, id, Ok(none), out));
+            return calls
+                .tell(now, actor, world, |script, out| script.handle_recorded(now, id, Ok(none), out));
         }
         let is_it = |take: &ActiveRecording| matches!(&take.whose, RecordingObserver::Verb { actor: of, id: own } if (*of, *own) == (actor, id));
         let recording = leg.recording.as_ref();
         if let Some(index) = recording.and_then(|recording| recording.takes.iter().position(is_it)) {
-            self.close_take(now, key, index);
+            self.close_take(now, key, index, calls);
         }
     }
 
-    fn begin_take(&mut self, now: Instant, key: Key, begin: Begin) -> Result<(), String> {
+    fn begin_take(&mut self, now: Instant, key: Key, begin: Begin, calls: &mut Calls) -> Result<(), String> {
         let Begin { sid, of, conference, source, trim, max, whose } = begin;
-        let leg = self.legs.get_mut(key).ok_or("the call is over")?;
+        let leg = calls.legs.get_mut(key).ok_or("the call is over")?;
         let media = leg.media.as_mut().ok_or("the call has no sound")?;
         let recording = leg.recording.get_or_insert_with(|| Box::new(Recording::new()));
         if recording.takes.len() >= limits::RECORDINGS_PER_LEG {
@@ -333,7 +368,7 @@ impl Voice {
         if !recording.has_room(media) {
             return Err("a recording under way has another sampling rate".to_owned());
         }
-        let mut file = self.recordings.files.create(self.asks.ticket(), &sid)?;
+        let mut file = self.files.create(calls.asks.ticket(), &sid)?;
         let channels = if source == RecordSource::Dual { 2 } else { 1 };
         let options = RecordOptions { rate: media.rate(), channels, trim, max_ms: millis(max) };
         let recorder = Recorder::new(options, &mut file);
@@ -355,13 +390,13 @@ impl Voice {
         recording.flush(media);
         recording.takes.push(take);
         recording.arrange(media);
-        self.recordings.attend(key);
+        self.attend(key);
         Ok(())
     }
 
     /// Takes the last samples and closes the file. The result is known at once.
-    fn close_take(&mut self, now: Instant, key: Key, index: usize) -> Option<Recorded> {
-        let leg = self.legs.get_mut(key)?;
+    fn close_take(&mut self, now: Instant, key: Key, index: usize, calls: &mut Calls) -> Option<Recorded> {
+        let leg = calls.legs.get_mut(key)?;
         let owner = Arc::clone(&leg.owner);
         let recording = leg.recording.as_mut()?;
         if let Some(media) = &mut leg.media {
@@ -379,27 +414,27 @@ impl Voice {
         let ms = recorder.finish(&mut file);
         let failed = over.and_then(Result::err);
         let ms = if is_silent || failed.is_some() { 0 } else { ms };
-        let recorded = self.recordings.recorded_of(&owner, &sid, Duration::from_millis(ms.into()));
+        let recorded = self.recorded_of(&owner, &sid, Duration::from_millis(ms.into()));
         let ticket = file.ticket();
         file.close(ms > 0);
         let closing = Closing { leg: key, whose, recorded: recorded.clone(), row, owner, failed };
-        self.recordings.closing.insert(ticket, closing);
+        self.closing.insert(ticket, closing);
         Some(recorded)
     }
 
     /// The leg's sound ends, and with it all that is made of it.
-    pub(super) fn end_recordings(&mut self, now: Instant, key: Key) {
-        let Some(recording) = self.legs.get_mut(key).and_then(|leg| leg.recording.as_mut()) else { return };
+    pub(super) fn end_recordings(&mut self, now: Instant, key: Key, calls: &mut Calls) {
+        let Some(recording) = calls.legs.get_mut(key).and_then(|leg| leg.recording.as_mut()) else { return };
         recording.ear = None;
         let count = recording.takes.len();
         for index in (0..count).rev() {
-            let takes = self.legs.get(key).and_then(|leg| leg.recording.as_ref()).map(|one| &one.takes);
+            let takes = calls.legs.get(key).and_then(|leg| leg.recording.as_ref()).map(|one| &one.takes);
             let is_background = takes
                 .and_then(|takes| takes.get(index))
                 .is_some_and(|take| matches!(take.whose, RecordingObserver::Background { .. }));
-            let recorded = self.close_take(now, key, index);
+            let recorded = self.close_take(now, key, index, calls);
             if is_background
-                && let Some(recording) = self.legs.get_mut(key).and_then(|leg| leg.recording.as_mut())
+                && let Some(recording) = calls.legs.get_mut(key).and_then(|leg| leg.recording.as_mut())
             {
                 recording.ended = recorded;
             }
@@ -407,34 +442,41 @@ impl Voice {
     }
 
     /// Every tick: those that came to their end by themselves.
-    pub(super) fn mind_recordings(&mut self, now: Instant) {
-        let mut legs = std::mem::take(&mut self.recordings.legs);
+    pub(super) fn mind_recordings(&mut self, now: Instant, calls: &mut Calls) {
+        let mut legs = std::mem::take(&mut self.legs);
         legs.retain(|key| {
-            self.mind_ear(now, *key);
+            self.mind_ear(now, *key, calls);
             let over = |take: &ActiveRecording| take.over.is_some();
             // More than one at a time is rare: the next tick finds it.
-            let recording = self.legs.get(*key).and_then(|leg| leg.recording.as_ref());
+            let recording = calls.legs.get(*key).and_then(|leg| leg.recording.as_ref());
             if let Some(index) = recording.and_then(|recording| recording.takes.iter().position(over)) {
-                self.close_take(now, *key, index);
+                self.close_take(now, *key, index, calls);
             }
-            let recording = self.legs.get(*key).and_then(|leg| leg.recording.as_ref());
+            let recording = calls.legs.get(*key).and_then(|leg| leg.recording.as_ref());
             recording.is_some_and(|recording| !recording.takes.is_empty() || recording.ear.is_some())
         });
-        for key in std::mem::replace(&mut self.recordings.legs, legs) {
-            self.recordings.attend(key);
+        for key in std::mem::replace(&mut self.legs, legs) {
+            self.attend(key);
         }
     }
 
     /// Handles the start of speech, or silence of the length that was asked for.
-    pub(super) fn spoke(&mut self, now: Instant, key: Key, event: SpeechEvent, world: &mut World<'_>) {
+    pub(super) fn spoke(
+        &mut self,
+        now: Instant,
+        key: Key,
+        event: SpeechEvent,
+        calls: &mut Calls,
+        world: &mut World<'_>,
+    ) {
         let is_it = |take: &ActiveRecording| matches!(take.whose, RecordingObserver::Verb { .. });
-        let recording = self.legs.get(key).and_then(|leg| leg.recording.as_ref());
+        let recording = calls.legs.get(key).and_then(|leg| leg.recording.as_ref());
         match recording.and_then(|recording| recording.takes.iter().position(is_it)) {
             Some(index) if matches!(event, SpeechEvent::Silence { .. }) => {
-                self.close_take(now, key, index);
+                self.close_take(now, key, index, calls);
             }
             Some(_) => {}
-            None => self.ear_heard(now, key, event, world),
+            None => self.ear_heard(now, key, event, calls, world),
         }
     }
 
@@ -444,24 +486,25 @@ impl Voice {
         now: Instant,
         ticket: u64,
         result: Result<(), String>,
+        calls: &mut Calls,
         world: &mut World<'_>,
     ) {
         if let Err(problem) = &result
-            && let Some((leg, index)) = self.take_of(ticket)
+            && let Some((leg, index)) = self.take_of(ticket, calls)
         {
-            if let Some(recording) = self.legs.get_mut(leg).and_then(|leg| leg.recording.as_mut()) {
+            if let Some(recording) = calls.legs.get_mut(leg).and_then(|leg| leg.recording.as_mut()) {
                 recording.takes[index].over = Some(Err(problem.clone()));
             }
-            self.close_take(now, leg, index);
+            self.close_take(now, leg, index, calls);
         }
-        if let Some(closing) = self.recordings.closing.remove(&ticket) {
-            self.recorded(now, closing, result, world);
+        if let Some(closing) = self.closing.remove(&ticket) {
+            self.recorded(now, closing, result, calls, world);
         }
     }
 
-    fn take_of(&self, ticket: u64) -> Option<(Key, usize)> {
-        self.recordings.legs.iter().find_map(|key| {
-            let recording = self.legs.get(*key)?.recording.as_ref()?;
+    fn take_of(&self, ticket: u64, calls: &Calls) -> Option<(Key, usize)> {
+        self.legs.iter().find_map(|key| {
+            let recording = calls.legs.get(*key)?.recording.as_ref()?;
             Some((*key, recording.takes.iter().position(|take| take.file.ticket() == ticket)?))
         })
     }
@@ -472,6 +515,7 @@ impl Voice {
         now: Instant,
         closing: Closing,
         written: Result<(), String>,
+        calls: &mut Calls,
         world: &mut World<'_>,
     ) {
         let Closing { leg, whose, recorded, mut row, owner, failed } = closing;
@@ -484,10 +528,10 @@ impl Voice {
         let RecordingObserver::Verb { actor, id } = whose else {
             write(&row, RestWrite::Replace, world);
             if let Err(problem) = result {
-                self.warn(now, leg, code::RECORDING, format!("the recording ended: {problem}"), world);
+                calls.warn(now, leg, code::RECORDING, format!("the recording ended: {problem}"), world);
             }
             if let RecordingObserver::Background { status } | RecordingObserver::Api { status } = whose {
-                self.tell_status(status.as_ref(), &row, &recorded, &owner);
+                self.tell_status(status.as_ref(), &row, &recorded, &owner, calls);
             }
             return;
         };
@@ -497,11 +541,18 @@ impl Voice {
         let answer = result
             .map(|()| recorded)
             .map_err(|problem| Failure { code: code::RECORDING, text: format!("Record: {problem}") });
-        self.drive(now, actor, world, |script, out| script.handle_recorded(now, id, answer, out));
+        calls.tell(now, actor, world, |script, out| script.handle_recorded(now, id, answer, out));
     }
 
     /// `recordingStatusCallback` of a recording that has no verb.
-    fn tell_status(&mut self, status: Option<&Callback>, row: &Kept, recorded: &Recorded, owner: &Owner) {
+    fn tell_status(
+        &mut self,
+        status: Option<&Callback>,
+        row: &Kept,
+        recorded: &Recorded,
+        owner: &Owner,
+        calls: &mut Calls,
+    ) {
         let Some(callback) = status.filter(|status| status.events.contains(&&*row.status)) else { return };
         let mut form: Form = Vec::new();
         let mut add = |name: &str, value: &str| form.push((name.to_owned(), value.to_owned()));
@@ -517,23 +568,18 @@ impl Voice {
         add("RecordingChannels", &row.channels.to_string());
         add("RecordingSource", &row.source);
         let request = Request { method: callback.target.method, url: callback.target.url.clone(), form };
-        self.asks.tell(request.to_wire(&owner.signing_key));
-    }
-
-    pub(super) fn warn(&mut self, now: Instant, key: Key, code: u32, text: String, world: &mut World<'_>) {
-        let note = Notification { severity: Severity::Warning, code, text, url: None, line: None };
-        self.note(now, key, &note, world);
+        calls.asks.tell(request.to_wire(&owner.signing_key));
     }
 
     /// The number of recordings under way, of those on their way to the disk or to a text, and of callers whose words
     /// are awaited.
-    pub(super) fn recordings_open(&self) -> usize {
+    pub(super) fn open(&self, calls: &Calls) -> usize {
         let takes = |key: &Key| {
-            let recording = self.legs.get(*key).and_then(|leg| leg.recording.as_ref());
+            let recording = calls.legs.get(*key).and_then(|leg| leg.recording.as_ref());
             recording.map_or(0, |recording| recording.takes.len() + usize::from(recording.ear.is_some()))
         };
-        let Recordings { closing, transcribing, .. } = &self.recordings;
-        closing.len() + transcribing.len() + self.recordings.legs.iter().map(takes).sum::<usize>()
+        let Recordings { closing, transcribing, .. } = self;
+        closing.len() + transcribing.len() + self.legs.iter().map(takes).sum::<usize>()
     }
 }
 

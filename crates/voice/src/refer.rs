@@ -28,7 +28,7 @@ impl Voice {
         request: &Message,
         world: &mut World<'_>,
     ) {
-        let Some(&leg) = self.by_session.get(&session) else { return };
+        let Some(&leg) = self.calls.by_session.get(&session) else { return };
         let target = uri_in(request, Header::ReferTo).unwrap_or_default();
         let is_attended = Uri::parse(target.as_bytes()).is_ok_and(|uri| {
             let headers = String::from_utf8_lossy(uri.headers).to_ascii_lowercase();
@@ -54,7 +54,7 @@ impl Voice {
         let more = self.form_of_transfer(leg, &talk, target);
         if leg == talk.caller {
             self.callee_goes_on(now, talk, more, world);
-        } else if let Some(actor) = self.legs.get(talk.caller).and_then(|leg| leg.main) {
+        } else if let Some(actor) = self.calls.legs.get(talk.caller).and_then(|leg| leg.main) {
             let target = talk.target;
             self.drive(now, actor, world, |script, out| script.transfer(now, &target, more, out));
         }
@@ -62,11 +62,11 @@ impl Voice {
 
     /// A connection of a Dial that lets itself be transferred, seen from either side.
     fn talk_of(&self, leg: Key) -> Option<TransferredCall> {
-        let caller = match self.legs.get(leg)?.party {
-            Some(party) => self.actors.get(self.parties.get(party)?.actor)?.leg,
+        let caller = match self.calls.legs.get(leg)?.party {
+            Some(party) => self.calls.actors.get(self.parties.get(party)?.actor)?.leg,
             None => leg,
         };
-        let dialing = self.legs.get(caller)?.dialing.as_ref()?;
+        let dialing = self.calls.legs.get(caller)?.dialing.as_ref()?;
         let target = dialing.options.as_ref()?.refer.clone()?;
         let party = dialing.bridged?;
         let is_in_it = caller == leg || self.parties.get(party)?.legs.contains(&leg);
@@ -75,7 +75,7 @@ impl Voice {
 
     /// Twilio's parameter, and RestComm's.
     fn form_of_transfer(&self, leg: Key, talk: &TransferredCall, target: String) -> Form {
-        let caller = self.legs.get(talk.caller).map(|leg| leg.from.to_string()).unwrap_or_default();
+        let caller = self.calls.legs.get(talk.caller).map(|leg| leg.from.to_string()).unwrap_or_default();
         let callee = self.parties.get(talk.party).map(|party| party.to.clone()).unwrap_or_default();
         let (transferor, transferee) = if leg == talk.caller { (caller, callee) } else { (callee, caller) };
         let pair = |name: &str, value: String| (name.to_owned(), value);
@@ -107,12 +107,12 @@ impl Voice {
             answer_on_bridge: false,
             time_limit: None,
         };
-        if let Some(leg) = self.legs.get_mut(callee) {
+        if let Some(leg) = self.calls.legs.get_mut(callee) {
             leg.party = None;
             leg.from = party.from.clone();
         }
         let script = Script::new(call, plan);
-        let actor = self.add_actor(Actor { script, leg: callee, part: Part::Main });
+        let actor = self.calls.add_actor(Actor { script, leg: callee, part: Part::Main });
         self.drive(now, actor, world, |script, out| script.start(now, out));
         if let Originator::Dialed(id) = party.whose {
             let ended = LegEvent::Ended { recording };

@@ -56,7 +56,7 @@ impl Voice {
         let Some(ResolutionPurpose::Party(key)) = self.resolving.open.get(&ticket).copied() else {
             return None;
         };
-        let name: Box<str> = self.home.call_id(&mut self.rng).into();
+        let name: Box<str> = self.home.call_id(&mut self.calls.rng).into();
         let party = self.parties.get_mut(key)?;
         let counted = CountedCall { aor: aor.clone(), name: name.clone(), from: party.from.clone() };
         party.counted = Some(Arc::new(counted));
@@ -98,8 +98,8 @@ impl Voice {
             reason,
             "a call of an application was refused"
         );
-        if let Some(leg) = self.actors.get(party.actor).map(|actor| actor.leg) {
-            self.warn(now, leg, REFUSED, text, world);
+        if let Some(leg) = self.calls.actors.get(party.actor).map(|actor| actor.leg) {
+            self.calls.warn(now, leg, REFUSED, text, world);
         }
     }
 

@@ -10,6 +10,7 @@ use media::tone;
 use stdx::slab::Key;
 
 use super::Voice;
+use super::calls::Calls;
 
 /// Hz, of one or two tones, and milliseconds of sound and silence in turn.
 struct Cadence {
@@ -67,10 +68,23 @@ fn samples(cadence: &Cadence) -> Vec<i16> {
     all
 }
 
+impl Calls {
+    pub(super) fn stop_ringing(&mut self, caller: Key) {
+        let Some(leg) = self.legs.get_mut(caller) else { return };
+        let Some(dialing) = &mut leg.dialing else { return };
+        if std::mem::take(&mut dialing.is_ringing)
+            && let Some(media) = &mut leg.media
+        {
+            leg.playing += 1;
+            media.stop();
+        }
+    }
+}
+
 impl Voice {
     /// Plays an answered caller the ringing tone, unless it is connected or has no party to wait for.
     pub(super) fn start_ringing(&mut self, caller: Key) {
-        let Some(leg) = self.legs.get_mut(caller) else { return };
+        let Some(leg) = self.calls.legs.get_mut(caller) else { return };
         let (Some(media), Some(dialing)) = (&mut leg.media, &mut leg.dialing) else { return };
         if dialing.is_ringing || dialing.bridged.is_some() || dialing.parties.is_empty() {
             return;
@@ -80,17 +94,6 @@ impl Voice {
             dialing.is_ringing = true;
             leg.playing += 1;
             media.play(prompt, PlayOptions { id: leg.playing, loops: None, offset_ms: 0 });
-        }
-    }
-
-    pub(super) fn stop_ringing(&mut self, caller: Key) {
-        let Some(leg) = self.legs.get_mut(caller) else { return };
-        let Some(dialing) = &mut leg.dialing else { return };
-        if std::mem::take(&mut dialing.is_ringing)
-            && let Some(media) = &mut leg.media
-        {
-            leg.playing += 1;
-            media.stop();
         }
     }
 }

@@ -11,6 +11,7 @@ use stdx::slab::Key;
 use store::rest::types::{Common, Notification, RestCall};
 use store::rest::{Resource, RestWrite};
 
+use super::calls::Calls;
 use super::leg::Leg;
 use super::{Voice, VoiceEffect, World, limits};
 
@@ -147,28 +148,12 @@ impl Leg {
     }
 }
 
-impl Voice {
+impl Calls {
     /// At the end of a call that the REST interface asked for rings a phone.
     pub(super) fn call_rings(&mut self, now: Instant, actor: Key, world: &mut World<'_>) {
         let row = self.leg_of(actor).and_then(|(_, leg)| leg.row.as_mut());
         if let Some(row) = row.filter(|row| row.call.answered_at.is_none()) {
             row.ring(now, world);
-        }
-    }
-
-    /// Calls that ring for a while can be asked for, too: that is a third write.
-    pub(super) fn tell_ringing(&mut self, now: Instant, world: &mut World<'_>) {
-        if now < self.rows_due {
-            return;
-        }
-        self.rows_due = now + limits::RINGING;
-        let called = self.parties.iter_mut().filter_map(|(_, party)| party.row.as_mut());
-        let rows = self.legs.iter_mut().filter_map(|(_, leg)| leg.row.as_mut()).chain(called);
-        let is_due = |row: &&mut Box<Row>| {
-            !row.is_in_record && row.call.started_at.is_some_and(|since| now.since(since) >= limits::RINGING)
-        };
-        for row in rows.filter(is_due) {
-            row.write(now, world);
         }
     }
 
@@ -250,6 +235,24 @@ impl Voice {
         // Beyond the record's limit for a body it is in the log only.
         if let Ok(row) = notification.row() {
             world.outbox.push(VoiceEffect::Write(store::Write::Rest(RestWrite::Insert(Box::new(row)))));
+        }
+    }
+}
+
+impl Voice {
+    /// Calls that ring for a while can be asked for, too: that is a third write.
+    pub(super) fn tell_ringing(&mut self, now: Instant, world: &mut World<'_>) {
+        if now < self.rows_due {
+            return;
+        }
+        self.rows_due = now + limits::RINGING;
+        let called = self.parties.iter_mut().filter_map(|(_, party)| party.row.as_mut());
+        let rows = self.calls.legs.iter_mut().filter_map(|(_, leg)| leg.row.as_mut()).chain(called);
+        let is_due = |row: &&mut Box<Row>| {
+            !row.is_in_record && row.call.started_at.is_some_and(|since| now.since(since) >= limits::RINGING)
+        };
+        for row in rows.filter(is_due) {
+            row.write(now, world);
         }
     }
 }

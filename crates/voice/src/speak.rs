@@ -20,8 +20,8 @@ impl Voice {
         pieces: &[Piece],
         world: &mut World<'_>,
     ) {
-        let Some(leg_key) = self.actors.get(actor).map(|actor| actor.leg) else { return };
-        let Some(leg) = self.legs.get_mut(leg_key) else { return };
+        let Some(leg_key) = self.calls.actors.get(actor).map(|actor| actor.leg) else { return };
+        let Some(leg) = self.calls.legs.get_mut(leg_key) else { return };
         let Some(media) = &mut leg.media else {
             let failed = Failure { code: code::PROMPT, text: "the call has no sound".to_owned() };
             return self
@@ -32,7 +32,7 @@ impl Voice {
             media.stop();
         }
         let codec = media.negotiated().audio.codec;
-        let (asks, recordings, owner) = (&mut self.asks, &self.recordings, &leg.owner);
+        let (asks, recordings, owner) = (&mut self.calls.asks, &self.recordings, &leg.owner);
         leg.speaking = Some(Box::new(Speaking::new(actor, id, pieces, codec, |place, sound| {
             let own = match &sound {
                 Sound::Audio { url } => recordings.file_at(&owner.account, url),
@@ -46,7 +46,7 @@ impl Voice {
 
     /// The next piece of the prompt, when it is here; its end, when there is none.
     pub(super) fn go_on(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
-        let Some(leg) = self.legs.get_mut(key) else { return };
+        let Some(leg) = self.calls.legs.get_mut(key) else { return };
         let is_first = leg.first_digits.is_some();
         let speaking = leg.first_digits.as_mut().or(leg.speaking.as_mut());
         let (Some(speaking), Some(media)) = (speaking, &mut leg.media) else { return };
@@ -85,7 +85,7 @@ impl Voice {
         prompt: Result<Prompt, String>,
         world: &mut World<'_>,
     ) {
-        let Some((key, leg)) = self.leg_of(waiter.actor) else { return };
+        let Some((key, leg)) = self.calls.leg_of(waiter.actor) else { return };
         let is_wanted =
             |speaking: &&mut Box<Speaking>| speaking.actor == waiter.actor && speaking.id == waiter.prompt;
         let Some(speaking) = leg.speaking.as_mut().filter(is_wanted) else { return };
@@ -101,7 +101,7 @@ impl Voice {
         playing: Option<u64>,
         world: &mut World<'_>,
     ) {
-        let Some(leg) = self.legs.get_mut(key) else { return };
+        let Some(leg) = self.calls.legs.get_mut(key) else { return };
         if playing.is_some_and(|id| id != leg.playing) {
             return;
         }
@@ -112,7 +112,7 @@ impl Voice {
     }
 
     pub(super) fn stop_prompt(&mut self, now: Instant, actor: Key, id: Id, world: &mut World<'_>) {
-        let Some((_, leg)) = self.leg_of(actor) else { return };
+        let Some((_, leg)) = self.calls.leg_of(actor) else { return };
         if leg.speaking.as_ref().is_none_or(|speaking| speaking.actor != actor || speaking.id != id) {
             return;
         }

@@ -15,8 +15,9 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::bridge::SentSound;
+use super::calls::Calls;
 use super::helper_service::{MediaStreamEvent, Opening, StreamMessage, StreamOrder, StreamSender};
-use super::{Voice, World, limits};
+use super::{World, limits};
 
 /// The streams of one leg.
 #[derive(Default)]
@@ -197,7 +198,7 @@ impl Stream {
     }
 }
 
-impl Voice {
+impl Calls {
     pub(super) fn start_stream(
         &mut self,
         now: Instant,
@@ -208,7 +209,7 @@ impl Voice {
     ) {
         if let Err(reason) = self.open_stream(actor, id, stream) {
             let failed = StreamEvent::Failed { reason };
-            self.drive(now, actor, world, |script, out| script.handle_stream(now, id, failed, out));
+            self.tell(now, actor, world, |script, out| script.handle_stream(now, id, failed, out));
         }
     }
 
@@ -300,7 +301,7 @@ impl Voice {
                 stream.is_open = true;
                 let (actor, id, sid) = (stream.actor, stream.id, stream.sid.clone());
                 let started = StreamEvent::Started { sid };
-                self.drive(now, actor, world, |script, out| script.handle_stream(now, id, started, out));
+                self.tell(now, actor, world, |script, out| script.handle_stream(now, id, started, out));
             }
             MediaStreamEvent::Said(said) => {
                 let words: Vec<String> = said.into_iter().filter_map(|said| stream.take(said)).collect();
@@ -314,7 +315,7 @@ impl Voice {
                     Ok(()) => StreamEvent::Ended,
                     Err(reason) => StreamEvent::Failed { reason },
                 };
-                self.drive(now, actor, world, |script, out| script.handle_stream(now, id, event, out));
+                self.tell(now, actor, world, |script, out| script.handle_stream(now, id, event, out));
             }
         }
     }

@@ -250,8 +250,8 @@ fn parts<'a>(
 impl Voice {
     /// When [`expire`](Self::expire) has something to do. The edge reads the media sockets before.
     pub fn deadline(&self) -> Option<Instant> {
-        let is_busy = !self.legs.is_empty() || !self.rooms.is_idle();
-        is_busy.then(|| self.clockwork.phases.deadline())
+        let is_busy = !self.calls.legs.is_empty() || !self.rooms.is_idle();
+        is_busy.then(|| self.calls.ticker.phases.deadline())
     }
 
     /// A datagram came to one of a leg's sockets. A key of a leg that is gone is ignored: its datagrams were on their way.
@@ -263,9 +263,9 @@ impl Voice {
         datagram: &[u8],
         sender: &dyn MediaSender,
     ) {
-        if let Some(found) = self.legs.get_mut(leg) {
+        if let Some(found) = self.calls.legs.get_mut(leg) {
             let of = (leg, found);
-            self.clockwork.handle_datagram(now, of, (remote, datagram), sender, &mut self.counts);
+            self.calls.ticker.handle_datagram(now, of, (remote, datagram), sender, &mut self.calls.counts);
         }
     }
 
@@ -276,60 +276,71 @@ impl Voice {
         }
         let sender = world.sockets.sender();
         for _ in 0..limits::TURNS {
-            let Some(phase) = self.clockwork.phases.due(now) else { break };
-            self.clockwork.turn(now, phase, &mut self.legs, &mut self.rooms, sender, &mut self.counts);
+            let Some(phase) = self.calls.ticker.phases.due(now) else { break };
+            self.calls.ticker.turn(
+                now,
+                phase,
+                &mut self.calls.legs,
+                &mut self.rooms,
+                sender,
+                &mut self.calls.counts,
+            );
         }
-        self.counts.ticks_missed += self.clockwork.phases.give_up(now, limits::LATE);
+        self.calls.counts.ticks_missed += self.calls.ticker.phases.give_up(now, limits::LATE);
         self.tell_events(now, world);
         self.tick_rooms(now, world);
-        self.mind_recordings(now);
+        self.recordings.mind_recordings(now, &mut self.calls);
         self.wake(now, world);
         self.tell_ringing(now, world);
     }
 
     fn tell_events(&mut self, now: Instant, world: &mut World<'_>) {
-        let mut events = std::mem::take(&mut self.clockwork.events);
+        let mut events = std::mem::take(&mut self.calls.ticker.events);
         for (key, event) in events.drain(..) {
             match event {
                 Event::Digit { digit, by } => {
                     // A tone in the sound crosses with it.
                     if by == DigitSource::Event {
-                        self.cross_digit(key, digit);
+                        self.calls.cross_digit(key, digit);
                     }
                     self.digit(now, key, digit.to_char(), world);
                 }
                 Event::PromptEnded { id } => {
-                    self.beep_ended(now, key, id, world);
+                    self.recordings.beep_ended(now, key, id, &mut self.calls, world);
+                    self.perform_queued(now, world);
                     self.piece_ended(now, key, Some(id), world);
                 }
                 Event::DigitsSent => self.piece_ended(now, key, None, world),
-                Event::Speech(event) => self.spoke(now, key, event, world),
+                Event::Speech(event) => {
+                    self.recordings.spoke(now, key, event, &mut self.calls, world);
+                    self.perform_queued(now, world);
+                }
                 Event::Latched(_) => {}
                 Event::NoMedia(silence) => self.media_ended(now, key, silence, world),
             }
         }
-        self.clockwork.events = events;
+        self.calls.ticker.events = events;
     }
 
     fn wake(&mut self, now: Instant, world: &mut World<'_>) {
-        let mut due = std::mem::take(&mut self.clockwork.due);
-        self.clockwork.woken(now, &mut self.legs, &mut due);
+        let mut due = std::mem::take(&mut self.calls.ticker.due);
+        self.calls.ticker.woken(now, &mut self.calls.legs, &mut due);
         for key in due.drain(..) {
-            let Some(leg) = self.legs.get(key) else { continue };
+            let Some(leg) = self.calls.legs.get(key) else { continue };
             for actor in [leg.aside, leg.main].into_iter().flatten() {
                 self.wake_actor(now, actor, world);
             }
         }
-        self.clockwork.due = due;
+        self.calls.ticker.due = due;
     }
 
     fn wake_actor(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
-        let Some(actor) = self.actors.get(key) else { return };
+        let Some(actor) = self.calls.actors.get(key) else { return };
         let deadline = actor.script.deadline();
         if deadline <= now {
             self.drive(now, key, world, |script, out| script.handle_wake(now, out));
-        } else if let Some(leg) = self.legs.get_mut(actor.leg) {
-            self.clockwork.arm(now, deadline, actor.leg, leg);
+        } else if let Some(leg) = self.calls.legs.get_mut(actor.leg) {
+            self.calls.ticker.arm(now, deadline, actor.leg, leg);
         }
     }
 }

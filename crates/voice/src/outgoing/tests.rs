@@ -152,7 +152,7 @@ fn a_call_is_the_scripts_once_it_is_answered_and_over_with_its_bye() {
     let sent = stage.reply(&invites[0], 200);
     assert_eq!(methods(&sent), [Method::Ack, Method::Cancel]);
     let live: Vec<_> =
-        stage.voice.legs.iter().map(|(_, leg)| (leg.sid.as_str(), leg.main.is_some())).collect();
+        stage.voice.calls.legs.iter().map(|(_, leg)| (leg.sid.as_str(), leg.main.is_some())).collect();
     assert_eq!(live, [("CA1", true)]);
     stage.act(|voice, now, world| voice.hang_up_all(now, world));
     assert_eq!(methods(&stage.sent()), [Method::Bye]);

@@ -128,7 +128,7 @@ impl Voice {
         (wait, recording): (Option<Target>, Option<RecordingRequest>),
         world: &mut World<'_>,
     ) {
-        let Some((key, leg)) = self.leg_of(actor) else { return };
+        let Some((key, leg)) = self.calls.leg_of(actor) else { return };
         let (owner, call_sid) = (Arc::clone(&leg.owner), leg.sid.as_str().into());
         let of = if kind == Kind::Conference { "conference" } else { "queue" };
         let home = self.rooms.home_of(of, &owner.account, name);
@@ -136,7 +136,7 @@ impl Voice {
         let number = self.rooms.last;
         if kind != Kind::Taker {
             self.part(now, key, world);
-            if let Some(leg) = self.legs.get_mut(key) {
+            if let Some(leg) = self.calls.legs.get_mut(key) {
                 leg.partner = Partner::Seat(RoomMembership { home, number });
             }
         }
@@ -182,7 +182,8 @@ impl Voice {
         let is_due = |effect: &mut RecordingRequest| effect.is_own || standing.records;
         if let Some(RecordingRequest { how, .. }) = seated.recording.take_if(is_due) {
             let how = Background { conference: Some(sid.clone()), ..how };
-            let is_recorded = self.begin_recording(now, leg, how, world).is_some();
+            let is_recorded =
+                self.recordings.begin_recording(now, leg, how, &mut self.calls, world).is_some();
             if let Some(seated) = self.rooms.seats.get_mut(&number) {
                 seated.is_recorded = is_recorded;
             }
@@ -283,11 +284,14 @@ impl Voice {
         let seated = self.rooms.seats.remove(&number)?;
         self.rooms.by_effect.remove(&(seated.actor, seated.id));
         if seated.kind != Kind::Taker || seated.is_connected() {
-            self.drop_aside(seated.leg);
+            self.calls.drop_aside(seated.leg);
         }
-        let recording = seated.is_recorded.then(|| self.end_recording(now, seated.leg, world)).flatten();
+        let recording = seated
+            .is_recorded
+            .then(|| self.recordings.end_recording(now, seated.leg, &mut self.calls, world))
+            .flatten();
         let seat = RoomMembership { home: seated.home, number };
-        if let Some(leg) = self.legs.get_mut(seated.leg) {
+        if let Some(leg) = self.calls.legs.get_mut(seated.leg) {
             if leg.partner == Partner::Seat(seat) {
                 leg.partner = Partner::None;
             }
@@ -332,7 +336,7 @@ impl Voice {
         id: Option<Id>,
         world: &mut World<'_>,
     ) {
-        let waits_for = |actor| match self.actors.get(actor)?.part {
+        let waits_for = |actor| match self.calls.actors.get(actor)?.part {
             super::super::actor::Part::Waiting { main, id } => Some((main, id)),
             _ => None,
         };

@@ -174,8 +174,8 @@ impl Voice {
 
     /// A message between a conference or queue and its members, from another shard.
     pub fn handle_room_message(&mut self, now: Instant, message: RoomMessage, world: &mut World<'_>) {
-        if self.legs.is_empty() && self.rooms.is_idle() {
-            self.clockwork.start(now);
+        if self.calls.legs.is_empty() && self.rooms.is_idle() {
+            self.calls.ticker.start(now);
         }
         self.rooms.local.push_back(message.0);
         self.settle_rooms(now, world);
@@ -216,7 +216,7 @@ impl Voice {
         for out in std::mem::take(&mut self.rooms.outs) {
             match out {
                 Out::Tell(name, note) => self.post_note(name.shard, note, world),
-                Out::Callback(wire) => self.asks.tell(wire),
+                Out::Callback(wire) => self.calls.asks.tell(wire),
                 Out::Write(write) => world.outbox.push(VoiceEffect::Write(write)),
             }
         }
@@ -240,7 +240,7 @@ impl Voice {
         }
         for seated in self.rooms.seats.values().filter(|seated| seated.source == Source::Room) {
             // The description may have come, or changed, after the leg was seated.
-            let leg = self.legs.get_mut(seated.leg);
+            let leg = self.calls.legs.get_mut(seated.leg);
             if let Some(media) = leg.and_then(|leg| leg.media.as_mut()) {
                 media.listen_decoded(true);
             }
@@ -258,7 +258,7 @@ impl Voice {
         let mut homes: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
         let mut lost = Vec::new();
         for (number, seated) in &self.rooms.seats {
-            let has_leg = self.legs.get(seated.leg).is_some();
+            let has_leg = self.calls.legs.get(seated.leg).is_some();
             if !has_leg || now.since(seated.known_at) > limits::ROOM_LOST {
                 lost.push(*number);
             } else {

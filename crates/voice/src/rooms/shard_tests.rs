@@ -92,9 +92,10 @@ impl Shards {
         self.act(shard, |voice, now, world| {
             let owner = owner();
             let (sid, ip) = (call.sid.clone(), Ipv4Addr::LOCALHOST.into());
-            let leg = Leg::new(SessionId(number), sid, owner, ip, &mut voice.rng);
+            let leg = Leg::new(SessionId(number), sid, owner, ip, &mut voice.calls.rng);
             let leg = voice.add_leg(now, leg);
-            let actor = voice.add_actor(Actor { script: Script::new(call, plan), leg, part: Part::Main });
+            let actor =
+                voice.calls.add_actor(Actor { script: Script::new(call, plan), leg, part: Part::Main });
             voice.drive(now, actor, world, |script, out| script.start(now, out));
             leg
         })
@@ -102,7 +103,7 @@ impl Shards {
 
     fn hang_up(&mut self, shard: usize, leg: Key) {
         self.act(shard, |voice, now, world| {
-            if let Some(leg) = voice.legs.get_mut(leg) {
+            if let Some(leg) = voice.calls.legs.get_mut(leg) {
                 leg.is_gone = true;
             }
             voice.drive_leg(now, leg, world, |script, out| script.handle_hangup(now, out));
@@ -149,7 +150,7 @@ impl Shards {
     /// The sources of the seated legs' sound, and whether a document performs beside their own.
     fn sources(&self) -> Vec<(Source, bool)> {
         let of = |(voice, _): &(Voice, Endpoint)| {
-            let has_aside = |leg| voice.legs.get(leg).is_some_and(|leg| leg.aside.is_some());
+            let has_aside = |leg| voice.calls.legs.get(leg).is_some_and(|leg| leg.aside.is_some());
             let seats = voice.rooms.seats.values();
             seats.map(|seated| (seated.source, has_aside(seated.leg))).collect::<Vec<_>>()
         };
@@ -259,7 +260,7 @@ fn an_announcement_that_cannot_be_had_ends_and_the_call_does_not() {
     assert_eq!(shards.sources(), [(Source::Room, true); 2]);
     // A hangup during an announcement does not end the member's call.
     for (voice, _) in &shards.voices {
-        let asides: Vec<_> = voice.legs.iter().map(|(_, leg)| (leg.main, leg.aside)).collect();
+        let asides: Vec<_> = voice.calls.legs.iter().map(|(_, leg)| (leg.main, leg.aside)).collect();
         for (main, aside) in asides {
             assert!(voice.is_announcement(aside.unwrap()) && !voice.is_announcement(main.unwrap()));
         }
@@ -285,7 +286,11 @@ fn after_an_announcement_the_wait_document_begins_again() {
     shards.at_home(|voice, now, world| voice.modify_participant(now, (&sid, "CA1"), announce.clone(), world));
     let is_announcing = |shards: &Shards| {
         let mut legs = shards.voices.iter().flat_map(|(voice, _)| {
-            voice.legs.iter().map(|(_, leg)| leg.aside.is_some_and(|aside| voice.is_announcement(aside)))
+            voice
+                .calls
+                .legs
+                .iter()
+                .map(|(_, leg)| leg.aside.is_some_and(|aside| voice.is_announcement(aside)))
         });
         legs.next().unwrap()
     };

@@ -8,12 +8,28 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::super::actor::{Actor, Part};
+use super::super::calls::Calls;
 use super::super::leg::Partner;
 use super::super::{Voice, World};
 use super::Source;
 use super::callbacks::pair;
 use super::member::{Kind, RoomMemberLeg};
 use super::message::{MemberAudio, RoomEvent};
+
+impl Calls {
+    /// Ends what performs beside the leg's own script, without a word of it.
+    pub(super) fn drop_aside(&mut self, key: Key) {
+        let Some(leg) = self.legs.get_mut(key) else { return };
+        let Some(aside) = leg.aside.take() else { return };
+        if leg.speaking.as_ref().is_some_and(|speaking| speaking.actor == aside) {
+            leg.speaking = None;
+            if let Some(media) = &mut leg.media {
+                media.stop();
+            }
+        }
+        self.actors.remove(aside);
+    }
+}
 
 impl Voice {
     /// As the member's standing says: the room, music, silence, or a document.
@@ -38,12 +54,12 @@ impl Voice {
         let (leg_key, kind, seat) =
             (seated.leg, seated.kind, super::RoomMembership { home: seated.home, number });
         if kind != Kind::Taker || source == Source::Room {
-            self.drop_aside(leg_key);
+            self.calls.drop_aside(leg_key);
         }
         if is_cut_short {
             self.announced(number, world);
         }
-        let Some(leg) = self.legs.get_mut(leg_key) else { return };
+        let Some(leg) = self.calls.legs.get_mut(leg_key) else { return };
         if kind == Kind::Taker && source == Source::Room {
             leg.partner = Partner::Seat(seat);
         }
@@ -66,8 +82,8 @@ impl Voice {
     ) -> Option<()> {
         let seated = self.rooms.seats.get(&number)?;
         let (leg, main, id) = (seated.leg, seated.actor, seated.id);
-        let mut call = self.actors.get(main)?.script.call().clone();
-        if self.legs.get(leg)?.is_gone {
+        let mut call = self.calls.actors.get(main)?.script.call().clone();
+        if self.calls.legs.get(leg)?.is_gone {
             return None;
         }
         call.answered = true;
@@ -80,9 +96,9 @@ impl Voice {
             answer_on_bridge: false,
             time_limit: None,
         };
-        self.drop_aside(leg);
+        self.calls.drop_aside(leg);
         let part = Part::Waiting { main, id };
-        let aside = self.add_actor(Actor { script: Script::new(call, plan), leg, part });
+        let aside = self.calls.add_actor(Actor { script: Script::new(call, plan), leg, part });
         if let Some(seated) = self.rooms.seats.get_mut(&number) {
             seated.announcing = (role == Role::Screening).then_some(aside);
         }
@@ -90,29 +106,16 @@ impl Voice {
         Some(())
     }
 
-    /// Ends what performs beside the leg's own script, without a word of it.
-    pub(super) fn drop_aside(&mut self, key: Key) {
-        let Some(leg) = self.legs.get_mut(key) else { return };
-        let Some(aside) = leg.aside.take() else { return };
-        if leg.speaking.as_ref().is_some_and(|speaking| speaking.actor == aside) {
-            leg.speaking = None;
-            if let Some(media) = &mut leg.media {
-                media.stop();
-            }
-        }
-        self.actors.remove(aside);
-    }
-
     /// Notes a caller's position in the queue for the next request of its wait document.
     pub(super) fn show_line(&mut self, now: Instant, number: u64) {
         let Some(seated) = self.rooms.seats.get(&number).filter(|seated| seated.line().is_some()) else {
             return;
         };
-        let Some(aside) = self.legs.get(seated.leg).and_then(|leg| leg.aside) else { return };
-        let Some(main) = self.actors.get(seated.actor) else { return };
+        let Some(aside) = self.calls.legs.get(seated.leg).and_then(|leg| leg.aside) else { return };
+        let Some(main) = self.calls.actors.get(seated.actor) else { return };
         let mut extra = main.script.call().extra.clone();
         extra.extend(parameters(now, seated));
-        if let Some(actor) = self.actors.get_mut(aside) {
+        if let Some(actor) = self.calls.actors.get_mut(aside) {
             actor.script.set_extra(extra);
         }
     }
@@ -132,12 +135,13 @@ impl Voice {
     /// Its hang-up is the end of the announcement and not of the call: a document that cannot be had.
     pub(in super::super) fn is_announcement(&self, actor: Key) -> bool {
         self.seat_of_aside(actor).and_then(|number| self.rooms.seats.get(&number)).is_some_and(|seated| {
-            seated.announcing == Some(actor) && self.legs.get(seated.leg).is_some_and(|leg| !leg.is_gone)
+            seated.announcing == Some(actor)
+                && self.calls.legs.get(seated.leg).is_some_and(|leg| !leg.is_gone)
         })
     }
 
     fn seat_of_aside(&self, actor: Key) -> Option<u64> {
-        let Part::Waiting { main, id } = self.actors.get(actor)?.part else { return None };
+        let Part::Waiting { main, id } = self.calls.actors.get(actor)?.part else { return None };
         self.rooms.by_effect.get(&(main, id)).copied()
     }
 
