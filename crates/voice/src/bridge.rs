@@ -8,7 +8,7 @@ use stdx::slab::Key;
 
 use super::calls::Calls;
 use super::leg::Partner;
-use super::{Voice, World};
+use super::rooms::{RoomParts, Rooms};
 
 /// The sound that a leg sends, copied from the leg that it hears.
 #[derive(Default)]
@@ -73,21 +73,21 @@ impl Calls {
     }
 }
 
-impl Voice {
+impl Rooms {
     /// Ends the connection between `leg` and its partner, in both directions.
-    pub(super) fn part(&mut self, now: Instant, leg: Key, world: &mut World<'_>) {
-        let Some(left) = self.calls.legs.get_mut(leg) else { return };
+    pub(super) fn part(&mut self, now: Instant, leg: Key, parts: &mut RoomParts<'_, '_>) {
+        let Some(left) = parts.calls.legs.get_mut(leg) else { return };
         match std::mem::take(&mut left.partner) {
             Partner::Leg(other) => {
                 for key in [leg, other] {
-                    let Some(leg) = self.calls.legs.get_mut(key) else { continue };
+                    let Some(leg) = parts.calls.legs.get_mut(key) else { continue };
                     leg.partner = Partner::None;
                     if let Some(media) = &mut leg.media {
                         media.listen(false);
                     }
                 }
             }
-            Partner::Seat(seat) => self.leave_room(now, leg, seat, world),
+            Partner::Seat(seat) => self.leave_room(now, leg, seat, parts),
             Partner::None | Partner::Itself => {}
         }
     }

@@ -159,17 +159,23 @@ impl Voice {
             Request::Change { call, change } => {
                 self.change_call(now, &call, *change, world).map(|()| Reply::Done)
             }
-            Request::Conference { sid, change } => {
-                self.modify_conference(now, &sid, change, world).map(|()| Reply::Done)
+            Request::Conference { sid, change } => self
+                .with_rooms(now, world, |rooms, parts| rooms.modify_conference(now, &sid, change, parts))
+                .map(|()| Reply::Done),
+            Request::Participants { conference } => {
+                self.rooms.participants(&conference).map(Reply::Participants)
             }
-            Request::Participants { conference } => self.participants(&conference).map(Reply::Participants),
-            Request::Participant { conference, call, change } => {
-                self.modify_participant(now, (&conference, &call), change, world).map(|()| Reply::Done)
-            }
-            Request::Members { queue } => self.queue_members(&queue).map(Reply::Members),
-            Request::Dequeue { queue, call, to } => {
-                self.dequeue(now, (&queue, call.as_deref()), to, world).map(Reply::Member)
-            }
+            Request::Participant { conference, call, change } => self
+                .with_rooms(now, world, |rooms, parts| {
+                    rooms.modify_participant(now, (&conference, &call), change, parts)
+                })
+                .map(|()| Reply::Done),
+            Request::Members { queue } => self.rooms.queue_members(&queue).map(Reply::Members),
+            Request::Dequeue { queue, call, to } => self
+                .with_rooms(now, world, |rooms, parts| {
+                    rooms.dequeue(now, (&queue, call.as_deref()), to, parts)
+                })
+                .map(Reply::Member),
             Request::Record { call, recording, how } => {
                 let leg = self.live(&call)?;
                 let begun = self.recordings.start_recording(now, leg, &recording, *how, &mut self.calls);

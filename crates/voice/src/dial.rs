@@ -12,9 +12,10 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::actor::{Actor, Part};
+use super::calls::Calls;
 use super::dial_attempt::{DialAttempt, Originator};
 use super::leg::codecs_like;
-use super::record::Background;
+use super::record::{Background, Recordings};
 use super::{API_VERSION, Voice, World};
 
 /// Twilio's number for it.
@@ -55,7 +56,7 @@ impl Voice {
         let is_early = options.record.as_ref().is_some_and(|record| record.from_ringing);
         leg.dialing.get_or_insert_with(Box::default).options = Some(Box::new(options));
         if is_early {
-            self.record_dial(now, caller, world);
+            self.recordings.record_dial(now, caller, &mut self.calls, world);
         }
         // The caller's own number may be passed on.
         let is_own = self.may_show(&owner.account, &from);
@@ -75,7 +76,7 @@ impl Voice {
         let is_heard_ringing = !is_forged && legs.iter().any(|leg| !matches!(leg.address, Address::Queue(_)));
         for Leg { id, address } in legs {
             if let Address::Queue(queue) = address {
-                self.dial_queue(now, actor, id, &queue, world);
+                self.with_rooms(now, world, |rooms, parts| rooms.dial_queue(now, actor, id, &queue, parts));
                 continue;
             }
             let sid = self.calls.new_sid(ivr::sid::CALL);
@@ -161,11 +162,11 @@ impl Voice {
         if let Some(dialing) = self.calls.legs.get_mut(caller).and_then(|leg| leg.dialing.as_mut()) {
             dialing.bridged = Some(key);
         }
-        self.record_dial(now, caller, world);
+        self.recordings.record_dial(now, caller, &mut self.calls, world);
     }
 
     pub(super) fn hang_up_leg(&mut self, now: Instant, actor: Key, id: Id, world: &mut World<'_>) {
-        if self.hang_up_queue_leg(now, actor, id, world) {
+        if self.with_rooms(now, world, |rooms, parts| rooms.hang_up_queue_leg(now, actor, id, parts)) {
             return;
         }
         if let Some((key, _)) = self.dialed(actor, id) {
@@ -238,37 +239,7 @@ impl Voice {
             return None;
         }
         self.calls.stop_ringing(caller);
-        self.end_dial_recording(now, caller, world)
-    }
-
-    /// `None`: it is not recorded.
-    pub(super) fn end_dial_recording(
-        &mut self,
-        now: Instant,
-        caller: Key,
-        world: &mut World<'_>,
-    ) -> Option<Recorded> {
-        let dialing = self.calls.legs.get_mut(caller)?.dialing.as_mut()?;
-        let is_recorded = std::mem::take(&mut dialing.is_recorded);
-        is_recorded.then(|| self.recordings.end_recording(now, caller, &mut self.calls, world)).flatten()
-    }
-
-    /// Starts the recording that a Dial asks for, once.
-    pub(super) fn record_dial(&mut self, now: Instant, caller: Key, world: &mut World<'_>) {
-        let Some(dialing) = self.calls.legs.get(caller).and_then(|leg| leg.dialing.as_ref()) else { return };
-        let wanted = dialing.options.as_ref().and_then(|options| options.record.as_ref());
-        let Some(record) = wanted.filter(|_| !dialing.is_recorded).cloned() else { return };
-        let how = Background {
-            source: source_of(&record),
-            trim: record.trim,
-            status: record.status,
-            of: "DialVerb",
-            conference: None,
-        };
-        let is_recorded = self.recordings.begin_recording(now, caller, how, &mut self.calls, world).is_some();
-        if let Some(dialing) = self.calls.legs.get_mut(caller).and_then(|leg| leg.dialing.as_mut()) {
-            dialing.is_recorded = is_recorded;
-        }
+        self.recordings.end_dial_recording(now, caller, &mut self.calls, world)
     }
 
     /// Handles events of sessions that we began, and transfers.
@@ -281,6 +252,46 @@ impl Voice {
             }
             // A peer that refuses or takes back an offer leaves the session as it was.
             _ => {}
+        }
+    }
+}
+
+/// The recording of a Dial is one of the caller's leg.
+impl Recordings {
+    /// `None`: it is not recorded.
+    pub(super) fn end_dial_recording(
+        &mut self,
+        now: Instant,
+        caller: Key,
+        calls: &mut Calls,
+        world: &mut World<'_>,
+    ) -> Option<Recorded> {
+        let dialing = calls.legs.get_mut(caller)?.dialing.as_mut()?;
+        let is_recorded = std::mem::take(&mut dialing.is_recorded);
+        is_recorded.then(|| self.end_recording(now, caller, calls, world)).flatten()
+    }
+
+    /// Starts the recording that a Dial asks for, once.
+    pub(super) fn record_dial(
+        &mut self,
+        now: Instant,
+        caller: Key,
+        calls: &mut Calls,
+        world: &mut World<'_>,
+    ) {
+        let Some(dialing) = calls.legs.get(caller).and_then(|leg| leg.dialing.as_ref()) else { return };
+        let wanted = dialing.options.as_ref().and_then(|options| options.record.as_ref());
+        let Some(record) = wanted.filter(|_| !dialing.is_recorded).cloned() else { return };
+        let how = Background {
+            source: source_of(&record),
+            trim: record.trim,
+            status: record.status,
+            of: "DialVerb",
+            conference: None,
+        };
+        let is_recorded = self.begin_recording(now, caller, how, calls, world).is_some();
+        if let Some(dialing) = calls.legs.get_mut(caller).and_then(|leg| leg.dialing.as_mut()) {
+            dialing.is_recorded = is_recorded;
         }
     }
 }

@@ -410,7 +410,9 @@ impl Voice {
         }
         match part {
             Part::Main => self.remove(now, leg, world),
-            Part::Waiting { main, id } => self.aside_ended(now, (actor, main, id), world),
+            Part::Waiting { main, id } => self.with_rooms(now, world, |rooms, parts| {
+                rooms.aside_ended(now, (actor, main, id), parts);
+            }),
             Part::Screening { caller, id, accepted } => {
                 let screened = LegEvent::Screened { accepted };
                 self.drive(now, caller, world, |script, out| script.handle_leg(now, id, screened, out));
@@ -420,7 +422,7 @@ impl Voice {
 
     /// Removes a leg with everything that belongs to it.
     fn remove(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
-        self.part(now, key, world);
+        self.with_rooms(now, world, |rooms, parts| rooms.part(now, key, parts));
         self.close_media(now, key, world);
         let Some(mut leg) = self.calls.legs.remove(key) else { return };
         // A script has already reported how its call ended.

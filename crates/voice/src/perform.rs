@@ -9,7 +9,7 @@ use super::{Voice, World};
 
 impl Voice {
     pub(super) fn perform(&mut self, now: Instant, actor: Key, effect: Effect, world: &mut World<'_>) {
-        if effect == Effect::Hangup && self.is_announcement(actor) {
+        if effect == Effect::Hangup && self.rooms.is_announcement(actor, &self.calls) {
             // The hangup of an announcement's script does not end the call.
             return;
         }
@@ -67,13 +67,22 @@ impl Voice {
             Effect::Bridge { leg } => self.bridge(now, actor, leg, world),
             Effect::HangupLeg { leg } => self.hang_up_leg(now, actor, leg, world),
             Effect::JoinConference { id, conference, record } => {
-                self.join_conference(now, actor, id, *conference, record.map(|record| *record), world);
+                let record = record.map(|record| *record);
+                self.with_rooms(now, world, |rooms, parts| {
+                    rooms.join_conference(now, actor, id, *conference, record, parts);
+                });
             }
-            Effect::LeaveConference { id } => self.leave_conference(now, actor, id, world),
+            Effect::LeaveConference { id } => {
+                self.with_rooms(now, world, |rooms, parts| rooms.leave_conference(now, actor, id, parts))
+            }
             Effect::Enqueue { id, name, wait, max_size } => {
-                self.enqueue(now, actor, id, &name, (wait, max_size), world);
+                self.with_rooms(now, world, |rooms, parts| {
+                    rooms.enqueue(now, actor, id, &name, (wait, max_size), parts);
+                });
             }
-            Effect::LeaveQueue { id } => self.leave_queue(now, actor, id, world),
+            Effect::LeaveQueue { id } => {
+                self.with_rooms(now, world, |rooms, parts| rooms.leave_queue(now, actor, id, parts))
+            }
             Effect::SendMessage { id, message } => self.send_message(now, actor, id, *message, world),
             Effect::SendMail { id, mail } => self.send_mail(actor, id, *mail),
             Effect::Done => self.actor_done(now, actor, world),

@@ -94,7 +94,7 @@ impl Voice {
         let Some(callee) = self.parties.get(key).and_then(|party| party.legs.first().copied()) else {
             return;
         };
-        self.part(now, caller, world);
+        self.with_rooms(now, world, |rooms, parts| rooms.part(now, caller, parts));
         let recording = self.leave_dialing(now, caller, key, world);
         let Some(party) = self.parties.remove(key) else { return };
         let mut call = self.call_of_party(party.actor, &party);

@@ -288,7 +288,7 @@ impl Voice {
         }
         self.calls.counts.ticks_missed += self.calls.ticker.phases.give_up(now, limits::LATE);
         self.tell_events(now, world);
-        self.tick_rooms(now, world);
+        self.with_rooms(now, world, |rooms, parts| rooms.tick_rooms(now, parts));
         self.recordings.mind_recordings(now, &mut self.calls);
         self.wake(now, world);
         self.tell_ringing(now, world);

@@ -4,12 +4,12 @@ use admin::control::{ConferenceChange, ControlError, Participant, ParticipantCha
 use ivr::script::Start;
 use stdx::Instant;
 
-use super::super::{Voice, World};
+use super::{RoomParts, Rooms};
 
-impl Voice {
+impl Rooms {
     /// In the order they came.
     pub(in super::super) fn participants(&self, conference: &str) -> Result<Vec<Participant>, ControlError> {
-        self.rooms.home.participants(conference)
+        self.home.participants(conference)
     }
 
     pub(in super::super) fn modify_conference(
@@ -17,10 +17,10 @@ impl Voice {
         now: Instant,
         conference: &str,
         change: ConferenceChange,
-        world: &mut World<'_>,
+        parts: &mut RoomParts<'_, '_>,
     ) -> Result<(), ControlError> {
-        let result = self.rooms.home.modify_conference(now, conference, change, &mut self.rooms.outs);
-        self.settle_rooms(now, world);
+        let result = self.home.modify_conference(now, conference, change, &mut self.outs);
+        self.settle_rooms(now, parts);
         result
     }
 
@@ -30,16 +30,16 @@ impl Voice {
         now: Instant,
         of: (&str, &str),
         change: ParticipantChange,
-        world: &mut World<'_>,
+        parts: &mut RoomParts<'_, '_>,
     ) -> Result<(), ControlError> {
-        let result = self.rooms.home.modify_participant(now, of, change, &mut self.rooms.outs);
-        self.settle_rooms(now, world);
+        let result = self.home.modify_participant(now, of, change, &mut self.outs);
+        self.settle_rooms(now, parts);
         result
     }
 
     /// The first in line first. `queue` is a sid.
     pub(in super::super) fn queue_members(&self, queue: &str) -> Result<Vec<QueueMember>, ControlError> {
-        self.rooms.home.queue_members(queue)
+        self.home.queue_members(queue)
     }
 
     /// Takes a call (`None`: the first) out of its queue; its script goes on with that document.
@@ -48,10 +48,10 @@ impl Voice {
         now: Instant,
         of: (&str, Option<&str>),
         to: Start,
-        world: &mut World<'_>,
+        parts: &mut RoomParts<'_, '_>,
     ) -> Result<QueueMember, ControlError> {
-        let result = self.rooms.home.dequeue(now, of, to, &mut self.rooms.outs);
-        self.settle_rooms(now, world);
+        let result = self.home.dequeue(now, of, to, &mut self.outs);
+        self.settle_rooms(now, parts);
         result
     }
 }

@@ -11,10 +11,9 @@ use stdx::slab::Key;
 
 use super::super::leg::Partner;
 use super::super::record::Background;
-use super::super::{Voice, World};
 use super::frames::Frames;
 use super::message::{Join, LeaveReason, MemberAudio, MemberStatus, QueuePosition, RoomEvent, RoomTarget};
-use super::{RoomMembership, Source};
+use super::{RoomMembership, RoomParts, Rooms, Source};
 
 /// A leg that is, or wants to be, in a room or queue.
 pub(super) struct RoomMemberLeg {
@@ -68,7 +67,7 @@ impl RoomMemberLeg {
     }
 }
 
-impl Voice {
+impl Rooms {
     pub(in super::super) fn join_conference(
         &mut self,
         now: Instant,
@@ -76,7 +75,7 @@ impl Voice {
         id: Id,
         conference: Conference,
         record: Option<BridgeRecording>,
-        world: &mut World<'_>,
+        parts: &mut RoomParts<'_, '_>,
     ) {
         let wait = conference.wait.clone();
         // The Dial's own is of this member, whatever the room says.
@@ -91,7 +90,7 @@ impl Voice {
         });
         let name = conference.name.clone();
         let wanted = RoomTarget::Conference(Box::new(conference));
-        self.sit(now, (actor, id, Kind::Conference), (wanted, &name), (wait, recording), world);
+        self.sit(now, (actor, id, Kind::Conference), (wanted, &name), (wait, recording), parts);
     }
 
     pub(in super::super) fn enqueue(
@@ -101,10 +100,10 @@ impl Voice {
         id: Id,
         name: &str,
         (wait, max_size): (Option<Target>, u32),
-        world: &mut World<'_>,
+        parts: &mut RoomParts<'_, '_>,
     ) {
         let wanted = RoomTarget::Queue { name: name.into(), max_size };
-        self.sit(now, (actor, id, Kind::Caller), (wanted, name), (wait, None), world);
+        self.sit(now, (actor, id, Kind::Caller), (wanted, name), (wait, None), parts);
     }
 
     /// A Dial's leg that is the first caller of a queue, or the next that comes.
@@ -114,10 +113,10 @@ impl Voice {
         actor: Key,
         leg: Id,
         name: &str,
-        world: &mut World<'_>,
+        parts: &mut RoomParts<'_, '_>,
     ) {
         let wanted = RoomTarget::First { queue: name.into() };
-        self.sit(now, (actor, leg, Kind::Taker), (wanted, name), (None, None), world);
+        self.sit(now, (actor, leg, Kind::Taker), (wanted, name), (None, None), parts);
     }
 
     fn sit(
@@ -126,17 +125,17 @@ impl Voice {
         (actor, id, kind): (Key, Id, Kind),
         (place, name): (RoomTarget, &str),
         (wait, recording): (Option<Target>, Option<RecordingRequest>),
-        world: &mut World<'_>,
+        parts: &mut RoomParts<'_, '_>,
     ) {
-        let Some((key, leg)) = self.calls.leg_of(actor) else { return };
+        let Some((key, leg)) = parts.calls.leg_of(actor) else { return };
         let (owner, call_sid) = (Arc::clone(&leg.owner), leg.sid.as_str().into());
         let of = if kind == Kind::Conference { "conference" } else { "queue" };
-        let home = self.rooms.home_of(of, &owner.account, name);
-        self.rooms.last += 1;
-        let number = self.rooms.last;
+        let home = self.home_of(of, &owner.account, name);
+        self.last += 1;
+        let number = self.last;
         if kind != Kind::Taker {
-            self.part(now, key, world);
-            if let Some(leg) = self.calls.legs.get_mut(key) {
+            self.part(now, key, parts);
+            if let Some(leg) = parts.calls.legs.get_mut(key) {
                 leg.partner = Partner::Seat(RoomMembership { home, number });
             }
         }
@@ -155,11 +154,11 @@ impl Voice {
             frames: Frames::default(),
             announcing: None,
         };
-        self.rooms.seats.insert(number, seated);
-        self.rooms.by_effect.insert((actor, id), number);
-        let join = Join { name: self.rooms.name(number), call_sid, owner, place };
-        self.post_note(home, RoomEvent::Join(Box::new(join)), world);
-        self.settle_rooms(now, world);
+        self.seats.insert(number, seated);
+        self.by_effect.insert((actor, id), number);
+        let join = Join { name: self.name(number), call_sid, owner, place };
+        self.post_note(home, RoomEvent::Join(Box::new(join)), parts);
+        self.settle_rooms(now, parts);
     }
 
     /// Takes a member's status from its home.
@@ -168,9 +167,9 @@ impl Voice {
         now: Instant,
         number: u64,
         standing: MemberStatus,
-        world: &mut World<'_>,
+        parts: &mut RoomParts<'_, '_>,
     ) {
-        let Some(seated) = self.rooms.seats.get_mut(&number) else { return };
+        let Some(seated) = self.seats.get_mut(&number) else { return };
         seated.known_at = now;
         let before = seated.standing.replace(standing);
         let Some(standing) = &seated.standing else { return };
@@ -183,31 +182,37 @@ impl Voice {
         if let Some(RecordingRequest { how, .. }) = seated.recording.take_if(is_due) {
             let how = Background { conference: Some(sid.clone()), ..how };
             let is_recorded =
-                self.recordings.begin_recording(now, leg, how, &mut self.calls, world).is_some();
-            if let Some(seated) = self.rooms.seats.get_mut(&number) {
+                parts.recordings.begin_recording(now, leg, how, parts.calls, parts.world).is_some();
+            if let Some(seated) = self.seats.get_mut(&number) {
                 seated.is_recorded = is_recorded;
             }
         }
-        self.show_line(now, number);
+        self.show_line(now, number, parts.calls);
         if is_other {
-            self.hear_source(now, number, world);
+            self.hear_source(now, number, parts);
         }
         match kind {
             Kind::Conference if is_new => {
                 let joined = ConferenceEvent::Joined { sid };
-                self.drive(now, actor, world, |script, out| script.handle_conference(now, id, joined, out));
+                parts.calls.tell(now, actor, parts.world, |script, out| {
+                    script.handle_conference(now, id, joined, out)
+                });
             }
             Kind::Caller => {
                 let entered = is_new.then_some(QueueEvent::Entered { sid });
                 let bridged = (is_other && hears == MemberAudio::Room).then_some(QueueEvent::Bridged);
                 for event in entered.into_iter().chain(bridged) {
-                    self.drive(now, actor, world, |script, out| script.handle_queue(now, id, event, out));
+                    parts.calls.tell(now, actor, parts.world, |script, out| {
+                        script.handle_queue(now, id, event, out)
+                    });
                 }
             }
             Kind::Taker if is_other && hears == MemberAudio::Room => {
-                self.record_dial(now, leg, world);
+                parts.recordings.record_dial(now, leg, parts.calls, parts.world);
                 for event in [LegEvent::Started { sid: with }, LegEvent::Answered] {
-                    self.drive(now, actor, world, |script, out| script.handle_leg(now, id, event, out));
+                    parts
+                        .calls
+                        .tell(now, actor, parts.world, |script, out| script.handle_leg(now, id, event, out));
                 }
             }
             Kind::Conference | Kind::Taker => {}
@@ -220,21 +225,27 @@ impl Voice {
         now: Instant,
         home: u16,
         (number, standing): (u64, MemberStatus),
-        world: &mut World<'_>,
+        parts: &mut RoomParts<'_, '_>,
     ) {
-        if self.rooms.seats.contains_key(&number) {
-            self.stands(now, number, standing, world);
+        if self.seats.contains_key(&number) {
+            self.stands(now, number, standing, parts);
         } else {
-            self.post_note(home, RoomEvent::Leave(self.rooms.name(number)), world);
+            self.post_note(home, RoomEvent::Leave(self.name(number)), parts);
         }
     }
 
     /// Out of its room, by the room's word or because that is not heard of any more.
-    pub(super) fn is_out(&mut self, now: Instant, number: u64, why: LeaveReason, world: &mut World<'_>) {
-        let Some((seated, recording)) = self.stand_up(now, number, world) else { return };
+    pub(super) fn is_out(
+        &mut self,
+        now: Instant,
+        number: u64,
+        why: LeaveReason,
+        parts: &mut RoomParts<'_, '_>,
+    ) {
+        let Some((seated, recording)) = self.stand_up(now, number, parts) else { return };
         let (actor, id) = (seated.actor, seated.id);
         if let LeaveReason::Redirected(to) = why {
-            return self.drive(now, actor, world, |script, out| script.redirect(now, to, out));
+            return parts.calls.tell(now, actor, parts.world, |script, out| script.redirect(now, to, out));
         }
         match seated.kind {
             Kind::Conference => {
@@ -245,7 +256,9 @@ impl Voice {
                         ConferenceEvent::Refused { reason: "the conference did not take the call".to_owned() }
                     }
                 };
-                self.drive(now, actor, world, |script, out| script.handle_conference(now, id, event, out));
+                parts.calls.tell(now, actor, parts.world, |script, out| {
+                    script.handle_conference(now, id, event, out)
+                });
             }
             Kind::Caller => {
                 let result = match why {
@@ -254,9 +267,11 @@ impl Voice {
                     _ => QueueResult::Error,
                 };
                 let left = QueueEvent::Left(result);
-                self.drive(now, actor, world, |script, out| script.handle_queue(now, id, left, out));
+                parts
+                    .calls
+                    .tell(now, actor, parts.world, |script, out| script.handle_queue(now, id, left, out));
             }
-            Kind::Taker => self.taker_out(now, &seated, recording, world),
+            Kind::Taker => self.taker_out(now, &seated, recording, parts),
         }
     }
 
@@ -265,13 +280,16 @@ impl Voice {
         now: Instant,
         seated: &RoomMemberLeg,
         recording: Option<Recorded>,
-        world: &mut World<'_>,
+        parts: &mut RoomParts<'_, '_>,
     ) {
         let failure = || LegEvent::Failed(LegFailure::without_answer(CallStatus::Failed));
-        let recording = recording.or_else(|| self.end_dial_recording(now, seated.leg, world));
+        let recording = recording
+            .or_else(|| parts.recordings.end_dial_recording(now, seated.leg, parts.calls, parts.world));
         let event = if seated.is_connected() { LegEvent::Ended { recording } } else { failure() };
         let id = seated.id;
-        self.drive(now, seated.actor, world, |script, out| script.handle_leg(now, id, event, out));
+        parts
+            .calls
+            .tell(now, seated.actor, parts.world, |script, out| script.handle_leg(now, id, event, out));
     }
 
     /// Forgets that a leg was in a room. Its script is not told, nor the room.
@@ -279,19 +297,19 @@ impl Voice {
         &mut self,
         now: Instant,
         number: u64,
-        world: &mut World<'_>,
+        parts: &mut RoomParts<'_, '_>,
     ) -> Option<(RoomMemberLeg, Option<Recorded>)> {
-        let seated = self.rooms.seats.remove(&number)?;
-        self.rooms.by_effect.remove(&(seated.actor, seated.id));
+        let seated = self.seats.remove(&number)?;
+        self.by_effect.remove(&(seated.actor, seated.id));
         if seated.kind != Kind::Taker || seated.is_connected() {
-            self.calls.drop_aside(seated.leg);
+            parts.calls.drop_aside(seated.leg);
         }
         let recording = seated
             .is_recorded
-            .then(|| self.recordings.end_recording(now, seated.leg, &mut self.calls, world))
+            .then(|| parts.recordings.end_recording(now, seated.leg, parts.calls, parts.world))
             .flatten();
         let seat = RoomMembership { home: seated.home, number };
-        if let Some(leg) = self.calls.legs.get_mut(seated.leg) {
+        if let Some(leg) = parts.calls.legs.get_mut(seated.leg) {
             if leg.partner == Partner::Seat(seat) {
                 leg.partner = Partner::None;
             }
@@ -307,11 +325,11 @@ impl Voice {
         &mut self,
         now: Instant,
         number: u64,
-        world: &mut World<'_>,
+        parts: &mut RoomParts<'_, '_>,
     ) -> Option<(RoomMemberLeg, Option<Recorded>)> {
-        let left = self.stand_up(now, number, world)?;
-        self.post_note(left.0.home, RoomEvent::Leave(self.rooms.name(number)), world);
-        self.settle_rooms(now, world);
+        let left = self.stand_up(now, number, parts)?;
+        self.post_note(left.0.home, RoomEvent::Leave(self.name(number)), parts);
+        self.settle_rooms(now, parts);
         Some(left)
     }
 
@@ -320,12 +338,12 @@ impl Voice {
         now: Instant,
         actor: Key,
         id: Id,
-        world: &mut World<'_>,
+        parts: &mut RoomParts<'_, '_>,
     ) {
-        let Some(number) = self.rooms.by_effect.get(&(actor, id)).copied() else { return };
-        let Some((_, recording)) = self.leave_seat(now, number, world) else { return };
+        let Some(number) = self.by_effect.get(&(actor, id)).copied() else { return };
+        let Some((_, recording)) = self.leave_seat(now, number, parts) else { return };
         let left = ConferenceEvent::Left { recording };
-        self.drive(now, actor, world, |script, out| script.handle_conference(now, id, left, out));
+        parts.calls.tell(now, actor, parts.world, |script, out| script.handle_conference(now, id, left, out));
     }
 
     /// `None`: of an actor that waits for another.
@@ -334,36 +352,36 @@ impl Voice {
         now: Instant,
         actor: Key,
         id: Option<Id>,
-        world: &mut World<'_>,
+        parts: &mut RoomParts<'_, '_>,
     ) {
-        let waits_for = |actor| match self.calls.actors.get(actor)?.part {
+        let waits_for = |actor| match parts.calls.actors.get(actor)?.part {
             super::super::actor::Part::Waiting { main, id } => Some((main, id)),
             _ => None,
         };
         let Some((main, id)) = id.map(|id| (actor, id)).or_else(|| waits_for(actor)) else { return };
-        let Some(number) = self.rooms.by_effect.get(&(main, id)).copied() else { return };
+        let Some(number) = self.by_effect.get(&(main, id)).copied() else { return };
         // A document that is heard in a conference cannot leave it.
-        if self.rooms.seats.get(&number).is_none_or(|seated| seated.kind != Kind::Caller) {
+        if self.seats.get(&number).is_none_or(|seated| seated.kind != Kind::Caller) {
             return;
         }
-        self.leave_seat(now, number, world);
+        self.leave_seat(now, number, parts);
         if main != actor {
             let left = QueueEvent::Left(QueueResult::Leave);
-            self.drive(now, main, world, |script, out| script.handle_queue(now, id, left, out));
+            parts.calls.tell(now, main, parts.world, |script, out| script.handle_queue(now, id, left, out));
         }
     }
 
-    /// `HangupLeg` of a leg that [`Voice::dial_queue`] made. `false`: it made none such.
+    /// `HangupLeg` of a leg that [`Rooms::dial_queue`] made. `false`: it made none such.
     pub(in super::super) fn hang_up_queue_leg(
         &mut self,
         now: Instant,
         actor: Key,
         leg: Id,
-        world: &mut World<'_>,
+        parts: &mut RoomParts<'_, '_>,
     ) -> bool {
-        let Some(number) = self.rooms.by_effect.get(&(actor, leg)).copied() else { return false };
-        if let Some((seated, recording)) = self.leave_seat(now, number, world) {
-            self.taker_out(now, &seated, recording, world);
+        let Some(number) = self.by_effect.get(&(actor, leg)).copied() else { return false };
+        if let Some((seated, recording)) = self.leave_seat(now, number, parts) {
+            self.taker_out(now, &seated, recording, parts);
         }
         true
     }
@@ -374,8 +392,8 @@ impl Voice {
         now: Instant,
         _leg: Key,
         seat: RoomMembership,
-        world: &mut World<'_>,
+        parts: &mut RoomParts<'_, '_>,
     ) {
-        self.leave_seat(now, seat.number, world);
+        self.leave_seat(now, seat.number, parts);
     }
 }

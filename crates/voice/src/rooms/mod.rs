@@ -31,6 +31,8 @@ use stdx::hash::Keyed;
 use stdx::rng::Rng;
 use stdx::slab::Key;
 
+use super::calls::Calls;
+use super::record::Recordings;
 use super::{Voice, VoiceEffect, World, limits};
 use frames::Sound;
 use home::{Out, RoomHome};
@@ -162,14 +164,25 @@ fn music() -> Vec<i16> {
     music
 }
 
+/// The parts of the shard that rooms use besides their own state.
+pub(super) struct RoomParts<'a, 'w> {
+    pub(super) calls: &'a mut Calls,
+    pub(super) recordings: &'a mut Recordings,
+    pub(super) world: &'a mut World<'w>,
+}
+
 impl Voice {
-    /// Sends an event to a room or a member on any shard. [`Voice::settle_rooms`] delivers those of this shard.
-    fn post_note(&mut self, shard: u16, note: RoomEvent, world: &mut World<'_>) {
-        if shard == self.rooms.shard {
-            self.rooms.local.push_back(note);
-        } else {
-            world.outbox.push(VoiceEffect::Post { shard, message: RoomMessage(note) });
-        }
+    /// Gives rooms an input, and performs the effects that scripts order then.
+    pub(super) fn with_rooms<T>(
+        &mut self,
+        now: Instant,
+        world: &mut World<'_>,
+        act: impl FnOnce(&mut Rooms, &mut RoomParts<'_, '_>) -> T,
+    ) -> T {
+        let Voice { rooms, calls, recordings, .. } = self;
+        let done = act(rooms, &mut RoomParts { calls, recordings, world: &mut *world });
+        self.perform_queued(now, world);
+        done
     }
 
     /// A message between a conference or queue and its members, from another shard.
@@ -177,88 +190,104 @@ impl Voice {
         if self.calls.legs.is_empty() && self.rooms.is_idle() {
             self.calls.ticker.start(now);
         }
-        self.rooms.local.push_back(message.0);
-        self.settle_rooms(now, world);
+        self.with_rooms(now, world, |rooms, parts| rooms.handle_message(now, message, parts));
+    }
+}
+
+impl Rooms {
+    /// Sends an event to a room or a member on any shard. [`Rooms::settle_rooms`] delivers those of this shard.
+    fn post_note(&mut self, shard: u16, note: RoomEvent, parts: &mut RoomParts<'_, '_>) {
+        if shard == self.shard {
+            self.local.push_back(note);
+        } else {
+            parts.world.outbox.push(VoiceEffect::Post { shard, message: RoomMessage(note) });
+        }
+    }
+
+    /// A message between a conference or queue and its members, from another shard.
+    fn handle_message(&mut self, now: Instant, message: RoomMessage, parts: &mut RoomParts<'_, '_>) {
+        self.local.push_back(message.0);
+        self.settle_rooms(now, parts);
     }
 
     /// Delivers events between rooms and members of this shard, in order, until none is left.
-    fn settle_rooms(&mut self, now: Instant, world: &mut World<'_>) {
-        if std::mem::replace(&mut self.rooms.is_settling, true) {
+    fn settle_rooms(&mut self, now: Instant, parts: &mut RoomParts<'_, '_>) {
+        if std::mem::replace(&mut self.is_settling, true) {
             return;
         }
         loop {
-            self.send_outs(world);
-            let Some(note) = self.rooms.local.pop_front() else { break };
+            self.send_outs(parts);
+            let Some(note) = self.local.pop_front() else { break };
             match note {
-                RoomEvent::Standing { number, standing } => self.stands(now, number, standing, world),
+                RoomEvent::Standing { number, standing } => self.stands(now, number, standing, parts),
                 RoomEvent::Known { home, standings } => {
                     for (number, standing) in standings {
-                        self.is_known(now, home, (number, standing), world);
+                        self.is_known(now, home, (number, standing), parts);
                     }
                 }
-                RoomEvent::Gone { number, why } => self.is_out(now, number, why, world),
-                RoomEvent::Announce { number, target } => self.announce(now, number, target, world),
+                RoomEvent::Gone { number, why } => self.is_out(now, number, why, parts),
+                RoomEvent::Announce { number, target } => self.announce(now, number, target, parts),
                 RoomEvent::Heard { sound } => {
                     for (number, piece) in frames::pieces(&sound) {
-                        let seated = self.rooms.seats.get_mut(&number);
+                        let seated = self.seats.get_mut(&number);
                         if let Some(seated) = seated.filter(|seated| seated.source == Source::Room) {
                             seated.frames.push(&sound, piece);
                         }
                     }
                 }
-                other => self.rooms.home.handle(now, other, &mut self.rooms.outs),
+                other => self.home.handle(now, other, &mut self.outs),
             }
         }
-        self.rooms.is_settling = false;
+        self.is_settling = false;
     }
 
-    fn send_outs(&mut self, world: &mut World<'_>) {
-        for out in std::mem::take(&mut self.rooms.outs) {
+    fn send_outs(&mut self, parts: &mut RoomParts<'_, '_>) {
+        for out in std::mem::take(&mut self.outs) {
             match out {
-                Out::Tell(name, note) => self.post_note(name.shard, note, world),
-                Out::Callback(wire) => self.calls.asks.tell(wire),
-                Out::Write(write) => world.outbox.push(VoiceEffect::Write(write)),
+                Out::Tell(name, note) => self.post_note(name.shard, note, parts),
+                Out::Callback(wire) => parts.calls.asks.tell(wire),
+                Out::Write(write) => parts.world.outbox.push(VoiceEffect::Write(write)),
             }
         }
     }
 
     /// After each tick: the sound of it, and once a second who is there.
-    pub(super) fn tick_rooms(&mut self, now: Instant, world: &mut World<'_>) {
-        if self.rooms.is_idle() {
+    pub(super) fn tick_rooms(&mut self, now: Instant, parts: &mut RoomParts<'_, '_>) {
+        if self.is_idle() {
             return;
         }
-        for shard in 0..self.rooms.shards {
+        for shard in 0..self.shards {
             let at = usize::from(shard);
-            if !self.rooms.said[at].is_empty() {
-                let sound = Arc::new(std::mem::take(&mut self.rooms.said[at]));
-                self.post_note(shard, RoomEvent::Said { shard: self.rooms.shard, sound }, world);
+            if !self.said[at].is_empty() {
+                let sound = Arc::new(std::mem::take(&mut self.said[at]));
+                self.post_note(shard, RoomEvent::Said { shard: self.shard, sound }, parts);
             }
-            if !self.rooms.heard[at].is_empty() {
-                let sound = Arc::new(std::mem::take(&mut self.rooms.heard[at]));
-                self.post_note(shard, RoomEvent::Heard { sound }, world);
+            if !self.heard[at].is_empty() {
+                let sound = Arc::new(std::mem::take(&mut self.heard[at]));
+                self.post_note(shard, RoomEvent::Heard { sound }, parts);
             }
         }
-        for seated in self.rooms.seats.values().filter(|seated| seated.source == Source::Room) {
+        for seated in self.seats.values().filter(|seated| seated.source == Source::Room) {
             // The description may have come, or changed, after the leg was seated.
-            let leg = self.calls.legs.get_mut(seated.leg);
+            let leg = parts.calls.legs.get_mut(seated.leg);
             if let Some(media) = leg.and_then(|leg| leg.media.as_mut()) {
                 media.listen_decoded(true);
             }
         }
-        if now >= self.rooms.next {
-            self.rooms.next = now + limits::ROOM_KNOWN;
-            self.tell_homes(now, world);
+        if now >= self.next {
+            self.next = now + limits::ROOM_KNOWN;
+            self.tell_homes(now, parts);
         }
-        self.rooms.home.expire(now, &mut self.rooms.outs);
-        self.settle_rooms(now, world);
+        self.home.expire(now, &mut self.outs);
+        self.settle_rooms(now, parts);
     }
 
     /// Tells the homes which members are present. Members whose home has been silent for too long leave their room.
-    fn tell_homes(&mut self, now: Instant, world: &mut World<'_>) {
+    fn tell_homes(&mut self, now: Instant, parts: &mut RoomParts<'_, '_>) {
         let mut homes: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
         let mut lost = Vec::new();
-        for (number, seated) in &self.rooms.seats {
-            let has_leg = self.calls.legs.get(seated.leg).is_some();
+        for (number, seated) in &self.seats {
+            let has_leg = parts.calls.legs.get(seated.leg).is_some();
             if !has_leg || now.since(seated.known_at) > limits::ROOM_LOST {
                 lost.push(*number);
             } else {
@@ -266,13 +295,13 @@ impl Voice {
             }
         }
         for number in lost {
-            if let Some(home) = self.rooms.seats.get(&number).map(|seated| seated.home) {
-                self.post_note(home, RoomEvent::Leave(self.rooms.name(number)), world);
+            if let Some(home) = self.seats.get(&number).map(|seated| seated.home) {
+                self.post_note(home, RoomEvent::Leave(self.name(number)), parts);
             }
-            self.is_out(now, number, LeaveReason::Refused("the room does not answer".to_owned()), world);
+            self.is_out(now, number, LeaveReason::Refused("the room does not answer".to_owned()), parts);
         }
         for (home, numbers) in homes {
-            self.post_note(home, RoomEvent::Alive { shard: self.rooms.shard, numbers }, world);
+            self.post_note(home, RoomEvent::Alive { shard: self.shard, numbers }, parts);
         }
     }
 }

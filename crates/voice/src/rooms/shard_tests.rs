@@ -237,7 +237,9 @@ fn who_is_on_hold_hears_that_document_and_then_the_room() {
             let change =
                 ParticipantChange { hold: Some(hold), hold_url: url.to_owned(), ..Default::default() };
             shards.at_home(|voice, now, world| {
-                voice.modify_participant(now, (&sid, "CA2"), change.clone(), world)
+                voice.with_rooms(now, world, |rooms, parts| {
+                    rooms.modify_participant(now, (&sid, "CA2"), change.clone(), parts)
+                })
             });
             let expected = if hold { (is_held, !url.is_empty()) } else { (Source::Room, false) };
             assert_eq!(shards.sources(), [(Source::Room, false), expected]);
@@ -256,20 +258,31 @@ fn an_announcement_that_cannot_be_had_ends_and_the_call_does_not() {
         announce_url: Some("http://127.0.0.1:1/".to_owned()),
         ..ConferenceChange::default()
     };
-    shards.at_home(|voice, now, world| voice.modify_conference(now, &sid, announce.clone(), world));
+    shards.at_home(|voice, now, world| {
+        voice.with_rooms(now, world, |rooms, parts| {
+            rooms.modify_conference(now, &sid, announce.clone(), parts)
+        })
+    });
     assert_eq!(shards.sources(), [(Source::Room, true); 2]);
     // A hangup during an announcement does not end the member's call.
     for (voice, _) in &shards.voices {
         let asides: Vec<_> = voice.calls.legs.iter().map(|(_, leg)| (leg.main, leg.aside)).collect();
         for (main, aside) in asides {
-            assert!(voice.is_announcement(aside.unwrap()) && !voice.is_announcement(main.unwrap()));
+            assert!(
+                voice.rooms.is_announcement(aside.unwrap(), &voice.calls)
+                    && !voice.rooms.is_announcement(main.unwrap(), &voice.calls)
+            );
         }
     }
     shards.fail_documents(0..50);
     assert_eq!(shards.sources(), [(Source::Room, false); 2]);
     assert_eq!(shards.sum(|counts| counts.calls), 2);
     let complete = ConferenceChange { complete: true, ..ConferenceChange::default() };
-    shards.at_home(|voice, now, world| voice.modify_conference(now, &sid, complete.clone(), world));
+    shards.at_home(|voice, now, world| {
+        voice.with_rooms(now, world, |rooms, parts| {
+            rooms.modify_conference(now, &sid, complete.clone(), parts)
+        })
+    });
     assert_eq!((shards.in_rooms(), shards.sum(|counts| counts.calls)), ([0; 4], 2));
 }
 
@@ -283,14 +296,16 @@ fn after_an_announcement_the_wait_document_begins_again() {
     let sid = shards.sid();
     let announce =
         ParticipantChange { announce_url: Some("http://127.0.0.1:1/".to_owned()), ..Default::default() };
-    shards.at_home(|voice, now, world| voice.modify_participant(now, (&sid, "CA1"), announce.clone(), world));
+    shards.at_home(|voice, now, world| {
+        voice.with_rooms(now, world, |rooms, parts| {
+            rooms.modify_participant(now, (&sid, "CA1"), announce.clone(), parts)
+        })
+    });
     let is_announcing = |shards: &Shards| {
         let mut legs = shards.voices.iter().flat_map(|(voice, _)| {
-            voice
-                .calls
-                .legs
-                .iter()
-                .map(|(_, leg)| leg.aside.is_some_and(|aside| voice.is_announcement(aside)))
+            voice.calls.legs.iter().map(|(_, leg)| {
+                leg.aside.is_some_and(|aside| voice.rooms.is_announcement(aside, &voice.calls))
+            })
         });
         legs.next().unwrap()
     };
@@ -311,20 +326,26 @@ fn who_is_put_out_or_taken_out_of_a_queue_goes_on() {
     shards.deliver(false);
     let sid = shards.sid();
     let kick = ParticipantChange { kick: true, ..ParticipantChange::default() };
-    shards.at_home(|voice, now, world| voice.modify_participant(now, (&sid, "CA1"), kick.clone(), world));
+    shards.at_home(|voice, now, world| {
+        voice.with_rooms(now, world, |rooms, parts| {
+            rooms.modify_participant(now, (&sid, "CA1"), kick.clone(), parts)
+        })
+    });
     assert_eq!((shards.in_rooms(), shards.sum(|counts| counts.calls)), ([1, 0, 1, 1], 2));
-    let found = shards.at_home(|voice, _, _| voice.participants(&sid));
+    let found = shards.at_home(|voice, _, _| voice.rooms.participants(&sid));
     assert_eq!(found.len(), 1);
     for shard in [0, 1] {
         shards.call(shard, ENQUEUE);
         shards.deliver(false);
     }
     let queue = store::rest::queue_sid(&owner().account, "a");
-    let waits: Vec<_> = shards.at_home(|voice, _, _| voice.queue_members(&queue));
+    let waits: Vec<_> = shards.at_home(|voice, _, _| voice.rooms.queue_members(&queue));
     assert_eq!(waits.iter().map(|one| &*one.call_sid).collect::<Vec<_>>(), ["CA3", "CA4"]);
     for (call, expected) in [(Some("CA4"), "CA4"), (None, "CA3")] {
         let to = Start::Document(PAUSE.into());
-        let taken = shards.at_home(|voice, now, world| voice.dequeue(now, (&queue, call), to.clone(), world));
+        let taken = shards.at_home(|voice, now, world| {
+            voice.with_rooms(now, world, |rooms, parts| rooms.dequeue(now, (&queue, call), to.clone(), parts))
+        });
         assert_eq!(taken.call_sid, expected);
     }
     assert_eq!((shards.in_rooms(), shards.sum(|counts| counts.calls)), ([1, 0, 1, 1], 4));

@@ -10,11 +10,10 @@ use stdx::slab::Key;
 use super::super::actor::{Actor, Part};
 use super::super::calls::Calls;
 use super::super::leg::Partner;
-use super::super::{Voice, World};
-use super::Source;
 use super::callbacks::pair;
 use super::member::{Kind, RoomMemberLeg};
 use super::message::{MemberAudio, RoomEvent};
+use super::{RoomParts, Rooms, Source};
 
 impl Calls {
     /// Ends what performs beside the leg's own script, without a word of it.
@@ -31,10 +30,10 @@ impl Calls {
     }
 }
 
-impl Voice {
+impl Rooms {
     /// As the member's standing says: the room, music, silence, or a document.
-    pub(super) fn hear_source(&mut self, now: Instant, number: u64, world: &mut World<'_>) {
-        let Some(seated) = self.rooms.seats.get_mut(&number) else { return };
+    pub(super) fn hear_source(&mut self, now: Instant, number: u64, parts: &mut RoomParts<'_, '_>) {
+        let Some(seated) = self.seats.get_mut(&number) else { return };
         let document = |wait: &Option<Target>| match wait {
             None => (Source::Music, None),
             Some(target) if target.url.is_empty() => (Source::Silence, None),
@@ -54,12 +53,12 @@ impl Voice {
         let (leg_key, kind, seat) =
             (seated.leg, seated.kind, super::RoomMembership { home: seated.home, number });
         if kind != Kind::Taker || source == Source::Room {
-            self.calls.drop_aside(leg_key);
+            parts.calls.drop_aside(leg_key);
         }
         if is_cut_short {
-            self.announced(number, world);
+            self.announced(number, parts);
         }
-        let Some(leg) = self.calls.legs.get_mut(leg_key) else { return };
+        let Some(leg) = parts.calls.legs.get_mut(leg_key) else { return };
         if kind == Kind::Taker && source == Source::Room {
             leg.partner = Partner::Seat(seat);
         }
@@ -67,7 +66,7 @@ impl Voice {
             media.listen_decoded(source == Source::Room);
         }
         if let Some(target) = target {
-            self.perform_aside(now, number, target, Role::Waiting, world);
+            self.perform_aside(now, number, target, Role::Waiting, parts);
         }
     }
 
@@ -78,12 +77,12 @@ impl Voice {
         number: u64,
         target: Target,
         role: Role,
-        world: &mut World<'_>,
+        parts: &mut RoomParts<'_, '_>,
     ) -> Option<()> {
-        let seated = self.rooms.seats.get(&number)?;
+        let seated = self.seats.get(&number)?;
         let (leg, main, id) = (seated.leg, seated.actor, seated.id);
-        let mut call = self.calls.actors.get(main)?.script.call().clone();
-        if self.calls.legs.get(leg)?.is_gone {
+        let mut call = parts.calls.actors.get(main)?.script.call().clone();
+        if parts.calls.legs.get(leg)?.is_gone {
             return None;
         }
         call.answered = true;
@@ -96,53 +95,57 @@ impl Voice {
             answer_on_bridge: false,
             time_limit: None,
         };
-        self.calls.drop_aside(leg);
+        parts.calls.drop_aside(leg);
         let part = Part::Waiting { main, id };
-        let aside = self.calls.add_actor(Actor { script: Script::new(call, plan), leg, part });
-        if let Some(seated) = self.rooms.seats.get_mut(&number) {
+        let aside = parts.calls.add_actor(Actor { script: Script::new(call, plan), leg, part });
+        if let Some(seated) = self.seats.get_mut(&number) {
             seated.announcing = (role == Role::Screening).then_some(aside);
         }
-        self.drive(now, aside, world, |script, out| script.start(now, out));
+        parts.calls.tell(now, aside, parts.world, |script, out| script.start(now, out));
         Some(())
     }
 
     /// Notes a caller's position in the queue for the next request of its wait document.
-    pub(super) fn show_line(&mut self, now: Instant, number: u64) {
-        let Some(seated) = self.rooms.seats.get(&number).filter(|seated| seated.line().is_some()) else {
+    pub(super) fn show_line(&self, now: Instant, number: u64, calls: &mut Calls) {
+        let Some(seated) = self.seats.get(&number).filter(|seated| seated.line().is_some()) else {
             return;
         };
-        let Some(aside) = self.calls.legs.get(seated.leg).and_then(|leg| leg.aside) else { return };
-        let Some(main) = self.calls.actors.get(seated.actor) else { return };
+        let Some(aside) = calls.legs.get(seated.leg).and_then(|leg| leg.aside) else { return };
+        let Some(main) = calls.actors.get(seated.actor) else { return };
         let mut extra = main.script.call().extra.clone();
         extra.extend(parameters(now, seated));
-        if let Some(actor) = self.calls.actors.get_mut(aside) {
+        if let Some(actor) = calls.actors.get_mut(aside) {
             actor.script.set_extra(extra);
         }
     }
 
-    pub(super) fn announce(&mut self, now: Instant, number: u64, target: Target, world: &mut World<'_>) {
-        if self.perform_aside(now, number, target, Role::Screening, world).is_none() {
-            self.announced(number, world);
+    pub(super) fn announce(
+        &mut self,
+        now: Instant,
+        number: u64,
+        target: Target,
+        parts: &mut RoomParts<'_, '_>,
+    ) {
+        if self.perform_aside(now, number, target, Role::Screening, parts).is_none() {
+            self.announced(number, parts);
         }
     }
 
-    fn announced(&mut self, number: u64, world: &mut World<'_>) {
-        if let Some(home) = self.rooms.seats.get(&number).map(|seated| seated.home) {
-            self.post_note(home, RoomEvent::Announced(self.rooms.name(number)), world);
+    fn announced(&mut self, number: u64, parts: &mut RoomParts<'_, '_>) {
+        if let Some(home) = self.seats.get(&number).map(|seated| seated.home) {
+            self.post_note(home, RoomEvent::Announced(self.name(number)), parts);
         }
     }
 
     /// Its hang-up is the end of the announcement and not of the call: a document that cannot be had.
-    pub(in super::super) fn is_announcement(&self, actor: Key) -> bool {
-        self.seat_of_aside(actor).and_then(|number| self.rooms.seats.get(&number)).is_some_and(|seated| {
-            seated.announcing == Some(actor)
-                && self.calls.legs.get(seated.leg).is_some_and(|leg| !leg.is_gone)
+    pub(in super::super) fn is_announcement(&self, actor: Key, calls: &Calls) -> bool {
+        let Some(Part::Waiting { main, id }) = calls.actors.get(actor).map(|actor| actor.part) else {
+            return false;
+        };
+        let number = self.by_effect.get(&(main, id));
+        number.and_then(|number| self.seats.get(number)).is_some_and(|seated| {
+            seated.announcing == Some(actor) && calls.legs.get(seated.leg).is_some_and(|leg| !leg.is_gone)
         })
-    }
-
-    fn seat_of_aside(&self, actor: Key) -> Option<u64> {
-        let Part::Waiting { main, id } = self.calls.actors.get(actor)?.part else { return None };
-        self.rooms.by_effect.get(&(main, id)).copied()
     }
 
     /// A document beside a leg's own is over: an announcement, or a document that could not be fetched.
@@ -150,15 +153,15 @@ impl Voice {
         &mut self,
         now: Instant,
         (aside, main, id): (Key, Key, ivr::script::Id),
-        world: &mut World<'_>,
+        parts: &mut RoomParts<'_, '_>,
     ) {
-        let Some(number) = self.rooms.by_effect.get(&(main, id)).copied() else { return };
-        let Some(seated) = self.rooms.seats.get_mut(&number) else { return };
+        let Some(number) = self.by_effect.get(&(main, id)).copied() else { return };
+        let Some(seated) = self.seats.get_mut(&number) else { return };
         if seated.announcing == Some(aside) {
             seated.announcing = None;
-            self.announced(number, world);
-            self.hear_source(now, number, world);
-            self.settle_rooms(now, world);
+            self.announced(number, parts);
+            self.hear_source(now, number, parts);
+            self.settle_rooms(now, parts);
         } else if seated.source == Source::Silence {
             seated.source = Source::Music;
         }
