@@ -12,6 +12,7 @@ use stdx::slab::{Key, Slab};
 use super::actor::Actor;
 use super::helper_requests::HelperRequests;
 use super::leg::Leg;
+use super::media_rules::MediaRules;
 use super::settings::Settings;
 use super::tick::MediaTicker;
 use super::{VoiceCounts, World};
@@ -32,6 +33,7 @@ pub(super) struct Calls {
     /// `[voice] end_pause`.
     pub(super) end_pause: Duration,
     pub(super) counts: VoiceCounts,
+    pub(super) media_rules: MediaRules,
 }
 
 impl Calls {
@@ -47,6 +49,7 @@ impl Calls {
             has_records: settings.records,
             end_pause: settings.end_pause,
             counts: VoiceCounts::default(),
+            media_rules: MediaRules::new(settings),
         }
     }
 

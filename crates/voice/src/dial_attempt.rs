@@ -362,7 +362,7 @@ impl Voice {
         reach: &Destination,
         world: &mut World<'_>,
     ) -> Result<SessionId, u16> {
-        let offer = self.describe(leg, world).map_err(|refused| refused.status)?;
+        let offer = self.calls.describe(leg, world).map_err(|refused| refused.status)?;
         let call_id = self.home.call_id(&mut self.calls.rng);
         let party = self.parties.get_mut(key).ok_or(500_u16)?;
         party.call_id.clone_from(&call_id);
@@ -403,7 +403,7 @@ impl Voice {
             leg.trust_peer(world.endpoint);
         }
         if let Some(sdp) = body_of(response) {
-            self.settled_early(session, &sdp);
+            self.calls.settled_early(session, &sdp);
             self.hear_early(actor, leg);
         }
         match whose {
@@ -448,7 +448,7 @@ impl Voice {
             leg.trust_peer(world.endpoint);
         }
         if let Some(sdp) = body_of(response) {
-            self.settled(session, &sdp);
+            self.calls.settled(session, &sdp);
         }
         if self.calls.legs.get(leg).is_some_and(|leg| leg.media.is_none()) {
             // RFC 3261 §13.2.2.4: an answer that is not acceptable is acknowledged, and then comes a BYE.
@@ -497,7 +497,7 @@ impl Voice {
         let codec = media.negotiated().audio.codec;
         // No script waits for its end, so any number will do.
         leg.first_digits = Some(Box::new(Speaking::new(actor, Id(0), &pieces, codec, |_, _| None)));
-        self.go_on(now, leg_key, world);
+        self.calls.go_on(now, leg_key, world);
     }
 
     /// A session of one of its phones is over, for whatever reason.

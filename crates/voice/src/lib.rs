@@ -58,7 +58,6 @@ use actor::{Actor, Part};
 use calls::Calls;
 use dial_attempt::DialAttempt;
 use helper_requests::{HelperRequests, TicketOutcome};
-use media_rules::MediaRules;
 use outgoing::CallOrigin;
 use record::Recordings;
 use ringing::RingTones;
@@ -95,6 +94,7 @@ pub struct World<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VoiceCounts {
     // Now.
+    /// Legs.
     pub calls: u64,
     /// Pairs of ports.
     pub ports: u64,
@@ -106,6 +106,7 @@ pub struct VoiceCounts {
     pub streams: u64,
     /// Conferences, and connections of queues.
     pub rooms: u64,
+    /// Queues, each with the callers that wait in it.
     pub queues: u64,
     /// Members of rooms and queues of this shard.
     pub members: u64,
@@ -117,9 +118,13 @@ pub struct VoiceCounts {
     pub sessions: u64,
 
     // Since the start.
+    /// Dialogs of legs.
     pub calls_total: u64,
+    /// Keys that were told to scripts.
     pub digits_total: u64,
+    /// Datagrams received at media ports.
     pub packets_in: u64,
+    /// Datagrams sent from them.
     pub packets_out: u64,
     /// Packets from unknown sources, and malformed ones.
     pub packets_dropped: u64,
@@ -151,16 +156,16 @@ impl std::fmt::Debug for Owner {
 /// One shard's calls.
 ///
 /// - A leg (`leg`) is a dialog, its media and a pair of ports. An actor (`actor`) is a script at work on a leg. `begin` adds legs
-///   and actors, `remove` and `actor_ended` end them.
-/// - `drive` passes an event to a script and queues its effects; `perform` performs them in order, so no effect is
-///   performed inside another.
+///   and actors, `remove` and `actor_ended` end them. [`Calls`] owns both; the machines beside it ([`Recordings`],
+///   `rooms::Rooms`, `messages::Texts`) get it as an argument.
+/// - `Calls::tell` passes an event to a script and queues its effects; `perform_queued` performs them in order, so no
+///   effect is performed inside another. `drive` does both.
 /// - A dial attempt (`dial_attempt`) is one call that a Dial or the REST interface places; the routing plan finds its phones
 ///   (`resolving`). Its INVITEs have Call-IDs of this shard.
 /// - A bridge (`bridge`) is two legs of one shard, of one Dial. Legs of several shards hear each other in a room (`rooms`).
 /// - No thread and no task belongs to a call. Without `[voice] media` there is no `Voice`.
 pub struct Voice {
     calls: Calls,
-    media_rules: MediaRules,
     /// `[voice] allow_private`.
     allow_private: bool,
     numbers: Arc<Numbers>,
@@ -190,7 +195,6 @@ impl Voice {
         let asks = HelperRequests::new(shard, Arc::clone(&common.helpers));
         Voice {
             calls: Calls::new(settings, asks, rng),
-            media_rules: MediaRules::new(settings),
             allow_private: settings.allow_private,
             numbers: Arc::clone(&common.numbers),
             rows_due: Instant::default(),
@@ -248,9 +252,11 @@ impl Voice {
             }
             SessionEvent::Confirmed { session, sdp } => return self.confirmed(now, session, sdp, world),
             SessionEvent::Offered { session, offer, sdp } => {
-                return self.offered(now, session, offer, sdp.as_ref(), world);
+                return self.calls.offered(now, session, offer, sdp.as_ref(), world);
             }
-            SessionEvent::OfferAnswered { session, sdp: Some(sdp) } => return self.settled(session, &sdp),
+            SessionEvent::OfferAnswered { session, sdp: Some(sdp) } => {
+                return self.calls.settled(session, &sdp);
+            }
             SessionEvent::Info { session, content_type, body } => {
                 return self.informed(now, session, &content_type, &body, world);
             }
@@ -289,7 +295,7 @@ impl Voice {
                         Ok(samples) => self.calls.asks.frames.encode(&sound, waiter.codec, samples),
                         Err(text) => Err(text.clone()),
                     };
-                    self.sound_came(now, waiter, prompt, world);
+                    self.calls.sound_came(now, waiter, prompt, world);
                 }
             }
             Done::Stream(news) => self.calls.stream_news(now, ticket, news, world),

@@ -8,9 +8,10 @@ use stdx::Instant;
 use stdx::network::Network;
 use stdx::slab::Key;
 
+use super::World;
+use super::calls::Calls;
 use super::leg::Leg;
 use super::settings::Settings;
-use super::{Voice, World};
 
 /// `[voice]`'s keys about media.
 #[derive(Debug)]
@@ -59,11 +60,11 @@ impl Leg {
     }
 }
 
-impl Voice {
+impl Calls {
     /// The peer has sent neither RTP nor RTCP for the configured time: its phone or its network is gone.
     pub(super) fn media_ended(&mut self, now: Instant, key: Key, silence: Duration, world: &mut World<'_>) {
-        self.calls.counts.media_timeouts += 1;
-        let Some(leg) = self.calls.legs.get(key) else { return };
+        self.counts.media_timeouts += 1;
+        let Some(leg) = self.legs.get(key) else { return };
         let (sid, seconds, is_ending) = (&leg.sid, silence.as_secs(), self.media_rules.is_ending);
         tracing::info!(sid, seconds, is_ending, "no media came from the peer");
         if is_ending {

@@ -8,6 +8,7 @@ use stdx::Instant;
 use stdx::rng::Rng;
 use stdx::slab::Key;
 
+use super::calls::Calls;
 use super::leg::{Leg, Partner};
 use super::media_rules::MediaRules;
 use super::{MediaSockets, Voice, World};
@@ -102,11 +103,11 @@ impl Leg {
     }
 }
 
-impl Voice {
+impl Calls {
     /// 200 with an answer, or with an offer when the INVITE had none; or the reason why not.
     pub(super) fn answer(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
         let sdp = self.describe(key, world);
-        let Some(leg) = self.calls.legs.get(key) else { return };
+        let Some(leg) = self.legs.get(key) else { return };
         let session = leg.session;
         // The caller may have gone: then the session's end is on its way here.
         let _ = match sdp {
@@ -122,10 +123,53 @@ impl Voice {
 
     /// This side's part of the next description of a leg.
     pub(super) fn describe(&mut self, key: Key, world: &mut World<'_>) -> Result<Bytes, Refused> {
-        let leg = self.calls.legs.get_mut(key).ok_or(Refused::GONE)?;
-        leg.describe(key, &self.media_rules, &mut self.calls.rng, world.sockets)
+        let leg = self.legs.get_mut(key).ok_or(Refused::GONE)?;
+        leg.describe(key, &self.media_rules, &mut self.rng, world.sockets)
     }
 
+    /// The answer to an offer of ours.
+    pub(super) fn settled(&mut self, session: SessionId, sdp: &[u8]) {
+        self.settled_early(session, sdp);
+        let key = self.by_session.get(&session);
+        if let Some(leg) = key.and_then(|key| self.legs.get_mut(*key)) {
+            leg.offered = None;
+        }
+    }
+
+    /// An answer in early media, which another may follow.
+    pub(super) fn settled_early(&mut self, session: SessionId, sdp: &[u8]) {
+        let Some(&key) = self.by_session.get(&session) else { return };
+        if let Some(leg) = self.legs.get_mut(key) {
+            leg.take_answer(sdp, &self.media_rules, &mut self.rng);
+        }
+    }
+
+    /// A re-INVITE or UPDATE: hold, another codec, another address.
+    pub(super) fn offered(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        id: OfferId,
+        sdp: Option<&Bytes>,
+        world: &mut World<'_>,
+    ) {
+        let Some(&key) = self.by_session.get(&session) else { return };
+        if let (Some(sdp), Some(leg)) = (sdp, self.legs.get_mut(key)) {
+            leg.offer = sdp.clone();
+        } else if let Some(leg) = self.legs.get_mut(key) {
+            leg.offer = Bytes::new();
+        }
+        // The peer may have withdrawn it.
+        let _ = match self.describe(key, world) {
+            Ok(sdp) => world.endpoint.sessions(now, world.out).accept_offer(session, id, sdp),
+            Err(Refused { status, reason, .. }) => {
+                world.endpoint.sessions(now, world.out).refuse_offer(session, id, status, reason)
+            }
+        };
+    }
+}
+
+impl Voice {
     /// Our 200 was acknowledged; with the answer, when it was an offer.
     pub(super) fn confirmed(
         &mut self,
@@ -139,53 +183,12 @@ impl Voice {
             leg.is_held = false;
         }
         if let Some(sdp) = sdp {
-            self.settled(session, &sdp);
+            self.calls.settled(session, &sdp);
         }
         if self.calls.legs.get(key).is_some_and(|leg| leg.media.is_none()) {
             // No answer to our offer, or none that fits: there is nothing to talk through.
             return self.drive_leg(now, key, world, |script, out| script.hang_up(now, out));
         }
         self.drive_leg(now, key, world, |script, out| script.handle_answered(now, out));
-    }
-
-    /// The answer to an offer of ours.
-    pub(super) fn settled(&mut self, session: SessionId, sdp: &[u8]) {
-        self.settled_early(session, sdp);
-        let key = self.calls.by_session.get(&session);
-        if let Some(leg) = key.and_then(|key| self.calls.legs.get_mut(*key)) {
-            leg.offered = None;
-        }
-    }
-
-    /// An answer in early media, which another may follow.
-    pub(super) fn settled_early(&mut self, session: SessionId, sdp: &[u8]) {
-        let Some(&key) = self.calls.by_session.get(&session) else { return };
-        if let Some(leg) = self.calls.legs.get_mut(key) {
-            leg.take_answer(sdp, &self.media_rules, &mut self.calls.rng);
-        }
-    }
-
-    /// A re-INVITE or UPDATE: hold, another codec, another address.
-    pub(super) fn offered(
-        &mut self,
-        now: Instant,
-        session: SessionId,
-        id: OfferId,
-        sdp: Option<&Bytes>,
-        world: &mut World<'_>,
-    ) {
-        let Some(&key) = self.calls.by_session.get(&session) else { return };
-        if let (Some(sdp), Some(leg)) = (sdp, self.calls.legs.get_mut(key)) {
-            leg.offer = sdp.clone();
-        } else if let Some(leg) = self.calls.legs.get_mut(key) {
-            leg.offer = Bytes::new();
-        }
-        // The peer may have withdrawn it.
-        let _ = match self.describe(key, world) {
-            Ok(sdp) => world.endpoint.sessions(now, world.out).accept_offer(session, id, sdp),
-            Err(Refused { status, reason, .. }) => {
-                world.endpoint.sessions(now, world.out).refuse_offer(session, id, status, reason)
-            }
-        };
     }
 }

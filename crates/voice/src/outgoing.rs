@@ -103,7 +103,7 @@ impl Voice {
     pub(super) fn start_call(&mut self, now: Instant, call: Outgoing, world: &mut World<'_>) {
         let Outgoing { sid, owner, to, send_digits, from, plan, timeout, record } = call;
         // The script's leg until a phone has answered, whose leg is then the script's.
-        let ip = self.media_rules.own();
+        let ip = self.calls.media_rules.own();
         let mut leg = Leg::new(NO_SESSION, sid.clone(), Arc::clone(&owner), ip, &mut self.calls.rng);
         leg.from = from.as_str().into();
         let leg = self.add_leg(now, leg);

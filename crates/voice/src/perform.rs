@@ -24,12 +24,14 @@ impl Voice {
                 self.calls.asks.tell(wire);
             }
             Effect::Notify(notification) => self.calls.note(now, key, &notification, world),
-            Effect::Answer => self.answer(now, key, world),
+            Effect::Answer => self.calls.answer(now, key, world),
             Effect::Ring | Effect::Reject(_) | Effect::Hangup | Effect::Refer { .. } => {
                 self.perform_sip(now, actor, effect, world);
             }
-            Effect::Prompt { id, pieces } => self.speak(now, actor, id, &pieces, world),
-            Effect::StopPrompt { id } => self.stop_prompt(now, actor, id, world),
+            Effect::Prompt { id, pieces } => {
+                self.calls.speak(now, actor, id, &pieces, &self.recordings, world)
+            }
+            Effect::StopPrompt { id } => self.calls.stop_prompt(now, actor, id, world),
             // Scripts get every digit, and ignore those that they do not listen for.
             Effect::Listen { speech: None, .. } => {}
             Effect::Echo { on } => leg.echo(on),

@@ -7,32 +7,35 @@ use media::session::PlayOptions;
 use stdx::Instant;
 use stdx::slab::Key;
 
+use super::World;
+use super::calls::Calls;
 use super::helper_requests::Waiter;
 use super::prompts::{Next, Sound, Speaking};
-use super::{Voice, World};
+use super::record::Recordings;
 
-impl Voice {
+impl Calls {
     pub(super) fn speak(
         &mut self,
         now: Instant,
         actor: Key,
         id: Id,
         pieces: &[Piece],
+        recordings: &Recordings,
         world: &mut World<'_>,
     ) {
-        let Some(leg_key) = self.calls.actors.get(actor).map(|actor| actor.leg) else { return };
-        let Some(leg) = self.calls.legs.get_mut(leg_key) else { return };
+        let Some(leg_key) = self.actors.get(actor).map(|actor| actor.leg) else { return };
+        let Some(leg) = self.legs.get_mut(leg_key) else { return };
         let Some(media) = &mut leg.media else {
             let failed = Failure { code: code::PROMPT, text: "the call has no sound".to_owned() };
             return self
-                .drive(now, actor, world, |script, out| script.handle_prompt(now, id, Some(failed), out));
+                .tell(now, actor, world, |script, out| script.handle_prompt(now, id, Some(failed), out));
         };
         // One at a time: that of another script of the leg ends here.
         if leg.first_digits.is_none() {
             media.stop();
         }
         let codec = media.negotiated().audio.codec;
-        let (asks, recordings, owner) = (&mut self.calls.asks, &self.recordings, &leg.owner);
+        let (asks, recordings, owner) = (&mut self.asks, recordings, &leg.owner);
         leg.speaking = Some(Box::new(Speaking::new(actor, id, pieces, codec, |place, sound| {
             let own = match &sound {
                 Sound::Audio { url } => recordings.file_at(&owner.account, url),
@@ -46,7 +49,7 @@ impl Voice {
 
     /// The next piece of the prompt, when it is here; its end, when there is none.
     pub(super) fn go_on(&mut self, now: Instant, key: Key, world: &mut World<'_>) {
-        let Some(leg) = self.calls.legs.get_mut(key) else { return };
+        let Some(leg) = self.legs.get_mut(key) else { return };
         let is_first = leg.first_digits.is_some();
         let speaking = leg.first_digits.as_mut().or(leg.speaking.as_mut());
         let (Some(speaking), Some(media)) = (speaking, &mut leg.media) else { return };
@@ -72,7 +75,7 @@ impl Voice {
             Next::Over => {
                 let (actor, id, failed) = (speaking.actor, speaking.id, speaking.failed.take());
                 leg.speaking = None;
-                self.drive(now, actor, world, |script, out| script.handle_prompt(now, id, failed, out));
+                self.tell(now, actor, world, |script, out| script.handle_prompt(now, id, failed, out));
             }
         }
     }
@@ -85,7 +88,7 @@ impl Voice {
         prompt: Result<Prompt, String>,
         world: &mut World<'_>,
     ) {
-        let Some((key, leg)) = self.calls.leg_of(waiter.actor) else { return };
+        let Some((key, leg)) = self.leg_of(waiter.actor) else { return };
         let is_wanted =
             |speaking: &&mut Box<Speaking>| speaking.actor == waiter.actor && speaking.id == waiter.prompt;
         let Some(speaking) = leg.speaking.as_mut().filter(is_wanted) else { return };
@@ -101,7 +104,7 @@ impl Voice {
         playing: Option<u64>,
         world: &mut World<'_>,
     ) {
-        let Some(leg) = self.calls.legs.get_mut(key) else { return };
+        let Some(leg) = self.legs.get_mut(key) else { return };
         if playing.is_some_and(|id| id != leg.playing) {
             return;
         }
@@ -112,7 +115,7 @@ impl Voice {
     }
 
     pub(super) fn stop_prompt(&mut self, now: Instant, actor: Key, id: Id, world: &mut World<'_>) {
-        let Some((_, leg)) = self.calls.leg_of(actor) else { return };
+        let Some((_, leg)) = self.leg_of(actor) else { return };
         if leg.speaking.as_ref().is_none_or(|speaking| speaking.actor != actor || speaking.id != id) {
             return;
         }
@@ -120,6 +123,6 @@ impl Voice {
         if let Some(media) = leg.media.as_mut().filter(|_| leg.first_digits.is_none()) {
             media.stop();
         }
-        self.drive(now, actor, world, |script, out| script.handle_prompt(now, id, None, out));
+        self.tell(now, actor, world, |script, out| script.handle_prompt(now, id, None, out));
     }
 }

@@ -308,15 +308,19 @@ impl Voice {
                 Event::PromptEnded { id } => {
                     self.recordings.beep_ended(now, key, id, &mut self.calls, world);
                     self.perform_queued(now, world);
-                    self.piece_ended(now, key, Some(id), world);
+                    self.calls.piece_ended(now, key, Some(id), world);
+                    self.perform_queued(now, world);
                 }
-                Event::DigitsSent => self.piece_ended(now, key, None, world),
+                Event::DigitsSent => {
+                    self.calls.piece_ended(now, key, None, world);
+                    self.perform_queued(now, world);
+                }
                 Event::Speech(event) => {
                     self.recordings.spoke(now, key, event, &mut self.calls, world);
                     self.perform_queued(now, world);
                 }
                 Event::Latched(_) => {}
-                Event::NoMedia(silence) => self.media_ended(now, key, silence, world),
+                Event::NoMedia(silence) => self.calls.media_ended(now, key, silence, world),
             }
         }
         self.calls.ticker.events = events;
