@@ -51,6 +51,32 @@ pub enum Pause {
     Silence,
 }
 
+/// A recording that no Record verb asked for: of a Dial, a conference's member, or a whole call.
+#[derive(Clone, Debug)]
+pub struct Background {
+    /// The sound that is recorded.
+    pub source: RecordSource,
+    /// Silence at both ends is left out.
+    pub trim: bool,
+    /// The callback for the finished file.
+    pub status: Option<Callback>,
+    /// The source, as the record has it: `DialVerb`, `Conference`, `StartCallRecordingAPI`.
+    pub of: &'static str,
+    /// The sid of the conference whose sound it is.
+    pub conference: Option<String>,
+}
+
+/// A change of the REST interface to a recording under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Modify {
+    /// The sound from now on is left out.
+    Pause(Pause),
+    /// Ends the pause.
+    Resume,
+    /// Ends the recording.
+    Stop,
+}
+
 /// The receiver of the notice that a recording has ended.
 pub(super) enum RecordingObserver {
     /// The script, for its Record.

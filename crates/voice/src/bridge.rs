@@ -87,7 +87,9 @@ impl Rooms {
                     }
                 }
             }
-            Partner::Seat(seat) => self.leave_room(now, leg, seat, parts),
+            Partner::Seat(seat) => {
+                self.leave_seat(now, seat.number, parts);
+            }
             Partner::None | Partner::Itself => {}
         }
     }

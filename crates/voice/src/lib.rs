@@ -70,7 +70,7 @@ pub use helper_service::{
 pub use numbers::{CallerStanding, Numbers};
 pub use recording_files::{RecordingFile, RecordingFiles};
 pub use rooms::RoomMessage;
-pub use settings::{Common, ConfiguredNumber, NumberSettings, Settings, ShardPlace};
+pub use settings::{Common, ConfiguredNumber, NumberSettings, OwnsCallId, Settings, ShardPlace};
 pub use sockets::{MediaSender, MediaSockets, PortKind, PortPair};
 
 pub(crate) use effect::CountedCall;
@@ -303,7 +303,7 @@ impl Voice {
             Done::Written(result) => self.recordings.written(now, ticket, result, &mut self.calls, world),
             Done::Heard(heard) => self.recordings.heard(now, ticket, heard, &mut self.calls, world),
             Done::Transcribed(result) => {
-                self.recordings.transcribed(now, ticket, result, &mut self.calls, world)
+                self.recordings.transcribed(now, ticket, result, &mut self.calls, world);
             }
         }
         self.perform_queued(now, world);

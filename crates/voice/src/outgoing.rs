@@ -22,6 +22,7 @@ use super::dial_attempt::{DialAttempt, Originator, shown};
 use super::leg::{Leg, NO_SESSION};
 use super::record::Background;
 use super::rows::{self, Row};
+use super::settings::OwnsCallId;
 use super::{API_VERSION, Owner, Voice, World};
 
 /// A call that the REST interface asked for.
@@ -45,11 +46,11 @@ pub(super) struct Outgoing {
 pub(super) struct CallOrigin {
     domain: Box<str>,
     /// Whether messages of a Call-ID come to this shard.
-    owns: Box<dyn Fn(&[u8]) -> bool + Send>,
+    owns: OwnsCallId,
 }
 
 impl CallOrigin {
-    pub(super) fn new(domain: &str, owns: Box<dyn Fn(&[u8]) -> bool + Send>) -> CallOrigin {
+    pub(super) fn new(domain: &str, owns: OwnsCallId) -> CallOrigin {
         CallOrigin { domain: domain.into(), owns }
     }
 

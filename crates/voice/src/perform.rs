@@ -29,7 +29,7 @@ impl Voice {
                 self.perform_sip(now, actor, effect, world);
             }
             Effect::Prompt { id, pieces } => {
-                self.calls.speak(now, actor, id, &pieces, &self.recordings, world)
+                self.calls.speak(now, actor, id, &pieces, &self.recordings, world);
             }
             Effect::StopPrompt { id } => self.calls.stop_prompt(now, actor, id, world),
             // Scripts get every digit, and ignore those that they do not listen for.
@@ -50,14 +50,14 @@ impl Voice {
     fn perform_more(&mut self, now: Instant, actor: Key, effect: Effect, world: &mut World<'_>) {
         match effect {
             Effect::Listen { speech: Some(how), .. } => {
-                self.recordings.recognise(now, actor, *how, &mut self.calls, world)
+                self.recordings.recognise(now, actor, *how, &mut self.calls, world);
             }
             Effect::StopListening => self.recordings.stop_recognising(actor, &mut self.calls),
             Effect::Record { id, recording } => {
-                self.recordings.record(now, actor, id, *recording, &mut self.calls, world)
+                self.recordings.record(now, actor, id, *recording, &mut self.calls, world);
             }
             Effect::StopRecording { id } => {
-                self.recordings.stop_recording(now, actor, id, &mut self.calls, world)
+                self.recordings.stop_recording(now, actor, id, &mut self.calls, world);
             }
             Effect::Transcribe { recording_sid, callback } => {
                 self.recordings.transcribe(now, actor, &recording_sid, callback, &mut self.calls, world);
@@ -75,7 +75,7 @@ impl Voice {
                 });
             }
             Effect::LeaveConference { id } => {
-                self.with_rooms(now, world, |rooms, parts| rooms.leave_conference(now, actor, id, parts))
+                self.with_rooms(now, world, |rooms, parts| rooms.leave_conference(now, actor, id, parts));
             }
             Effect::Enqueue { id, name, wait, max_size } => {
                 self.with_rooms(now, world, |rooms, parts| {
@@ -83,7 +83,7 @@ impl Voice {
                 });
             }
             Effect::LeaveQueue { id } => {
-                self.with_rooms(now, world, |rooms, parts| rooms.leave_queue(now, actor, id, parts))
+                self.with_rooms(now, world, |rooms, parts| rooms.leave_queue(now, actor, id, parts));
             }
             Effect::SendMessage { id, message } => self.send_message(now, actor, id, *message, world),
             Effect::SendMail { id, mail } => self.send_mail(actor, id, *mail),

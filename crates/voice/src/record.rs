@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ivr::document::{Callback, Severity, code};
+use ivr::document::{Callback, code};
 use ivr::request::{Form, Request};
-use ivr::script::{Failure, Id, Notification, Recorded, Recording as Wanted};
+use ivr::script::{Failure, Id, Recorded, Recording as Wanted};
 use media::prompt::Prompt;
 use media::record::{RecordOptions, Recorder};
 use media::session::{PlayOptions, RecordSource};
@@ -24,34 +24,8 @@ use super::recognise::Transcribing;
 use super::recording_files::RecordingFiles;
 use super::{Owner, VoiceEffect, World, limits};
 
-pub use super::active_recordings::Pause;
+pub use super::active_recordings::{Background, Modify, Pause};
 pub(super) use super::active_recordings::{Recording, RecordingObserver};
-
-/// A recording that no Record verb asked for: of a Dial, a conference's member, or a whole call.
-#[derive(Clone, Debug)]
-pub struct Background {
-    /// The sound that is recorded.
-    pub source: RecordSource,
-    /// Silence at both ends is left out.
-    pub trim: bool,
-    /// The callback for the finished file.
-    pub status: Option<Callback>,
-    /// The source, as the record has it: `DialVerb`, `Conference`, `StartCallRecordingAPI`.
-    pub of: &'static str,
-    /// The sid of the conference whose sound it is.
-    pub conference: Option<String>,
-}
-
-/// A change of the REST interface to a recording under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Modify {
-    /// The sound from now on is left out.
-    Pause(Pause),
-    /// Ends the pause.
-    Resume,
-    /// Ends the recording.
-    Stop,
-}
 
 /// All recordings of a shard.
 pub(super) struct Recordings {
@@ -146,13 +120,6 @@ impl Leg {
     fn row_under_way(&self, now: Instant, sid: &str) -> Option<(Kept, Arc<Owner>)> {
         let take = self.recording.as_ref()?.takes.iter().find(|take| take.sid == sid)?;
         Some((row_of(now, &self.sid, &self.owner, take), Arc::clone(&self.owner)))
-    }
-}
-
-impl Calls {
-    pub(super) fn warn(&mut self, now: Instant, key: Key, code: u32, text: String, world: &mut World<'_>) {
-        let note = Notification { severity: Severity::Warning, code, text, url: None, line: None };
-        self.note(now, key, &note, world);
     }
 }
 

@@ -180,6 +180,13 @@ impl Calls {
         self.note_call(now, leg, call, &note, world);
     }
 
+    /// A notification that a request of a script cannot be performed.
+    pub(super) fn warn(&mut self, now: Instant, key: Key, code: u32, text: String, world: &mut World<'_>) {
+        let note =
+            ivr::script::Notification { severity: Severity::Warning, code, text, url: None, line: None };
+        self.note(now, key, &note, world);
+    }
+
     /// Something that a script has to say about its documents.
     pub(super) fn note(
         &mut self,

@@ -98,5 +98,8 @@ pub struct ShardPlace {
     /// Random bytes, from which Call-IDs, sids and SRTP keys are drawn.
     pub seed: [u8; 32],
     /// Whether messages of this Call-ID come to this shard.
-    pub owns_call_id: Box<dyn Fn(&[u8]) -> bool + Send>,
+    pub owns_call_id: OwnsCallId,
 }
+
+/// A predicate of Call-IDs: whether messages of that call come to this shard.
+pub type OwnsCallId = Box<dyn Fn(&[u8]) -> bool + Send>;

@@ -44,9 +44,12 @@ impl HelperService for NoHelpers {
     }
 }
 
-/// Recordings in memory, by sid.
+/// Sids, and the bytes of their files.
+type KeptFiles = Vec<(String, Vec<u8>)>;
+
+/// Recordings in memory.
 #[derive(Clone, Default)]
-pub(crate) struct MemoryFiles(Arc<Mutex<Vec<(String, Vec<u8>)>>>);
+pub(crate) struct MemoryFiles(Arc<Mutex<KeptFiles>>);
 
 impl MemoryFiles {
     /// The bytes of a recording that was closed to be kept.

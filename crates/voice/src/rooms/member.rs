@@ -16,7 +16,7 @@ use super::message::{Join, LeaveReason, MemberAudio, MemberStatus, QueuePosition
 use super::{RoomMembership, RoomParts, Rooms, Source};
 
 /// A leg that is, or wants to be, in a room or queue.
-pub(super) struct RoomMemberLeg {
+pub(crate) struct RoomMemberLeg {
     pub(super) leg: Key,
     /// The actor whose script asked for it, and the id of that request.
     pub(super) actor: Key,
@@ -195,7 +195,7 @@ impl Rooms {
             Kind::Conference if is_new => {
                 let joined = ConferenceEvent::Joined { sid };
                 parts.calls.tell(now, actor, parts.world, |script, out| {
-                    script.handle_conference(now, id, joined, out)
+                    script.handle_conference(now, id, joined, out);
                 });
             }
             Kind::Caller => {
@@ -203,7 +203,7 @@ impl Rooms {
                 let bridged = (is_other && hears == MemberAudio::Room).then_some(QueueEvent::Bridged);
                 for event in entered.into_iter().chain(bridged) {
                     parts.calls.tell(now, actor, parts.world, |script, out| {
-                        script.handle_queue(now, id, event, out)
+                        script.handle_queue(now, id, event, out);
                     });
                 }
             }
@@ -257,7 +257,7 @@ impl Rooms {
                     }
                 };
                 parts.calls.tell(now, actor, parts.world, |script, out| {
-                    script.handle_conference(now, id, event, out)
+                    script.handle_conference(now, id, event, out);
                 });
             }
             Kind::Caller => {
@@ -320,8 +320,8 @@ impl Rooms {
         Some((seated, recording))
     }
 
-    /// Takes a member out at its own wish. Returns its membership, and its recording.
-    fn leave_seat(
+    /// Takes a member out at its own wish. Returns its membership, and its recording. Its script is not told.
+    pub(in super::super) fn leave_seat(
         &mut self,
         now: Instant,
         number: u64,
@@ -384,16 +384,5 @@ impl Rooms {
             self.taker_out(now, &seated, recording, parts);
         }
         true
-    }
-
-    /// The leg is in no room any more; its script is not told.
-    pub(in super::super) fn leave_room(
-        &mut self,
-        now: Instant,
-        _leg: Key,
-        seat: RoomMembership,
-        parts: &mut RoomParts<'_, '_>,
-    ) {
-        self.leave_seat(now, seat.number, parts);
     }
 }
