@@ -45,11 +45,11 @@ impl HelperService for NoHelpers {
 }
 
 /// Sids, and the bytes of their files.
-type KeptFiles = Vec<(String, Vec<u8>)>;
+type RecordingBytes = Vec<(String, Vec<u8>)>;
 
 /// Recordings in memory.
 #[derive(Clone, Default)]
-pub(crate) struct MemoryFiles(Arc<Mutex<KeptFiles>>);
+pub(crate) struct MemoryFiles(Arc<Mutex<RecordingBytes>>);
 
 impl MemoryFiles {
     /// The bytes of a recording that was closed to be kept.
