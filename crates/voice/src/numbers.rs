@@ -33,7 +33,7 @@ pub struct Numbers {
 pub struct CallerStanding<'a> {
     /// A caller that claims an account of ours has to prove it.
     pub is_proof_required: bool,
-    /// Whether a trunk has sent the request. Called for numbers of applications only.
+    /// True if a trunk has sent the request. Called for numbers of applications only.
     pub is_trunk: &'a dyn Fn() -> bool,
 }
 

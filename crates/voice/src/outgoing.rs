@@ -45,7 +45,7 @@ pub(super) struct Outgoing {
 /// The origin of this shard's own calls: its domain, and Call-IDs that lead back to the shard.
 pub(super) struct CallOrigin {
     domain: Box<str>,
-    /// Whether messages of a Call-ID come to this shard.
+    /// True for the Call-IDs whose messages come to this shard.
     owns: OwnsCallId,
 }
 

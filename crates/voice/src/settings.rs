@@ -26,7 +26,7 @@ pub struct Settings {
     pub media_networks: Box<[Network]>,
     /// Without a packet of the peer's; zero: never.
     pub media_timeout: Duration,
-    /// Whether a call ends then, or is only reported.
+    /// A call ends then; otherwise it is only reported.
     pub media_timeout_ends: bool,
 }
 
@@ -39,7 +39,7 @@ pub struct NumberSettings {
     pub auth_token: Option<Box<str>>,
     /// The numbers of the configuration.
     pub numbers: Vec<ConfiguredNumber>,
-    /// Callers who are no account of ours reach the numbers.
+    /// Strangers reach the numbers, as accounts and trunks do.
     pub open: bool,
 }
 
@@ -97,9 +97,9 @@ pub struct ShardPlace {
     pub shards: u16,
     /// Random bytes, from which Call-IDs, sids and SRTP keys are drawn.
     pub seed: [u8; 32],
-    /// Whether messages of this Call-ID come to this shard.
+    /// True for the Call-IDs whose messages come to this shard.
     pub owns_call_id: OwnsCallId,
 }
 
-/// A predicate of Call-IDs: whether messages of that call come to this shard.
+/// A predicate of Call-IDs: true where messages of that call come to this shard.
 pub type OwnsCallId = Box<dyn Fn(&[u8]) -> bool + Send>;
