@@ -39,7 +39,7 @@ pub use registration::{Inviting, Registration};
 pub use sections::{Calls, Http, Limits, Log, LogFormat, Rest, Routes, Server, Sip, Tls};
 pub use uploads::{Uploads, Web};
 pub use value::{duration_text, listener_text, parse_duration};
-pub use voice::{MailRelay, MailSecurity, Number, Voice};
+pub use voice::{MailRelay, MailSecurity, Voice};
 pub use xmpp::Xmpp;
 
 use reader::{KeyDoc, Reader};

@@ -22,7 +22,7 @@ pub use local::{Command, Ended, LocalMessage, LocalXmppMessage};
 pub use xmpp::{StreamCondition, XmppShardMessage};
 
 use crate::net::Certified;
-use crate::voice::RoomMessage;
+use ::voice::RoomMessage;
 
 /// One message in a shard's inbox.
 #[derive(Debug)]

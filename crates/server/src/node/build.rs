@@ -28,7 +28,7 @@ use crate::shard::{CallerProof, Reload, Shard, ShardDeps, run_on_this_thread};
 use crate::sign_in_failures::SignInFailures;
 use crate::voice::helpers::{self, Deliver, Helpers};
 use crate::voice::recordings::Files;
-use crate::voice::{Common, Numbers, Voice};
+use crate::voice::{NodeVoice, ShardVoice};
 use crate::xmpp::uploads::Uploads;
 
 /// The parts that all shards are made from.
@@ -433,10 +433,10 @@ pub(crate) fn start_shard(
 }
 
 /// A shard's part of programmable voice, where it is configured.
-fn voice(node: &Node, number: usize) -> Result<Option<Voice>> {
+fn voice(node: &Node, number: usize) -> Result<Option<ShardVoice>> {
     let Some(common) = &node.voice else { return Ok(None) };
     let shard = u16::try_from(number).context("a node has at most limits::SHARDS shards")?;
-    Voice::new(common, shard, node.shared.config.server.shards).context("media cannot begin")
+    ShardVoice::new(common, shard, node.shared.config.server.shards).map(Some).context("media cannot begin")
 }
 
 /// The state that all shards' calls have in common; `None`: programmable voice is off.
@@ -444,7 +444,7 @@ pub(crate) fn voice_common(
     config: &Config,
     sqlite: &Sqlite,
     outlets: &[Outlet<InboxMessage>],
-) -> Result<Option<Common>> {
+) -> Result<Option<NodeVoice>> {
     if !config.voice.is_on() {
         return Ok(None);
     }
@@ -466,11 +466,12 @@ pub(crate) fn voice_common(
     let files = files.with_mp3(&voice.mp3);
     let helpers = Helpers::start(&settings, post).context("what speaks and asks cannot begin")?;
     let repository = admin::Blocking::new(store::Admin::new(sqlite)?);
-    let numbers = Numbers::load(voice, &repository).context("bound numbers cannot be read")?;
+    let numbers = ::voice::Numbers::load(&voice.number_settings(), &repository)
+        .context("bound numbers cannot be read")?;
     let listen = config.rest.listen.unwrap_or(config.http.listen);
     let url = voice.public_url.clone().unwrap_or_else(|| format!("http://{listen}").into());
     let domain = &config.sip.default_domain;
-    Ok(Some(Common::new(config.voice.clone(), numbers, domain, Arc::new(helpers), Arc::new(files), &url)))
+    Ok(NodeVoice::new(voice, numbers, domain, (Arc::new(helpers), Arc::new(files)), &url))
 }
 
 fn bind(io: &mut Io, listener: &Listener, wanted: usize, shard: u16) -> Result<()> {

@@ -27,7 +27,7 @@ use crate::net::tls::Tls;
 use crate::record;
 use crate::rest::{self, Rest};
 use crate::shard::StatusBoard;
-use crate::voice::Common;
+use crate::voice::NodeVoice;
 pub(crate) use build::Shared;
 pub(crate) use completions::StoreCompletions;
 pub use operator::run;
@@ -44,7 +44,7 @@ pub struct Node {
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) clock: Clock,
     /// `None`: no applications answer calls here.
-    pub(crate) voice: Option<Common>,
+    pub(crate) voice: Option<NodeVoice>,
     /// `None`: there is no REST interface.
     pub(crate) rest: Option<Rest>,
     threads: Vec<JoinHandle<()>>,

@@ -6,6 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
+use ::voice::Owner;
+use ::voice::control::{Change, Placing, Reply, Request};
+use ::voice::numbers::{owner_of, plan_of, plan_of_application, target};
+use ::voice::record::{Background, Modify, Pause};
 use admin::Repository as _;
 use admin::control::{
     Audio, CallChange, ConferenceChange, ControlError, ControlPlane, Document, EncodeError, Encoding,
@@ -26,11 +30,8 @@ use super::{Chance, Record};
 use crate::message::{InboxMessage, LocalMessage};
 use crate::node::Node;
 use crate::sign_in_failures::{Failure, Service, SignInFailures};
-use crate::voice::control::{Change, Placing, Reply, Request};
-use crate::voice::numbers::{owner_of, plan_of, plan_of_application, target};
-use crate::voice::record::{Background, Modify, Pause};
 use crate::voice::recordings::Files;
-use crate::voice::{Order, Owner, VoiceShardMessage, control};
+use crate::voice::{Order, VoiceShardMessage, limits};
 
 const OFF: ControlError = ControlError::Unsupported("Calling without [voice] media in the configuration");
 
@@ -75,7 +76,7 @@ impl Plane {
                 .map_err(|_| ControlError::Busy)?;
         }
         drop(answer);
-        let until = self.now() + control::PATIENCE;
+        let until = self.now() + limits::CONTROL;
         loop {
             match answers.recv_timeout(until.since(self.now())) {
                 Ok(Err(ControlError::NotFound)) => {}

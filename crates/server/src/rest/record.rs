@@ -11,7 +11,7 @@ use store::{Address, Loaded, Read, Service, StoreError, Write, WriteDone};
 use crate::config;
 use crate::message::{Command, Ended, InboxMessage, LocalMessage};
 use crate::node::{Node, StoreCompletions};
-use crate::voice::{Numbers, VoiceShardMessage};
+use crate::voice::VoiceShardMessage;
 
 /// The accounts whose cached data a write invalidates.
 pub(crate) enum Touched<'a> {
@@ -86,7 +86,7 @@ impl Record {
             return;
         }
         let _held = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
-        match Numbers::load(&self.config, self) {
+        match ::voice::Numbers::load(&self.config.number_settings(), self) {
             Ok(numbers) => {
                 let numbers = Arc::new(numbers);
                 for outlet in &self.outlets {

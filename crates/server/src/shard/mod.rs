@@ -85,7 +85,7 @@ pub struct ShardDeps {
     pub outlets: Vec<Outlet<InboxMessage>>,
     pub board: Arc<StatusBoard>,
     /// `None`: no applications answer calls here.
-    pub(crate) voice: Option<crate::voice::Voice>,
+    pub(crate) voice: Option<crate::voice::ShardVoice>,
     /// `None`: no chat clients.
     pub(crate) xmpp: Option<crate::xmpp::Settings>,
     pub(crate) chat: crate::xmpp::operator::Operator,
@@ -143,7 +143,7 @@ struct Scratch {
     router_effects: Vec<router::Effect>,
     health_effects: Vec<call::HealthEffect>,
     records: Vec<call::CallRecord>,
-    outbox: Vec<crate::voice::VoiceEffect>,
+    outbox: Vec<::voice::VoiceEffect>,
     xmpp_outbox: Vec<crate::xmpp::XmppEffect>,
 }
 
@@ -237,7 +237,7 @@ impl Shard {
     fn deadline(&self, now: Instant) -> Instant {
         let parts = &self.parts;
         let health = parts.health.as_ref().and_then(Health::deadline);
-        let voice = parts.voice.as_ref().and_then(crate::voice::Voice::deadline);
+        let voice = parts.voice.as_ref().and_then(|voice| voice.calls.deadline());
         let xmpp = self.xmpp.as_ref().and_then(|adapter| adapter.xmpp.deadline());
         [parts.endpoint.deadline(), parts.router.deadline(), parts.ledger.deadline(), health, voice, xmpp]
             .into_iter()

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use ::voice::CallerStanding;
 use cluster::Bucket;
 use router::{AskId, Push, Query, ShardAddress};
 use sip::endpoint::{Account, CallEvent, CallLimits, Decision, Effect, PlanRequest, StoreUnavailable};
@@ -87,9 +88,14 @@ impl Shard {
     fn plan(&mut self, now: Instant, id: AskId, request: &PlanRequest) {
         let random = stdx::hash::Keyed::new(*b"weights of plans").hash(&id.0.to_le_bytes());
         let parts = &self.parts;
-        let voice = parts.voice.as_ref();
-        let decision: Decision = voice
-            .and_then(|voice| voice.decide(&parts.plan, parts.proof, request))
+        let caller = CallerStanding {
+            is_proof_required: parts.proof == planning::CallerProof::Required,
+            is_trunk: &|| planning::trunk_of(&parts.plan, request).is_some(),
+        };
+        let decision: Decision = parts
+            .voice
+            .as_ref()
+            .and_then(|voice| voice.calls.decide(&parts.plan, request, caller))
             .unwrap_or_else(|| planning::decide(now, &parts.plan, request, parts.proof, random, &self.down));
         self.parts.endpoint.handle_plan(now, id, decision, &mut self.scratch.effects);
     }
