@@ -32,7 +32,10 @@ impl Stage {
         let now = Instant::from_unix_seconds(1_700_000_000);
         Stage {
             voice: Voice::new(&common([127, 0, 0, 78]), place(shard, shards)),
-            endpoint: Endpoint::new(sim::settings(ShardAddress::new(Life(0), 1), &[US.parse().unwrap()]), now),
+            endpoint: Endpoint::new(
+                sim::settings(ShardAddress::new(Life(0), 1), &[US.parse().unwrap()]),
+                now,
+            ),
             out: Vec::new(),
             outbox: Vec::new(),
             sockets: NoSockets::new(),

@@ -141,7 +141,8 @@ impl Helpers {
 impl HelperService for Helpers {
     fn fetch(&self, ticket: Ticket, wire: Wire) {
         if !self.ask(&self.fetches, ticket, JobKind::Fetch(wire)) {
-            let failure = EffectFailure { code: code::UNREACHABLE, text: "too many requests are open".to_owned() };
+            let failure =
+                EffectFailure { code: code::UNREACHABLE, text: "too many requests are open".to_owned() };
             self.deliver.deliver(ticket, Done::Fetched(Err(failure)));
         }
     }
