@@ -8,9 +8,11 @@ use crate::value::Value;
 /// An error answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
+    /// The status code of HTTP.
     pub status: u16,
     /// Twilio's number where it has one, else 20000 and the status.
     pub code: u32,
+    /// One sentence for the client: the fault and the expected value.
     pub message: String,
 }
 

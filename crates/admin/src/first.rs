@@ -11,7 +11,9 @@ use crate::service::{Repository, sid, token};
 /// Sid and token of an account. The token is nowhere else: it is shown once.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
+    /// The account's sid, the name in Basic authentication.
     pub sid: String,
+    /// The token, the password in Basic authentication.
     pub token: String,
     /// Signs requests to the account's applications (`X-Twilio-Signature`): the token, unless another key was set.
     pub signing_key: String,

@@ -16,6 +16,7 @@ use crate::service::Repository;
 pub enum Number {
     /// `1234` is kept as `+1234`.
     Exact(String),
+    /// A regular expression over whole numbers.
     Pattern(String),
 }
 

@@ -6,7 +6,9 @@ use crate::limits;
 /// The two names of the one interface, and what neither has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
+    /// RestComm's: `/restcomm/2012-04-24`.
     Restcomm,
+    /// Twilio's: `/2010-04-01`.
     Twilio,
     /// Chat.
     Belfry,

@@ -14,18 +14,24 @@ use crate::value::Value;
 /// The values that a parameter may have; checked before the handler runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// Any text of at most `limits::MAX_VALUE` bytes.
     Text,
     /// An absolute http(s) URL, a path on this server, or empty: none.
     Url,
     /// `GET` or `POST`.
     Method,
+    /// A whole number; an empty value counts as not given.
     Int {
+        /// The least value.
         min: u32,
+        /// The greatest value.
         max: u32,
     },
+    /// `true` or `false`, in any case.
     Bool,
     /// ISO 8601: a day, or a time of it.
     Date,
+    /// One of these words.
     Choice(&'static [&'static str]),
     /// A document of verbs.
     Document,
@@ -37,17 +43,23 @@ pub enum Kind {
 /// A parameter of an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
+    /// Twilio's or RestComm's name, in CamelCase.
     pub name: &'static str,
+    /// The values that it may have.
     pub kind: Kind,
 }
 
 /// One operation.
 pub struct Route {
+    /// The method of HTTP.
     pub method: &'static str,
     /// Below the base, without a suffix: `/Accounts/{AccountSid}/Calls`.
     pub path: &'static str,
+    /// One phrase for the OpenAPI document.
     pub summary: &'static str,
+    /// Groups of parameters; several operations share a group.
     pub parameters: &'static [&'static [Parameter]],
+    /// The shape of the answer when the operation succeeds.
     pub answer: Shape,
     pub(crate) handler: fn(&Context<'_>) -> Result<Answer, Fault>,
 }

@@ -3,10 +3,15 @@
 /// Nulls are `null` in JSON and an empty element in XML.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
+    /// No value.
     Null,
+    /// A string.
     Text(String),
+    /// A whole number.
     Int(i64),
+    /// `true` or `false`.
     Bool(bool),
+    /// Named fields, in the order in which they are written.
     Object(Vec<(&'static str, Value)>),
 }
 

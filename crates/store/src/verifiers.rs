@@ -184,8 +184,11 @@ pub type MakeKeys = fn(&str) -> Arc<[(ScramHash, ScramKeys)]>;
 /// A hash of SCRAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScramHash {
+    /// SCRAM-SHA-1 (RFC 5802); keys of 20 bytes.
     Sha1,
+    /// SCRAM-SHA-256 (RFC 7677); keys of 32 bytes.
     Sha256,
+    /// SCRAM-SHA-512; keys of 64 bytes.
     Sha512,
 }
 
@@ -204,8 +207,11 @@ impl ScramHash {
 pub struct ScramKeys {
     /// At most 64 bytes.
     pub salt: Box<[u8]>,
+    /// The iteration count `i` of RFC 5802 §5.1.
     pub iterations: u32,
+    /// StoredKey of RFC 5802 §3: the hash of the client's key.
     pub stored: Box<[u8]>,
+    /// ServerKey of RFC 5802 §3: it proves the server to the client.
     pub server: Box<[u8]>,
 }
 
