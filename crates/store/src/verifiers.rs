@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_version_added_is_kept() {
+    fn kinds_of_verifiers_of_a_later_version_are_kept() {
         let mut bytes = Verifiers::from_password("a", "b", "c").encode();
         bytes.extend_from_slice(&[9, 3, 1, 2, 3]);
         assert_eq!(Verifiers::decode(&bytes).unwrap().encode(), bytes);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_without_a_password_are_kept_as_such() {
+    fn scram_keys_without_a_password_are_marked_so() {
         let keys = ScramKeys {
             salt: [1; 8].into(),
             iterations: 10_000,
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn without_digests_only_keys_are_left() {
+    fn verifiers_without_digests_contain_scram_keys_only() {
         let keys = |byte| ScramKeys {
             salt: [byte; 16].into(),
             iterations: 4_096,
