@@ -60,6 +60,7 @@ impl From<StoreError> for Fault {
             StoreError::Invalid { what, expected } => {
                 Fault::invalid(20400, format!("{what}: expected {expected}"))
             }
+            // The same request may succeed later: RFC 9110 §15.6.4.
             StoreError::Closed | StoreError::Locked { .. } | StoreError::Full { .. } => {
                 Fault::new(503, 20503, "Service Unavailable")
             }
@@ -72,6 +73,7 @@ impl From<StoreError> for Fault {
 impl From<ControlError> for Fault {
     fn from(error: ControlError) -> Self {
         match error {
+            // Twilio's codes and words, which users of its libraries search for.
             ControlError::NotLive => Fault::invalid(21220, "Call is not in-progress. Cannot redirect."),
             ControlError::NotFound => Fault::not_found("in the live node"),
             ControlError::Busy => Fault::busy(),

@@ -95,6 +95,8 @@ pub(crate) fn set_token(account: &mut RestAccount, token: &str, source: &dyn Sou
     account.token = TokenVerifier::new(token, salt(source));
 }
 
+/// A new, active account and its token. Requests to its applications are signed with the token, as Twilio's libraries
+/// expect.
 pub(crate) fn new_account(
     source: &dyn Source,
     parent: Option<&str>,
@@ -113,6 +115,7 @@ pub(crate) fn new_account(
     (account, secret)
 }
 
+/// 16 random bytes, new for each verifier.
 fn salt(source: &dyn Source) -> [u8; 16] {
     let mut salt = [0; 16];
     source.fill_random(&mut salt);

@@ -119,15 +119,18 @@ impl<'a> Context<'a> {
         self.given(name).map(str::trim).filter(|value| !value.is_empty())
     }
 
+    /// All values of a parameter that may be repeated, in order.
     pub(crate) fn all(&self, name: &'static str) -> impl Iterator<Item = &'a str> {
         let parameters = self.request.parameters.iter();
         parameters.filter(move |(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 
+    /// `true` in any case; `None` if it was not given. The route's check has refused other words.
     pub(crate) fn flag(&self, name: &str) -> Option<bool> {
         self.text(name).map(|value| value.eq_ignore_ascii_case("true"))
     }
 
+    /// A number that the route's check has found in its range; `None` if it was not given.
     pub(crate) fn int(&self, name: &str) -> Option<u32> {
         self.text(name)?.parse().ok()
     }
@@ -148,6 +151,7 @@ impl<'a> Context<'a> {
         self.uri_of(&self.account.common.sid, rest)
     }
 
+    /// The same for another account. XML has no suffix, as at Twilio.
     pub(crate) fn uri_of(&self, account: &str, rest: &str) -> String {
         let suffix = if self.request.format == Format::Xml { "" } else { ".json" };
         format!("{}/Accounts/{account}{rest}{suffix}", self.base().prefix())
@@ -173,6 +177,7 @@ impl Route {
         pattern.next().is_none().then_some(variables)
     }
 
+    /// Checks the values of all known parameters before the handler runs.
     pub(crate) fn check(&self, request: &Request) -> Result<(), Fault> {
         for (name, value) in &request.parameters {
             let known = self.parameters.iter().copied().flatten().find(|known| known.name == name);
@@ -197,6 +202,7 @@ impl Parameter {
         if value.len() > most {
             return Err(Fault::invalid(20400, format!("{name} is longer than {most} bytes")));
         }
+        // An empty value counts as not given, except that it clears a field of a resource. Codes are Twilio's.
         let (good, code, expected) = match self.kind {
             Kind::Text | Kind::Document | Kind::Unsupported(_) => (true, 0, String::new()),
             Kind::Url => (is_url(value), 21205, "an http or https URL".to_owned()),
@@ -250,6 +256,7 @@ pub fn own_routes() -> impl Iterator<Item = &'static Route> {
     resources::chat::ROUTES.iter()
 }
 
+/// The result of looking a path and method up.
 pub(crate) enum Found<'a> {
     Route(&'static Route, Vec<&'a str>),
     /// The path is known with other methods: these.
