@@ -5,8 +5,8 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use sip::wire::{
-    Address, Header, Message, Params, ParseError, Reply, Request, Rewrite, Uri, Values, Via, check_request,
-    check_response, eq_ignore_case, parse_date, parse_ip, unescape,
+    Address, Header, Message, Params, ParseError, Reply, RequestBuilder, Rewrite, Uri, Values, Via,
+    check_request, check_response, eq_ignore_case, parse_date, parse_ip, unescape,
 };
 
 const HEADERS: [Header; 12] = [
@@ -111,7 +111,7 @@ fn edit_and_answer(message: &Message) {
         check_response(&reply).expect("a good request has a good reply");
         assert_eq!((reply.call_id(), reply.cseq()), (message.call_id(), message.cseq()));
         assert_eq!(reply.count(Header::Via), message.count(Header::Via));
-        let ack = Request::from_invite("ACK", message, b"<sip:b@b>;tag=1");
+        let ack = RequestBuilder::from_invite("ACK", message, b"<sip:b@b>;tag=1");
         let _ = Message::parse(ack).expect("what we write is a message");
     }
 }

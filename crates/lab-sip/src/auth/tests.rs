@@ -6,7 +6,8 @@ use super::digest::{Algorithm, Hash, Qop, Response};
 use super::*;
 
 const DEFAULTS: Defaults<'_> = Defaults { username: b"service", password: b"password" };
-const REGISTER: Request<'_> = Request { method: b"REGISTER", uri: b"sip:127.0.0.1:5060", body: b"v=0\r\n" };
+const REGISTER: SignedRequest<'_> =
+    SignedRequest { method: b"REGISTER", uri: b"sip:127.0.0.1:5060", body: b"v=0\r\n" };
 
 fn answered(values: &[&str], count: u32, secrets: &Secrets) -> Result<String, String> {
     let values: Vec<Vec<u8>> = values.iter().map(|value| value.as_bytes().to_vec()).collect();

@@ -21,9 +21,11 @@ use super::xml::{self, Element};
 /// A mistake in a scenario: file, line, what was found and what was expected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompileError {
+    /// The path, or the built-in's name.
     pub file: String,
     /// Counted from 1; 0 when it is about the whole file.
     pub line: u32,
+    /// The text that was found and the text that was expected.
     pub message: String,
 }
 
@@ -41,7 +43,9 @@ impl std::error::Error for CompileError {}
 /// A scenario and what a careful author would want to hear of (a variable used once, …).
 #[derive(Debug)]
 pub struct CompiledScenario {
+    /// The scenario, ready to run.
     pub scenario: Scenario,
+    /// Oddities that do not prevent a run.
     pub warnings: Vec<CompileError>,
 }
 

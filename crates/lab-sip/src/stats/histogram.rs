@@ -81,11 +81,13 @@ impl<'de> Deserialize<'de> for Histogram {
 /// A set of durations, in microseconds.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Durations {
+    /// The number of durations.
     pub n: u64,
     /// Microseconds.
     pub sum: f64,
     /// Microseconds squared.
     pub sum_of_squares: f64,
+    /// The durations by size.
     pub histogram: Histogram,
 }
 

@@ -40,7 +40,7 @@ use std::time::Duration;
 use call::{DownTargets, Health, Ledger, Plan};
 use cluster::{Inbox, Outlet};
 use router::{AdmitRefused, Answer, Edge, Offered, Query, RegisterRefused, Router};
-use sip::endpoint::{Effect, Endpoint, Intake};
+use sip::endpoint::{Endpoint, EndpointEffect, Intake};
 use sip::transport::{Packet, Transmit};
 use stdx::Instant;
 use store::Service;
@@ -90,7 +90,7 @@ pub struct ShardDeps {
 /// The settings that a reload may change in a shard.
 #[derive(Debug)]
 pub struct Reload {
-    pub settings: sip::endpoint::Settings,
+    pub settings: sip::endpoint::EndpointSettings,
     pub proof: CallerProof,
     pub default_max_contacts: usize,
     pub records: bool,
@@ -128,7 +128,7 @@ struct Scratch {
     messages: Vec<ShardMessage>,
     events: Vec<NetEvent>,
     certified: Vec<Certified>,
-    effects: Vec<Effect>,
+    effects: Vec<EndpointEffect>,
     router_effects: Vec<router::Effect>,
     health_effects: Vec<call::HealthEffect>,
     records: Vec<call::CallRecord>,

@@ -74,7 +74,7 @@ const API_VERSION: &str = "2012-04-24";
 /// The shard's SIP endpoint, and the outboxes that calls fill.
 pub(crate) struct World<'a> {
     pub(crate) endpoint: &'a mut Endpoint,
-    pub(crate) out: &'a mut sip::endpoint::Outbox,
+    pub(crate) out: &'a mut sip::endpoint::EndpointOutbox,
     pub(crate) outbox: &'a mut Vec<VoiceEffect>,
 }
 

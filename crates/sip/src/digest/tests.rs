@@ -17,7 +17,7 @@ fn scope<'a>(call_id: &'a [u8], realm: &'a str) -> NonceScope<'a> {
 }
 
 fn authenticator() -> Authenticator {
-    Authenticator::new(std::array::from_fn(|index| index as u8), Settings::default(), NOW)
+    Authenticator::new(std::array::from_fn(|index| index as u8), DigestSettings::default(), NOW)
 }
 
 fn question(cseq: u32) -> DigestRequest<'static> {
@@ -265,7 +265,7 @@ fn challenges_stand_in_order() {
 /// A wrong password, an unknown account and an algorithm that was not offered look the same.
 #[test]
 fn wrong_is_wrong() {
-    let settings = Settings { hashes: vec![Hash::Sha256], ..Settings::default() };
+    let settings = DigestSettings { hashes: vec![Hash::Sha256], ..DigestSettings::default() };
     let mut authenticator = Authenticator::new([7; 32], settings, NOW);
     let nonce = nonce_of(&authenticator.challenges(NOW, scope(b"call-1", REALM), false)[0]);
     let mut verdict = |header: String, account: Option<&Ha1s>| {
@@ -283,7 +283,7 @@ fn wrong_is_wrong() {
 fn the_operator_may_insist_on_the_request_uri() {
     for (same_uri, expected) in [(false, Verdict::Accepted), (true, Verdict::Wrong)] {
         let mut authenticator =
-            Authenticator::new([7; 32], Settings { same_uri, ..Settings::default() }, NOW);
+            Authenticator::new([7; 32], DigestSettings { same_uri, ..DigestSettings::default() }, NOW);
         let nonce = nonce_of(&authenticator.challenges(NOW, scope(b"call-1", REALM), false)[0]);
         let header = respond("SHA-256", &nonce, "auth", 1, "secret");
         let question = DigestRequest { request_uri: b"sip:192.0.2.1:5060", ..question(1) };

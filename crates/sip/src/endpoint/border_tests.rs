@@ -47,7 +47,7 @@ struct World {
 impl World {
     fn new(caller: Caller, target: &'static str) -> Self {
         let now = Instant::from_unix_seconds(1_700_000_000);
-        let mut settings = Settings::for_tests(Edge { node: 0, shard: 0 }, US.parse().unwrap());
+        let mut settings = EndpointSettings::for_tests(Edge { node: 0, shard: 0 }, US.parse().unwrap());
         settings.trust.networks = vec!["10.0.0.0/8".parse().unwrap()];
         settings.trust.names = vec!["proxy.example".into()];
         let named = |name: &str, is_trusted| RouteCertificate { name: name.into(), is_trusted };
@@ -81,16 +81,16 @@ impl World {
     }
 
     fn receive_by(&mut self, source: Source, text: String) -> Vec<(SocketAddr, String)> {
-        let (mut out, mut sent) = (Outbox::new(), Vec::new());
+        let (mut out, mut sent) = (EndpointOutbox::new(), Vec::new());
         self.endpoint.handle_packet(self.now, Packet { bytes: Bytes::from(text), source }, &mut out);
         while !out.is_empty() {
             for effect in std::mem::take(&mut out) {
                 match effect {
-                    Effect::Transmit(transmit) => {
+                    EndpointEffect::Transmit(transmit) => {
                         let text = String::from_utf8(transmit.bytes.to_vec()).unwrap();
                         sent.push((transmit.target.remote, text));
                     }
-                    Effect::Plan { id, .. } => {
+                    EndpointEffect::Plan { id, .. } => {
                         let context = self.endpoint.lower.contexts.get_mut(Key::from_u64(id.0)).unwrap();
                         context.caller = Some(self.caller.clone());
                         let decision =
@@ -229,10 +229,10 @@ fn own_invite(target: &str, is_binding: bool) -> Option<String> {
         is_binding,
         ..Default::default()
     };
-    let mut out = Outbox::new();
+    let mut out = EndpointOutbox::new();
     world.endpoint.sessions(world.now, &mut out).invite(invite).unwrap();
     out.into_iter().find_map(|effect| match effect {
-        Effect::Transmit(transmit) => Some(String::from_utf8(transmit.bytes.to_vec()).unwrap()),
+        EndpointEffect::Transmit(transmit) => Some(String::from_utf8(transmit.bytes.to_vec()).unwrap()),
         _ => None,
     })
 }
@@ -358,10 +358,10 @@ impl World {
         let ha1s = crate::digest::Ha1s { md5: [0; 16], sha256: [0; 32], sha512_256: [0; 32] };
         let aor = "a@example.test".into();
         let account = Account { aor, ha1s, disabled: false, max_contacts: 5, limits: None };
-        let mut out = Outbox::new();
+        let mut out = EndpointOutbox::new();
         let lower = &mut self.endpoint.lower.at(self.now, &mut out);
         self.endpoint.cores.router.registrar.register(lower, key, account);
-        let Some(Effect::Ask { query: router::Query::Register(register), .. }) = out.pop() else {
+        let Some(EndpointEffect::Ask { query: router::Query::Register(register), .. }) = out.pop() else {
             return None;
         };
         match register.change {
@@ -423,10 +423,10 @@ fn a_binding_that_leads_to_a_route_is_not_called() {
         let request = Message::parse(Bytes::from(text)).unwrap();
         let key =
             world.endpoint.lower.contexts.insert(RequestContext::new(Key::from_u64(0), request, source, 0));
-        let mut out = Outbox::new();
+        let mut out = EndpointOutbox::new();
         let lower = &mut world.endpoint.lower.at(world.now, &mut out);
         world.endpoint.cores.router.ring_bindings(lower, key, 0, vec![binding]);
-        let is_sent = out.iter().any(|effect| matches!(effect, Effect::Transmit(_)));
+        let is_sent = out.iter().any(|effect| matches!(effect, EndpointEffect::Transmit(_)));
         assert_eq!(is_sent, is_called, "{uri}");
     }
 }

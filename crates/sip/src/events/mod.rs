@@ -47,6 +47,7 @@ pub struct EventRules {
     pub max_expires: u32,
     /// True if those without an account here may watch presence. Other packages are for accounts only.
     pub strangers_see_presence: bool,
+    /// The accounts that may watch another.
     pub watching: WatchPolicy,
     /// True if there are chat clients: MESSAGEs for accounts are then offered to them, too.
     pub chat: bool,
@@ -57,6 +58,7 @@ pub struct EventRules {
 pub enum WatchPolicy {
     /// Those that its roster lets see its presence; without chat there are no rosters, and none may.
     Contacts,
+    /// Every account.
     Accounts,
     /// The account itself only.
     Owner,
@@ -85,8 +87,11 @@ pub struct RequestId(pub u64);
 /// A request, and the endpoint's knowledge of it.
 #[derive(Clone, Copy, Debug)]
 pub struct IncomingRequest<'a> {
+    /// The server transaction that the answer goes to.
     pub transaction: TxRef,
+    /// The request itself.
     pub request: &'a Message,
+    /// The source; responses and NOTIFYs go back there.
     pub source: &'a Source,
     /// The URI by which the sender reaches the listener it came in by, without angle brackets: our Contact.
     pub contact: &'a str,
@@ -120,14 +125,36 @@ impl OutgoingRoute {
 #[derive(Clone, Debug, PartialEq)]
 pub enum EventEffect {
     /// The final response of this transaction.
-    Reply { transaction: TxRef, bytes: Bytes },
+    Reply {
+        /// The server transaction to answer.
+        transaction: TxRef,
+        /// The whole response.
+        bytes: Bytes,
+    },
     /// For the router of the query's address. The answer goes to [`Notifier::handle_answer`]; its number has
     /// [`ASK_BIT`] set, so that the endpoint tells it from its own.
-    Ask { id: AskId, query: Query },
+    Ask {
+        /// The number of the query.
+        id: AskId,
+        /// The query, which names its address.
+        query: Query,
+    },
     /// A request without Via. Its final status, or 408, is told to [`Notifier::handle_result`] once.
-    Request { id: RequestId, bytes: Bytes, onward: OutgoingRoute },
+    Request {
+        /// The number that the result carries.
+        id: RequestId,
+        /// The request, as on the wire but for its Via.
+        bytes: Bytes,
+        /// The next hop, and the flow when there is one.
+        onward: OutgoingRoute,
+    },
     /// The outcome of [`Notifier::text`].
-    TextOutcome { id: u64, texted: TextOutcome },
+    TextOutcome {
+        /// The number that the text was given.
+        id: u64,
+        /// The outcome for the chat client.
+        texted: TextOutcome,
+    },
 }
 
 /// The answer of phones to a text.
@@ -147,6 +174,7 @@ pub const ASK_BIT: u64 = 1 << 63;
 /// The subscriptions and requests that the notifier holds now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventCounts {
+    /// Subscriptions that have not expired.
     pub subscriptions: usize,
     /// Queries without an answer yet.
     pub asked: usize,
@@ -157,6 +185,7 @@ pub struct EventCounts {
 /// Totals since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventCounters {
+    /// NOTIFY requests sent.
     pub notifies: u64,
     /// Subscriptions that ended because the watcher of a NOTIFY was gone.
     pub peers_gone: u64,
@@ -164,7 +193,9 @@ pub struct EventCounters {
     pub refused: u64,
     /// Requests that met a limit of `limits`.
     pub limited: u64,
+    /// MESSAGEs that the router stored.
     pub messages_kept: u64,
+    /// Stored MESSAGEs that a phone took.
     pub messages_delivered: u64,
     /// Queries that the router did not answer in time.
     pub unanswered: u64,

@@ -7,7 +7,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::dialog::Dialog;
-use super::package::{self, Event, Package};
+use super::package::{self, EventHeader, Package};
 use super::{
     EventEffect, EventRefusal, EventRules, IncomingRequest, Notifier, OpenQuery, RequestId, WatchPolicy,
 };
@@ -17,7 +17,7 @@ use crate::wire::{Header, Message, Reply, parse_number};
 /// One subscription: RFC 6665 §4.1.2 states "active"; it is gone when it is "terminated".
 pub(super) struct Subscription {
     pub(super) aor: Aor,
-    pub(super) event: Event,
+    pub(super) event: EventHeader,
     /// The account that made it, when that was proved: no other refreshes it.
     account: Option<Box<str>>,
     /// The hash of address and watcher.
@@ -72,7 +72,7 @@ impl Notifier {
         out: &mut Vec<EventEffect>,
     ) -> Result<(), EventRefusal> {
         check_require(incoming.request)?;
-        let event = Event::of(incoming.request)?;
+        let event = EventHeader::of(incoming.request)?;
         if !package::accepts(incoming.request, event.package.content_type()) {
             return Err(EventRefusal::new(406, "Not Acceptable").with("Accept", event.package.content_type()));
         }
@@ -131,7 +131,7 @@ impl Notifier {
         let key = self.find_dialog(incoming.request).ok_or_else(gone)?;
         check_require(incoming.request)?;
         self.check_room()?;
-        let event = Event::of(incoming.request)?;
+        let event = EventHeader::of(incoming.request)?;
         let expires = granted(incoming.request, &self.rules)?;
         let subscription = self.subscriptions.get_mut(key).ok_or_else(gone)?;
         // RFC 6665 §4.5.2: dialogs are not shared, so another event is a subscription we do not have.

@@ -26,6 +26,7 @@ const HEAD: usize = 8 + 4 + 2;
 pub struct Instance {
     /// As in the URI: of a public GRUU it may be an alias.
     pub aor: Aor,
+    /// The `+sip.instance` value (RFC 5626 §4.1), without quotes.
     pub instance: Box<str>,
     /// The Call-ID that registered a temporary GRUU.
     registration: Option<u32>,

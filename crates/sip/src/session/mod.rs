@@ -36,7 +36,7 @@ use crate::events::{RequestId, TxRef};
 use crate::limits;
 use crate::transaction::{T1, TIMEOUT};
 use crate::transport::Source;
-use crate::wire::{Header, Message, Reply, Request};
+use crate::wire::{Header, Message, Reply, RequestBuilder};
 use dialog::Dialog;
 pub use event::{
     Cause, CommandError, Invite, Invited, Login, MessageId, OfferId, ReferId, SessionEffect, SessionEvent,
@@ -71,6 +71,7 @@ impl Default for SessionRules {
 /// The sessions and requests that are held now. All zero when every session has ended and 64*T1 have passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionCounts {
+    /// Sessions that have not ended.
     pub sessions: usize,
     /// Requests of ours without a final response.
     pub requests: usize,
@@ -498,7 +499,7 @@ fn describe(reply: &mut Reply) {
     reply.header("Supported", SUPPORTED.as_bytes());
 }
 
-fn describe_request(request: &mut Request) {
+fn describe_request(request: &mut RequestBuilder) {
     request.header("Allow", ALLOW.as_bytes());
     request.header("Supported", SUPPORTED.as_bytes());
     request.header("User-Agent", crate::wire::PRODUCT.as_bytes());

@@ -18,6 +18,7 @@ pub enum Frame {
 /// The stream cannot be cut any further; the connection has to be closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameFault {
+    /// The rule that the stream broke.
     pub kind: FrameFaultKind,
     /// Start line and headers, as far as they came; enough to address an answer when `reply` gives one.
     pub head: Bytes,
@@ -58,11 +59,11 @@ pub struct Framer {
     buffer: Vec<u8>,
     /// Bytes of `buffer` already handed out.
     start: usize,
-    state: State,
+    state: FramerState,
 }
 
 #[derive(Debug)]
-enum State {
+enum FramerState {
     /// Before a message. `matched` bytes of CRLFCRLF were seen and consumed.
     Between { matched: usize },
     /// In the head. Both count from `Framer::start`: where the current line begins, and how far it was
@@ -74,9 +75,9 @@ enum State {
     Dead,
 }
 
-impl Default for State {
+impl Default for FramerState {
     fn default() -> Self {
-        State::Between { matched: 0 }
+        FramerState::Between { matched: 0 }
     }
 }
 
@@ -90,7 +91,7 @@ impl Framer {
 
     /// Adds bytes of the stream.
     pub fn push(&mut self, bytes: &[u8]) {
-        if !matches!(self.state, State::Dead) {
+        if !matches!(self.state, FramerState::Dead) {
             self.buffer.extend_from_slice(bytes);
         }
     }
@@ -108,7 +109,7 @@ impl Framer {
 
     /// Nothing of a message is waiting for its rest.
     pub fn is_between_messages(&self) -> bool {
-        matches!(self.state, State::Between { .. })
+        matches!(self.state, FramerState::Between { .. })
     }
 
     /// Bytes of memory held, for tests and for counting.
@@ -119,17 +120,17 @@ impl Framer {
     fn step(&mut self) -> Option<Result<Frame, FrameFault>> {
         loop {
             match self.state {
-                State::Between { matched } => match self.between(matched) {
+                FramerState::Between { matched } => match self.between(matched) {
                     BetweenMessages::Starved => return None,
                     BetweenMessages::Frame(frame) => return Some(Ok(frame)),
-                    BetweenMessages::Message => self.state = State::Head { line: 0, searched: 0 },
+                    BetweenMessages::Message => self.state = FramerState::Head { line: 0, searched: 0 },
                 },
-                State::Head { line, searched } => match self.head(line, searched)? {
-                    Ok(length) => self.state = State::Body { length },
+                FramerState::Head { line, searched } => match self.head(line, searched)? {
+                    Ok(length) => self.state = FramerState::Body { length },
                     Err(fault) => return Some(Err(fault)),
                 },
-                State::Body { length } => return self.body(length).map(Ok),
-                State::Dead => return None,
+                FramerState::Body { length } => return self.body(length).map(Ok),
+                FramerState::Dead => return None,
             }
         }
     }
@@ -138,7 +139,7 @@ impl Framer {
     fn between(&mut self, mut matched: usize) -> BetweenMessages {
         while let Some(&byte) = self.buffer.get(self.start) {
             if byte != b'\r' && byte != b'\n' {
-                self.state = State::Between { matched: 0 };
+                self.state = FramerState::Between { matched: 0 };
                 return if matched >= 2 {
                     BetweenMessages::Frame(Frame::Pong)
                 } else {
@@ -148,11 +149,11 @@ impl Framer {
             self.start += 1;
             matched = if byte == PING[matched] { matched + 1 } else { usize::from(byte == b'\r') };
             if matched == PING.len() {
-                self.state = State::Between { matched: 0 };
+                self.state = FramerState::Between { matched: 0 };
                 return BetweenMessages::Frame(Frame::Ping);
             }
         }
-        self.state = State::Between { matched };
+        self.state = FramerState::Between { matched };
         BetweenMessages::Starved
     }
 
@@ -172,7 +173,7 @@ impl Framer {
         if bytes.len() == MAX_STREAM_HEAD {
             return Some(Err(self.fault(FrameFaultKind::HeadTooLarge, MAX_STREAM_HEAD)));
         }
-        self.state = State::Head { line, searched: bytes.len() };
+        self.state = FramerState::Head { line, searched: bytes.len() };
         None
     }
 
@@ -193,14 +194,14 @@ impl Framer {
         }
         let message = Bytes::copy_from_slice(&bytes[..length]);
         self.start += length;
-        self.state = State::default();
+        self.state = FramerState::default();
         Some(Frame::Message(message))
     }
 
     fn fault(&mut self, kind: FrameFaultKind, head: usize) -> FrameFault {
         let head = Bytes::copy_from_slice(&self.buffer[self.start..self.start + head]);
         self.start = self.buffer.len();
-        self.state = State::Dead;
+        self.state = FramerState::Dead;
         FrameFault { kind, head }
     }
 }

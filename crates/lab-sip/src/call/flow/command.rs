@@ -3,7 +3,7 @@
 use stdx::time::Instant;
 
 use super::step::{StepProgress, act, advance, expected, go, keep_books, run};
-use super::{Call, CallContext, CallOutcome, Count, Effect, complain, count_step, end, fail};
+use super::{Call, CallContext, CallEffect, CallOutcome, Count, complain, count_step, end, fail};
 use crate::call::message::{Incoming, StartLine};
 use crate::call::render;
 use crate::scenario::model::{Optional, ScenarioStep, StepIndex, StepKind};
@@ -30,7 +30,7 @@ pub(super) fn send(
         end(call, ctx, CallOutcome::Failure(Count::FailedCmdNotSent));
         return StepProgress::Waits;
     }
-    ctx.out.effects.push(Effect::Command { start, end: length, peer: dest.map(str::to_owned) });
+    ctx.out.effects.push(CallEffect::Command { start, end: length, peer: dest.map(str::to_owned) });
     count_step(ctx, call.position, |counts| counts.messages += 1);
     keep_books(call, ctx, step);
     act(call, ctx, step, None)

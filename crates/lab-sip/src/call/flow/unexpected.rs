@@ -5,8 +5,8 @@ use stdx::time::Instant;
 use super::defaults::{DefaultAnswer, template};
 use super::step::{expected, go, run};
 use super::{
-    Call, CallContext, CallOutcome, Count, Effect, complain, count_step, debug, dialog, end, fail, receive,
-    send,
+    Call, CallContext, CallEffect, CallOutcome, Count, complain, count_step, debug, dialog, end, fail,
+    receive, send,
 };
 use crate::call::message::{Incoming, StartLine};
 use crate::call::{SendTo, VariableValue, render};
@@ -182,7 +182,7 @@ fn tell_twin(call: &mut Call, ctx: &mut CallContext<'_>) {
         return;
     }
     if let Some((start, end)) = made(call, ctx, DefaultAnswer::ThreePccAbort, false) {
-        let to = |peer: Option<&String>| Effect::Command { start, end, peer: peer.cloned() };
+        let to = |peer: Option<&String>| CallEffect::Command { start, end, peer: peer.cloned() };
         ctx.out.effects.extend(peers.into_iter().map(to));
     }
 }
@@ -191,7 +191,7 @@ fn own_message(call: &mut Call, ctx: &mut CallContext<'_>, which: DefaultAnswer)
     if let Some((start, end)) = made(call, ctx, which, true) {
         debug(call, ctx, "sends on its own", &ctx.out.bytes[start..end]);
         let patience = ctx.env.options.timers.send_timeout;
-        ctx.out.effects.push(Effect::Send { start, end, to: SendTo::Flow, patience });
+        ctx.out.effects.push(CallEffect::Send { start, end, to: SendTo::Flow, patience });
     }
 }
 

@@ -17,12 +17,17 @@ use crate::scenario::template::{Keyword, Template, TemplatePart};
 /// Values that are known before the first call. `None`: the value differs from call to call.
 #[derive(Debug, Clone, Default)]
 pub struct Addresses {
+    /// `[local_ip]`: `-i`.
     pub local_ip: Option<IpAddr>,
+    /// `[local_port]`: `-p`.
     pub local_port: Option<u16>,
+    /// `[remote_ip]`: the target of the command line.
     pub remote_ip: Option<IpAddr>,
+    /// `[remote_port]`.
     pub remote_port: Option<u16>,
     /// `-mi`; `None`: the call's local address.
     pub media_ip: Option<IpAddr>,
+    /// `[pid]`.
     pub pid: u32,
     /// How many `[dynamic_id]`s were given. Clones share it, so that shards with other addresses do not repeat one.
     pub dynamic_ids: Arc<AtomicU64>,

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use router::Edge;
-use sip::endpoint::{Effect, Endpoint, Outbox};
+use sip::endpoint::{Endpoint, EndpointEffect, EndpointOutbox};
 use sip::transport::{Packet, Source, Transport};
 use sip::wire::{Message, Method, Reply};
 
@@ -24,7 +24,7 @@ impl Deliver for NoHelpers {
 pub(super) struct Stage {
     pub(super) voice: Voice,
     pub(super) endpoint: Endpoint,
-    pub(super) out: Outbox,
+    pub(super) out: EndpointOutbox,
     pub(super) outbox: Vec<VoiceEffect>,
     pub(super) now: Instant,
 }
@@ -120,8 +120,8 @@ impl Stage {
         while !self.out.is_empty() {
             for effect in std::mem::take(&mut self.out) {
                 match effect {
-                    Effect::Transmit(transmit) => sent.push(Message::parse(transmit.bytes).unwrap()),
-                    Effect::Session(event) => {
+                    EndpointEffect::Transmit(transmit) => sent.push(Message::parse(transmit.bytes).unwrap()),
+                    EndpointEffect::Session(event) => {
                         self.act(|voice, now, world| voice.handle_event(now, event, world));
                     }
                     _ => {}

@@ -16,7 +16,7 @@ use super::environment::forwarded_copy::next_hop_of;
 use super::environment::identity::{IDENTITIES, remove_identities};
 use super::lower::{LowerView, ResolutionOwner, UnresolvedMessage};
 use super::proxy_core::ProxyCore;
-use super::{Caller, Effect};
+use super::{Caller, EndpointEffect};
 use crate::events::{OutgoingRoute, RequestId, TxRef};
 use crate::resolve::{Hop, ResolveFault};
 use crate::session::{ReceivedRequest, SessionCounts, SessionEffect, SessionEvent, SessionId, Sessions};
@@ -71,7 +71,7 @@ impl UserAgent {
                 if let SessionEvent::Ended { session, .. } = event {
                     self.open_call_ended(lower, session);
                 }
-                lower.out.push(Effect::Session(event));
+                lower.out.push(EndpointEffect::Session(event));
             }
             SessionEffect::Withheld { id } => self.fail_own(lower, id.0, 480),
             SessionEffect::Reply { transaction, status, bytes } => {
@@ -94,7 +94,7 @@ impl UserAgent {
             SessionEffect::Call { call_id, local_tag, kind } => {
                 // Our own tag, on either side: a session ends by its own dialog only.
                 let call = lower.env.keys.call_of(&call_id, local_tag.as_bytes());
-                lower.out.push(Effect::Call(super::CallEvent { call, leg: 0, kind }));
+                lower.out.push(EndpointEffect::Call(super::CallEvent { call, leg: 0, kind }));
             }
         }
     }

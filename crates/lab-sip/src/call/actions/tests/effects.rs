@@ -28,14 +28,14 @@ fn commands_of_the_shell_and_of_the_run() {
     let mut world = World::new();
     world.put(0, text("it"));
     world.quiet(ActionKind::Command(showing(0)));
-    assert!(matches!(world.out.effects.pop(), Some(Effect::Shell(command)) if command == "it"));
+    assert!(matches!(world.out.effects.pop(), Some(CallEffect::Shell(command)) if command == "it"));
     world.quiet(ActionKind::Internal(InternalCommand::StopGracefully));
-    assert!(matches!(world.out.effects.pop(), Some(Effect::StopGracefully)));
+    assert!(matches!(world.out.effects.pop(), Some(CallEffect::StopGracefully)));
     world.quiet(ActionKind::Internal(InternalCommand::StopNow));
-    assert!(matches!(world.out.effects.pop(), Some(Effect::StopNow)));
+    assert!(matches!(world.out.effects.pop(), Some(CallEffect::StopNow)));
     assert_eq!(world.run(ActionKind::Internal(InternalCommand::StopCall)), ActionResult::StopCall);
     world.quiet(ActionKind::CloseCon);
-    assert!(matches!(world.out.effects.pop(), Some(Effect::CloseConnection)));
+    assert!(matches!(world.out.effects.pop(), Some(CallEffect::CloseConnection)));
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn setdest_sends_the_call_elsewhere() {
     };
     for (host, address) in [("127.0.0.3", "127.0.0.3:5070"), ("[::1]", "[::1]:5070"), ("::1", "[::1]:5070")] {
         world.quiet(setdest(host, "5070", "udp"));
-        let Some(Effect::SetDestination { address: to, protocol }) = world.out.effects.pop() else {
+        let Some(CallEffect::SetDestination { address: to, protocol }) = world.out.effects.pop() else {
             panic!("no effect");
         };
         assert_eq!((to, protocol), (address.parse().unwrap(), Protocol::Udp));
@@ -102,7 +102,7 @@ fn setdest_sends_the_call_elsewhere() {
     options.network.transport = Transport { protocol: Protocol::Tcp, ..options.network.transport };
     let mut world = World::with(options, InjectionFiles::default());
     world.quiet(setdest("127.0.0.3", "1", "TCP"));
-    assert!(matches!(world.out.effects[..], [Effect::SetDestination { protocol: Protocol::Tcp, .. }]));
+    assert!(matches!(world.out.effects[..], [CallEffect::SetDestination { protocol: Protocol::Tcp, .. }]));
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn verifyauth_knows_the_password() {
         1,
         &auth::Secrets::default(),
         &auth::Defaults { username: b"bob", password: b"secret" },
-        &auth::Request { method: b"REGISTER", uri: b"sip:h", body: b"" },
+        &auth::SignedRequest { method: b"REGISTER", uri: b"sip:h", body: b"" },
         1,
     );
     let answer = String::from_utf8(answer.unwrap()).unwrap();
