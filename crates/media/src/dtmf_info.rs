@@ -109,7 +109,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(event in 0_u8..16, duration: u32, plain: bool) {
+        fn a_token_reads_back(event in 0_u8..16, duration: u32, plain: bool) {
             let digit = Digit::from_event(event).unwrap();
             let kind = if plain { Kind::Plain } else { Kind::Relay };
             let read = parse(write(kind, digit, duration).as_bytes()).unwrap();

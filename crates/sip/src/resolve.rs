@@ -117,7 +117,7 @@ pub struct Resolver {
     settings: ResolverSettings,
     jobs: HashMap<u64, Resolution>,
     in_flight: HashMap<u64, InFlight>,
-    asked: HashMap<DnsQuery, u64>,
+    query_ids: HashMap<DnsQuery, u64>,
     next_dns_id: u64,
     refused: u64,
     cache: Cache<DnsQuery, DnsAnswer>,
@@ -137,7 +137,7 @@ impl Resolver {
             settings,
             jobs: HashMap::new(),
             in_flight: HashMap::new(),
-            asked: HashMap::new(),
+            query_ids: HashMap::new(),
             next_dns_id: 1,
             refused: 0,
             cache: Cache::new(limits::DNS_CACHE),
@@ -173,7 +173,7 @@ impl Resolver {
         out: &mut Vec<ResolveEffect>,
     ) {
         let Some(InFlight { query, waiters }) = self.in_flight.remove(&dns_id) else { return };
-        self.asked.remove(&query);
+        self.query_ids.remove(&query);
         let answer = bounded(answer);
         self.cache.insert_until(now + time_to_live(&answer), query.clone(), answer.clone());
         for id in waiters {
@@ -238,13 +238,13 @@ impl Resolver {
             return;
         }
         job.waits_for += 1;
-        if let Some(open) = self.asked.get(&query).and_then(|dns_id| self.in_flight.get_mut(dns_id)) {
+        if let Some(open) = self.query_ids.get(&query).and_then(|dns_id| self.in_flight.get_mut(dns_id)) {
             open.waiters.push(id);
             return;
         }
         let dns_id = self.next_dns_id;
         self.next_dns_id += 1;
-        self.asked.insert(query.clone(), dns_id);
+        self.query_ids.insert(query.clone(), dns_id);
         self.in_flight.insert(dns_id, InFlight { query: query.clone(), waiters: vec![id] });
         out.push(ResolveEffect::Query { dns_id, query });
     }

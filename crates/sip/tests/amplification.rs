@@ -451,7 +451,7 @@ fn generated() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn whatever_an_unproved_source_sends_it_gets_three_times_as_much_at_most(
+    fn an_unproved_source_gets_at_most_three_times_its_bytes(
         requests in prop::collection::vec((generated(), 0..3_000u64), 1..8),
     ) {
         let mut world = World::new();

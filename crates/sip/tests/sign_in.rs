@@ -148,7 +148,7 @@ fn a_flood_from_a_forged_source_does_not_keep_its_owner_from_signing_in() {
 }
 
 #[test]
-fn guesses_from_elsewhere_do_not_hinder_the_right_password() {
+fn guesses_from_another_address_do_not_hinder_the_right_password() {
     let mut world = World::new();
     for _ in 0..500 {
         let nonce = world.nonce(ATTACKER);

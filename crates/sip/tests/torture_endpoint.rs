@@ -136,7 +136,7 @@ fn table(initials: std::ops::RangeInclusive<char>) -> String {
 }
 
 #[test]
-fn every_torture_message_has_its_end() {
+fn every_torture_message_ends_its_transactions() {
     insta::assert_snapshot!(table('a'..='l'), @r"
     badaspec    OPTIONS to sip:next@192.0.2.98
     badbranch   OPTIONS to sip:phone@192.0.2.99

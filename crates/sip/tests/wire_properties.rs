@@ -213,7 +213,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_set_is_read(
+    fn a_header_that_was_set_reads_back(
         (uri, _, _) in sip_uri(),
         via in "[a-z]{1,8}(\\.[a-z]{1,4})?",
         hops in 0u8..=255,

@@ -70,7 +70,7 @@ fn an_answer_has_sipps_shape() {
 }
 
 #[test]
-fn what_we_answer_we_verify() {
+fn our_own_answers_are_verified() {
     let qops = ["", ",qop=auth", ",qop=\"auth-int\"", ",qop=\"auth,auth-int\""];
     for algorithm in
         ["", ",algorithm=MD5", ",algorithm=\"SHA-256\"", ",algorithm=SHA-512-256", ",algorithm=md5-sess"]
@@ -128,7 +128,7 @@ fn a_challenge_without_answer_says_why() {
 }
 
 #[test]
-fn nothing_broken_is_verified() {
+fn broken_credentials_are_not_verified() {
     for value in [
         "",
         "Digest",

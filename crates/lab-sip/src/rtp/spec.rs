@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_said() {
+    fn every_mistake_has_its_error_text() {
         let stream = |text| StreamSpec::parse(text, 8).expect_err("a mistake");
         assert!(stream(",1").contains("expected a file name"));
         assert!(stream("a,often").contains("expected a number of loops, found often"));

@@ -334,19 +334,19 @@ fn label(context: &mut CompileContext, node: ElementNode<'_>, at: usize, labels:
 }
 
 fn resolve(context: &mut CompileContext, labels: &mut Labels, steps: &mut [ScenarioStep]) {
-    for wanted in labels.take_wanted() {
-        let Some(target) = labels.find(&wanted.name) else {
-            let near = nearest(&wanted.name, labels.defined.iter().map(|(name, _)| name.as_str()))
+    for required_label in labels.take_wanted() {
+        let Some(target) = labels.find(&required_label.name) else {
+            let near = nearest(&required_label.name, labels.defined.iter().map(|(name, _)| name.as_str()))
                 .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
             let message = format!(
                 "{0}=\"{1}\": no such label, expected <label id=\"{1}\"/>{near}",
-                wanted.attribute, wanted.name
+                required_label.attribute, required_label.name
             );
-            context.error(wanted.line, message);
+            context.error(required_label.line, message);
             continue;
         };
-        let flow: &mut StepFlow = &mut steps[wanted.step].flow;
-        match wanted.attribute {
+        let flow: &mut StepFlow = &mut steps[required_label.step].flow;
+        match required_label.attribute {
             "next" => flow.next = Some(target),
             _ => flow.on_timeout = Some(target),
         }

@@ -382,8 +382,8 @@ impl Stats {
 
     /// Adds what another shard or a later interval counted.
     pub fn merge(&mut self, other: &Stats) {
-        for (mine, theirs) in self.counts.0.iter_mut().zip(other.counts.0) {
-            *mine += theirs;
+        for (own, other) in self.counts.0.iter_mut().zip(other.counts.0) {
+            *own += other;
         }
         merge_steps(&mut self.steps, &other.steps);
         merge_steps(&mut self.receive_steps, &other.receive_steps);
@@ -424,30 +424,30 @@ fn grow<T: Default + Clone>(list: &mut Vec<T>, len: usize) {
     }
 }
 
-fn merge_timers(mine: &mut Vec<TimerDurations>, theirs: &[TimerDurations]) {
-    grow(mine, theirs.len());
-    for (mine, theirs) in mine.iter_mut().zip(theirs) {
-        mine.service.merge(&theirs.service);
-        mine.response.merge(&theirs.response);
+fn merge_timers(own: &mut Vec<TimerDurations>, other: &[TimerDurations]) {
+    grow(own, other.len());
+    for (own, other) in own.iter_mut().zip(other) {
+        own.service.merge(&other.service);
+        own.response.merge(&other.response);
     }
 }
 
-fn merge_counters(mine: &mut Vec<u64>, theirs: &[u64]) {
-    grow(mine, theirs.len());
-    for (mine, theirs) in mine.iter_mut().zip(theirs) {
-        *mine += theirs;
+fn merge_counters(own: &mut Vec<u64>, other: &[u64]) {
+    grow(own, other.len());
+    for (own, other) in own.iter_mut().zip(other) {
+        *own += other;
     }
 }
 
-fn merge_steps(mine: &mut Vec<StepCounts>, theirs: &[StepCounts]) {
-    grow(mine, theirs.len());
-    for (mine, theirs) in mine.iter_mut().zip(theirs) {
-        mine.messages += theirs.messages;
-        mine.retransmissions += theirs.retransmissions;
-        mine.timeouts += theirs.timeouts;
-        mine.unexpected += theirs.unexpected;
-        mine.lost += theirs.lost;
-        mine.entered += theirs.entered;
-        mine.left += theirs.left;
+fn merge_steps(own: &mut Vec<StepCounts>, other: &[StepCounts]) {
+    grow(own, other.len());
+    for (own, other) in own.iter_mut().zip(other) {
+        own.messages += other.messages;
+        own.retransmissions += other.retransmissions;
+        own.timeouts += other.timeouts;
+        own.unexpected += other.unexpected;
+        own.lost += other.lost;
+        own.entered += other.entered;
+        own.left += other.left;
     }
 }

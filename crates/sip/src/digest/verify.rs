@@ -208,10 +208,10 @@ fn response_is_right(credentials: &Credentials<'_>, question: DigestRequest<'_>,
         Qop::Auth => hash_hex(hash, &[ha1, nonce, credentials.nc, cnonce, b"auth", ha2]),
         Qop::AuthInt => hash_hex(hash, &[ha1, nonce, credentials.nc, cnonce, b"auth-int", ha2]),
     };
-    let mut given = [0; super::algorithm::HEX_MAX];
-    let Some(given) = given.get_mut(..credentials.response.len()) else { return false };
-    given.copy_from_slice(credentials.response);
+    let mut received = [0; super::algorithm::HEX_MAX];
+    let Some(received) = received.get_mut(..credentials.response.len()) else { return false };
+    received.copy_from_slice(credentials.response);
     // RFC 7616 §3.4: LHEX is lower case. COMPAT(phones): some write capitals.
-    given.make_ascii_lowercase();
-    stdx::ct_eq(expected.as_bytes(), given)
+    received.make_ascii_lowercase();
+    stdx::ct_eq(expected.as_bytes(), received)
 }

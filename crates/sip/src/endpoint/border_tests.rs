@@ -182,7 +182,7 @@ fn identities_of_the_trusted_stay_and_those_for_the_trust_domain_alone_stay_in_i
 
 /// RFC 5922 §7.1: a connection is believed what its certificate proves, for as long as it lasts, and nothing else.
 #[test]
-fn identities_are_taken_from_who_shows_a_certificate_of_a_trusted_name() {
+fn identities_of_a_peer_with_a_trusted_certificate_are_kept() {
     let flow = |number| FlowId { edge: Edge { node: 0, shard: 0 }, number };
     let by = |number| Source {
         transport: Transport::Tls,
@@ -238,7 +238,7 @@ fn own_invite(target: &str, is_binding: bool) -> Option<String> {
 }
 
 #[test]
-fn a_call_of_an_application_is_asserted_towards_the_trusted_and_nobody_else() {
+fn an_application_call_is_asserted_to_trusted_peers_only() {
     let asserted = "\r\nP-Asserted-Identity: <sip:4930@example.test>\r\n";
     for (target, expected) in [(TRUSTED, true), (TRUNK, true), (STRANGER, false)] {
         let invite = own_invite(target, false).unwrap();
@@ -280,7 +280,7 @@ fn privacy_keeps_identities_from_the_untrusted_only() {
 }
 
 #[test]
-fn an_account_is_asserted_towards_the_trusted_and_nobody_else() {
+fn an_account_is_asserted_to_trusted_peers_only() {
     let asserted = "\r\nP-Asserted-Identity: <sip:al%20ice@example.test>\r\n";
     let forged = "P-Asserted-Identity: <sip:boss@example.test>\r\nPrivacy: id\r\n";
     for target in [TRUSTED, TRUNK] {
@@ -293,7 +293,7 @@ fn an_account_is_asserted_towards_the_trusted_and_nobody_else() {
 }
 
 #[test]
-fn identities_in_responses_are_judged_by_who_was_asked() {
+fn identities_in_responses_are_judged_by_the_callee() {
     for (target, from, private, kept) in [
         (STRANGER, PHONE, false, false),
         (STRANGER, TRUSTED, false, false),

@@ -211,7 +211,7 @@ pub struct Notifier {
     by_tag: HashMap<Box<str>, Key>,
     /// Subscriptions by the hash of address and watcher, for `limits::SUBSCRIPTIONS_PER_WATCHER`.
     by_watcher: HashMap<u64, usize>,
-    asked: HashMap<u64, OpenQuery>,
+    open_queries: HashMap<u64, OpenQuery>,
     /// NOTIFYs without a final response.
     requests: HashMap<u64, Key>,
     deliveries: MessageDeliveries,
@@ -268,7 +268,7 @@ impl Notifier {
             subscriptions: Slab::new(),
             by_tag: HashMap::new(),
             by_watcher: HashMap::new(),
-            asked: HashMap::new(),
+            open_queries: HashMap::new(),
             requests: HashMap::new(),
             deliveries: MessageDeliveries::default(),
             wheel: Wheel::new(now),
@@ -288,7 +288,7 @@ impl Notifier {
 
     /// The router's answer to an `Ask`. An answer that is not waited for is ignored.
     pub fn handle_answer(&mut self, now: Instant, id: AskId, answer: Answer, out: &mut Vec<EventEffect>) {
-        match (self.asked.remove(&id.0), answer) {
+        match (self.open_queries.remove(&id.0), answer) {
             (Some(OpenQuery::State(key)), Answer::State(state)) => {
                 self.handle_state(now, key, state, true, out);
             }
@@ -301,7 +301,7 @@ impl Notifier {
             }
             // An answer to another question than ours: the timer of the waiting request has to end it.
             (Some(asked), _) => {
-                self.asked.insert(id.0, asked);
+                self.open_queries.insert(id.0, asked);
             }
             (None, _) => {}
         }
@@ -353,7 +353,7 @@ impl Notifier {
     pub fn counts(&self) -> EventCounts {
         EventCounts {
             subscriptions: self.subscriptions.len(),
-            asked: self.asked.len(),
+            asked: self.open_queries.len(),
             deliveries: self.deliveries.len(),
         }
     }
@@ -365,12 +365,12 @@ impl Notifier {
 
     /// Checks that one more request may wait for the router.
     fn check_room(&self) -> Result<(), EventRefusal> {
-        if self.asked.len() >= limits::ASKED { Err(EventRefusal::busy()) } else { Ok(()) }
+        if self.open_queries.len() >= limits::ASKED { Err(EventRefusal::busy()) } else { Ok(()) }
     }
 
     fn ask(&mut self, now: Instant, query: Query, asked: OpenQuery, out: &mut Vec<EventEffect>) {
         let id = ASK_BIT | self.ids.next_id();
-        self.asked.insert(id, asked);
+        self.open_queries.insert(id, asked);
         self.wheel.insert(now + limits::ASK_PATIENCE, NotifierTimer::Asked(id));
         out.push(EventEffect::Ask { id: AskId(id), query });
     }
@@ -383,7 +383,7 @@ impl Notifier {
 
     /// The router did not answer in time.
     fn give_up(&mut self, now: Instant, id: u64, out: &mut Vec<EventEffect>) {
-        let asked = self.asked.remove(&id);
+        let asked = self.open_queries.remove(&id);
         self.counters.unanswered += u64::from(asked.is_some());
         match asked {
             Some(OpenQuery::State(key)) => self.handle_no_state(now, key, out),

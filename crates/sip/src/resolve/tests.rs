@@ -216,7 +216,7 @@ fn without_srv_the_name_itself_is_used() {
 }
 
 #[test]
-fn a_port_or_a_transport_shortens_the_way() {
+fn a_port_or_a_transport_skips_naptr_and_srv() {
     let zone = "d.test A 192.0.2.4\n_sip._tcp.d.test SRV 0 0 5099 d.test";
     let mut world = World::new(ResolverSettings { ipv6: false, ..settings() }, zone);
     let port = NextHop { port: Some(5070), ..target("d.test") };
@@ -232,7 +232,7 @@ fn a_port_or_a_transport_shortens_the_way() {
 }
 
 #[test]
-fn nothing_there_is_told_from_nobody_answering() {
+fn missing_records_and_silent_dns_give_different_faults() {
     let mut world = World::new(
         settings(),
         "full.test A !Busy
@@ -268,12 +268,12 @@ fn answers_are_kept_for_their_time() {
 }
 
 #[test]
-fn one_question_serves_all_who_wait() {
+fn one_dns_query_serves_all_waiting_resolutions() {
     let mut world = World::new(ResolverSettings { ipv6: false, ..settings() }, "g.test A 192.0.2.8");
-    let wanted = NextHop { port: Some(5060), ..target("g.test") };
+    let next_hop = NextHop { port: Some(5060), ..target("g.test") };
     let mut out = Vec::new();
     for id in 1..=3 {
-        world.resolver.resolve(world.now, id, &wanted, id, &mut out);
+        world.resolver.resolve(world.now, id, &next_hop, id, &mut out);
     }
     assert_eq!(out.len(), 1);
     world.settle(out);
@@ -287,12 +287,12 @@ fn one_question_serves_all_who_wait() {
 fn a_hop_that_failed_comes_last_for_a_while() {
     let zone = "h.test A 192.0.2.1\nh.test A 192.0.2.2";
     let mut world = World::new(ResolverSettings { ipv6: false, ..settings() }, zone);
-    let wanted = NextHop { port: Some(5060), ..target("h.test") };
-    world.run(&wanted);
+    let next_hop = NextHop { port: Some(5060), ..target("h.test") };
+    world.run(&next_hop);
     world.resolver.penalise(world.now, "192.0.2.1:5060".parse().unwrap(), Transport::Udp);
-    assert_eq!(world.run(&wanted), "= Udp 192.0.2.2:5060 -\n= Udp 192.0.2.1:5060 -\n");
+    assert_eq!(world.run(&next_hop), "= Udp 192.0.2.2:5060 -\n= Udp 192.0.2.1:5060 -\n");
     world.now = world.now + limits::PENALTY;
-    assert_eq!(world.run(&wanted), "= Udp 192.0.2.1:5060 -\n= Udp 192.0.2.2:5060 -\n");
+    assert_eq!(world.run(&next_hop), "= Udp 192.0.2.1:5060 -\n= Udp 192.0.2.2:5060 -\n");
 }
 
 /// RFC 2782: a weight of 3 is chosen three times as often as one of 1.
@@ -368,8 +368,8 @@ proptest! {
         let mut resolver = Resolver::new(settings());
         let now = Instant::from_unix_seconds(1);
         let mut out = Vec::new();
-        let wanted = NextHop { secure, ..target("a.test") };
-        resolver.resolve(now, 1, &wanted, random, &mut out);
+        let next_hop = NextHop { secure, ..target("a.test") };
+        resolver.resolve(now, 1, &next_hop, random, &mut out);
         let mut asked = Vec::new();
         let mut results = Vec::new();
         while !out.is_empty() {
@@ -391,6 +391,6 @@ proptest! {
             prop_assert!((1..=limits::HOPS).contains(&hops.len()));
             prop_assert!(!secure || hops.iter().all(|hop| hop.transport == Transport::Tls));
         }
-        prop_assert!(resolver.jobs.is_empty() && resolver.in_flight.is_empty() && resolver.asked.is_empty());
+        prop_assert!(resolver.jobs.is_empty() && resolver.in_flight.is_empty() && resolver.query_ids.is_empty());
     }
 }

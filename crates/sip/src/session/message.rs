@@ -80,7 +80,7 @@ impl PendingMessages {
         }
         let call_id: Box<[u8]> = match &*text.call_id {
             "" => rng.token(limits::TAG_CHARS).into_bytes().into(),
-            given => given.as_bytes().into(),
+            chosen => chosen.as_bytes().into(),
         };
         let MessageOut {
             target,

@@ -32,9 +32,9 @@ fn wakings(machine: &mut TransactionMachine, end: u64) -> Vec<String> {
     while machine.deadline() <= at(end) {
         let now = machine.deadline();
         let turn = machine.handle_timer(now);
-        let said = show(&turn);
+        let output = show(&turn);
         let ended = if machine.is_terminated() { " ends" } else { "" };
-        lines.push(format!("{}{said}{ended}", now.since(START).as_millis()));
+        lines.push(format!("{}{output}{ended}", now.since(START).as_millis()));
         assert!(lines.len() < 100, "it never rests");
     }
     lines

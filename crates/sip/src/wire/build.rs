@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_write_cannot_start_a_header() {
+    fn written_values_cannot_start_a_header() {
         let text = "OPTIONS sip:b@b SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nFrom: <sip:a@a>;x=a\rb;tag=1\r\n\
                     To: <sip:b@b>\r\nCall-ID: 1\r\nCSeq: 1 OPTIONS\r\n\r\n";
         let request = Message::parse(Bytes::from(text)).unwrap();

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date_is_none() {
+    fn text_that_is_no_date_is_ignored() {
         for text in [
             "Fri, 01 Jan 2010 16:00:00 EST",
             "Fri, 01 Jan 1969 16:00:00 GMT",

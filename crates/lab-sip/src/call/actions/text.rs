@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_encoded_is_decoded() {
+    fn an_encoded_text_decodes_back() {
         let all: Vec<u8> = (0..=255).collect();
         assert_eq!(url_encode(b"a b/\xff~"), b"a%20b%2F%FF~");
         assert_eq!(url_decode(&url_encode(&all)), all);

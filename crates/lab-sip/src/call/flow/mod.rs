@@ -94,7 +94,7 @@ struct CallFlags {
     /// In `<timewait>`: the scenario is through.
     in_timewait: bool,
     /// Anything was received.
-    heard: bool,
+    has_received: bool,
 }
 
 /// A response-time counter of one call.

@@ -120,7 +120,8 @@ fn spoil(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
 
 fn note_unexpected(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
     count_step(ctx, call.position, |counts| counts.unexpected += 1);
-    let wanted = ctx.env.scenario.steps.get(call.position).map_or_else(|| "nothing".to_owned(), expected);
+    let expectation =
+        ctx.env.scenario.steps.get(call.position).map_or_else(|| "nothing".to_owned(), expected);
     let start = String::from_utf8_lossy(message.start_text());
     let got = match message.start {
         StartLine::Response { code } => {
@@ -130,7 +131,7 @@ fn note_unexpected(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incomin
         }
         StartLine::Request { method, .. } => String::from_utf8_lossy(method).into_owned(),
     };
-    complain(call, ctx, &format!("expected {wanted}, got {got}"));
+    complain(call, ctx, &format!("expected {expectation}, got {got}"));
 }
 
 /// A 200 to this message.
@@ -142,7 +143,10 @@ fn answer(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
 /// Ends the dialog towards the peer as far as it got: an ACK to a refusal, ACK and BYE to an answer, CANCEL, or BYE.
 /// As in SIPp only for calls that we placed.
 pub(super) fn tell_peer(call: &mut Call, ctx: &mut CallContext<'_>) {
-    if call.identity.incoming || call.position == 0 || !call.flow.flags.heard || call.last_received.is_none()
+    if call.identity.incoming
+        || call.position == 0
+        || !call.flow.flags.has_received
+        || call.last_received.is_none()
     {
         return;
     }

@@ -117,12 +117,12 @@ impl PreparedMessages {
     /// The next of `-dynamicStart`, `-dynamicStep` further each time, from the start again past `-dynamicMax`.
     pub(super) fn next_dynamic_id(&self, (start, max, step): (i64, i64, i64)) -> i64 {
         // A count only: nothing else is ordered by it.
-        let given = self.inner.addresses.dynamic_ids.fetch_add(1, Ordering::Relaxed);
+        let drawn = self.inner.addresses.dynamic_ids.fetch_add(1, Ordering::Relaxed);
         let cycle = match max.saturating_sub(start).checked_div(step) {
             Some(steps) if steps >= 0 && step > 0 => steps as u64 + 1,
             _ => 1,
         };
-        start.saturating_add(step.saturating_mul((given % cycle) as i64))
+        start.saturating_add(step.saturating_mul((drawn % cycle) as i64))
     }
 }
 

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn chat_is_not_asked_where_there_is_none_nor_for_its_own_words() {
+    fn a_node_without_chat_and_a_chat_text_do_not_ask_chat() {
         assert_eq!(
             receive(false, "Call-ID: c\r\n", &[], Offered::Delivered),
             (vec!["SIP/2.0 202".into()], 0)

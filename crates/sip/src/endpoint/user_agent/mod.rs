@@ -30,7 +30,7 @@ pub(crate) struct SessionRequest {
     hops: VecDeque<Hop>,
     attempt: u8,
     client: Option<Key>,
-    heard: bool,
+    had_response: bool,
 }
 
 /// The user agent of applications: dialogs of calls that we answer or place, and their requests on the way.
@@ -238,8 +238,10 @@ impl UserAgent {
         let (onward, hops) = (onward.clone(), VecDeque::new());
         let (received, next) = (onward.received, Uri::parse(onward.next_hop.as_bytes()));
         let next = next.ok().and_then(|uri| next_hop_of(&uri));
-        self.own
-            .insert(id.0, SessionRequest { message, onward, hops, attempt: 0, client: None, heard: false });
+        self.own.insert(
+            id.0,
+            SessionRequest { message, onward, hops, attempt: 0, client: None, had_response: false },
+        );
         if let Some(received) = &received {
             return self.try_own_hops(lower, id.0, vec![Hop::of_flow(received)]);
         }
@@ -327,7 +329,7 @@ impl UserAgent {
         response: &Message,
     ) {
         if let Some(own) = self.own.get_mut(&id) {
-            own.heard = true;
+            own.had_response = true;
             if response.status() == 503 && !own.hops.is_empty() {
                 // RFC 3263 §4.3.
                 if let Some((addr, transport)) =
@@ -358,7 +360,7 @@ impl UserAgent {
     ) {
         let Some(own) = self.own.get_mut(&id) else { return };
         own.client = None;
-        if own.heard {
+        if own.had_response {
             return self.fail_own(lower, id, status);
         }
         let next = own.hops.front().cloned();

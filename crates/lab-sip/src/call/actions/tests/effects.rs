@@ -17,7 +17,7 @@ fn log_goes_to_the_writer() {
 }
 
 #[test]
-fn warning_is_told_and_error_stops_the_run() {
+fn a_warning_is_logged_and_an_error_stops_the_run() {
     let mut world = World::new();
     assert_eq!(world.warned(ActionKind::Warning(lit("beware"))), "beware");
     assert_eq!(world.stopped(ActionKind::Error(lit("that was it"))), "that was it");
@@ -74,7 +74,7 @@ fn media_is_commanded() {
 }
 
 #[test]
-fn setdest_sends_the_call_elsewhere() {
+fn setdest_changes_the_destination() {
     let mut world = World::new();
     let setdest = |host, port, protocol| ActionKind::SetDest {
         host: lit(host),
@@ -95,8 +95,8 @@ fn setdest_sends_the_call_elsewhere() {
         (setdest("127.0.0.3", "1", "pigeon"), "'pigeon'"),
         (setdest("", "1", "UDP"), "setdest"),
     ] {
-        let told = world.stopped(action);
-        assert!(told.contains(part), "{told}");
+        let error = world.stopped(action);
+        assert!(error.contains(part), "{error}");
     }
     let mut options = Options::default();
     options.network.transport = Transport { protocol: Protocol::Tcp, ..options.network.transport };
@@ -165,8 +165,8 @@ fn injection_files_are_searched_and_changed() {
     world.quiet(lookup("joe"));
     assert_eq!(*world.value(0), VariableValue::Number(2.0));
     for (line, part) in [("x", "'x' is not a line"), ("-1", "not a line"), ("9", "lines 0 to 2")] {
-        let told = world.stopped(replace(lit(line)));
-        assert!(told.contains(part), "{told}");
+        let error = world.stopped(replace(lit(line)));
+        assert!(error.contains(part), "{error}");
     }
 }
 
