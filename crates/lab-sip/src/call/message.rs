@@ -245,6 +245,7 @@ impl HeaderName {
     }
 }
 
+/// The headers found by the one pass over a message.
 #[derive(Default)]
 struct FoundHeaders<'a> {
     call_id: Option<&'a [u8]>,

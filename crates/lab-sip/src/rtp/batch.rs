@@ -11,6 +11,7 @@ use super::ports::MediaPort;
 use super::receiver::MediaReceiver;
 use crate::stats::{Count, Stats};
 
+/// Packets to send together, one `sendmmsg` for each socket.
 pub(super) struct PacketBatch {
     bytes: Vec<u8>,
     items: Vec<QueuedPacket>,
@@ -19,6 +20,7 @@ pub(super) struct PacketBatch {
     scratch: Vec<u8>,
 }
 
+/// One packet of a batch: its bytes stand in the batch's buffer.
 struct QueuedPacket {
     port: Arc<MediaPort>,
     to: SocketAddr,

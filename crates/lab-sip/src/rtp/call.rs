@@ -17,6 +17,7 @@ use crate::stats::{Count, Stats};
 /// Packets of a pattern that may be under way when a call ends: their echo is not missed. 100 ms of audio.
 const UNDER_WAY: u64 = 5;
 
+/// The audio and the video of one call.
 #[derive(Default)]
 pub(super) struct CallMedia {
     pub(super) audio: CallMedium,

@@ -20,6 +20,7 @@ pub(super) struct CryptoOffer {
     lines: [DraftCryptoLine; 2],
 }
 
+/// A line of ours that keywords fill in part by part.
 #[derive(Debug, Clone, Default)]
 struct DraftCryptoLine {
     named: bool,
@@ -36,6 +37,7 @@ pub(super) struct CryptoKeyword {
     part: CryptoPart,
 }
 
+/// The part of an `a=crypto` line that a keyword names (RFC 4568 §4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CryptoPart {
     Tag,

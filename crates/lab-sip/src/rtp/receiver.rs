@@ -20,6 +20,7 @@ pub(super) struct MediaReceiver {
     state: Mutex<ReceivedStream>,
 }
 
+/// The packets received for one medium of a call, and their measures.
 #[derive(Default)]
 pub(super) struct ReceivedStream {
     /// From the first packet on.

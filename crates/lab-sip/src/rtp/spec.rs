@@ -52,6 +52,7 @@ const PATTERNS: [u8; 6] = [0xAA, 0xBB, 0xCC, 0xDD, 0xEE, 0xFF];
 
 /// Milliseconds of a tone, and what may be asked for.
 const TONE_DEFAULT: u32 = 200;
+/// Milliseconds that a DTMF tone may last.
 const TONE_RANGE: std::ops::RangeInclusive<u32> = 50..=2_000;
 
 impl StreamSpec {

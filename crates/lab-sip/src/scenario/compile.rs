@@ -99,6 +99,7 @@ fn find_or_add(variables: &mut Variables, name: &str) -> Result<VarRef, String> 
     add_variable(variables, Scope::Call, name)
 }
 
+/// The state of one compilation: steps and variables so far.
 #[derive(Default)]
 struct Compiler {
     context: CompileContext,

@@ -122,6 +122,7 @@ struct FieldValue<'a> {
     quoted: bool,
 }
 
+/// The parameters of the header as written; a parameter given twice is an error.
 #[derive(Default)]
 struct CredentialFields<'a> {
     username: Option<FieldValue<'a>>,

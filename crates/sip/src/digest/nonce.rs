@@ -179,6 +179,7 @@ impl Nonces {
 #[derive(Clone, Copy, Debug, Default)]
 struct IdentityHasher(u64);
 
+/// The hasher of a table whose keys are keyed hashes already.
 type BuildIdentity = std::hash::BuildHasherDefault<IdentityHasher>;
 
 impl std::hash::Hasher for IdentityHasher {

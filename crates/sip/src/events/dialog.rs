@@ -6,6 +6,7 @@ use super::{EventRefusal, IncomingRequest, OutgoingRoute};
 use crate::transport::{Source, is_reliable};
 use crate::wire::{Address, Header, Message, RequestBuilder, Uri, parse_ip};
 
+/// The dialog of a subscription, as its notifier (RFC 6665 §4.4.1).
 pub(super) struct Dialog {
     pub(super) call_id: Box<[u8]>,
     pub(super) local_tag: Box<str>,

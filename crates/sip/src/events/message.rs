@@ -23,6 +23,7 @@ struct MessageDelivery {
     is_refused: bool,
 }
 
+/// The origin of a MESSAGE: it decides where its outcome goes.
 enum MessageOrigin {
     /// A message that the router keeps.
     Kept { aor: Aor, message: u64 },

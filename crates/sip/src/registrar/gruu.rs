@@ -13,6 +13,7 @@ use stdx::hash::Keyed;
 use crate::keys;
 use crate::wire::{Uri, unescape};
 
+/// The user part of a temporary GRUU begins with it (RFC 5627 §3.1.2).
 const PREFIX: &[u8] = b"tgruu.";
 
 /// The tag before the encrypted text.

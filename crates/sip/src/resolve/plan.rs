@@ -18,6 +18,7 @@ pub(super) struct Resolution {
     pub(super) waits_for: usize,
 }
 
+/// The result of one pass of the plan.
 pub(super) enum ResolutionStep {
     /// Never empty, never what is answered already.
     Ask(Vec<DnsQuery>),

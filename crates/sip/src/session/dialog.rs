@@ -9,6 +9,7 @@ use crate::events::{OutgoingRoute, dialog_received};
 use crate::transport::Source;
 use crate::wire::{Address, Header, Message, Reply, RequestBuilder, Uri, Values};
 
+/// The dialog of a session (RFC 3261 §12).
 #[derive(Clone, Debug)]
 pub(super) struct Dialog {
     pub(super) call_id: Box<[u8]>,

@@ -51,6 +51,7 @@ use refer::Refers;
 use refresh::SessionRefresh;
 use requests::{PendingRequest, PendingRequests, RequestPurpose};
 
+/// Effects in the order in which they are to be performed.
 pub(super) type SessionEffects = Vec<SessionEffect>;
 
 /// The settings of an operator.
@@ -125,6 +126,7 @@ pub(crate) struct Session {
     armed: Instant,
 }
 
+/// The stage of a session; fields that matter in one stage stand in it.
 enum SessionStage {
     /// Their INVITE has no final response.
     Invited(Box<IncomingInvite>),
@@ -505,6 +507,8 @@ fn describe_request(request: &mut RequestBuilder) {
     request.header("User-Agent", crate::wire::PRODUCT.as_bytes());
 }
 
+/// The methods that sessions take, for Allow (RFC 3261 §20.5).
 const ALLOW: &str = "INVITE, ACK, CANCEL, BYE, OPTIONS, PRACK, UPDATE, INFO, MESSAGE, REFER, NOTIFY";
+/// The option tags that sessions support: RFC 3262 and RFC 4028.
 const SUPPORTED: &str = "100rel, timer";
 const SDP: &str = "application/sdp";

@@ -33,6 +33,7 @@ pub(super) enum OfferExchange {
     },
 }
 
+/// An offer of the peer that waits for the application's answer (RFC 3264).
 pub(super) struct PeerOffer {
     offer: OfferId,
     transaction: TxRef,

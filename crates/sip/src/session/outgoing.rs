@@ -45,11 +45,13 @@ impl OutgoingInvite {
     }
 }
 
+/// One early dialog of a forked INVITE: RSeq numbers are counted for each (RFC 3262 §4).
 struct EarlyDialog {
     dialog: Dialog,
     rseq: u32,
 }
 
+/// RFC 3261 §9.1: a CANCEL waits for a provisional response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CancelState {
     No,

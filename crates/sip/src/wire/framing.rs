@@ -62,6 +62,7 @@ pub struct Framer {
     state: FramerState,
 }
 
+/// The framer's position in the stream (RFC 3261 §18.3).
 #[derive(Debug)]
 enum FramerState {
     /// Before a message. `matched` bytes of CRLFCRLF were seen and consumed.
@@ -81,6 +82,7 @@ impl Default for FramerState {
     }
 }
 
+/// The keep-alive of RFC 5626 §3.5.1, which a single CRLF answers.
 const PING: &[u8] = b"\r\n\r\n";
 
 impl Framer {
@@ -206,6 +208,7 @@ impl Framer {
     }
 }
 
+/// The bytes found between two messages.
 enum BetweenMessages {
     Starved,
     Frame(Frame),

@@ -254,6 +254,7 @@ static BY_SHAPE: [[u8; 26]; LONGEST + 1] = {
     shapes
 };
 
+/// No longer name is looked up in the table.
 const LONGEST: usize = "Proxy-Authorization".len();
 
 fn first_letter(name: &[u8]) -> Option<usize> {

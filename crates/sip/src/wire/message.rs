@@ -327,6 +327,7 @@ fn trim_line(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
+/// RFC 3261 §7.1.
 const VERSION: &[u8] = b"SIP/2.0";
 
 fn parse_start(line: &[u8]) -> Option<MessageKind> {
@@ -349,6 +350,7 @@ fn parse_start(line: &[u8]) -> Option<MessageKind> {
     is_request.then(|| MessageKind::Request { method: Method::from_bytes(&line[..space]) })
 }
 
+/// The header lines found by the one pass over a message.
 struct HeaderIndex {
     lines: Vec<HeaderLine>,
     present: u64,

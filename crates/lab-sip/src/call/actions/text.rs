@@ -1,5 +1,6 @@
 //! Percent encoding, trimming and comparing of variables.
 
+/// Digits of a percent escape, in upper case (RFC 3986 §2.1).
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 
 /// Letters, digits and `-_.~` stand for themselves.

@@ -23,6 +23,7 @@ pub(super) fn hand_over(call: &Call, ctx: &mut CallContext<'_>, recv: &RecvStep,
 /// Payload types kept of one description; there are 32 dynamic ones.
 const CODECS: usize = 32;
 
+/// The media section that a line of SDP belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SdpSection {
     Session,

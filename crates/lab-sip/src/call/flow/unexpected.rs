@@ -14,7 +14,9 @@ use crate::scenario::model::{Scope, StepKind, VarRef};
 
 /// The label that receives unexpected messages in a scenario, and the variables that hold their origin.
 const LABEL: &str = "_unexp.main";
+/// SIPp's variable for the step that an unexpected message interrupted.
 const RETURN: &str = "_unexp.retaddr";
+/// SIPp's variable for the end of the pause that an unexpected message interrupted.
 const PAUSED: &str = "_unexp.pausedaddr";
 
 /// A message that no step expects: the scenario's label `_unexp.main` handles it, or a default answer, or the call fails.
