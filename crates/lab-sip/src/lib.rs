@@ -3,6 +3,8 @@
 //! `lab::engine` owns the shards, their sockets for signalling and the clock; it gives each call messages and time, and performs its
 //! effects. Also here, because both halves and the engine use them: the options of a run, its counters and its tracer.
 
+#![warn(missing_docs)]
+
 pub mod auth;
 pub mod call;
 mod distribution;

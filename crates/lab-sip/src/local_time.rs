@@ -6,12 +6,19 @@
 
 /// A local date and time; `offset` is seconds east of UTC.
 pub struct LocalDateTime {
+    /// The year, Gregorian.
     pub year: i32,
+    /// 1 to 12.
     pub month: i32,
+    /// 1 to 31.
     pub day: i32,
+    /// 0 to 23.
     pub hour: i32,
+    /// 0 to 59.
     pub minute: i32,
+    /// 0 to 60, a leap second included.
     pub second: i32,
+    /// Seconds east of UTC.
     pub offset: i64,
 }
 

@@ -25,6 +25,7 @@ struct RegexInner {
     compiled: Option<CompiledRegex>,
 }
 
+/// A pattern that `regcomp` compiled; `regfree` releases it.
 struct CompiledRegex(libc::regex_t);
 
 // SAFETY: POSIX allows a compiled expression to be used by several threads at once and freed by any one of them.

@@ -39,12 +39,19 @@ struct TracerState {
 /// A trace that can be switched while the run goes on, or is on from the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trace {
+    /// `-trace_msg`.
     Messages = 1,
+    /// `-trace_shortmsg`.
     ShortMessages = 2,
+    /// `-trace_err`.
     Errors = 4,
+    /// `-trace_logs`.
     Logs = 8,
+    /// `-trace_calldebug`.
     CallDebug = 16,
+    /// `-trace_rtt`.
     ResponseTimes = 32,
+    /// `-trace_error_codes`.
     ErrorCodes = 64,
 }
 
@@ -82,37 +89,60 @@ impl TraceSwitches {
 /// The direction of a traced message, as seen from Ringer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
+    /// From Ringer to the peer.
     Sent,
+    /// From the peer to Ringer.
     Received,
 }
 
 /// An entry for the writer thread of the trace files.
 #[derive(Debug)]
 pub enum TraceLine {
+    /// For the logs of messages, long and short.
     Message {
+        /// When it was sent or received.
         at: Instant,
+        /// Sent or received.
         direction: Direction,
+        /// The transport, named in the entry.
         transport: Transport,
+        /// The Call-ID, for the short log.
         call_id: Box<[u8]>,
+        /// The message, as on the wire.
         bytes: Box<[u8]>,
     },
+    /// For the error log.
     Error {
+        /// When it happened.
         at: Instant,
+        /// One or more lines, without the time.
         text: Box<str>,
     },
+    /// A text of `<log>`, rendered.
     Log(Box<[u8]>),
+    /// For the history of one call, which is held until the call ends.
     CallDebug {
+        /// When it happened.
         at: Instant,
+        /// The Call-ID, which names the history.
         call_id: Box<[u8]>,
+        /// One line, without the time.
         text: Box<str>,
     },
+    /// A call ended: its history is written or dropped.
     EndCallDebug {
+        /// The Call-ID, which names the history.
         call_id: Box<[u8]>,
+        /// True: the history is written.
         failed: bool,
     },
+    /// For the log of response times.
     ResponseTime {
+        /// When the response time ended.
         at: Instant,
+        /// The response time, in microseconds.
         micros: u64,
+        /// The index in the scenario's `rtds`.
         rtd: u16,
     },
     /// The run began.

@@ -114,7 +114,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(event in 0_u8..16, duration: u32, plain: bool) {
+        fn a_token_reads_back(event in 0_u8..16, duration: u32, plain: bool) {
             let digit = Digit::from_event(event).unwrap();
             let kind = if plain { DtmfInfoFormat::Plain } else { DtmfInfoFormat::Relay };
             let read = parse(write(kind, digit, duration).as_bytes()).unwrap();

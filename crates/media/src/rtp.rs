@@ -289,7 +289,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(marker: bool, payload_type in 0_u8..128, sequence: u16, timestamp: u32, ssrc: u32,
+        fn a_token_reads_back(marker: bool, payload_type in 0_u8..128, sequence: u16, timestamp: u32, ssrc: u32,
                                    payload: Vec<u8>) {
             let header = Header { marker, payload_type, sequence, timestamp, ssrc };
             let mut bytes = Vec::new();

@@ -323,7 +323,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(samples: Vec<i16>, rate in 8_000_u32..48_001) {
+        fn a_token_reads_back(samples: Vec<i16>, rate in 8_000_u32..48_001) {
             let wav = Wav { rate, channels: 1, samples };
             prop_assert_eq!(Wav::parse(&wav.to_bytes()), Ok(wav));
         }

@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use router::ShardAddress;
-use sip::endpoint::{Listener, Settings};
+use sip::endpoint::{EndpointSettings, Listener};
 use sip::transport::Transport;
 use stdx::rate::Rate;
 
 /// UDP at those addresses, one domain, fixed secrets.
-pub fn settings(edge: ShardAddress, listeners: &[SocketAddr]) -> Settings {
-    Settings {
+pub fn settings(edge: ShardAddress, listeners: &[SocketAddr]) -> EndpointSettings {
+    EndpointSettings {
         edge,
         listeners: listeners.iter().map(|address| Listener::new(Transport::Udp, *address)).collect(),
         domains: vec!["example.test".into()],

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 
-use sip::digest::{Authenticator, Credentials, DigestRequest, Ha1s, NonceScope, Settings, Verdict};
+use sip::digest::{Authenticator, Credentials, DigestRequest, DigestSettings, Ha1s, NonceScope, Verdict};
 use stdx::Instant;
 
 const ROUNDS: u32 = 20;
@@ -17,11 +17,11 @@ const SCOPE: NonceScope<'static> = NonceScope { realm: "example.org", call_id: C
 
 fn main() {
     println!("{:<28}{:>10}", "operation", "ns");
-    let mut authenticator = Authenticator::new([7; 32], Settings::default(), NOW);
+    let mut authenticator = Authenticator::new([7; 32], DigestSettings::default(), NOW);
     report("challenge, three lines", || {
         black_box(authenticator.challenges(NOW, black_box(SCOPE), false));
     });
-    let mut nonces = sip::digest::Nonces::new([7; 16], Settings::default().nonces, NOW);
+    let mut nonces = sip::digest::Nonces::new([7; 16], DigestSettings::default().nonces, NOW);
     report("nonce alone", || {
         black_box(nonces.issue(NOW, black_box(SCOPE)));
     });
@@ -32,7 +32,7 @@ fn main() {
         report(&format!("parse, {algorithm}"), || {
             black_box(Credentials::parse(black_box(header.as_bytes())).is_ok());
         });
-        let mut authenticator = Authenticator::new([7; 32], Settings::default(), NOW);
+        let mut authenticator = Authenticator::new([7; 32], DigestSettings::default(), NOW);
         let challenge = authenticator.challenges(NOW, SCOPE, false).remove(0);
         let nonce = challenge.split('"').nth(3).expect("a challenge has a realm and a nonce").to_owned();
         let header = self::header(algorithm, &nonce);

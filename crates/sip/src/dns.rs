@@ -6,9 +6,13 @@ use std::net::IpAddr;
 /// One question, by type. Names are absolute, with or without the final dot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DnsQuery {
+    /// NAPTR records of a domain (RFC 3263 §4.1).
     Naptr(Box<str>),
+    /// SRV records of `_service._proto.name` (RFC 2782).
     Srv(Box<str>),
+    /// IPv4 addresses of a host.
     A(Box<str>),
+    /// IPv6 addresses of a host (RFC 3596).
     Aaaa(Box<str>),
 }
 
@@ -26,6 +30,7 @@ impl DnsQuery {
 pub struct DnsRecord {
     /// Seconds the record may be kept.
     pub ttl: u32,
+    /// The record's content.
     pub data: DnsData,
 }
 
@@ -34,19 +39,29 @@ pub struct DnsRecord {
 pub enum DnsData {
     /// RFC 3403 §4.1. `replacement` is empty when the record has none.
     Naptr {
+        /// Records of the lowest order are taken before all others.
         order: u16,
+        /// Records of one order are tried from the lowest preference on.
         preference: u16,
+        /// `s` leads to SRV, `a` to addresses; others are of no use to SIP (RFC 3263 §4.1).
         flags: Box<str>,
+        /// The service and its protocol, such as `SIP+D2U` for UDP.
         service: Box<str>,
+        /// The name to ask next.
         replacement: Box<str>,
     },
     /// RFC 2782. `target` is empty when the service is decidedly not available there.
     Srv {
+        /// Targets of the lowest priority are tried first.
         priority: u16,
+        /// The share of the requests among targets of one priority.
         weight: u16,
+        /// The port of the service.
         port: u16,
+        /// The host that offers the service.
         target: Box<str>,
     },
+    /// Of an A or AAAA record.
     Address(IpAddr),
 }
 

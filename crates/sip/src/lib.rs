@@ -6,6 +6,8 @@
 //! - [`resolve`] and [`dns`]: next hops (RFC 3263); [`token`]: branches, tags and route tokens of ours.
 //! - [`endpoint`]: one shard's SIP, composed of all these.
 
+#![warn(missing_docs)]
+
 pub mod digest;
 pub mod dns;
 pub mod endpoint;

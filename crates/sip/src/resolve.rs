@@ -24,9 +24,10 @@ use plan::{Resolution, ResolutionStep};
 
 /// The transports and address families that this node can send by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct ResolverSettings {
     /// Transports that we support, the best liked first. Decides the order where DNS leaves the choice to us.
     pub transports: Vec<Transport>,
+    /// The node can send over IPv4.
     pub ipv4: bool,
     /// With both families, a host's IPv6 addresses come first (RFC 6724 §2.1), alternating with IPv4.
     pub ipv6: bool,
@@ -37,6 +38,7 @@ pub struct Settings {
 pub struct NextHop {
     /// A name, or an address; IPv6 with or without brackets. `maddr` goes before the host (RFC 3263 §4).
     pub host: Box<str>,
+    /// The port of the URI. With a port there are neither NAPTR nor SRV queries (RFC 3263 §4.2).
     pub port: Option<u16>,
     /// The `transport` parameter.
     pub transport: Option<Transport>,
@@ -47,7 +49,9 @@ pub struct NextHop {
 /// One address to try.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hop {
+    /// The transport that the records or the URI chose.
     pub transport: Transport,
+    /// The address and port to send to.
     pub addr: SocketAddr,
     /// The name that the peer's certificate must have (RFC 5922 §7.1): the domain that was asked for, never the name
     /// that DNS led to. `None` without TLS, and for a numeric host.
@@ -78,9 +82,19 @@ pub enum ResolveFault {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResolveEffect {
     /// Ask this and tell [`Resolver::handle_answer`], exactly once.
-    Query { dns_id: u64, query: DnsQuery },
+    Query {
+        /// The number that the answer carries.
+        dns_id: u64,
+        /// The question.
+        query: DnsQuery,
+    },
     /// The resolution `id` is over. Hops stand in the order to try them; at least one when `Ok`.
-    Resolved { id: u64, result: Result<Vec<Hop>, ResolveFault> },
+    Resolved {
+        /// The number that [`Resolver::resolve`] was given.
+        id: u64,
+        /// The addresses, or the reason why there are none.
+        result: Result<Vec<Hop>, ResolveFault>,
+    },
 }
 
 type DnsAnswer = Result<Arc<[DnsRecord]>, DnsFault>;
@@ -88,19 +102,22 @@ type DnsAnswer = Result<Arc<[DnsRecord]>, DnsFault>;
 /// The resolutions that are open now, and the number refused since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResolveCounts {
+    /// Resolutions without a result yet.
     pub open: usize,
     /// Questions without an answer yet.
     pub asked: usize,
+    /// Answers in the cache.
     pub cached: usize,
+    /// Resolutions refused at `limits::RESOLUTIONS`, since the start.
     pub refused: u64,
 }
 
 /// One shard's resolver.
 pub struct Resolver {
-    settings: Settings,
+    settings: ResolverSettings,
     jobs: HashMap<u64, Resolution>,
     in_flight: HashMap<u64, InFlight>,
-    asked: HashMap<DnsQuery, u64>,
+    query_ids: HashMap<DnsQuery, u64>,
     next_dns_id: u64,
     refused: u64,
     cache: Cache<DnsQuery, DnsAnswer>,
@@ -115,12 +132,12 @@ struct InFlight {
 
 impl Resolver {
     /// A resolver without resolutions.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: ResolverSettings) -> Self {
         Resolver {
             settings,
             jobs: HashMap::new(),
             in_flight: HashMap::new(),
-            asked: HashMap::new(),
+            query_ids: HashMap::new(),
             next_dns_id: 1,
             refused: 0,
             cache: Cache::new(limits::DNS_CACHE),
@@ -156,7 +173,7 @@ impl Resolver {
         out: &mut Vec<ResolveEffect>,
     ) {
         let Some(InFlight { query, waiters }) = self.in_flight.remove(&dns_id) else { return };
-        self.asked.remove(&query);
+        self.query_ids.remove(&query);
         let answer = bounded(answer);
         self.cache.insert_until(now + time_to_live(&answer), query.clone(), answer.clone());
         for id in waiters {
@@ -221,13 +238,13 @@ impl Resolver {
             return;
         }
         job.waits_for += 1;
-        if let Some(open) = self.asked.get(&query).and_then(|dns_id| self.in_flight.get_mut(dns_id)) {
+        if let Some(open) = self.query_ids.get(&query).and_then(|dns_id| self.in_flight.get_mut(dns_id)) {
             open.waiters.push(id);
             return;
         }
         let dns_id = self.next_dns_id;
         self.next_dns_id += 1;
-        self.asked.insert(query.clone(), dns_id);
+        self.query_ids.insert(query.clone(), dns_id);
         self.in_flight.insert(dns_id, InFlight { query: query.clone(), waiters: vec![id] });
         out.push(ResolveEffect::Query { dns_id, query });
     }

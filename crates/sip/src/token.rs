@@ -38,7 +38,7 @@ pub fn parse(text: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_is_written_is_read() {
+    fn a_token_reads_back() {
         for value in [0, 1, 31, 32, u64::MAX, 0x0123_4567_89ab_cdef] {
             assert_eq!(super::parse(super::to_string(value).as_bytes()), Some(value));
         }

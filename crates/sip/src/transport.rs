@@ -10,17 +10,22 @@ pub use router::{FlowId, Transport};
 /// WebSocket message. Keep-alives never get here.
 #[derive(Clone, Debug)]
 pub struct Packet {
+    /// The message, as on the wire.
     pub bytes: Bytes,
+    /// The way it came, which a response takes back.
     pub source: Source,
 }
 
 /// The transport, addresses and connection on which a message came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
+    /// The transport it came by.
     pub transport: Transport,
     /// The listening address it arrived at.
     pub local: SocketAddr,
+    /// The sender's address.
     pub remote: SocketAddr,
+    /// The connection it came on; `None` over UDP.
     pub flow: Option<FlowId>,
 }
 
@@ -31,13 +36,17 @@ pub type TlsNames = std::sync::Arc<[Box<str>]>;
 /// connection to `remote` (RFC 3261 §18.2.2 for responses).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
+    /// The transport to send by.
     pub transport: Transport,
+    /// The address to send to.
     pub remote: SocketAddr,
+    /// The connection to send on.
     pub flow: Option<FlowId>,
     /// The listening address to send from, where there is a choice.
     pub local: Option<SocketAddr>,
     /// The name the peer's certificate must carry (RFC 5922); `None` accepts only the address itself.
     pub tls_name: Option<Box<str>>,
+    /// True: when the flow is closed, a new connection to `remote` may be made.
     pub reconnect: bool,
 }
 
@@ -57,8 +66,11 @@ impl Target {
 /// One message to send. `report` is told back when it certainly could not be sent.
 #[derive(Clone, Debug)]
 pub struct Transmit {
+    /// The destination.
     pub target: Target,
+    /// The message, as on the wire.
     pub bytes: Bytes,
+    /// The number that a report of its failure carries; `None`: a failure is of no consequence.
     pub report: Option<TransmitId>,
 }
 

@@ -12,7 +12,9 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use router::{Answer, Binding, Contact, Life, Query, ShardAddress};
 use sip::digest::Ha1s;
-use sip::endpoint::{Account, Decision, Effect, Endpoint, Outbox, PlanRequest, Settings};
+use sip::endpoint::{
+    Account, Decision, Endpoint, EndpointEffect, EndpointOutbox, EndpointSettings, PlanRequest,
+};
 use sip::session::SessionEvent;
 use sip::transport::{Packet, Source, Transport};
 use sip::wire::{Header, Message};
@@ -29,7 +31,7 @@ const SDP: &str =
 struct World {
     endpoint: Endpoint,
     now: Instant,
-    out: Outbox,
+    out: EndpointOutbox,
     received: usize,
     sent: usize,
     /// Start lines and lengths of the messages to the victim.
@@ -40,7 +42,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let listeners = [US, "[2001:db8::1]:5060"].map(|address| address.parse().unwrap());
-        let settings = Settings {
+        let settings = EndpointSettings {
             domains: vec!["example.com".into()],
             ..sim::settings(ShardAddress { life: Life(1), shard: 0 }, &listeners)
         };
@@ -82,12 +84,16 @@ impl World {
         }
     }
 
-    fn perform(&mut self, effect: Effect, of_phone: &mut Vec<Bytes>) {
+    fn perform(&mut self, effect: EndpointEffect, of_phone: &mut Vec<Bytes>) {
         let now = self.now;
         match effect {
-            Effect::Transmit(transmit) => self.transmitted(transmit.target.remote, &transmit.bytes, of_phone),
-            Effect::Plan { id, request } => self.endpoint.handle_plan(now, id, plan(&request), &mut self.out),
-            Effect::Account { id, user, domain } => {
+            EndpointEffect::Transmit(transmit) => {
+                self.transmitted(transmit.target.remote, &transmit.bytes, of_phone);
+            }
+            EndpointEffect::Plan { id, request } => {
+                self.endpoint.handle_plan(now, id, plan(&request), &mut self.out);
+            }
+            EndpointEffect::Account { id, user, domain } => {
                 let account = ["alice", "bob", "user", "vivekg"].contains(&&*user).then(|| Account {
                     aor: format!("{user}@{domain}").into(),
                     ha1s: Ha1s::compute(&user, &domain, "secret"),
@@ -97,14 +103,14 @@ impl World {
                 });
                 self.endpoint.handle_account(now, id, Ok(account), &mut self.out);
             }
-            Effect::Ask { id, query: Query::Lookup { aor } } => {
+            EndpointEffect::Ask { id, query: Query::Lookup { aor } } => {
                 let bindings = if aor.starts_with("bob@") { vec![binding()] } else { Vec::new() };
                 self.endpoint.handle_answer(now, id, Answer::Bindings(bindings), &mut self.out);
             }
-            Effect::Ask { id, query: Query::Keep(_) } => {
+            EndpointEffect::Ask { id, query: Query::Keep(_) } => {
                 self.endpoint.handle_answer(now, id, Answer::Kept(Ok(())), &mut self.out);
             }
-            Effect::Session(SessionEvent::Invited { session, .. }) => {
+            EndpointEffect::Session(SessionEvent::Invited { session, .. }) => {
                 let _ = self.endpoint.sessions(now, &mut self.out).ring(session, 180, Bytes::new());
                 let sdp = Bytes::from_static(SDP.as_bytes());
                 let _ = self.endpoint.sessions(now, &mut self.out).answer(session, sdp, Vec::new());
@@ -445,7 +451,7 @@ fn generated() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn whatever_an_unproved_source_sends_it_gets_three_times_as_much_at_most(
+    fn an_unproved_source_gets_at_most_three_times_its_bytes(
         requests in prop::collection::vec((generated(), 0..3_000u64), 1..8),
     ) {
         let mut world = World::new();

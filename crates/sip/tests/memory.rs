@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use router::{Life, ShardAddress};
 use sim::Counting;
-use sip::endpoint::{Decision, Effect, Endpoint};
+use sip::endpoint::{Decision, Endpoint, EndpointEffect};
 use sip::transport::{Packet, Source, Transport};
 use sip::wire::{Header, Message};
 use stdx::Instant;
@@ -43,8 +43,8 @@ impl Shard {
         self.endpoint.handle_packet(self.now, Packet { bytes: text.into(), source }, &mut effects);
         while let Some(effect) = effects.pop() {
             match effect {
-                Effect::Transmit(transmit) => sent.push(transmit.bytes),
-                Effect::Plan { id, .. } => {
+                EndpointEffect::Transmit(transmit) => sent.push(transmit.bytes),
+                EndpointEffect::Plan { id, .. } => {
                     let decision = Decision::Targets(vec![vec![format!("sip:service@{BOB}").into()]]);
                     self.endpoint.handle_plan(self.now, id, decision, &mut effects);
                 }

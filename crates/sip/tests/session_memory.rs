@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use router::{Life, ShardAddress};
 use sim::Counting;
-use sip::endpoint::{Decision, Effect, Endpoint};
+use sip::endpoint::{Decision, Endpoint, EndpointEffect};
 use sip::session::{SessionCounts, SessionEvent, SessionId};
 use sip::transport::{Packet, Source, Transport};
 use sip::wire::Message;
@@ -54,17 +54,17 @@ impl Shard {
         self.endpoint.handle_packet(self.now, Packet { bytes: text.into(), source }, &mut effects);
         while let Some(effect) = effects.pop() {
             match effect {
-                Effect::Plan { id, .. } => {
+                EndpointEffect::Plan { id, .. } => {
                     self.endpoint.handle_plan(self.now, id, Decision::Agent, &mut effects);
                 }
-                Effect::Session(SessionEvent::Invited { session, .. }) => {
+                EndpointEffect::Session(SessionEvent::Invited { session, .. }) => {
                     self.endpoint
                         .sessions(self.now, &mut effects)
                         .answer(session, SDP.into(), Vec::new())
                         .unwrap();
                     self.answered.push(session);
                 }
-                Effect::Transmit(transmit) => self.last = transmit.bytes,
+                EndpointEffect::Transmit(transmit) => self.last = transmit.bytes,
                 _ => {}
             }
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use router::{Answer, Life, Query, ShardAddress};
 use sip::digest::Ha1s;
-use sip::endpoint::{Account, Effect, Endpoint, Settings};
+use sip::endpoint::{Account, Endpoint, EndpointEffect, EndpointSettings};
 use sip::transport::{Packet, Source, Transport};
 use sip::wire::{Header, Message};
 use stdx::Instant;
@@ -52,14 +52,14 @@ impl World {
         while !out.is_empty() {
             for effect in std::mem::take(&mut out) {
                 match effect {
-                    Effect::Transmit(transmit) => last = Some(transmit.bytes),
-                    Effect::Account { id, user, domain } => {
+                    EndpointEffect::Transmit(transmit) => last = Some(transmit.bytes),
+                    EndpointEffect::Account { id, user, domain } => {
                         let ha1s = Ha1s::compute(&user, &domain, "secret");
                         let aor = format!("{user}@{domain}").into();
                         let account = Account { aor, ha1s, disabled: false, max_contacts: 5, limits: None };
                         self.endpoint.handle_account(self.now, id, Ok(Some(account)), &mut out);
                     }
-                    Effect::Ask { id, query: Query::Register(_) } => {
+                    EndpointEffect::Ask { id, query: Query::Register(_) } => {
                         self.endpoint.handle_answer(
                             self.now,
                             id,
@@ -80,7 +80,7 @@ impl World {
 }
 
 fn endpoint(started: Instant) -> Endpoint {
-    let settings = Settings {
+    let settings = EndpointSettings {
         domains: vec!["example.com".into()],
         ..sim::settings(ShardAddress { life: Life(1), shard: 0 }, &[US.parse().unwrap()])
     };
@@ -148,7 +148,7 @@ fn a_flood_from_a_forged_source_does_not_keep_its_owner_from_signing_in() {
 }
 
 #[test]
-fn guesses_from_elsewhere_do_not_hinder_the_right_password() {
+fn guesses_from_another_address_do_not_hinder_the_right_password() {
     let mut world = World::new();
     for _ in 0..500 {
         let nonce = world.nonce(ATTACKER);

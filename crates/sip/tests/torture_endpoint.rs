@@ -9,7 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use router::{Answer, Binding, Contact, Life, Query, ShardAddress};
 use sip::digest::Ha1s;
-use sip::endpoint::{Account, Decision, Effect, Endpoint, Outbox, PlanRequest, Settings};
+use sip::endpoint::{
+    Account, Decision, Endpoint, EndpointEffect, EndpointOutbox, EndpointSettings, PlanRequest,
+};
 use sip::transport::{Packet, Source, Transport};
 use sip::wire::{Header, Message};
 use stdx::Instant;
@@ -20,7 +22,7 @@ const START: Instant = Instant::from_unix_seconds(1_700_000_000);
 fn endpoint() -> Endpoint {
     let listeners = ["192.0.2.1:5060", "[2001:db8::1]:5060"].map(|address| address.parse().unwrap());
     Endpoint::new(
-        Settings {
+        EndpointSettings {
             domains: vec!["example.com".into()],
             ..sim::settings(ShardAddress { life: Life(1), shard: 0 }, &listeners)
         },
@@ -68,17 +70,23 @@ fn receive(endpoint: &mut Endpoint, now: Instant, bytes: Bytes) -> Vec<Bytes> {
     sent
 }
 
-fn perform(endpoint: &mut Endpoint, now: Instant, effect: Effect, more: &mut Outbox, sent: &mut Vec<Bytes>) {
+fn perform(
+    endpoint: &mut Endpoint,
+    now: Instant,
+    effect: EndpointEffect,
+    more: &mut EndpointOutbox,
+    sent: &mut Vec<Bytes>,
+) {
     match effect {
-        Effect::Transmit(transmit) => sent.push(transmit.bytes),
-        Effect::Plan { id, request } => endpoint.handle_plan(now, id, plan(&request), more),
-        Effect::Account { id, user, domain } => {
+        EndpointEffect::Transmit(transmit) => sent.push(transmit.bytes),
+        EndpointEffect::Plan { id, request } => endpoint.handle_plan(now, id, plan(&request), more),
+        EndpointEffect::Account { id, user, domain } => {
             let ha1s = Ha1s::compute(&user, &domain, "secret");
             let aor = format!("{user}@{domain}").into();
             let account = Account { aor, ha1s, disabled: false, max_contacts: 5, limits: None };
             endpoint.handle_account(now, id, Ok(Some(account)), more);
         }
-        Effect::Ask { id, query: Query::Lookup { .. } } => {
+        EndpointEffect::Ask { id, query: Query::Lookup { .. } } => {
             endpoint.handle_answer(now, id, Answer::Bindings(vec![binding()]), more);
         }
         _ => {}
@@ -128,7 +136,7 @@ fn table(initials: std::ops::RangeInclusive<char>) -> String {
 }
 
 #[test]
-fn every_torture_message_has_its_end() {
+fn every_torture_message_ends_its_transactions() {
     insta::assert_snapshot!(table('a'..='l'), @r"
     badaspec    OPTIONS to sip:next@192.0.2.98
     badbranch   OPTIONS to sip:phone@192.0.2.99

@@ -5,8 +5,8 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use sip::wire::{
-    Address, Header, Message, Params, ParseError, Reply, Request, Rewrite, Uri, Values, Via, check_request,
-    check_response, eq_ignore_case, parse_date, parse_ip, unescape,
+    Address, Header, Message, Params, ParseError, Reply, RequestBuilder, Rewrite, Uri, Values, Via,
+    check_request, check_response, eq_ignore_case, parse_date, parse_ip, unescape,
 };
 
 const HEADERS: [Header; 12] = [
@@ -111,7 +111,7 @@ fn edit_and_answer(message: &Message) {
         check_response(&reply).expect("a good request has a good reply");
         assert_eq!((reply.call_id(), reply.cseq()), (message.call_id(), message.cseq()));
         assert_eq!(reply.count(Header::Via), message.count(Header::Via));
-        let ack = Request::from_invite("ACK", message, b"<sip:b@b>;tag=1");
+        let ack = RequestBuilder::from_invite("ACK", message, b"<sip:b@b>;tag=1");
         let _ = Message::parse(ack).expect("what we write is a message");
     }
 }
@@ -213,7 +213,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_set_is_read(
+    fn a_header_that_was_set_reads_back(
         (uri, _, _) in sip_uri(),
         via in "[a-z]{1,8}(\\.[a-z]{1,4})?",
         hops in 0u8..=255,

@@ -83,7 +83,7 @@ pub struct World<'a> {
     /// Has the dialogs of calls.
     pub endpoint: &'a mut Endpoint,
     /// Effects of the endpoint.
-    pub out: &'a mut sip::endpoint::Outbox,
+    pub out: &'a mut sip::endpoint::EndpointOutbox,
     /// Effects of calls.
     pub outbox: &'a mut Vec<VoiceEffect>,
     /// Sends what legs say.

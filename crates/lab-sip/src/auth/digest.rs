@@ -11,6 +11,7 @@ pub(super) enum Hash {
     Sha512_256,
 }
 
+/// The `algorithm` of a challenge: the hash function, and `-sess` (RFC 7616 §3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Algorithm {
     pub(super) hash: Hash,
@@ -40,6 +41,7 @@ impl Algorithm {
     }
 }
 
+/// The quality of protection that a challenge offers and an answer names (RFC 7616 §3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Qop {
     None,

@@ -3,8 +3,10 @@
 use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 
+/// The block of AES-128, on which Milenage is built (3GPP TS 35.206).
 type Block = [u8; 16];
 
+/// The functions f1 to f5 of one subscriber (3GPP TS 35.206).
 pub(super) struct Milenage {
     cipher: Aes128,
     /// OPc: the operator's constant under the subscriber's key.

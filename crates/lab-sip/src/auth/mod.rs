@@ -14,7 +14,9 @@ pub use parse::parse_keyword;
 /// The parameters of `[authentication …]`. `None`: not given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Secrets {
+    /// `username=`.
     pub username: Option<Vec<u8>>,
+    /// `password=`.
     pub password: Option<Vec<u8>>,
     /// 16 bytes as they are, or in hexadecimal after `0x`; the password without one.
     pub aka_k: Option<Vec<u8>>,
@@ -27,16 +29,20 @@ pub struct Secrets {
 /// `-au` (or `-s`) and `-ap`.
 #[derive(Debug, Clone, Copy)]
 pub struct Defaults<'a> {
+    /// The name of the account.
     pub username: &'a [u8],
+    /// Its password, in plain text.
     pub password: &'a [u8],
 }
 
 /// The request that is signed.
 #[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
+pub struct SignedRequest<'a> {
+    /// The method of the request: A2 begins with it (RFC 7616 §3.4.3).
     pub method: &'a [u8],
     /// Goes into the answer as it stands.
     pub uri: &'a [u8],
+    /// The body, which `qop=auth-int` protects.
     pub body: &'a [u8],
 }
 
@@ -49,7 +55,7 @@ pub fn answer(
     count: u32,
     secrets: &Secrets,
     defaults: &Defaults<'_>,
-    request: &Request<'_>,
+    request: &SignedRequest<'_>,
     cnonce: u64,
 ) -> Result<Vec<u8>, String> {
     let offered: Vec<Parameters<'_>> =

@@ -6,7 +6,8 @@ use super::digest::{Algorithm, Hash, Qop, Response};
 use super::*;
 
 const DEFAULTS: Defaults<'_> = Defaults { username: b"service", password: b"password" };
-const REGISTER: Request<'_> = Request { method: b"REGISTER", uri: b"sip:127.0.0.1:5060", body: b"v=0\r\n" };
+const REGISTER: SignedRequest<'_> =
+    SignedRequest { method: b"REGISTER", uri: b"sip:127.0.0.1:5060", body: b"v=0\r\n" };
 
 fn answered(values: &[&str], count: u32, secrets: &Secrets) -> Result<String, String> {
     let values: Vec<Vec<u8>> = values.iter().map(|value| value.as_bytes().to_vec()).collect();
@@ -69,7 +70,7 @@ fn an_answer_has_sipps_shape() {
 }
 
 #[test]
-fn what_we_answer_we_verify() {
+fn our_own_answers_are_verified() {
     let qops = ["", ",qop=auth", ",qop=\"auth-int\"", ",qop=\"auth,auth-int\""];
     for algorithm in
         ["", ",algorithm=MD5", ",algorithm=\"SHA-256\"", ",algorithm=SHA-512-256", ",algorithm=md5-sess"]
@@ -127,7 +128,7 @@ fn a_challenge_without_answer_says_why() {
 }
 
 #[test]
-fn nothing_broken_is_verified() {
+fn broken_credentials_are_not_verified() {
     for value in [
         "",
         "Digest",

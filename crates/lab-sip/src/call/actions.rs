@@ -14,7 +14,7 @@ use std::time::Duration;
 use stdx::time::Instant;
 
 use super::message::Incoming;
-use super::{Call, CallContext, Effect, VariableValue, render};
+use super::{Call, CallContext, CallEffect, VariableValue, render};
 use crate::auth;
 use crate::scenario::action::{
     Action, ActionCheck, ActionKind, Arithmetic, CompareOperator, InternalCommand, Operand, StrCmp,
@@ -27,6 +27,7 @@ use crate::stats::Count;
 /// The step of the flow that follows an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ActionResult {
+    /// The next step of the scenario.
     Continue,
     /// `jump`: go there once the remaining actions have run.
     Jump(StepIndex),
@@ -114,10 +115,10 @@ fn attempt(
             let milliseconds = value::operand(call, ctx, *until);
             return Ok(ActionResult::PauseUntil(pause_end(ctx.env.started, milliseconds)));
         }
-        ActionKind::CloseCon => ctx.out.effects.push(Effect::CloseConnection),
+        ActionKind::CloseCon => ctx.out.effects.push(CallEffect::CloseConnection),
         ActionKind::Command(template) => {
             let text = rendered(call, ctx, template)?;
-            ctx.out.effects.push(Effect::Shell(String::from_utf8_lossy(&text).into_owned()));
+            ctx.out.effects.push(CallEffect::Shell(String::from_utf8_lossy(&text).into_owned()));
         }
         ActionKind::RtpCheck(check) => media::check(call, ctx, check)?,
         ActionKind::Internal(internal) => return Ok(stop(ctx, *internal)),
@@ -263,7 +264,7 @@ fn set_destination(
         )));
     }
     let address = resolve(&host, port).map_err(ActionError::Fatal)?;
-    ctx.out.effects.push(Effect::SetDestination { address, protocol: transport.protocol });
+    ctx.out.effects.push(CallEffect::SetDestination { address, protocol: transport.protocol });
     Ok(())
 }
 
@@ -280,7 +281,7 @@ fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
 fn fatal(ctx: &mut CallContext<'_>, text: &str) -> ActionResult {
     ctx.env.tracer.error(ctx.now, text);
     ctx.stats.count(Count::FatalErrors);
-    ctx.out.effects.push(Effect::StopNow);
+    ctx.out.effects.push(CallEffect::StopNow);
     ActionResult::StopCall
 }
 
@@ -299,11 +300,11 @@ fn stop(ctx: &mut CallContext<'_>, internal: InternalCommand) -> ActionResult {
     match internal {
         InternalCommand::StopCall => ActionResult::StopCall,
         InternalCommand::StopGracefully => {
-            ctx.out.effects.push(Effect::StopGracefully);
+            ctx.out.effects.push(CallEffect::StopGracefully);
             ActionResult::Continue
         }
         InternalCommand::StopNow => {
-            ctx.out.effects.push(Effect::StopNow);
+            ctx.out.effects.push(CallEffect::StopNow);
             ActionResult::Continue
         }
     }

@@ -5,16 +5,23 @@ use memchr::{memchr, memchr_iter, memmem};
 /// Borrows the datagram, or the frame cut from a stream.
 #[derive(Debug, Clone, Copy)]
 pub struct Incoming<'a> {
+    /// The whole message, as on the wire.
     pub bytes: &'a [u8],
+    /// The request line or status line.
     pub start: StartLine<'a>,
+    /// The value of the first Call-ID.
     pub call_id: &'a [u8],
+    /// The number of the CSeq header.
     pub cseq_number: u32,
+    /// The method of the CSeq header: for a response, that of its request.
     pub cseq_method: &'a [u8],
     /// `branch` of the topmost Via, empty without one.
     pub branch: &'a [u8],
     /// Values of the first Via, From and To.
     pub via: Option<&'a [u8]>,
+    /// The first From.
     pub from: Option<&'a [u8]>,
+    /// The first To.
     pub to: Option<&'a [u8]>,
     /// Offset of the body; `bytes.len()` without one.
     pub body: usize,
@@ -23,15 +30,28 @@ pub struct Incoming<'a> {
 /// The start line of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartLine<'a> {
-    Request { method: &'a [u8], uri: &'a [u8] },
-    Response { code: u16 },
+    /// A request (RFC 3261 §7.1).
+    Request {
+        /// The method as written.
+        method: &'a [u8],
+        /// The Request-URI as written.
+        uri: &'a [u8],
+    },
+    /// A response (RFC 3261 §7.2).
+    Response {
+        /// The status code.
+        code: u16,
+    },
 }
 
 /// Why bytes are not a message we can count as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotSip {
+    /// The first line is neither a request line nor a status line.
     NoStartLine,
+    /// Without a Call-ID the message belongs to no call.
     NoCallId,
+    /// Without a CSeq no step can be matched.
     NoCseq,
 }
 
@@ -225,6 +245,7 @@ impl HeaderName {
     }
 }
 
+/// The headers found by the one pass over a message.
 #[derive(Default)]
 struct FoundHeaders<'a> {
     call_id: Option<&'a [u8]>,

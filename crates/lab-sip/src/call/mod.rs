@@ -28,14 +28,19 @@ pub use state::{Call, CallIdentity, Challenge, RouteSet, Transaction, VariableVa
 
 /// The values that all calls of one shard share. Immutable while calls run, except those behind locks of their own.
 pub struct CallEnv {
+    /// The options of the run.
     pub options: Arc<Options>,
+    /// The scenario of these calls.
     pub scenario: Arc<Scenario>,
     /// Templates with everything that never changes already filled in.
     pub prepared: render::PreparedMessages,
+    /// The injection files (`-inf`, or `-rxinf` for the `-rxsf` scenario).
     pub files: Arc<InjectionFiles>,
     /// Global variables, one for the whole process (SIPp's `<Global>`).
     pub globals: Arc<parking_lot::RwLock<Vec<VariableValue>>>,
+    /// The sender to the writer of the trace files.
     pub tracer: Tracer,
+    /// `[pid]`: the process id, also in the names of trace files.
     pub pid: u32,
     /// `[clock_tick]` counts milliseconds from here.
     pub started: Instant,
@@ -46,20 +51,29 @@ pub struct CallEnv {
 /// The role of a scenario in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ScenarioRole {
+    /// `-sf` or `-sn`.
     Main,
+    /// `-rxsf`: calls that arrive at a client.
     Receive,
+    /// `-oocsf`, `-oocsn`: messages of no call, such as a NOTIFY.
     OutOfCall,
 }
 
 /// Everything an entry point may use and write to.
 pub struct CallContext<'a> {
+    /// The time of this entry point; a call has no other clock.
     pub now: Instant,
     /// When the message in hand came, as the kernel stamped it; without one it is `now`. Response times stop here.
     pub received: Instant,
+    /// The values that all calls of the scenario share.
     pub env: &'a CallEnv,
+    /// The counters of the shard's current interval.
     pub stats: &'a mut Stats,
-    pub out: &'a mut Outbox,
+    /// The buffer for the call's effects.
+    pub out: &'a mut CallOutbox,
+    /// The media of the shard's calls.
     pub media: &'a mut dyn CallMediaControl,
+    /// The shard's random numbers: seeded, so that a test repeats.
     pub rng: &'a mut Rng,
     /// Variables of the call's user, when `-users` is on.
     pub user: Option<&'a mut Vec<VariableValue>>,
@@ -69,41 +83,54 @@ pub struct CallContext<'a> {
 
 /// Effects of one entry point, and the bytes they refer to. Reused from turn to turn.
 #[derive(Debug, Default)]
-pub struct Outbox {
+pub struct CallOutbox {
+    /// Messages and commands, one behind the other.
     pub bytes: Vec<u8>,
-    pub effects: Vec<Effect>,
+    /// Effects in the order in which they are to be performed.
+    pub effects: Vec<CallEffect>,
 }
 
 /// An effect of a call, which the engine performs.
 #[derive(Debug)]
-pub enum Effect {
+pub enum CallEffect {
     /// `outbox.bytes[start..end]` goes to the call's peer.
     Send {
+        /// The first byte in `outbox.bytes`.
         start: usize,
+        /// The byte after the last.
         end: usize,
+        /// The destination.
         to: SendTo,
         /// How long it may wait for its connection; `None`: for ever.
         patience: Option<Duration>,
     },
     /// 3PCC: `outbox.bytes[start..end]` to the twin (`None`) or to the named peer.
     Command {
+        /// The first byte in `outbox.bytes`.
         start: usize,
+        /// The byte after the last.
         end: usize,
+        /// The name of the peer in `-slave_cfg`.
         peer: Option<String>,
     },
     /// `<setdest>`: later messages go there; a connection is made if the protocol has them.
     SetDestination {
+        /// The address that `host` and `port` resolved to.
         address: SocketAddr,
+        /// The transport protocol: always that of the run, for another one stops the run.
         protocol: Protocol,
     },
+    /// `<closecon/>`: the connection of the call is closed.
     CloseConnection,
     /// `<exec command>`: run by a shell, not waited for.
     Shell(String),
     /// `int_cmd` and `-timeout` like ends of the run.
     StopGracefully,
+    /// `int_cmd="stop_now"`: open calls are abandoned.
     StopNow,
     /// The call is over. With `linger` it stays (no longer counted open) to answer retransmissions.
     Ended {
+        /// Success, or the failure that the call counted.
         outcome: CallOutcome,
     },
 }
@@ -120,6 +147,7 @@ pub enum SendTo {
 /// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallOutcome {
+    /// The last step of the scenario was done.
     Success,
     /// Why; already counted by the call.
     Failure(Count),
@@ -128,9 +156,13 @@ pub enum CallOutcome {
 /// A fault that the transport reports to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransportFault {
+    /// The connection could not be made.
     ConnectFailed,
+    /// The peer, or a fault, closed the connection.
     Closed,
+    /// The socket refused the message.
     CannotSend,
+    /// The connection's queue is full: the peer reads too slowly.
     Congestion,
     /// A message waited longer for its connection than it was told to.
     SendTimeout,

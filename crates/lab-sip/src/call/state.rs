@@ -11,6 +11,7 @@ use crate::scenario::model::StepIndex;
 pub struct CallIdentity {
     /// `[call_number]`, from 1, one sequence for the whole process.
     pub number: u64,
+    /// `[call_id]`, made by `-cid_str`, or taken from the first message.
     pub call_id: Box<[u8]>,
     /// When it was due; equal to the time of its start for calls that arrive.
     pub due: Instant,
@@ -20,6 +21,7 @@ pub struct CallIdentity {
     pub remote: SocketAddr,
     /// `[userid]`, from 1; 0 without `-users`.
     pub user: u32,
+    /// True: the peer started the call.
     pub incoming: bool,
     /// The lines of injection files it was given before it started, as `-ip_field` finds its address there; empty:
     /// it takes them as it starts.
@@ -29,16 +31,21 @@ pub struct CallIdentity {
 /// A variable's value.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum VariableValue {
+    /// Not assigned yet.
     #[default]
     Unset,
+    /// Bytes: a match of `<ereg>`, or `<assignstr>`.
     Text(Box<[u8]>),
+    /// A number, a double as in SIPp.
     Number(f64),
+    /// The result of a check.
     Bool(bool),
 }
 
 /// One call.
 #[derive(Debug)]
 pub struct Call {
+    /// The identity, fixed at the start.
     pub identity: CallIdentity,
     /// Index of the step the call is in; also `[msg_index]`.
     pub position: StepIndex,
@@ -91,6 +98,7 @@ pub struct Challenge {
 pub struct Transaction {
     /// Branch of its request; empty before it was sent.
     pub branch: Box<[u8]>,
+    /// True: a final response other than 2xx gets its ACK in this transaction (RFC 3261 §17.1.1.3).
     pub is_invite: bool,
     /// The final answer came: `ack_txn` may follow.
     pub completed: bool,

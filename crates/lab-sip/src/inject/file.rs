@@ -9,6 +9,7 @@ use parking_lot::RwLock;
 use super::printf::{self, Printf};
 use super::{FileError, NO_LINE, PAST_END};
 
+/// One injection file, its lines, and the order in which calls take them.
 #[derive(Debug)]
 pub(super) struct InjectionFile {
     pub(super) path: PathBuf,
@@ -19,6 +20,7 @@ pub(super) struct InjectionFile {
     data: RwLock<FileData>,
 }
 
+/// The order in which calls take lines: the first line of the file names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LineOrder {
     Sequential,
@@ -26,6 +28,7 @@ enum LineOrder {
     User,
 }
 
+/// The lines of a file, which `<insert>` and `<replace>` change.
 #[derive(Debug, Default)]
 struct FileData {
     text: Vec<u8>,
@@ -42,6 +45,7 @@ struct LineSpan {
     length: u32,
 }
 
+/// Lines by the value of one field, for `<lookup>`.
 #[derive(Debug)]
 struct FieldIndex {
     field: u32,

@@ -26,8 +26,11 @@ pub struct InjectionFiles {
 /// A mistake in a file: which, line (from 1, 0 when it is the whole file's), what.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileError {
+    /// The file as named on the command line.
     pub file: PathBuf,
+    /// The line, from 1; 0 for the whole file.
     pub line: u32,
+    /// The text that was found and the text that was expected.
     pub message: String,
 }
 

@@ -158,7 +158,7 @@ fn a_file_replaced_for_ever_stays_small() {
 }
 
 #[test]
-fn files_are_found_by_path_or_name_and_faults_are_all_told() {
+fn files_are_found_by_path_or_name_and_all_faults_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| -> PathBuf {
         let path = folder.path().join(name);

@@ -11,6 +11,7 @@ use super::ports::MediaPort;
 use super::receiver::MediaReceiver;
 use crate::stats::{Count, Stats};
 
+/// Packets to send together, one `sendmmsg` for each socket.
 pub(super) struct PacketBatch {
     bytes: Vec<u8>,
     items: Vec<QueuedPacket>,
@@ -19,6 +20,7 @@ pub(super) struct PacketBatch {
     scratch: Vec<u8>,
 }
 
+/// One packet of a batch: its bytes stand in the batch's buffer.
 struct QueuedPacket {
     port: Arc<MediaPort>,
     to: SocketAddr,
@@ -41,8 +43,8 @@ impl PacketBatch {
     /// Lets SRTP, if the medium has it, take what lies behind `start`. False: refused, and taken back.
     pub(super) fn protect(&mut self, start: usize, sink: &MediaReceiver) -> bool {
         let PacketBatch { bytes, scratch, .. } = self;
-        sink.with(|heard| {
-            let Some(session) = &mut heard.session else { return true };
+        sink.with(|received| {
+            let Some(session) = &mut received.session else { return true };
             scratch.clear();
             scratch.extend_from_slice(&bytes[start..]);
             let done = session.protect(scratch).is_ok();
@@ -75,14 +77,14 @@ impl PacketBatch {
                 remote: item.to,
                 from: None,
             });
-            let went = self.sender.send(first.port.socket.as_fd(), messages).unwrap_or(0);
-            for due in rest[..went].iter().filter_map(|item| item.due) {
+            let sent = self.sender.send(first.port.socket.as_fd(), messages).unwrap_or(0);
+            for due in rest[..sent].iter().filter_map(|item| item.due) {
                 stats.media_delay.record(now.since(due));
             }
-            stats.add(Count::RtpSent, went as u64);
-            stats.add(Count::RtpRefused, u64::from(went == 0));
+            stats.add(Count::RtpSent, sent as u64);
+            stats.add(Count::RtpRefused, u64::from(sent == 0));
             // Packets after the failed one may still be sent.
-            rest = &rest[went.max(1)..];
+            rest = &rest[sent.max(1)..];
         }
         self.items.clear();
         self.bytes.clear();

@@ -17,6 +17,7 @@ use crate::stats::{Count, Stats};
 /// Packets of a pattern that may be under way when a call ends: their echo is not missed. 100 ms of audio.
 const UNDER_WAY: u64 = 5;
 
+/// The audio and the video of one call.
 #[derive(Default)]
 pub(super) struct CallMedia {
     pub(super) audio: CallMedium,
@@ -35,7 +36,7 @@ pub(super) struct CallMedium {
     pub(super) remote: Option<SocketAddr>,
     pub(super) sink: Arc<MediaReceiver>,
     pub(super) offer: CryptoOffer,
-    pub(super) theirs: Vec<CryptoLine>,
+    pub(super) peer_lines: Vec<CryptoLine>,
     /// By players that ended.
     sent: u64,
 }
@@ -85,11 +86,11 @@ impl CallMedia {
         self.video.expect(call, description.video, &description.video_crypto);
         if !description.codecs.is_empty() {
             for medium in [&self.audio, &self.video] {
-                medium.sink.with(|heard| heard.mapped.clone_from(&description.codecs));
+                medium.sink.with(|received| received.mapped.clone_from(&description.codecs));
             }
         }
         if description.events.is_some() {
-            self.audio.sink.with(|heard| heard.event_type = description.events);
+            self.audio.sink.with(|received| received.event_type = description.events);
         }
     }
 
@@ -121,7 +122,7 @@ impl CallMedium {
             return;
         }
         self.remote = Some(remote);
-        self.theirs = crypto.iter().filter_map(|line| CryptoLine::parse(line)).collect();
+        self.peer_lines = crypto.iter().filter_map(|line| CryptoLine::parse(line)).collect();
         self.agree();
         for port in [&self.port, &self.stream_port].into_iter().flatten() {
             port.routes.lock().expect(call, remote);
@@ -130,11 +131,11 @@ impl CallMedium {
 
     /// Keys for both directions, as soon as both sides have named theirs. Without a common line media is plain, as SIPp's.
     pub(super) fn agree(&mut self) {
-        let lines = self.offer.agree(&self.theirs);
-        self.sink.with(|heard| match lines {
-            Some(lines) if heard.session.as_ref().is_some_and(|session| session.is(&lines)) => {}
-            Some((ours, theirs)) => heard.session = Some(Box::new(CryptoSession::new(ours, theirs))),
-            None => heard.session = None,
+        let lines = self.offer.agree(&self.peer_lines);
+        self.sink.with(|received| match lines {
+            Some(lines) if received.session.as_ref().is_some_and(|session| session.is(&lines)) => {}
+            Some((own, peer)) => received.session = Some(Box::new(CryptoSession::new(own, peer))),
+            None => received.session = None,
         });
     }
 
@@ -149,11 +150,11 @@ impl CallMedium {
 
     /// `playing`: packets sent by players that go on.
     pub(super) fn facts(&self, playing: u64, take_digits: bool) -> MediumFacts {
-        self.sink.with(|heard| MediumFacts {
-            summary: heard.summary(),
-            digits: if take_digits { std::mem::take(&mut heard.digits) } else { heard.digits.clone() },
-            sent: self.sent + playing + heard.echoed,
-            refused: heard.refused,
+        self.sink.with(|received| MediumFacts {
+            summary: received.summary(),
+            digits: if take_digits { std::mem::take(&mut received.digits) } else { received.digits.clone() },
+            sent: self.sent + playing + received.echoed,
+            refused: received.refused,
         })
     }
 
@@ -174,7 +175,7 @@ impl CallMedium {
             totals.mos.record((summary.mos * 1_000.0) as u64);
             stats.add(Count::RtpLost, summary.lost);
         }
-        stats.media.digits += self.sink.with(|heard| heard.digits_total);
+        stats.media.digits += self.sink.with(|received| received.digits_total);
     }
 
     /// Whether the pattern came back well enough; `playing`: packets sent by players that go on.
@@ -185,7 +186,7 @@ impl CallMedium {
         tolerance: f64,
         report: &mut Vec<String>,
     ) -> Result<(), String> {
-        let (pattern, refused) = self.sink.with(|heard| (heard.pattern, heard.refused));
+        let (pattern, refused) = self.sink.with(|received| (received.pattern, received.refused));
         let Some(pattern) = pattern else { return Ok(()) };
         let sent = self.sent + playing;
         let missed = pattern.misses(sent);

@@ -16,35 +16,35 @@ pub(super) struct MediumFacts {
 }
 
 /// `Err` names every requirement that was missed, with what was wanted and what was found.
-pub(super) fn check(facts: &MediumFacts, wanted: &Requirement) -> Result<(), String> {
+pub(super) fn check(facts: &MediumFacts, requirement: &Requirement) -> Result<(), String> {
     let mut missed = Vec::new();
-    count(facts, wanted, &mut missed);
-    quality(facts, wanted, &mut missed);
-    content(facts, wanted, &mut missed);
+    count(facts, requirement, &mut missed);
+    quality(facts, requirement, &mut missed);
+    content(facts, requirement, &mut missed);
     if missed.is_empty() {
         return Ok(());
     }
-    let medium = if wanted.video { "video" } else { "audio" };
+    let medium = if requirement.video { "video" } else { "audio" };
     Err(format!("{medium}: {}", missed.join("; ")))
 }
 
-fn count(facts: &MediumFacts, wanted: &Requirement, missed: &mut Vec<String>) {
+fn count(facts: &MediumFacts, requirement: &Requirement, missed: &mut Vec<String>) {
     let packets = facts.summary.packets;
-    if let Some(min) = wanted.min_packets.filter(|min| packets < *min) {
+    if let Some(min) = requirement.min_packets.filter(|min| packets < *min) {
         let refused = match facts.refused {
             0 => String::new(),
             refused => format!(" and {refused} refused by SRTP"),
         };
         missed.push(format!("{packets} packets received{refused}, at least {min} wanted"));
     }
-    if let Some(max) = wanted.max_packets.filter(|max| packets > *max) {
+    if let Some(max) = requirement.max_packets.filter(|max| packets > *max) {
         missed.push(format!("{packets} packets received, at most {max} wanted"));
     }
-    if let Some(max) = wanted.max_reordered.filter(|max| facts.summary.reordered > *max) {
+    if let Some(max) = requirement.max_reordered.filter(|max| facts.summary.reordered > *max) {
         missed.push(format!("{} packets out of order, at most {max} wanted", facts.summary.reordered));
     }
     let both = packets > 0 && facts.sent > 0;
-    match wanted.two_way {
+    match requirement.two_way {
         Some(true) if !both => {
             missed.push(format!("media both ways wanted: {} packets sent, {packets} received", facts.sent));
         }
@@ -56,10 +56,10 @@ fn count(facts: &MediumFacts, wanted: &Requirement, missed: &mut Vec<String>) {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "microseconds of jitter are far below 2^53")]
-fn quality(facts: &MediumFacts, wanted: &Requirement, missed: &mut Vec<String>) {
+fn quality(facts: &MediumFacts, requirement: &Requirement, missed: &mut Vec<String>) {
     let summary = &facts.summary;
     let silent = summary.packets == 0;
-    if let Some(max) = wanted.max_loss {
+    if let Some(max) = requirement.max_loss {
         if silent {
             missed.push(format!("nothing received, at most {max} % loss wanted"));
         } else if summary.loss_percent() > max {
@@ -68,7 +68,7 @@ fn quality(facts: &MediumFacts, wanted: &Requirement, missed: &mut Vec<String>) 
             missed.push(format!("{percent:.2} % lost ({lost} of {expected}), at most {max} % wanted"));
         }
     }
-    if let Some(max) = wanted.max_jitter {
+    if let Some(max) = requirement.max_jitter {
         let millis = summary.max_jitter_us as f64 / 1_000.0;
         if silent {
             missed.push(format!("nothing received, at most {max} ms jitter wanted"));
@@ -76,7 +76,7 @@ fn quality(facts: &MediumFacts, wanted: &Requirement, missed: &mut Vec<String>) 
             missed.push(format!("jitter up to {millis:.1} ms, at most {max} ms wanted"));
         }
     }
-    if let Some(min) = wanted.min_mos {
+    if let Some(min) = requirement.min_mos {
         if silent {
             missed.push(format!("nothing received, a MOS of at least {min} wanted"));
         } else if summary.mos < min {
@@ -85,15 +85,15 @@ fn quality(facts: &MediumFacts, wanted: &Requirement, missed: &mut Vec<String>) 
     }
 }
 
-fn content(facts: &MediumFacts, wanted: &Requirement, missed: &mut Vec<String>) {
-    if let Some(digits) = wanted.dtmf.as_ref().filter(|digits| **digits != facts.digits) {
+fn content(facts: &MediumFacts, requirement: &Requirement, missed: &mut Vec<String>) {
+    if let Some(digits) = requirement.dtmf.as_ref().filter(|digits| **digits != facts.digits) {
         missed.push(format!("digits \"{}\" heard, \"{digits}\" wanted", facts.digits));
     }
     let summary = &facts.summary;
-    if let Some(min) = wanted.min_speech.filter(|min| summary.sound_ms < *min) {
+    if let Some(min) = requirement.min_speech.filter(|min| summary.sound_ms < *min) {
         missed.push(format!("{} ms of sound heard, at least {min} ms wanted", summary.sound_ms));
     }
-    if let Some(max) = wanted.max_silence.filter(|max| summary.longest_silence_ms > *max) {
+    if let Some(max) = requirement.max_silence.filter(|max| summary.longest_silence_ms > *max) {
         missed.push(format!(
             "{} ms of silence in one piece, at most {max} ms wanted",
             summary.longest_silence_ms
@@ -120,12 +120,12 @@ mod tests {
         MediumFacts { summary, digits: "12".to_owned(), sent: 50, refused: 0 }
     }
 
-    fn miss(wanted: &Requirement) -> String {
-        check(&facts(), wanted).expect_err("missed")
+    fn miss(requirement: &Requirement) -> String {
+        check(&facts(), requirement).expect_err("missed")
     }
 
     #[test]
-    fn every_miss_is_worded() {
+    fn every_missed_requirement_has_its_text() {
         let none = Requirement::default();
         let cases = [
             (
@@ -160,23 +160,23 @@ mod tests {
                 "media one way wanted: 50 packets sent, 98 received",
             ),
         ];
-        for (wanted, text) in cases {
-            assert_eq!(miss(&wanted), format!("audio: {text}"));
+        for (requirement, text) in cases {
+            assert_eq!(miss(&requirement), format!("audio: {text}"));
         }
         let both = Requirement { video: true, min_packets: Some(99), dtmf: Some("1".into()), ..none };
         assert!(miss(&both).starts_with("video: 98 packets received, at least 99 wanted; digits"));
     }
 
     #[test]
-    fn silence_misses_what_only_packets_can_show() {
-        let wanted = Requirement {
+    fn a_silent_stream_misses_requirements_on_packets() {
+        let requirement = Requirement {
             max_loss: Some(1.0),
             max_jitter: Some(1.0),
             min_mos: Some(1.0),
             two_way: Some(true),
             ..Requirement::default()
         };
-        let text = check(&MediumFacts::default(), &wanted).expect_err("missed");
+        let text = check(&MediumFacts::default(), &requirement).expect_err("missed");
         for part in
             ["at most 1 % loss", "at most 1 ms jitter", "a MOS of at least 1", "0 packets sent, 0 received"]
         {
@@ -185,8 +185,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_met_passes() {
-        let wanted = Requirement {
+    fn met_requirements_pass() {
+        let requirement = Requirement {
             min_packets: Some(98),
             max_packets: Some(98),
             max_loss: Some(2.0),
@@ -199,6 +199,6 @@ mod tests {
             two_way: Some(true),
             video: false,
         };
-        assert_eq!(check(&facts(), &wanted), Ok(()));
+        assert_eq!(check(&facts(), &requirement), Ok(()));
     }
 }

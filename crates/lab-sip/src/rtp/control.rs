@@ -65,7 +65,7 @@ impl CallMediaControl for MediaStreams {
             MediaCommand::EchoCall(on) => {
                 let media = self.calls.entry(call).or_default();
                 for medium in [&media.audio, &media.video] {
-                    medium.sink.with(|heard| heard.echo = Some(*on));
+                    medium.sink.with(|received| received.echo = Some(*on));
                 }
                 Ok(())
             }
@@ -152,7 +152,7 @@ impl MediaStreams {
         let medium = media.medium(is_video);
         medium.listen(call, &port);
         if self.shared.wants_tones {
-            medium.sink.with(|heard| heard.wants_tones = true);
+            medium.sink.with(|received| received.wants_tones = true);
         }
         Ok(port)
     }
@@ -213,8 +213,8 @@ impl MediaStreams {
     fn play_digits(&mut self, now: Instant, call: u64, spec: &str) -> Result<(), String> {
         let spec = DtmfSpec::parse(spec)?;
         let media = self.calls.entry(call).or_default();
-        let theirs = media.audio.sink.with(|heard| heard.event_type);
-        let payload_type = spec.payload_type.or(theirs).unwrap_or(EVENT_TYPE);
+        let peer_type = media.audio.sink.with(|received| received.event_type);
+        let payload_type = spec.payload_type.or(peer_type).unwrap_or(EVENT_TYPE);
         let recording = Arc::new(digits(&spec, payload_type, &mut self.rng));
         self.start(
             call,
@@ -231,7 +231,7 @@ impl MediaStreams {
         if let Some(codec) = spec.coding.codec {
             // A peer that is sent a payload type of ours answers with it.
             let medium = self.calls.entry(call).or_default().medium(spec.coding.video);
-            medium.sink.with(|heard| heard.agreed = Some((spec.coding.payload_type, codec)));
+            medium.sink.with(|received| received.agreed = Some((spec.coding.payload_type, codec)));
         }
         let paced = SoundPlayback::new(sound, spec.loops, now, self.shared.next_ssrc());
         self.start(call, slot, PlayerSource::Paced(paced), &[])
@@ -243,8 +243,8 @@ impl MediaStreams {
         let paced = SoundPlayback::new(sound, None, now, self.shared.next_ssrc());
         self.start(call, stream_slot(video), PlayerSource::Paced(paced), &[])?;
         let medium = self.calls.entry(call).or_default().medium(video);
-        medium.sink.with(|heard| {
-            heard.pattern = Some(EchoedPattern { fill: spec.fill, matched: 0, mismatched: 0 });
+        medium.sink.with(|received| {
+            received.pattern = Some(EchoedPattern { fill: spec.fill, matched: 0, mismatched: 0 });
         });
         Ok(())
     }
@@ -285,7 +285,7 @@ impl MediaStreams {
             self.source(call, stream_slot(video))?;
         }
         let medium = self.calls.entry(call).or_default().medium(video);
-        medium.sink.with(|heard| heard.echo = Some(on));
+        medium.sink.with(|received| received.echo = Some(on));
         Ok(())
     }
 

@@ -20,6 +20,7 @@ pub(super) struct CryptoOffer {
     lines: [DraftCryptoLine; 2],
 }
 
+/// A line of ours that keywords fill in part by part.
 #[derive(Debug, Clone, Default)]
 struct DraftCryptoLine {
     named: bool,
@@ -36,6 +37,7 @@ pub(super) struct CryptoKeyword {
     part: CryptoPart,
 }
 
+/// The part of an `a=crypto` line that a keyword names (RFC 4568 §4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CryptoPart {
     Tag,
@@ -104,11 +106,13 @@ impl CryptoOffer {
     }
 
     /// Our line and the peer's: the peer's first line whose suite we offered too, preferably with the same tag.
-    pub(super) fn agree(&self, theirs: &[CryptoLine]) -> Option<(CryptoLine, CryptoLine)> {
-        theirs.iter().find_map(|their| {
-            let same_suite = || self.lines().filter(|our| our.suite == their.suite);
-            let ours = same_suite().find(|our| our.tag == their.tag).or_else(|| same_suite().next())?;
-            Some((ours, *their))
+    pub(super) fn agree(&self, peer_lines: &[CryptoLine]) -> Option<(CryptoLine, CryptoLine)> {
+        peer_lines.iter().find_map(|peer_line| {
+            let same_suite = || self.lines().filter(|own_line| own_line.suite == peer_line.suite);
+            let own = same_suite()
+                .find(|own_line| own_line.tag == peer_line.tag)
+                .or_else(|| same_suite().next())?;
+            Some((own, *peer_line))
         })
     }
 }
@@ -121,8 +125,8 @@ pub(super) struct CryptoSession {
 }
 
 impl CryptoSession {
-    pub(super) fn new(ours: CryptoLine, theirs: CryptoLine) -> CryptoSession {
-        CryptoSession { lines: (ours, theirs), outbound: ours.context(), inbound: theirs.context() }
+    pub(super) fn new(own: CryptoLine, peer: CryptoLine) -> CryptoSession {
+        CryptoSession { lines: (own, peer), outbound: own.context(), inbound: peer.context() }
     }
 
     /// Its keys are these: an offer repeated changes nothing.
@@ -183,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_keyword_is_refused() {
+    fn an_unknown_crypto_keyword_is_refused() {
         for keyword in ["cryptotag3audio", "cryptotag1", "cryptosuitedes1audio", "uenothing1video", "audio"] {
             assert_eq!(CryptoKeyword::parse(keyword), None, "{keyword}");
         }

@@ -110,8 +110,8 @@ impl MediaPorts {
     /// has the port shares it.
     pub(super) fn auto(&self, call: u64) -> Result<(Arc<MediaPort>, bool), String> {
         let mut table = self.table.lock();
-        let wanted = auto_number(table.base.unwrap_or(self.base), call)?;
-        let candidates = (0..NEIGHBOURS).filter_map(|step| wanted.checked_add(step * AUTO_STEP as u16));
+        let preferred = auto_number(table.base.unwrap_or(self.base), call)?;
+        let candidates = (0..NEIGHBOURS).filter_map(|step| preferred.checked_add(step * AUTO_STEP as u16));
         for number in candidates {
             match self.take(&mut table, number) {
                 Ok(taken) => return Ok(taken),
@@ -120,7 +120,7 @@ impl MediaPorts {
             }
         }
         Err(format!(
-            "media ports from {wanted} on are taken by other programs on {}: choose others with -mp",
+            "media ports from {preferred} on are taken by other programs on {}: choose others with -mp",
             self.ip
         ))
     }

@@ -20,6 +20,7 @@ pub(super) struct MediaReceiver {
     state: Mutex<ReceivedStream>,
 }
 
+/// The packets received for one medium of a call, and their measures.
 #[derive(Default)]
 pub(super) struct ReceivedStream {
     /// From the first packet on.
@@ -216,12 +217,12 @@ mod tests {
     fn a_dynamic_type_is_what_the_other_side_called_it() {
         let bytes = [0x80, 97, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0xff];
         let packet = Packet::parse(&bytes).expect("a packet");
-        let mut heard = ReceivedStream::default();
-        assert_eq!(heard.codec_of(&packet), Codec::Other);
-        heard.mapped = vec![(96, Codec::G722), (97, Codec::Opus)];
-        assert_eq!(heard.codec_of(&packet), Codec::Opus);
+        let mut received = ReceivedStream::default();
+        assert_eq!(received.codec_of(&packet), Codec::Other);
+        received.mapped = vec![(96, Codec::G722), (97, Codec::Opus)];
+        assert_eq!(received.codec_of(&packet), Codec::Opus);
         // The scenario's own setting comes first.
-        heard.agreed = Some((97, Codec::Pcma));
-        assert_eq!(heard.codec_of(&packet), Codec::Pcma);
+        received.agreed = Some((97, Codec::Pcma));
+        assert_eq!(received.codec_of(&packet), Codec::Pcma);
     }
 }

@@ -19,6 +19,7 @@ pub(super) struct PortRoutes {
     by_source: HashMap<(SocketAddr, u32), u64>,
 }
 
+/// A call that receives at a port.
 struct PortListener {
     sink: Arc<MediaReceiver>,
     remote: Option<SocketAddr>,

@@ -78,17 +78,17 @@ impl RunMedia {
     /// `None`: no action of media.
     fn check(&self, action: &ActionKind, keys: &[(String, String)]) -> Option<Result<(), String>> {
         let default = self.options.payload_type;
-        let given = |template: &Template, check: &dyn Fn(&str) -> Result<(), String>| {
+        let check_text = |template: &Template, check: &dyn Fn(&str) -> Result<(), String>| {
             literal(template, keys).map_or(Ok(()), |text| check(&text))
         };
         Some(match action {
-            ActionKind::Play { file, .. } => given(file, &|text| self.files.recording(text).map(drop)),
-            ActionKind::PlayDtmf(spec) => given(spec, &|text| DtmfSpec::parse(text).map(drop)),
-            ActionKind::RtpStream(RtpStream::File(spec)) => given(spec, &|text| {
+            ActionKind::Play { file, .. } => check_text(file, &|text| self.files.recording(text).map(drop)),
+            ActionKind::PlayDtmf(spec) => check_text(spec, &|text| DtmfSpec::parse(text).map(drop)),
+            ActionKind::RtpStream(RtpStream::File(spec)) => check_text(spec, &|text| {
                 StreamSpec::parse(text, default).and_then(|spec| self.files.sound(&spec)).map(drop)
             }),
             ActionKind::RtpStream(RtpStream::Pattern { spec, .. }) => {
-                given(spec, &|text| PatternSpec::parse(text, default).map(drop))
+                check_text(spec, &|text| PatternSpec::parse(text, default).map(drop))
             }
             ActionKind::RtpStream(_)
             | ActionKind::RtpEcho(_)

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_is_said() {
+    fn a_sound_file_that_cannot_be_sent_is_named() {
         assert_eq!(encode(b"", &coding("a.raw")).expect_err("empty"), "is empty");
         let error = encode(b"RIFFxxxx", &coding("a.wav")).expect_err("broken");
         assert!(error.starts_with("is not a WAV file that can be read: at byte "), "{error}");

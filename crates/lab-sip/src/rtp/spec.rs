@@ -52,6 +52,7 @@ const PATTERNS: [u8; 6] = [0xAA, 0xBB, 0xCC, 0xDD, 0xEE, 0xFF];
 
 /// Milliseconds of a tone, and what may be asked for.
 const TONE_DEFAULT: u32 = 200;
+/// Milliseconds that a DTMF tone may last.
 const TONE_RANGE: std::ops::RangeInclusive<u32> = 50..=2_000;
 
 impl StreamSpec {
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_said() {
+    fn every_mistake_has_its_error_text() {
         let stream = |text| StreamSpec::parse(text, 8).expect_err("a mistake");
         assert!(stream(",1").contains("expected a file name"));
         assert!(stream("a,often").contains("expected a number of loops, found often"));

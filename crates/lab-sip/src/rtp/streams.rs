@@ -186,8 +186,9 @@ impl MediaStreams {
     /// Collects the free places of closed sockets before `watched` would grow.
     fn sweep(&mut self) {
         if self.free.is_empty() && self.watched.len() == self.watched.capacity() {
-            let gone = |(index, port): (usize, &Weak<MediaPort>)| (port.strong_count() == 0).then_some(index);
-            self.free.extend(self.watched.iter().enumerate().filter_map(gone));
+            let closed_port =
+                |(index, port): (usize, &Weak<MediaPort>)| (port.strong_count() == 0).then_some(index);
+            self.free.extend(self.watched.iter().enumerate().filter_map(closed_port));
         }
     }
 
@@ -227,7 +228,7 @@ fn arrive(
     let at = arrival(datagram.received, now);
     let start = batch.bytes().len();
     let then = match sink {
-        Some(sink) => sink.with(|heard| heard.handle(at, bytes, port.echo, batch.bytes())),
+        Some(sink) => sink.with(|received| received.handle(at, bytes, port.echo, batch.bytes())),
         None if port.echo => {
             batch.bytes().extend_from_slice(bytes);
             ReceiveAction::SendBack

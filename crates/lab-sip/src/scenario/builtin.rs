@@ -1,5 +1,6 @@
 //! Scenarios that come with the program: the message flows of SIPp's own.
 
+/// Name and text of each bundled scenario.
 const BUILT_IN: &[(&str, &str)] = &[
     ("uac", include_str!("builtin/uac.xml")),
     ("uas", include_str!("builtin/uas.xml")),

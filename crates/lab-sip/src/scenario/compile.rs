@@ -21,9 +21,11 @@ use super::xml::{self, Element};
 /// A mistake in a scenario: file, line, what was found and what was expected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompileError {
+    /// The path, or the built-in's name.
     pub file: String,
     /// Counted from 1; 0 when it is about the whole file.
     pub line: u32,
+    /// The text that was found and the text that was expected.
     pub message: String,
 }
 
@@ -41,7 +43,9 @@ impl std::error::Error for CompileError {}
 /// A scenario and what a careful author would want to hear of (a variable used once, …).
 #[derive(Debug)]
 pub struct CompiledScenario {
+    /// The scenario, ready to run.
     pub scenario: Scenario,
+    /// Oddities that do not prevent a run.
     pub warnings: Vec<CompileError>,
 }
 
@@ -95,6 +99,7 @@ fn find_or_add(variables: &mut Variables, name: &str) -> Result<VarRef, String> 
     add_variable(variables, Scope::Call, name)
 }
 
+/// The state of one compilation: steps and variables so far.
 #[derive(Default)]
 struct Compiler {
     context: CompileContext,
@@ -330,19 +335,19 @@ fn label(context: &mut CompileContext, node: ElementNode<'_>, at: usize, labels:
 }
 
 fn resolve(context: &mut CompileContext, labels: &mut Labels, steps: &mut [ScenarioStep]) {
-    for wanted in labels.take_wanted() {
-        let Some(target) = labels.find(&wanted.name) else {
-            let near = nearest(&wanted.name, labels.defined.iter().map(|(name, _)| name.as_str()))
+    for required_label in labels.take_wanted() {
+        let Some(target) = labels.find(&required_label.name) else {
+            let near = nearest(&required_label.name, labels.defined.iter().map(|(name, _)| name.as_str()))
                 .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
             let message = format!(
                 "{0}=\"{1}\": no such label, expected <label id=\"{1}\"/>{near}",
-                wanted.attribute, wanted.name
+                required_label.attribute, required_label.name
             );
-            context.error(wanted.line, message);
+            context.error(required_label.line, message);
             continue;
         };
-        let flow: &mut StepFlow = &mut steps[wanted.step].flow;
-        match wanted.attribute {
+        let flow: &mut StepFlow = &mut steps[required_label.step].flow;
+        match required_label.attribute {
             "next" => flow.next = Some(target),
             _ => flow.on_timeout = Some(target),
         }

@@ -5,15 +5,20 @@ use super::lexicon::{ACTIONS, COMMON, ELEMENTS, KEYWORDS, SCENARIO};
 /// The kind of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WordKind {
+    /// An element that is a step, such as `<send>`.
     Element,
+    /// An element inside `<action>`.
     Action,
+    /// An attribute of an element.
     Attribute,
+    /// A `[keyword]` of a message.
     Keyword,
 }
 
 /// A word of the scenario language.
 #[derive(Debug, Clone, Copy)]
 pub struct LanguageWord {
+    /// The kind of the word.
     pub kind: WordKind,
     /// The element or action of an attribute; empty for attributes that every command has.
     pub of: &'static str,

@@ -32,6 +32,7 @@ pub(super) enum ElementName {
     CallLengthRepartition,
 }
 
+/// One element of the language, for the compiler and the reference page.
 #[derive(Debug)]
 pub(super) struct ElementDoc {
     pub(super) name: &'static str,
@@ -42,6 +43,7 @@ pub(super) struct ElementDoc {
     pub(super) about: &'static str,
 }
 
+/// Attributes of `<scenario>`.
 pub(super) const SCENARIO: &[AttributeDoc] = &[attr("name", "text", "For screens and reports.")];
 
 /// Attributes of every command.
@@ -68,6 +70,7 @@ pub(super) const COMMON: &[AttributeDoc] = &[
     attr("ontimeout", "label", "Continue there when the step's time is over."),
 ];
 
+/// Attributes of all elements that draw from a distribution.
 const DISTRIBUTED: &[AttributeDoc] = &[
     attr("distribution", "name", "One of the distributions below."),
     attr("value", "number", "Of `fixed`."),
@@ -86,6 +89,7 @@ const DISTRIBUTED: &[AttributeDoc] = &[
     attr("p", "number", "Of `negbin`."),
 ];
 
+/// Attributes of `<pause>`.
 const PAUSE: &[AttributeDoc] = &[
     attr("milliseconds", "number", "Fixed; without any attribute `-d` decides."),
     attr("variable", "variable", "Milliseconds from a variable."),
@@ -114,6 +118,7 @@ const fn element(
     ElementDoc { name, id, command, attributes, about }
 }
 
+/// All elements that are steps or stand beside them.
 pub(super) const ELEMENTS: &[ElementDoc] = &[
     element(
         "send",
@@ -220,6 +225,7 @@ pub(super) struct DistributionDoc {
     pub(super) parameters: &'static [&'static str],
 }
 
+/// All values of `distribution`, with their parameters.
 pub(super) const DISTRIBUTIONS: &[DistributionDoc] = &[
     DistributionDoc { name: "fixed", parameters: &["value"] },
     DistributionDoc { name: "uniform", parameters: &["min", "max"] },

@@ -2,6 +2,7 @@
 
 use super::lexicon::AttributeDoc;
 
+/// The actions by element name; `compile/actions.rs` has an arm for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ActionName {
     Ereg,
@@ -36,6 +37,7 @@ pub(super) enum ActionName {
     RtpCheck,
 }
 
+/// One action of the language, for the compiler and the reference page.
 #[derive(Debug)]
 pub(super) struct ActionDoc {
     pub(super) name: &'static str,
@@ -67,6 +69,7 @@ const ARITHMETIC: &[AttributeDoc] = &[TO, VALUE, VARIABLE];
 const OPERAND: &[AttributeDoc] = &[VALUE, VARIABLE];
 const FILE: AttributeDoc = attr("file", "template", "An injection file, as given to `-inf`.");
 
+/// All elements inside `<action>`.
 pub(super) const ACTIONS: &[ActionDoc] = &[
     action(
         "ereg",
@@ -204,6 +207,7 @@ pub(super) const ACTIONS: &[ActionDoc] = &[
     ),
 ];
 
+/// Attributes of `<exec>`, of which one is given.
 const EXEC: &[AttributeDoc] = &[
     attr("command", "template", "To the shell, without waiting for it."),
     attr("int_cmd", "stop_call, stop_gracefully, stop_now", "Ends the call or the run."),
@@ -224,6 +228,7 @@ const EXEC: &[AttributeDoc] = &[
     ),
 ];
 
+/// Attributes of `<rtpcheck>`.
 const RTPCHECK: &[AttributeDoc] = &[
     attr("audio", "bool", "Look at the audio stream (the default)."),
     attr("video", "bool", "Look at the video stream."),

@@ -2,6 +2,7 @@
 
 use super::template::Keyword;
 
+/// The form in which a keyword is written.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum KeywordForm {
     /// Takes no offset; one that is written is ignored, as SIPp does.
@@ -14,6 +15,7 @@ pub(super) enum KeywordForm {
     Parametric,
 }
 
+/// One `[keyword]` of the language, for the parser and the reference page.
 #[derive(Debug)]
 pub(super) struct KeywordDoc {
     pub(super) name: &'static str,
@@ -41,6 +43,7 @@ const fn parametric(name: &'static str, about: &'static str) -> KeywordDoc {
     KeywordDoc { name, form: KeywordForm::Parametric, about }
 }
 
+/// All keywords with a fixed name.
 pub(super) const KEYWORDS: &[KeywordDoc] = &[
     plain("remote_ip", || Keyword::RemoteIp, "Address of the peer."),
     plain("remote_host", || Keyword::RemoteHost, "The peer as given on the command line."),

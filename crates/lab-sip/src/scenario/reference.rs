@@ -7,6 +7,7 @@ use super::lexicon::{
     ACTIONS, AttributeDoc, COMMON, DISTRIBUTIONS, ELEMENTS, KEYWORDS, KeywordForm, SCENARIO,
 };
 
+/// The beginning of the reference page.
 const INTRODUCTION: &str = "\
 # Ringer's scenarios
 
@@ -21,6 +22,7 @@ A *template* is text with keywords. In templates and messages `\\xNN` is the byt
 A message loses the blanks around its line ends, which become CRLF, and gets an empty line at its end if it has none.
 ";
 
+/// The text of the reference page between actions and keywords.
 const AFTER_ACTIONS: &str = "
 `<rtpcheck>` is not SIPp's: SIPp stops at it. Everything else on this page is.
 

@@ -109,6 +109,7 @@ fn cut_nested(
     if cutter.errors.is_empty() { Ok(cutter.template) } else { Err(cutter.errors) }
 }
 
+/// The parser of one text, and the template so far.
 struct TemplateParser<'a, 'b> {
     source: &'a [u8],
     at: usize,

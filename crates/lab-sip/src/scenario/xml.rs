@@ -19,6 +19,7 @@ pub(super) struct Element {
     pub(super) stray_text: Option<u32>,
 }
 
+/// An attribute of an element, with its line.
 #[derive(Debug, Clone)]
 pub(super) struct Attribute {
     pub(super) name: String,
@@ -55,6 +56,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Document, XmlError> {
     Reader { bytes: &bytes, pos: 0, line: 1, open: Vec::new(), root: None, second_root: None }.run()
 }
 
+/// The position in the text of a scenario.
 struct Reader<'a> {
     bytes: &'a [u8],
     pos: usize,

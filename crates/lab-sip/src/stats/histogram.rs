@@ -24,10 +24,10 @@ impl Histogram {
 
     /// Adds the values of another histogram.
     pub fn merge(&mut self, other: &Histogram) {
-        let Some(theirs) = &other.0 else { return };
+        let Some(other_counts) = &other.0 else { return };
         match &mut self.0 {
-            Some(mine) => mine.add(&**theirs).expect("both resize on demand"),
-            None => self.0 = Some(theirs.clone()),
+            Some(own_counts) => own_counts.add(&**other_counts).expect("both resize on demand"),
+            None => self.0 = Some(other_counts.clone()),
         }
     }
 
@@ -81,11 +81,13 @@ impl<'de> Deserialize<'de> for Histogram {
 /// A set of durations, in microseconds.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Durations {
+    /// The number of durations.
     pub n: u64,
     /// Microseconds.
     pub sum: f64,
     /// Microseconds squared.
     pub sum_of_squares: f64,
+    /// The durations by size.
     pub histogram: Histogram,
 }
 
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_carried_to_another_process_is_the_same() {
+    fn a_histogram_survives_serialization() {
         let mut times = Durations::default();
         for micros in (0..50).chain((1..60).map(|n| n * n * 997_001)) {
             times.record(Duration::from_micros(micros));
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_recorded_is_nothing() {
+    fn an_empty_histogram_has_no_quantiles() {
         let none = Durations::default();
         assert_eq!((none.mean(), none.deviation(), none.quantile(0.5)), (None, None, None));
         assert_eq!(none.histogram.count_below(10), 0);

@@ -15,34 +15,63 @@ use crate::call::ScenarioRole;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(usize)]
 pub enum Count {
+    /// Calls that a peer started.
     IncomingCall,
+    /// Calls that this instance started.
     OutgoingCall,
+    /// Calls that ended in success.
     SuccessfulCall,
+    /// Calls that failed, for any of the reasons below.
     FailedCall,
+    /// The socket refused a message.
     FailedCannotSendMessage,
+    /// The last retransmission had no answer.
     FailedMaxUdpRetrans,
+    /// A connection could not be made.
     FailedTcpConnect,
+    /// The peer closed the connection of the call.
     FailedTcpClosed,
+    /// A message that no step expects.
     FailedUnexpectedMessage,
+    /// A 3PCC command was not the expected one, or `stop_call` ended the call; for users: the server refused.
     FailedCallRejected,
+    /// 3PCC: a command could not be sent.
     FailedCmdNotSent,
+    /// An `<ereg>` with `check_it` had no match.
     FailedRegexpDoesntMatch,
+    /// An `<ereg>` with `check_it_inverse` had a match.
     FailedRegexpShouldntMatch,
+    /// The header that an `<ereg>` searches was absent.
     FailedRegexpHdrNotFound,
+    /// The queue of a connection was full.
     FailedOutboundCongestion,
+    /// A `<recv>` waited for its whole time-out.
     FailedTimeoutOnRecv,
+    /// A message waited longer than `-send_timeout`.
     FailedTimeoutOnSend,
+    /// A `<test>` with `check_it` was false.
     FailedTestDoesntMatch,
+    /// A `<test>` with `check_it_inverse` was true.
     FailedTestShouldntMatch,
+    /// A `<strcmp>` with `check_it` found a difference.
     FailedStrcmpDoesntMatch,
+    /// A `<strcmp>` with `check_it_inverse` found none.
     FailedStrcmpShouldntMatch,
+    /// Messages of no call.
     OutOfCallMsgs,
+    /// Messages for calls that ended already (`-deadcall_wait`).
     DeadCallMsgs,
+    /// Messages sent again by timer.
     Retransmissions,
+    /// Requests answered by `-aa` or a default behaviour.
     AutoAnswered,
+    /// Lines in the error log that are not fatal.
     Warnings,
+    /// Errors that ended the run.
     FatalErrors,
+    /// SIPp's watchdog: its column of the statistics file.
     WatchdogMajor,
+    /// SIPp's watchdog: its column of the statistics file.
     WatchdogMinor,
     // Ringer's own from here.
     /// Arrivals that were due, started or not.
@@ -55,14 +84,21 @@ pub enum Count {
     FailedStopped,
     /// Messages that are not SIP; with their bytes in the error log.
     Malformed,
+    /// SIP messages sent, retransmissions included.
     MessagesSent,
+    /// SIP messages received.
     MessagesReceived,
+    /// Bytes of the SIP messages sent.
     BytesSent,
+    /// Bytes of the SIP messages received.
     BytesReceived,
     /// Datagrams the kernel dropped at our sockets.
     ReceiveDrops,
+    /// RTP packets sent.
     RtpSent,
+    /// RTP packets received.
     RtpReceived,
+    /// RTP packets that were missing in the sequence numbers received.
     RtpLost,
     /// RTP packets that the kernel did not take.
     RtpRefused,
@@ -71,8 +107,11 @@ pub enum Count {
     /// Turns of the loop that began more than 10 ms late.
     LateTurns,
     // From here on for users, whose sign-ins and actions are the calls.
+    /// A stream error (RFC 6120 §4.9), or the stream ended.
     FailedStreamError,
+    /// `see-other-host` (RFC 6120 §4.9.3.19) that led nowhere.
     FailedSeeOtherHost,
+    /// `not-authorized` (RFC 6120 §6.5.10): name or password are wrong.
     FailedNotAuthorized,
     /// The server has not the mechanism, or no TLS.
     FailedNotOffered,
@@ -84,7 +123,9 @@ pub enum Count {
     FailedTls,
     /// Accounts made in band, those that were there already, and those removed.
     Registered,
+    /// Accounts that were there already (XEP-0077).
     AlreadyRegistered,
+    /// Accounts removed in band (XEP-0077 §3.2).
     Unregistered,
     /// How often users went on to another host that the server named.
     Redirected,
@@ -92,19 +133,25 @@ pub enum Count {
     GaveUp,
     /// Messages between users: sent = received + refused + waiting + lost.
     ChatSent,
+    /// Messages that a user received.
     ChatReceived,
     /// Received messages that the server had stored.
     ChatStored,
+    /// Messages that came back as an error.
     ChatRefused,
     /// To users that did not come back at the end, without refused messages; and the messages that these users received.
     ChatToMissed,
+    /// Messages that the users of [`Count::ChatToMissed`] received.
     ChatCameToMissed,
+    /// Messages that came before one that was sent earlier.
     ChatReordered,
+    /// Messages that came more than once.
     ChatDuplicated,
     /// Received by a user that is no contact of the sender.
     ChatMisdelivered,
     /// Presences that must be seen, counted once per receiver, and those that were seen.
     PresenceExpected,
+    /// Presences that were seen.
     PresenceSeen,
 }
 
@@ -183,12 +230,17 @@ impl IndexMut<Count> for Counts {
 pub struct StepCounts {
     /// Sent, received, or (pause) entered.
     pub messages: u64,
+    /// Messages that were sent again, or came again.
     pub retransmissions: u64,
+    /// `<recv>` steps that ended by their time-out.
     pub timeouts: u64,
+    /// Messages that this step did not expect.
     pub unexpected: u64,
+    /// Messages dropped on purpose (`lost`).
     pub lost: u64,
     /// Calls in it right now: gauge, entered minus left.
     pub entered: u64,
+    /// Calls that went on from this step.
     pub left: u64,
 }
 
@@ -204,19 +256,23 @@ pub struct TimerDurations {
 /// The counters of one shard, or of all, in one interval, or from the start.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Stats {
+    /// The counters, by [`Count`].
     pub counts: Counts,
     /// By step of the main scenario.
     pub steps: Vec<StepCounts>,
     /// By step of the `-rxsf` and of the out-of-call scenario.
     pub receive_steps: Vec<StepCounts>,
+    /// By step of the out-of-call scenario.
     pub out_of_call_steps: Vec<StepCounts>,
     /// By index of `Scenario::rtds`.
     pub rtds: Vec<TimerDurations>,
+    /// The lengths of calls.
     pub call_length: Durations,
     /// By index of `Scenario::counters`.
     pub counters: Vec<u64>,
     /// As `rtds` and `counters`, of the `-rxsf` and of the out-of-call scenario; they grow as they are used.
     pub receive: SecondaryStats,
+    /// As `receive`, of the out-of-call scenario.
     pub out_of_call: SecondaryStats,
     /// Response codes that ended calls or were not expected (`-trace_error_codes`).
     pub error_codes: std::collections::BTreeMap<u16, u64>,
@@ -231,19 +287,28 @@ pub struct Stats {
 /// Response times and counters of a scenario beside the main one, by their index in that scenario.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct SecondaryStats {
+    /// By index of the scenario's `rtds`.
     pub rtds: Vec<TimerDurations>,
+    /// By index of the scenario's `counters`.
     pub counters: Vec<u64>,
 }
 
 /// Sums over received streams that ended.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct MediaTotals {
+    /// Streams that ended.
     pub streams: u64,
+    /// Packets received.
     pub packets: u64,
+    /// Packets missing in the sequence numbers.
     pub lost: u64,
+    /// Packets behind a later one.
     pub reordered: u64,
+    /// Packets received more than once.
     pub duplicates: u64,
+    /// Media of a call that was only sent or only received.
     pub one_way: u64,
+    /// DTMF digits received.
     pub digits: u64,
     /// Interarrival jitter, per stream, microseconds.
     pub jitter: Histogram,
@@ -317,8 +382,8 @@ impl Stats {
 
     /// Adds what another shard or a later interval counted.
     pub fn merge(&mut self, other: &Stats) {
-        for (mine, theirs) in self.counts.0.iter_mut().zip(other.counts.0) {
-            *mine += theirs;
+        for (own, other) in self.counts.0.iter_mut().zip(other.counts.0) {
+            *own += other;
         }
         merge_steps(&mut self.steps, &other.steps);
         merge_steps(&mut self.receive_steps, &other.receive_steps);
@@ -359,30 +424,30 @@ fn grow<T: Default + Clone>(list: &mut Vec<T>, len: usize) {
     }
 }
 
-fn merge_timers(mine: &mut Vec<TimerDurations>, theirs: &[TimerDurations]) {
-    grow(mine, theirs.len());
-    for (mine, theirs) in mine.iter_mut().zip(theirs) {
-        mine.service.merge(&theirs.service);
-        mine.response.merge(&theirs.response);
+fn merge_timers(own: &mut Vec<TimerDurations>, other: &[TimerDurations]) {
+    grow(own, other.len());
+    for (own, other) in own.iter_mut().zip(other) {
+        own.service.merge(&other.service);
+        own.response.merge(&other.response);
     }
 }
 
-fn merge_counters(mine: &mut Vec<u64>, theirs: &[u64]) {
-    grow(mine, theirs.len());
-    for (mine, theirs) in mine.iter_mut().zip(theirs) {
-        *mine += theirs;
+fn merge_counters(own: &mut Vec<u64>, other: &[u64]) {
+    grow(own, other.len());
+    for (own, other) in own.iter_mut().zip(other) {
+        *own += other;
     }
 }
 
-fn merge_steps(mine: &mut Vec<StepCounts>, theirs: &[StepCounts]) {
-    grow(mine, theirs.len());
-    for (mine, theirs) in mine.iter_mut().zip(theirs) {
-        mine.messages += theirs.messages;
-        mine.retransmissions += theirs.retransmissions;
-        mine.timeouts += theirs.timeouts;
-        mine.unexpected += theirs.unexpected;
-        mine.lost += theirs.lost;
-        mine.entered += theirs.entered;
-        mine.left += theirs.left;
+fn merge_steps(own: &mut Vec<StepCounts>, other: &[StepCounts]) {
+    grow(own, other.len());
+    for (own, other) in own.iter_mut().zip(other) {
+        own.messages += other.messages;
+        own.retransmissions += other.retransmissions;
+        own.timeouts += other.timeouts;
+        own.unexpected += other.unexpected;
+        own.lost += other.lost;
+        own.entered += other.entered;
+        own.left += other.left;
     }
 }

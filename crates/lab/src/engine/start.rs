@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::sync_channel;
 
 use lab_sip::call::render::{Addresses, PreparedMessages};
-use lab_sip::call::{CallEnv, Outbox, ScenarioRole, VariableValue};
+use lab_sip::call::{CallEnv, CallOutbox, ScenarioRole, VariableValue};
 use lab_sip::inject::InjectionFiles;
 use lab_sip::options::{self, Options};
 use lab_sip::rtp;
@@ -272,7 +272,7 @@ impl ShardParts<'_> {
             envs: self.envs()?,
             calls: Calls::new(),
             timers: Wheel::new(self.started),
-            out: Outbox::default(),
+            out: CallOutbox::default(),
             turn: self.started,
             messages: 0,
             answers_all: options.scenario.out_of_call.is_some(),

@@ -270,7 +270,7 @@ fn a_file_of_bytes_in_front_of_a_capture_is_not_one() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(datagrams in prop::collection::vec(
+    fn a_token_reads_back(datagrams in prop::collection::vec(
         (0_u64..1_000_000, any::<u16>(), any::<u16>(), prop::collection::vec(any::<u8>(), 0..64)), 0..8)) {
         let mut writer = Writer::new();
         let mut at = 0;

@@ -268,7 +268,7 @@ fn malformed_descriptions_name_the_expected_line() {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(
+    fn a_token_reads_back(
         port in 1_u16.., version: u64, direction in 0_usize..4, ptime in prop::option::of(1_u32..200), mux: bool,
         numbers in prop::collection::vec(96_u8..128, 0..6), ip: std::net::IpAddr,
     ) {

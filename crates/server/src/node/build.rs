@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use call::{Health, HealthSettings, Ledger, LedgerSettings, Plan, PlanSettings};
 use cluster::{Bucket, Inbox, Life, Outlet, ShardAddress, ShardMap};
 use router::{Router, RouterSettings};
-use sip::endpoint::{Endpoint, Settings};
+use sip::endpoint::{Endpoint, EndpointSettings};
 use sip::events::WatchPolicy;
 use stdx::Instant;
 use store::{Loaded, Read, Reader, Service, Sqlite, Store, Write, WriteDone};
@@ -285,7 +285,7 @@ pub(crate) fn check_addresses(config: &Config) -> Result<()> {
     Ok(())
 }
 
-fn endpoint_settings(shared: &Shared, shard: usize) -> Settings {
+fn endpoint_settings(shared: &Shared, shard: usize) -> EndpointSettings {
     let sip = &shared.config.sip;
     let seconds = |duration: std::time::Duration| u32::try_from(duration.as_secs()).unwrap_or(u32::MAX);
     let listeners = addresses(&shared.config)
@@ -300,7 +300,7 @@ fn endpoint_settings(shared: &Shared, shard: usize) -> Settings {
         .collect();
     let mut table_seed = [0; 16];
     table_seed.copy_from_slice(&shared.seed[..16]);
-    Settings {
+    EndpointSettings {
         edge: ShardAddress::new(shared.life(), u16::try_from(shard).unwrap_or(0)),
         listeners,
         domains: shared.domains.clone(),
@@ -314,7 +314,7 @@ fn endpoint_settings(shared: &Shared, shard: usize) -> Settings {
             default_expires: seconds(sip.default_expires),
             max_contacts: sip.max_contacts as usize,
         },
-        digest: sip::digest::Settings { hashes: sip.algorithms.clone(), ..Default::default() },
+        digest: sip::digest::DigestSettings { hashes: sip.algorithms.clone(), ..Default::default() },
         events: sip::events::EventRules {
             chat: shared.config.xmpp.is_on(),
             watching: sip.watching.unwrap_or(if shared.config.xmpp.is_on() {

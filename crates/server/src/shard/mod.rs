@@ -41,7 +41,7 @@ use anyhow::Context as _;
 use call::{DownTargets, Health, Ledger, Plan};
 use cluster::{Inbox, Outlet, ShardMap};
 use router::{AdmitRefused, Answer, Offered, Query, RegisterRefused, Router, ShardAddress};
-use sip::endpoint::{Effect, Endpoint, Intake};
+use sip::endpoint::{Endpoint, EndpointEffect, Intake};
 use sip::transport::{Packet, Transmit};
 use stdx::Instant;
 use store::Service;
@@ -98,7 +98,7 @@ pub struct ShardDeps {
 /// The settings that a reload may change in a shard.
 #[derive(Debug)]
 pub struct Reload {
-    pub settings: sip::endpoint::Settings,
+    pub settings: sip::endpoint::EndpointSettings,
     pub proof: CallerProof,
     pub default_max_contacts: usize,
     pub records: bool,
@@ -139,7 +139,7 @@ struct Scratch {
     messages: Vec<InboxMessage>,
     events: Vec<NetEvent>,
     certified: Vec<Certified>,
-    effects: Vec<Effect>,
+    effects: Vec<EndpointEffect>,
     router_effects: Vec<router::Effect>,
     health_effects: Vec<call::HealthEffect>,
     records: Vec<call::CallRecord>,

@@ -5,7 +5,9 @@ use std::sync::{Arc, LazyLock};
 use ::voice::CallerStanding;
 use cluster::Bucket;
 use router::{AskId, Push, Query, ShardAddress};
-use sip::endpoint::{Account, CallEvent, CallLimits, Decision, Effect, PlanRequest, StoreUnavailable};
+use sip::endpoint::{
+    Account, CallEvent, CallLimits, Decision, EndpointEffect, PlanRequest, StoreUnavailable,
+};
 use sip::transport::Transmit;
 use stdx::Instant;
 use stdx::attempts::account_name;
@@ -43,20 +45,20 @@ impl Shard {
         self.write_records();
     }
 
-    fn perform(&mut self, now: Instant, effect: Effect) {
+    fn perform(&mut self, now: Instant, effect: EndpointEffect) {
         match effect {
-            Effect::Transmit(transmit) => self.transmit(now, transmit),
-            Effect::Account { id, user, domain } => self.find_account(now, id, user, domain),
-            Effect::Plan { id, request } => self.plan(now, id, &request),
-            Effect::Ask { id, query } => self.ask(now, id, query),
-            Effect::Dns { id, query } => self.io.lookup(id, &query),
-            Effect::Call(event) => self.note_call(now, event),
+            EndpointEffect::Transmit(transmit) => self.transmit(now, transmit),
+            EndpointEffect::Account { id, user, domain } => self.find_account(now, id, user, domain),
+            EndpointEffect::Plan { id, request } => self.plan(now, id, &request),
+            EndpointEffect::Ask { id, query } => self.ask(now, id, query),
+            EndpointEffect::Dns { id, query } => self.io.lookup(id, &query),
+            EndpointEffect::Call(event) => self.note_call(now, event),
             // The reader may have gone; the shard is told so a moment later.
-            Effect::Trace(event) => drop(self.parts.traces.send(std::sync::Arc::new(event))),
-            Effect::Session(event) => self.session_event(now, event),
-            Effect::TextOutcome { id, texted } => self.texted(now, id, Some(texted)),
-            Effect::ProbeOutcome { id, status } => self.handle_probed(id, status),
-            Effect::AuthenticationFailed { source, user, domain, cause } => {
+            EndpointEffect::Trace(event) => drop(self.parts.traces.send(std::sync::Arc::new(event))),
+            EndpointEffect::Session(event) => self.session_event(now, event),
+            EndpointEffect::TextOutcome { id, texted } => self.texted(now, id, Some(texted)),
+            EndpointEffect::ProbeOutcome { id, status } => self.handle_probed(id, status),
+            EndpointEffect::AuthenticationFailed { source, user, domain, cause } => {
                 let transport = sip::transport::via_token(source.transport).to_ascii_lowercase();
                 let (service, account) = (Service::Sip, account_name(&user, &domain));
                 let (address, transport) = (source.remote.ip(), &*transport);

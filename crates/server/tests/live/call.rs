@@ -62,7 +62,7 @@ impl Phone {
 
     fn acknowledge_refusal(&mut self, invite: &Message, refusal: &Message) {
         let to = refusal.header(Header::To).unwrap().to_vec();
-        let ack = sip::wire::Request::from_invite("ACK", invite, &to);
+        let ack = sip::wire::RequestBuilder::from_invite("ACK", invite, &to);
         self.send(&ack);
     }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use sip::dns::{DnsData, DnsQuery};
-use sip::endpoint::{Decision, PlanRequest, Settings};
+use sip::endpoint::{Decision, EndpointSettings, PlanRequest};
 
 use crate::phone::Phone;
 use crate::raw::{Peer, Raw, contact, header, record_routes, route_of_request, route_of_response};
@@ -198,8 +198,10 @@ fn a_contact_in_a_domain_of_ours_is_a_remote_target() {
         ("sip:alice@10.0.0.1:5060", there),
         ("sip:10.0.0.1", there),
     ] {
-        let settings =
-            Settings { domains: vec!["example.test".into(), "10.0.0.1".into()], ..server::settings(1) };
+        let settings = EndpointSettings {
+            domains: vec!["example.test".into(), "10.0.0.1".into()],
+            ..server::settings(1)
+        };
         // Any other target is looked up, and is not there.
         let plan = |request: &PlanRequest| match (request.starts_call, &*request.user) {
             (true, "bob") => to_bob(request),
@@ -242,8 +244,10 @@ fn a_contact_in_a_domain_of_ours_is_a_remote_target() {
 #[test]
 fn a_callees_contact_at_another_port_of_our_host_is_a_remote_target() {
     for contact in ["sip:bob@10.0.0.1:5090", "sip:10.0.0.1:5090", "sip:bob@example.test:5090"] {
-        let settings =
-            Settings { domains: vec!["example.test".into(), "10.0.0.1".into()], ..server::settings(1) };
+        let settings = EndpointSettings {
+            domains: vec!["example.test".into(), "10.0.0.1".into()],
+            ..server::settings(1)
+        };
         let plan = |request: &PlanRequest| match request.starts_call {
             true => targets(&[&["sip:bob@10.0.0.1:5090"]]),
             false => Decision::Local { user: request.user.clone(), domain: request.host.clone() },

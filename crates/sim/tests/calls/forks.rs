@@ -86,7 +86,7 @@ fn the_next_gateway_is_tried_only_when_one_fails() {
 #[test]
 fn a_redirected_call_goes_to_the_next_gateway_where_the_operator_says_so() {
     for (next, status, calls) in [(false, 302, 0), (true, 200, 1)] {
-        let settings = sip::endpoint::Settings { failover_on_redirect: next, ..server::settings(1) };
+        let settings = sip::endpoint::EndpointSettings { failover_on_redirect: next, ..server::settings(1) };
         let mut phone = bob().answering(&[(0, 302)]);
         phone.extra = "Contact: <sip:+4990012345@10.0.0.4>\n";
         let mut scene = Scene::with(1, settings, one_by_one, vec![phone, carol()]);

@@ -26,7 +26,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use sim::{NodeId, World};
-use sip::endpoint::{Decision, PlanRequest, Settings};
+use sip::endpoint::{Decision, EndpointSettings, PlanRequest};
 
 use phone::Phone;
 use server::Server;
@@ -54,7 +54,7 @@ impl Scene {
 
     pub fn with(
         seed: u64,
-        settings: Settings,
+        settings: EndpointSettings,
         plan: impl Fn(&PlanRequest) -> Decision + 'static,
         callees: Vec<Phone>,
     ) -> Self {

@@ -10,7 +10,7 @@ use sip::transaction::{
     ClientInvite, ClientOther, ServerInvite, ServerOther, T1, T2, TIMEOUT, TransactionEvent,
     TransactionMachine, TransactionOutput,
 };
-use sip::wire::{Address, Header, Message, Method, Reply, Request, Uri};
+use sip::wire::{Address, Header, Message, Method, Reply, RequestBuilder, Uri};
 use stdx::Instant;
 
 pub struct Phone {
@@ -146,7 +146,7 @@ impl Phone {
         call.cancel = true;
         if call.provisional > 0 && call.status == 0 {
             let to = call.invite.header(Header::To).unwrap().to_vec();
-            let bytes = Request::from_invite("CANCEL", &call.invite, &to);
+            let bytes = RequestBuilder::from_invite("CANCEL", &call.invite, &to);
             self.start(now, bytes, self.proxy, out);
         }
     }

@@ -2,7 +2,7 @@
 
 use router::Received;
 use sip::dns::{DnsData, DnsQuery};
-use sip::endpoint::{Decision, PlanRequest, Settings};
+use sip::endpoint::{Decision, EndpointSettings, PlanRequest};
 use sip::session::{Invite, SessionEvent};
 
 use crate::accounts;
@@ -41,7 +41,7 @@ fn call(contact: &str, lines: &str) -> Call {
     call_at(server::settings(1), contact, lines)
 }
 
-fn call_at(settings: Settings, contact: &str, lines: &str) -> Call {
+fn call_at(settings: EndpointSettings, contact: &str, lines: &str) -> Call {
     // The host that a domain of ours names has other services, too.
     let victim = || vec![DnsData::Address(address(9).ip())];
     let server = Server::new(settings, only_bob)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use insta::assert_snapshot;
 use sim::Mailbox;
 use sip::dns::{DnsData, DnsQuery};
-use sip::endpoint::{Decision, PlanRequest, Settings, Traced};
+use sip::endpoint::{Decision, EndpointSettings, PlanRequest, Traced};
 use sip::transport::Transport;
 
 use crate::phone::Phone;
@@ -281,7 +281,7 @@ fn the_second_address_is_tried_after_503_and_after_a_transport_error() {
 
 /// A call whose INVITE is `bytes` longer than it need be, to a peer that takes TCP or refuses it.
 fn long_call(tcp_for_large_requests: bool, refuses_tcp: bool, bytes: usize) -> Scene {
-    let settings = Settings { tcp_for_large_requests, ..server::settings(1) };
+    let settings = EndpointSettings { tcp_for_large_requests, ..server::settings(1) };
     let mut server = Server::new(settings, to_bob);
     server.endpoint.set_traced(vec!["alice@".into()]);
     if refuses_tcp {

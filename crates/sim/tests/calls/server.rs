@@ -11,7 +11,8 @@ use sim::{Datagram, Node};
 use sip::digest::Ha1s;
 use sip::dns::{DnsData, DnsFault, DnsQuery, DnsRecord};
 use sip::endpoint::{
-    Account, CallEventKind, Decision, Effect, Endpoint, Listener, Outbox, PlanRequest, Settings, TraceEvent,
+    Account, CallEventKind, Decision, Endpoint, EndpointEffect, EndpointOutbox, EndpointSettings, Listener,
+    PlanRequest, TraceEvent,
 };
 use sip::events::{EventRules, WatchPolicy};
 use sip::session::SessionEvent;
@@ -25,7 +26,7 @@ const EDGE: ShardAddress = ShardAddress { life: Life(1), shard: 0 };
 
 type Plan = Box<dyn Fn(&PlanRequest) -> Decision>;
 /// An application's handler of its sessions' events.
-type App = Box<dyn FnMut(Instant, &SessionEvent, &mut Endpoint, &mut Outbox)>;
+type App = Box<dyn FnMut(Instant, &SessionEvent, &mut Endpoint, &mut EndpointOutbox)>;
 
 pub struct Server {
     pub endpoint: Endpoint,
@@ -46,7 +47,7 @@ pub struct Server {
     pub is_dns_slow: bool,
     pub traces: Vec<TraceEvent>,
     pub probed: Vec<u16>,
-    asked: Outbox,
+    asked: EndpointOutbox,
     listeners: Vec<Listener>,
     store: Vec<WaitingMessage>,
     /// Peers of connections; a flow's number is its place.
@@ -54,8 +55,8 @@ pub struct Server {
 }
 
 /// UDP at `10.0.0.<host>:5060` and TCP at port 5062 there.
-pub(crate) fn settings(host: u8) -> Settings {
-    Settings {
+pub(crate) fn settings(host: u8) -> EndpointSettings {
+    EndpointSettings {
         listeners: vec![
             Listener::new(Transport::Udp, address(host)),
             Listener::new(Transport::Tcp, SocketAddr::new(address(host).ip(), 5062)),
@@ -69,7 +70,7 @@ pub(crate) fn settings(host: u8) -> Settings {
 }
 
 impl Server {
-    pub fn new(settings: Settings, plan: impl Fn(&PlanRequest) -> Decision + 'static) -> Self {
+    pub fn new(settings: EndpointSettings, plan: impl Fn(&PlanRequest) -> Decision + 'static) -> Self {
         let start = Instant::from_unix_seconds(1_800_000_000);
         Server {
             listeners: settings.listeners.clone(),
@@ -115,7 +116,7 @@ impl Server {
 
     pub fn with_app(
         mut self,
-        app: impl FnMut(Instant, &SessionEvent, &mut Endpoint, &mut Outbox) + 'static,
+        app: impl FnMut(Instant, &SessionEvent, &mut Endpoint, &mut EndpointOutbox) + 'static,
     ) -> Self {
         self.app = Some(Box::new(app));
         self
@@ -126,7 +127,7 @@ impl Server {
         &mut self,
         now: Instant,
         out: &mut Vec<Datagram>,
-        act: impl FnOnce(&mut Endpoint, &mut Outbox) -> R,
+        act: impl FnOnce(&mut Endpoint, &mut EndpointOutbox) -> R,
     ) -> R {
         let mut effects = Vec::new();
         let result = act(&mut self.endpoint, &mut effects);
@@ -141,7 +142,7 @@ impl Server {
         self.settle(now, asked, out);
     }
 
-    fn settle(&mut self, now: Instant, mut effects: Outbox, out: &mut Vec<Datagram>) {
+    fn settle(&mut self, now: Instant, mut effects: EndpointOutbox, out: &mut Vec<Datagram>) {
         while !effects.is_empty() {
             for effect in std::mem::take(&mut effects) {
                 self.perform(now, effect, &mut effects, out);
@@ -149,29 +150,35 @@ impl Server {
         }
     }
 
-    fn perform(&mut self, now: Instant, effect: Effect, more: &mut Outbox, out: &mut Vec<Datagram>) {
+    fn perform(
+        &mut self,
+        now: Instant,
+        effect: EndpointEffect,
+        more: &mut EndpointOutbox,
+        out: &mut Vec<Datagram>,
+    ) {
         match effect {
-            Effect::Transmit(transmit) => self.transmit(now, transmit, more, out),
-            Effect::Account { .. } if self.is_slow => self.asked.push(effect),
-            Effect::Account { id, user, domain } => {
+            EndpointEffect::Transmit(transmit) => self.transmit(now, transmit, more, out),
+            EndpointEffect::Account { .. } if self.is_slow => self.asked.push(effect),
+            EndpointEffect::Account { id, user, domain } => {
                 let account = self.accounts.get(&format!("{user}@{domain}")).cloned();
                 self.endpoint.handle_account(now, id, Ok(account), more);
             }
-            Effect::Plan { id, request } => {
+            EndpointEffect::Plan { id, request } => {
                 let decision = (self.plan)(&request);
                 self.endpoint.handle_plan(now, id, decision, more);
             }
-            Effect::Ask { id, query } => {
+            EndpointEffect::Ask { id, query } => {
                 let mut effects = Vec::new();
                 self.router.handle_query(now, EDGE, id, query, &mut effects);
                 self.settle_router(now, effects, more);
             }
-            Effect::Dns { .. } if self.is_dns_slow => self.asked.push(effect),
-            Effect::Dns { id, query } => {
+            EndpointEffect::Dns { .. } if self.is_dns_slow => self.asked.push(effect),
+            EndpointEffect::Dns { id, query } => {
                 let answer = self.dns.get(&query).cloned().ok_or(DnsFault::NoName);
                 self.endpoint.handle_dns(now, id, answer, more);
             }
-            Effect::Call(event) => {
+            EndpointEffect::Call(event) => {
                 let kind = match event.kind.clone() {
                     CallEventKind::Started { call_id, from, to, .. } => {
                         call::CallEventKind::Started { call_id, from, to, account: None, callee: None }
@@ -192,19 +199,19 @@ impl Server {
                 self.ledger.handle_event(now, ledgers, &mut self.records);
                 self.calls.push(event.kind);
             }
-            Effect::Session(event) => {
+            EndpointEffect::Session(event) => {
                 if let Some(app) = &mut self.app {
                     app(now, &event, &mut self.endpoint, more);
                 }
                 self.events.push(event);
             }
-            Effect::Trace(trace) => self.traces.push(trace),
-            Effect::ProbeOutcome { status, .. } => self.probed.push(status),
-            Effect::TextOutcome { .. } | Effect::AuthenticationFailed { .. } => {}
+            EndpointEffect::Trace(trace) => self.traces.push(trace),
+            EndpointEffect::ProbeOutcome { status, .. } => self.probed.push(status),
+            EndpointEffect::TextOutcome { .. } | EndpointEffect::AuthenticationFailed { .. } => {}
         }
     }
 
-    fn settle_router(&mut self, now: Instant, effects: Vec<router::Effect>, out: &mut Outbox) {
+    fn settle_router(&mut self, now: Instant, effects: Vec<router::Effect>, out: &mut EndpointOutbox) {
         for effect in effects {
             let mut more = Vec::new();
             match effect {
@@ -232,7 +239,13 @@ impl Server {
         }
     }
 
-    fn transmit(&mut self, now: Instant, transmit: Transmit, more: &mut Outbox, out: &mut Vec<Datagram>) {
+    fn transmit(
+        &mut self,
+        now: Instant,
+        transmit: Transmit,
+        more: &mut EndpointOutbox,
+        out: &mut Vec<Datagram>,
+    ) {
         let target = transmit.target;
         let remote = match target.flow {
             Some(flow) => self.flows[usize::try_from(flow.number).unwrap()],

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sim::{Link, World, for_seeds};
-use sip::endpoint::{Endpoint, Outbox};
+use sip::endpoint::{Endpoint, EndpointOutbox};
 use sip::session::{Invite, SessionEvent, SessionId};
 use sip::wire::Method;
 use stdx::Instant;
@@ -14,7 +14,13 @@ use stdx::rng::Rng;
 use crate::session_world::{ANSWER, NO_HEADERS, Pair, agent, invite_to, session_of};
 
 /// Does to a session one of all things there are.
-fn do_something(rng: &mut Rng, now: Instant, session: SessionId, endpoint: &mut Endpoint, out: &mut Outbox) {
+fn do_something(
+    rng: &mut Rng,
+    now: Instant,
+    session: SessionId,
+    endpoint: &mut Endpoint,
+    out: &mut EndpointOutbox,
+) {
     let sdp = || Bytes::from_static(ANSWER);
     // Commands that do not fit the stage are refused, without further effect.
     let _ = match rng.below(10) {
@@ -34,7 +40,7 @@ fn do_something(rng: &mut Rng, now: Instant, session: SessionId, endpoint: &mut 
 }
 
 /// Reacts to what is asked of it, mostly.
-fn reacts(seed: u64) -> impl FnMut(Instant, &SessionEvent, &mut Endpoint, &mut Outbox) {
+fn reacts(seed: u64) -> impl FnMut(Instant, &SessionEvent, &mut Endpoint, &mut EndpointOutbox) {
     let mut rng = Rng::seeded(seed);
     move |now, event, endpoint, out| {
         let _ = match event {

@@ -10,7 +10,7 @@ use stdx::Instant;
 
 use crate::session_world::{ANSWER, Pair, agent, answers, assert_at_rest};
 
-type Out = sip::endpoint::Outbox;
+type Out = sip::endpoint::EndpointOutbox;
 
 /// Answers calls, and every offer.
 fn agrees(now: Instant, event: &SessionEvent, endpoint: &mut Endpoint, out: &mut Out) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sim::{NodeId, World};
-use sip::endpoint::{Decision, Endpoint, Outbox};
+use sip::endpoint::{Decision, Endpoint, EndpointOutbox};
 use sip::session::{CommandError, Invite, SessionCounts, SessionEvent, SessionId};
 use stdx::Instant;
 
@@ -37,7 +37,7 @@ pub(crate) fn invite_to(target: &str) -> Invite {
 }
 
 /// Rings at once and answers.
-pub(crate) fn answers(now: Instant, event: &SessionEvent, endpoint: &mut Endpoint, out: &mut Outbox) {
+pub(crate) fn answers(now: Instant, event: &SessionEvent, endpoint: &mut Endpoint, out: &mut EndpointOutbox) {
     if let SessionEvent::Invited { session, .. } = event {
         endpoint.sessions(now, out).ring(*session, 180, Bytes::new()).unwrap();
         endpoint.sessions(now, out).answer(*session, Bytes::from_static(ANSWER), NO_HEADERS).unwrap();
@@ -67,7 +67,7 @@ impl Pair {
 
     /// With an application on the other side.
     pub(crate) fn with(
-        app: impl FnMut(Instant, &SessionEvent, &mut Endpoint, &mut Outbox) + 'static,
+        app: impl FnMut(Instant, &SessionEvent, &mut Endpoint, &mut EndpointOutbox) + 'static,
     ) -> Pair {
         Pair::new(1, agent(1), agent(9).with_app(app))
     }
@@ -89,15 +89,25 @@ impl Pair {
         self.session = self.do_us(|endpoint, now, out| endpoint.sessions(now, out).invite(invite)).unwrap();
     }
 
-    pub(crate) fn do_us<R>(&mut self, act: impl FnOnce(&mut Endpoint, Instant, &mut Outbox) -> R) -> R {
+    pub(crate) fn do_us<R>(
+        &mut self,
+        act: impl FnOnce(&mut Endpoint, Instant, &mut EndpointOutbox) -> R,
+    ) -> R {
         self.act(self.us, act)
     }
 
-    pub(crate) fn do_them<R>(&mut self, act: impl FnOnce(&mut Endpoint, Instant, &mut Outbox) -> R) -> R {
+    pub(crate) fn do_them<R>(
+        &mut self,
+        act: impl FnOnce(&mut Endpoint, Instant, &mut EndpointOutbox) -> R,
+    ) -> R {
         self.act(self.them, act)
     }
 
-    fn act<R>(&mut self, node: NodeId, act: impl FnOnce(&mut Endpoint, Instant, &mut Outbox) -> R) -> R {
+    fn act<R>(
+        &mut self,
+        node: NodeId,
+        act: impl FnOnce(&mut Endpoint, Instant, &mut EndpointOutbox) -> R,
+    ) -> R {
         self.world.act(node, |server: &mut Server, now, out| {
             server.command(now, out, |endpoint, effects| act(endpoint, now, effects))
         })

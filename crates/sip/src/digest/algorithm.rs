@@ -9,8 +9,11 @@ pub(crate) const HEX_MAX: usize = 64;
 /// A hash function without its `-sess` variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hash {
+    /// MD5 (RFC 7616 §3.2).
     Md5,
+    /// SHA-256 (RFC 7616 §3.2).
     Sha256,
+    /// SHA-512/256 (RFC 7616 §3.2).
     Sha512_256,
 }
 
@@ -35,14 +38,18 @@ impl Hash {
 /// The algorithm that a client names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Algorithm {
+    /// The hash function, without `-sess`.
     pub hash: Hash,
     /// `-sess`: HA1 is hashed once more with nonce and cnonce.
     pub session: bool,
 }
 
 impl Algorithm {
+    /// `MD5`, also for a client that names no algorithm (RFC 7616 §3.4).
     pub const MD5: Algorithm = Algorithm { hash: Hash::Md5, session: false };
+    /// `SHA-256`.
     pub const SHA_256: Algorithm = Algorithm { hash: Hash::Sha256, session: false };
+    /// `SHA-512-256`.
     pub const SHA_512_256: Algorithm = Algorithm { hash: Hash::Sha512_256, session: false };
 
     /// The algorithm of a token, in any case; `None` if it is unknown.
@@ -58,8 +65,11 @@ impl Algorithm {
 /// H(user ":" realm ":" password) by each function: all that is kept of a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Ha1s {
+    /// HA1 by MD5.
     pub md5: [u8; 16],
+    /// HA1 by SHA-256.
     pub sha256: [u8; 32],
+    /// HA1 by SHA-512/256.
     pub sha512_256: [u8; 32],
 }
 

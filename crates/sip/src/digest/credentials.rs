@@ -12,11 +12,15 @@ pub struct Credentials<'a> {
     pub username: Cow<'a, str>,
     /// These stand as they were between the quotes: that is what the client hashed (`unq` of RFC 7616 §3.3).
     pub realm: &'a [u8],
+    /// The nonce, unquoted; it is checked by [`Nonces`](super::Nonces).
     pub nonce: &'a [u8],
+    /// The `uri` parameter, unquoted. It need not equal the Request-URI (RFC 3261 §22.4 item 5).
     pub uri: &'a [u8],
     /// Hexadecimal digits, as many as the client thought right.
     pub response: &'a [u8],
+    /// The `algorithm` parameter; MD5 without one.
     pub algorithm: Algorithm,
+    /// The `qop` parameter, with the values that it brings along.
     pub qop: Qop,
     /// Empty without `qop`.
     pub cnonce: &'a [u8],
@@ -29,7 +33,9 @@ pub struct Credentials<'a> {
 pub enum Qop {
     /// RFC 2069: neither `nc` nor `cnonce` protect the response.
     None,
+    /// `qop=auth`: the method and the URI are hashed.
     Auth,
+    /// `qop=auth-int`: the body is hashed, too.
     AuthInt,
 }
 
@@ -116,6 +122,7 @@ struct FieldValue<'a> {
     quoted: bool,
 }
 
+/// The parameters of the header as written; a parameter given twice is an error.
 #[derive(Default)]
 struct CredentialFields<'a> {
     username: Option<FieldValue<'a>>,

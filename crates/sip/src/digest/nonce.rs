@@ -58,7 +58,9 @@ pub struct NonceUse {
 /// The use that a nonce is for; it is stale for any other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NonceScope<'a> {
+    /// The realm that the nonce was issued for.
     pub realm: &'a str,
+    /// The Call-ID of the request that was challenged.
     pub call_id: &'a [u8],
     /// The address that the request came from. The port may change: NATs forget it.
     pub source: IpAddr,
@@ -177,6 +179,7 @@ impl Nonces {
 #[derive(Clone, Copy, Debug, Default)]
 struct IdentityHasher(u64);
 
+/// The hasher of a table whose keys are keyed hashes already.
 type BuildIdentity = std::hash::BuildHasherDefault<IdentityHasher>;
 
 impl std::hash::Hasher for IdentityHasher {

@@ -17,7 +17,7 @@ fn scope<'a>(call_id: &'a [u8], realm: &'a str) -> NonceScope<'a> {
 }
 
 fn authenticator() -> Authenticator {
-    Authenticator::new(std::array::from_fn(|index| index as u8), Settings::default(), NOW)
+    Authenticator::new(std::array::from_fn(|index| index as u8), DigestSettings::default(), NOW)
 }
 
 fn question(cseq: u32) -> DigestRequest<'static> {
@@ -264,8 +264,8 @@ fn challenges_stand_in_order() {
 
 /// A wrong password, an unknown account and an algorithm that was not offered look the same.
 #[test]
-fn wrong_is_wrong() {
-    let settings = Settings { hashes: vec![Hash::Sha256], ..Settings::default() };
+fn wrong_credentials_are_refused() {
+    let settings = DigestSettings { hashes: vec![Hash::Sha256], ..DigestSettings::default() };
     let mut authenticator = Authenticator::new([7; 32], settings, NOW);
     let nonce = nonce_of(&authenticator.challenges(NOW, scope(b"call-1", REALM), false)[0]);
     let mut verdict = |header: String, account: Option<&Ha1s>| {
@@ -283,7 +283,7 @@ fn wrong_is_wrong() {
 fn the_operator_may_insist_on_the_request_uri() {
     for (same_uri, expected) in [(false, Verdict::Accepted), (true, Verdict::Wrong)] {
         let mut authenticator =
-            Authenticator::new([7; 32], Settings { same_uri, ..Settings::default() }, NOW);
+            Authenticator::new([7; 32], DigestSettings { same_uri, ..DigestSettings::default() }, NOW);
         let nonce = nonce_of(&authenticator.challenges(NOW, scope(b"call-1", REALM), false)[0]);
         let header = respond("SHA-256", &nonce, "auth", 1, "secret");
         let question = DigestRequest { request_uri: b"sip:192.0.2.1:5060", ..question(1) };
@@ -313,40 +313,40 @@ fn a_count_is_used_once() {
 fn a_nonce_belongs_to_its_call_source_realm_and_time() {
     let settings = NonceSettings::default();
     let mut nonces = Nonces::new([1; 16], settings, NOW);
-    let ours = scope(b"call-1", REALM);
-    let nonce = nonces.issue(NOW, ours);
+    let own_scope = scope(b"call-1", REALM);
+    let nonce = nonces.issue(NOW, own_scope);
     let late = NOW + settings.lifetime + Duration::from_micros(1);
     let check = |now, scope| nonces.check(now, nonce.as_bytes(), scope, 1);
-    assert!(matches!(check(NOW + settings.lifetime, ours), NonceVerdict::Good(_)));
-    assert_eq!(check(late, ours), NonceVerdict::Stale);
+    assert!(matches!(check(NOW + settings.lifetime, own_scope), NonceVerdict::Good(_)));
+    assert_eq!(check(late, own_scope), NonceVerdict::Stale);
     assert_eq!(check(NOW, scope(b"call-2", REALM)), NonceVerdict::Forged);
     assert_eq!(check(NOW, scope(b"call-1", "other.org")), NonceVerdict::Forged);
-    let elsewhere = NonceScope { source: "192.0.2.8".parse().unwrap(), ..ours };
-    assert_eq!(check(NOW, elsewhere), NonceVerdict::Forged);
-    let mapped = NonceScope { source: "::ffff:192.0.2.7".parse().unwrap(), ..ours };
+    let other_source = NonceScope { source: "192.0.2.8".parse().unwrap(), ..own_scope };
+    assert_eq!(check(NOW, other_source), NonceVerdict::Forged);
+    let mapped = NonceScope { source: "::ffff:192.0.2.7".parse().unwrap(), ..own_scope };
     assert!(
         matches!(check(NOW, mapped), NonceVerdict::Good(_)),
         "an address is itself however it is written"
     );
-    assert_eq!(nonces.check(NOW, "0".repeat(32).as_bytes(), ours, 1), NonceVerdict::Forged);
+    assert_eq!(nonces.check(NOW, "0".repeat(32).as_bytes(), own_scope, 1), NonceVerdict::Forged);
     let other = Nonces::new([2; 16], settings, NOW);
-    assert_eq!(other.check(NOW, nonce.as_bytes(), ours, 1), NonceVerdict::Forged);
+    assert_eq!(other.check(NOW, nonce.as_bytes(), own_scope, 1), NonceVerdict::Forged);
 }
 
 /// The use counts of nonces end with the process. In a farm, nodes that started before accept it.
 #[test]
 fn a_nonce_from_before_the_process_started_is_stale() {
     let settings = NonceSettings::default();
-    let ours = scope(b"call-1", REALM);
+    let own_scope = scope(b"call-1", REALM);
     let mut before = Nonces::new([1; 16], settings, NOW);
-    let nonce = before.issue(NOW + Duration::from_secs(5), ours);
+    let nonce = before.issue(NOW + Duration::from_secs(5), own_scope);
     let later = NOW + Duration::from_secs(20);
     let restarted = Nonces::new([1; 16], settings, NOW + Duration::from_secs(10));
-    assert_eq!(restarted.check(later, nonce.as_bytes(), ours, 1), NonceVerdict::Stale);
+    assert_eq!(restarted.check(later, nonce.as_bytes(), own_scope, 1), NonceVerdict::Stale);
     let neighbour = Nonces::new([1; 16], settings, NOW);
-    assert!(matches!(neighbour.check(later, nonce.as_bytes(), ours, 1), NonceVerdict::Good(_)));
-    let of_neighbour = before.issue(NOW + Duration::from_secs(11), ours);
-    assert!(matches!(restarted.check(later, of_neighbour.as_bytes(), ours, 1), NonceVerdict::Good(_)));
+    assert!(matches!(neighbour.check(later, nonce.as_bytes(), own_scope, 1), NonceVerdict::Good(_)));
+    let of_neighbour = before.issue(NOW + Duration::from_secs(11), own_scope);
+    assert!(matches!(restarted.check(later, of_neighbour.as_bytes(), own_scope, 1), NonceVerdict::Good(_)));
 }
 
 /// Every digit counts.
@@ -421,7 +421,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_quoted_reads_back(text in "[ -~äø]{0,20}") {
+    fn a_quoted_string_reads_back(text in "[ -~äø]{0,20}") {
         let mut header = "Digest username=".to_owned();
         quoted(&text, &mut header);
         header.push_str(", realm=r, nonce=n, uri=u, response=00");

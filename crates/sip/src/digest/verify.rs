@@ -13,20 +13,21 @@ use crate::keys;
 
 /// The algorithms and lifetimes of digest authentication.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct DigestSettings {
     /// Offered in this order (RFC 8760 §2.4: the client takes the first it knows), and nothing else is
     /// accepted. COMPAT(sipp 3.6): it looks at the first only and knows MD5 only. COMPAT(baresip 1.0): it gives
     /// up when any of them is not MD5.
     pub hashes: Vec<Hash>,
+    /// The lifetime of nonces, and the number of them whose use is counted.
     pub nonces: NonceSettings,
     /// Refuse credentials whose `uri` is not the Request-URI. Off, for RFC 3261 §22.4 item 5 lets both
     /// differ, and SIPp and proxies on the way make them differ.
     pub same_uri: bool,
 }
 
-impl Default for Settings {
+impl Default for DigestSettings {
     fn default() -> Self {
-        Settings {
+        DigestSettings {
             hashes: vec![Hash::Sha256, Hash::Sha512_256, Hash::Md5],
             nonces: NonceSettings::default(),
             same_uri: false,
@@ -37,13 +38,19 @@ impl Default for Settings {
 /// The values that a response is verified with, besides the credentials.
 #[derive(Clone, Copy, Debug)]
 pub struct DigestRequest<'a> {
+    /// The realm of the challenge, unquoted.
     pub realm: &'a str,
+    /// The method as written in the request line: A2 begins with it (RFC 7616 §3.4.3).
     pub method: &'a [u8],
+    /// The Request-URI as written; compared with `uri` only under [`DigestSettings::same_uri`].
     pub request_uri: &'a [u8],
+    /// The request's Call-ID, to which the nonce is bound.
     pub call_id: &'a [u8],
     /// The address that the request came from.
     pub source: IpAddr,
+    /// The number of the CSeq header.
     pub cseq: u32,
+    /// The body, which `auth-int` protects.
     pub body: &'a [u8],
 }
 
@@ -73,6 +80,7 @@ impl<'a> DigestRequest<'a> {
 /// The result of verifying a digest response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
+    /// The response fits the HA1, and its nonce is fresh.
     Accepted,
     /// Challenge again with `stale=true`: the client retries without asking its user.
     Stale,
@@ -83,7 +91,7 @@ pub enum Verdict {
 /// One shard's challenger.
 #[derive(Debug)]
 pub struct Authenticator {
-    settings: Settings,
+    settings: DigestSettings,
     nonces: Nonces,
     /// Makes up the verifiers of accounts that do not exist.
     made_up: Keyed,
@@ -92,7 +100,7 @@ pub struct Authenticator {
 impl Authenticator {
     /// `secret` is the endpoint's: the keys here are derived from it. `started`: when the process began;
     /// nonces from before are stale.
-    pub fn new(secret: [u8; 32], settings: Settings, started: Instant) -> Self {
+    pub fn new(secret: [u8; 32], settings: DigestSettings, started: Instant) -> Self {
         let nonces = Nonces::new(keys::derive(&secret, "nonces"), settings.nonces, started);
         let made_up = Keyed::new(keys::derive(&secret, "made-up verifiers"));
         Authenticator { settings, nonces, made_up }
@@ -200,10 +208,10 @@ fn response_is_right(credentials: &Credentials<'_>, question: DigestRequest<'_>,
         Qop::Auth => hash_hex(hash, &[ha1, nonce, credentials.nc, cnonce, b"auth", ha2]),
         Qop::AuthInt => hash_hex(hash, &[ha1, nonce, credentials.nc, cnonce, b"auth-int", ha2]),
     };
-    let mut given = [0; super::algorithm::HEX_MAX];
-    let Some(given) = given.get_mut(..credentials.response.len()) else { return false };
-    given.copy_from_slice(credentials.response);
+    let mut received = [0; super::algorithm::HEX_MAX];
+    let Some(received) = received.get_mut(..credentials.response.len()) else { return false };
+    received.copy_from_slice(credentials.response);
     // RFC 7616 §3.4: LHEX is lower case. COMPAT(phones): some write capitals.
-    given.make_ascii_lowercase();
-    stdx::ct_eq(expected.as_bytes(), given)
+    received.make_ascii_lowercase();
+    stdx::ct_eq(expected.as_bytes(), received)
 }

@@ -55,7 +55,7 @@ fn out() -> Decision {
 impl World {
     fn new(alice: CallLimits, bob: CallLimits, decision: fn() -> Decision) -> Self {
         let now = Instant::from_unix_seconds(1_700_000_000);
-        let endpoint = Endpoint::new(Settings::for_tests(EDGE, US.parse().unwrap()), now);
+        let endpoint = Endpoint::new(EndpointSettings::for_tests(EDGE, US.parse().unwrap()), now);
         let router = Router::new(RouterSettings::default(), [4; 16], now);
         World { endpoint, router, now, alice, bob, decision, parties: Vec::new(), sent: Vec::new(), asked: 0 }
     }
@@ -74,7 +74,7 @@ impl World {
             remote: from.parse::<SocketAddr>().unwrap(),
             flow: None,
         };
-        let (mut out, mut sent) = (Outbox::new(), Vec::new());
+        let (mut out, mut sent) = (EndpointOutbox::new(), Vec::new());
         let packet = Packet { bytes: Bytes::from(text.to_owned()), source };
         self.endpoint.handle_packet(self.now, packet, &mut out);
         while !out.is_empty() {
@@ -85,37 +85,39 @@ impl World {
         sent
     }
 
-    fn perform(&mut self, effect: Effect, out: &mut Outbox, sent: &mut Vec<String>) {
+    fn perform(&mut self, effect: EndpointEffect, out: &mut EndpointOutbox, sent: &mut Vec<String>) {
         match effect {
-            Effect::Transmit(transmit) => {
+            EndpointEffect::Transmit(transmit) => {
                 let text = String::from_utf8(transmit.bytes.to_vec()).unwrap();
                 sent.push(text.lines().next().unwrap().to_owned());
                 self.sent.push(text);
             }
-            Effect::Plan { id, request } if request.caller == Caller::Stranger => {
+            EndpointEffect::Plan { id, request } if request.caller == Caller::Stranger => {
                 let account = World::account(ALICE, &self.alice);
                 let caller = (account.aor, account.limits);
                 let lower = &mut self.endpoint.lower.at(self.now, out);
                 self.endpoint.cores.router.plan_for(lower, Key::from_u64(id.0), caller, 0);
             }
-            Effect::Plan { id, .. } => self.endpoint.handle_plan(self.now, id, (self.decision)(), out),
-            Effect::Account { id, .. } => {
+            EndpointEffect::Plan { id, .. } => {
+                self.endpoint.handle_plan(self.now, id, (self.decision)(), out);
+            }
+            EndpointEffect::Account { id, .. } => {
                 let account = World::account(BOB, &self.bob);
                 self.endpoint.handle_account(self.now, id, Ok(Some(account)), out);
             }
-            Effect::Ask { id, query: router::Query::Lookup { .. } } => {
+            EndpointEffect::Ask { id, query: router::Query::Lookup { .. } } => {
                 self.endpoint.handle_answer(self.now, id, Answer::Bindings(vec![phone()]), out);
             }
-            Effect::Ask { id, query } => {
+            EndpointEffect::Ask { id, query } => {
                 self.asked += 1;
                 self.ask(id, query, out);
             }
-            Effect::Call(event) => self.note(&event, out),
+            EndpointEffect::Call(event) => self.note(&event, out),
             _ => {}
         }
     }
 
-    fn ask(&mut self, id: AskId, query: router::Query, out: &mut Outbox) {
+    fn ask(&mut self, id: AskId, query: router::Query, out: &mut EndpointOutbox) {
         let mut effects = Vec::new();
         self.router.handle_query(self.now, EDGE, id, query, &mut effects);
         for effect in effects {
@@ -126,7 +128,7 @@ impl World {
     }
 
     /// As the shard tells the router of calls.
-    fn note(&mut self, event: &CallEvent, out: &mut Outbox) {
+    fn note(&mut self, event: &CallEvent, out: &mut EndpointOutbox) {
         let phase = match &event.kind {
             CallEventKind::Started { call_id, from_tag, caller, callee, .. } => {
                 let of = |aor: &Option<router::Aor>, initiator| {

@@ -13,7 +13,7 @@ use super::context::{RequestContext, RequestStage};
 use super::environment::{ClaimedSender, Environment};
 use super::lower::{LowerView, ask_id};
 use super::transactions::SourceCredit;
-use super::{Account, Effect};
+use super::{Account, EndpointEffect};
 use crate::digest::{Authenticator, DigestRequest, NonceScope, Verdict, find};
 use crate::transport::{Source, Transport};
 use crate::wire::{Header, Message, Method, Reply};
@@ -127,7 +127,7 @@ impl Authentication {
         }
         lower.set_stage(key, RequestStage::Authenticating { own_routes });
         let ClaimedSender { user, domain } = claim;
-        lower.out.push(Effect::Account { id: ask_id(key), user, domain });
+        lower.out.push(EndpointEffect::Account { id: ask_id(key), user, domain });
     }
 
     /// The account is there, or is not. Both take the same time.
@@ -258,9 +258,9 @@ impl Authentication {
     }
 }
 
-fn failed(context: &RequestContext, claim: &ClaimedSender, cause: Cause) -> Effect {
+fn failed(context: &RequestContext, claim: &ClaimedSender, cause: Cause) -> EndpointEffect {
     let (user, domain) = (claim.user.clone(), claim.domain.clone());
-    Effect::AuthenticationFailed { source: context.source, user, domain, cause }
+    EndpointEffect::AuthenticationFailed { source: context.source, user, domain, cause }
 }
 
 /// A connection's port is another each time; a phone's UDP port stays.

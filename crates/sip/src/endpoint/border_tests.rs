@@ -47,7 +47,7 @@ struct World {
 impl World {
     fn new(caller: Caller, target: &'static str) -> Self {
         let now = Instant::from_unix_seconds(1_700_000_000);
-        let mut settings = Settings::for_tests(ShardAddress { life: Life(0), shard: 0 }, US.parse().unwrap());
+        let mut settings = EndpointSettings::for_tests(ShardAddress { life: Life(0), shard: 0 }, US.parse().unwrap());
         settings.trust.networks = vec!["10.0.0.0/8".parse().unwrap()];
         settings.trust.names = vec!["proxy.example".into()];
         let named = |name: &str, is_trusted| RouteCertificate { name: name.into(), is_trusted };
@@ -81,16 +81,16 @@ impl World {
     }
 
     fn receive_by(&mut self, source: Source, text: String) -> Vec<(SocketAddr, String)> {
-        let (mut out, mut sent) = (Outbox::new(), Vec::new());
+        let (mut out, mut sent) = (EndpointOutbox::new(), Vec::new());
         self.endpoint.handle_packet(self.now, Packet { bytes: Bytes::from(text), source }, &mut out);
         while !out.is_empty() {
             for effect in std::mem::take(&mut out) {
                 match effect {
-                    Effect::Transmit(transmit) => {
+                    EndpointEffect::Transmit(transmit) => {
                         let text = String::from_utf8(transmit.bytes.to_vec()).unwrap();
                         sent.push((transmit.target.remote, text));
                     }
-                    Effect::Plan { id, .. } => {
+                    EndpointEffect::Plan { id, .. } => {
                         let context = self.endpoint.lower.contexts.get_mut(Key::from_u64(id.0)).unwrap();
                         context.caller = Some(self.caller.clone());
                         let decision =
@@ -182,7 +182,7 @@ fn identities_of_the_trusted_stay_and_those_for_the_trust_domain_alone_stay_in_i
 
 /// RFC 5922 §7.1: a connection is believed what its certificate proves, for as long as it lasts, and nothing else.
 #[test]
-fn identities_are_taken_from_who_shows_a_certificate_of_a_trusted_name() {
+fn identities_of_a_peer_with_a_trusted_certificate_are_kept() {
     let flow = |number| FlowId { edge: ShardAddress { life: Life(0), shard: 0 }, number };
     let by = |number| Source {
         transport: Transport::Tls,
@@ -229,16 +229,16 @@ fn own_invite(target: &str, is_binding: bool) -> Option<String> {
         is_binding,
         ..Default::default()
     };
-    let mut out = Outbox::new();
+    let mut out = EndpointOutbox::new();
     world.endpoint.sessions(world.now, &mut out).invite(invite).unwrap();
     out.into_iter().find_map(|effect| match effect {
-        Effect::Transmit(transmit) => Some(String::from_utf8(transmit.bytes.to_vec()).unwrap()),
+        EndpointEffect::Transmit(transmit) => Some(String::from_utf8(transmit.bytes.to_vec()).unwrap()),
         _ => None,
     })
 }
 
 #[test]
-fn a_call_of_an_application_is_asserted_towards_the_trusted_and_nobody_else() {
+fn an_application_call_is_asserted_to_trusted_peers_only() {
     let asserted = "\r\nP-Asserted-Identity: <sip:4930@example.test>\r\n";
     for (target, expected) in [(TRUSTED, true), (TRUNK, true), (STRANGER, false)] {
         let invite = own_invite(target, false).unwrap();
@@ -280,7 +280,7 @@ fn privacy_keeps_identities_from_the_untrusted_only() {
 }
 
 #[test]
-fn an_account_is_asserted_towards_the_trusted_and_nobody_else() {
+fn an_account_is_asserted_to_trusted_peers_only() {
     let asserted = "\r\nP-Asserted-Identity: <sip:al%20ice@example.test>\r\n";
     let forged = "P-Asserted-Identity: <sip:boss@example.test>\r\nPrivacy: id\r\n";
     for target in [TRUSTED, TRUNK] {
@@ -293,7 +293,7 @@ fn an_account_is_asserted_towards_the_trusted_and_nobody_else() {
 }
 
 #[test]
-fn identities_in_responses_are_judged_by_who_was_asked() {
+fn identities_in_responses_are_judged_by_the_callee() {
     for (target, from, private, kept) in [
         (STRANGER, PHONE, false, false),
         (STRANGER, TRUSTED, false, false),
@@ -358,10 +358,10 @@ impl World {
         let ha1s = crate::digest::Ha1s { md5: [0; 16], sha256: [0; 32], sha512_256: [0; 32] };
         let aor = "a@example.test".into();
         let account = Account { aor, ha1s, disabled: false, max_contacts: 5, limits: None };
-        let mut out = Outbox::new();
+        let mut out = EndpointOutbox::new();
         let lower = &mut self.endpoint.lower.at(self.now, &mut out);
         self.endpoint.cores.router.registrar.register(lower, key, account);
-        let Some(Effect::Ask { query: router::Query::Register(register), .. }) = out.pop() else {
+        let Some(EndpointEffect::Ask { query: router::Query::Register(register), .. }) = out.pop() else {
             return None;
         };
         match register.change {
@@ -423,10 +423,10 @@ fn a_binding_that_leads_to_a_route_is_not_called() {
         let request = Message::parse(Bytes::from(text)).unwrap();
         let key =
             world.endpoint.lower.contexts.insert(RequestContext::new(Key::from_u64(0), request, source, 0));
-        let mut out = Outbox::new();
+        let mut out = EndpointOutbox::new();
         let lower = &mut world.endpoint.lower.at(world.now, &mut out);
         world.endpoint.cores.router.ring_bindings(lower, key, 0, vec![binding]);
-        let is_sent = out.iter().any(|effect| matches!(effect, Effect::Transmit(_)));
+        let is_sent = out.iter().any(|effect| matches!(effect, EndpointEffect::Transmit(_)));
         assert_eq!(is_sent, is_called, "{uri}");
     }
 }

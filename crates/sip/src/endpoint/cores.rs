@@ -5,7 +5,7 @@
 use stdx::Instant;
 use stdx::slab::Key;
 
-use super::Effect;
+use super::EndpointEffect;
 use super::context::{RequestStage, TransactionUser};
 use super::event_front::EventFront;
 use super::lower::{LowerLayers, LowerView};
@@ -125,7 +125,7 @@ impl Cores {
             }
             TransactionUser::Session(id) => self.user_agent.handle_own_response(lower, id, key, response),
             TransactionUser::Probe(id) if response.status() >= 200 => {
-                lower.out.push(Effect::ProbeOutcome { id, status: response.status() });
+                lower.out.push(EndpointEffect::ProbeOutcome { id, status: response.status() });
             }
             TransactionUser::Notifier(id) if response.status() >= 200 => {
                 self.events.handle_notify_result(lower, id, response.status());
@@ -139,7 +139,9 @@ impl Cores {
         lower.counters.timeouts += 1;
         match failed.user {
             TransactionUser::Context(context) => ProxyCore::new(lower).handle_branch_failure(context, failed),
-            TransactionUser::Probe(id) => lower.out.push(Effect::ProbeOutcome { id, status: failed.status }),
+            TransactionUser::Probe(id) => {
+                lower.out.push(EndpointEffect::ProbeOutcome { id, status: failed.status });
+            }
             TransactionUser::Notifier(id) => self.events.handle_notify_result(lower, id, 408),
             TransactionUser::Session(id) => {
                 self.user_agent.handle_own_failure(lower, id, failed.hop, failed.status);

@@ -16,27 +16,37 @@ use crate::transport::{Source, TlsNames, Transmit, Transport};
 
 /// An order of the endpoint to the shard that drives it.
 #[derive(Debug)]
-pub enum Effect {
+pub enum EndpointEffect {
+    /// One message to a transport; a failure comes back by its `report`.
     Transmit(Transmit),
     /// The account of `user@domain`, aliases resolved, is needed. Answered by `handle_account`.
     Account {
+        /// The number that the answer carries.
         id: AskId,
+        /// User part, unescaped.
         user: Box<str>,
+        /// A domain of ours, lower case.
         domain: Box<str>,
     },
     /// The routing plan's decision on this request is needed. Answered by `handle_plan`.
     Plan {
+        /// The number that the answer carries.
         id: AskId,
+        /// The request, as far as the plan needs it.
         request: PlanRequest,
     },
     /// To the router of the address's bucket. Answered by `handle_answer`, unless the query is not.
     Ask {
+        /// The number that the answer carries.
         id: AskId,
+        /// The query, which names its address.
         query: Query,
     },
     /// Answered by `handle_dns`.
     Dns {
+        /// The number that the answer carries.
         id: u64,
+        /// The question.
         query: DnsQuery,
     },
     /// For the application that has the session.
@@ -47,19 +57,27 @@ pub enum Effect {
     Trace(TraceEvent),
     /// The outcome of a `probe`: the final status, or 408.
     ProbeOutcome {
+        /// The number that the probe was given.
         id: u64,
+        /// The final status.
         status: u16,
     },
     /// The outcome of `text`.
     TextOutcome {
+        /// The number that the text was given.
         id: u64,
+        /// The outcome for the chat client.
         texted: TextOutcome,
     },
     /// Credentials for this account that were wrong, or not looked at. The source is proved.
     AuthenticationFailed {
+        /// The source of the request.
         source: Source,
+        /// User part of the account that the credentials name.
         user: Box<str>,
+        /// The account's domain, lower case.
         domain: Box<str>,
+        /// Wrong credentials, or too many attempts.
         cause: Cause,
     },
 }
@@ -71,11 +89,15 @@ pub struct PlanRequest {
     pub user: Box<str>,
     /// Lower case.
     pub host: Box<str>,
+    /// The port of the Request-URI, when it has one.
     pub port: Option<u16>,
+    /// The caller; it decides which routes are open.
     pub caller: Caller,
     /// The domain of ours that an unproved caller claims to be of.
     pub claims: Option<Box<str>>,
+    /// The address that the request came from.
     pub source: SocketAddr,
+    /// The transport that the request came by.
     pub transport: Transport,
     /// The names of the certificate that the source has shown on its connection, when it was verified.
     pub tls_names: Option<TlsNames>,
@@ -92,6 +114,7 @@ pub struct PlanRequest {
 pub enum Caller {
     /// Authenticated.
     Account(Aor),
+    /// Without proof of an account.
     Stranger,
 }
 
@@ -110,7 +133,9 @@ impl Caller {
 pub enum Decision {
     /// An account of ours, perhaps: to be looked up.
     Local {
+        /// User part, unescaped.
         user: Box<str>,
+        /// A domain of ours, lower case.
         domain: Box<str>,
     },
     /// Targets in the order to be tried: each inner list rings at once.
@@ -119,8 +144,11 @@ pub enum Decision {
     Agent,
     /// The caller must prove its claim; then the plan is asked again.
     Authenticate,
+    /// The request is answered with this status.
     Refuse {
+        /// The status of the response.
         status: u16,
+        /// The reason phrase of the response.
         reason: Box<str>,
     },
     /// The account or the route denies the destination: 403.
@@ -134,8 +162,11 @@ pub enum Decision {
 pub struct Account {
     /// `user@domain`, aliases resolved.
     pub aor: Aor,
+    /// The hashes that passwords are verified with.
     pub ha1s: Ha1s,
+    /// True: the account can neither register nor call.
     pub disabled: bool,
+    /// The most bindings that the account may have at once.
     pub max_contacts: usize,
     /// `None` for nearly all.
     pub limits: Option<Arc<CallLimits>>,
@@ -149,38 +180,57 @@ pub struct CallEvent {
     /// The keyed hash of the callee's tag, in `Answered` and `Ended`: a call ends with the dialog that was answered,
     /// not with a fork of it.
     pub leg: u64,
+    /// The phase that the call has entered.
     pub kind: CallEventKind,
 }
 
 /// The phases of a call that the endpoint reports to the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallEventKind {
+    /// An INVITE is about to be forwarded, or to be given to an application, or an application sends one.
     Started {
+        /// The Call-ID.
         call_id: Box<str>,
         /// The caller's tag: two callers may choose one Call-ID.
         from_tag: Box<str>,
+        /// The From URI of the INVITE.
         from: Box<str>,
+        /// The Request-URI of the INVITE.
         to: Box<str>,
+        /// The account that calls, when it is proved.
         caller: Option<Aor>,
+        /// The account that is called, when it is one of ours.
         callee: Option<Aor>,
         /// The entry in the ledger for a call that an application places.
         listed: ListedUnder,
     },
     /// An INVITE that had an error of ours before it went anywhere: its only event.
     Refused {
+        /// The Call-ID.
         call_id: Box<str>,
+        /// The From URI of the INVITE.
         from: Box<str>,
+        /// The Request-URI of the INVITE.
         to: Box<str>,
+        /// The account that calls, when it is proved.
         caller: Option<Aor>,
+        /// The account that is called, when it is one of ours.
         callee: Option<Aor>,
+        /// The status that the caller got.
         status: u16,
+        /// The reason phrase that the caller got.
         reason: Box<str>,
     },
+    /// The first 2xx to the INVITE.
     Answered,
+    /// The INVITE came to no 2xx.
     Failed {
+        /// The status that the caller got.
         status: u16,
+        /// The reason phrase that the caller got.
         reason: Box<str>,
     },
+    /// The dialog of an answered call is over.
     Ended,
 }
 
@@ -197,10 +247,15 @@ pub struct ListedUnder {
 /// A message of a traced account.
 #[derive(Clone, Debug)]
 pub struct TraceEvent {
+    /// The account that is traced.
     pub account: Aor,
+    /// The sender of the message.
     pub from: SocketAddr,
+    /// The receiver of the message.
     pub to: SocketAddr,
+    /// Passed, or refused by the transport.
     pub traced: Traced,
+    /// The message, as on the wire.
     pub bytes: Bytes,
 }
 
@@ -214,4 +269,4 @@ pub enum Traced {
 }
 
 /// The effects of an endpoint, in the order in which they are to be performed.
-pub type Outbox = Vec<Effect>;
+pub type EndpointOutbox = Vec<EndpointEffect>;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use router::{Answer, AskId, Binding, Push, WaitingMessage};
 use stdx::slab::Key;
 
-use super::Effect;
+use super::EndpointEffect;
 use super::context::{RequestStage, TransactionUser};
 use super::environment::forwarded_copy::next_hop_of;
 use super::lower::{LowerView, UnresolvedMessage};
@@ -101,11 +101,13 @@ impl EventFront {
                 EventEffect::Reply { transaction, bytes } => {
                     self.reply_for_notifier(lower, transaction, bytes);
                 }
-                EventEffect::Ask { id, query } => lower.out.push(Effect::Ask { id, query }),
+                EventEffect::Ask { id, query } => lower.out.push(EndpointEffect::Ask { id, query }),
                 EventEffect::Request { id, bytes, onward } => {
                     self.send_for_notifier(lower, id, bytes, &onward);
                 }
-                EventEffect::TextOutcome { id, texted } => lower.out.push(Effect::TextOutcome { id, texted }),
+                EventEffect::TextOutcome { id, texted } => {
+                    lower.out.push(EndpointEffect::TextOutcome { id, texted });
+                }
             }
         }
         // The notifier may have been asked again meanwhile; its effects were performed there.
@@ -157,7 +159,7 @@ impl EventFront {
         }
     }
 
-    /// Words of chat for the phones of an account. [`Effect::TextOutcome`] tells what became of them.
+    /// Words of chat for the phones of an account. [`EndpointEffect::TextOutcome`] tells what became of them.
     pub(super) fn text(
         &mut self,
         lower: &mut LowerView<'_>,

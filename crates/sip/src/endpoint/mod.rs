@@ -1,7 +1,7 @@
 //! One shard's SIP. The endpoint takes what arrives ([`receive`]) and passes it to its parts: transactions
 //! ([`transactions`]), the choice of targets ([`request_router`]), the proxy core ([`proxy_core`]), the registrar's front
 //! ([`registrar_front`]), the event notifier ([`event_front`]) and the user agent of applications ([`user_agent`]). Inputs are
-//! `handle_*`; everything it causes is an [`Effect`].
+//! `handle_*`; everything it causes is an [`EndpointEffect`].
 //!
 //! From below: `environment` is read by all and changed by no message; `transactions` has the table, its timers and the
 //! proofs of UDP sources; `lower` has the requests that are owed a final response, resolutions, responses and call events. A
@@ -50,8 +50,8 @@ pub(crate) use self::context::{RequestContext, RequestStage, TransactionUser};
 use self::cores::Cores;
 pub use self::counters::Counters;
 pub use self::effect::{
-    Account, CallEvent, CallEventKind, Caller, Decision, Effect, ListedUnder, Outbox, PlanRequest,
-    TraceEvent, Traced,
+    Account, CallEvent, CallEventKind, Caller, Decision, EndpointEffect, EndpointOutbox, ListedUnder,
+    PlanRequest, TraceEvent, Traced,
 };
 use self::environment::Environment;
 pub use self::environment::trust::{RouteCertificate, RoutePeer, RoutePeers, Trust};
@@ -62,7 +62,7 @@ use self::proxy_core::ProxyCore;
 use self::registrar_front::RegistrarFront;
 use self::request_router::RequestRouter;
 pub use self::request_router::{CallLimits, StoreUnavailable};
-pub use self::settings::{Listener, Settings};
+pub use self::settings::{EndpointSettings, Listener};
 pub(crate) use self::transactions::SourceCredit;
 use self::transactions::{SourceProofs, Transactions};
 use self::user_agent::UserAgent;
@@ -88,6 +88,7 @@ pub struct Endpoint {
 /// The acceptance of new requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intake {
+    /// New requests are accepted.
     Open,
     /// The shard is behind: new requests get 503, requests within dialogs pass.
     Overloaded,
@@ -97,7 +98,7 @@ pub enum Intake {
 
 impl Endpoint {
     /// An endpoint without transactions.
-    pub fn new(settings: Settings, now: Instant) -> Self {
+    pub fn new(settings: EndpointSettings, now: Instant) -> Self {
         let secret = settings.secret;
         let proofs = SourceProofs::new(derived(&secret, "tags shown"), settings.unproved_requests);
         let attempts = Attempts::new(derived(&secret, "attempts"), &limits::WRONG_PASSWORDS);
@@ -129,7 +130,7 @@ impl Endpoint {
     }
 
     /// Fires every timer that is due.
-    pub fn expire(&mut self, now: Instant, out: &mut Outbox) {
+    pub fn expire(&mut self, now: Instant, out: &mut EndpointOutbox) {
         let mut due = std::mem::take(&mut self.due);
         self.lower.transactions.expire(now, &mut due);
         for key in due.drain(..) {
@@ -151,13 +152,13 @@ impl Endpoint {
         lower.into_iter().chain(upper).flatten().min()
     }
 
-    /// The answer to an [`Effect::Dns`].
+    /// The answer to an [`EndpointEffect::Dns`].
     pub fn handle_dns(
         &mut self,
         now: Instant,
         id: u64,
         result: Result<Vec<DnsRecord>, DnsFault>,
-        out: &mut Outbox,
+        out: &mut EndpointOutbox,
     ) {
         let mut finished = Vec::new();
         self.lower.resolutions.handle_dns(now, id, result, &mut finished, out);
@@ -192,26 +193,26 @@ impl Endpoint {
         }
     }
 
-    /// The routing plan's answer to an [`Effect::Plan`].
-    pub fn handle_plan(&mut self, now: Instant, id: AskId, decision: Decision, out: &mut Outbox) {
+    /// The routing plan's answer to an [`EndpointEffect::Plan`].
+    pub fn handle_plan(&mut self, now: Instant, id: AskId, decision: Decision, out: &mut EndpointOutbox) {
         self.cores.router.handle_plan(&mut self.lower.at(now, out), id, decision);
         self.cores.hand_over(&mut self.lower.at(now, out));
     }
 
-    /// The store's answer to an [`Effect::Account`].
+    /// The store's answer to an [`EndpointEffect::Account`].
     pub fn handle_account(
         &mut self,
         now: Instant,
         id: AskId,
         account: Result<Option<Account>, StoreUnavailable>,
-        out: &mut Outbox,
+        out: &mut EndpointOutbox,
     ) {
         self.cores.router.handle_account(&mut self.lower.at(now, out), id, account);
         self.cores.hand_over(&mut self.lower.at(now, out));
     }
 
-    /// The router's answer to an [`Effect::Ask`].
-    pub fn handle_answer(&mut self, now: Instant, id: AskId, answer: Answer, out: &mut Outbox) {
+    /// The router's answer to an [`EndpointEffect::Ask`].
+    pub fn handle_answer(&mut self, now: Instant, id: AskId, answer: Answer, out: &mut EndpointOutbox) {
         let lower = &mut self.lower.at(now, out);
         if id.0 & crate::events::ASK_BIT != 0 {
             return self.cores.events.handle_agent_answer(lower, id, answer);
@@ -221,34 +222,34 @@ impl Endpoint {
     }
 
     /// A change that the router sends unasked.
-    pub fn handle_push(&mut self, now: Instant, push: Push, out: &mut Outbox) {
+    pub fn handle_push(&mut self, now: Instant, push: Push, out: &mut EndpointOutbox) {
         self.cores.events.handle_push(&mut self.lower.at(now, out), push);
     }
 
     /// Every subscription ends: its watcher shall subscribe elsewhere.
-    pub fn end_subscriptions(&mut self, now: Instant, out: &mut Outbox) {
+    pub fn end_subscriptions(&mut self, now: Instant, out: &mut EndpointOutbox) {
         self.cores.events.end_subscriptions(&mut self.lower.at(now, out));
     }
 
-    /// A text of a chat client for the phones of an account. [`Effect::TextOutcome`] has its result.
+    /// A text of a chat client for the phones of an account. [`EndpointEffect::TextOutcome`] has its result.
     pub fn text(
         &mut self,
         now: Instant,
         id: u64,
         bindings: &[Binding],
         words: &WaitingMessage,
-        out: &mut Outbox,
+        out: &mut EndpointOutbox,
     ) {
         self.cores.events.text(&mut self.lower.at(now, out), id, bindings, words);
     }
 
-    /// Sends an OPTIONS to a route's target; [`Effect::ProbeOutcome`] has its result.
-    pub fn probe(&mut self, now: Instant, id: u64, target: &str, out: &mut Outbox) {
+    /// Sends an OPTIONS to a route's target; [`EndpointEffect::ProbeOutcome`] has its result.
+    pub fn probe(&mut self, now: Instant, id: u64, target: &str, out: &mut EndpointOutbox) {
         probe::probe(&mut self.lower.at(now, out), id, target);
     }
 
     /// The commands of applications for their sessions.
-    pub fn sessions<'a>(&'a mut self, now: Instant, out: &'a mut Outbox) -> SessionCommands<'a> {
+    pub fn sessions<'a>(&'a mut self, now: Instant, out: &'a mut EndpointOutbox) -> SessionCommands<'a> {
         SessionCommands { user_agent: &mut self.cores.user_agent, lower: self.lower.at(now, out) }
     }
 
@@ -312,13 +313,13 @@ impl Endpoint {
         self.intake = intake;
     }
 
-    /// Messages of these accounts are copied out as [`Effect::Trace`].
+    /// Messages of these accounts are copied out as [`EndpointEffect::Trace`].
     pub fn set_traced(&mut self, accounts: Vec<Box<str>>) {
         self.lower.transactions.traced = accounts;
     }
 
     /// Takes the settings that a reload may change: domains, registrar rules, whether calls are authenticated.
-    pub fn reload(&mut self, settings: Settings) {
+    pub fn reload(&mut self, settings: EndpointSettings) {
         self.cores.events.notifier.set_rules(settings.events.clone());
         if settings.unproved_requests != self.lower.env.settings.unproved_requests {
             self.lower.transactions.proofs.set_rate(settings.unproved_requests);
@@ -343,14 +344,14 @@ fn derived(secret: &[u8; 32], purpose: &str) -> Keyed {
 }
 
 /// A seed that differs from the notifier's: tags of both are looked up by themselves.
-fn session_seed(settings: &Settings) -> [u8; 32] {
+fn session_seed(settings: &EndpointSettings) -> [u8; 32] {
     let mut seed = notifier_seed(settings);
     seed[30] ^= 0xff;
     seed
 }
 
 /// The seed of this process and shard alone: its tags must not be those of another.
-fn notifier_seed(settings: &Settings) -> [u8; 32] {
+fn notifier_seed(settings: &EndpointSettings) -> [u8; 32] {
     let mut seed = settings.secret;
     for (byte, own) in seed.iter_mut().zip(settings.table_seed) {
         *byte ^= own;
@@ -359,14 +360,14 @@ fn notifier_seed(settings: &Settings) -> [u8; 32] {
     seed
 }
 
-fn resolver_settings(settings: &Settings) -> crate::resolve::Settings {
+fn resolver_settings(settings: &EndpointSettings) -> crate::resolve::ResolverSettings {
     let mut transports = Vec::new();
     for listener in &settings.listeners {
         if !transports.contains(&listener.transport) {
             transports.push(listener.transport);
         }
     }
-    crate::resolve::Settings {
+    crate::resolve::ResolverSettings {
         transports,
         ipv4: settings.listeners.iter().any(|l| l.addr.is_ipv4()),
         ipv6: settings.listeners.iter().any(|l| l.addr.is_ipv6()),

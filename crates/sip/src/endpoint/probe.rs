@@ -1,14 +1,14 @@
 //! Probes of the targets of routes: an OPTIONS each.
 
-use super::Effect;
+use super::EndpointEffect;
 use super::context::TransactionUser;
 use super::environment::forwarded_copy::next_hop_of;
 use super::lower::{LowerView, UnresolvedMessage};
 use crate::resolve::Hop;
 use crate::token;
-use crate::wire::{Message, Request, Uri};
+use crate::wire::{Message, RequestBuilder, Uri};
 
-/// Sends an OPTIONS to a route's target; [`Effect::ProbeOutcome`] tells what became of it.
+/// Sends an OPTIONS to a route's target; [`EndpointEffect::ProbeOutcome`] tells what became of it.
 pub(super) fn probe(lower: &mut LowerView<'_>, id: u64, target: &str) {
     let next = Uri::parse(target.as_bytes()).ok().and_then(|uri| next_hop_of(&uri));
     let waiting = UnresolvedMessage::Probe { id, target: target.into() };
@@ -20,7 +20,7 @@ pub(super) fn probe(lower: &mut LowerView<'_>, id: u64, target: &str) {
 pub(super) fn send_probe(lower: &mut LowerView<'_>, id: u64, target: &str, hop: Option<Hop>) {
     let sent = hop.and_then(|hop| try_probe(lower, id, target, hop));
     if sent.is_none() {
-        lower.out.push(Effect::ProbeOutcome { id, status: 503 });
+        lower.out.push(EndpointEffect::ProbeOutcome { id, status: 503 });
     }
 }
 
@@ -29,7 +29,7 @@ fn try_probe(lower: &mut LowerView<'_>, id: u64, target: &str, hop: Hop) -> Opti
     let us = String::from_utf8_lossy(&lower.env.listeners.texts[listener].uri).into_owned();
     let unique =
         lower.env.keys.branch.mac(&[b"probe", &id.to_be_bytes(), &lower.now.as_micros().to_be_bytes()]);
-    let mut request = Request::new(b"OPTIONS", target.as_bytes());
+    let mut request = RequestBuilder::new(b"OPTIONS", target.as_bytes());
     request
         .header("Max-Forwards", b"70")
         .header("From", format!("<{us}>;tag={}", token::to_string(unique)).as_bytes())

@@ -12,7 +12,7 @@ use super::environment::loops::route_after;
 use super::lower::LowerView;
 use super::proxy_core::{BranchResponse, ForwardedAck, ProxyCore};
 use super::transactions::reply_target;
-use super::{Caller, Endpoint, Intake, Outbox, RequestContext};
+use super::{Caller, Endpoint, EndpointOutbox, Intake, RequestContext};
 use crate::limits;
 use crate::transaction::{TransactionEvent, TransactionMachine};
 use crate::transport::{Packet, Source, TransmitId, Transport};
@@ -33,7 +33,7 @@ pub(super) struct FailedTransaction {
 
 impl Endpoint {
     /// One whole message from the network.
-    pub fn handle_packet(&mut self, now: Instant, packet: Packet, out: &mut Outbox) {
+    pub fn handle_packet(&mut self, now: Instant, packet: Packet, out: &mut EndpointOutbox) {
         let Packet { bytes, source } = packet;
         let message = match Message::parse(bytes.clone()) {
             Ok(message) => message,
@@ -53,7 +53,7 @@ impl Endpoint {
         }
     }
 
-    fn handle_request(&mut self, now: Instant, request: Message, source: Source, out: &mut Outbox) {
+    fn handle_request(&mut self, now: Instant, request: Message, source: Source, out: &mut EndpointOutbox) {
         let method = request.method();
         if let Err(fault) = wire::check_request(&request) {
             self.lower.counters.malformed += 1;
@@ -90,7 +90,7 @@ impl Endpoint {
         hash: u64,
         request: Message,
         source: Source,
-        out: &mut Outbox,
+        out: &mut EndpointOutbox,
     ) {
         let is_admitted =
             self.cores.router.authentication.admits(&mut self.lower.at(now, out), &request, &source);
@@ -138,7 +138,7 @@ impl Endpoint {
 
     /// An ACK that matches no transaction of ours: to a 2xx (RFC 3261 §13.2.2.4, §16.11), or to an error
     /// response that we sent without a transaction. An ACK has no answer.
-    fn handle_stray_ack(&mut self, now: Instant, ack: Message, source: Source, out: &mut Outbox) {
+    fn handle_stray_ack(&mut self, now: Instant, ack: Message, source: Source, out: &mut EndpointOutbox) {
         let env = &self.lower.env;
         let ack = env.restore_strictly_routed(&ack).unwrap_or(ack);
         if ack.max_forwards() == Some(Some(0)) {
@@ -168,7 +168,7 @@ impl Endpoint {
     }
 
     /// RFC 3261 §9.2: 200 to the CANCEL, then the branches of its INVITE are cancelled.
-    fn handle_cancel(&mut self, now: Instant, cancel: &Message, source: &Source, out: &mut Outbox) {
+    fn handle_cancel(&mut self, now: Instant, cancel: &Message, source: &Source, out: &mut EndpointOutbox) {
         let Some(via) = cancel.top_via() else { return };
         let table = &self.lower.transactions.table;
         let invite = table.find(table.server_hash(cancel, &via, Method::Invite));
@@ -184,7 +184,13 @@ impl Endpoint {
         }
     }
 
-    fn handle_response(&mut self, now: Instant, response: &Message, source: &Source, out: &mut Outbox) {
+    fn handle_response(
+        &mut self,
+        now: Instant,
+        response: &Message,
+        source: &Source,
+        out: &mut EndpointOutbox,
+    ) {
         if wire::check_response(response).is_err() {
             self.lower.counters.unparsable += 1;
             return;
@@ -221,7 +227,7 @@ impl Endpoint {
         }
     }
 
-    pub(super) fn handle_transaction_timer(&mut self, now: Instant, key: Key, out: &mut Outbox) {
+    pub(super) fn handle_transaction_timer(&mut self, now: Instant, key: Key, out: &mut EndpointOutbox) {
         let Some(transaction) = self.lower.transactions.table.disarm(now, key) else { return };
         let turn = transaction.machine.handle_timer(now);
         let failed = FailedTransaction {
@@ -246,7 +252,7 @@ impl Endpoint {
     }
 
     /// The server could not send what `report` names.
-    pub fn handle_send_failed(&mut self, now: Instant, report: TransmitId, out: &mut Outbox) {
+    pub fn handle_send_failed(&mut self, now: Instant, report: TransmitId, out: &mut EndpointOutbox) {
         let key = Key::from_u64(report.0);
         let transactions = &mut self.lower.transactions;
         let Some(transaction) = transactions.table.get(key) else { return };
@@ -266,7 +272,13 @@ impl Endpoint {
     }
 
     /// A stream broke the rules. If its bytes are the head of a request, that is answered before the end.
-    pub fn handle_stream_fault(&mut self, source: Source, head: Bytes, reply: (u16, &str), out: &mut Outbox) {
+    pub fn handle_stream_fault(
+        &mut self,
+        source: Source,
+        head: Bytes,
+        reply: (u16, &str),
+        out: &mut EndpointOutbox,
+    ) {
         self.lower.counters.malformed += 1;
         let Ok(request) = Message::parse(head) else { return };
         if request.is_request() && request.method() != Method::Ack && request.top_via().is_some() {

@@ -6,7 +6,7 @@ use stdx::slab::Key;
 
 use super::context::RequestStage;
 use super::lower::{LowerView, ask_id};
-use super::{Account, Effect};
+use super::{Account, EndpointEffect};
 use crate::registrar::gruu::Gruus;
 use crate::registrar::{self, ContactReach, OkSettings, RegisterRefusal};
 use crate::wire::Reply;
@@ -39,7 +39,7 @@ impl RegistrarFront {
             Ok(register) => {
                 lower.set_stage(key, RequestStage::Registering { aor: account.aor });
                 let query = Query::Register(Box::new(register));
-                lower.out.push(Effect::Ask { id: ask_id(key), query });
+                lower.out.push(EndpointEffect::Ask { id: ask_id(key), query });
             }
             Err(refusal) => self.refuse_register(lower, key, &refusal),
         }

@@ -15,7 +15,9 @@ use crate::transport::{Transport, via_token};
 /// One listening address, and its texts in messages.
 #[derive(Clone, Debug)]
 pub struct Listener {
+    /// The transport it listens on.
     pub transport: Transport,
+    /// The address that its socket is bound to.
     pub addr: SocketAddr,
     /// The host and port in messages: the address itself unless the operator names another host or port.
     pub advertised: Box<str>,
@@ -46,8 +48,10 @@ impl Listener {
 
 /// The settings of an [`Endpoint`](super::Endpoint).
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct EndpointSettings {
+    /// The shard of this node that the router's answers go to.
     pub edge: router::ShardAddress,
+    /// The listening addresses; the first that fits a target's transport and family is used to send.
     pub listeners: Vec<Listener>,
     /// Domains whose accounts are ours, lower case.
     pub domains: Vec<Box<str>>,
@@ -59,8 +63,11 @@ pub struct Settings {
     pub secret: [u8; 32],
     /// Per-process randomness for the hash tables.
     pub table_seed: [u8; 16],
+    /// The bounds of REGISTER, such as the shortest and longest interval.
     pub registrar: RegistrarRules,
-    pub digest: digest::Settings,
+    /// The algorithms and nonces of challenges.
+    pub digest: digest::DigestSettings,
+    /// The bounds of SUBSCRIBE and PUBLISH.
     pub events: EventRules,
     /// RFC 3608: `<sip:...;lr>` for registered phones; empty for none.
     pub service_route: Box<str>,
@@ -68,6 +75,7 @@ pub struct Settings {
     pub unproved_requests: Rate,
     /// RFC 5626 §4.4.1: seconds; a flow silent for longer is closed by us.
     pub flow_timer: u32,
+    /// The networks and certificates in the trust domain.
     pub trust: Trust,
     /// The systems that routes lead to.
     pub route_peers: Arc<RoutePeers>,
@@ -78,11 +86,11 @@ pub struct Settings {
     pub tcp_for_large_requests: bool,
 }
 
-impl Settings {
+impl EndpointSettings {
     /// One UDP listener, one domain, a fixed secret.
     #[cfg(test)]
-    pub(crate) fn for_tests(edge: router::ShardAddress, listen: SocketAddr) -> Settings {
-        Settings {
+    pub(crate) fn for_tests(edge: router::ShardAddress, listen: SocketAddr) -> EndpointSettings {
+        EndpointSettings {
             edge,
             listeners: vec![Listener::new(Transport::Udp, listen)],
             domains: vec!["example.test".into()],
@@ -91,7 +99,7 @@ impl Settings {
             secret: [1; 32],
             table_seed: [2; 16],
             registrar: RegistrarRules::default(),
-            digest: digest::Settings::default(),
+            digest: digest::DigestSettings::default(),
             events: EventRules::default(),
             service_route: "".into(),
             unproved_requests: Rate::per_second(100, 1_000),

@@ -13,7 +13,7 @@ use crate::wire::{Header, Message};
 struct World {
     endpoint: Endpoint,
     now: Instant,
-    out: Outbox,
+    out: EndpointOutbox,
 }
 
 const US: &str = "127.0.0.1:5060";
@@ -23,7 +23,7 @@ const BOB: &str = "127.0.0.1:5072";
 impl World {
     fn new() -> Self {
         let now = Instant::from_unix_seconds(1_700_000_000);
-        let settings = Settings::for_tests(ShardAddress { life: Life(0), shard: 0 }, US.parse().unwrap());
+        let settings = EndpointSettings::for_tests(ShardAddress { life: Life(0), shard: 0 }, US.parse().unwrap());
         let mut endpoint = Endpoint::new(settings, now);
         [ALICE, BOB].iter().for_each(|address| endpoint.trust_source(now, address.parse().unwrap()));
         World { endpoint, now, out: Vec::new() }
@@ -53,11 +53,11 @@ impl World {
         while !self.out.is_empty() {
             for effect in std::mem::take(&mut self.out) {
                 match effect {
-                    Effect::Transmit(transmit) => sent.push((
+                    EndpointEffect::Transmit(transmit) => sent.push((
                         transmit.target.remote.to_string(),
                         String::from_utf8(transmit.bytes.to_vec()).unwrap(),
                     )),
-                    Effect::Plan { id, .. } => {
+                    EndpointEffect::Plan { id, .. } => {
                         let decision = Decision::Targets(vec![vec![format!("sip:{BOB}").into()]]);
                         self.endpoint.handle_plan(self.now, id, decision, &mut self.out);
                     }

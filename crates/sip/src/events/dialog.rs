@@ -4,8 +4,9 @@ use router::Received;
 
 use super::{EventRefusal, IncomingRequest, OutgoingRoute};
 use crate::transport::{Source, is_reliable};
-use crate::wire::{Address, Header, Message, Request, Uri, parse_ip};
+use crate::wire::{Address, Header, Message, RequestBuilder, Uri, parse_ip};
 
+/// The dialog of a subscription, as its notifier (RFC 6665 §4.4.1).
 pub(super) struct Dialog {
     pub(super) call_id: Box<[u8]>,
     pub(super) local_tag: Box<str>,
@@ -72,10 +73,10 @@ impl Dialog {
     }
 
     /// RFC 3261 §12.2.1.1. The caller adds what NOTIFY wants; Via is the endpoint's.
-    pub(super) fn request(&mut self, method: &str) -> (Request, OutgoingRoute) {
+    pub(super) fn request(&mut self, method: &str) -> (RequestBuilder, OutgoingRoute) {
         self.local_cseq += 1;
         let (uri, routes) = self.route();
-        let mut request = Request::new(method.as_bytes(), &uri);
+        let mut request = RequestBuilder::new(method.as_bytes(), &uri);
         for route in &routes {
             request.header("Route", route);
         }

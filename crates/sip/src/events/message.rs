@@ -12,17 +12,18 @@ use super::{
     RequestId, TextOutcome, WaitingRequest, sip_uri,
 };
 use crate::limits;
-use crate::wire::{Address, Header, Message, PRODUCT, Request, Uri, Values, parse_number, write_date};
+use crate::wire::{Address, Header, Message, PRODUCT, RequestBuilder, Uri, Values, parse_number, write_date};
 
 /// A kept message on its way to all contacts of its recipient.
 struct MessageDelivery {
-    what: MessageOrigin,
+    origin: MessageOrigin,
     /// Contacts that have not answered.
     outstanding: usize,
     /// Some contact will never take it.
     is_refused: bool,
 }
 
+/// The origin of a MESSAGE: it decides where its outcome goes.
 enum MessageOrigin {
     /// A message that the router keeps.
     Kept { aor: Aor, message: u64 },
@@ -56,8 +57,8 @@ impl MessageDeliveries {
     ) {
         // Left alone, the router offers it again with the next REGISTER.
         if self.has_room(bindings) {
-            let what = MessageOrigin::Kept { aor: message.aor.clone(), message: message.id };
-            self.send_to_all(ids, bindings, message, what, out);
+            let origin = MessageOrigin::Kept { aor: message.aor.clone(), message: message.id };
+            self.send_to_all(ids, bindings, message, origin, out);
         }
     }
 
@@ -85,13 +86,13 @@ impl MessageDeliveries {
         ids: &mut Identifiers,
         bindings: &[Binding],
         message: &WaitingMessage,
-        what: MessageOrigin,
+        origin: MessageOrigin,
         out: &mut Vec<EventEffect>,
     ) {
         let bindings = &bindings[..bindings.len().min(limits::DELIVERY_CONTACTS)];
         let delivery = ids.next_id();
         let [tag, call_id] = [(); 2].map(|()| ids.token());
-        let call_id = match what {
+        let call_id = match origin {
             MessageOrigin::Kept { .. } => call_id,
             MessageOrigin::Text { .. } => call_id + OF_CHAT,
         };
@@ -101,7 +102,8 @@ impl MessageDeliveries {
             self.by_request.insert(id.0, delivery);
             out.push(EventEffect::Request { id, bytes, onward });
         }
-        self.open.insert(delivery, MessageDelivery { what, outstanding: bindings.len(), is_refused: false });
+        self.open
+            .insert(delivery, MessageDelivery { origin, outstanding: bindings.len(), is_refused: false });
     }
 
     /// The first 2xx is a delivery. When all others have failed, one refusal for good is enough: the message
@@ -128,7 +130,7 @@ impl MessageDeliveries {
         if !is_over && !is_success {
             return None;
         }
-        match self.open.remove(&id).map(|delivery| delivery.what) {
+        match self.open.remove(&id).map(|delivery| delivery.origin) {
             Some(MessageOrigin::Text { id }) => {
                 out.push(EventEffect::TextOutcome { id, texted });
                 None
@@ -259,7 +261,7 @@ fn message_request(
     call_id: &str,
 ) -> (Bytes, OutgoingRoute) {
     let contact = &binding.contact;
-    let mut request = Request::new(b"MESSAGE", contact.uri.as_bytes());
+    let mut request = RequestBuilder::new(b"MESSAGE", contact.uri.as_bytes());
     // RFC 3327 §5.3.
     for route in Values::new(contact.path.as_bytes()) {
         request.header("Route", route);

@@ -47,6 +47,7 @@ pub struct EventRules {
     pub max_expires: u32,
     /// True if those without an account here may watch presence. Other packages are for accounts only.
     pub strangers_see_presence: bool,
+    /// The accounts that may watch another.
     pub watching: WatchPolicy,
     /// True if there are chat clients: MESSAGEs for accounts are then offered to them, too.
     pub chat: bool,
@@ -57,6 +58,7 @@ pub struct EventRules {
 pub enum WatchPolicy {
     /// Those that its roster lets see its presence; without chat there are no rosters, and none may.
     Contacts,
+    /// Every account.
     Accounts,
     /// The account itself only.
     Owner,
@@ -85,8 +87,11 @@ pub struct RequestId(pub u64);
 /// A request, and the endpoint's knowledge of it.
 #[derive(Clone, Copy, Debug)]
 pub struct IncomingRequest<'a> {
+    /// The server transaction that the answer goes to.
     pub transaction: TxRef,
+    /// The request itself.
     pub request: &'a Message,
+    /// The source; responses and NOTIFYs go back there.
     pub source: &'a Source,
     /// The URI by which the sender reaches the listener it came in by, without angle brackets: our Contact.
     pub contact: &'a str,
@@ -120,14 +125,36 @@ impl OutgoingRoute {
 #[derive(Clone, Debug, PartialEq)]
 pub enum EventEffect {
     /// The final response of this transaction.
-    Reply { transaction: TxRef, bytes: Bytes },
+    Reply {
+        /// The server transaction to answer.
+        transaction: TxRef,
+        /// The whole response.
+        bytes: Bytes,
+    },
     /// For the router of the query's address. The answer goes to [`Notifier::handle_answer`]; its number has
     /// [`ASK_BIT`] set, so that the endpoint tells it from its own.
-    Ask { id: AskId, query: Query },
+    Ask {
+        /// The number of the query.
+        id: AskId,
+        /// The query, which names its address.
+        query: Query,
+    },
     /// A request without Via. Its final status, or 408, is told to [`Notifier::handle_result`] once.
-    Request { id: RequestId, bytes: Bytes, onward: OutgoingRoute },
+    Request {
+        /// The number that the result carries.
+        id: RequestId,
+        /// The request, as on the wire but for its Via.
+        bytes: Bytes,
+        /// The next hop, and the flow when there is one.
+        onward: OutgoingRoute,
+    },
     /// The outcome of [`Notifier::text`].
-    TextOutcome { id: u64, texted: TextOutcome },
+    TextOutcome {
+        /// The number that the text was given.
+        id: u64,
+        /// The outcome for the chat client.
+        texted: TextOutcome,
+    },
 }
 
 /// The answer of phones to a text.
@@ -147,6 +174,7 @@ pub const ASK_BIT: u64 = 1 << 63;
 /// The subscriptions and requests that the notifier holds now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventCounts {
+    /// Subscriptions that have not expired.
     pub subscriptions: usize,
     /// Queries without an answer yet.
     pub asked: usize,
@@ -157,6 +185,7 @@ pub struct EventCounts {
 /// Totals since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventCounters {
+    /// NOTIFY requests sent.
     pub notifies: u64,
     /// Subscriptions that ended because the watcher of a NOTIFY was gone.
     pub peers_gone: u64,
@@ -164,7 +193,9 @@ pub struct EventCounters {
     pub refused: u64,
     /// Requests that met a limit of `limits`.
     pub limited: u64,
+    /// MESSAGEs that the router stored.
     pub messages_kept: u64,
+    /// Stored MESSAGEs that a phone took.
     pub messages_delivered: u64,
     /// Queries that the router did not answer in time.
     pub unanswered: u64,
@@ -180,7 +211,7 @@ pub struct Notifier {
     by_tag: HashMap<Box<str>, Key>,
     /// Subscriptions by the hash of address and watcher, for `limits::SUBSCRIPTIONS_PER_WATCHER`.
     by_watcher: HashMap<u64, usize>,
-    asked: HashMap<u64, OpenQuery>,
+    open_queries: HashMap<u64, OpenQuery>,
     /// NOTIFYs without a final response.
     requests: HashMap<u64, Key>,
     deliveries: MessageDeliveries,
@@ -237,7 +268,7 @@ impl Notifier {
             subscriptions: Slab::new(),
             by_tag: HashMap::new(),
             by_watcher: HashMap::new(),
-            asked: HashMap::new(),
+            open_queries: HashMap::new(),
             requests: HashMap::new(),
             deliveries: MessageDeliveries::default(),
             wheel: Wheel::new(now),
@@ -257,7 +288,7 @@ impl Notifier {
 
     /// The router's answer to an `Ask`. An answer that is not waited for is ignored.
     pub fn handle_answer(&mut self, now: Instant, id: AskId, answer: Answer, out: &mut Vec<EventEffect>) {
-        match (self.asked.remove(&id.0), answer) {
+        match (self.open_queries.remove(&id.0), answer) {
             (Some(OpenQuery::State(key)), Answer::State(state)) => {
                 self.handle_state(now, key, state, true, out);
             }
@@ -270,7 +301,7 @@ impl Notifier {
             }
             // An answer to another question than ours: the timer of the waiting request has to end it.
             (Some(asked), _) => {
-                self.asked.insert(id.0, asked);
+                self.open_queries.insert(id.0, asked);
             }
             (None, _) => {}
         }
@@ -322,7 +353,7 @@ impl Notifier {
     pub fn counts(&self) -> EventCounts {
         EventCounts {
             subscriptions: self.subscriptions.len(),
-            asked: self.asked.len(),
+            asked: self.open_queries.len(),
             deliveries: self.deliveries.len(),
         }
     }
@@ -334,12 +365,12 @@ impl Notifier {
 
     /// Checks that one more request may wait for the router.
     fn check_room(&self) -> Result<(), EventRefusal> {
-        if self.asked.len() >= limits::ASKED { Err(EventRefusal::busy()) } else { Ok(()) }
+        if self.open_queries.len() >= limits::ASKED { Err(EventRefusal::busy()) } else { Ok(()) }
     }
 
     fn ask(&mut self, now: Instant, query: Query, asked: OpenQuery, out: &mut Vec<EventEffect>) {
         let id = ASK_BIT | self.ids.next_id();
-        self.asked.insert(id, asked);
+        self.open_queries.insert(id, asked);
         self.wheel.insert(now + limits::ASK_PATIENCE, NotifierTimer::Asked(id));
         out.push(EventEffect::Ask { id: AskId(id), query });
     }
@@ -352,7 +383,7 @@ impl Notifier {
 
     /// The router did not answer in time.
     fn give_up(&mut self, now: Instant, id: u64, out: &mut Vec<EventEffect>) {
-        let asked = self.asked.remove(&id);
+        let asked = self.open_queries.remove(&id);
         self.counters.unanswered += u64::from(asked.is_some());
         match asked {
             Some(OpenQuery::State(key)) => self.handle_no_state(now, key, out),

@@ -28,7 +28,7 @@ impl Package {
     /// The package that a SUBSCRIBE or PUBLISH asks for, when it is one of ours. Other packages, such as `refer`, may be
     /// a phone's to serve; the notifier answers them 489.
     pub fn of(request: &Message) -> Option<Package> {
-        Event::of(request).ok().map(|event| event.package)
+        EventHeader::of(request).ok().map(|event| event.package)
     }
 
     fn from_bytes(name: &[u8]) -> Option<Package> {
@@ -68,22 +68,22 @@ impl Package {
 
 /// The Event header (RFC 6665 §8.2.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Event {
+pub(super) struct EventHeader {
     pub(super) package: Package,
     /// `id`, empty when there is none.
     pub(super) id: Box<str>,
 }
 
-impl Event {
+impl EventHeader {
     /// RFC 6665 §4.2.1.1: an unknown package is 489, and Allow-Events lists the known ones.
-    pub(super) fn of(request: &Message) -> Result<Event, EventRefusal> {
+    pub(super) fn of(request: &Message) -> Result<EventHeader, EventRefusal> {
         let value = request.header(Header::Event).unwrap_or_default();
         let end = value.iter().position(|&b| b == b';').unwrap_or(value.len());
         let package = Package::from_bytes(trim(&value[..end]));
         let package = package.ok_or_else(bad_event)?;
         let id = Params(value.get(end + 1..).unwrap_or_default()).get("id").unwrap_or_default();
         let id = std::str::from_utf8(id).map_err(|_| EventRefusal::new(400, "Bad Event"))?;
-        Ok(Event { package, id: id.into() })
+        Ok(EventHeader { package, id: id.into() })
     }
 
     /// As it stands in a NOTIFY (RFC 6665 §4.2.2: with the id of the SUBSCRIBE).

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use router::{Publish, PublishRefused, Published, Query};
 use stdx::Instant;
 
-use super::package::{Event, PIDF, Package, media_type};
+use super::package::{EventHeader, PIDF, Package, media_type};
 use super::subscribe::{check_require, granted};
 use super::{EventEffect, EventRefusal, EventRules, IncomingRequest, Notifier, OpenQuery, WaitingRequest};
 use crate::limits;
@@ -86,8 +86,8 @@ fn publish_query(incoming: &IncomingRequest<'_>, rules: &EventRules) -> Result<Q
 
 /// RFC 3903 §6 step 2.
 fn check_event(request: &Message) -> Result<(), EventRefusal> {
-    match Event::of(request) {
-        Ok(Event { package: Package::Presence, .. }) => Ok(()),
+    match EventHeader::of(request) {
+        Ok(EventHeader { package: Package::Presence, .. }) => Ok(()),
         _ => Err(EventRefusal::new(489, "Bad Event").with("Allow-Events", Package::Presence.as_str())),
     }
 }

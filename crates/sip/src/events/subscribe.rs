@@ -7,7 +7,7 @@ use stdx::Instant;
 use stdx::slab::Key;
 
 use super::dialog::Dialog;
-use super::package::{self, Event, Package};
+use super::package::{self, EventHeader, Package};
 use super::{
     EventEffect, EventRefusal, EventRules, IncomingRequest, Notifier, OpenQuery, RequestId, WatchPolicy,
 };
@@ -17,7 +17,7 @@ use crate::wire::{Header, Message, Reply, parse_number};
 /// One subscription: RFC 6665 §4.1.2 states "active"; it is gone when it is "terminated".
 pub(super) struct Subscription {
     pub(super) aor: Aor,
-    pub(super) event: Event,
+    pub(super) event: EventHeader,
     /// The account that made it, when that was proved: no other refreshes it.
     account: Option<Box<str>>,
     /// The hash of address and watcher.
@@ -72,7 +72,7 @@ impl Notifier {
         out: &mut Vec<EventEffect>,
     ) -> Result<(), EventRefusal> {
         check_require(incoming.request)?;
-        let event = Event::of(incoming.request)?;
+        let event = EventHeader::of(incoming.request)?;
         if !package::accepts(incoming.request, event.package.content_type()) {
             return Err(EventRefusal::new(406, "Not Acceptable").with("Accept", event.package.content_type()));
         }
@@ -111,8 +111,9 @@ impl Notifier {
             return Err(EventRefusal::busy());
         }
         // A stranger is as many as addresses, not as the names it invents.
-        let who = incoming.account.map_or_else(|| incoming.source.remote.ip().to_string(), str::to_owned);
-        let watcher = self.keyed.hash_parts(&[incoming.aor.as_bytes(), who.as_bytes()]);
+        let watcher_name =
+            incoming.account.map_or_else(|| incoming.source.remote.ip().to_string(), str::to_owned);
+        let watcher = self.keyed.hash_parts(&[incoming.aor.as_bytes(), watcher_name.as_bytes()]);
         let has = self.by_watcher.get(&watcher).copied().unwrap_or_default();
         if has >= limits::SUBSCRIPTIONS_PER_WATCHER {
             return Err(EventRefusal::limit(403, "Too Many Subscriptions"));
@@ -127,16 +128,16 @@ impl Notifier {
         incoming: &IncomingRequest<'_>,
         out: &mut Vec<EventEffect>,
     ) -> Result<(), EventRefusal> {
-        let gone = || EventRefusal::new(481, "Subscription Does Not Exist");
-        let key = self.find_dialog(incoming.request).ok_or_else(gone)?;
+        let unknown_dialog = || EventRefusal::new(481, "Subscription Does Not Exist");
+        let key = self.find_dialog(incoming.request).ok_or_else(unknown_dialog)?;
         check_require(incoming.request)?;
         self.check_room()?;
-        let event = Event::of(incoming.request)?;
+        let event = EventHeader::of(incoming.request)?;
         let expires = granted(incoming.request, &self.rules)?;
-        let subscription = self.subscriptions.get_mut(key).ok_or_else(gone)?;
+        let subscription = self.subscriptions.get_mut(key).ok_or_else(unknown_dialog)?;
         // RFC 6665 §4.5.2: dialogs are not shared, so another event is a subscription we do not have.
         if event != subscription.event {
-            return Err(gone());
+            return Err(unknown_dialog());
         }
         if subscription.account.is_some() && subscription.account.as_deref() != incoming.account {
             return Err(EventRefusal::new(403, "Forbidden"));
@@ -241,12 +242,12 @@ pub(super) fn check_require(request: &Message) -> Result<(), EventRefusal> {
 /// likes (RFC 6665 §4.2.1.1): the longest.
 pub(super) fn granted(request: &Message, rules: &EventRules) -> Result<u32, EventRefusal> {
     let Some(value) = request.header(Header::Expires) else { return Ok(rules.max_expires) };
-    let asked = parse_number(value).ok_or(EventRefusal::new(400, "Bad Expires"))?;
+    let requested = parse_number(value).ok_or(EventRefusal::new(400, "Bad Expires"))?;
     // Longer than an hour is never "too brief", whatever the rules say.
     let shortest = rules.min_expires.min(3_600);
-    if asked > 0 && asked < shortest {
+    if requested > 0 && requested < shortest {
         let refusal = EventRefusal::new(423, "Interval Too Brief");
         return Err(refusal.with("Min-Expires", shortest.to_string()));
     }
-    Ok(asked.min(rules.max_expires))
+    Ok(requested.min(rules.max_expires))
 }

@@ -28,7 +28,7 @@ mod tests {
     use super::escaped;
 
     #[test]
-    fn nothing_breaks_out() {
+    fn text_cannot_end_its_xml_element() {
         assert_eq!(escaped("a\"b'<c>&d"), "a&quot;b&apos;&lt;c&gt;&amp;d");
         assert_eq!(escaped("a\nb\u{1}c\u{ffff}é"), "a b\u{fffd}c\u{fffd}é");
     }

@@ -10,6 +10,7 @@ use super::{FinalResponse, ResponseEdit};
 use crate::resolve::Hop;
 use crate::transport::Transport;
 
+/// An order of a response context to the proxy core.
 #[derive(Debug)]
 pub(crate) enum ProxyEffect {
     /// The next hop of this branch is needed. Answered by `handle_resolved` or `handle_unsupported_uri`.

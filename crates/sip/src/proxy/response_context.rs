@@ -62,6 +62,7 @@ pub(crate) struct Branch {
     failure: u16,
 }
 
+/// The state of one branch of a forked request (RFC 3261 §16.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BranchState {
     /// Its next hop is being looked up.

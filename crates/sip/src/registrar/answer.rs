@@ -14,6 +14,7 @@ use crate::wire::{Header, Message, Reply, write_date};
 pub struct OkSettings<'a> {
     /// The account that gets GRUUs.
     pub aor: &'a str,
+    /// The keys that public and temporary GRUUs are made with (RFC 5627).
     pub gruus: &'a Gruus,
     /// RFC 3608: a whole Service-Route value, `<sip:...;lr>`; empty for none.
     pub service_route: &'a str,

@@ -112,15 +112,15 @@ impl<'a> Registration<'a> {
     /// RFC 3261 §10.3 step 7: the parameter, else the header, else ours.
     fn granted(&self, params: Params<'_>) -> Result<u32, RegisterRefusal> {
         let rules = self.rules;
-        let asked = match params.get("expires") {
+        let requested = match params.get("expires") {
             Some(value) => parse_number(value).unwrap_or(rules.default_expires),
             None => self.expires.unwrap_or(rules.default_expires),
         };
         // Only intervals under an hour may be refused as too brief.
-        if asked > 0 && asked < rules.min_expires && asked < 3600 {
+        if requested > 0 && requested < rules.min_expires && requested < 3600 {
             return Err(RegisterRefusal::interval_too_brief(rules.min_expires));
         }
-        Ok(asked.min(rules.max_expires))
+        Ok(requested.min(rules.max_expires))
     }
 
     /// The way back, when the contact is not it or may not be. Behind a trusted proxy the way back is Path, or the

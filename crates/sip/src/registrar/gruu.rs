@@ -13,6 +13,7 @@ use stdx::hash::Keyed;
 use crate::keys;
 use crate::wire::{Uri, unescape};
 
+/// The user part of a temporary GRUU begins with it (RFC 5627 §3.1.2).
 const PREFIX: &[u8] = b"tgruu.";
 
 /// The tag before the encrypted text.
@@ -26,6 +27,7 @@ const HEAD: usize = 8 + 4 + 2;
 pub struct Instance {
     /// As in the URI: of a public GRUU it may be an alias.
     pub aor: Aor,
+    /// The `+sip.instance` value (RFC 5626 §4.1), without quotes.
     pub instance: Box<str>,
     /// The Call-ID that registered a temporary GRUU.
     registration: Option<u32>,

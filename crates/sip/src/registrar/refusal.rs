@@ -11,8 +11,11 @@ const RETRY_AFTER: u32 = 30;
 /// A status, its reason, and at most one header that explains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisterRefusal {
+    /// The status of the response.
     pub status: u16,
+    /// The reason phrase of the response.
     pub reason: &'static str,
+    /// Name and value, such as `Min-Expires` of a 423 (RFC 3261 §10.3 step 7).
     pub header: Option<(&'static str, String)>,
 }
 

@@ -246,12 +246,12 @@ fn the_source_is_kept_behind_nat() {
     assert_eq!(kept("phone.lan;rport", "phone.invalid", "198.51.100.7:31999"), Some(nat));
     // Via is the source: the client knows its address and means another. It may say so within the operator's networks only.
     assert_eq!(kept("198.51.100.7;rport", "10.9.8.7:5080", "198.51.100.7:5060"), None);
-    let elsewhere = "198.51.100.7:5060".parse().ok();
-    assert_eq!(kept("198.51.100.7;rport", "203.0.113.9:5080", "198.51.100.7:5060"), elsewhere);
-    assert_eq!(kept("198.51.100.7;rport", "phone.example", "198.51.100.7:5060"), elsewhere);
+    let source = "198.51.100.7:5060".parse().ok();
+    assert_eq!(kept("198.51.100.7;rport", "203.0.113.9:5080", "198.51.100.7:5060"), source);
+    assert_eq!(kept("198.51.100.7;rport", "phone.example", "198.51.100.7:5060"), source);
     assert_eq!(
         kept("198.51.100.7;rport", "198.51.100.7:5060;maddr=203.0.113.9", "198.51.100.7:5060"),
-        elsewhere
+        source
     );
     // Contact is the source, or the client listens at another port than it sends from.
     assert_eq!(kept("10.0.0.5:5060;rport", "198.51.100.7:31999", "198.51.100.7:31999"), None);
@@ -262,7 +262,7 @@ fn the_source_is_kept_behind_nat() {
 
 /// RFC 5626 §5.3, RFC 7118 §5: a connection is the only way back; behind a proxy it is the proxy's.
 #[test]
-fn a_connection_is_the_way_back() {
+fn requests_to_a_binding_reuse_its_connection() {
     let source = tcp("192.0.2.4:49152");
     let request = register("Contact: <sip:bob@192.0.2.4:49152;transport=tcp>\n");
     let expected =
@@ -422,7 +422,7 @@ fn a_200_with_everything() {
 
 /// RFC 5627 §9.1.
 #[test]
-fn gruus_are_given_to_who_asks() {
+fn gruus_are_given_to_clients_that_support_them() {
     let request =
         register(&format!("Supported: gruu\nContact: <sip:bob@192.0.2.4>;+sip.instance=\"<{INSTANCE}>\"\n"));
     let found = binding(contacts(&request, &udp("192.0.2.4:5060")).remove(0), 60);

@@ -9,6 +9,7 @@ use crate::dns::{DnsData, DnsRecord};
 use crate::limits;
 use crate::transport::Transport;
 
+/// An SRV record, as far as its order depends on it (RFC 2782).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Srv {
     priority: u16,

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::order::{alternate_families, services_in_order, srv_in_order};
-use super::{DnsAnswer, Hop, NextHop, ResolveFault, Settings};
+use super::{DnsAnswer, Hop, NextHop, ResolveFault, ResolverSettings};
 use crate::dns::{DnsData, DnsFault, DnsQuery, DnsRecord};
 use crate::limits;
 use crate::transport::Transport;
@@ -18,6 +18,7 @@ pub(super) struct Resolution {
     pub(super) waits_for: usize,
 }
 
+/// The result of one pass of the plan.
 pub(super) enum ResolutionStep {
     /// Never empty, never what is answered already.
     Ask(Vec<DnsQuery>),
@@ -73,7 +74,7 @@ impl Resolution {
     }
 }
 
-pub(super) fn plan(settings: &Settings, job: &Resolution) -> ResolutionStep {
+pub(super) fn plan(settings: &ResolverSettings, job: &Resolution) -> ResolutionStep {
     match plan_hops(settings, job) {
         Ok(hops) => ResolutionStep::Done(Ok(hops)),
         Err(PassEnd::Missing(queries)) => ResolutionStep::Ask(queries),
@@ -81,7 +82,7 @@ pub(super) fn plan(settings: &Settings, job: &Resolution) -> ResolutionStep {
     }
 }
 
-fn plan_hops(settings: &Settings, job: &Resolution) -> Result<Vec<Hop>, PassEnd> {
+fn plan_hops(settings: &ResolverSettings, job: &Resolution) -> Result<Vec<Hop>, PassEnd> {
     if let Some(ip) = parse_ip(job.target.host.as_bytes()) {
         return numeric(settings, &job.target, ip);
     }
@@ -92,7 +93,7 @@ fn plan_hops(settings: &Settings, job: &Resolution) -> Result<Vec<Hop>, PassEnd>
     addresses(settings, job, &places)
 }
 
-fn numeric(settings: &Settings, target: &NextHop, ip: IpAddr) -> Result<Vec<Hop>, PassEnd> {
+fn numeric(settings: &ResolverSettings, target: &NextHop, ip: IpAddr) -> Result<Vec<Hop>, PassEnd> {
     let transport = fixed_transport(settings, target)?;
     if !(if ip.is_ipv4() { settings.ipv4 } else { settings.ipv6 }) {
         return Err(PassEnd::Fault(ResolveFault::Unsupported));
@@ -102,7 +103,7 @@ fn numeric(settings: &Settings, target: &NextHop, ip: IpAddr) -> Result<Vec<Hop>
 }
 
 /// The transport where DNS is not asked for one: the URI's, else UDP for sip and TLS for sips (RFC 3263 §4.1).
-fn fixed_transport(settings: &Settings, target: &NextHop) -> Result<Transport, PassEnd> {
+fn fixed_transport(settings: &ResolverSettings, target: &NextHop) -> Result<Transport, PassEnd> {
     let transport = match (target.transport, target.secure) {
         (Some(named), false) => named,
         (None, false) if settings.transports.contains(&Transport::Udp) => Transport::Udp,
@@ -121,7 +122,7 @@ fn fixed_transport(settings: &Settings, target: &NextHop) -> Result<Transport, P
     }
 }
 
-fn plan_places(settings: &Settings, job: &Resolution) -> Result<Vec<HostPort>, PassEnd> {
+fn plan_places(settings: &ResolverSettings, job: &Resolution) -> Result<Vec<HostPort>, PassEnd> {
     let target = &job.target;
     let direct = |transport: Transport| HostPort {
         transport,
@@ -147,7 +148,7 @@ fn plan_places(settings: &Settings, job: &Resolution) -> Result<Vec<HostPort>, P
 
 /// RFC 3263 §4.1: by NAPTR; without any, by the transports that we support. A failed NAPTR look-up counts as
 /// none: COMPAT(DNS forwarders that know only common types).
-fn plan_services(settings: &Settings, job: &Resolution) -> Result<Vec<Service>, PassEnd> {
+fn plan_services(settings: &ResolverSettings, job: &Resolution) -> Result<Vec<Service>, PassEnd> {
     let target = &job.target;
     let supported: Vec<Transport> =
         settings.transports.iter().copied().filter(|t| !target.secure || is_secure(*t)).collect();
@@ -182,7 +183,11 @@ fn srv_places(job: &Resolution, services: &[Service]) -> Result<Option<Vec<HostP
     Ok(found.then_some(places))
 }
 
-fn addresses(settings: &Settings, job: &Resolution, places: &[HostPort]) -> Result<Vec<Hop>, PassEnd> {
+fn addresses(
+    settings: &ResolverSettings,
+    job: &Resolution,
+    places: &[HostPort],
+) -> Result<Vec<Hop>, PassEnd> {
     let queries: Vec<DnsQuery> =
         places.iter().flat_map(|place| address_queries(settings, &place.host)).collect();
     let answers = job.answers_to(&queries)?;
@@ -205,7 +210,7 @@ fn addresses(settings: &Settings, job: &Resolution, places: &[HostPort]) -> Resu
     if hops.is_empty() { Err(PassEnd::Fault(worst_fault(&answers))) } else { Ok(hops) }
 }
 
-fn address_queries(settings: &Settings, host: &str) -> impl Iterator<Item = DnsQuery> {
+fn address_queries(settings: &ResolverSettings, host: &str) -> impl Iterator<Item = DnsQuery> {
     let aaaa = settings.ipv6.then(|| DnsQuery::Aaaa(host.into()));
     let a = settings.ipv4.then(|| DnsQuery::A(host.into()));
     aaaa.into_iter().chain(a)

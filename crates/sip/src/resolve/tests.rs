@@ -6,8 +6,12 @@ use proptest::prelude::*;
 use super::*;
 use crate::dns::DnsData;
 
-fn settings() -> Settings {
-    Settings { transports: vec![Transport::Udp, Transport::Tcp, Transport::Tls], ipv4: true, ipv6: true }
+fn settings() -> ResolverSettings {
+    ResolverSettings {
+        transports: vec![Transport::Udp, Transport::Tcp, Transport::Tls],
+        ipv4: true,
+        ipv6: true,
+    }
 }
 
 fn target(host: &str) -> NextHop {
@@ -23,7 +27,7 @@ struct World {
 }
 
 impl World {
-    fn new(settings: Settings, zone: &str) -> Self {
+    fn new(settings: ResolverSettings, zone: &str) -> Self {
         let zone = zone.lines().filter(|line| !line.trim().is_empty()).map(parse_line).fold(
             Vec::<(DnsQuery, Result<Vec<DnsRecord>, DnsFault>)>::new(),
             |mut zone, (query, answer)| {
@@ -153,7 +157,7 @@ fn naptr_then_srv_then_addresses() {
     = Tls 192.0.2.1:5061 example.com
     = Tls 192.0.2.2:5061 example.com
     "#);
-    let no_tls = Settings { transports: vec![Transport::Udp, Transport::Tcp], ..settings() };
+    let no_tls = ResolverSettings { transports: vec![Transport::Udp, Transport::Tcp], ..settings() };
     let zone = std::mem::take(&mut world.zone);
     world = World { zone, ..World::new(no_tls, "") };
     insta::assert_snapshot!(world.run(&target("example.com")), @r#"
@@ -212,9 +216,9 @@ fn without_srv_the_name_itself_is_used() {
 }
 
 #[test]
-fn a_port_or_a_transport_shortens_the_way() {
+fn a_port_or_a_transport_skips_naptr_and_srv() {
     let zone = "d.test A 192.0.2.4\n_sip._tcp.d.test SRV 0 0 5099 d.test";
-    let mut world = World::new(Settings { ipv6: false, ..settings() }, zone);
+    let mut world = World::new(ResolverSettings { ipv6: false, ..settings() }, zone);
     let port = NextHop { port: Some(5070), ..target("d.test") };
     insta::assert_snapshot!(world.run(&port), @r#"
     ? A("d.test")
@@ -228,7 +232,7 @@ fn a_port_or_a_transport_shortens_the_way() {
 }
 
 #[test]
-fn nothing_there_is_told_from_nobody_answering() {
+fn missing_records_and_silent_dns_give_different_faults() {
     let mut world = World::new(
         settings(),
         "full.test A !Busy
@@ -249,7 +253,7 @@ fn nothing_there_is_told_from_nobody_answering() {
 
 #[test]
 fn answers_are_kept_for_their_time() {
-    let mut world = World::new(Settings { ipv6: false, ..settings() }, "e.test A 192.0.2.6");
+    let mut world = World::new(ResolverSettings { ipv6: false, ..settings() }, "e.test A 192.0.2.6");
     let known = NextHop { port: Some(5060), ..target("e.test") };
     let unknown = NextHop { port: Some(5060), ..target("f.test") };
     assert_eq!(world.run(&known), "? A(\"e.test\")\n= Udp 192.0.2.6:5060 -\n");
@@ -264,12 +268,12 @@ fn answers_are_kept_for_their_time() {
 }
 
 #[test]
-fn one_question_serves_all_who_wait() {
-    let mut world = World::new(Settings { ipv6: false, ..settings() }, "g.test A 192.0.2.8");
-    let wanted = NextHop { port: Some(5060), ..target("g.test") };
+fn one_dns_query_serves_all_waiting_resolutions() {
+    let mut world = World::new(ResolverSettings { ipv6: false, ..settings() }, "g.test A 192.0.2.8");
+    let next_hop = NextHop { port: Some(5060), ..target("g.test") };
     let mut out = Vec::new();
     for id in 1..=3 {
-        world.resolver.resolve(world.now, id, &wanted, id, &mut out);
+        world.resolver.resolve(world.now, id, &next_hop, id, &mut out);
     }
     assert_eq!(out.len(), 1);
     world.settle(out);
@@ -282,13 +286,13 @@ fn one_question_serves_all_who_wait() {
 #[test]
 fn a_hop_that_failed_comes_last_for_a_while() {
     let zone = "h.test A 192.0.2.1\nh.test A 192.0.2.2";
-    let mut world = World::new(Settings { ipv6: false, ..settings() }, zone);
-    let wanted = NextHop { port: Some(5060), ..target("h.test") };
-    world.run(&wanted);
+    let mut world = World::new(ResolverSettings { ipv6: false, ..settings() }, zone);
+    let next_hop = NextHop { port: Some(5060), ..target("h.test") };
+    world.run(&next_hop);
     world.resolver.penalise(world.now, "192.0.2.1:5060".parse().unwrap(), Transport::Udp);
-    assert_eq!(world.run(&wanted), "= Udp 192.0.2.2:5060 -\n= Udp 192.0.2.1:5060 -\n");
+    assert_eq!(world.run(&next_hop), "= Udp 192.0.2.2:5060 -\n= Udp 192.0.2.1:5060 -\n");
     world.now = world.now + limits::PENALTY;
-    assert_eq!(world.run(&wanted), "= Udp 192.0.2.1:5060 -\n= Udp 192.0.2.2:5060 -\n");
+    assert_eq!(world.run(&next_hop), "= Udp 192.0.2.1:5060 -\n= Udp 192.0.2.2:5060 -\n");
 }
 
 /// RFC 2782: a weight of 3 is chosen three times as often as one of 1.
@@ -364,8 +368,8 @@ proptest! {
         let mut resolver = Resolver::new(settings());
         let now = Instant::from_unix_seconds(1);
         let mut out = Vec::new();
-        let wanted = NextHop { secure, ..target("a.test") };
-        resolver.resolve(now, 1, &wanted, random, &mut out);
+        let next_hop = NextHop { secure, ..target("a.test") };
+        resolver.resolve(now, 1, &next_hop, random, &mut out);
         let mut asked = Vec::new();
         let mut results = Vec::new();
         while !out.is_empty() {
@@ -387,6 +391,6 @@ proptest! {
             prop_assert!((1..=limits::HOPS).contains(&hops.len()));
             prop_assert!(!secure || hops.iter().all(|hop| hop.transport == Transport::Tls));
         }
-        prop_assert!(resolver.jobs.is_empty() && resolver.in_flight.is_empty() && resolver.asked.is_empty());
+        prop_assert!(resolver.jobs.is_empty() && resolver.in_flight.is_empty() && resolver.query_ids.is_empty());
     }
 }

@@ -15,19 +15,20 @@ pub(super) fn answer(
     login: &Login,
     cseq: u32,
 ) -> Option<Bytes> {
-    let (asks, says) = match response.status() {
+    let (challenge_header, answer_header) = match response.status() {
         401 => (Header::WwwAuthenticate, "Authorization"),
         407 => (Header::ProxyAuthenticate, "Proxy-Authorization"),
         _ => return None,
     };
     // RFC 8760 §2.4: the topmost that we know.
-    let value = response.header_lines(asks).find_map(|line| credentials(rng, request, line, login))?;
+    let value =
+        response.header_lines(challenge_header).find_map(|line| credentials(rng, request, line, login))?;
     let method = String::from_utf8_lossy(request.method_name()).into_owned();
     let mut rewrite = Rewrite::new(request);
     rewrite.set(Header::CSeq, |text| text.extend_from_slice(format!("{cseq} {method}").as_bytes()));
     let own = if response.status() == 401 { Header::Authorization } else { Header::ProxyAuthorization };
     rewrite.remove_all(own);
-    rewrite.append(says, |text| text.extend_from_slice(value.as_bytes()));
+    rewrite.append(answer_header, |text| text.extend_from_slice(value.as_bytes()));
     Some(rewrite.finish())
 }
 

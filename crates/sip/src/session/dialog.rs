@@ -7,8 +7,9 @@ use super::{ReceivedRequest, SUPPORTED, SessionEffect, SessionEffects};
 use crate::endpoint::CallEventKind;
 use crate::events::{OutgoingRoute, dialog_received};
 use crate::transport::Source;
-use crate::wire::{Address, Header, Message, Reply, Request, Uri, Values};
+use crate::wire::{Address, Header, Message, Reply, RequestBuilder, Uri, Values};
 
+/// The dialog of a session (RFC 3261 §12).
 #[derive(Clone, Debug)]
 pub(super) struct Dialog {
     pub(super) call_id: Box<[u8]>,
@@ -166,15 +167,15 @@ impl Dialog {
     }
 
     /// RFC 3261 §12.2.1.1, with a fresh CSeq. Via and Contact are the endpoint's.
-    pub(super) fn request(&mut self, method: &str) -> (Request, OutgoingRoute) {
+    pub(super) fn request(&mut self, method: &str) -> (RequestBuilder, OutgoingRoute) {
         self.local_cseq += 1;
         self.request_numbered(method, self.local_cseq)
     }
 
     /// As [`request`](Self::request); the ACK of a 2xx has its INVITE's number.
-    pub(super) fn request_numbered(&self, method: &str, number: u32) -> (Request, OutgoingRoute) {
+    pub(super) fn request_numbered(&self, method: &str, number: u32) -> (RequestBuilder, OutgoingRoute) {
         let (uri, routes) = self.route();
-        let mut request = Request::new(method.as_bytes(), &uri);
+        let mut request = RequestBuilder::new(method.as_bytes(), &uri);
         for route in &routes {
             request.header("Route", route);
         }

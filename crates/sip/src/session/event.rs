@@ -31,7 +31,9 @@ pub struct MessageId(pub u64);
 pub struct Invited {
     /// Any header may be asked of it; its body is the offer.
     pub request: Message,
+    /// The transport and addresses that the INVITE came by.
     pub source: Source,
+    /// The caller, as far as it is proved.
     pub caller: Caller,
     /// The caller is known to receive what goes to its address. Until then, or [`SessionEvent::Confirmed`], it may be
     /// another host's, and no media goes there.
@@ -43,91 +45,132 @@ pub struct Invited {
 pub enum SessionEvent {
     /// A call came in. The application rings, answers, rejects or redirects it.
     Invited {
+        /// The new session.
         session: SessionId,
+        /// The INVITE and its origin.
         invited: Box<Invited>,
     },
     /// The peer of our INVITE has said 101 to 199; its body is early media's SDP. Forks each say their own.
     Ringing {
+        /// The session that called.
         session: SessionId,
+        /// The provisional response.
         response: Box<Message>,
     },
     /// Our INVITE was answered, and acknowledged.
     Answered {
+        /// The session that called.
         session: SessionId,
+        /// The 2xx; its body is the SDP answer.
         response: Box<Message>,
     },
     /// Our 2xx was acknowledged. `sdp` answers it when it was an offer.
     Confirmed {
+        /// The session that was answered.
         session: SessionId,
+        /// The body of the ACK.
         sdp: Option<Bytes>,
     },
     /// A re-INVITE or UPDATE wants an answer; without `sdp` the answer is to be an offer.
     Offered {
+        /// The session that the offer would change.
         session: SessionId,
+        /// The token that the answer carries.
         offer: OfferId,
+        /// The peer's offer.
         sdp: Option<Bytes>,
     },
     /// The peer took an offer back.
     OfferWithdrawn {
+        /// The session that stays as it was.
         session: SessionId,
+        /// The token of the offer, which no answer fits any longer.
         offer: OfferId,
     },
     /// Our offer, or a session refresh that was a re-INVITE, was answered.
     OfferAnswered {
+        /// The session that has changed.
         session: SessionId,
+        /// The peer's answer; `None` for a refresh without SDP.
         sdp: Option<Bytes>,
     },
     /// The session stays as it was.
     OfferRefused {
+        /// The session that stays as it was.
         session: SessionId,
+        /// The final status of the re-INVITE or UPDATE.
         status: u16,
     },
     /// Our offer met one of the peer's (RFC 3261 §14.1); the random wait is over: offer anew if still wanted.
     OfferCrossed {
+        /// The session whose offer met a 491.
         session: SessionId,
     },
+    /// An INFO in the dialog (RFC 6086), already answered with 200.
     Info {
+        /// The session it came in.
         session: SessionId,
+        /// The Content-Type as written.
         content_type: Box<str>,
+        /// The body.
         body: Bytes,
     },
+    /// A MESSAGE in the dialog (RFC 3428), already answered with 200.
     Message {
+        /// The session it came in.
         session: SessionId,
+        /// The Content-Type as written.
         content_type: Box<str>,
+        /// The body.
         body: Bytes,
     },
     /// The peer asks us to place a call (RFC 3515): Refer-To and Referred-By stand in the request.
     Referred {
+        /// The session it came in.
         session: SessionId,
+        /// The token that the answer carries.
         refer: ReferId,
+        /// The REFER.
         request: Box<Message>,
     },
     /// The final status of a REFER of ours.
     ReferAnswered {
+        /// The session that referred its peer.
         session: SessionId,
+        /// The final status: 202, or the refusal.
         status: u16,
     },
     /// The progress of the call that our REFER asked for; see [`sipfrag_status`](super::sipfrag_status).
     ReferProgress {
+        /// The session that referred its peer.
         session: SessionId,
+        /// The body of the NOTIFY: `message/sipfrag` (RFC 3420).
         body: Bytes,
+        /// True: Subscription-State is `terminated`, no further progress comes.
         over: bool,
     },
     /// The final response to an INFO or MESSAGE of ours.
     Responded {
+        /// The session that sent the request.
         session: SessionId,
+        /// INFO or MESSAGE.
         method: Method,
+        /// The final status; 408 and 503 are also ours.
         status: u16,
     },
     /// The final response to a MESSAGE outside of dialogs, reported once; 408 and 503 are also ours. It
     /// belongs to no session.
     MessageAnswered {
+        /// The number that the send command returned.
         message: MessageId,
+        /// The final status.
         status: u16,
     },
     /// Said once, and last.
     Ended {
+        /// The session, which is forgotten after this event.
         session: SessionId,
+        /// The reason for the end.
         cause: Cause,
     },
 }
@@ -136,13 +179,21 @@ pub enum SessionEvent {
 #[derive(Clone, Debug)]
 pub enum Cause {
     /// The peer's BYE; Reason (RFC 3326) may stand in it.
-    HungUp { request: Box<Message> },
+    HungUp {
+        /// The BYE.
+        request: Box<Message>,
+    },
     /// We ended it, by whatever command.
     Local,
     /// The caller's CANCEL.
     Cancelled,
     /// Our INVITE came to nothing; 408 and 503 are also ours. A 3xx has its contacts in `response`.
-    Failed { status: u16, response: Option<Box<Message>> },
+    Failed {
+        /// The final status of the INVITE.
+        status: u16,
+        /// The final response; `None` when the status is ours.
+        response: Option<Box<Message>>,
+    },
     /// No answer came in the time given; of an `Invited` session, its application.
     Timeout,
     /// Our 2xx was never acknowledged, or our reliable provisional never had its PRACK.
@@ -150,13 +201,18 @@ pub enum Cause {
     /// No refresh came (RFC 4028 §10).
     Expired,
     /// The peer has forgotten the dialog, or is gone (RFC 5057): 481 or 408.
-    Gone { status: u16 },
+    Gone {
+        /// The final status of the request in the dialog.
+        status: u16,
+    },
 }
 
 /// The credentials for challenges.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
+    /// The `username` of digest credentials.
     pub user: Box<str>,
+    /// The password in plain text; never written to a log.
     pub password: Box<str>,
 }
 
@@ -185,6 +241,7 @@ pub struct Invite {
     pub headers: Vec<(Box<str>, Box<str>)>,
     /// SDP; must not be empty.
     pub offer: Bytes,
+    /// The credentials for a 401 or 407; `None`: a challenge ends the call.
     pub login: Option<Login>,
     /// No request of the dialog goes to an address of a private network (RFC 6890): the target comes from a document that
     /// others wrote. A binding's `received` is exempt.
@@ -219,41 +276,56 @@ pub enum CommandError {
 /// Everything the sessions can cause.
 #[derive(Clone, Debug)]
 pub enum SessionEffect {
+    /// An event for the application.
     Event(SessionEvent),
     /// A response, by the server transaction; a final one ends it, but a 2xx to INVITE may be repeated.
     Reply {
+        /// The server transaction to answer.
         transaction: TxRef,
+        /// The status of the response.
         status: u16,
+        /// The whole response.
         bytes: Bytes,
     },
     /// A request without Via and Contact. Its responses are told to `handle_response`, or one failure to
     /// `handle_failure`.
     Request {
+        /// The number that responses and failures carry.
         id: RequestId,
+        /// The request, as on the wire but for Via and Contact.
         bytes: Bytes,
+        /// The next hop, and the flow when there is one.
         onward: OutgoingRoute,
     },
     /// A request that is not sent, for the peer has not proved its address: answered as if 480 had come.
     Withheld {
+        /// The number of the request.
         id: RequestId,
     },
     /// The ACK of a 2xx: in no transaction.
     Ack {
+        /// The ACK, as on the wire but for its Via.
         bytes: Bytes,
+        /// The next hop, and the flow when there is one.
         onward: OutgoingRoute,
     },
     /// A CANCEL for the INVITE of that number, which has had a provisional response.
     Cancel {
+        /// The number of the INVITE.
         id: RequestId,
     },
     /// Nothing more is wanted of this request.
     Forget {
+        /// The number of the request.
         id: RequestId,
     },
     /// For the ledger.
     Call {
+        /// The Call-ID.
         call_id: Box<[u8]>,
+        /// The tag of ours: with the Call-ID it names the call.
         local_tag: Box<str>,
+        /// The phase that the call has entered.
         kind: CallEventKind,
     },
 }

@@ -42,6 +42,7 @@ pub(super) struct IncomingInvite {
 
 type HeldAnswer = (Bytes, Vec<(Box<str>, Box<str>)>);
 
+/// A provisional response that is repeated until its PRACK (RFC 3262 §3).
 struct ReliableProvisional {
     repeated: Retransmission,
     rseq: u32,

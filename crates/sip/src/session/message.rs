@@ -28,17 +28,25 @@ pub(super) struct PendingMessage {
 pub struct MessageOut {
     /// As in [`Invite`].
     pub target: Box<str>,
+    /// As in [`Invite`].
     pub path: Box<str>,
+    /// As in [`Invite`].
     pub received: Option<router::Received>,
+    /// As in [`Invite`].
     pub from: Box<str>,
+    /// As in [`Invite`].
     pub to: Box<str>,
     /// Made here when empty.
     pub call_id: Box<str>,
+    /// The Content-Type of the body.
     pub content_type: Box<str>,
+    /// The text.
     pub body: Bytes,
+    /// As in [`Invite`].
     pub login: Option<Login>,
     /// As in [`Invite`].
     pub is_binding: bool,
+    /// As in [`Invite`].
     pub asserted: Box<str>,
 }
 
@@ -72,7 +80,7 @@ impl PendingMessages {
         }
         let call_id: Box<[u8]> = match &*text.call_id {
             "" => rng.token(limits::TAG_CHARS).into_bytes().into(),
-            given => given.as_bytes().into(),
+            chosen => chosen.as_bytes().into(),
         };
         let MessageOut {
             target,

@@ -36,7 +36,7 @@ use crate::events::{RequestId, TxRef};
 use crate::limits;
 use crate::transaction::{T1, TIMEOUT};
 use crate::transport::Source;
-use crate::wire::{Header, Message, Reply, Request};
+use crate::wire::{Header, Message, Reply, RequestBuilder};
 use dialog::Dialog;
 pub use event::{
     Cause, CommandError, Invite, Invited, Login, MessageId, OfferId, ReferId, SessionEffect, SessionEvent,
@@ -51,6 +51,7 @@ use refer::Refers;
 use refresh::SessionRefresh;
 use requests::{PendingRequest, PendingRequests, RequestPurpose};
 
+/// Effects in the order in which they are to be performed.
 pub(super) type SessionEffects = Vec<SessionEffect>;
 
 /// The settings of an operator.
@@ -71,6 +72,7 @@ impl Default for SessionRules {
 /// The sessions and requests that are held now. All zero when every session has ended and 64*T1 have passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionCounts {
+    /// Sessions that have not ended.
     pub sessions: usize,
     /// Requests of ours without a final response.
     pub requests: usize,
@@ -124,6 +126,7 @@ pub(crate) struct Session {
     armed: Instant,
 }
 
+/// The stage of a session; fields that matter in one stage stand in it.
 enum SessionStage {
     /// Their INVITE has no final response.
     Invited(Box<IncomingInvite>),
@@ -498,12 +501,14 @@ fn describe(reply: &mut Reply) {
     reply.header("Supported", SUPPORTED.as_bytes());
 }
 
-fn describe_request(request: &mut Request) {
+fn describe_request(request: &mut RequestBuilder) {
     request.header("Allow", ALLOW.as_bytes());
     request.header("Supported", SUPPORTED.as_bytes());
     request.header("User-Agent", crate::wire::PRODUCT.as_bytes());
 }
 
+/// The methods that sessions take, for Allow (RFC 3261 §20.5).
 const ALLOW: &str = "INVITE, ACK, CANCEL, BYE, OPTIONS, PRACK, UPDATE, INFO, MESSAGE, REFER, NOTIFY";
+/// The option tags that sessions support: RFC 3262 and RFC 4028.
 const SUPPORTED: &str = "100rel, timer";
 const SDP: &str = "application/sdp";

@@ -33,6 +33,7 @@ pub(super) enum OfferExchange {
     },
 }
 
+/// An offer of the peer that waits for the application's answer (RFC 3264).
 pub(super) struct PeerOffer {
     offer: OfferId,
     transaction: TxRef,
@@ -46,7 +47,7 @@ pub(super) struct PeerOffer {
 impl OfferExchange {
     pub(super) fn deadline(&self) -> Instant {
         match self {
-            OfferExchange::Peer(theirs) => theirs.until,
+            OfferExchange::Peer(peer_offer) => peer_offer.until,
             OfferExchange::Crossed { until, .. } => *until,
             OfferExchange::Idle | OfferExchange::Ours { .. } => Instant::FAR_FUTURE,
         }
@@ -61,14 +62,14 @@ impl OfferExchange {
 
     /// The open requests of the peer are answered: the session ends, or the offer was taken back.
     pub(super) fn settle(&mut self, dialog: &Dialog, out: &mut SessionEffects) {
-        if let OfferExchange::Peer(theirs) = std::mem::replace(self, OfferExchange::Idle) {
-            theirs.reply(dialog, 487, "Request Terminated", out);
+        if let OfferExchange::Peer(peer_offer) = std::mem::replace(self, OfferExchange::Idle) {
+            peer_offer.reply(dialog, 487, "Request Terminated", out);
         }
     }
 
     fn take_peer(&mut self, offer: OfferId) -> Result<Box<PeerOffer>, CommandError> {
         match std::mem::replace(self, OfferExchange::Idle) {
-            OfferExchange::Peer(theirs) if theirs.offer == offer => Ok(theirs),
+            OfferExchange::Peer(peer_offer) if peer_offer.offer == offer => Ok(peer_offer),
             other => {
                 *self = other;
                 Err(CommandError::Stale)
@@ -167,10 +168,10 @@ impl Session {
         sdp: Bytes,
         context: &mut SessionContext<'_>,
     ) -> Result<(), CommandError> {
-        let theirs = self.exchange.take_peer(offer)?;
-        let (request, source) = (&theirs.request, &theirs.source);
+        let peer_offer = self.exchange.take_peer(offer)?;
+        let (request, source) = (&peer_offer.request, &peer_offer.source);
         let mut reply = Reply::new(request, source.remote, 200, "OK", Some(&self.dialog.local_tag));
-        reply.header("Contact", format!("<{}>", theirs.contact).as_bytes());
+        reply.header("Contact", format!("<{}>", peer_offer.contact).as_bytes());
         describe(&mut reply);
         if matches!(self.stage, SessionStage::Up) {
             self.dialog.refresh_target(request, Some(source));
@@ -182,10 +183,10 @@ impl Session {
         }
         if request.method() == Method::Invite {
             let unacked =
-                UnacknowledgedOk::new(context.now, theirs.transaction, request, bytes.clone(), false);
+                UnacknowledgedOk::new(context.now, peer_offer.transaction, request, bytes.clone(), false);
             self.unacked = Some(Box::new(unacked));
         }
-        context.out.push(reply_effect(theirs.transaction, 200, bytes));
+        context.out.push(reply_effect(peer_offer.transaction, 200, bytes));
         Ok(())
     }
 
@@ -197,8 +198,8 @@ impl Session {
         reason: &str,
         context: &mut SessionContext<'_>,
     ) -> Result<(), CommandError> {
-        let theirs = self.exchange.take_peer(offer)?;
-        theirs.reply(&self.dialog, status.clamp(300, 699), reason, context.out);
+        let peer_offer = self.exchange.take_peer(offer)?;
+        peer_offer.reply(&self.dialog, status.clamp(300, 699), reason, context.out);
         Ok(())
     }
 
@@ -307,8 +308,8 @@ impl Session {
     /// A CANCEL of a re-INVITE.
     pub(super) fn cancel_offer(&mut self, transaction: TxRef, out: &mut SessionEffects) {
         match &self.exchange {
-            OfferExchange::Peer(theirs) if theirs.transaction == transaction => {
-                let offer = theirs.offer;
+            OfferExchange::Peer(peer_offer) if peer_offer.transaction == transaction => {
+                let offer = peer_offer.offer;
                 self.exchange.settle(&self.dialog, out);
                 self.emit(|session| SessionEvent::OfferWithdrawn { session, offer }, out);
             }
@@ -333,9 +334,9 @@ impl Session {
             return;
         }
         match std::mem::replace(&mut self.exchange, OfferExchange::Idle) {
-            OfferExchange::Peer(theirs) => {
-                theirs.reply(&self.dialog, 500, "Server Internal Error", out);
-                let offer = theirs.offer;
+            OfferExchange::Peer(peer_offer) => {
+                peer_offer.reply(&self.dialog, 500, "Server Internal Error", out);
+                let offer = peer_offer.offer;
                 self.emit(|session| SessionEvent::OfferWithdrawn { session, offer }, out);
             }
             OfferExchange::Crossed { refresh: true, .. } => self.send_refresh(requests, out),

@@ -26,17 +26,32 @@ pub(super) const CHALLENGES: u8 = 2;
 pub(super) struct OutgoingInvite {
     request: u64,
     early: Vec<EarlyDialog>,
-    heard: bool,
+    had_response: bool,
     cancel: CancelState,
     /// When ringing, or the wait after CANCEL, has been long enough.
     pub(super) deadline: Instant,
 }
 
+impl OutgoingInvite {
+    /// An INVITE that has no number and no response yet.
+    fn new(deadline: Instant) -> Self {
+        OutgoingInvite {
+            request: 0,
+            early: Vec::new(),
+            had_response: false,
+            cancel: CancelState::No,
+            deadline,
+        }
+    }
+}
+
+/// One early dialog of a forked INVITE: RSeq numbers are counted for each (RFC 3262 §4).
 struct EarlyDialog {
     dialog: Dialog,
     rseq: u32,
 }
 
+/// RFC 3261 §9.1: a CANCEL waits for a provisional response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CancelState {
     No,
@@ -83,13 +98,12 @@ impl Sessions {
         let tag = self.tag();
         let call_id: Box<[u8]> = match &*invite.call_id {
             "" => self.rng.token(limits::TAG_CHARS).into_bytes().into(),
-            given => given.as_bytes().into(),
+            chosen => chosen.as_bytes().into(),
         };
         let dialog = Dialog::calling(&invite, call_id, tag.clone()).ok_or(CommandError::Refused)?;
         let patience = if invite.timeout.is_zero() { limits::RING_PATIENCE } else { invite.timeout };
         let deadline = now + patience;
-        let calling =
-            OutgoingInvite { request: 0, early: Vec::new(), heard: false, cancel: CancelState::No, deadline };
+        let calling = OutgoingInvite::new(deadline);
         let mut session = Session::new(dialog, SessionStage::Calling(Box::new(calling)));
         session.owns_call_id = true;
         session.login = invite.login.map(Box::new);
@@ -374,7 +388,7 @@ impl Session {
         out: &mut SessionEffects,
     ) {
         let SessionStage::Calling(calling) = &mut self.stage else { return };
-        calling.heard = true;
+        calling.had_response = true;
         if calling.cancel == CancelState::Wanted {
             calling.cancel = CancelState::Sent;
             calling.deadline = now + TIMEOUT;
@@ -434,9 +448,11 @@ impl Session {
         response: Option<&Message>,
         out: &mut SessionEffects,
     ) -> bool {
-        let wanted = response.and_then(refresh::min_se);
-        let asked = refresh::session_expires(&pending.message).map(|(seconds, _)| seconds);
-        let Some(wanted) = wanted.filter(|&wanted| asked.is_some_and(|asked| wanted > asked)) else {
+        let required = response.and_then(refresh::min_se);
+        let requested = refresh::session_expires(&pending.message).map(|(seconds, _)| seconds);
+        let Some(required) =
+            required.filter(|&required| requested.is_some_and(|requested| required > requested))
+        else {
             return false;
         };
         if self.has_ended {
@@ -446,8 +462,8 @@ impl Session {
         let number = self.dialog.local_cseq;
         let mut rewrite = Rewrite::new(&pending.message);
         rewrite.set(Header::CSeq, |text| text.extend_from_slice(format!("{number} INVITE").as_bytes()));
-        rewrite.set(Header::SessionExpires, |text| text.extend_from_slice(wanted.to_string().as_bytes()));
-        rewrite.append("Min-SE", |text| text.extend_from_slice(wanted.to_string().as_bytes()));
+        rewrite.set(Header::SessionExpires, |text| text.extend_from_slice(required.to_string().as_bytes()));
+        rewrite.append("Min-SE", |text| text.extend_from_slice(required.to_string().as_bytes()));
         let bytes = rewrite.finish();
         let pending = PendingRequest {
             key: pending.key,
@@ -467,8 +483,8 @@ impl Session {
         if calling.cancel == CancelState::No {
             // §9.1: a callee that does not answer a CANCEL within 64*T1 is taken to have accepted it.
             calling.deadline = now + TIMEOUT;
-            calling.cancel = if calling.heard { CancelState::Sent } else { CancelState::Wanted };
-            if calling.heard {
+            calling.cancel = if calling.had_response { CancelState::Sent } else { CancelState::Wanted };
+            if calling.had_response {
                 out.push(SessionEffect::Cancel { id: RequestId(calling.request) });
             }
         }

@@ -22,6 +22,7 @@ pub(super) struct Refer {
     waiting: Option<PendingRefer>,
 }
 
+/// A REFER of the peer that waits for the application's answer (RFC 3515 §2.4.2).
 struct PendingRefer {
     transaction: TxRef,
     request: Message,

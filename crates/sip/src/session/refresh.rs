@@ -24,12 +24,12 @@ pub(super) enum SessionRefresh {
 }
 
 impl SessionRefresh {
-    fn ours(now: Instant, interval: Duration) -> Self {
+    fn by_us(now: Instant, interval: Duration) -> Self {
         // §10: the refresher sends at half the interval.
         SessionRefresh::Ours { interval, at: now + interval / 2, end: end_of(now, interval) }
     }
 
-    fn theirs(now: Instant, interval: Duration) -> Self {
+    fn by_peer(now: Instant, interval: Duration) -> Self {
         SessionRefresh::ByPeer { interval, end: end_of(now, interval) }
     }
 
@@ -43,11 +43,11 @@ impl SessionRefresh {
 
     /// RFC 4028 §7.3: the peer's Min-SE, and at once.
     pub(super) fn lengthen(&mut self, now: Instant, response: Option<&Message>) {
-        let wanted = response.and_then(min_se).map(|seconds| Duration::from_secs(seconds.into()));
-        if let (Some(wanted), SessionRefresh::Ours { interval, at, .. }) = (wanted, self)
-            && wanted > *interval
+        let required = response.and_then(min_se).map(|seconds| Duration::from_secs(seconds.into()));
+        if let (Some(required), SessionRefresh::Ours { interval, at, .. }) = (required, self)
+            && required > *interval
         {
-            *interval = wanted;
+            *interval = required;
             *at = now;
         }
     }
@@ -83,8 +83,8 @@ pub(super) fn min_se(message: &Message) -> Option<u32> {
 
 /// §9: answered 422 where the peer knows what that is.
 pub(super) fn is_too_short(request: &Message) -> bool {
-    let asked = session_expires(request).map(|(seconds, _)| seconds);
-    asked.is_some_and(|seconds| seconds < MIN_SE) && request.lists(Header::Supported, "timer")
+    let requested = session_expires(request).map(|(seconds, _)| seconds);
+    requested.is_some_and(|seconds| seconds < MIN_SE) && request.lists(Header::Supported, "timer")
 }
 
 /// §9: the interval that a 2xx of ours grants. We refresh if the peer does not support the extension.
@@ -94,25 +94,26 @@ pub(super) fn grant(
     request: &Message,
     reply: &mut Reply,
 ) -> SessionRefresh {
-    let wish = u32::try_from(rules.expires.as_secs()).unwrap_or(u32::MAX);
-    let asked = session_expires(request);
-    let seconds = match asked {
-        None if wish == 0 => return SessionRefresh::Never,
-        Some((asked, _)) if wish == 0 => asked,
-        Some((asked, _)) => asked.min(wish),
-        None => wish,
+    let preferred = u32::try_from(rules.expires.as_secs()).unwrap_or(u32::MAX);
+    let requested = session_expires(request);
+    let seconds = match requested {
+        None if preferred == 0 => return SessionRefresh::Never,
+        Some((requested, _)) if preferred == 0 => requested,
+        Some((requested, _)) => requested.min(preferred),
+        None => preferred,
     };
     let seconds = seconds.max(min_se(request).unwrap_or(MIN_SE)).max(MIN_SE);
     let knows = request.lists(Header::Supported, "timer");
-    let theirs = knows && asked.and_then(|(_, refresher)| refresher).is_none_or(|who| who != b"uas");
+    let peer_refreshes =
+        knows && requested.and_then(|(_, refresher)| refresher).is_none_or(|refresher| refresher != b"uas");
     let interval = Duration::from_secs(seconds.into());
-    if theirs {
+    if peer_refreshes {
         reply.header("Require", b"timer");
         reply.header("Session-Expires", format!("{seconds};refresher=uac").as_bytes());
-        SessionRefresh::theirs(now, interval)
+        SessionRefresh::by_peer(now, interval)
     } else {
         reply.header("Session-Expires", format!("{seconds};refresher=uas").as_bytes());
-        SessionRefresh::ours(now, interval)
+        SessionRefresh::by_us(now, interval)
     }
 }
 
@@ -120,13 +121,17 @@ pub(super) fn grant(
 /// do.
 pub(super) fn of_response(now: Instant, rules: SessionRules, response: &Message) -> SessionRefresh {
     match session_expires(response) {
-        Some((seconds, who)) => {
+        Some((seconds, refresher)) => {
             let interval = Duration::from_secs(seconds.max(MIN_SE).into());
-            let theirs = who.is_some_and(|who| who == b"uas");
-            if theirs { SessionRefresh::theirs(now, interval) } else { SessionRefresh::ours(now, interval) }
+            let peer_refreshes = refresher.is_some_and(|refresher| refresher == b"uas");
+            if peer_refreshes {
+                SessionRefresh::by_peer(now, interval)
+            } else {
+                SessionRefresh::by_us(now, interval)
+            }
         }
         None if rules.expires.is_zero() => SessionRefresh::Never,
-        None => SessionRefresh::ours(now, rules.expires.max(Duration::from_secs(MIN_SE.into()))),
+        None => SessionRefresh::by_us(now, rules.expires.max(Duration::from_secs(MIN_SE.into()))),
     }
 }
 

@@ -6,30 +6,44 @@ use bytes::Bytes;
 use stdx::Instant;
 
 use super::{T1, TIMEOUT, TransactionEvent, TransactionOutput, linger};
-use crate::wire::{Header, Message, Request};
+use crate::wire::{Header, Message, RequestBuilder};
 
 /// The INVITE client transaction (RFC 3261 §17.1.1, RFC 6026 §7.2); fields are named after its timers.
 #[derive(Debug)]
 pub enum ClientInvite {
+    /// No response yet: the request is repeated over UDP.
     Calling {
+        /// The INVITE as sent.
         request: Bytes,
+        /// The transport is reliable: timers A and D do not run.
         reliable: bool,
+        /// Timer A's interval; it doubles from T1.
         interval: Duration,
+        /// The next retransmission.
         timer_a: Instant,
+        /// The end with 408, 64*T1 after the start.
         timer_b: Instant,
     },
     /// The request is kept for the CANCEL and the ACK that are made from it.
     Proceeding {
+        /// The INVITE as sent.
         request: Bytes,
+        /// The transport is reliable: timer D is zero.
         reliable: bool,
     },
+    /// A final response other than 2xx came: its repetitions get the ACK again.
     Completed {
+        /// The ACK as sent.
         ack: Bytes,
+        /// The end, at least 32 s after the response over UDP.
         timer_d: Instant,
     },
+    /// A 2xx came: others, of further forks, are passed on (RFC 6026 §7.2).
     Accepted {
+        /// The end, 64*T1 after the first 2xx.
         timer_m: Instant,
     },
+    /// Nothing more is sent or passed on.
     Terminated,
 }
 
@@ -147,5 +161,5 @@ impl ClientInvite {
 
 fn make_ack(request: Bytes, response: &Message) -> Option<Bytes> {
     let invite = Message::parse(request).ok()?;
-    Some(Request::from_invite("ACK", &invite, response.header(Header::To)?))
+    Some(RequestBuilder::from_invite("ACK", &invite, response.header(Header::To)?))
 }

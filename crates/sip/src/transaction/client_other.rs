@@ -10,9 +10,36 @@ use super::{T1, T2, T4, TIMEOUT, TransactionEvent, TransactionOutput, linger};
 /// The non-INVITE client transaction (RFC 3261 §17.1.2); fields are named after its timers.
 #[derive(Debug)]
 pub enum ClientOther {
-    Trying { request: Bytes, reliable: bool, interval: Duration, timer_e: Instant, timer_f: Instant },
-    Proceeding { request: Bytes, reliable: bool, timer_e: Instant, timer_f: Instant },
-    Completed { timer_k: Instant },
+    /// No response yet: the request is repeated over UDP.
+    Trying {
+        /// The request as sent.
+        request: Bytes,
+        /// The transport is reliable: timers E and K do not run.
+        reliable: bool,
+        /// Timer E's interval; it doubles from T1 up to T2.
+        interval: Duration,
+        /// The next retransmission.
+        timer_e: Instant,
+        /// The end with 408, 64*T1 after the start.
+        timer_f: Instant,
+    },
+    /// A provisional response came: the request is repeated every T2 over UDP (§17.1.2.2).
+    Proceeding {
+        /// The request as sent.
+        request: Bytes,
+        /// The transport is reliable: timers E and K do not run.
+        reliable: bool,
+        /// The next retransmission.
+        timer_e: Instant,
+        /// The end with 408, 64*T1 after the start.
+        timer_f: Instant,
+    },
+    /// A final response came: its repetitions are absorbed.
+    Completed {
+        /// The end, T4 after the response over UDP.
+        timer_k: Instant,
+    },
+    /// Nothing more is sent or passed on.
     Terminated,
 }
 

@@ -70,9 +70,13 @@ impl TransactionOutput {
 /// Any of the four.
 #[derive(Debug)]
 pub enum TransactionMachine {
+    /// For an INVITE of ours (§17.1.1).
     ClientInvite(ClientInvite),
+    /// For any other request of ours but ACK (§17.1.2).
     ClientOther(ClientOther),
+    /// For an INVITE of a peer (§17.2.1).
     ServerInvite(ServerInvite),
+    /// For any other request of a peer but ACK (§17.2.2).
     ServerOther(ServerOther),
 }
 

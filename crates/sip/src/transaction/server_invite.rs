@@ -16,23 +16,37 @@ pub(super) const TRYING_DELAY: Duration = Duration::from_millis(200);
 pub enum ServerInvite {
     /// `trying` is the 100 that is due unless a response comes first.
     Proceeding {
+        /// The 100, and the time when it is due: 200 ms after the INVITE (§17.2.1).
         trying: Option<(Bytes, Instant)>,
+        /// The last provisional response, for repetitions of the INVITE.
         last: Option<Bytes>,
+        /// The transport is reliable: timers G and I do not run.
         reliable: bool,
     },
+    /// A final response other than 2xx was sent and waits for its ACK.
     Completed {
+        /// The response as sent.
         response: Bytes,
+        /// The transport is reliable: the response is not repeated.
         reliable: bool,
+        /// Timer G's interval; it doubles from T1 up to T2.
         interval: Duration,
+        /// The next retransmission of the response.
         timer_g: Instant,
+        /// The end without an ACK, 64*T1 after the response.
         timer_h: Instant,
     },
+    /// The ACK came: its repetitions are absorbed.
     Confirmed {
+        /// The end, T4 after the ACK over UDP.
         timer_i: Instant,
     },
+    /// A 2xx was sent: repetitions of the INVITE are absorbed (RFC 6026 §7.1).
     Accepted {
+        /// The end, 64*T1 after the 2xx.
         timer_l: Instant,
     },
+    /// Nothing more is sent or passed on.
     Terminated,
 }
 

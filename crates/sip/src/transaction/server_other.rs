@@ -13,9 +13,28 @@ pub(super) const SLOW: Duration = Duration::from_millis(3_500);
 /// The non-INVITE server transaction (RFC 3261 §17.2.2); fields are named after its timers.
 #[derive(Debug)]
 pub enum ServerOther {
-    Trying { reliable: bool, slow: Instant },
-    Proceeding { reliable: bool, last: Bytes },
-    Completed { response: Bytes, timer_j: Instant },
+    /// No response yet.
+    Trying {
+        /// The transport is reliable: timer J is zero.
+        reliable: bool,
+        /// The time for a 100, so that the client slows down its retransmissions (RFC 4320 §4.1).
+        slow: Instant,
+    },
+    /// A provisional response was sent, which repetitions of the request get again.
+    Proceeding {
+        /// The transport is reliable: timer J is zero.
+        reliable: bool,
+        /// The last provisional response.
+        last: Bytes,
+    },
+    /// The final response was sent, which repetitions of the request get again.
+    Completed {
+        /// The response as sent.
+        response: Bytes,
+        /// The end, 64*T1 after the response over UDP.
+        timer_j: Instant,
+    },
+    /// Nothing more is sent or passed on.
     Terminated,
 }
 

@@ -14,8 +14,11 @@ use crate::wire::{Message, Method, Via};
 /// One transaction: its machine, its target, and its user.
 #[derive(Debug)]
 pub struct Transaction<U> {
+    /// Its state and timers.
     pub machine: TransactionMachine,
+    /// The destination of a client's request, or of a server's responses.
     pub target: Target,
+    /// The owner of the transaction, in the RFC's sense of a transaction user (RFC 3261 §5).
     pub user: U,
     /// The bytes that may be sent to an unproved source; `None`: anything.
     pub(crate) credit: Option<SourceCredit>,

@@ -32,9 +32,9 @@ fn wakings(machine: &mut TransactionMachine, end: u64) -> Vec<String> {
     while machine.deadline() <= at(end) {
         let now = machine.deadline();
         let turn = machine.handle_timer(now);
-        let said = show(&turn);
+        let output = show(&turn);
         let ended = if machine.is_terminated() { " ends" } else { "" };
-        lines.push(format!("{}{said}{ended}", now.since(START).as_millis()));
+        lines.push(format!("{}{output}{ended}", now.since(START).as_millis()));
         assert!(lines.len() < 100, "it never rests");
     }
     lines
@@ -291,7 +291,7 @@ fn a_slow_answer_to_a_non_invite_is_announced() {
 }
 
 #[derive(Clone, Debug)]
-enum Event {
+enum MachineInput {
     Response(u16),
     Answer(u16),
     Again,
@@ -300,42 +300,42 @@ enum Event {
     Wake,
 }
 
-fn event() -> impl Strategy<Value = Event> {
+fn event() -> impl Strategy<Value = MachineInput> {
     prop_oneof![
-        (100..700u16).prop_map(Event::Response),
-        (100..700u16).prop_map(Event::Answer),
-        Just(Event::Again),
-        Just(Event::Ack),
-        (0..10_000u64).prop_map(Event::Wait),
-        Just(Event::Wake),
+        (100..700u16).prop_map(MachineInput::Response),
+        (100..700u16).prop_map(MachineInput::Answer),
+        Just(MachineInput::Again),
+        Just(MachineInput::Ack),
+        (0..10_000u64).prop_map(MachineInput::Wait),
+        Just(MachineInput::Wake),
     ]
 }
 
-fn apply(machine: &mut TransactionMachine, now: Instant, event: &Event) {
+fn apply(machine: &mut TransactionMachine, now: Instant, event: &MachineInput) {
     let bytes = || Bytes::from_static(b"SIP/2.0 200 Said\r\n");
     match (machine, event) {
-        (TransactionMachine::ClientInvite(machine), Event::Response(status)) => {
+        (TransactionMachine::ClientInvite(machine), MachineInput::Response(status)) => {
             machine.handle_response(now, &response(*status));
         }
-        (TransactionMachine::ClientOther(machine), Event::Response(status)) => {
+        (TransactionMachine::ClientOther(machine), MachineInput::Response(status)) => {
             machine.handle_response(now, *status);
         }
-        (TransactionMachine::ServerInvite(machine), Event::Answer(status)) => {
+        (TransactionMachine::ServerInvite(machine), MachineInput::Answer(status)) => {
             machine.respond(now, *status, bytes());
         }
-        (TransactionMachine::ServerOther(machine), Event::Answer(status)) => {
+        (TransactionMachine::ServerOther(machine), MachineInput::Answer(status)) => {
             machine.respond(now, *status, bytes());
         }
-        (TransactionMachine::ServerInvite(machine), Event::Again) => {
+        (TransactionMachine::ServerInvite(machine), MachineInput::Again) => {
             machine.handle_retransmission();
         }
-        (TransactionMachine::ServerOther(machine), Event::Again) => {
+        (TransactionMachine::ServerOther(machine), MachineInput::Again) => {
             machine.handle_retransmission();
         }
-        (TransactionMachine::ServerInvite(machine), Event::Ack) => {
+        (TransactionMachine::ServerInvite(machine), MachineInput::Ack) => {
             machine.handle_ack(now);
         }
-        (machine, Event::Wake) => {
+        (machine, MachineInput::Wake) => {
             machine.handle_timer(now);
         }
         _ => {}
@@ -354,13 +354,13 @@ proptest! {
         };
         let mut now = START;
         for event in events {
-            if let Event::Wait(millis) = event {
+            if let MachineInput::Wait(millis) = event {
                 now = now + Duration::from_millis(millis);
             }
             apply(&mut machine, now, &event);
         }
-        apply(&mut machine, now, &Event::Response(486));
-        apply(&mut machine, now, &Event::Answer(486));
+        apply(&mut machine, now, &MachineInput::Response(486));
+        apply(&mut machine, now, &MachineInput::Answer(486));
         let end = now + TIMEOUT + Duration::from_secs(1);
         let mut woken = 0;
         while machine.deadline() <= end {

@@ -76,11 +76,11 @@ impl Reply {
 
 /// A request in the making. Headers stand in the order they are added.
 #[derive(Debug)]
-pub struct Request {
+pub struct RequestBuilder {
     out: Vec<u8>,
 }
 
-impl Request {
+impl RequestBuilder {
     /// A request line and no headers.
     pub fn new(method: &[u8], uri: &[u8]) -> Self {
         let mut out = Vec::with_capacity(512);
@@ -88,13 +88,13 @@ impl Request {
         out.push(b' ');
         write_uri(&mut out, uri);
         out.extend_from_slice(b" SIP/2.0\r\n");
-        Request { out }
+        RequestBuilder { out }
     }
 
     /// A CANCEL for an INVITE that we sent (RFC 3261 §9.1), or the ACK for its final error response
     /// (§17.1.1.3), whose To the ACK carries.
     pub fn from_invite(method: &str, invite: &Message, to: &[u8]) -> Bytes {
-        let mut request = Request::new(method.as_bytes(), invite.uri());
+        let mut request = RequestBuilder::new(method.as_bytes(), invite.uri());
         if let Some(via) = invite.header(Header::Via).and_then(|line| Values::new(line).next()) {
             request.header("Via", via);
         }
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_write_cannot_start_a_header() {
+    fn written_values_cannot_start_a_header() {
         let text = "OPTIONS sip:b@b SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nFrom: <sip:a@a>;x=a\rb;tag=1\r\n\
                     To: <sip:b@b>\r\nCall-ID: 1\r\nCSeq: 1 OPTIONS\r\n\r\n";
         let request = Message::parse(Bytes::from(text)).unwrap();
@@ -266,7 +266,7 @@ mod tests {
         let reply = Message::parse(reply.finish()).unwrap();
         assert_eq!(reply.header_named("X-Evil"), None);
         assert!(super::super::check_response(&reply).is_ok());
-        let own = Request::new(b"OPTIONS", b"sip:a b\r\nX-Evil: 3@c").finish();
+        let own = RequestBuilder::new(b"OPTIONS", b"sip:a b\r\nX-Evil: 3@c").finish();
         assert!(own.starts_with(b"OPTIONS sip:a%20b%0D%0AX-Evil:%203@c SIP/2.0\r\n"));
     }
 }

@@ -9,7 +9,9 @@ use super::via::Via;
 /// A request's fault, and the response it deserves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
+    /// The status of the response.
     pub status: u16,
+    /// The reason phrase of the response.
     pub reason: &'static str,
 }
 

@@ -7,6 +7,7 @@ use stdx::calendar::Date;
 
 use super::scan::{eq_ignore_case, is_lws, parse_number};
 
+/// Names of RFC 3261 §20.17; 1 January 1970 was a Thursday.
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date_is_none() {
+    fn text_that_is_no_date_is_ignored() {
         for text in [
             "Fri, 01 Jan 2010 16:00:00 EST",
             "Fri, 01 Jan 1969 16:00:00 GMT",

@@ -18,6 +18,7 @@ pub enum Frame {
 /// The stream cannot be cut any further; the connection has to be closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameFault {
+    /// The rule that the stream broke.
     pub kind: FrameFaultKind,
     /// Start line and headers, as far as they came; enough to address an answer when `reply` gives one.
     pub head: Bytes,
@@ -58,11 +59,12 @@ pub struct Framer {
     buffer: Vec<u8>,
     /// Bytes of `buffer` already handed out.
     start: usize,
-    state: FramingState,
+    state: FramerState,
 }
 
+/// The framer's position in the stream (RFC 3261 §18.3).
 #[derive(Debug)]
-enum FramingState {
+enum FramerState {
     /// Before a message. `matched` bytes of CRLFCRLF were seen and consumed.
     Between { matched: usize },
     /// In the head. Both count from `Framer::start`: where the current line begins, and how far it was
@@ -74,12 +76,13 @@ enum FramingState {
     Dead,
 }
 
-impl Default for FramingState {
+impl Default for FramerState {
     fn default() -> Self {
-        FramingState::Between { matched: 0 }
+        FramerState::Between { matched: 0 }
     }
 }
 
+/// The keep-alive of RFC 5626 §3.5.1, which a single CRLF answers.
 const PING: &[u8] = b"\r\n\r\n";
 
 impl Framer {
@@ -90,7 +93,7 @@ impl Framer {
 
     /// Adds bytes of the stream.
     pub fn push(&mut self, bytes: &[u8]) {
-        if !matches!(self.state, FramingState::Dead) {
+        if !matches!(self.state, FramerState::Dead) {
             self.buffer.extend_from_slice(bytes);
         }
     }
@@ -108,7 +111,7 @@ impl Framer {
 
     /// Nothing of a message is waiting for its rest.
     pub fn is_between_messages(&self) -> bool {
-        matches!(self.state, FramingState::Between { .. })
+        matches!(self.state, FramerState::Between { .. })
     }
 
     /// Bytes of memory held, for tests and for counting.
@@ -119,17 +122,17 @@ impl Framer {
     fn step(&mut self) -> Option<Result<Frame, FrameFault>> {
         loop {
             match self.state {
-                FramingState::Between { matched } => match self.between(matched) {
+                FramerState::Between { matched } => match self.between(matched) {
                     BetweenMessages::Starved => return None,
                     BetweenMessages::Frame(frame) => return Some(Ok(frame)),
-                    BetweenMessages::Message => self.state = FramingState::Head { line: 0, searched: 0 },
+                    BetweenMessages::Message => self.state = FramerState::Head { line: 0, searched: 0 },
                 },
-                FramingState::Head { line, searched } => match self.head(line, searched)? {
-                    Ok(length) => self.state = FramingState::Body { length },
+                FramerState::Head { line, searched } => match self.head(line, searched)? {
+                    Ok(length) => self.state = FramerState::Body { length },
                     Err(fault) => return Some(Err(fault)),
                 },
-                FramingState::Body { length } => return self.body(length).map(Ok),
-                FramingState::Dead => return None,
+                FramerState::Body { length } => return self.body(length).map(Ok),
+                FramerState::Dead => return None,
             }
         }
     }
@@ -138,7 +141,7 @@ impl Framer {
     fn between(&mut self, mut matched: usize) -> BetweenMessages {
         while let Some(&byte) = self.buffer.get(self.start) {
             if byte != b'\r' && byte != b'\n' {
-                self.state = FramingState::Between { matched: 0 };
+                self.state = FramerState::Between { matched: 0 };
                 return if matched >= 2 {
                     BetweenMessages::Frame(Frame::Pong)
                 } else {
@@ -148,11 +151,11 @@ impl Framer {
             self.start += 1;
             matched = if byte == PING[matched] { matched + 1 } else { usize::from(byte == b'\r') };
             if matched == PING.len() {
-                self.state = FramingState::Between { matched: 0 };
+                self.state = FramerState::Between { matched: 0 };
                 return BetweenMessages::Frame(Frame::Ping);
             }
         }
-        self.state = FramingState::Between { matched };
+        self.state = FramerState::Between { matched };
         BetweenMessages::Starved
     }
 
@@ -172,7 +175,7 @@ impl Framer {
         if bytes.len() == MAX_STREAM_HEAD {
             return Some(Err(self.fault(FrameFaultKind::HeadTooLarge, MAX_STREAM_HEAD)));
         }
-        self.state = FramingState::Head { line, searched: bytes.len() };
+        self.state = FramerState::Head { line, searched: bytes.len() };
         None
     }
 
@@ -193,18 +196,19 @@ impl Framer {
         }
         let message = Bytes::copy_from_slice(&bytes[..length]);
         self.start += length;
-        self.state = FramingState::default();
+        self.state = FramerState::default();
         Some(Frame::Message(message))
     }
 
     fn fault(&mut self, kind: FrameFaultKind, head: usize) -> FrameFault {
         let head = Bytes::copy_from_slice(&self.buffer[self.start..self.start + head]);
         self.start = self.buffer.len();
-        self.state = FramingState::Dead;
+        self.state = FramerState::Dead;
         FrameFault { kind, head }
     }
 }
 
+/// The bytes found between two messages.
 enum BetweenMessages {
     Starved,
     Frame(Frame),

@@ -4,48 +4,91 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Header {
+    /// Any header without a variant of its own.
     Other,
+    /// RFC 3261 §20.1.
     Accept,
+    /// RFC 3261 §20.5.
     Allow,
+    /// RFC 6665 §8.2.2.
     AllowEvents,
+    /// RFC 3261 §20.7.
     Authorization,
+    /// RFC 3261 §20.8.
     CallId,
+    /// RFC 3261 §20.10.
     Contact,
+    /// RFC 3261 §20.12.
     ContentEncoding,
+    /// RFC 3261 §20.14.
     ContentLength,
+    /// RFC 3261 §20.15.
     ContentType,
+    /// RFC 3261 §20.16.
     CSeq,
+    /// RFC 3261 §20.17.
     Date,
+    /// RFC 6665 §8.2.1.
     Event,
+    /// RFC 3261 §20.19.
     Expires,
+    /// RFC 3261 §20.20.
     From,
+    /// RFC 3261 §20.22.
     MaxForwards,
+    /// RFC 5393 §5.3.
     MaxBreadth,
+    /// RFC 3261 §20.23.
     MinExpires,
+    /// RFC 3327 §4.
     Path,
+    /// RFC 3261 §20.27.
     ProxyAuthenticate,
+    /// RFC 3261 §20.28.
     ProxyAuthorization,
+    /// RFC 3325 §9.1.
     PAssertedIdentity,
+    /// RFC 3261 §20.29.
     ProxyRequire,
+    /// RFC 3261 §20.30.
     RecordRoute,
+    /// RFC 3515 §2.1.
     ReferTo,
+    /// RFC 3261 §20.32.
     Require,
+    /// RFC 3261 §20.33.
     RetryAfter,
+    /// RFC 3261 §20.34.
     Route,
+    /// RFC 3608 §5.
     ServiceRoute,
+    /// RFC 4028 §4.
     SessionExpires,
+    /// RFC 3903 §11.3.1.
     SipEtag,
+    /// RFC 3903 §11.3.2.
     SipIfMatch,
+    /// RFC 3261 §20.36.
     Subject,
+    /// RFC 6665 §8.2.3.
     SubscriptionState,
+    /// RFC 3261 §20.37.
     Supported,
+    /// RFC 3261 §20.38.
     Timestamp,
+    /// RFC 3261 §20.39.
     To,
+    /// RFC 3261 §20.40.
     Unsupported,
+    /// RFC 3261 §20.41.
     UserAgent,
+    /// RFC 3261 §20.42.
     Via,
+    /// RFC 3261 §20.43.
     Warning,
+    /// RFC 3261 §20.44.
     WwwAuthenticate,
+    /// RFC 3323 §4.2.
     Privacy,
     /// Any other header by which a trusted element names the caller or the callee: see [`GROUPS`].
     AssertedIdentity,
@@ -211,6 +254,7 @@ static BY_SHAPE: [[u8; 26]; LONGEST + 1] = {
     shapes
 };
 
+/// No longer name is looked up in the table.
 const LONGEST: usize = "Proxy-Authorization".len();
 
 fn first_letter(name: &[u8]) -> Option<usize> {

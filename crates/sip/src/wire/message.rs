@@ -29,8 +29,16 @@ pub struct Message {
 /// A request with its method or a response with its status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageKind {
-    Request { method: Method },
-    Response { status: u16 },
+    /// A request (RFC 3261 §7.1).
+    Request {
+        /// The method of its request line.
+        method: Method,
+    },
+    /// A response (RFC 3261 §7.2).
+    Response {
+        /// The status code of its status line, 100 to 699.
+        status: u16,
+    },
 }
 
 /// A header line's place in the buffer.
@@ -62,7 +70,9 @@ pub enum ParseError {
     NotSip,
     /// The empty line that ends the header is missing.
     Unfinished,
+    /// More header lines than `limits` allows.
     TooManyHeaders,
+    /// More bytes than `limits` allows.
     TooLarge,
 }
 
@@ -317,6 +327,7 @@ fn trim_line(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
+/// RFC 3261 §7.1.
 const VERSION: &[u8] = b"SIP/2.0";
 
 fn parse_start(line: &[u8]) -> Option<MessageKind> {
@@ -339,6 +350,7 @@ fn parse_start(line: &[u8]) -> Option<MessageKind> {
     is_request.then(|| MessageKind::Request { method: Method::from_bytes(&line[..space]) })
 }
 
+/// The header lines found by the one pass over a message.
 struct HeaderIndex {
     lines: Vec<HeaderLine>,
     present: u64,

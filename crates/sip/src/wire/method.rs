@@ -5,20 +5,35 @@ use std::fmt;
 /// A method this server treats by name. Others are `Other` and forwarded as they came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
+    /// RFC 3261 §13.
     Invite,
+    /// RFC 3261 §13.2.2.4.
     Ack,
+    /// RFC 3261 §9.
     Cancel,
+    /// RFC 3261 §15.
     Bye,
+    /// RFC 3261 §10.
     Register,
+    /// RFC 3261 §11.
     Options,
+    /// RFC 6665 §3.1.
     Subscribe,
+    /// RFC 6665 §3.2.
     Notify,
+    /// RFC 3903.
     Publish,
+    /// RFC 3428.
     Message,
+    /// RFC 6086.
     Info,
+    /// RFC 3262.
     Prack,
+    /// RFC 3311.
     Update,
+    /// RFC 3515.
     Refer,
+    /// Any other token.
     Other,
 }
 

@@ -1,7 +1,7 @@
 //! The wire format of RFC 3261 §7 and §25: one buffer, lazily indexed; values are typed when asked for.
 //!
 //! A proxy changes a few headers and forwards every other byte as it came, so nothing here builds a tree:
-//! [`Message`] knows where lines start and end, [`Rewrite`] cuts and pastes, [`Reply`] and [`Request`] write anew.
+//! [`Message`] knows where lines start and end, [`Rewrite`] cuts and pastes, [`Reply`] and [`RequestBuilder`] write anew.
 
 mod address;
 mod build;
@@ -21,7 +21,7 @@ mod via;
 
 pub use address::Address;
 pub(crate) use build::write_via_with_source;
-pub use build::{PRODUCT, Reply, Request};
+pub use build::{PRODUCT, Reply, RequestBuilder};
 pub use check::{Fault, check_request, check_response};
 pub use date::{parse_date, write_date};
 pub use header::Header;

@@ -9,6 +9,7 @@ pub struct Params<'a>(pub &'a [u8]);
 /// One parameter of a header or URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Param<'a> {
+    /// The name as written; names are compared without case.
     pub name: &'a [u8],
     /// As written, quotes included; `None` for a flag.
     pub value: Option<&'a [u8]>,

@@ -20,6 +20,7 @@ pub struct Rewrite<'m> {
     patches: SmallVec<[Patch; 8]>,
 }
 
+/// A range of the original bytes, and the bytes that replace it.
 #[derive(Clone, Debug)]
 struct Patch {
     cut: Range<usize>,

@@ -97,15 +97,15 @@ pub(crate) fn quoted_end(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// The first `wanted` outside quotes and angle brackets.
-pub(crate) fn find_outside(bytes: &[u8], wanted: u8) -> Option<usize> {
-    let first = memchr::memchr(wanted, bytes)?;
+/// The first `needle` outside quotes and angle brackets.
+pub(crate) fn find_outside(bytes: &[u8], needle: u8) -> Option<usize> {
+    let first = memchr::memchr(needle, bytes)?;
     let Some(opening) = memchr::memchr2(b'"', b'<', &bytes[..first]) else { return Some(first) };
     let mut at = opening;
     let mut in_angle = false;
     while at < bytes.len() {
         match bytes[at] {
-            byte if byte == wanted && !in_angle => return Some(at),
+            byte if byte == needle && !in_angle => return Some(at),
             b'"' if !in_angle => match quoted_end(&bytes[at..]) {
                 Some(length) => {
                     at += length;

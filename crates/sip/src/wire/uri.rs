@@ -6,8 +6,11 @@ use super::scan::{eq_ignore_case, parse_number, trim};
 /// The scheme of a URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
+    /// `sip:` (RFC 3261 §19.1).
     Sip,
+    /// `sips:`: TLS on each hop (RFC 3261 §26.2.2).
     Sips,
+    /// `tel:` (RFC 3966).
     Tel,
     /// An absolute URI of a scheme we do not route by.
     Other,
@@ -16,14 +19,19 @@ pub enum Scheme {
 /// A URI over the bytes it stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uri<'a> {
+    /// The whole URI as written.
     pub raw: &'a [u8],
+    /// The scheme; it decides which other parts there are.
     pub scheme: Scheme,
     /// As written, escapes and all; for tel the number. `None` when there is no user part.
     pub user: Option<&'a [u8]>,
+    /// The password after the user part, deprecated (RFC 3261 §19.1.1).
     pub password: Option<&'a [u8]>,
     /// IPv6 with its brackets; empty for tel and others.
     pub host: &'a [u8],
+    /// The port; `None`: the default of the transport, or NAPTR and SRV decide.
     pub port: Option<u16>,
+    /// The URI parameters, between the host and `?`.
     pub params: Params<'a>,
     /// After `?`, as written.
     pub headers: &'a [u8],
@@ -34,8 +42,11 @@ pub struct Uri<'a> {
 pub enum UriError {
     /// No scheme, or bytes that cannot stand in a URI.
     Malformed,
+    /// The host is neither a name nor an address.
     BadHost,
+    /// The port is not a number up to 65535.
     BadPort,
+    /// A `%` without two hexadecimal digits.
     BadEscape,
 }
 

@@ -11,7 +11,9 @@ pub struct Via<'a> {
     pub transport: &'a [u8],
     /// Host of sent-by, IPv6 with its brackets.
     pub host: &'a [u8],
+    /// The port of sent-by.
     pub port: Option<u16>,
+    /// The Via parameters, such as `branch`, `received` and `rport`.
     pub params: Params<'a>,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use router::{Answer, Life, Query, ShardAddress};
-use sip::endpoint::{Decision, Effect, Endpoint, Outbox, PlanRequest, Settings};
+use sip::endpoint::{Decision, Endpoint, EndpointEffect, EndpointOutbox, EndpointSettings, PlanRequest};
 use sip::transport::{Packet, Source, Transport};
 use stdx::Instant;
 
@@ -16,14 +16,14 @@ const US: &str = "192.0.2.1:5060";
 pub(crate) struct World {
     endpoint: Endpoint,
     now: Instant,
-    out: Outbox,
+    out: EndpointOutbox,
     /// Bytes of all responses over UDP, repetitions among them.
     sent_over_udp: usize,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
-        let settings = Settings {
+        let settings = EndpointSettings {
             domains: vec!["example.com".into()],
             ..sim::settings(ShardAddress { life: Life(1), shard: 0 }, &[US.parse().unwrap()])
         };
@@ -46,16 +46,16 @@ impl World {
         while !self.out.is_empty() {
             for effect in std::mem::take(&mut self.out) {
                 match effect {
-                    Effect::Transmit(transmit) if transmit.target.transport == Transport::Udp => {
+                    EndpointEffect::Transmit(transmit) if transmit.target.transport == Transport::Udp => {
                         self.sent_over_udp += transmit.bytes.len();
                     }
-                    Effect::Plan { id, request } => {
+                    EndpointEffect::Plan { id, request } => {
                         self.endpoint.handle_plan(self.now, id, plan(&request), &mut self.out);
                     }
-                    Effect::Account { id, .. } => {
+                    EndpointEffect::Account { id, .. } => {
                         self.endpoint.handle_account(self.now, id, Ok(None), &mut self.out);
                     }
-                    Effect::Ask { id, query: Query::Lookup { .. } } => {
+                    EndpointEffect::Ask { id, query: Query::Lookup { .. } } => {
                         self.endpoint.handle_answer(
                             self.now,
                             id,

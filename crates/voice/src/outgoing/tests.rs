@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use router::{Life, ShardAddress};
-use sip::endpoint::{Effect, Endpoint, Outbox};
+use sip::endpoint::{Endpoint, EndpointEffect, EndpointOutbox};
 use sip::transport::{Packet, Source, Transport};
 use sip::wire::{Message, Method, Reply};
 
@@ -16,7 +16,7 @@ pub(super) const BOB: &str = "127.0.0.1:5072";
 pub(super) struct Stage {
     pub(super) voice: Voice,
     pub(super) endpoint: Endpoint,
-    pub(super) out: Outbox,
+    pub(super) out: EndpointOutbox,
     pub(super) outbox: Vec<VoiceEffect>,
     pub(super) sockets: NoSockets,
     pub(super) now: Instant,
@@ -102,8 +102,8 @@ impl Stage {
         while !self.out.is_empty() {
             for effect in std::mem::take(&mut self.out) {
                 match effect {
-                    Effect::Transmit(transmit) => sent.push(Message::parse(transmit.bytes).unwrap()),
-                    Effect::Session(event) => {
+                    EndpointEffect::Transmit(transmit) => sent.push(Message::parse(transmit.bytes).unwrap()),
+                    EndpointEffect::Session(event) => {
                         self.act(|voice, now, world| voice.handle_event(now, event, world));
                     }
                     _ => {}

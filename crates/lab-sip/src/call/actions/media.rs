@@ -44,7 +44,7 @@ pub(super) fn perform(
 /// The verdict is assigned, or fails the call with what was missed.
 pub(super) fn check(call: &mut Call, ctx: &mut CallContext<'_>, check: &RtpCheck) -> Result<(), ActionError> {
     let dtmf = check.dtmf.as_ref().map(|digits| text(call, ctx, digits)).transpose()?;
-    let wanted = Requirement {
+    let requirement = Requirement {
         video: check.video,
         min_packets: check.min_packets,
         max_packets: check.max_packets,
@@ -57,7 +57,7 @@ pub(super) fn check(call: &mut Call, ctx: &mut CallContext<'_>, check: &RtpCheck
         max_silence: check.max_silence,
         two_way: check.two_way,
     };
-    let verdict = ctx.media.check(ctx.now, call.identity.number, &wanted);
+    let verdict = ctx.media.check(ctx.now, call.identity.number, &requirement);
     if let Some(to) = check.assign_to {
         value::set(call, ctx, to, VariableValue::Number(f64::from(u8::from(verdict.is_ok()))));
         return Ok(());

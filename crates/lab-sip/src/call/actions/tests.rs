@@ -12,7 +12,7 @@ use stdx::time::Instant;
 
 use super::*;
 use crate::call::render::{Addresses, PreparedMessages};
-use crate::call::{CallEnv, CallIdentity, CallMediaControl, Outbox, ScenarioRole};
+use crate::call::{CallEnv, CallIdentity, CallMediaControl, CallOutbox, ScenarioRole};
 use crate::inject::InjectionFiles;
 use crate::options::Options;
 use crate::rtp::{MediaCommand, PortKind, RemoteMedia, Requirement};
@@ -71,7 +71,7 @@ struct World {
     call: Call,
     user: Vec<VariableValue>,
     stats: Stats,
-    out: Outbox,
+    out: CallOutbox,
     media: Scripted,
     rng: Rng,
     /// The queue of the trace writer.
@@ -110,7 +110,7 @@ impl World {
             incoming: false,
             lines: Box::default(),
         };
-        let (mut out, mut media, mut rng) = (Outbox::default(), Scripted::default(), Rng::seeded(1));
+        let (mut out, mut media, mut rng) = (CallOutbox::default(), Scripted::default(), Rng::seeded(1));
         let mut ctx = CallContext {
             now: START,
             received: START,
@@ -168,7 +168,7 @@ impl World {
         let before = self.count(Count::FatalErrors);
         assert_eq!(self.run(kind), ActionResult::StopCall);
         assert_eq!(self.count(Count::FatalErrors), before + 1);
-        assert!(matches!(self.out.effects.pop(), Some(Effect::StopNow)));
+        assert!(matches!(self.out.effects.pop(), Some(CallEffect::StopNow)));
         self.told()
     }
 

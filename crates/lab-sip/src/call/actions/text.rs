@@ -1,5 +1,6 @@
 //! Percent encoding, trimming and comparing of variables.
 
+/// Digits of a percent escape, in upper case (RFC 3986 §2.1).
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 
 /// Letters, digits and `-_.~` stand for themselves.
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_encoded_is_decoded() {
+    fn an_encoded_text_decodes_back() {
         let all: Vec<u8> = (0..=255).collect();
         assert_eq!(url_encode(b"a b/\xff~"), b"a%20b%2F%FF~");
         assert_eq!(url_decode(&url_encode(&all)), all);

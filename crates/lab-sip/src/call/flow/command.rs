@@ -3,7 +3,7 @@
 use stdx::time::Instant;
 
 use super::step::{StepProgress, act, advance, expected, go, keep_books, run};
-use super::{Call, CallContext, CallOutcome, Count, Effect, complain, count_step, end, fail};
+use super::{Call, CallContext, CallEffect, CallOutcome, Count, complain, count_step, end, fail};
 use crate::call::message::{Incoming, StartLine};
 use crate::call::render;
 use crate::scenario::model::{Optional, ScenarioStep, StepIndex, StepKind};
@@ -30,7 +30,7 @@ pub(super) fn send(
         end(call, ctx, CallOutcome::Failure(Count::FailedCmdNotSent));
         return StepProgress::Waits;
     }
-    ctx.out.effects.push(Effect::Command { start, end: length, peer: dest.map(str::to_owned) });
+    ctx.out.effects.push(CallEffect::Command { start, end: length, peer: dest.map(str::to_owned) });
     count_step(ctx, call.position, |counts| counts.messages += 1);
     keep_books(call, ctx, step);
     act(call, ctx, step, None)
@@ -44,8 +44,9 @@ pub(super) fn received(call: &mut Call, ctx: &mut CallContext<'_>, bytes: &[u8],
         return;
     }
     let Some((at, src)) = place(call, ctx) else {
-        let wanted = env.scenario.steps.get(call.position).map_or_else(|| "nothing".to_owned(), expected);
-        reject(call, ctx, &format!("expected {wanted}, got a command"));
+        let expectation =
+            env.scenario.steps.get(call.position).map_or_else(|| "nothing".to_owned(), expected);
+        reject(call, ctx, &format!("expected {expectation}, got a command"));
         return;
     };
     // Extended 3PCC: the sender names itself in the command.
@@ -106,9 +107,9 @@ fn place<'a>(call: &Call, ctx: &CallContext<'a>) -> Option<(StepIndex, Option<&'
     None
 }
 
-fn reject(call: &mut Call, ctx: &mut CallContext<'_>, what: &str) {
+fn reject(call: &mut Call, ctx: &mut CallContext<'_>, text: &str) {
     count_step(ctx, call.position, |counts| counts.unexpected += 1);
-    complain(call, ctx, what);
+    complain(call, ctx, text);
     end(call, ctx, CallOutcome::Failure(Count::FailedCallRejected));
 }
 

@@ -6,6 +6,7 @@ use super::dialog::ByeParts;
 use crate::scenario::model::DefaultMessages;
 use crate::scenario::template::{Keyword, Template, TemplatePart};
 
+/// A message that a call sends without a step of its scenario (`-default_behaviors`, `<defaultmessage>`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DefaultAnswer {
     ThreePccAbort,

@@ -23,8 +23,8 @@ use stdx::time::Instant;
 use super::actions::{self, ActionResult};
 use super::message::Incoming;
 use super::{
-    Call, CallContext, CallEnv, CallIdentity, CallOutcome, Effect, ScenarioRole, Transaction, TransportFault,
-    VariableValue,
+    Call, CallContext, CallEffect, CallEnv, CallIdentity, CallOutcome, ScenarioRole, Transaction,
+    TransportFault, VariableValue,
 };
 use crate::scenario::model::{Scope, StepIndex, VarRef};
 use crate::stats::{Count, StepCounts};
@@ -94,7 +94,7 @@ struct CallFlags {
     /// In `<timewait>`: the scenario is through.
     in_timewait: bool,
     /// Anything was received.
-    heard: bool,
+    has_received: bool,
 }
 
 /// A response-time counter of one call.
@@ -383,7 +383,7 @@ fn end(call: &mut Call, ctx: &mut CallContext<'_>, outcome: CallOutcome) {
     forget(call);
     let linger = ctx.env.options.call.dead_call_wait;
     call.deadline = if linger.is_zero() { Instant::FAR_FUTURE } else { ctx.now + linger };
-    ctx.out.effects.push(Effect::Ended { outcome });
+    ctx.out.effects.push(CallEffect::Ended { outcome });
 }
 
 /// Calls linger by the hundred thousand: only what a retransmission is answered with stays.

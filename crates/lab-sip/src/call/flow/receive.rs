@@ -42,7 +42,7 @@ fn receive(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>, m
     if in_pause && env.options.call.ignore_during_pause {
         return;
     }
-    call.flow.flags.heard = true;
+    call.flow.flags.has_received = true;
     debug(call, ctx, "receives", message.bytes);
     if !acknowledges_right_invite(call, ctx, message) {
         complain(call, ctx, "the CSeq of the ACK is not that of its INVITE");

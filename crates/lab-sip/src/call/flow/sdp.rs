@@ -11,8 +11,8 @@ use crate::scenario::model::RecvStep;
 
 /// Tells the media where the other side wants its packets, unless `ignoresdp`.
 pub(super) fn hand_over(call: &Call, ctx: &mut CallContext<'_>, recv: &RecvStep, message: &Incoming<'_>) {
-    let wanted = ctx.env.scenario.needs.media || ctx.env.options.media.measure;
-    if !wanted || !ctx.media.listens() || recv.ignore_sdp || message.body().is_empty() {
+    let is_needed = ctx.env.scenario.needs.media || ctx.env.options.media.measure;
+    if !is_needed || !ctx.media.listens() || recv.ignore_sdp || message.body().is_empty() {
         return;
     }
     if let Some(description) = scan(message.body()) {
@@ -23,6 +23,7 @@ pub(super) fn hand_over(call: &Call, ctx: &mut CallContext<'_>, recv: &RecvStep,
 /// Payload types kept of one description; there are 32 dynamic ones.
 const CODECS: usize = 32;
 
+/// The media section that a line of SDP belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SdpSection {
     Session,
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_send_to_is_nothing() {
+    fn sdp_without_an_address_gives_no_destination() {
         for body in [
             "",
             "v=0",

@@ -2,8 +2,8 @@
 
 use super::step::{StepProgress, act, go, keep_books, loses, note};
 use super::{
-    Call, CallContext, CallOutcome, Count, Effect, NONE, PendingRetransmission, complain, count_step, debug,
-    end, fail,
+    Call, CallContext, CallEffect, CallOutcome, Count, NONE, PendingRetransmission, complain, count_step,
+    debug, end, fail,
 };
 use crate::call::message::{Incoming, top_branch};
 use crate::call::{SendTo, render};
@@ -45,7 +45,7 @@ pub(super) fn scenario_message(
         ctx.out.bytes.truncate(start);
     } else {
         let patience = message.timeout.or(ctx.env.options.timers.send_timeout);
-        ctx.out.effects.push(Effect::Send { start, end, to: SendTo::Flow, patience });
+        ctx.out.effects.push(CallEffect::Send { start, end, to: SendTo::Flow, patience });
     }
     count_step(ctx, at, |counts| counts.messages += 1);
     let sent = sent.as_deref().and_then(|bytes| Incoming::parse(bytes).ok());
@@ -115,7 +115,7 @@ fn rendered(call: &mut Call, ctx: &mut CallContext<'_>, at: StepIndex) -> Option
 pub(super) fn again(call: &mut Call, ctx: &mut CallContext<'_>, at: StepIndex) {
     if let Some((start, end)) = rendered(call, ctx, at) {
         let patience = ctx.env.options.timers.send_timeout;
-        ctx.out.effects.push(Effect::Send { start, end, to: SendTo::Flow, patience });
+        ctx.out.effects.push(CallEffect::Send { start, end, to: SendTo::Flow, patience });
     }
 }
 
@@ -143,7 +143,12 @@ pub(super) fn retransmit(call: &mut Call, ctx: &mut CallContext<'_>) {
         let start = ctx.out.bytes.len();
         ctx.out.bytes.extend_from_slice(&unanswered.bytes);
         let end = ctx.out.bytes.len();
-        ctx.out.effects.push(Effect::Send { start, end, to: SendTo::Flow, patience: timers.send_timeout });
+        ctx.out.effects.push(CallEffect::Send {
+            start,
+            end,
+            to: SendTo::Flow,
+            patience: timers.send_timeout,
+        });
         debug(call, ctx, "sends again, for want of an answer", b"");
     }
     count_step(ctx, at, |counts| counts.retransmissions += 1);

@@ -5,8 +5,8 @@ use stdx::time::Instant;
 use super::defaults::{DefaultAnswer, template};
 use super::step::{expected, go, run};
 use super::{
-    Call, CallContext, CallOutcome, Count, Effect, complain, count_step, debug, dialog, end, fail, receive,
-    send,
+    Call, CallContext, CallEffect, CallOutcome, Count, complain, count_step, debug, dialog, end, fail,
+    receive, send,
 };
 use crate::call::message::{Incoming, StartLine};
 use crate::call::{SendTo, VariableValue, render};
@@ -14,7 +14,9 @@ use crate::scenario::model::{Scope, StepKind, VarRef};
 
 /// The label that receives unexpected messages in a scenario, and the variables that hold their origin.
 const LABEL: &str = "_unexp.main";
+/// SIPp's variable for the step that an unexpected message interrupted.
 const RETURN: &str = "_unexp.retaddr";
+/// SIPp's variable for the end of the pause that an unexpected message interrupted.
 const PAUSED: &str = "_unexp.pausedaddr";
 
 /// A message that no step expects: the scenario's label `_unexp.main` handles it, or a default answer, or the call fails.
@@ -120,7 +122,8 @@ fn spoil(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
 
 fn note_unexpected(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
     count_step(ctx, call.position, |counts| counts.unexpected += 1);
-    let wanted = ctx.env.scenario.steps.get(call.position).map_or_else(|| "nothing".to_owned(), expected);
+    let expectation =
+        ctx.env.scenario.steps.get(call.position).map_or_else(|| "nothing".to_owned(), expected);
     let start = String::from_utf8_lossy(message.start_text());
     let got = match message.start {
         StartLine::Response { code } => {
@@ -130,7 +133,7 @@ fn note_unexpected(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incomin
         }
         StartLine::Request { method, .. } => String::from_utf8_lossy(method).into_owned(),
     };
-    complain(call, ctx, &format!("expected {wanted}, got {got}"));
+    complain(call, ctx, &format!("expected {expectation}, got {got}"));
 }
 
 /// A 200 to this message.
@@ -142,7 +145,10 @@ fn answer(call: &mut Call, ctx: &mut CallContext<'_>, message: &Incoming<'_>) {
 /// Ends the dialog towards the peer as far as it got: an ACK to a refusal, ACK and BYE to an answer, CANCEL, or BYE.
 /// As in SIPp only for calls that we placed.
 pub(super) fn tell_peer(call: &mut Call, ctx: &mut CallContext<'_>) {
-    if call.identity.incoming || call.position == 0 || !call.flow.flags.heard || call.last_received.is_none()
+    if call.identity.incoming
+        || call.position == 0
+        || !call.flow.flags.has_received
+        || call.last_received.is_none()
     {
         return;
     }
@@ -182,7 +188,7 @@ fn tell_twin(call: &mut Call, ctx: &mut CallContext<'_>) {
         return;
     }
     if let Some((start, end)) = made(call, ctx, DefaultAnswer::ThreePccAbort, false) {
-        let to = |peer: Option<&String>| Effect::Command { start, end, peer: peer.cloned() };
+        let to = |peer: Option<&String>| CallEffect::Command { start, end, peer: peer.cloned() };
         ctx.out.effects.extend(peers.into_iter().map(to));
     }
 }
@@ -191,7 +197,7 @@ fn own_message(call: &mut Call, ctx: &mut CallContext<'_>, which: DefaultAnswer)
     if let Some((start, end)) = made(call, ctx, which, true) {
         debug(call, ctx, "sends on its own", &ctx.out.bytes[start..end]);
         let patience = ctx.env.options.timers.send_timeout;
-        ctx.out.effects.push(Effect::Send { start, end, to: SendTo::Flow, patience });
+        ctx.out.effects.push(CallEffect::Send { start, end, to: SendTo::Flow, patience });
     }
 }
 

@@ -7,6 +7,7 @@ use stdx::time::Instant;
 
 use crate::local_time::{LocalDateTime, local};
 
+/// Names of RFC 1123 §5.2.14; 1 January 1970 was a Thursday.
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

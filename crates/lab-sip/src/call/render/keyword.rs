@@ -254,7 +254,7 @@ impl Renderer<'_, '_> {
             Some(uri) => format!("sip:{uri}"),
             None => format!("sip:{remote}"),
         };
-        let request = auth::Request {
+        let request = auth::SignedRequest {
             method: message.split(|byte| *byte == b' ').next().unwrap_or_default(),
             uri: uri.as_bytes(),
             body: message.get(headers + 4..).unwrap_or_default(),

@@ -17,12 +17,17 @@ use crate::scenario::template::{Keyword, Template, TemplatePart};
 /// Values that are known before the first call. `None`: the value differs from call to call.
 #[derive(Debug, Clone, Default)]
 pub struct Addresses {
+    /// `[local_ip]`: `-i`.
     pub local_ip: Option<IpAddr>,
+    /// `[local_port]`: `-p`.
     pub local_port: Option<u16>,
+    /// `[remote_ip]`: the target of the command line.
     pub remote_ip: Option<IpAddr>,
+    /// `[remote_port]`.
     pub remote_port: Option<u16>,
     /// `-mi`; `None`: the call's local address.
     pub media_ip: Option<IpAddr>,
+    /// `[pid]`.
     pub pid: u32,
     /// How many `[dynamic_id]`s were given. Clones share it, so that shards with other addresses do not repeat one.
     pub dynamic_ids: Arc<AtomicU64>,
@@ -112,12 +117,12 @@ impl PreparedMessages {
     /// The next of `-dynamicStart`, `-dynamicStep` further each time, from the start again past `-dynamicMax`.
     pub(super) fn next_dynamic_id(&self, (start, max, step): (i64, i64, i64)) -> i64 {
         // A count only: nothing else is ordered by it.
-        let given = self.inner.addresses.dynamic_ids.fetch_add(1, Ordering::Relaxed);
+        let drawn = self.inner.addresses.dynamic_ids.fetch_add(1, Ordering::Relaxed);
         let cycle = match max.saturating_sub(start).checked_div(step) {
             Some(steps) if steps >= 0 && step > 0 => steps as u64 + 1,
             _ => 1,
         };
-        start.saturating_add(step.saturating_mul((given % cycle) as i64))
+        start.saturating_add(step.saturating_mul((drawn % cycle) as i64))
     }
 }
 

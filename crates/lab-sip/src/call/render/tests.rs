@@ -9,7 +9,7 @@ use stdx::time::Instant;
 
 use super::*;
 use crate::call::{
-    CallEnv, CallIdentity, CallMediaControl, Challenge, Outbox, RouteSet, ScenarioRole, VariableValue,
+    CallEnv, CallIdentity, CallMediaControl, CallOutbox, Challenge, RouteSet, ScenarioRole, VariableValue,
 };
 use crate::inject::InjectionFiles;
 use crate::options::{Options, RemoteTarget};
@@ -53,7 +53,7 @@ pub(super) struct World {
     env: CallEnv,
     pub(super) call: Call,
     rng: Rng,
-    outbox: Outbox,
+    outbox: CallOutbox,
     stats: Stats,
 }
 
@@ -171,7 +171,7 @@ impl World {
             incoming: false,
             lines: Box::default(),
         };
-        let (mut rng, mut outbox, mut stats) = (Rng::seeded(1), Outbox::default(), Stats::default());
+        let (mut rng, mut outbox, mut stats) = (Rng::seeded(1), CallOutbox::default(), Stats::default());
         let call = {
             let mut ctx = CallContext {
                 now: started,

@@ -68,6 +68,7 @@ pub(super) struct TransactionUsage {
     pub(super) invite: bool,
 }
 
+/// Labels that are defined, and uses whose label may come later.
 #[derive(Debug, Default)]
 pub(super) struct Labels {
     pub(super) defined: Vec<(String, StepIndex)>,
@@ -109,6 +110,7 @@ impl Labels {
     }
 }
 
+/// The uses of a variable: one that is used once is probably a typing error.
 #[derive(Debug, Clone, Copy)]
 struct VariableUsage {
     variable: VarRef,
@@ -116,6 +118,7 @@ struct VariableUsage {
     line: u32,
 }
 
+/// Errors, warnings, and tables of names, which all parts of the compiler add to.
 #[derive(Default)]
 pub(super) struct CompileContext {
     pub(super) file: String,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
 
-use lab_sip::call::{CallOutcome, Effect, ScenarioRole, SendTo, TransportFault};
+use lab_sip::call::{CallEffect, CallOutcome, ScenarioRole, SendTo, TransportFault};
 use lab_sip::stats::Count;
 use lab_sip::trace::Direction;
 use stdx::slab::Key;
@@ -54,11 +54,11 @@ impl CallDispatcher {
         }
     }
 
-    fn perform(&mut self, key: Key, effect: Effect, now: Instant) {
+    fn perform(&mut self, key: Key, effect: CallEffect, now: Instant) {
         match effect {
-            Effect::Send { start, end, to, patience } => self.send(key, start..end, to, patience, now),
-            Effect::Command { start, end, peer } => self.command(key, start, end, peer.as_deref()),
-            Effect::SetDestination { address, protocol } => {
+            CallEffect::Send { start, end, to, patience } => self.send(key, start..end, to, patience, now),
+            CallEffect::Command { start, end, peer } => self.command(key, start, end, peer.as_deref()),
+            CallEffect::SetDestination { address, protocol } => {
                 let Some(entry) = self.calls.get_mut(key) else { return };
                 entry.peer = address;
                 match self.net.redirect(entry.link, address, protocol, &self.poll) {
@@ -66,22 +66,24 @@ impl CallDispatcher {
                     Err(_) => self.faults.push((key, TransportFault::ConnectFailed)),
                 }
             }
-            Effect::CloseConnection => {
+            CallEffect::CloseConnection => {
                 let Some(entry) = self.calls.get_mut(key) else { return };
                 let link = std::mem::replace(&mut entry.link, CallLink::None);
                 self.net.release(link);
             }
-            Effect::Shell(command) => {
+            CallEffect::Shell(command) => {
                 if let Err(error) = shell::run(&command) {
                     self.error(now, format!("cannot run {command:?}: {error}"));
                 }
             }
-            Effect::StopGracefully => self.hub.advance(RunPhase::Soft),
-            Effect::StopNow => {
+            CallEffect::StopGracefully => self.hub.advance(RunPhase::Soft),
+            CallEffect::StopNow => {
                 self.hub.stopped_by_scenario.store(true, std::sync::atomic::Ordering::Release);
                 self.hub.advance(RunPhase::Hard);
             }
-            Effect::Ended { outcome: CallOutcome::Success | CallOutcome::Failure(_) } => self.close_call(key),
+            CallEffect::Ended { outcome: CallOutcome::Success | CallOutcome::Failure(_) } => {
+                self.close_call(key);
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lab_sip::call::message::{Incoming, StartLine};
-use lab_sip::call::{Call, CallContext, CallEnv, Outbox, ScenarioRole, TransportFault};
+use lab_sip::call::{Call, CallContext, CallEnv, CallOutbox, ScenarioRole, TransportFault};
 use lab_sip::rtp::MediaStreams;
 use lab_sip::scenario::model::Role;
 use lab_sip::stats::{Count, Stats};
@@ -68,7 +68,7 @@ pub(super) struct CallDispatcher {
     pub(super) envs: CallEnvs,
     pub(super) calls: Calls,
     pub(super) timers: Wheel<Key, TICK_MICROS>,
-    pub(super) out: Outbox,
+    pub(super) out: CallOutbox,
     pub(super) rng: Rng,
     pub(super) stats: Stats,
     pub(super) media: MediaStreams,

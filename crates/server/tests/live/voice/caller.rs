@@ -100,7 +100,7 @@ impl Caller {
     #[track_caller]
     pub(crate) fn gives_up(&mut self, invite: &Invite) {
         let to = invite.sent.header(Header::To).unwrap().to_vec();
-        let cancel = sip::wire::Request::from_invite("CANCEL", &invite.sent, &to);
+        let cancel = sip::wire::RequestBuilder::from_invite("CANCEL", &invite.sent, &to);
         self.phone.send(&cancel);
         self.phone.expect("the answer to CANCEL", |message| {
             message.status() == 200 && message.cseq().is_some_and(|(_, method)| method == b"CANCEL")

@@ -222,7 +222,7 @@ fn a_caller_that_cancels_before_the_answer_ends_all_that_the_call_began() {
     let sdp = scene.caller.sdp("8", "sendrecv");
     let sent = scene.caller.invite(sdp);
     let to = sent.sent.header(sip::wire::Header::To).unwrap().to_vec();
-    let cancel = sip::wire::Request::from_invite("CANCEL", &sent.sent, &to);
+    let cancel = sip::wire::RequestBuilder::from_invite("CANCEL", &sent.sent, &to);
     // One that overtakes the question reaches no application, and is no call of its.
     until("the application is asked", || scene.app.asked_for("/"));
     scene.caller.phone.send(&cancel);

@@ -156,7 +156,7 @@ impl Line {
         }
         let answer = self.answer(&id, cseq, patience).unwrap_or_else(|| {
             let to = invite.sent.header(Header::To).unwrap().to_vec();
-            let cancel = sip::wire::Request::from_invite("CANCEL", &invite.sent, &to);
+            let cancel = sip::wire::RequestBuilder::from_invite("CANCEL", &invite.sent, &to);
             self.caller.phone.send(&cancel);
             self.answer(&id, cseq, PATIENCE).expect("an answer to the INVITE")
         });

@@ -1,7 +1,7 @@
 //! RFC 3261 §8.2: what the server answers itself.
 
 use bytes::Bytes;
-use sip::endpoint::{Decision, Endpoint, Outbox};
+use sip::endpoint::{Decision, Endpoint, EndpointOutbox};
 use sip::session::SessionEvent;
 use stdx::Instant;
 
@@ -159,7 +159,7 @@ fn added_to_tag() {
 
 /// The responses of an application that sends early media and then answers, to an INVITE with these lines.
 fn answered_with_early_media(lines: &str) -> Vec<String> {
-    let app = |now: Instant, event: &SessionEvent, endpoint: &mut Endpoint, out: &mut Outbox| {
+    let app = |now: Instant, event: &SessionEvent, endpoint: &mut Endpoint, out: &mut EndpointOutbox| {
         if let SessionEvent::Invited { session, .. } = event {
             let sdp = || Bytes::from_static(ANSWER);
             endpoint.sessions(now, out).ring(*session, 183, sdp()).unwrap();

@@ -248,18 +248,18 @@ impl Environment {
         let Some(to_tag) = response.to_tag() else { return };
         // Values above ours are of the proxies between us and the callee, the nearest to us last.
         let mut above: SmallVec<[&[u8]; 4]> = SmallVec::new();
-        let mut ours = None;
+        let mut own_route = None;
         for value in response.values(Header::RecordRoute) {
             let found = request_token_in(value).filter(|(_, found)| found.route == token);
             match found.filter(|_| value.starts_with(b"<")) {
                 Some((at, found)) => {
-                    ours = Some((value, at, found));
+                    own_route = Some((value, at, found));
                     break;
                 }
                 None => above.push(value),
             }
         }
-        let Some((value, at, request)) = ours else { return };
+        let Some((value, at, request)) = own_route else { return };
         let contact = contact_of(response);
         let flow = self.responder_flow(above.last().copied(), contact, target, way);
         let flow = flow.as_ref().map_or(&b""[..], FlowText::as_bytes);

@@ -157,9 +157,9 @@ fn set_max_forwards(rewrite: &mut Rewrite<'_>, request: &Message) {
 
 /// RFC 5393 §5.3.3. A value that is not a number is ignored.
 pub(crate) fn max_breadth(request: &Message) -> usize {
-    let given =
+    let breadth =
         request.header(Header::MaxBreadth).and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
-    given.map_or(limits::MAX_BREADTH, |breadth: usize| breadth.min(limits::MAX_BREADTH))
+    breadth.map_or(limits::MAX_BREADTH, |breadth: usize| breadth.min(limits::MAX_BREADTH))
 }
 
 pub(crate) fn next_hop_of(uri: &Uri<'_>) -> Option<NextHop> {

@@ -11,6 +11,7 @@ use crate::wire::{Header, Message, Rewrite, escape_user};
 
 pub(crate) const IDENTITIES: u64 =
     Header::PAssertedIdentity.bit() | Header::AssertedIdentity.bit() | Header::TrustDomain.bit();
+/// Headers that may carry credentials for a realm of ours (RFC 3261 §22.3).
 const CREDENTIALS: u64 = Header::Authorization.bit() | Header::ProxyAuthorization.bit();
 
 /// RFC 3323 §5.3: optional headers that identify the sender. `Subject` and `User-Agent` have a [`Header`] of

@@ -71,17 +71,17 @@ impl Environment {
 
     /// A Via of ours whose loop half is the same: the request came back unchanged.
     pub(crate) fn is_loop(&self, request: &Message) -> bool {
-        let mut ours = request
+        let mut own_vias = request
             .values(Header::Via)
             .filter_map(Via::parse)
             .filter(|via| self.listeners.is_own_host(via.host, via.port.unwrap_or(5060)))
             .peekable();
-        if ours.peek().is_none() {
+        if own_vias.peek().is_none() {
             return false;
         }
         let mut expected = Vec::with_capacity(13);
         token::write(&mut expected, self.loop_hash(request));
-        ours.any(|via| via.branch().is_some_and(|branch| branch.ends_with(&expected)))
+        own_vias.any(|via| via.branch().is_some_and(|branch| branch.ends_with(&expected)))
     }
 
     pub(crate) fn write_via(

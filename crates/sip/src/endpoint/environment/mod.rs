@@ -16,14 +16,14 @@ use stdx::hash::Keyed;
 
 use self::listeners::Listeners;
 use self::trust::TrustDomain;
-use super::Settings;
+use super::EndpointSettings;
 use crate::transport::{FlowId, TlsNames};
 use crate::wire::{Address, Message, Method, Uri};
 
 /// One endpoint's settings, addresses, keys and trust.
 pub(crate) struct Environment {
     /// Its listeners are in `listeners`.
-    pub(crate) settings: Settings,
+    pub(crate) settings: EndpointSettings,
     pub(crate) listeners: Listeners,
     pub(crate) keys: Keys,
     /// Names of the certificates that peers have shown, by their connections.
@@ -45,19 +45,19 @@ pub(crate) struct ClaimedSender {
 }
 
 impl Environment {
-    pub(crate) fn new(mut settings: Settings) -> Self {
+    pub(crate) fn new(mut settings: EndpointSettings) -> Self {
         let keys = Keys::new(&settings.secret);
         let listeners = Listeners::new(std::mem::take(&mut settings.listeners));
         Environment { settings, listeners, keys, certified: HashMap::new() }
     }
 
     /// A reload changes neither listeners nor secrets.
-    pub(crate) fn reload(&mut self, settings: Settings) {
-        self.settings = Settings { listeners: Vec::new(), ..settings };
+    pub(crate) fn reload(&mut self, settings: EndpointSettings) {
+        self.settings = EndpointSettings { listeners: Vec::new(), ..settings };
     }
 
     pub(crate) fn trust(&self) -> TrustDomain<'_> {
-        let Settings { trust, route_peers, .. } = &self.settings;
+        let EndpointSettings { trust, route_peers, .. } = &self.settings;
         TrustDomain { trust, route_peers, certified: &self.certified }
     }
 

@@ -218,8 +218,8 @@ impl<'a> CertifiedContact<'a> {
         // Most Request-URIs have none: they are not parsed for it.
         memchr::memmem::find(uri, b";bt=")?;
         let parsed = Uri::parse(uri).ok()?;
-        let ours = parsed.params.iter().filter(|param| param.name == CERTIFICATE.as_bytes());
-        ours.take(limits::CERTIFICATES).find_map(|param| {
+        let certificates = parsed.params.iter().filter(|param| param.name == CERTIFICATE.as_bytes());
+        certificates.take(limits::CERTIFICATES).find_map(|param| {
             let (proof, flow) = param.value?.split_at_checked(PROOF)?;
             let proof = token::parse(proof).filter(|p| *p == target_proof(key, dialog, flow, uri))?;
             let start = (param.name.as_ptr() as usize).wrapping_sub(uri.as_ptr() as usize);

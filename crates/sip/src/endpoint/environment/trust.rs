@@ -44,7 +44,9 @@ pub struct RoutePeer {
 /// A name of which the systems of a route show a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteCertificate {
+    /// The DNS name; compared in lower case.
     pub name: Box<str>,
+    /// True if these systems may speak for domains of ours (RFC 3324).
     pub is_trusted: bool,
 }
 

@@ -10,7 +10,7 @@ use stdx::slab::Key;
 use super::{LowerLayers, LowerView};
 use crate::endpoint::context::RequestStage;
 use crate::endpoint::environment::{Environment, Keys};
-use crate::endpoint::{CallEvent, CallEventKind, Caller, Effect};
+use crate::endpoint::{CallEvent, CallEventKind, Caller, EndpointEffect};
 use crate::proxy::FinalResponse;
 use crate::wire::{Message, Method};
 
@@ -30,7 +30,11 @@ impl LowerView<'_> {
     pub(crate) fn note_call(&mut self, key: Key, kind: CallEventKind) {
         let Some(request) = self.contexts.get(key).map(|context| &context.request) else { return };
         let (Some(call_id), Some(caller)) = (request.call_id(), request.from_tag()) else { return };
-        self.out.push(Effect::Call(CallEvent { call: self.env.keys.call_of(call_id, caller), leg: 0, kind }));
+        self.out.push(EndpointEffect::Call(CallEvent {
+            call: self.env.keys.call_of(call_id, caller),
+            leg: 0,
+            kind,
+        }));
     }
 
     pub(crate) fn note_failed(&mut self, key: Key, status: u16, reason: &str) {
@@ -62,7 +66,7 @@ impl LowerView<'_> {
         let call = self.env.keys.call_of(call_id, caller);
         let leg = self.env.keys.leg_of(call_id, response.to_tag().unwrap_or_default());
         self.answered.insert(call ^ leg, ());
-        self.out.push(Effect::Call(CallEvent { call, leg, kind: CallEventKind::Answered }));
+        self.out.push(EndpointEffect::Call(CallEvent { call, leg, kind: CallEventKind::Answered }));
     }
 
     /// A BYE had a 2xx.
@@ -79,7 +83,7 @@ impl LowerView<'_> {
         let as_callee = (from_caller != Some(true)).then(|| self.env.name_of(request, to, from)).flatten();
         for (call, leg) in as_caller.into_iter().chain(as_callee) {
             self.answered.remove(&(call ^ leg));
-            self.out.push(Effect::Call(CallEvent { call, leg, kind: CallEventKind::Ended }));
+            self.out.push(EndpointEffect::Call(CallEvent { call, leg, kind: CallEventKind::Ended }));
         }
     }
 

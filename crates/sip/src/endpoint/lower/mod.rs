@@ -20,7 +20,9 @@ pub(crate) use self::respond::unsupported;
 use super::context::{call_id_of, caller_tag_of};
 use super::environment::Environment;
 use super::transactions::{Transactions, reply_target};
-use super::{Caller, Counters, Effect, Outbox, RequestContext, RequestStage, TransactionUser};
+use super::{
+    Caller, Counters, EndpointEffect, EndpointOutbox, RequestContext, RequestStage, TransactionUser,
+};
 use crate::limits;
 use crate::resolve::Hop;
 use crate::transaction::{
@@ -46,7 +48,7 @@ pub(crate) struct LowerLayers {
 /// The lower layers while one event is handled: the time and the outbox go with them.
 pub(crate) struct LowerView<'a> {
     pub(crate) now: Instant,
-    pub(crate) out: &'a mut Outbox,
+    pub(crate) out: &'a mut EndpointOutbox,
     pub(crate) env: &'a mut Environment,
     pub(crate) transactions: &'a mut Transactions,
     pub(crate) contexts: &'a mut Slab<RequestContext>,
@@ -58,7 +60,7 @@ pub(crate) struct LowerView<'a> {
 }
 
 impl LowerLayers {
-    pub(crate) fn at<'a>(&'a mut self, now: Instant, out: &'a mut Outbox) -> LowerView<'a> {
+    pub(crate) fn at<'a>(&'a mut self, now: Instant, out: &'a mut EndpointOutbox) -> LowerView<'a> {
         LowerView {
             now,
             out,
@@ -196,7 +198,7 @@ impl LowerView<'_> {
                 phase: CallPhase::Terminated,
             };
             // Not answered.
-            self.out.push(Effect::Ask { id: AskId(0), query: Query::CallChanged { aor, call } });
+            self.out.push(EndpointEffect::Ask { id: AskId(0), query: Query::CallChanged { aor, call } });
         }
     }
 

@@ -12,7 +12,7 @@ use stdx::slab::Key;
 use super::LowerView;
 use crate::dns::{DnsFault, DnsRecord};
 use crate::endpoint::proxy_core::ForwardedAck;
-use crate::endpoint::{Effect, Outbox};
+use crate::endpoint::{EndpointEffect, EndpointOutbox};
 use crate::events::{OutgoingRoute, RequestId};
 use crate::limits;
 use crate::resolve::{self, Hop, NextHop, ResolveEffect, ResolveFault, Resolver};
@@ -79,7 +79,7 @@ pub(crate) struct Resolutions {
 }
 
 impl Resolutions {
-    pub(crate) fn new(settings: resolve::Settings) -> Self {
+    pub(crate) fn new(settings: resolve::ResolverSettings) -> Self {
         Resolutions {
             resolver: Resolver::new(settings),
             effects: Vec::new(),
@@ -95,20 +95,20 @@ impl Resolutions {
         self.resolver.penalise(now, addr, transport);
     }
 
-    /// The answer to an [`Effect::Dns`]. Resolutions that end with it are `finished`.
+    /// The answer to an [`EndpointEffect::Dns`]. Resolutions that end with it are `finished`.
     pub(crate) fn handle_dns(
         &mut self,
         now: Instant,
         id: u64,
         result: Result<Vec<DnsRecord>, DnsFault>,
         finished: &mut Vec<(ResolutionOwner, ResolveResult)>,
-        out: &mut Outbox,
+        out: &mut EndpointOutbox,
     ) {
         let mut effects = std::mem::take(&mut self.effects);
         self.resolver.handle_answer(now, id, result, &mut effects);
         for effect in effects.drain(..) {
             match effect {
-                ResolveEffect::Query { dns_id, query } => out.push(Effect::Dns { id: dns_id, query }),
+                ResolveEffect::Query { dns_id, query } => out.push(EndpointEffect::Dns { id: dns_id, query }),
                 ResolveEffect::Resolved { id, result } => {
                     let Some(owner) = self.owners.remove(&id) else { continue };
                     if let ResolutionOwner::Waiting(waiting) = &owner {
@@ -147,7 +147,9 @@ impl LowerView<'_> {
         let mut at_once = None;
         for effect in resolutions.effects.drain(..) {
             match effect {
-                ResolveEffect::Query { dns_id, query } => self.out.push(Effect::Dns { id: dns_id, query }),
+                ResolveEffect::Query { dns_id, query } => {
+                    self.out.push(EndpointEffect::Dns { id: dns_id, query });
+                }
                 ResolveEffect::Resolved { result, .. } => at_once = Some(result),
             }
         }

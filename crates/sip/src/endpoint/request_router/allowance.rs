@@ -10,7 +10,7 @@ use stdx::slab::Key;
 use super::RequestRouter;
 use crate::endpoint::context::{RequestStage, call_id_of, caller_tag_of};
 use crate::endpoint::lower::{LowerView, ask_id};
-use crate::endpoint::{Caller, Effect};
+use crate::endpoint::{Caller, EndpointEffect};
 use crate::registrar::gruu::Instance;
 
 /// The limits of one account.
@@ -86,7 +86,7 @@ impl RequestRouter {
         if let Some(context) = lower.contexts.get_mut(key) {
             context.gruu = Some(instance);
         }
-        lower.out.push(Effect::Account { id: ask_id(key), user, domain });
+        lower.out.push(EndpointEffect::Account { id: ask_id(key), user, domain });
     }
 
     fn ask_admission(
@@ -108,7 +108,7 @@ impl RequestRouter {
             max_rate: limits.max_rate.filter(|_| initiator),
         };
         lower.set_stage(key, RequestStage::Admitting { own_routes, side });
-        lower.out.push(Effect::Ask { id: ask_id(key), query: Query::Admit(Box::new(admission)) });
+        lower.out.push(EndpointEffect::Ask { id: ask_id(key), query: Query::Admit(Box::new(admission)) });
     }
 
     pub(crate) fn handle_admitted(

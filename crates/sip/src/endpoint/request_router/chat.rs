@@ -8,7 +8,7 @@ use stdx::slab::Key;
 use stdx::source::SourcePrefix;
 
 use super::RequestRouter;
-use crate::endpoint::Effect;
+use crate::endpoint::EndpointEffect;
 use crate::endpoint::context::RequestStage;
 use crate::endpoint::lower::{LowerView, ask_id};
 use crate::events::offer_query;
@@ -62,7 +62,7 @@ impl RequestRouter {
         let query = query.filter(|_| self.is_offered_first(lower, key));
         let Some(query) = query else { return self.ring_bindings(lower, key, own_routes, bindings) };
         lower.set_stage(key, RequestStage::Offering { own_routes, bindings });
-        lower.out.push(Effect::Ask { id: ask_id(key), query });
+        lower.out.push(EndpointEffect::Ask { id: ask_id(key), query });
     }
 
     /// A stranger's MESSAGE that no phone takes: 202 at once, whether or not there is such an account and whatever becomes
@@ -145,8 +145,8 @@ mod tests {
 
     use super::*;
     use crate::digest::Ha1s;
-    use crate::endpoint::{Account, Decision, Settings};
-    use crate::endpoint::{Endpoint, Outbox};
+    use crate::endpoint::{Account, Decision, EndpointSettings};
+    use crate::endpoint::{Endpoint, EndpointOutbox};
     use crate::transport::{Packet, Source, Transport};
     use crate::wire::Message;
     use stdx::Instant;
@@ -182,7 +182,7 @@ mod tests {
 
     /// The first words of each message that is sent, and the number of offers to chat.
     fn receive(chat: bool, headers: &str, phones: &[Binding], offered: Offered) -> (Vec<String>, usize) {
-        let mut settings = Settings::for_tests(ShardAddress { life: Life(0), shard: 0 }, US.parse().unwrap());
+        let mut settings = EndpointSettings::for_tests(ShardAddress { life: Life(0), shard: 0 }, US.parse().unwrap());
         settings.events.chat = chat;
         let mut endpoint = Endpoint::new(settings, NOW);
         let source = Source {
@@ -191,22 +191,22 @@ mod tests {
             remote: "127.0.0.1:5071".parse().unwrap(),
             flow: None,
         };
-        let (mut out, mut sent, mut offers) = (Outbox::new(), Vec::new(), 0);
+        let (mut out, mut sent, mut offers) = (EndpointOutbox::new(), Vec::new(), 0);
         endpoint.handle_packet(NOW, Packet { bytes: Bytes::from(message(headers)), source }, &mut out);
         while !out.is_empty() {
             for effect in std::mem::take(&mut out) {
                 match effect {
-                    Effect::Plan { id, request } => {
+                    EndpointEffect::Plan { id, request } => {
                         let local = Decision::Local { user: request.user, domain: request.host };
                         endpoint.handle_plan(NOW, id, local, &mut out);
                     }
-                    Effect::Account { id, .. } => {
+                    EndpointEffect::Account { id, .. } => {
                         let ha1s = Ha1s { md5: [0; 16], sha256: [0; 32], sha512_256: [0; 32] };
                         let aor = "bob@example.test".into();
                         let account = Account { aor, ha1s, disabled: false, max_contacts: 1, limits: None };
                         endpoint.handle_account(NOW, id, Ok(Some(account)), &mut out);
                     }
-                    Effect::Ask { id, query } => {
+                    EndpointEffect::Ask { id, query } => {
                         let answer = match query {
                             Query::Lookup { .. } => Answer::Bindings(phones.to_vec()),
                             Query::Offer(offer) => {
@@ -220,7 +220,7 @@ mod tests {
                         };
                         endpoint.handle_answer(NOW, id, answer, &mut out);
                     }
-                    Effect::Transmit(transmit) => {
+                    EndpointEffect::Transmit(transmit) => {
                         let message = Message::parse(transmit.bytes).unwrap();
                         let line = String::from_utf8_lossy(message.start_line()).into_owned();
                         sent.push(line.split(' ').take(2).collect::<Vec<_>>().join(" "));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn chat_is_not_asked_where_there_is_none_nor_for_its_own_words() {
+    fn a_node_without_chat_and_a_chat_text_do_not_ask_chat() {
         assert_eq!(
             receive(false, "Call-ID: c\r\n", &[], Offered::Delivered),
             (vec!["SIP/2.0 202".into()], 0)

@@ -17,7 +17,7 @@ use super::environment::loops::route_after;
 use super::lower::{LowerView, ask_id, unsupported};
 use super::proxy_core::ProxyCore;
 use super::registrar_front::RegistrarFront;
-use super::{CallEventKind, Effect};
+use super::{CallEventKind, EndpointEffect};
 use crate::events::Package;
 use crate::proxy::{Destination, ForwardingPurpose, TargetSearch};
 use crate::registrar::gruu::Instance;
@@ -146,7 +146,7 @@ impl RequestRouter {
             starts_call: context.starts_call(),
             limits: context.limits.clone(),
         };
-        lower.out.push(Effect::Plan { id: ask_id(key), request });
+        lower.out.push(EndpointEffect::Plan { id: ask_id(key), request });
     }
 
     pub(crate) fn handle_plan(&mut self, lower: &mut LowerView<'_>, id: AskId, decision: Decision) {
@@ -180,7 +180,7 @@ impl RequestRouter {
                     return self.find_instance(lower, key, own_routes, instance);
                 }
                 lower.set_stage(key, RequestStage::Finding { own_routes });
-                lower.out.push(Effect::Account { id, user, domain });
+                lower.out.push(EndpointEffect::Account { id, user, domain });
             }
             Decision::Targets(groups) => {
                 let groups = groups
@@ -262,7 +262,7 @@ impl RequestRouter {
             self.handover = Some(Handover::Notifier { request: key, aor });
             return;
         }
-        lower.out.push(Effect::Ask { id: ask_id(key), query: Query::Lookup { aor } });
+        lower.out.push(EndpointEffect::Ask { id: ask_id(key), query: Query::Lookup { aor } });
     }
 
     /// The address that a request names, where there is no account.
@@ -282,7 +282,7 @@ impl RequestRouter {
     ) {
         let aor = instance.aor.clone();
         lower.set_stage(key, RequestStage::Locating { own_routes, instance: Some(instance) });
-        lower.out.push(Effect::Ask { id: ask_id(key), query: Query::Lookup { aor } });
+        lower.out.push(EndpointEffect::Ask { id: ask_id(key), query: Query::Lookup { aor } });
     }
 
     pub(crate) fn handle_answer(&mut self, lower: &mut LowerView<'_>, id: AskId, answer: Answer) {

@@ -12,12 +12,12 @@ use stdx::wheel::Wheel;
 
 pub(crate) use self::proof::SourceCredit;
 pub(crate) use self::proof::SourceProofs;
-use super::{Effect, Outbox, TraceEvent, Traced, TransactionUser};
+use super::{EndpointEffect, EndpointOutbox, TraceEvent, Traced, TransactionUser};
 use crate::transaction::{
     ClientInvite, ClientOther, TransactionEvent, TransactionMachine, TransactionOutput, TransactionTable,
 };
 use crate::transport::{Source, Target, Transmit, TransmitId, Transport, is_reliable};
-use crate::wire::{self, Header, Message, Request, Via};
+use crate::wire::{self, Header, Message, RequestBuilder, Via};
 
 /// All transactions of one endpoint, and the sources over UDP that they were proved by.
 pub(crate) struct Transactions {
@@ -50,7 +50,7 @@ impl Transactions {
         target: Target,
         is_invite: bool,
         user: TransactionUser,
-        out: &mut Outbox,
+        out: &mut EndpointOutbox,
     ) -> Option<Key> {
         let message = Message::parse(bytes.clone()).ok()?;
         let branch = message.top_via().as_ref().and_then(Via::branch)?;
@@ -68,14 +68,14 @@ impl Transactions {
         Some(key)
     }
 
-    pub(crate) fn send_cancel(&mut self, now: Instant, client: Key, out: &mut Outbox) {
+    pub(crate) fn send_cancel(&mut self, now: Instant, client: Key, out: &mut EndpointOutbox) {
         let Some(transaction) = self.table.get(client) else { return };
         let TransactionMachine::ClientInvite(machine) = &transaction.machine else { return };
         let Some(invite) = machine.request().and_then(|bytes| Message::parse(bytes.clone()).ok()) else {
             return;
         };
         let to = invite.header(Header::To).unwrap_or_default().to_vec();
-        let cancel = Request::from_invite("CANCEL", &invite, &to);
+        let cancel = RequestBuilder::from_invite("CANCEL", &invite, &to);
         let target = transaction.target.clone();
         self.start_client(now, cancel, target, false, TransactionUser::None, out);
     }
@@ -87,7 +87,7 @@ impl Transactions {
         request: &Message,
         source: &Source,
         response: bytes::Bytes,
-        out: &mut Outbox,
+        out: &mut EndpointOutbox,
     ) {
         if self.is_covered_alone(now, request, source, response.len()) {
             self.transmit(reply_target(request, source), response, None, out);
@@ -101,7 +101,7 @@ impl Transactions {
         server: Key,
         status: u16,
         response: bytes::Bytes,
-        out: &mut Outbox,
+        out: &mut EndpointOutbox,
     ) {
         let Some(transaction) = self.table.get_mut(server) else { return };
         let is_invite = matches!(transaction.machine, TransactionMachine::ServerInvite(_));
@@ -125,7 +125,7 @@ impl Transactions {
         &mut self,
         key: Key,
         turn: TransactionOutput,
-        out: &mut Outbox,
+        out: &mut EndpointOutbox,
     ) -> Option<TransactionEvent> {
         if let Some(bytes) = turn.send
             && self.is_covered(key, &bytes)
@@ -145,7 +145,7 @@ impl Transactions {
         target: Target,
         bytes: bytes::Bytes,
         report: Option<TransmitId>,
-        out: &mut Outbox,
+        out: &mut EndpointOutbox,
     ) {
         if !self.traced.is_empty()
             && let Ok(message) = Message::parse(bytes.clone())
@@ -153,15 +153,21 @@ impl Transactions {
             let from = target.local.unwrap_or(target.remote);
             self.trace(&message, from, target.remote, out);
         }
-        out.push(Effect::Transmit(Transmit { target, bytes, report }));
+        out.push(EndpointEffect::Transmit(Transmit { target, bytes, report }));
     }
 
-    pub(crate) fn trace(&self, message: &Message, from: SocketAddr, to: SocketAddr, out: &mut Outbox) {
+    pub(crate) fn trace(
+        &self,
+        message: &Message,
+        from: SocketAddr,
+        to: SocketAddr,
+        out: &mut EndpointOutbox,
+    ) {
         self.trace_as(Traced::Message, message, (from, to), out);
     }
 
     /// A request that could not be sent: the trace shows which attempt it was.
-    pub(crate) fn trace_refused(&self, key: Key, out: &mut Outbox) {
+    pub(crate) fn trace_refused(&self, key: Key, out: &mut EndpointOutbox) {
         if self.traced.is_empty() {
             return;
         }
@@ -179,7 +185,7 @@ impl Transactions {
         traced: Traced,
         message: &Message,
         (from, to): (SocketAddr, SocketAddr),
-        out: &mut Outbox,
+        out: &mut EndpointOutbox,
     ) {
         let names = |address: Option<wire::Address<'_>>, account: &str| {
             address.is_some_and(|a| memchr::memmem::find(a.uri, account.as_bytes()).is_some())
@@ -188,7 +194,7 @@ impl Transactions {
             if names(message.from(), account) || names(message.to(), account) {
                 let bytes = message.bytes().clone();
                 let account = account.clone();
-                out.push(Effect::Trace(TraceEvent { account, from, to, traced, bytes }));
+                out.push(EndpointEffect::Trace(TraceEvent { account, from, to, traced, bytes }));
             }
         }
     }

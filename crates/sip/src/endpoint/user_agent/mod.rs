@@ -16,7 +16,7 @@ use super::environment::forwarded_copy::next_hop_of;
 use super::environment::identity::{IDENTITIES, remove_identities};
 use super::lower::{LowerView, ResolutionOwner, UnresolvedMessage};
 use super::proxy_core::ProxyCore;
-use super::{Caller, Effect};
+use super::{Caller, EndpointEffect};
 use crate::events::{OutgoingRoute, RequestId, TxRef};
 use crate::resolve::{Hop, ResolveFault};
 use crate::session::{ReceivedRequest, SessionCounts, SessionEffect, SessionEvent, SessionId, Sessions};
@@ -30,7 +30,7 @@ pub(crate) struct SessionRequest {
     hops: VecDeque<Hop>,
     attempt: u8,
     client: Option<Key>,
-    heard: bool,
+    had_response: bool,
 }
 
 /// The user agent of applications: dialogs of calls that we answer or place, and their requests on the way.
@@ -71,7 +71,7 @@ impl UserAgent {
                 if let SessionEvent::Ended { session, .. } = event {
                     self.open_call_ended(lower, session);
                 }
-                lower.out.push(Effect::Session(event));
+                lower.out.push(EndpointEffect::Session(event));
             }
             SessionEffect::Withheld { id } => self.fail_own(lower, id.0, 480),
             SessionEffect::Reply { transaction, status, bytes } => {
@@ -94,7 +94,7 @@ impl UserAgent {
             SessionEffect::Call { call_id, local_tag, kind } => {
                 // Our own tag, on either side: a session ends by its own dialog only.
                 let call = lower.env.keys.call_of(&call_id, local_tag.as_bytes());
-                lower.out.push(Effect::Call(super::CallEvent { call, leg: 0, kind }));
+                lower.out.push(EndpointEffect::Call(super::CallEvent { call, leg: 0, kind }));
             }
         }
     }
@@ -238,8 +238,10 @@ impl UserAgent {
         let (onward, hops) = (onward.clone(), VecDeque::new());
         let (received, next) = (onward.received, Uri::parse(onward.next_hop.as_bytes()));
         let next = next.ok().and_then(|uri| next_hop_of(&uri));
-        self.own
-            .insert(id.0, SessionRequest { message, onward, hops, attempt: 0, client: None, heard: false });
+        self.own.insert(
+            id.0,
+            SessionRequest { message, onward, hops, attempt: 0, client: None, had_response: false },
+        );
         if let Some(received) = &received {
             return self.try_own_hops(lower, id.0, vec![Hop::of_flow(received)]);
         }
@@ -327,7 +329,7 @@ impl UserAgent {
         response: &Message,
     ) {
         if let Some(own) = self.own.get_mut(&id) {
-            own.heard = true;
+            own.had_response = true;
             if response.status() == 503 && !own.hops.is_empty() {
                 // RFC 3263 §4.3.
                 if let Some((addr, transport)) =
@@ -358,7 +360,7 @@ impl UserAgent {
     ) {
         let Some(own) = self.own.get_mut(&id) else { return };
         own.client = None;
-        if own.heard {
+        if own.had_response {
             return self.fail_own(lower, id, status);
         }
         let next = own.hops.front().cloned();

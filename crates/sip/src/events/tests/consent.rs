@@ -45,7 +45,7 @@ fn an_account_may_always_watch_itself() {
 }
 
 #[test]
-fn a_watch_without_consent_ends_with_its_first_notify_and_tells_nothing() {
+fn a_subscription_without_consent_ends_with_a_first_notify_without_state() {
     let mut world = world(WatchPolicy::Contacts, true);
     let accepted = world.request("SUBSCRIBE", SUBSCRIBE, "");
     assert!(accepted.contains("by consent to bob@a.test"), "{accepted}");

@@ -23,7 +23,7 @@ fn deliver(world: &mut World, bindings: Vec<Binding>) -> String {
 
 /// RFC 3428 §7.
 #[test]
-fn a_message_for_nobody_is_kept() {
+fn a_message_without_reachable_contact_is_stored() {
     let mut world = World::new();
     insta::assert_snapshot!(world.request("MESSAGE", TEXT, "Watson, come here."), @r#"ask Keep for alice@a.test from sip:bob@a.test text/plain "Watson, come here." at 1289690940"#);
     insta::assert_snapshot!(world.answer(Answer::Kept(Ok(()))), @"reply 1: 202 Accepted");
@@ -37,7 +37,7 @@ fn a_message_for_nobody_is_kept() {
 }
 
 #[test]
-fn what_cannot_wait_is_not_kept() {
+fn a_message_that_must_not_wait_is_not_stored() {
     let mut world = World::new();
     let mut tell = |lines: &str, body: &str| world.request("MESSAGE", lines, body);
     insta::assert_snapshot!(tell("Content-Type: application/im-iscomposing+xml", "<x/>"), @"reply 1: 480 Temporarily Unavailable");
@@ -112,9 +112,9 @@ fn text(world: &mut World, bindings: &[Binding]) -> String {
 }
 
 #[test]
-fn words_of_chat_are_taken_refused_or_to_be_tried_again() {
+fn a_chat_text_is_accepted_refused_or_to_be_retried() {
     let phones = || vec![binding("sip:alice@192.0.2.7"), binding("sip:alice@192.0.2.8")];
-    for (statuses, told) in [
+    for (statuses, reason) in [
         (&[200][..], "text 9: Taken\n"),
         (&[486, 202], "text 9: Taken\n"),
         (&[408, 503], "text 9: Failed\n"),
@@ -123,14 +123,14 @@ fn words_of_chat_are_taken_refused_or_to_be_tried_again() {
         let mut world = World::new();
         assert_eq!(text(&mut world, &phones()).lines().filter(|line| line.starts_with("send")).count(), 2);
         let last = statuses.iter().map(|status| world.result(*status)).last();
-        assert_eq!(last.as_deref(), Some(told), "{statuses:?}");
+        assert_eq!(last.as_deref(), Some(reason), "{statuses:?}");
         assert_eq!(world.notifier.counts().deliveries, 0);
     }
     assert_eq!(text(&mut World::new(), &[]), "text 9: Failed\n", "nobody is there");
 }
 
 #[test]
-fn words_of_chat_are_not_offered_to_chat_again() {
+fn a_chat_text_is_not_offered_to_chat_again() {
     let mut world = World::new();
     text(&mut world, &[binding("sip:alice@192.0.2.1:5060")]);
     let offered =

@@ -8,12 +8,12 @@ use super::*;
 fn first(package: &str, account: &'static str, state: State) -> (World, String) {
     let mut world = World { account: Some(account), ..World::new() };
     world.request("SUBSCRIBE", &format!("Event: {package}"), "");
-    let told = world.answer(Answer::State(state));
-    (world, body(&told))
+    let notify = world.answer(Answer::State(state));
+    (world, body(&notify))
 }
 
-fn body(told: &str) -> String {
-    told.lines().filter_map(|line| line.strip_prefix("  | ")).collect::<Vec<_>>().join("\n")
+fn body(notify: &str) -> String {
+    notify.lines().filter_map(|line| line.strip_prefix("  | ")).collect::<Vec<_>>().join("\n")
 }
 
 /// The next document after a change.
@@ -36,7 +36,7 @@ fn call(remote: &str, phase: CallPhase) -> CallInfo {
 
 /// RFC 7248 §5.2: chat's status comes before a phone's publication.
 #[test]
-fn presence_says_how_somebody_is_in_chat() {
+fn presence_carries_the_chat_status() {
     let chat = |show, note: &str| Some(router::Chat { show, note: note.into() });
     let documents = vec![Arc::from(&b"<presence>published</presence>"[..])];
     let away = Presence {
@@ -45,8 +45,8 @@ fn presence_says_how_somebody_is_in_chat() {
         chat: chat(router::Show::Away, "<lunch>"),
         documents: documents.clone(),
     };
-    let (mut world, told) = first("presence", "bob@a.test", State::Presence(away.clone()));
-    insta::assert_snapshot!(told, @r#"
+    let (mut world, notify) = first("presence", "bob@a.test", State::Presence(away.clone()));
+    insta::assert_snapshot!(notify, @r#"
     <?xml version="1.0" encoding="UTF-8"?>
     <presence xmlns="urn:ietf:params:xml:ns:pidf"
       xmlns:dm="urn:ietf:params:xml:ns:pidf:data-model"
@@ -68,8 +68,8 @@ fn presence_says_how_somebody_is_in_chat() {
     let talking =
         Presence { open: true, on_the_phone: true, chat: chat(router::Show::Available, ""), ..away.clone() };
     assert!(next(&mut world, State::Presence(talking)).contains("<rpid:on-the-phone/>"));
-    let gone = Presence { chat: None, ..away };
-    assert_eq!(next(&mut world, State::Presence(gone)), "<presence>published</presence>");
+    let left = Presence { chat: None, ..away };
+    assert_eq!(next(&mut world, State::Presence(left)), "<presence>published</presence>");
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn packages_are_known_by_name() {
 /// RFC 3856, RFC 3863.
 #[test]
 fn presence_says_open_closed_or_on_the_phone() {
-    let (mut world, told) = first("presence", "bob@a.test", presence(true));
-    insta::assert_snapshot!(told, @r#"
+    let (mut world, notify) = first("presence", "bob@a.test", presence(true));
+    insta::assert_snapshot!(notify, @r#"
     <?xml version="1.0" encoding="UTF-8"?>
     <presence xmlns="urn:ietf:params:xml:ns:pidf" entity="sip:alice@a.test">
       <tuple id="registered">
@@ -121,8 +121,8 @@ fn presence_says_open_closed_or_on_the_phone() {
 /// RFC 4235.
 #[test]
 fn dialog_lists_calls() {
-    let (mut world, told) = first("dialog", "bob@a.test", State::Dialog(Vec::new()));
-    insta::assert_snapshot!(told, @r#"
+    let (mut world, notify) = first("dialog", "bob@a.test", State::Dialog(Vec::new()));
+    insta::assert_snapshot!(notify, @r#"
     <?xml version="1.0" encoding="UTF-8"?>
     <dialog-info xmlns="urn:ietf:params:xml:ns:dialog-info" version="0" state="full" entity="sip:alice@a.test">
     </dialog-info>
@@ -153,8 +153,8 @@ fn dialog_lists_calls() {
 /// RFC 3842.
 #[test]
 fn message_summary_counts_what_waits() {
-    let (mut world, told) = first("message-summary", AOR, State::MessageSummary { waiting: 0 });
-    insta::assert_snapshot!(told, @r#"
+    let (mut world, notify) = first("message-summary", AOR, State::MessageSummary { waiting: 0 });
+    insta::assert_snapshot!(notify, @r#"
     Messages-Waiting: no
     Message-Account: sip:alice@a.test
     Text-Message: 0/0
@@ -169,8 +169,8 @@ fn message_summary_counts_what_waits() {
 /// RFC 3680.
 #[test]
 fn reg_lists_contacts() {
-    let (mut world, told) = first("reg", AOR, State::Registration(Vec::new()));
-    insta::assert_snapshot!(told, @r#"
+    let (mut world, notify) = first("reg", AOR, State::Registration(Vec::new()));
+    insta::assert_snapshot!(notify, @r#"
     <?xml version="1.0" encoding="UTF-8"?>
     <reginfo xmlns="urn:ietf:params:xml:ns:reginfo" version="0" state="full">
       <registration aor="sip:alice@a.test" id="ra8334709d46bfd86" state="init">
@@ -193,8 +193,8 @@ fn reg_lists_contacts() {
       </registration>
     </reginfo>
     "#);
-    let gone = next(&mut world, State::Registration(Vec::new()));
-    insta::assert_snapshot!(gone, @r#"
+    let left = next(&mut world, State::Registration(Vec::new()));
+    insta::assert_snapshot!(left, @r#"
     <?xml version="1.0" encoding="UTF-8"?>
     <reginfo xmlns="urn:ietf:params:xml:ns:reginfo" version="2" state="full">
       <registration aor="sip:alice@a.test" id="ra8334709d46bfd86" state="terminated">

@@ -24,7 +24,7 @@ fn publications_are_made_refreshed_and_removed() {
 }
 
 #[test]
-fn what_the_router_refuses_is_refused() {
+fn a_publication_that_the_router_refuses_is_refused() {
     let mut world = alice();
     world.request("PUBLISH", "Event: presence\nSIP-If-Match: old", "");
     let refused = Answer::Published(Err(PublishRefused::ConditionalRequestFailed));

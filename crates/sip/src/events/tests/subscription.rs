@@ -124,7 +124,7 @@ fn it_goes_back_by_connection_and_through_a_nat() {
 }
 
 #[test]
-fn a_fetch_tells_once() {
+fn a_fetch_gets_one_notify() {
     let mut world = World::new();
     insta::assert_snapshot!(world.request("SUBSCRIBE", "Event: presence\nExpires: 0", ""), @r#"
     reply 1: 200 OK; Contact: <sip:192.0.2.1:5060>; Expires: 0
@@ -158,7 +158,7 @@ fn it_expires_by_itself() {
 
 /// RFC 6665 §4.2.2, and one second between two NOTIFYs: changes in between are merged.
 #[test]
-fn changes_are_merged_while_one_is_told() {
+fn changes_during_an_open_notify_are_merged() {
     let mut world = World::new();
     world.request("SUBSCRIBE", PRESENCE, "");
     assert!(world.answer(Answer::State(presence(false))).contains("closed"));
@@ -175,7 +175,7 @@ fn changes_are_merged_while_one_is_told() {
 }
 
 #[test]
-fn a_peer_that_is_gone_is_forgotten() {
+fn a_481_to_a_notify_removes_the_subscription() {
     for status in [408, 481, 404, 501] {
         let mut world = World::new();
         world.request("SUBSCRIBE", PRESENCE, "");
@@ -191,7 +191,7 @@ fn a_peer_that_is_gone_is_forgotten() {
 }
 
 #[test]
-fn a_silent_router_is_told_to_the_subscriber() {
+fn a_silent_router_ends_the_subscription() {
     let mut world = World::new();
     world.request("SUBSCRIBE", PRESENCE, "");
     insta::assert_snapshot!(world.wait(Duration::from_millis(5_010)), @r#"
@@ -214,7 +214,7 @@ fn a_node_that_leaves_asks_to_subscribe_elsewhere() {
 }
 
 #[test]
-fn what_is_not_of_a_dialog_finds_none() {
+fn a_request_outside_any_dialog_gets_481() {
     let mut world = World::new();
     world.request("SUBSCRIBE", PRESENCE, "");
     world.answer(Answer::State(presence(true)));

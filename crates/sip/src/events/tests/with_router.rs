@@ -112,16 +112,19 @@ impl Pair {
 }
 
 #[test]
-fn what_is_published_is_told() {
+fn a_publication_reaches_its_watchers() {
     let mut pair = Pair::new();
     pair.world.request("SUBSCRIBE", "Event: presence", "");
     assert!(pair.settle().contains("<basic>closed</basic>"));
     pair.wait(Duration::from_secs(2));
     let headers = "Event: presence\nContent-Type: application/pidf+xml";
     pair.world.request("PUBLISH", headers, "<presence><basic>open</basic></presence>");
-    let told = pair.settle();
-    assert!(told.contains("200 OK; SIP-ETag: "), "{told}");
-    assert!(told.contains("active") && told.contains("<presence><basic>open</basic></presence>"), "{told}");
+    let output = pair.settle();
+    assert!(output.contains("200 OK; SIP-ETag: "), "{output}");
+    assert!(
+        output.contains("active") && output.contains("<presence><basic>open</basic></presence>"),
+        "{output}"
+    );
     pair.world.request("PUBLISH", "Event: presence\nSIP-If-Match: unknown", "");
     assert!(pair.settle().contains("412"));
     assert_eq!(pair.router.counts().watches, 1);

@@ -27,7 +27,7 @@ fn ereg_assigns_the_match_and_its_parts() {
 }
 
 #[test]
-fn what_did_not_take_part_keeps_its_variable() {
+fn a_group_that_did_not_match_keeps_its_variable() {
     let mut world = World::new();
     for slot in 0..3 {
         world.put(slot, text("old"));

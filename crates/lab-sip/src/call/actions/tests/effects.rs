@@ -17,7 +17,7 @@ fn log_goes_to_the_writer() {
 }
 
 #[test]
-fn warning_is_told_and_error_stops_the_run() {
+fn a_warning_is_logged_and_an_error_stops_the_run() {
     let mut world = World::new();
     assert_eq!(world.warned(ActionKind::Warning(lit("beware"))), "beware");
     assert_eq!(world.stopped(ActionKind::Error(lit("that was it"))), "that was it");
@@ -28,14 +28,14 @@ fn commands_of_the_shell_and_of_the_run() {
     let mut world = World::new();
     world.put(0, text("it"));
     world.quiet(ActionKind::Command(showing(0)));
-    assert!(matches!(world.out.effects.pop(), Some(Effect::Shell(command)) if command == "it"));
+    assert!(matches!(world.out.effects.pop(), Some(CallEffect::Shell(command)) if command == "it"));
     world.quiet(ActionKind::Internal(InternalCommand::StopGracefully));
-    assert!(matches!(world.out.effects.pop(), Some(Effect::StopGracefully)));
+    assert!(matches!(world.out.effects.pop(), Some(CallEffect::StopGracefully)));
     world.quiet(ActionKind::Internal(InternalCommand::StopNow));
-    assert!(matches!(world.out.effects.pop(), Some(Effect::StopNow)));
+    assert!(matches!(world.out.effects.pop(), Some(CallEffect::StopNow)));
     assert_eq!(world.run(ActionKind::Internal(InternalCommand::StopCall)), ActionResult::StopCall);
     world.quiet(ActionKind::CloseCon);
-    assert!(matches!(world.out.effects.pop(), Some(Effect::CloseConnection)));
+    assert!(matches!(world.out.effects.pop(), Some(CallEffect::CloseConnection)));
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn media_is_commanded() {
 }
 
 #[test]
-fn setdest_sends_the_call_elsewhere() {
+fn setdest_changes_the_destination() {
     let mut world = World::new();
     let setdest = |host, port, protocol| ActionKind::SetDest {
         host: lit(host),
@@ -83,7 +83,7 @@ fn setdest_sends_the_call_elsewhere() {
     };
     for (host, address) in [("127.0.0.3", "127.0.0.3:5070"), ("[::1]", "[::1]:5070"), ("::1", "[::1]:5070")] {
         world.quiet(setdest(host, "5070", "udp"));
-        let Some(Effect::SetDestination { address: to, protocol }) = world.out.effects.pop() else {
+        let Some(CallEffect::SetDestination { address: to, protocol }) = world.out.effects.pop() else {
             panic!("no effect");
         };
         assert_eq!((to, protocol), (address.parse().unwrap(), Protocol::Udp));
@@ -95,14 +95,14 @@ fn setdest_sends_the_call_elsewhere() {
         (setdest("127.0.0.3", "1", "pigeon"), "'pigeon'"),
         (setdest("", "1", "UDP"), "setdest"),
     ] {
-        let told = world.stopped(action);
-        assert!(told.contains(part), "{told}");
+        let error = world.stopped(action);
+        assert!(error.contains(part), "{error}");
     }
     let mut options = Options::default();
     options.network.transport = Transport { protocol: Protocol::Tcp, ..options.network.transport };
     let mut world = World::with(options, InjectionFiles::default());
     world.quiet(setdest("127.0.0.3", "1", "TCP"));
-    assert!(matches!(world.out.effects[..], [Effect::SetDestination { protocol: Protocol::Tcp, .. }]));
+    assert!(matches!(world.out.effects[..], [CallEffect::SetDestination { protocol: Protocol::Tcp, .. }]));
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn verifyauth_knows_the_password() {
         1,
         &auth::Secrets::default(),
         &auth::Defaults { username: b"bob", password: b"secret" },
-        &auth::Request { method: b"REGISTER", uri: b"sip:h", body: b"" },
+        &auth::SignedRequest { method: b"REGISTER", uri: b"sip:h", body: b"" },
         1,
     );
     let answer = String::from_utf8(answer.unwrap()).unwrap();
@@ -165,8 +165,8 @@ fn injection_files_are_searched_and_changed() {
     world.quiet(lookup("joe"));
     assert_eq!(*world.value(0), VariableValue::Number(2.0));
     for (line, part) in [("x", "'x' is not a line"), ("-1", "not a line"), ("9", "lines 0 to 2")] {
-        let told = world.stopped(replace(lit(line)));
-        assert!(told.contains(part), "{told}");
+        let error = world.stopped(replace(lit(line)));
+        assert!(error.contains(part), "{error}");
     }
 }
 

@@ -39,7 +39,7 @@ fn started(steps: Vec<ScenarioStep>) -> Endpoint {
 }
 
 #[test]
-fn what_follows_a_jump_is_still_run() {
+fn actions_after_a_jump_still_run() {
     let nop = || step(StepKind::Nop);
     let end = started(vec![
         acting(nop(), vec![jump(2), assign(3.0)]),

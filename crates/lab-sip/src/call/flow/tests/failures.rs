@@ -245,7 +245,7 @@ fn messages_are_lost_on_purpose_either_way() {
 }
 
 #[test]
-fn a_dead_call_counts_what_still_comes() {
+fn a_dead_call_counts_late_messages() {
     let mut end = started(scenario(Role::Client, vec![request("OPTIONS", None), maybe(100), code(200)]));
     end.answer(ID, 200, 1, "OPTIONS");
     end.answer(ID, 200, 1, "OPTIONS");

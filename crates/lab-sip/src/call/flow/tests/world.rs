@@ -11,8 +11,8 @@ use stdx::time::Instant;
 use crate::call::message::Incoming;
 use crate::call::render::{Addresses, PreparedMessages};
 use crate::call::{
-    Call, CallContext, CallEnv, CallIdentity, CallMediaControl, CallOutcome, Effect, Outbox, ScenarioRole,
-    TransportFault,
+    Call, CallContext, CallEffect, CallEnv, CallIdentity, CallMediaControl, CallOutbox, CallOutcome,
+    ScenarioRole, TransportFault,
 };
 use crate::inject::InjectionFiles;
 use crate::options::Options;
@@ -208,7 +208,7 @@ impl CallMediaControl for ObservedMessage {
 pub(super) struct Endpoint {
     pub env: CallEnv,
     pub stats: Stats,
-    pub out: Outbox,
+    pub out: CallOutbox,
     pub media: ObservedMessage,
     pub rng: Rng,
     pub calls: BTreeMap<Vec<u8>, Call>,
@@ -239,7 +239,7 @@ impl Endpoint {
                 which: ScenarioRole::Main,
             },
             stats,
-            out: Outbox::default(),
+            out: CallOutbox::default(),
             media: ObservedMessage::default(),
             rng: Rng::seeded(1),
             calls: BTreeMap::new(),
@@ -270,13 +270,13 @@ impl Endpoint {
     fn flush(&mut self) {
         for effect in std::mem::take(&mut self.out.effects) {
             match effect {
-                Effect::Send { start, end, .. } => {
+                CallEffect::Send { start, end, .. } => {
                     self.sent.push(String::from_utf8_lossy(&self.out.bytes[start..end]).into_owned());
                 }
-                Effect::Command { start, end, .. } => {
+                CallEffect::Command { start, end, .. } => {
                     self.sent.push(format!("cmd:{}", String::from_utf8_lossy(&self.out.bytes[start..end])));
                 }
-                Effect::Ended { outcome } => self.ended.push(outcome),
+                CallEffect::Ended { outcome } => self.ended.push(outcome),
                 other => panic!("not asked for: {other:?}"),
             }
         }
