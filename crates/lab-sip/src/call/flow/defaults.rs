@@ -6,7 +6,7 @@ use super::dialog::ByeParts;
 use crate::scenario::model::DefaultMessages;
 use crate::scenario::template::{Keyword, Template, TemplatePart};
 
-/// A message that a call sends without a step of its scenario (`-default_behaviors`, `<defaultmessage>`).
+/// A message that a call sends without a step of its scenario (`-default_behaviors`, `<DefaultMessage>`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DefaultAnswer {
     ThreePccAbort,
