@@ -1,7 +1,7 @@
 //! The wire form of messages between shards of different nodes: numbered fields (`cluster::fields`), so that a field that a
 //! later version adds is passed over here. The SIP message itself stays as it came.
 //!
-//! Kinds and numbers of fields are never used for anything else again (`docs/decisions/0042-wire-of-shard-messages.md`).
+//! Kinds and numbers of fields are never used for anything else again (`docs/decisions/0048-wire-of-shard-messages.md`).
 
 use std::net::SocketAddr;
 

@@ -75,127 +75,137 @@ fn random() -> [u8; 32] {
     bytes
 }
 
-impl Shard {
-    /// True if messages for this address can go to another node.
-    pub(super) fn is_at_other_node(&self, address: ShardAddress) -> bool {
-        let view = self.farm.as_ref().and_then(FarmAdapter::view);
-        address.life != self.parts.edge.life && view.is_some_and(|view| view.has(address))
+impl FarmAdapter {
+    /// True if messages for this address go to another node.
+    fn leads_to(&self, own: ShardAddress, address: ShardAddress) -> bool {
+        address.life != own.life && self.view().is_some_and(|view| view.has(address))
     }
 
-    pub(super) fn set_farm_view(&mut self, view: Arc<FarmView>) {
-        let Some(adapter) = &mut self.farm else { return };
-        if let Some(links) = &mut adapter.links {
+    fn set_view(&mut self, view: Arc<FarmView>) {
+        if let Some(links) = &mut self.links {
             links.set_view(&view);
         }
-        adapter.view = Some(view);
+        self.view = Some(view);
     }
 
-    /// Gives a packet to the worker of its call at another node. Without a link to it the packet is worked on here: a
-    /// request that is repeated there is forwarded with the same branch.
-    pub(super) fn relay(&mut self, now: Instant, to: ShardAddress, packet: Packet) {
-        if let Err(error) = self.send_to_node(now, to, wire::packet(to, &packet)) {
-            self.parts.board.count_lost_messages(1);
-            drop(error);
-            self.work(now, packet);
-        }
-    }
-
-    /// Sends a message on a connection that another node holds.
-    pub(super) fn transmit_at_node(&mut self, now: Instant, to: ShardAddress, transmit: &Transmit) {
-        let message = wire::transmit(to, transmit, self.parts.edge);
-        if self.send_to_node(now, to, message).is_err()
-            && let Some(report) = transmit.report
-        {
-            self.parts.endpoint.handle_send_failed(now, report, &mut self.scratch.effects);
-        }
-    }
-
-    /// Sends by the link, or through the shard that has it.
-    pub(super) fn send_to_node(
-        &mut self,
-        now: Instant,
-        to: ShardAddress,
-        message: Message,
-    ) -> Result<(), SendError> {
-        match self.farm.as_ref().and_then(|adapter| adapter.links.as_ref()) {
-            Some(links) => links.send(now, to.life, wire::SIP_CLASS, message),
-            None => {
-                self.post[0].push(LocalMessage::ToNode { life: to.life, message }.into());
-                Ok(())
-            }
-        }
-    }
-
-    /// A message of another shard of this node for another node.
-    pub(super) fn pass_to_node(&mut self, now: Instant, life: cluster::Life, message: Message) {
-        let to = ShardAddress::new(life, u16::from(message.shard));
-        if let Err(SendError { message, .. }) = self.send_to_node(now, to, message) {
-            self.take_back_from_node(now, message);
-        }
-    }
-
-    /// Handles what the links have brought. Returns the number of messages.
-    pub(super) fn read_links(&mut self, now: Instant) -> usize {
-        let Some(adapter) = &mut self.farm else { return 0 };
-        let Some(links) = &adapter.links else { return 0 };
-        let mut events = std::mem::take(&mut adapter.events);
-        links.take(&mut events);
-        let count = events.len();
-        for event in events.drain(..) {
-            match event {
-                LinkEvent::Received { message, .. } => self.handle_from_node(now, &message),
-                LinkEvent::Returned { message, .. } => self.take_back_from_node(now, message),
-                LinkEvent::Lost { life, is_refused } => {
-                    if let Some(adapter) = &self.farm {
-                        adapter.agent.link_lost(life, is_refused);
-                    }
-                }
-                LinkEvent::Fault { address, reason } => {
-                    tracing::warn!(%address, %reason, "a connection between nodes was closed");
-                }
-            }
-        }
-        if let Some(adapter) = &mut self.farm {
-            adapter.events = events;
-        }
-        count
-    }
-
-    pub(super) fn flush_links(&self, now: Instant) {
-        if let Some(links) = self.farm.as_ref().and_then(|adapter| adapter.links.as_ref()) {
+    pub(super) fn flush(&self, now: Instant) {
+        if let Some(links) = &self.links {
             links.flush(now);
         }
     }
+}
 
-    fn handle_from_node(&mut self, now: Instant, message: &Message) {
-        let shard = usize::from(message.shard);
-        match wire::read(message) {
-            Ok(Some(read)) if shard == usize::from(self.parts.edge.shard) => self.handle_message(now, read),
-            Ok(Some(read)) => {
-                if let Some(post) = self.post.get_mut(shard) {
-                    post.push(read.into());
-                }
-            }
-            // Of a later version: its sender asks again in the way of this one.
-            Ok(None) => {}
-            Err(error) => tracing::warn!(%error, "a message of another node is passed over"),
+/// True if messages for this address can go to another node.
+pub(super) fn is_at_other_node(shard: &Shard, address: ShardAddress) -> bool {
+    shard.farm.as_ref().is_some_and(|farm| farm.leads_to(shard.parts.edge, address))
+}
+
+/// The farm is now so.
+pub(super) fn set_view(shard: &mut Shard, view: Arc<FarmView>) {
+    if let Some(farm) = &mut shard.farm {
+        farm.set_view(view);
+    }
+}
+
+/// Gives a packet to the worker of its call at another node. Without a link to it the packet is worked on here: a
+/// request that is repeated there is forwarded with the same branch.
+pub(super) fn relay(shard: &mut Shard, now: Instant, to: ShardAddress, packet: Packet) {
+    if let Err(error) = send_to_node(shard, now, to, wire::packet(to, &packet)) {
+        shard.parts.board.count_lost_messages(1);
+        drop(error);
+        shard.work(now, packet);
+    }
+}
+
+/// Sends a message on a connection that another node holds.
+pub(super) fn transmit_at_node(shard: &mut Shard, now: Instant, to: ShardAddress, transmit: &Transmit) {
+    let message = wire::transmit(to, transmit, shard.parts.edge);
+    if send_to_node(shard, now, to, message).is_err()
+        && let Some(report) = transmit.report
+    {
+        shard.parts.endpoint.handle_send_failed(now, report, &mut shard.scratch.effects);
+    }
+}
+
+/// Sends by the link, or through the shard that has it.
+pub(super) fn send_to_node(
+    shard: &mut Shard,
+    now: Instant,
+    to: ShardAddress,
+    message: Message,
+) -> Result<(), SendError> {
+    match shard.farm.as_ref().and_then(|adapter| adapter.links.as_ref()) {
+        Some(links) => links.send(now, to.life, wire::SIP_CLASS, message),
+        None => {
+            shard.post[0].push(LocalMessage::ToNode { life: to.life, message }.into());
+            Ok(())
         }
     }
+}
 
-    /// A message that another node did not take.
-    fn take_back_from_node(&mut self, now: Instant, message: Message) {
-        match wire::read(&message) {
-            Ok(Some(ShardMessage::Packets(packets))) => {
-                packets.into_iter().for_each(|packet| self.work(now, packet));
-            }
-            Ok(Some(ShardMessage::Transmit { transmit: Transmit { report: Some(report), .. }, from })) => {
-                if from == self.parts.edge {
-                    self.parts.endpoint.handle_send_failed(now, report, &mut self.scratch.effects);
-                } else if let Some(post) = self.post.get_mut(usize::from(from.shard)) {
-                    post.push(ShardMessage::SendFailed(report).into());
+/// A message of another shard of this node for another node.
+pub(super) fn pass_to_node(shard: &mut Shard, now: Instant, life: cluster::Life, message: Message) {
+    let to = ShardAddress::new(life, u16::from(message.shard));
+    if let Err(SendError { message, .. }) = send_to_node(shard, now, to, message) {
+        take_back_from_node(shard, now, message);
+    }
+}
+
+/// Handles what the links have brought. Returns the number of messages.
+pub(super) fn read_links(shard: &mut Shard, now: Instant) -> usize {
+    let Some(adapter) = &mut shard.farm else { return 0 };
+    let Some(links) = &adapter.links else { return 0 };
+    let mut events = std::mem::take(&mut adapter.events);
+    links.take(&mut events);
+    let count = events.len();
+    for event in events.drain(..) {
+        match event {
+            LinkEvent::Received { message, .. } => handle_from_node(shard, now, &message),
+            LinkEvent::Returned { message, .. } => take_back_from_node(shard, now, message),
+            LinkEvent::Lost { life, is_refused } => {
+                if let Some(adapter) = &shard.farm {
+                    adapter.agent.link_lost(life, is_refused);
                 }
             }
-            _ => {}
+            LinkEvent::Fault { address, reason } => {
+                tracing::warn!(%address, %reason, "a connection between nodes was closed");
+            }
         }
+    }
+    if let Some(adapter) = &mut shard.farm {
+        adapter.events = events;
+    }
+    count
+}
+
+fn handle_from_node(shard: &mut Shard, now: Instant, message: &Message) {
+    let number = usize::from(message.shard);
+    match wire::read(message) {
+        Ok(Some(read)) if number == usize::from(shard.parts.edge.shard) => shard.handle_message(now, read),
+        Ok(Some(read)) => {
+            if let Some(post) = shard.post.get_mut(number) {
+                post.push(read.into());
+            }
+        }
+        // Of a later version: its sender asks again in the way of this one.
+        Ok(None) => {}
+        Err(error) => tracing::warn!(%error, "a message of another node is passed over"),
+    }
+}
+
+/// A message that another node did not take.
+fn take_back_from_node(shard: &mut Shard, now: Instant, message: Message) {
+    match wire::read(&message) {
+        Ok(Some(ShardMessage::Packets(packets))) => {
+            packets.into_iter().for_each(|packet| shard.work(now, packet));
+        }
+        Ok(Some(ShardMessage::Transmit { transmit: Transmit { report: Some(report), .. }, from })) => {
+            if from == shard.parts.edge {
+                shard.parts.endpoint.handle_send_failed(now, report, &mut shard.scratch.effects);
+            } else if let Some(post) = shard.post.get_mut(usize::from(from.shard)) {
+                post.push(ShardMessage::SendFailed(report).into());
+            }
+        }
+        _ => {}
     }
 }

@@ -249,7 +249,7 @@ impl Shard {
     fn turn(&mut self, now: Instant) -> usize {
         self.read_certified();
         let messages =
-            self.receive(now) + self.read_messages(now) + self.read_links(now) + self.turn_xmpp(now);
+            self.receive(now) + self.read_messages(now) + farm::read_links(self, now) + self.turn_xmpp(now);
         self.read_events(now);
         self.parts.endpoint.expire(now, &mut self.scratch.effects);
         self.parts.router.expire(now, &mut self.scratch.router_effects);
@@ -263,7 +263,9 @@ impl Shard {
         // Messages that a full inbox refused count as failed; the failures may produce further effects.
         self.settle(now);
         self.io.flush();
-        self.flush_links(now);
+        if let Some(farm) = &self.farm {
+            farm.flush(now);
+        }
         if now.since(self.last_report) >= REPORT_EVERY {
             self.last_report = now;
             self.report(now);
@@ -301,7 +303,7 @@ impl Shard {
                 Some(address) if self.parts.map.has(address) => {
                     self.handover[usize::from(address.shard)].push(packet);
                 }
-                Some(address) => self.relay(now, address, packet),
+                Some(address) => farm::relay(self, now, address, packet),
                 None => self.work(now, packet),
             }
         }
@@ -367,8 +369,8 @@ impl Shard {
                 self.with_xmpp(now, |xmpp, outbox| xmpp.handle_local_message(now, message, outbox));
             }
             LocalMessage::Command(command) => self.handle_command(command),
-            LocalMessage::Farm(view) => self.set_farm_view(view),
-            LocalMessage::ToNode { life, message } => self.pass_to_node(now, life, message),
+            LocalMessage::Farm(view) => farm::set_view(self, view),
+            LocalMessage::ToNode { life, message } => farm::pass_to_node(self, now, life, message),
         }
     }
 
@@ -448,9 +450,10 @@ impl Shard {
                     (Some(from), report) if self.parts.map.has(from) => {
                         self.post[usize::from(from.shard)].push(ShardMessage::SendFailed(report).into());
                     }
-                    (Some(from), report) if self.is_at_other_node(from) => {
+                    (Some(from), report) if farm::is_at_other_node(self, from) => {
                         // A report that is lost is replaced by a timer.
-                        let _ = self.send_to_node(now, from, crate::farm::wire::send_failed(from, report));
+                        let _ =
+                            farm::send_to_node(self, now, from, crate::farm::wire::send_failed(from, report));
                     }
                     (Some(_), _) => {}
                 },

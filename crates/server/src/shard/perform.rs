@@ -14,7 +14,7 @@ use stdx::attempts::account_name;
 use store::{Loaded, Read, StoreError, Ticket, Write, WriteDone};
 
 use super::request_origin::RequestOrigin;
-use super::{Shard, calls, planning};
+use super::{Shard, calls, farm, planning};
 use crate::message::ShardMessage;
 use crate::sign_in_failures::{Failure, Service};
 
@@ -76,8 +76,8 @@ impl Shard {
                 if self.parts.map.has(flow.edge) {
                     let message = ShardMessage::Transmit { transmit, from: self.parts.edge };
                     self.post[usize::from(flow.edge.shard)].push(message.into());
-                } else if self.is_at_other_node(flow.edge) {
-                    self.transmit_at_node(now, flow.edge, &transmit);
+                } else if farm::is_at_other_node(self, flow.edge) {
+                    farm::transmit_at_node(self, now, flow.edge, &transmit);
                 } else if let Some(report) = transmit.report {
                     // The connection ended with the life of the process that held it.
                     self.parts.endpoint.handle_send_failed(now, report, &mut self.scratch.effects);

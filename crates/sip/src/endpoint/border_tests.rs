@@ -47,7 +47,8 @@ struct World {
 impl World {
     fn new(caller: Caller, target: &'static str) -> Self {
         let now = Instant::from_unix_seconds(1_700_000_000);
-        let mut settings = EndpointSettings::for_tests(ShardAddress { life: Life(0), shard: 0 }, US.parse().unwrap());
+        let mut settings =
+            EndpointSettings::for_tests(ShardAddress { life: Life(0), shard: 0 }, US.parse().unwrap());
         settings.trust.networks = vec!["10.0.0.0/8".parse().unwrap()];
         settings.trust.names = vec!["proxy.example".into()];
         let named = |name: &str, is_trusted| RouteCertificate { name: name.into(), is_trusted };

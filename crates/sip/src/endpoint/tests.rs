@@ -23,7 +23,8 @@ const BOB: &str = "127.0.0.1:5072";
 impl World {
     fn new() -> Self {
         let now = Instant::from_unix_seconds(1_700_000_000);
-        let settings = EndpointSettings::for_tests(ShardAddress { life: Life(0), shard: 0 }, US.parse().unwrap());
+        let settings =
+            EndpointSettings::for_tests(ShardAddress { life: Life(0), shard: 0 }, US.parse().unwrap());
         let mut endpoint = Endpoint::new(settings, now);
         [ALICE, BOB].iter().for_each(|address| endpoint.trust_source(now, address.parse().unwrap()));
         World { endpoint, now, out: Vec::new() }

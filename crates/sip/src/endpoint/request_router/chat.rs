@@ -182,7 +182,8 @@ mod tests {
 
     /// The first words of each message that is sent, and the number of offers to chat.
     fn receive(chat: bool, headers: &str, phones: &[Binding], offered: Offered) -> (Vec<String>, usize) {
-        let mut settings = EndpointSettings::for_tests(ShardAddress { life: Life(0), shard: 0 }, US.parse().unwrap());
+        let mut settings =
+            EndpointSettings::for_tests(ShardAddress { life: Life(0), shard: 0 }, US.parse().unwrap());
         settings.events.chat = chat;
         let mut endpoint = Endpoint::new(settings, NOW);
         let source = Source {
