@@ -126,7 +126,7 @@ impl Host {
         if !self.settings.is_local(sender.domain()) {
             return;
         }
-        if self.session_of(sender).is_some() {
+        if self.accounts.session_of(sender).is_some() {
             return self.acknowledge_message(sender, mark, out);
         }
         let told = Element::new("handled", NS).with("to", sender.as_str()).with("mark", mark);
@@ -147,8 +147,8 @@ impl Host {
 
     fn acknowledge_message(&mut self, session: &Jid, mark: &str, out: &mut Outbox) {
         let Some((key, number)) = parse_ack_token(mark) else { return };
-        if self.sessions.get(key).is_some_and(|known| known.jid == *session) {
-            self.sm_handled(key, number, out);
+        if let Some(session) = self.accounts.sessions.get_mut(key).filter(|known| known.jid == *session) {
+            session.handle_handled(number, out);
         }
     }
 
@@ -169,13 +169,17 @@ impl Host {
     /// While a message's own sender has it archived.
     pub(super) fn hold_ack(&mut self, mark: Option<&str>) {
         if let Some((key, number)) = mark.and_then(parse_ack_token) {
-            self.sm_hold(key, number);
+            if let Some(sm) = self.accounts.sessions.get_mut(key).and_then(|session| session.sm.as_mut()) {
+                sm.hold(number);
+            }
         }
     }
 
     pub(super) fn release_ack(&mut self, mark: Option<&str>, out: &mut Outbox) {
         if let Some((key, number)) = mark.and_then(parse_ack_token) {
-            self.sm_handled(key, number, out);
+            if let Some(session) = self.accounts.sessions.get_mut(key) {
+                session.handle_handled(number, out);
+            }
         }
     }
 }

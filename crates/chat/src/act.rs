@@ -40,7 +40,7 @@ impl Host {
             }
             HostAction::End { who } => {
                 let is_meant = |jid: &Jid| who.iter().any(|who| is_of(who, jid));
-                let sessions = self.sessions.iter().filter(|(_, session)| is_meant(&session.jid));
+                let sessions = self.accounts.sessions.iter().filter(|(_, session)| is_meant(&session.jid));
                 let keys: Vec<Key> = sessions.map(|(key, _)| key).collect();
                 for key in &keys {
                     self.close_session(now, *key, "policy-violation", out);
@@ -68,7 +68,7 @@ impl Host {
     /// An account's sessions are all of one host, so no two hosts count the same user.
     fn users_online(&self, domain: &str, who: OnlineFilter) -> Vec<Bare> {
         let mut is_active: BTreeMap<Bare, bool> = BTreeMap::new();
-        for session in self.online(domain).into_iter().filter_map(|key| self.sessions.get(key)) {
+        for session in self.online(domain).into_iter().filter_map(|key| self.accounts.sessions.get(key)) {
             let is_away = matches!(&*show_of(session.presence().as_ref()), "away" | "xa");
             *is_active.entry(session.jid.bare()).or_default() |= !is_away;
         }
@@ -82,7 +82,8 @@ impl Host {
 
     fn describe_sessions(&self, who: Option<&Jid>, max: usize) -> HostActionResult {
         let is_meant = |session: &Session| who.is_none_or(|who| is_of(who, &session.jid));
-        let those = || self.sessions.iter().map(|(_, session)| session).filter(|session| is_meant(session));
+        let those =
+            || self.accounts.sessions.iter().map(|(_, session)| session).filter(|session| is_meant(session));
         HostActionResult { described: those().take(max).map(state_of).collect(), ..counted(those().count()) }
     }
 }

@@ -6,7 +6,6 @@ use xmpp::c2s::Bound;
 use xmpp::{Bare, Element};
 
 use super::{Effect, Host, Outbox};
-use crate::limits;
 
 impl Host {
     /// The session is there; it is told so once is known what its archive has. Until then nothing else is sent to it.
@@ -18,7 +17,7 @@ impl Host {
         inline: Vec<Element>,
         out: &mut Outbox,
     ) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.accounts.sessions.get_mut(key) else { return };
         session.agent = agent.map(Box::from);
         session.waits = Some(Vec::new());
         let (user, is_anonymous) = (session.jid.bare(), session.is_anonymous);
@@ -33,7 +32,7 @@ impl Host {
 
     /// §4.2: the same client has no other. It goes first, so that it takes no place from the new one.
     pub(super) fn end_sessions_of_agent(&mut self, now: Instant, user: &Bare, agent: &str, out: &mut Outbox) {
-        for other in self.keys_of(user, |other| other.agent.as_deref() == Some(agent)) {
+        for other in self.accounts.keys_of(user, |other| other.agent.as_deref() == Some(agent)) {
             self.close_session(now, other, "conflict", out);
         }
     }
@@ -47,34 +46,15 @@ impl Host {
         out: &mut Outbox,
     ) {
         // It may have gone meanwhile.
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.accounts.sessions.get_mut(key) else { return };
         let waiting = session.waits.take().unwrap_or_default();
         let Some(edge) = session.edge else { return };
         inline.extend(metadata);
         let bound = Bound::Session { jid: session.jid.clone(), inline };
         out.push(Effect::Bound { edge, bound });
         for stanza in waiting {
-            self.session_deliver(now, key, stanza, out);
+            self.deliver(now, key, stanza, out);
         }
-    }
-
-    /// `None`: it is for a session that does not know yet that it is one.
-    pub(super) fn bind2_hold(
-        &mut self,
-        now: Instant,
-        key: Key,
-        stanza: Element,
-        out: &mut Outbox,
-    ) -> Option<Element> {
-        let Some(waits) = self.sessions.get_mut(key).and_then(|session| session.waits.as_mut()) else {
-            return Some(stanza);
-        };
-        if waits.len() < limits::SM_QUEUE {
-            waits.push(stanza);
-        } else {
-            self.session_overflow(now, key, stanza, out);
-        }
-        None
     }
 
     /// §4.2: the offline messages are in the archive, which a client of Bind 2 reads. Where it is not, it
@@ -82,7 +62,7 @@ impl Host {
     fn clear_offline(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
         let owner = user.clone();
         self.with_account_data(now, user, out, move |host, _, out| {
-            let waits = host.account_data(&owner).is_some_and(|data| data.offline > 0);
+            let waits = host.accounts.data(&owner).is_some_and(|data| data.offline > 0);
             if waits && host.archives_all(&owner) {
                 host.offline_clear(&owner, out);
             }

@@ -64,12 +64,12 @@ fn blocklist(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
-    let Some(data) = host.account_data(&iq.from.bare()) else {
+    let Some(data) = host.accounts.data(&iq.from.bare()) else {
         return IqReply::Error(Condition::InternalServerError.into());
     };
     let list = list("blocklist", &data.blocked);
     let Some(key) = iq.session else { return IqReply::Result(Some(list)) };
-    if let Some(session) = host.sessions.get_mut(key) {
+    if let Some(session) = host.accounts.sessions.get_mut(key) {
         session.wants_blocklist = true;
     }
     // Past the router, as pushes are: else one could overtake it.
@@ -217,9 +217,9 @@ impl BlockingChange {
 impl Host {
     /// Why the session may not send that.
     pub(super) fn blocks_outgoing(&self, key: Key, stanza: &Element) -> Option<StanzaError> {
-        let user = self.sessions.get(key)?.jid.bare();
+        let user = self.accounts.sessions.get(key)?.jid.bare();
         // The fast path: nearly all accounts block no address.
-        if self.account_data(&user)?.blocked.is_empty() {
+        if self.accounts.data(&user)?.blocked.is_empty() {
             return None;
         }
         let to = stanza::to(stanza).ok()??;
@@ -245,7 +245,7 @@ impl Host {
 
     /// Neither oneself nor one's server can be blocked, whatever the list says: they are how it is changed.
     pub(super) fn blocks_incoming(&self, user: &Bare, from: &Jid) -> bool {
-        let Some(data) = self.account_data(user) else { return false };
+        let Some(data) = self.accounts.data(user) else { return false };
         let is_own = from.bare_str() == user.as_str() || from.as_str() == user.domain();
         !is_own && data.blocked.iter().any(|blocked| matches(blocked, from))
     }
@@ -260,7 +260,7 @@ impl Host {
     ) -> IqReply {
         let (user, iq) = (iq.from.bare(), iq.iq.clone());
         let has_turn = self.queue_change(now, &user.clone(), out, move |host, now, out| {
-            let Some(data) = host.account_data(&user) else { return };
+            let Some(data) = host.accounts.data(&user) else { return };
             let change = match BlockingChange::new(command, &data.blocked) {
                 Ok(change) => change,
                 Err(error) => return host.refuse(&iq, &error, out),
@@ -279,12 +279,12 @@ impl Host {
 
     /// Puts a written change into memory and performs its effects.
     fn perform_blocking(&mut self, now: Instant, user: &Bare, change: &BlockingChange, out: &mut Outbox) {
-        let effects = change.handle_written(self.account_data_mut(user));
-        self.weigh(user);
+        let effects = change.handle_written(self.accounts.data_mut(user));
+        self.accounts.weigh(user);
         for effect in effects {
             match effect {
                 BlockingEffect::Push(push) => {
-                    for key in self.keys_of(user, |session: &Session| session.wants_blocklist) {
+                    for key in self.accounts.keys_of(user, |session: &Session| session.wants_blocklist) {
                         self.push(now, key, push.clone(), out);
                     }
                 }
@@ -299,8 +299,8 @@ impl Host {
     }
 
     fn end_directed(&mut self, user: &Bare, is_hidden: impl Fn(&Jid) -> bool, out: &mut Outbox) {
-        for key in self.keys_of(user, |session: &Session| !session.directed.is_empty()) {
-            let Some(session) = self.sessions.get_mut(key) else { continue };
+        for key in self.accounts.keys_of(user, |session: &Session| !session.directed.is_empty()) {
+            let Some(session) = self.accounts.sessions.get_mut(key) else { continue };
             let gone = super::presence::gone(&session.jid);
             for to in session.directed.extract_if(.., |to| is_hidden(to)) {
                 let gone = gone.clone().with("to", to.as_str());

@@ -280,7 +280,8 @@ impl Host {
         let contact = from.bare();
         contact == *user
             || self
-                .account_data(user)
+                .accounts
+                .data(user)
                 .and_then(|data| data.contact(&contact))
                 .is_some_and(|item| item.subscription != super::effect::Subscription::None)
     }

@@ -29,7 +29,7 @@ fn switch(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox)
     if !iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
-    match iq.session.and_then(|key| host.sessions.get_mut(key)) {
+    match iq.session.and_then(|key| host.accounts.sessions.get_mut(key)) {
         Some(session) => {
             session.has_carbons = iq.payload.name() == "enable";
             IqReply::Result(None)
@@ -72,16 +72,6 @@ fn carbon(user: &Bare, to: &str, name: &'static str, message: &Element) -> Eleme
 }
 
 impl Host {
-    /// With Bind 2.
-    pub(super) fn carbons_inline(&mut self, key: Key, request: &Element) -> Option<Element> {
-        if request.name() == "enable"
-            && let Some(session) = self.sessions.get_mut(key)
-        {
-            session.has_carbons = true;
-        }
-        None
-    }
-
     /// `id`: which it has in the archive.
     pub(super) fn carbons_sent(
         &mut self,
@@ -91,14 +81,14 @@ impl Host {
         id: Option<Box<str>>,
         out: &mut Outbox,
     ) {
-        let Some(user) = self.sessions.get(key).map(|session| session.jid.bare()) else { return };
+        let Some(user) = self.accounts.sessions.get(key).map(|session| session.jid.bare()) else { return };
         let Ok(Some(to)) = stanza::to(message) else { return };
         // To oneself: all get it anyway.
         if (to.is_bare() && to.bare() == user) || !is_eligible(message, true) {
             return;
         }
         let mut except = vec![key];
-        except.extend(self.session_of(&to));
+        except.extend(self.accounts.session_of(&to));
         let copy = id.map(|id| archive::with_id(message.clone(), &user, id));
         self.copy(now, &user, &except, "sent", copy.as_ref().unwrap_or(message), out);
     }
@@ -144,9 +134,9 @@ impl Host {
         message: &Element,
         out: &mut Outbox,
     ) {
-        let keys = self.users.get(user).map(|user| user.sessions.clone()).unwrap_or_default();
+        let keys = self.accounts.users.get(user).map(|user| user.sessions.clone()).unwrap_or_default();
         for key in keys {
-            let Some(session) = self.sessions.get(key) else { continue };
+            let Some(session) = self.accounts.sessions.get(key) else { continue };
             if session.has_carbons && !except.contains(&key) {
                 let copy = carbon(user, session.jid.as_str(), name, message);
                 self.deliver(now, key, copy, out);

@@ -7,8 +7,7 @@ use stdx::Instant;
 use xmpp::Bare;
 use xmpp::stanza::{Condition, StanzaError};
 
-use super::effect::{AccountData, Change, StoreFailure};
-use super::user::AccountState;
+use super::effect::{Change, StoreFailure};
 use super::{Host, Outbox};
 use crate::limits;
 
@@ -17,7 +16,7 @@ type QueuedChange = Box<dyn FnOnce(&mut Host, Instant, &mut Outbox)>;
 /// Accounts with a change on its way, and the work that waits for it.
 #[derive(Default)]
 pub(super) struct ChangeQueues {
-    busy: HashMap<Bare, VecDeque<QueuedChange>>,
+    pub(super) busy: HashMap<Bare, VecDeque<QueuedChange>>,
 }
 
 #[cfg(test)]
@@ -28,10 +27,6 @@ impl ChangeQueues {
 }
 
 impl Host {
-    pub(super) fn is_changing(&self, user: &Bare) -> bool {
-        self.change_queues.busy.contains_key(user)
-    }
-
     /// Now, or after what is on its way.
     ///
     /// # Errors
@@ -46,7 +41,7 @@ impl Host {
     where
         J: FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
     {
-        let Some(waiting) = self.change_queues.busy.get_mut(user) else {
+        let Some(waiting) = self.accounts.changes.busy.get_mut(user) else {
             job(self, now, out);
             return Ok(());
         };
@@ -66,17 +61,17 @@ impl Host {
         then: impl FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox) + 'static,
     ) {
         let (user, change) = (change.0.clone(), change.1);
-        if self.is_anonymous(&user) {
+        if self.accounts.is_anonymous(&user) {
             // Nothing of them is stored.
             return then(self, now, Ok(()), out);
         }
-        self.change_queues.busy.insert(user.clone(), VecDeque::new());
+        self.accounts.changes.busy.insert(user.clone(), VecDeque::new());
         self.change(change, out, move |host, now, result, out| {
-            let mut waiting = host.change_queues.busy.remove(&user).unwrap_or_default();
+            let mut waiting = host.accounts.changes.busy.remove(&user).unwrap_or_default();
             then(host, now, result, out);
             while let Some(job) = waiting.pop_front() {
                 job(host, now, out);
-                if let Some(newer) = host.change_queues.busy.get_mut(&user) {
+                if let Some(newer) = host.accounts.changes.busy.get_mut(&user) {
                     waiting.append(newer);
                     *newer = waiting;
                     return;
@@ -84,27 +79,6 @@ impl Host {
             }
             host.forget_user(now, &user);
         });
-    }
-
-    pub(super) fn is_anonymous(&self, user: &Bare) -> bool {
-        let Some(user) = self.users.get(user) else { return false };
-        let mut sessions = user.sessions.iter().filter_map(|key| self.sessions.get(*key));
-        sessions.any(|session| session.is_anonymous)
-    }
-
-    /// The data of an account in memory.
-    pub(super) fn account_data(&self, user: &Bare) -> Option<&AccountData> {
-        match &self.users.get(user)?.state {
-            AccountState::Ready(data) => Some(data),
-            AccountState::Loading(_) | AccountState::Evicted | AccountState::Absent => None,
-        }
-    }
-
-    pub(super) fn account_data_mut(&mut self, user: &Bare) -> Option<&mut AccountData> {
-        match &mut self.users.get_mut(user)?.state {
-            AccountState::Ready(data) => Some(data),
-            AccountState::Loading(_) | AccountState::Evicted | AccountState::Absent => None,
-        }
     }
 }
 

@@ -417,7 +417,7 @@ impl Host {
     }
 
     pub(super) fn online(&self, domain: &str) -> Vec<Key> {
-        let sessions = self.sessions.iter();
+        let sessions = self.accounts.sessions.iter();
         let here = sessions.filter(|(_, session)| session.is_available() && session.jid.domain() == domain);
         here.map(|(key, _)| key).collect()
     }
@@ -429,7 +429,7 @@ impl Host {
         mut message: Element,
         out: &mut Outbox,
     ) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = self.accounts.sessions.get(key) else { return };
         message.set("to", session.jid.as_str());
         self.deliver(now, key, message, out);
     }
@@ -473,7 +473,7 @@ impl Host {
 
     /// A session has become available.
     pub(super) fn send_motd(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = self.accounts.sessions.get(key) else { return };
         let domain: Box<str> = session.jid.domain().into();
         if let Some(motd) = self.commands.motd.get(&domain) {
             if let Some(message) = motd.clone() {

@@ -155,7 +155,7 @@ impl Host {
         let is_subscribed = |data: &super::effect::AccountData| {
             data.contact(&contact).is_some_and(|item| item.subscription.has_from())
         };
-        contact == *user || self.account_data(user).is_some_and(is_subscribed)
+        contact == *user || self.accounts.data(user).is_some_and(is_subscribed)
     }
 }
 
@@ -177,7 +177,7 @@ fn of_account(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbo
         });
         return IqReply::Later;
     }
-    let kind = if host.is_anonymous(&user) { "anonymous" } else { "registered" };
+    let kind = if host.accounts.is_anonymous(&user) { "anonymous" } else { "registered" };
     // XEP-0163 §6.
     let pep = (!super::pubsub::FEATURE.account.is_empty()).then(|| identity("pubsub", "pep"));
     let features = FEATURES.iter().flat_map(|feature| feature.account);

@@ -96,7 +96,8 @@ fn run(
     out: &mut Outbox,
 ) -> Result<IqReply, StanzaError> {
     let user = iq.from.bare();
-    let is_ours = iq.session.is_some() && user.domain() == iq.to.domain() && !host.is_anonymous(&user);
+    let is_ours =
+        iq.session.is_some() && user.domain() == iq.to.domain() && !host.accounts.is_anonymous(&user);
     if !is_ours || (is_account && !host.may_invite(iq.from)) {
         return Err(Condition::Forbidden.into());
     }
@@ -216,7 +217,7 @@ impl Host {
     fn write_invitation(&mut self, iq: Element, command: Element, invitation: Invitation, out: &mut Outbox) {
         let token: Box<str> = self.token().into();
         let access = Access::Invite { token: token.clone(), invitation: Box::new(invitation.clone()) };
-        self.access(access, out, move |host, _, result, out| match result {
+        self.store.access(access, out, move |host, _, result, out| match result {
             Ok(_) => host.answer(&iq, Ok(Some(done(command, &token, &invitation))), out),
             Err(_) => {
                 let text = "too many invitations that nobody has used, or they cannot be stored now";
@@ -237,7 +238,7 @@ impl Host {
         let Some(token) = token_of(presence) else { return false };
         let (user, contact, presence) = (user.clone(), contact.clone(), presence.clone());
         let access = Access::Invitation { token: token.clone() };
-        self.access(access, out, move |host, now, result, out| {
+        self.store.access(access, out, move |host, now, result, out| {
             let is_good =
                 |found: &Invitation| found.inviter.as_ref() == Some(&user) && found.expires_at > now;
             let is_good = matches!(&result, Ok(StoreReply::Invitation(Some(found))) if is_good(found));
@@ -246,7 +247,7 @@ impl Host {
                 return host.ask_user(now, user, contact, presence, out);
             }
             let access = Access::UseInvitation { token, inviter: user.clone() };
-            host.access(access, out, move |host, now, result, out| {
+            host.store.access(access, out, move |host, now, result, out| {
                 if result == Err(StoreFailure::NotFound) {
                     // The invitation was already used.
                     return host.ask_user(now, user, contact, presence, out);
@@ -268,12 +269,12 @@ impl Host {
     fn let_in(&mut self, now: Instant, user: Bare, contact: Bare, presence: Element, out: &mut Outbox) {
         let owner = user.clone();
         self.with_account_data(now, &owner, out, move |host, now, out| {
-            if host.account_data(&user).is_none() {
+            if host.accounts.data(&user).is_none() {
                 return;
             }
             let (of, whom) = (user.clone(), contact.clone());
             let approved = host.queue_change(now, &user, out, move |host, now, out| {
-                let Some(data) = host.account_data(&of) else { return };
+                let Some(data) = host.accounts.data(&of) else { return };
                 let mut item = data.contact(&whom).cloned().unwrap_or_default();
                 (item.approved, item.is_listed) = (true, true);
                 host.write_contact(now, &of, (whom, Some(item)), false, out, |_, _, _, _| {});
@@ -308,13 +309,13 @@ impl Host {
         let (user, contact) = (user.clone(), contact.clone());
         let owner = user.clone();
         self.with_account_data(now, &owner, out, move |host, now, out| {
-            if host.account_data(&user).is_none() {
+            if host.accounts.data(&user).is_none() {
                 return;
             }
             let owner = user.clone();
             // With so much on its way that this does not fit, they ask each other as all do.
             let _ = host.queue_change(now, &owner, out, move |host, now, out| {
-                let Some(data) = host.account_data(&user) else { return };
+                let Some(data) = host.accounts.data(&user) else { return };
                 let mut item = data.contact(&contact).cloned().unwrap_or_default();
                 (item.subscription, item.is_listed) = (Subscription::Both, true);
                 (item.ask, item.asked) = (false, None);

@@ -44,10 +44,10 @@ fn last(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) ->
     if iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
-    if host.available(&user).next().is_some() {
+    if host.accounts.available(&user).next().is_some() {
         return IqReply::Result(Some(seconds(now, now)));
     }
-    match host.account_data(&user).and_then(|data| data.last_seen.as_ref()) {
+    match host.accounts.data(&user).and_then(|data| data.last_seen.as_ref()) {
         Some((at, status)) => IqReply::Result(Some(seconds(*at, now).text(status.clone()))),
         None => IqReply::Error(StanzaError::new(Condition::ItemNotFound, "was never here")),
     }

@@ -53,6 +53,13 @@ pub(super) struct OfflineMessages {
     reading: HashSet<Bare>,
 }
 
+impl OfflineMessages {
+    /// The account has to stay in memory, where its messages are counted.
+    pub(super) fn is_keeping(&self, user: &Bare) -> bool {
+        self.writing.contains_key(user) || self.reading.contains(user)
+    }
+}
+
 #[cfg(test)]
 impl OfflineMessages {
     pub(super) fn len(&self) -> usize {
@@ -113,13 +120,13 @@ impl Host {
             return;
         }
         let user = session.bare();
-        let able = self.able(&user);
+        let able = self.accounts.able(&user);
         if able.is_empty() {
             return self.keep(at, &user, message, out);
         }
         let was_alone = message.attr("to") == Some(session.as_str());
         let has_not = |key: &Key| {
-            let other = self.sessions.get(*key);
+            let other = self.accounts.sessions.get(*key);
             other.is_some_and(|other| other.began >= at || (was_alone && !other.has_carbons))
         };
         let others: Vec<Key> = able.into_iter().filter(has_not).collect();
@@ -144,8 +151,8 @@ impl Host {
         out: &mut Outbox,
         then: impl FnOnce(&mut Host, Result<(), StanzaError>, &mut Outbox) + 'static,
     ) {
-        let waiting = self.account_data(user).map(|data| data.offline);
-        if self.is_anonymous(user) || waiting.is_none_or(|waiting| waiting >= limits::OFFLINE) {
+        let waiting = self.accounts.data(user).map(|data| data.offline);
+        if self.accounts.is_anonymous(user) || waiting.is_none_or(|waiting| waiting >= limits::OFFLINE) {
             // XEP-0160 §2.
             return then(self, Err(Condition::ServiceUnavailable.into()), out);
         }
@@ -171,11 +178,11 @@ impl Host {
 
     /// Delivers a message to a session that came while it was written.
     fn offline_kept(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
-        if let Some(data) = self.account_data_mut(user) {
+        if let Some(data) = self.accounts.data_mut(user) {
             data.offline += 1;
         }
-        let able = self.able(user);
-        match able.iter().find(|key| !self.is_congested(**key)) {
+        let able = self.accounts.able(user);
+        match able.iter().find(|key| !self.accounts.is_congested(**key)) {
             Some(key) => self.offline_deliver(now, *key, out),
             None if able.is_empty() => self.texts_due(now, user, out),
             // Once its client has read what it was sent.
@@ -183,28 +190,23 @@ impl Host {
         }
     }
 
-    /// The account has to stay in memory, where its messages are counted.
-    pub(super) fn is_keeping(&self, user: &Bare) -> bool {
-        self.offline.writing.contains_key(user) || self.offline.reading.contains(user)
-    }
-
     /// A session has said that it can be reached: the offline messages are for it (XEP-0160 §2).
     pub(super) fn offline_deliver(&mut self, _now: Instant, key: Key, out: &mut Outbox) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = self.accounts.sessions.get(key) else { return };
         let is_able = session.is_available() && session.priority >= 0 && !session.takes_offline;
-        if !is_able || self.is_congested(key) {
+        if !is_able || self.accounts.is_congested(key) {
             return;
         }
         let user = session.jid.bare();
-        if self.account_data(&user).is_none_or(|data| data.offline == 0)
+        if self.accounts.data(&user).is_none_or(|data| data.offline == 0)
             || !self.offline.reading.insert(user.clone())
         {
             return;
         }
         self.load(first_page(&user), out, move |host, now, loaded, out| {
             // It may have gone, and another may have come.
-            let key = Some(key).filter(|key| host.sessions.contains(*key));
-            let key = key.or_else(|| host.able(&user).first().copied());
+            let key = Some(key).filter(|key| host.accounts.sessions.contains(*key));
+            let key = key.or_else(|| host.accounts.able(&user).first().copied());
             let (Some(key), Ok(StoreReply::Stanzas(StanzaPage { stanzas: messages, .. }))) = (key, loaded)
             else {
                 host.offline.reading.remove(&user);
@@ -226,7 +228,10 @@ impl Host {
             }
             host.offline_forget(&user, ids, out, move |host, now, done, out| {
                 // A client that acknowledges gets the rest then.
-                if done.is_ok() && host.sm_waiting(key, |_| true) == 0 && !host.is_congested(key) {
+                if done.is_ok()
+                    && host.accounts.unacknowledged(key, |_| true) == 0
+                    && !host.accounts.is_congested(key)
+                {
                     host.offline_deliver(now, key, out);
                 }
             });
@@ -252,7 +257,7 @@ impl Host {
             host.offline.reading.remove(&user);
             // When it failed they come once more: better twice than never.
             if done.is_ok()
-                && let Some(data) = host.account_data_mut(&user)
+                && let Some(data) = host.accounts.data_mut(&user)
             {
                 data.offline = if is_all { 0 } else { data.offline.saturating_sub(count) };
             }
@@ -261,18 +266,13 @@ impl Host {
         });
     }
 
-    /// Sessions that take messages which are for the account.
-    pub(super) fn able(&self, user: &Bare) -> Vec<Key> {
-        self.available(user).filter(|(_, priority)| *priority >= 0).map(|(key, _)| key).collect()
-    }
-
     /// XEP-0013 §2.1 and §2.2: the client asks what waits before it is available, and so wants to choose.
     pub(super) fn offline_disco(&mut self, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
         let user = iq.to.bare();
         if iq.is_set || iq.from.bare() != user {
             return IqReply::Error(Condition::BadRequest.into());
         }
-        if let Some(session) = iq.session.and_then(|key| self.sessions.get_mut(key)) {
+        if let Some(session) = iq.session.and_then(|key| self.accounts.sessions.get_mut(key)) {
             session.takes_offline = true;
         }
         let (iq, wants_items) = (iq.iq.clone(), iq.payload.ns() == ns::DISCO_ITEMS);

@@ -88,7 +88,7 @@ fn private(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) 
         let text = "private data of that namespace is not possible";
         return IqReply::Error(StanzaError::new(Condition::NotAcceptable, text));
     }
-    if host.is_anonymous(&user) {
+    if host.accounts.is_anonymous(&user) {
         return IqReply::Error(StanzaError::new(Condition::NotAllowed, "anonymous accounts store nothing"));
     }
     let is_too_large = iq.is_set && data.to_bytes(ns::CLIENT).len() > limits::ITEM;

@@ -304,7 +304,7 @@ fn enable(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -
     if !iq.is_set {
         return IqReply::Error(Condition::BadRequest.into());
     }
-    if host.is_anonymous(&iq.to.bare()) {
+    if host.accounts.is_anonymous(&iq.to.bare()) {
         return IqReply::Error(Condition::NotAllowed.into());
     }
     match Push::enable(now, iq) {
@@ -338,10 +338,10 @@ pub(super) fn is_pushed(user: &Bare, message: &Element) -> bool {
 impl Host {
     /// Passes a message that [`is_pushed`] to [`Push`]. `kept`: it waits with the offline messages.
     pub(super) fn push_message(&mut self, now: Instant, user: &Bare, kept: bool, out: &mut Outbox) {
-        if self.is_anonymous(user) {
+        if self.accounts.is_anonymous(user) {
             return;
         }
-        let waiting = self.account_data(user).map_or(0, |data| data.offline as usize);
+        let waiting = self.accounts.data(user).map_or(0, |data| data.offline as usize);
         let waiting = (waiting + usize::from(kept)).max(1);
         let effects = self.push.begin(now, user.clone(), PushTask::Message { waiting });
         self.perform_push(effects, out);
@@ -349,9 +349,9 @@ impl Host {
 
     /// Passes a session that begins to sleep to [`Push`]: its client perhaps never got the messages on their way.
     pub(super) fn push_slept(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = self.accounts.sessions.get(key) else { return };
         let (user, Some(id)) = (session.jid.bare(), session.push.clone()) else { return };
-        let waiting = self.sm_waiting(key, hints::is_notable);
+        let waiting = self.accounts.unacknowledged(key, hints::is_notable);
         if waiting > 0 {
             let effects = self.push.begin(now, user, PushTask::Sleep { id, waiting });
             self.perform_push(effects, out);
@@ -372,7 +372,7 @@ impl Host {
                     let query = Box::new(ItemQuery::all());
                     let load = Load::Items { owner: user.clone(), node: NODE.into(), query };
                     self.load(load, out, move |host, now, loaded, out| {
-                        let keeps = host.is_in_memory(&user);
+                        let keeps = host.accounts.is_in_memory(&user);
                         let effects = host.push.handle_clients(now, (user, task), loaded, keeps);
                         host.perform_push(effects, out);
                     });
@@ -387,7 +387,7 @@ impl Host {
                     self.answer(&iq, done.map(|()| None).map_err(change_queue::not_written), out);
                 }
                 PushEffect::Enabled(key, id) => {
-                    if let Some(session) = self.sessions.get_mut(key) {
+                    if let Some(session) = self.accounts.sessions.get_mut(key) {
                         session.push = Some(id);
                     }
                 }
@@ -409,12 +409,12 @@ impl Host {
             PushCount::OfSession(otherwise) => *otherwise,
         };
         let has_it = |session: &Session| session.push.as_ref() == Some(&client.id);
-        let keys = self.keys_of(user, has_it);
+        let keys = self.accounts.keys_of(user, has_it);
         // A session that is awake is preferred.
-        if keys.iter().any(|key| !self.is_asleep(*key)) {
+        if keys.iter().any(|key| !self.accounts.is_asleep(*key)) {
             return None;
         }
         let asleep = keys.first();
-        Some(asleep.map_or(otherwise, |key| self.sm_waiting(*key, hints::is_notable).max(1)))
+        Some(asleep.map_or(otherwise, |key| self.accounts.unacknowledged(*key, hints::is_notable).max(1)))
     }
 }

@@ -74,7 +74,8 @@ fn asked(
 ) -> Result<IqReply, StanzaError> {
     let refused = |condition, text| Err(StanzaError::new(condition, text));
     let user = iq.from.bare();
-    let is_ours = iq.session.is_some() && iq.to.domain() == user.domain() && !host.is_anonymous(&user);
+    let is_ours =
+        iq.session.is_some() && iq.to.domain() == user.domain() && !host.accounts.is_anonymous(&user);
     let (Some(key), Some(local), true) = (iq.session, user.local(), is_ours) else {
         return refused(Condition::NotAllowed, "only who has an account here changes it");
     };
@@ -121,20 +122,20 @@ impl Host {
         out: &mut Outbox,
     ) {
         let access = Access::Password { user: user.clone(), password };
-        self.access(access, out, move |host, now, result, out| {
+        self.store.access(access, out, move |host, now, result, out| {
             if let Err(error) = result {
                 return host.refuse(&iq, &not_written(error), out);
             }
             host.deliver(now, key, stanza::result(&iq, None), out);
             // Clients that signed in by the old password need the new one (RFC 6120 §4.9.3.16).
-            for other in host.keys_of(&user, |_| true).into_iter().filter(|other| *other != key) {
+            for other in host.accounts.keys_of(&user, |_| true).into_iter().filter(|other| *other != key) {
                 host.close_session(now, other, SessionEndReason::Changed.condition(), out);
             }
         });
     }
 
     fn remove_account(&mut self, key: Key, iq: Element, user: Bare, out: &mut Outbox) {
-        self.access(Access::Remove { user: user.clone() }, out, move |host, now, result, out| {
+        self.store.access(Access::Remove { user: user.clone() }, out, move |host, now, result, out| {
             if let Err(error) = result {
                 return host.refuse(&iq, &not_written(error), out);
             }
@@ -153,7 +154,7 @@ impl Host {
         kept: &[(Bare, RosterItem)],
         out: &mut Outbox,
     ) {
-        let keys = self.keys_of(user, |_| true);
+        let keys = self.accounts.keys_of(user, |_| true);
         if ending == SessionEndReason::Removed {
             self.unfriend_all(user, kept, out);
         }
@@ -164,10 +165,11 @@ impl Host {
 
     fn unfriend_all(&mut self, user: &Bare, kept: &[(Bare, RosterItem)], out: &mut Outbox) {
         self.tell_departed(user, out);
-        let known = self.users.get_mut(user).filter(|known| matches!(known.state, AccountState::Ready(_)));
+        let known =
+            self.accounts.users.get_mut(user).filter(|known| matches!(known.state, AccountState::Ready(_)));
         // Later writes for this account would belong to the next one of that name.
         let here = known.map(|known| std::mem::replace(&mut known.state, AccountState::Absent));
-        self.weigh(user);
+        self.accounts.weigh(user);
         let roster = match &here {
             Some(AccountState::Ready(data)) => &data.roster[..],
             _ => kept,

@@ -80,7 +80,7 @@ fn roster(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -
 /// RFC 6121 §2.1.3 and §2.1.4. Past the router, as pushes are: else one could overtake it.
 fn get(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let user = iq.from.bare();
-    let Some(data) = host.account_data(&user) else {
+    let Some(data) = host.accounts.data(&user) else {
         return IqReply::Error(Condition::InternalServerError.into());
     };
     let version = data.roster_version.to_string();
@@ -94,7 +94,7 @@ fn get(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> I
             .children(items)
     });
     let Some(key) = iq.session else { return IqReply::Result(query) };
-    if let Some(session) = host.sessions.get_mut(key) {
+    if let Some(session) = host.accounts.sessions.get_mut(key) {
         session.is_interested = true;
     }
     host.deliver(now, key, stanza::result(iq.iq, query), out);
@@ -113,7 +113,7 @@ fn set(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> I
         Err(error) => return IqReply::Error(error),
     };
     let user = iq.from.bare();
-    if host.is_anonymous(&user) {
+    if host.accounts.is_anonymous(&user) {
         let error = StanzaError::new(Condition::NotAllowed, "anonymous accounts have no contacts");
         return IqReply::Error(error);
     }
@@ -199,7 +199,7 @@ impl Host {
         out: &mut Outbox,
     ) {
         let user = asked.from.bare();
-        let Some(data) = self.account_data(&user) else { return };
+        let Some(data) = self.accounts.data(&user) else { return };
         let known = data.contact(&contact).cloned();
         if known.is_none() && data.roster.len() >= limits::CONTACTS {
             let error = StanzaError::new(Condition::PolicyViolation, "too many contacts: remove some");
@@ -218,7 +218,7 @@ impl Host {
     /// RFC 6121 §2.5.2: it ends the subscriptions too.
     fn remove_contact(&mut self, now: Instant, asked: PendingRosterSet, contact: Bare, out: &mut Outbox) {
         let user = asked.from.bare();
-        let Some(data) = self.account_data(&user) else { return };
+        let Some(data) = self.accounts.data(&user) else { return };
         let Some(item) = data.contact(&contact).filter(|item| item.is_listed).cloned() else {
             let error = StanzaError::new(Condition::ItemNotFound, "no such contact");
             return self.roster_answer(now, &asked, Err(error), out);
@@ -252,7 +252,7 @@ impl Host {
         out: &mut Outbox,
         then: impl FnOnce(&mut Host, Instant, Result<(), StanzaError>, &mut Outbox) + 'static,
     ) {
-        let Some(data) = self.account_data(user) else { return };
+        let Some(data) = self.accounts.data(user) else { return };
         let version = data.roster_version + u64::from(is_visible);
         if let Some(item) = item.as_mut().filter(|_| is_visible) {
             item.version = version;
@@ -260,9 +260,9 @@ impl Host {
         let (owner, contact, known) = (user.clone(), contact.clone(), item.clone());
         let change = Change::Roster { user: user.clone(), contact: contact.clone(), item, version };
         self.write_queued_change(now, (user, change), out, move |host, now, result, out| {
-            if let (Ok(()), Some(data)) = (result, host.account_data_mut(&owner)) {
+            if let (Ok(()), Some(data)) = (result, host.accounts.data_mut(&owner)) {
                 data.set_contact(contact, known, version);
-                host.weigh(&owner);
+                host.accounts.weigh(&owner);
             }
             then(host, now, result.map_err(not_written), out);
         });
@@ -270,7 +270,7 @@ impl Host {
 
     /// RFC 6121 §2.1.6: as it is now, to every session that asked for the roster.
     pub(super) fn push_contact(&mut self, now: Instant, user: &Bare, contact: &Bare, out: &mut Outbox) {
-        let Some(data) = self.account_data(user) else { return };
+        let Some(data) = self.accounts.data(user) else { return };
         let item = match data.contact(contact).filter(|item| item.is_listed) {
             Some(item) => item.element(contact),
             None => {
@@ -285,13 +285,13 @@ impl Host {
     }
 
     pub(super) fn interested(&self, user: &Bare) -> Vec<Key> {
-        self.keys_of(user, |session| session.is_interested)
+        self.accounts.keys_of(user, |session| session.is_interested)
     }
 
     /// A question of the server's own, whose answer is ignored.
     pub(super) fn push(&mut self, now: Instant, key: Key, payload: Element, out: &mut Outbox) {
         let id = self.token()[..16].to_owned();
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = self.accounts.sessions.get(key) else { return };
         let push = Element::new("iq", ns::CLIENT)
             .with("type", "set")
             .with("id", id)

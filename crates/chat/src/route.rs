@@ -2,16 +2,13 @@
 
 use stdx::Instant;
 use stdx::slab::Key;
-use xmpp::c2s::{BindRequest, Bound};
 use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
-use xmpp::{Bare, ConnectionId, Element, Jid, ns};
+use xmpp::{Bare, Element, Jid, ns};
 
 use super::ack;
-use super::effect::Effect;
 use super::feature::{IqReply, IqRequest, IqTarget, find};
-use super::session::Session;
 use super::user::{AccountState, QueuedWork};
-use super::{Host, Outbox, phones, push};
+use super::{Host, Outbox, push};
 
 /// True if the request concerns the account itself or its invitations.
 fn is_about_account(iq: &Element, to: &Jid, user: &Bare) -> bool {
@@ -20,142 +17,6 @@ fn is_about_account(iq: &Element, to: &Jid, user: &Bare) -> bool {
 }
 
 impl Host {
-    /// A client has signed in and wants a resource.
-    pub fn handle_bind(&mut self, now: Instant, edge: ConnectionId, request: &BindRequest, out: &mut Outbox) {
-        let name = match (&request.resource, &request.tag) {
-            (Some(resource), _) => resource.to_string(),
-            (None, Some(tag)) => format!("{tag}~{}", &self.token()[..8]),
-            (None, None) => self.token()[..16].to_owned(),
-        };
-        // Contacts see the account's phones by that name.
-        let name = if name == phones::RESOURCE { format!("{name}~{}", &self.token()[..8]) } else { name };
-        let Ok(jid) = request.user.with_resource(&name) else {
-            let refused = Bound::Refused(Condition::BadRequest.into());
-            return out.push(Effect::Bound { edge, bound: refused });
-        };
-        // The newer one wins (RFC 6120 §7.7.2.2): the older one is most often a dead connection of the same device.
-        if let Some(old) = self.session_of(&jid) {
-            self.close_session(now, old, "conflict", out);
-        }
-        let agent = request.agent.as_ref().and_then(|agent| agent.id.as_deref()).filter(|_| request.is_bind2);
-        if let Some(agent) = agent {
-            self.end_sessions_of_agent(now, &jid.bare(), agent, out);
-        }
-        if !self.make_room_for_session(now, &jid.bare(), out) {
-            let error = StanzaError::new(
-                Condition::ResourceConstraint,
-                "too many sessions of this account: end another one first",
-            );
-            return out.push(Effect::Bound { edge, bound: Bound::Refused(error) });
-        }
-        let key = self.sessions.insert(Session::new(now, jid.clone(), edge, request.is_anonymous));
-        self.by_edge.insert(edge, key);
-        let user = self.user(now, &jid.bare(), out);
-        user.sessions.push(key);
-        if !matches!(user.state, AccountState::Loading(_)) {
-            self.load_avatar(&jid.bare(), out);
-        }
-        let inline = request.inline.iter().filter_map(|child| self.inline(now, key, child, out)).collect();
-        if request.is_bind2 {
-            return self.bind2(now, key, agent, inline, out);
-        }
-        out.push(Effect::Bound { edge, bound: Bound::Session { jid, inline } });
-    }
-
-    /// True if one more session fits, after the oldest have gone if that is how it is configured.
-    fn make_room_for_session(&mut self, now: Instant, user: &Bare, out: &mut Outbox) -> bool {
-        let limit = self.settings.sessions;
-        loop {
-            let sessions = self.users.get(user).map(|user| &user.sessions[..]).unwrap_or_default();
-            if sessions.len() < limit.most {
-                return true;
-            }
-            let Some(oldest) = sessions.first().copied().filter(|_| limit.ends_oldest) else { return false };
-            self.close_session(now, oldest, "conflict", out);
-        }
-    }
-
-    /// A request that came with Bind 2.
-    fn inline(&mut self, now: Instant, key: Key, child: &Element, out: &mut Outbox) -> Option<Element> {
-        match child.ns() {
-            ns::SM => self.sm_inline(now, key, child),
-            ns::CARBONS => self.carbons_inline(key, child),
-            ns::CSI => {
-                self.csi(now, key, child, out);
-                None
-            }
-            _ => None,
-        }
-    }
-
-    /// A stanza of a client of ours. `from` is its full address already.
-    pub fn handle_stanza(
-        &mut self,
-        now: Instant,
-        edge: ConnectionId,
-        mut element: Element,
-        out: &mut Outbox,
-    ) {
-        let Some(&key) = self.by_edge.get(&edge) else { return };
-        let is_too_large = ack::take_too_large(&mut element);
-        if !self.sm_count(now, key, &mut element, out) {
-            return;
-        }
-        if is_too_large {
-            let error = StanzaError::new(Condition::PolicyViolation, stanza::TOO_LARGE);
-            return self.refuse(&element, &error, out);
-        }
-        self.handle_session_element(now, key, element, out);
-    }
-
-    /// An element of a client that is no stanza.
-    pub fn handle_nonza(&mut self, now: Instant, edge: ConnectionId, element: &Element, out: &mut Outbox) {
-        let Some(&key) = self.by_edge.get(&edge) else { return };
-        match element.ns() {
-            ns::SM => self.sm(now, key, element, out),
-            ns::CSI => self.csi(now, key, element, out),
-            _ => {}
-        }
-    }
-
-    /// The connection is gone. `in_order`: the client closed its stream.
-    pub fn handle_gone(&mut self, now: Instant, edge: ConnectionId, in_order: bool, out: &mut Outbox) {
-        let Some(key) = self.by_edge.remove(&edge) else { return };
-        if in_order || !self.sleep(now, key, out) {
-            self.end_session(now, key, out);
-        }
-    }
-
-    /// Not requested by its client: another session has its address now, or an administrator ends it.
-    pub(super) fn close_session(
-        &mut self,
-        now: Instant,
-        key: Key,
-        condition: &'static str,
-        out: &mut Outbox,
-    ) {
-        if let Some(edge) = self.sessions.get(key).and_then(|session| session.edge) {
-            self.by_edge.remove(&edge);
-            out.push(Effect::Close { edge, condition });
-        }
-        self.end_session(now, key, out);
-    }
-
-    /// The session is over: all that saw it available learn that.
-    pub(super) fn end_session(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        self.presence_ended(now, key, out);
-        let Some(session) = self.sessions.remove(key) else { return };
-        if let Some(edge) = session.edge {
-            self.by_edge.remove(&edge);
-        }
-        let bare = session.jid.bare();
-        if let Some(user) = self.users.get_mut(&bare) {
-            user.sessions.retain(|other| *other != key);
-        }
-        self.sm_ended(now, session, out);
-        self.forget_user(now, &bare);
-    }
-
     pub(super) fn handle_element_of_session(
         &mut self,
         now: Instant,
@@ -163,7 +24,7 @@ impl Host {
         mut element: Element,
         out: &mut Outbox,
     ) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = self.accounts.sessions.get(key) else { return };
         let (jid, bare) = (session.jid.clone(), session.jid.bare());
         // The effect on contacts depends on the roster and the blocking list.
         if let AccountState::Loading(_) = self.user(now, &bare, out).state {
@@ -208,7 +69,7 @@ impl Host {
     }
 
     fn message_from(&mut self, now: Instant, key: Key, mut element: Element, out: &mut Outbox) {
-        let Some(jid) = self.sessions.get(key).map(|session| session.jid.clone()) else { return };
+        let Some(jid) = self.accounts.sessions.get(key).map(|session| session.jid.clone()) else { return };
         if element.attr("to").is_none() {
             element.set("to", jid.bare_str());
         }
@@ -231,7 +92,7 @@ impl Host {
         }
         // Reads for the stanza count for its sender.
         let requester =
-            stanza::from(&element).ok().flatten().map(|from| self.read_queues.requester_of(&from));
+            stanza::from(&element).ok().flatten().map(|from| self.store.reads.requester_of(&from));
         self.with_requester(requester, |host| host.routed(now, element, &to, out));
     }
 
@@ -240,7 +101,7 @@ impl Host {
             Ok(Some(from)) => from,
             // From the account itself, to a session that named no recipient.
             Ok(None) => {
-                if let Some(key) = self.session_of(to) {
+                if let Some(key) = self.accounts.session_of(to) {
                     self.deliver(now, key, element, out);
                 }
                 return;
@@ -308,7 +169,7 @@ impl Host {
     fn arrived(&mut self, now: Instant, element: Element, out: &mut Outbox) {
         let (Ok(Some(to)), Ok(Some(from))) = (stanza::to(&element), stanza::from(&element)) else { return };
         let bare = to.bare();
-        if self.users.get(&bare).is_none_or(|user| matches!(user.state, AccountState::Absent)) {
+        if self.accounts.users.get(&bare).is_none_or(|user| matches!(user.state, AccountState::Absent)) {
             match stanza::kind_of(&element) {
                 Some(StanzaKind::Presence) => self.presence_to_nobody(&from, &to, &element, out),
                 Some(StanzaKind::Iq) if to.is_bare() => self.answer_for_nobody(&element, out),
@@ -327,7 +188,7 @@ impl Host {
             Some(StanzaKind::Iq) if self.hides_last(&to, &from, &element) => {
                 self.refuse(&element, &Condition::Forbidden.into(), out);
             }
-            Some(StanzaKind::Iq) => match self.session_of(&to) {
+            Some(StanzaKind::Iq) => match self.accounts.session_of(&to) {
                 Some(key) => self.deliver(now, key, element, out),
                 None if self.phone_asked(&from, &to, &element, out) => {}
                 None => self.refuse(&element, &Condition::ServiceUnavailable.into(), out),
@@ -344,7 +205,7 @@ impl Host {
             return;
         }
         let kind = element.attr("type").unwrap_or("normal").to_owned();
-        let key = self.session_of(to).filter(|_| !to.is_bare());
+        let key = self.accounts.session_of(to).filter(|_| !to.is_bare());
         // RFC 6121 §8.5.3.2.1: a message of another type than chat that matches no resource is ignored or
         // answered by an error. Headlines are ignored, others come back, so that their senders know; neither
         // is in the archive.
@@ -379,7 +240,7 @@ impl Host {
         out: &mut Outbox,
     ) {
         let kind = element.attr("type").unwrap_or("normal");
-        let able = self.able(bare);
+        let able = self.accounts.able(bare);
         if able.is_empty() {
             return match kind {
                 "error" | "headline" => {}
@@ -413,15 +274,6 @@ impl Host {
         }
     }
 
-    /// Available sessions and their priorities.
-    pub(super) fn available(&self, bare: &Bare) -> impl Iterator<Item = (Key, i8)> {
-        let keys = self.users.get(bare).map(|user| &user.sessions[..]).unwrap_or_default();
-        keys.iter().filter_map(|key| {
-            let session = self.sessions.get(*key).filter(|session| session.is_available())?;
-            Some((*key, session.priority))
-        })
-    }
-
     /// A question for an account or a domain of ours.
     fn ask(
         &mut self,
@@ -451,7 +303,7 @@ impl Host {
         let Some(run) = places.iter().find_map(|at| find(*at, payload)) else {
             return self.refuse(iq, &Condition::ServiceUnavailable.into(), out);
         };
-        let session = session.or_else(|| self.session_of(from).filter(|_| is_own));
+        let session = session.or_else(|| self.accounts.session_of(from).filter(|_| is_own));
         let question = IqRequest { iq, payload, from, to, session, is_set };
         match run(self, now, &question, out) {
             IqReply::Result(payload) => self.answer(iq, Ok(payload), out),

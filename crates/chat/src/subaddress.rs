@@ -27,8 +27,7 @@ impl Host {
         let is_message =
             stanza::kind_of(&stanza) == Some(StanzaKind::Message) && stanza::may_be_refused(&stanza);
         let Some(to) = stanza::to(&stanza).ok().flatten().filter(|_| is_message) else { return Some(stanza) };
-        let is_nobody =
-            self.users.get(&to.bare()).is_some_and(|user| matches!(user.state, AccountState::Absent));
+        let is_nobody = self.accounts.is_absent(&to.bare());
         let Some(whole) = whole(&to).filter(|_| is_nobody) else { return Some(stanza) };
         stanza.set("to", whole.as_str());
         let address = Element::new("address", ADDRESS)

@@ -150,7 +150,7 @@ fn request(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) 
         return IqReply::Error(Condition::ServiceUnavailable.into());
     };
     let user = iq.from.bare();
-    if user.local().is_none() || !host.settings.is_local(user.domain()) || host.is_anonymous(&user) {
+    if user.local().is_none() || !host.settings.is_local(user.domain()) || host.accounts.is_anonymous(&user) {
         return IqReply::Error(Condition::NotAllowed.into());
     }
     if iq.is_set {

@@ -2,11 +2,12 @@
 
 use stdx::Instant;
 use stdx::slab::Key;
-use xmpp::stanza::{self, Condition};
+use xmpp::stanza::{self, Condition, StanzaError};
 use xmpp::{Bare, Element, ns};
 
 use super::effect::{AccountData, Effect, Load, StoreReply};
-use super::{Host, Outbox};
+use super::{Host, Outbox, presence};
+use crate::limits;
 
 /// Nodes whose newest item is read with an account, because a client that signs in needs it at once.
 pub const NODES: &[&str] = &[super::archive::PREFERENCES, ns::VCARD_UPDATE];
@@ -50,11 +51,14 @@ pub(super) type AccountJob = Box<dyn FnOnce(&mut Host, Instant, &mut Outbox)>;
 impl Host {
     /// The account, whose data are read from the store when they are not in memory.
     pub(super) fn user(&mut self, now: Instant, bare: &Bare, out: &mut Outbox) -> &mut User {
-        let known = self.users.get(bare);
+        let known = self.accounts.users.get(bare);
         let is_away = known.is_some_and(|user| matches!(user.state, AccountState::Evicted));
         let is_known = known.is_some();
-        let idle = if is_known { None } else { self.take_idle_account(now, bare) };
+        let idle = if is_known { None } else { self.accounts.idle.take(now, bare) };
         let is_stored = idle.is_some();
+        if !is_known && !is_stored {
+            self.forget_features(bare);
+        }
         if is_away || (!is_known && !is_stored) {
             let asked = bare.clone();
             self.load(Load::User { user: bare.clone() }, out, move |host, now, result, out| {
@@ -62,12 +66,12 @@ impl Host {
             });
         }
         if !is_known {
-            let state = idle.unwrap_or_else(|| AccountState::Loading(Vec::new()));
+            let state = idle.map_or_else(|| AccountState::Loading(Vec::new()), AccountState::Ready);
             let fresh = User { sessions: Vec::with_capacity(1), state, is_stored, is_used: true, weight: 0 };
-            self.users.insert(bare.clone(), fresh);
-            self.weigh(bare);
+            self.accounts.users.insert(bare.clone(), fresh);
+            self.accounts.weigh(bare);
         }
-        let user = self.users.get_mut(bare).expect("it was there, or is now");
+        let user = self.accounts.users.get_mut(bare).expect("it was there, or is now");
         user.is_used = true;
         if is_away {
             user.state = AccountState::Loading(Vec::new());
@@ -76,7 +80,7 @@ impl Host {
     }
 
     fn account_loaded(&mut self, now: Instant, bare: &Bare, loaded: Option<StoreReply>, out: &mut Outbox) {
-        let Some(user) = self.users.get_mut(bare) else { return };
+        let Some(user) = self.accounts.users.get_mut(bare) else { return };
         let mut items = Vec::new();
         let state = match loaded {
             Some(StoreReply::User(Some(mut data))) => {
@@ -85,11 +89,9 @@ impl Host {
                 AccountState::Ready(data)
             }
             Some(StoreReply::User(None))
-                if user
-                    .sessions
-                    .iter()
-                    .all(|key| self.sessions.get(*key).is_some_and(|session| !session.is_anonymous))
-                    && user.sessions.is_empty() =>
+                if user.sessions.iter().all(|key| {
+                    self.accounts.sessions.get(*key).is_some_and(|session| !session.is_anonymous)
+                }) && user.sessions.is_empty() =>
             {
                 AccountState::Absent
             }
@@ -98,9 +100,9 @@ impl Host {
             _ => return self.account_unavailable(now, bare, out),
         };
         let AccountState::Loading(waiting) = std::mem::replace(&mut user.state, state) else { return };
-        self.weigh(bare);
+        self.accounts.weigh(bare);
         // The first must not take the store away from the others.
-        self.being_loaded.push(bare.clone());
+        self.accounts.being_loaded.push(bare.clone());
         let newest = |node: &str| items.iter().find(|(known, _)| **known == *node).map(|(_, item)| item);
         self.preferences_loaded(bare, newest(super::archive::PREFERENCES));
         self.avatars.handle_loaded(bare, newest(ns::VCARD_UPDATE));
@@ -109,20 +111,20 @@ impl Host {
                 QueuedWork::FromSession(key, stanza) => self.handle_session_element(now, key, *stanza, out),
                 QueuedWork::Routed(stanza) => {
                     let from = stanza::from(&stanza).ok().flatten();
-                    let requester = from.map(|from| self.read_queues.requester_of(&from));
+                    let requester = from.map(|from| self.store.reads.requester_of(&from));
                     self.with_requester(requester, |host| host.routed_to_account(now, *stanza, out));
                 }
                 QueuedWork::Job(job) => job(self, now, out),
             }
         }
-        self.being_loaded.pop();
+        self.accounts.being_loaded.pop();
         self.forget_user(now, bare);
     }
 
     /// The store cannot be read: the waiting stanzas get an error, and the next one asks again. Sessions
     /// whose account was read before stay signed in.
     fn account_unavailable(&mut self, now: Instant, bare: &Bare, out: &mut Outbox) {
-        if let Some(user) = self.users.get_mut(bare)
+        if let Some(user) = self.accounts.users.get_mut(bare)
             && user.is_stored
             && !user.sessions.is_empty()
         {
@@ -132,14 +134,14 @@ impl Host {
             };
             return self.refuse_all_waiting(now, waiting, out);
         }
-        let Some(user) = self.remove_user(bare) else { return };
+        let Some(user) = self.accounts.remove_user(bare) else { return };
         self.archive.forget(bare);
         self.push.forget(bare);
         self.fail_phone_messages(bare, out);
         self.refuse_watchers(bare, out);
         for key in user.sessions {
-            if let Some(edge) = self.sessions.remove(key).and_then(|session| session.edge) {
-                self.by_edge.remove(&edge);
+            if let Some(edge) = self.accounts.sessions.remove(key).and_then(|session| session.edge) {
+                self.accounts.by_edge.remove(&edge);
                 out.push(Effect::Close { edge, condition: "internal-server-error" });
             }
         }
@@ -172,16 +174,96 @@ impl Host {
         }
     }
 
+    fn forget_features(&mut self, user: &Bare) {
+        self.archive.forget(user);
+        self.push.forget(user);
+    }
+
+    /// The account has changed behind the host's back, or is none any more: it is read again.
+    pub fn forget_account(&mut self, user: &Bare) {
+        if self.accounts.idle.forget(user) {
+            self.forget_features(user);
+        }
+    }
+
+    /// As [`Self::forget_account`], all of them.
+    pub fn forget_accounts(&mut self) {
+        for user in self.accounts.idle.take_all() {
+            self.forget_features(&user);
+        }
+    }
+
+    /// Waits until the account's data is in memory. Work beyond the limit is refused, and a job is dropped.
+    pub(super) fn wait_for_account_data(
+        &mut self,
+        now: Instant,
+        bare: &Bare,
+        waiting: QueuedWork,
+        out: &mut Outbox,
+    ) {
+        let Some(User { state: AccountState::Loading(all), .. }) = self.accounts.users.get_mut(bare) else {
+            return;
+        };
+        if all.len() < limits::USER_WAITING {
+            return all.push(waiting);
+        }
+        let text = "too much waits for this account: try again later";
+        self.refuse_waiting(now, waiting, &StanzaError::new(Condition::ResourceConstraint, text), out);
+    }
+
+    pub(super) fn refuse_waiting(
+        &mut self,
+        now: Instant,
+        waiting: QueuedWork,
+        error: &StanzaError,
+        out: &mut Outbox,
+    ) {
+        match waiting {
+            // Past the router: the answer would wait as well.
+            QueuedWork::FromSession(key, stanza) => {
+                self.refused(&stanza, out);
+                self.refuse_blocked(now, key, &stanza, error, out);
+            }
+            QueuedWork::Routed(stanza) => match presence::subscription::SubscriptionAction::of(&stanza) {
+                Some(_) => self.refuse_presence(&stanza, error, out),
+                None => self.refuse(&stanza, error, out),
+            },
+            QueuedWork::Job(_) => {}
+        }
+    }
+
+    /// Runs the last duties of an ended session once its account's data is in memory. Unlike the work for a
+    /// stanza, it is always done, unless the store cannot be read.
+    pub(super) fn when_account_loaded(
+        &mut self,
+        now: Instant,
+        bare: &Bare,
+        out: &mut Outbox,
+        job: impl FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
+    ) {
+        if !self.accounts.is_elsewhere(bare) {
+            return job(self, now, out);
+        }
+        if let AccountState::Loading(waiting) = &mut self.user(now, bare, out).state {
+            waiting.push(QueuedWork::Job(Box::new(job)));
+        }
+    }
+
+    /// Bytes of the rosters of signed-in accounts, about.
+    pub fn roster_bytes(&self) -> usize {
+        self.accounts.rosters.bytes
+    }
+
+    /// Rosters that were evicted while their accounts were signed in.
+    pub fn rosters_dropped(&self) -> u64 {
+        self.accounts.rosters.dropped
+    }
+
     /// Moves an account without sessions and without queued work into the cache of idle accounts.
     pub(super) fn forget_user(&mut self, now: Instant, bare: &Bare) {
-        let is_idle =
-            |user: &User| user.sessions.is_empty() && !matches!(user.state, AccountState::Loading(_));
-        let is_needed = self.is_changing(bare) || self.is_keeping(bare) || self.being_loaded.contains(bare);
-        if self.users.get(bare).is_some_and(is_idle)
-            && !is_needed
-            && let Some(user) = self.remove_user(bare)
-        {
-            self.keep_idle_account(now, bare, user);
+        let is_needed = self.offline.is_keeping(bare);
+        for user in self.accounts.release(now, bare, is_needed) {
+            self.forget_features(&user);
         }
     }
 }

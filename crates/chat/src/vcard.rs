@@ -130,7 +130,7 @@ fn may_set(host: &Host, iq: &IqRequest<'_>) -> Result<(), StanzaError> {
     if iq.from.bare() != iq.to.bare() {
         return Err(Condition::Forbidden.into());
     }
-    if host.is_anonymous(&iq.to.bare()) {
+    if host.accounts.is_anonymous(&iq.to.bare()) {
         return Err(StanzaError::new(Condition::NotAllowed, "anonymous accounts have no vCard"));
     }
     if iq.payload.to_bytes(ns::CLIENT).len() > limits::ITEM {
@@ -348,7 +348,7 @@ fn publish(user: Bare, photo: Option<&Photo>) -> AvatarEffect {
 impl Host {
     /// A client has signed in to an account that is in memory already: its presence will need the hash.
     pub(super) fn load_avatar(&mut self, user: &Bare, out: &mut Outbox) {
-        if self.avatars.hashes.get(user).is_some() || self.is_anonymous(user) {
+        if self.avatars.hashes.get(user).is_some() || self.accounts.is_anonymous(user) {
             return;
         }
         let user = user.clone();
@@ -393,7 +393,7 @@ impl Host {
                 }
                 AvatarEffect::Answer(iq, result) => self.answer(&iq, result.map(|()| None), out),
                 AvatarEffect::Show(user) => {
-                    for key in self.keys_of(&user, Session::is_available) {
+                    for key in self.accounts.keys_of(&user, Session::is_available) {
                         self.say_again(now, key, out);
                     }
                 }

@@ -154,7 +154,9 @@ impl Host {
     }
 
     fn is_archived(&self, user: &Bare, with: &Jid, message: &Element) -> bool {
-        hints::is_worth_archiving(message) && !self.is_anonymous(user) && self.prefers_archived(user, with)
+        hints::is_worth_archiving(message)
+            && !self.accounts.is_anonymous(user)
+            && self.prefers_archived(user, with)
     }
 
     /// Writes a message into an archive, of an account or of a room, and returns its id there. Until it is

@@ -97,7 +97,7 @@ pub(super) fn handle(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mu
         let preferences = own.unwrap_or_else(|| Preferences::usual(host));
         return IqReply::Result(Some(preferences.element()));
     }
-    if host.is_anonymous(&user) {
+    if host.accounts.is_anonymous(&user) {
         return IqReply::Error(Condition::NotAllowed.into());
     }
     let preferences = match Preferences::parse(iq.payload) {
@@ -117,7 +117,7 @@ pub(super) fn handle(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mu
         let answer = done.map_err(change_queue::not_written).map(|()| {
             let element = preferences.element();
             // If the account has left memory meanwhile, its preferences are read again.
-            if host.is_in_memory(&user) {
+            if host.accounts.is_in_memory(&user) {
                 host.archive.preferences.insert(user, preferences);
             }
             Some(element)
@@ -142,7 +142,7 @@ impl Host {
             ArchiveDefault::Always => true,
             ArchiveDefault::Never => false,
             ArchiveDefault::Roster => {
-                let contact = self.account_data(user).and_then(|data| data.contact(&with.bare()));
+                let contact = self.accounts.data(user).and_then(|data| data.contact(&with.bare()));
                 contact.is_some_and(|contact| contact.is_listed)
             }
         }

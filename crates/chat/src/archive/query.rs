@@ -6,6 +6,7 @@ use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::super::effect::{Load, MamPage, MamQuery, StoreFailure, StoreReply};
+use super::super::session::TooManyQuestions;
 use super::super::{Host, Outbox, change_queue, sm};
 use crate::limits;
 
@@ -190,9 +191,14 @@ impl Host {
                 Ok(question) => {
                     // One page at a time: the next one is read when its client has read this one.
                     let key = Jid::parse(iq.attr("from").unwrap_or_default()).ok();
-                    let key = key.and_then(|from| self.session_of(&from));
-                    if self.begin_page(key, owner, iq, out).is_some() {
-                        self.archive_ask((owner, key), iq.clone(), question, out);
+                    let key = key.and_then(|from| self.accounts.session_of(&from));
+                    let session = key.and_then(|key| self.accounts.sessions.get_mut(key));
+                    match session.map_or(Ok(true), |session| session.begin_page(owner, iq)) {
+                        Ok(true) => self.archive_ask((owner, key), iq.clone(), question, out),
+                        Ok(false) => {}
+                        Err(TooManyQuestions) => {
+                            self.refuse(iq, &Condition::ResourceConstraint.into(), out);
+                        }
                     }
                 }
                 Err(error) => self.refuse(iq, &error, out),
@@ -233,7 +239,11 @@ impl Host {
                 Ok(_) => host.refuse(&iq, &change_queue::not_written(StoreFailure::Unavailable), out),
                 Err(error) => host.refuse(&iq, &change_queue::not_written(error), out),
             }
-            host.end_page(now, key, out);
+            let session = key.and_then(|key| Some((key, host.accounts.sessions.get_mut(key)?)));
+            if let Some((key, session)) = session {
+                session.end_page();
+                host.send_backlog(now, key, out);
+            }
         });
     }
 
@@ -247,7 +257,7 @@ impl Host {
         out: &mut Outbox,
     ) {
         let Some(to) = iq.attr("from").and_then(|from| Jid::parse(from).ok()) else { return };
-        let own = self.session_of(&to).filter(|_| to.bare() == *owner);
+        let own = self.accounts.session_of(&to).filter(|_| to.bare() == *owner);
         for stanza in &page.stanzas {
             let message = told(owner, to.as_str(), query, stanza);
             match own {

@@ -23,7 +23,8 @@ impl Host {
         let account = user.clone();
         self.with_account_data(now, &account, out, move |host, _, out| {
             let is_subscribed = host
-                .account_data(&user)
+                .accounts
+                .data(&user)
                 .and_then(|data| data.contact(&watcher))
                 .is_some_and(|item| item.subscription.has_from());
             let is_given = is_subscribed && !host.blocks_incoming(&user, watcher.as_jid());

@@ -57,7 +57,7 @@ const MARK: &str = "heard.";
 impl Host {
     /// Answered by `Effect::PhoneMessageOutcome`, once what is to be written is on disk.
     pub fn handle_phone_message(&mut self, now: Instant, heard: PhoneMessage, out: &mut Outbox) {
-        let waits = self.users.get(&heard.to).map_or(0, |user| match &user.state {
+        let waits = self.accounts.users.get(&heard.to).map_or(0, |user| match &user.state {
             AccountState::Loading(waiting) => waiting.len(),
             AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => 0,
         });
@@ -73,7 +73,7 @@ impl Host {
 
     fn hear(&mut self, now: Instant, heard: PhoneMessage, out: &mut Outbox) {
         let PhoneMessage { id, from, to, words, has_phones } = heard;
-        if self.users.get(&to).is_none_or(|user| matches!(user.state, AccountState::Absent)) {
+        if self.accounts.users.get(&to).is_none_or(|user| matches!(user.state, AccountState::Absent)) {
             return self.tell_outcome(id, PhoneMessageOutcome::NoSession, out);
         }
         let (from, words) = match (from, words) {
@@ -109,7 +109,7 @@ impl Host {
         out: &mut Outbox,
     ) -> PhoneMessageOutcome {
         self.archive_received(now, user, &mut message, out);
-        let able = self.able(user);
+        let able = self.accounts.able(user);
         if !able.is_empty() {
             self.carbons_received(now, user, &able, &message, out);
             self.deliver_message(now, user, &able, message, out);
@@ -133,7 +133,7 @@ impl Host {
         }
         let user = from.clone();
         self.with_account_data(now, &user, out, move |host, now, out| {
-            if host.account_data(&from).is_none() {
+            if host.accounts.data(&from).is_none() {
                 return;
             }
             let message = host.message_of(from.as_jid(), &to, &words);

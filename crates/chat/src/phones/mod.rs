@@ -170,7 +170,7 @@ impl Phones {
 impl Host {
     /// A contact watches this account's phones. While the account is available, all of them are known.
     pub(super) fn watch_phone(&mut self, user: &Bare, out: &mut Outbox) {
-        if self.available(user).next().is_none() {
+        if self.accounts.available(user).next().is_none() {
             self.ask_phone(user, out);
         }
     }
@@ -189,7 +189,7 @@ impl Host {
         if self.phones.watched.contains_key(user) {
             return true;
         }
-        let is_kept = self.phones.watched.len() < limits::PHONES && !self.is_anonymous(user);
+        let is_kept = self.phones.watched.len() < limits::PHONES && !self.accounts.is_anonymous(user);
         if is_kept {
             self.phones.watched.insert(user.clone(), WatchedPhone::default());
         }
@@ -219,12 +219,12 @@ impl Host {
 
     /// True if the account has a session.
     pub fn is_signed_in(&self, user: &Bare) -> bool {
-        self.users.get(user).is_some_and(|user| !user.sessions.is_empty())
+        self.accounts.users.get(user).is_some_and(|user| !user.sessions.is_empty())
     }
 
     /// True if one of the account's sessions wants messages and is seen.
     pub fn is_available(&self, user: &Bare) -> bool {
-        self.available(user).next().is_some()
+        self.accounts.available(user).next().is_some()
     }
 
     /// The state of an account's phones: the answer to `Effect::AskPhone`, and every change, of any account.
@@ -248,7 +248,7 @@ impl Host {
 
     /// Sends the phones' presence to all contacts that last got another one.
     fn tell_phone(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
-        let Some(data) = self.account_data(user) else { return };
+        let Some(data) = self.accounts.data(user) else { return };
         let Some(watched) = self.phones.watched.get(user) else { return };
         let presence = presence_of(user, &watched.phone);
         if presence.as_ref() == watched.told.as_deref() {
@@ -264,7 +264,7 @@ impl Host {
             .iter()
             .filter(|(contact, item)| item.subscription.has_from() && !blocked.has(contact.as_jid()));
         out.extend(seeing.map(|(contact, _)| addressed(&said, contact.as_str())));
-        let own = self.keys_of(user, Session::is_available);
+        let own = self.accounts.keys_of(user, Session::is_available);
         self.deliver_to_all(now, &own, said, out);
         if let Some(watched) = self.phones.watched.get_mut(user) {
             watched.told = presence.map(Box::new);
@@ -284,11 +284,11 @@ impl Host {
     /// The account's availability for phones: that of the session with the highest priority. `None`: it has
     /// none.
     pub fn shown(&self, user: &Bare) -> Option<ChatPresence> {
-        if self.is_anonymous(user) {
+        if self.accounts.is_anonymous(user) {
             return None;
         }
-        let sessions = self.available(user).filter_map(|(key, priority)| {
-            let presence = self.sessions.get(key)?.presence.as_ref()?.unpack()?;
+        let sessions = self.accounts.available(user).filter_map(|(key, priority)| {
+            let presence = self.accounts.sessions.get(key)?.presence.as_ref()?.unpack()?;
             Some((priority, Show::of(&presence), presence))
         });
         let (_, show, presence) = sessions.max_by_key(|(priority, show, _)| (*priority, *show))?;
@@ -298,7 +298,7 @@ impl Host {
 
     /// Most accounts are watched by no phone: their presence is computed when a watcher asks.
     pub(super) fn show_to_phones(&self, user: &Bare, out: &mut Outbox) {
-        if !self.is_anonymous(user) {
+        if !self.accounts.is_anonymous(user) {
             out.push(Effect::Show { user: user.clone() });
         }
     }

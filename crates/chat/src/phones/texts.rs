@@ -68,8 +68,8 @@ impl Host {
         }
         let of = user.clone();
         self.with_account_data(now, user, out, move |host, _, out| {
-            let waits = host.account_data(&of).is_some_and(|data| data.offline > 0);
-            if waits && host.able(&of).is_empty() && host.phones.texts.sending.insert(of.clone()) {
+            let waits = host.accounts.data(&of).is_some_and(|data| data.offline > 0);
+            if waits && host.accounts.able(&of).is_empty() && host.phones.texts.sending.insert(of.clone()) {
                 host.find_text(of, 0, out);
             }
         });
@@ -95,7 +95,7 @@ impl Host {
 
     fn send_text(&mut self, user: Bare, mut text: PhoneText, out: &mut Outbox) {
         // A session has come: it gets what waits, this one with it.
-        if !self.able(&user).is_empty() {
+        if !self.accounts.able(&user).is_empty() {
             self.phones.texts.sending.remove(&user);
             return;
         }
@@ -113,7 +113,7 @@ impl Host {
         let of = user.clone();
         self.offline_forget(user, vec![id], out, move |host, now, done, out| {
             host.phones.texts.sending.remove(&of);
-            match host.able(&of).first().copied() {
+            match host.accounts.able(&of).first().copied() {
                 _ if done.is_err() => host.pause(now, &of),
                 // It came while we were at it, and was not given anything.
                 Some(key) => host.offline_deliver(now, key, out),
@@ -201,7 +201,7 @@ impl Host {
         out: &mut Outbox,
         then: impl FnOnce(&mut Host, Instant, Result<StoreReply, StoreFailure>, &mut Outbox) + 'static,
     ) {
-        let ticket = self.await_answer(Some(&to), false, None, Box::new(then));
+        let ticket = self.store.expect(Some(&to), false, None, Box::new(then));
         out.push(Effect::Text { ticket, from: from.bare(), to, body, at });
     }
 }

@@ -32,7 +32,7 @@ impl Host {
         mut presence: Element,
         out: &mut Outbox,
     ) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = self.accounts.sessions.get(key) else { return };
         let (jid, contact) = (session.jid.clone(), to.bare());
         if contact == jid.bare() {
             return;
@@ -54,7 +54,7 @@ impl Host {
 
     fn subscribe_out(&mut self, now: Instant, request: SubscriptionRequest, jid: &Jid, out: &mut Outbox) {
         let SubscriptionRequest { user, contact, act, mut presence } = request;
-        let Some(data) = self.account_data(&user) else { return };
+        let Some(data) = self.accounts.data(&user) else { return };
         let known = data.contact(&contact).cloned();
         let before = SubscriptionState::of(known.as_ref());
         let step = before.outbound(act);
@@ -129,7 +129,7 @@ impl Host {
         presence: Element,
         out: &mut Outbox,
     ) {
-        if self.is_anonymous(user) {
+        if self.accounts.is_anonymous(user) {
             return self.presence_to_nobody(contact.as_jid(), user.as_jid(), &presence, out);
         }
         let refused = bounded(&presence, act);
@@ -158,7 +158,7 @@ impl Host {
         if self.blocks_incoming(&user, contact.as_jid()) {
             return;
         }
-        let Some(data) = self.account_data(&user) else { return };
+        let Some(data) = self.accounts.data(&user) else { return };
         let known = data.contact(&contact).cloned();
         let before = SubscriptionState::of(known.as_ref());
         let step = before.inbound(act);
@@ -190,7 +190,7 @@ impl Host {
                     return host.refuse_presence(&presence, &error, out);
                 }
                 if step.passes {
-                    let keys = host.keys_of(&user, |session: &Session| match act {
+                    let keys = host.accounts.keys_of(&user, |session: &Session| match act {
                         SubscriptionAction::Subscribe => session.is_available(),
                         _ => session.is_interested,
                     });

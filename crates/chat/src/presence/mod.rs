@@ -51,7 +51,7 @@ impl Host {
                 None => self.available_from(now, key, presence, out),
                 Some("unavailable") => {
                     // §4.5.2: to all available resources, "as well as to the resource that generated" it.
-                    let was_available = self.sessions.get(key).is_some_and(Session::is_available);
+                    let was_available = self.accounts.sessions.get(key).is_some_and(Session::is_available);
                     self.unavailable_from(now, key, presence.clone(), out);
                     if was_available {
                         self.deliver(now, key, presence, out);
@@ -94,7 +94,7 @@ impl Host {
             Some(_) => return,
         }
         // `subscribed` and the presence after it come in this order to clients too.
-        if to.is_bare() && self.is_changing(&user) {
+        if to.is_bare() && self.accounts.is_changing(&user) {
             let (from, to) = (from.clone(), to.clone());
             let has_turn = self.queue_change(now, &user, out, move |host, now, out| {
                 if !host.blocks_incoming(&to.bare(), &from) {
@@ -112,7 +112,7 @@ impl Host {
         self.caps_heard(now, from, &to.bare(), &presence, out);
         self.pubsub_presence(now, &to.bare(), from, &presence, out);
         if !to.is_bare() {
-            if let Some(key) = self.session_of(to) {
+            if let Some(key) = self.accounts.session_of(to) {
                 self.deliver(now, key, presence, out);
             }
             return;
@@ -121,7 +121,7 @@ impl Host {
         if presence.attr("type") == Some("error") {
             return;
         }
-        self.deliver_to_all(now, &self.keys_of(&to.bare(), Session::is_available), presence, out);
+        self.deliver_to_all(now, &self.accounts.keys_of(&to.bare(), Session::is_available), presence, out);
     }
 
     /// One copy for each but the last.
@@ -131,11 +131,6 @@ impl Host {
             self.deliver(now, *key, stanza.clone(), out);
         }
         self.deliver(now, *last, stanza, out);
-    }
-
-    pub(super) fn keys_of(&self, user: &Bare, which: impl Fn(&Session) -> bool) -> Vec<Key> {
-        let keys = self.users.get(user).map(|user| &user.sessions[..]).unwrap_or_default();
-        keys.iter().copied().filter(|key| self.sessions.get(*key).is_some_and(&which)).collect()
     }
 
     /// RFC 6121 §4.2 and §4.4.
@@ -148,10 +143,10 @@ impl Host {
             let error = StanzaError::new(Condition::BadRequest, "a priority is from -128 to 127");
             return self.refuse_presence(&presence, &error, out);
         };
-        if let Some(session) = self.sessions.get(key) {
+        if let Some(session) = self.accounts.sessions.get(key) {
             self.avatars.stamp(&session.jid.bare(), &mut presence);
         }
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.accounts.sessions.get_mut(key) else { return };
         let is_initial = session.presence.replace(Packed::new(&presence)).is_none();
         session.priority = priority;
         let jid = session.jid.clone();
@@ -162,7 +157,7 @@ impl Host {
             self.tell_of_others(now, key, &user, out);
         }
         self.broadcast(&user, &presence, out);
-        self.deliver_to_all(now, &self.keys_of(&user, Session::is_available), presence, out);
+        self.deliver_to_all(now, &self.accounts.keys_of(&user, Session::is_available), presence, out);
         self.show_to_phones(&user, out);
         if is_initial {
             self.ask_phone(&user, out);
@@ -174,15 +169,16 @@ impl Host {
 
     /// Sends the session's last presence again: an element that is added to it has changed.
     pub(super) fn say_again(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        if let Some(presence) = self.sessions.get(key).and_then(Session::presence) {
+        if let Some(presence) = self.accounts.sessions.get(key).and_then(Session::presence) {
             self.available_from(now, key, presence, out);
         }
     }
 
     /// Sends the last presence of the account's other sessions.
     fn tell_of_others(&mut self, now: Instant, key: Key, user: &Bare, out: &mut Outbox) {
-        for other in self.keys_of(user, Session::is_available) {
-            let presence = self.sessions.get(other).filter(|_| other != key).and_then(Session::presence);
+        for other in self.accounts.keys_of(user, Session::is_available) {
+            let presence =
+                self.accounts.sessions.get(other).filter(|_| other != key).and_then(Session::presence);
             if let Some(presence) = presence {
                 self.deliver(now, key, presence, out);
             }
@@ -194,7 +190,7 @@ impl Host {
 
     /// To all subscribers: one copy each.
     fn broadcast(&self, user: &Bare, presence: &Element, out: &mut Outbox) {
-        let Some(data) = self.account_data(user) else { return };
+        let Some(data) = self.accounts.data(user) else { return };
         let blocked = Blocklist::new(&data.blocked);
         for (contact, item) in &data.roster {
             if item.subscription.has_from() && !blocked.has(contact.as_jid()) {
@@ -205,7 +201,7 @@ impl Host {
 
     /// RFC 6121 §4.3.1.
     fn probe_contacts(&self, user: &Bare, jid: &Jid, out: &mut Outbox) {
-        let Some(data) = self.account_data(user) else { return };
+        let Some(data) = self.accounts.data(user) else { return };
         let blocked = Blocklist::new(&data.blocked);
         let probe = probe(jid);
         for (contact, item) in &data.roster {
@@ -217,7 +213,7 @@ impl Host {
 
     /// RFC 6121 §3.1.3: a subscription request is repeated until it is answered.
     fn ask_again(&mut self, now: Instant, key: Key, user: &Bare, out: &mut Outbox) {
-        let Some(data) = self.account_data(user) else { return };
+        let Some(data) = self.accounts.data(user) else { return };
         let blocked = Blocklist::new(&data.blocked);
         let asking = data.roster.iter().filter(|(contact, _)| !blocked.has(contact.as_jid()));
         let asking: Vec<Element> = asking.filter_map(|(_, item)| item.asked.as_deref().cloned()).collect();
@@ -228,7 +224,7 @@ impl Host {
 
     /// RFC 6121 §4.5.2, and §4.6.3 for addresses that saw it by directed presence only.
     fn unavailable_from(&mut self, now: Instant, key: Key, presence: Element, out: &mut Outbox) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.accounts.sessions.get_mut(key) else { return };
         let was_available = session.presence.take().is_some();
         session.priority = 0;
         let (jid, directed) = (session.jid.clone(), std::mem::take(&mut session.directed));
@@ -240,7 +236,7 @@ impl Host {
         self.caps_gone(&jid);
         self.show_to_phones(&user, out);
         self.pubsub_presence(now, &user, &jid, &presence, out);
-        let others = self.keys_of(&user, Session::is_available);
+        let others = self.accounts.keys_of(&user, Session::is_available);
         let (told, is_last) = (presence.clone(), others.is_empty());
         if is_last {
             // A contact that sees the account also watches its phones from now on.
@@ -257,11 +253,11 @@ impl Host {
     }
 
     fn note_last_seen(&mut self, now: Instant, user: Bare, status: Box<str>, out: &mut Outbox) {
-        if self.is_anonymous(&user) {
+        if self.accounts.is_anonymous(&user) {
             return;
         }
         // Nothing is written for an account that was removed.
-        let Some(data) = self.account_data_mut(&user) else { return };
+        let Some(data) = self.accounts.data_mut(&user) else { return };
         data.last_seen = Some((now, status.clone()));
         // When the write is lost, an older time stands, and no session waits for it.
         self.change(Change::LastSeen { user, at: now, status }, out, |_, _, _, _| {});
@@ -269,20 +265,21 @@ impl Host {
 
     /// The session ends: all that saw its presence learn that.
     pub(super) fn presence_ended(&mut self, now: Instant, key: Key, out: &mut Outbox) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = self.accounts.sessions.get(key) else { return };
         let presence = gone(&session.jid);
         self.unavailable_from(now, key, presence, out);
     }
 
     /// RFC 6121 §4.6: to one address, which will learn of the end.
     fn directed_from(&mut self, key: Key, to: Jid, presence: Element, out: &mut Outbox) {
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = self.accounts.sessions.get(key) else { return };
         let is_told_anyway = session.is_available()
             && self
-                .account_data(&session.jid.bare())
+                .accounts
+                .data(&session.jid.bare())
                 .and_then(|data| data.contact(&to.bare()))
                 .is_some_and(|item| item.subscription.has_from());
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.accounts.sessions.get_mut(key) else { return };
         let known = session.directed.iter().position(|known| *known == to);
         if presence.attr("type").is_some() {
             if let Some(at) = known {
@@ -312,7 +309,7 @@ impl Host {
         if !error.is_some_and(is_nobody) {
             return;
         }
-        let session = self.session_of(to).and_then(|key| self.sessions.get_mut(key));
+        let session = self.accounts.session_of(to).and_then(|key| self.accounts.sessions.get_mut(key));
         if let Some(session) = session {
             session.directed.retain(|known| known != from);
         }
@@ -321,12 +318,12 @@ impl Host {
     /// RFC 6121 §4.3.2.
     fn probed(&mut self, now: Instant, from: &Jid, to: &Jid, out: &mut Outbox) {
         let (contact, user) = (from.bare(), &to.bare());
-        let Some(data) = self.account_data(user) else { return };
+        let Some(data) = self.accounts.data(user) else { return };
         let is_subscribed = data.contact(&contact).is_some_and(|item| item.subscription.has_from());
         if is_subscribed || contact == *user {
             self.watch_phone(user, out);
             let before = out.len();
-            match self.session_of(to).and_then(|key| self.sessions.get(key)) {
+            match self.accounts.session_of(to).and_then(|key| self.accounts.sessions.get(key)) {
                 Some(session) => {
                     out.extend(session.presence().map(|presence| addressed(&presence, from.as_str())));
                 }
@@ -343,8 +340,8 @@ impl Host {
         }
         // The target of a directed presence may probe it again.
         let mut saw = false;
-        for key in self.keys_of(user, Session::is_available) {
-            let Some(session) = self.sessions.get(key) else { continue };
+        for key in self.accounts.keys_of(user, Session::is_available) {
+            let Some(session) = self.accounts.sessions.get(key) else { continue };
             if session.directed.iter().any(|to| to == from || *to == *contact.as_jid()) {
                 saw = true;
                 out.extend(session.presence().map(|presence| addressed(&presence, from.as_str())));
@@ -358,7 +355,7 @@ impl Host {
     /// RFC 6121 §4.3.2 rule 3: the account is unavailable, since when, and with which last status.
     fn last_presence(&self, now: Instant, user: &Bare, to: &Jid) -> Effect {
         let mut presence = typed(user, to, "unavailable");
-        if let Some((at, status)) = self.account_data(user).and_then(|data| data.last_seen.as_ref()) {
+        if let Some((at, status)) = self.accounts.data(user).and_then(|data| data.last_seen.as_ref()) {
             if !status.is_empty() {
                 presence.push(Element::new("status", ns::CLIENT).text(status.clone()));
             }
@@ -380,8 +377,8 @@ impl Host {
 
     /// Sends the last presence of each session of the account to one address.
     pub(super) fn send_presences(&self, user: &Bare, to: &str, out: &mut Outbox) {
-        for key in self.keys_of(user, Session::is_available) {
-            let presence = self.sessions.get(key).and_then(Session::presence);
+        for key in self.accounts.keys_of(user, Session::is_available) {
+            let presence = self.accounts.sessions.get(key).and_then(Session::presence);
             out.extend(presence.map(|presence| addressed(&presence, to)));
         }
         out.extend(self.phone_presence(user).map(|presence| addressed(presence, to)));
@@ -389,8 +386,8 @@ impl Host {
 
     /// As if each of them had ended.
     pub(super) fn send_unavailable(&self, user: &Bare, to: &str, out: &mut Outbox) {
-        for key in self.keys_of(user, Session::is_available) {
-            out.extend(self.sessions.get(key).map(|session| addressed(&gone(&session.jid), to)));
+        for key in self.accounts.keys_of(user, Session::is_available) {
+            out.extend(self.accounts.sessions.get(key).map(|session| addressed(&gone(&session.jid), to)));
         }
         let phone = self.phone_presence(user).and_then(|presence| stanza::from(presence).ok().flatten());
         out.extend(phone.map(|jid| addressed(&gone(&jid), to)));
@@ -398,8 +395,8 @@ impl Host {
 
     /// Asks for a contact's presence for each session of the account.
     pub(super) fn send_probes(&self, user: &Bare, to: &str, out: &mut Outbox) {
-        for key in self.keys_of(user, Session::is_available) {
-            out.extend(self.sessions.get(key).map(|session| addressed(&probe(&session.jid), to)));
+        for key in self.accounts.keys_of(user, Session::is_available) {
+            out.extend(self.accounts.sessions.get(key).map(|session| addressed(&probe(&session.jid), to)));
         }
     }
 

@@ -162,7 +162,7 @@ fn unsupported(feature: &'static str) -> StanzaError {
 }
 
 fn asked(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
-    if host.is_anonymous(&iq.to.bare()) {
+    if host.accounts.is_anonymous(&iq.to.bare()) {
         let error = StanzaError::new(Condition::NotAllowed, "anonymous accounts have no nodes");
         return IqReply::Error(error);
     }
@@ -260,7 +260,7 @@ impl Host {
     /// The requester's relation to the owner, whose account is in memory.
     fn relation(&self, owner: &Bare, who: &Jid) -> Relation {
         let who = who.bare();
-        let item = self.account_data(owner).and_then(|data| data.contact(&who));
+        let item = self.accounts.data(owner).and_then(|data| data.contact(&who));
         Relation {
             // A service belongs to no account; administrators of the server own all of its nodes.
             is_owner: who == *owner || (owner.local().is_none() && self.settings.admins.contains(&who)),

@@ -90,7 +90,7 @@ impl Host {
         let explicit = audience.len();
         let feature = format!("{name}+notify");
         let mut contacts = vec![owner];
-        if let Some(data) = self.account_data(owner) {
+        if let Some(data) = self.accounts.data(owner) {
             let blocked = Blocklist::new(&data.blocked);
             let sees = data.roster.iter().filter(|(_, item)| item.subscription.has_from());
             contacts
@@ -158,7 +158,7 @@ impl Host {
         }
         let Some(ver) = presence.get("c", ns::CAPS).and_then(|caps| caps.attr("ver")) else { return };
         let relation = self.relation(user, from);
-        if !(relation.is_owner || relation.has_presence) || self.is_anonymous(user) {
+        if !(relation.is_owner || relation.has_presence) || self.accounts.is_anonymous(user) {
             return;
         }
         if self.caps.abilities_of(ver).is_some() {
@@ -188,7 +188,7 @@ impl Host {
     pub(crate) fn pubsub_caps_known(&mut self, now: Instant, ver: &str, out: &mut Outbox) {
         for (user, client) in self.pubsub.clients.curious.remove(ver).unwrap_or_default() {
             // The audience is in the roster, which may have left memory meanwhile.
-            if self.users.contains_key(&user) {
+            if self.accounts.users.contains_key(&user) {
                 let (of, ver) = (user.clone(), Box::<str>::from(ver));
                 self.with_account_data(now, &user, out, move |host, now, out| {
                     host.tell_newest(now, &of, &client, &ver, out);

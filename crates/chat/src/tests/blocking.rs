@@ -246,5 +246,5 @@ fn who_is_blocked_leaves_no_account_in_memory() {
     world.store.users.get_mut(&alice).unwrap().blocked = vec![Jid::parse("eve@x.org").unwrap()];
     world.arrive("<message id='1' from='eve@x.org/1' to='alice@example.org'><body>hi</body></message>");
     assert!(world.sent_abroad()[0].contains("<service-unavailable"));
-    assert!(world.host.users.is_empty() && world.host.idle_accounts.len() == 1);
+    assert!(world.host.accounts.users.is_empty() && world.host.accounts.idle.len() == 1);
 }

@@ -40,7 +40,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use xmpp::c2s::{BindRequest, Bound};
-use xmpp::ns;
+use xmpp::{ConnectionId, Jid, ns};
 
 use super::effect::{AccountData, AccountList, AccountRefusal, Accounts, StoreFailure};
 use super::*;

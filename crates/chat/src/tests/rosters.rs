@@ -40,7 +40,7 @@ fn bound(world: &mut HostWorld, most: usize) {
 }
 
 fn is_here(world: &HostWorld, user: &str) -> bool {
-    world.host.account_data(&Bare::parse(user).unwrap()).is_some()
+    world.host.accounts.data(&Bare::parse(user).unwrap()).is_some()
 }
 
 #[test]

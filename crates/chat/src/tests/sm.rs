@@ -159,7 +159,7 @@ fn nobody_sees_the_marks_nor_can_make_them() {
     seen.extend(world.sent_abroad());
     assert_eq!(bodies(&seen), ["1", "1"]);
     assert!(seen.iter().all(|xml| !xml.contains("mark")), "{seen:?}");
-    let mark = format!("{}.5", world.host.by_edge[&edge(alice)].to_u64());
+    let mark = format!("{}.5", world.host.accounts.by_edge[&edge(alice)].to_u64());
     // More often than anything is waited for.
     for _ in 0..5 {
         world.say(alice, &format!(
@@ -215,8 +215,8 @@ fn counts_wrap() {
     let mut world = world();
     let (alice, id) = managed(&mut world, ALICE);
     ack(&mut world, alice, 1);
-    let key = world.host.by_edge[&edge(alice)];
-    let sm = world.host.sessions.get_mut(key).unwrap().sm.as_mut().unwrap();
+    let key = world.host.accounts.by_edge[&edge(alice)];
+    let sm = world.host.accounts.sessions.get_mut(key).unwrap().sm.as_mut().unwrap();
     (sm.sent, sm.received) = (u64::from(u32::MAX) - 1, u64::from(u32::MAX) - 1);
     for body in ["1", "2", "3"] {
         from_abroad(&mut world, ALICE, body);
