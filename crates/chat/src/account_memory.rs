@@ -117,6 +117,13 @@ impl AccountMemory {
         user.is_some_and(|user| matches!(user.state, AccountState::Evicted | AccountState::Loading(_)))
     }
 
+    /// The available sessions of a domain.
+    pub(super) fn online(&self, domain: &str) -> Vec<Key> {
+        let sessions = self.sessions.iter();
+        let here = sessions.filter(|(_, session)| session.is_available() && session.jid.domain() == domain);
+        here.map(|(key, _)| key).collect()
+    }
+
     /// True: nothing more should be read for the session.
     pub(super) fn is_congested(&self, key: Key) -> bool {
         self.sessions.get(key).is_some_and(Session::is_congested)

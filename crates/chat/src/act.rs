@@ -7,9 +7,11 @@ use stdx::Instant;
 use stdx::slab::Key;
 use xmpp::{Bare, Element, Jid, ns};
 
+use super::account_memory::AccountMemory;
 use super::effect::{HostAction, HostActionResult, OnlineFilter, SessionState};
 use super::session::Session;
 use super::{Host, Outbox};
+use crate::{commands, departed};
 
 impl HostActionResult {
     /// Adds another host's result.
@@ -22,19 +24,40 @@ impl HostActionResult {
     }
 }
 
+/// An account's sessions are all of one host, so no two hosts count the same user.
+fn users_online(accounts: &AccountMemory, domain: &str, who: OnlineFilter) -> Vec<Bare> {
+    let mut is_active: BTreeMap<Bare, bool> = BTreeMap::new();
+    for session in accounts.online(domain).into_iter().filter_map(|key| accounts.sessions.get(key)) {
+        let is_away = matches!(&*show_of(session.presence().as_ref()), "away" | "xa");
+        *is_active.entry(session.jid.bare()).or_default() |= !is_away;
+    }
+    let is_meant = |active: bool| match who {
+        OnlineFilter::All => true,
+        OnlineFilter::Active => active,
+        OnlineFilter::Idle => !active,
+    };
+    is_active.into_iter().filter(|(_, active)| is_meant(*active)).map(|(user, _)| user).collect()
+}
+
+fn describe_sessions(accounts: &AccountMemory, who: Option<&Jid>, max: usize) -> HostActionResult {
+    let is_meant = |session: &Session| who.is_none_or(|who| is_of(who, &session.jid));
+    let those = || accounts.sessions.iter().map(|(_, session)| session).filter(|session| is_meant(session));
+    HostActionResult { described: those().take(max).map(state_of).collect(), ..counted(those().count()) }
+}
+
 impl Host {
     /// This host's part: run by the driver on all.
     pub fn act(&mut self, now: Instant, act: &HostAction, out: &mut Outbox) -> HostActionResult {
         match act {
             HostAction::Online { domain, who, max } => {
-                let users = self.users_online(domain, *who);
+                let users = users_online(&self.accounts, domain, *who);
                 let count = users.len();
                 HostActionResult { users: users.into_iter().take(*max as usize).collect(), ..counted(count) }
             }
             HostAction::Announce { domain, message } => {
-                let keys = self.online(domain);
+                let keys = self.accounts.online(domain);
                 for key in &keys {
-                    self.send_from_domain(now, *key, Element::clone(message), out);
+                    commands::send_from_domain(self, now, *key, Element::clone(message), out);
                 }
                 counted(keys.len())
             }
@@ -48,43 +71,23 @@ impl Host {
                 counted(keys.len())
             }
             HostAction::Motd { domain, message } => {
-                self.set_motd(domain.clone(), message.as_deref().cloned());
+                commands::handle_motd(self, domain.clone(), message.as_deref().cloned());
                 HostActionResult::default()
             }
-            HostAction::Sessions { who, max } => self.describe_sessions(who.as_ref(), *max as usize),
+            HostAction::Sessions { who, max } => {
+                describe_sessions(&self.accounts, who.as_ref(), *max as usize)
+            }
             HostAction::Rooms { domain } => self.rooms_here(domain),
             HostAction::DescribeRooms { domain } => HostActionResult {
                 described_rooms: self.describe_rooms(domain),
                 ..HostActionResult::default()
             },
-            HostAction::Departed { user } => self.departed(now, user, out),
+            HostAction::Departed { user } => departed::handle_departed(self, now, user, out),
             HostAction::CloseRooms => {
                 self.close_rooms(out);
                 HostActionResult::default()
             }
         }
-    }
-
-    /// An account's sessions are all of one host, so no two hosts count the same user.
-    fn users_online(&self, domain: &str, who: OnlineFilter) -> Vec<Bare> {
-        let mut is_active: BTreeMap<Bare, bool> = BTreeMap::new();
-        for session in self.online(domain).into_iter().filter_map(|key| self.accounts.sessions.get(key)) {
-            let is_away = matches!(&*show_of(session.presence().as_ref()), "away" | "xa");
-            *is_active.entry(session.jid.bare()).or_default() |= !is_away;
-        }
-        let is_meant = |active: bool| match who {
-            OnlineFilter::All => true,
-            OnlineFilter::Active => active,
-            OnlineFilter::Idle => !active,
-        };
-        is_active.into_iter().filter(|(_, active)| is_meant(*active)).map(|(user, _)| user).collect()
-    }
-
-    fn describe_sessions(&self, who: Option<&Jid>, max: usize) -> HostActionResult {
-        let is_meant = |session: &Session| who.is_none_or(|who| is_of(who, &session.jid));
-        let those =
-            || self.accounts.sessions.iter().map(|(_, session)| session).filter(|session| is_meant(session));
-        HostActionResult { described: those().take(max).map(state_of).collect(), ..counted(those().count()) }
     }
 }
 

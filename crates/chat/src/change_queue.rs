@@ -26,60 +26,52 @@ impl ChangeQueues {
     }
 }
 
-impl Host {
-    /// Now, or after what is on its way.
-    ///
-    /// # Errors
-    /// The job, undone: too much waits already.
-    pub(super) fn queue_change<J>(
-        &mut self,
-        now: Instant,
-        user: &Bare,
-        out: &mut Outbox,
-        job: J,
-    ) -> Result<(), J>
-    where
-        J: FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
-    {
-        let Some(waiting) = self.accounts.changes.busy.get_mut(user) else {
-            job(self, now, out);
-            return Ok(());
-        };
-        if waiting.len() >= limits::CHANGES {
-            return Err(job);
-        }
-        waiting.push_back(Box::new(job));
-        Ok(())
+/// Now, or after what is on its way.
+///
+/// # Errors
+/// The job, undone: too much waits already.
+pub(super) fn queue<J>(host: &mut Host, now: Instant, user: &Bare, out: &mut Outbox, job: J) -> Result<(), J>
+where
+    J: FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
+{
+    let Some(waiting) = host.accounts.changes.busy.get_mut(user) else {
+        job(host, now, out);
+        return Ok(());
+    };
+    if waiting.len() >= limits::CHANGES {
+        return Err(job);
     }
+    waiting.push_back(Box::new(job));
+    Ok(())
+}
 
-    /// Changes the store, and `then` puts it into memory too. Only from a job of [`queue_change`](Self::queue_change).
-    pub(super) fn write_queued_change(
-        &mut self,
-        now: Instant,
-        change: (&Bare, Change),
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox) + 'static,
-    ) {
-        let (user, change) = (change.0.clone(), change.1);
-        if self.accounts.is_anonymous(&user) {
-            // Nothing of them is stored.
-            return then(self, now, Ok(()), out);
-        }
-        self.accounts.changes.busy.insert(user.clone(), VecDeque::new());
-        self.change(change, out, move |host, now, result, out| {
-            let mut waiting = host.accounts.changes.busy.remove(&user).unwrap_or_default();
-            then(host, now, result, out);
-            while let Some(job) = waiting.pop_front() {
-                job(host, now, out);
-                if let Some(newer) = host.accounts.changes.busy.get_mut(&user) {
-                    waiting.append(newer);
-                    *newer = waiting;
-                    return;
-                }
-            }
-            host.forget_user(now, &user);
-        });
+/// Changes the store, and `then` puts it into memory too. Only from a job of [`queue_change`](Self::queue_change).
+pub(super) fn write(
+    host: &mut Host,
+    now: Instant,
+    change: (&Bare, Change),
+    out: &mut Outbox,
+    then: impl FnOnce(&mut Host, Instant, Result<(), StoreFailure>, &mut Outbox) + 'static,
+) {
+    let (user, change) = (change.0.clone(), change.1);
+    if host.accounts.is_anonymous(&user) {
+        // Nothing of them is stored.
+        return then(host, now, Ok(()), out);
     }
+    host.accounts.changes.busy.insert(user.clone(), VecDeque::new());
+    host.store.change(change, out, move |host, now, result, out| {
+        let mut waiting = host.accounts.changes.busy.remove(&user).unwrap_or_default();
+        then(host, now, result, out);
+        while let Some(job) = waiting.pop_front() {
+            job(host, now, out);
+            if let Some(newer) = host.accounts.changes.busy.get_mut(&user) {
+                waiting.append(newer);
+                *newer = waiting;
+                return;
+            }
+        }
+        host.forget_user(now, &user);
+    });
 }
 
 /// The error of a request whose change was not performed.

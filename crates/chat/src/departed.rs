@@ -31,17 +31,20 @@ pub fn without_user(config: &Element, user: &Bare) -> Option<Element> {
     (without != *config).then_some(without)
 }
 
-impl Host {
-    /// The account is out of the store: all hosts are told.
-    pub(super) fn tell_departed(&mut self, user: &Bare, out: &mut Outbox) {
-        let act = HostAction::Departed { user: user.clone() };
-        self.load(Load::Act(Box::new(act)), out, |_, _, _, _| {});
-    }
+/// The account is out of the store: all hosts are told.
+pub(super) fn tell_departed(host: &mut Host, user: &Bare, out: &mut Outbox) {
+    let act = HostAction::Departed { user: user.clone() };
+    host.store.load(Load::Act(Box::new(act)), out, |_, _, _, _| {});
+}
 
-    /// On every host.
-    pub(super) fn departed(&mut self, now: Instant, user: &Bare, out: &mut Outbox) -> HostActionResult {
-        self.leave_rooms(now, user, out);
-        self.leave_nodes(now, user, out);
-        HostActionResult::default()
-    }
+/// On every host.
+pub(super) fn handle_departed(
+    host: &mut Host,
+    now: Instant,
+    user: &Bare,
+    out: &mut Outbox,
+) -> HostActionResult {
+    host.leave_rooms(now, user, out);
+    host.leave_nodes(now, user, out);
+    HostActionResult::default()
 }

@@ -6,6 +6,8 @@ use xmpp::{Element, Jid, Level, Specification, ns};
 
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::{Host, Outbox};
+use crate::account_memory::AccountMemory;
+use crate::disco;
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -38,7 +40,7 @@ fn uptime(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) 
 /// XEP-0012 §3: zero while a session is available.
 fn last(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) -> IqReply {
     let user = iq.to.bare();
-    if !host.is_seen_by(&user, iq.from) {
+    if !disco::is_seen_by(&host.accounts, &user, iq.from) {
         return IqReply::Error(Condition::Forbidden.into());
     }
     if iq.is_set {
@@ -53,11 +55,9 @@ fn last(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) ->
     }
 }
 
-impl Host {
-    /// XEP-0012 §8: a client must not be asked by an address that may not see its presence.
-    pub(super) fn hides_last(&self, to: &Jid, from: &Jid, iq: &Element) -> bool {
-        iq.get("query", ns::LAST).is_some() && stanza_asks(iq) && !self.is_seen_by(&to.bare(), from)
-    }
+/// XEP-0012 §8: a client must not be asked by an address that may not see its presence.
+pub(super) fn hides_last(accounts: &AccountMemory, to: &Jid, from: &Jid, iq: &Element) -> bool {
+    iq.get("query", ns::LAST).is_some() && stanza_asks(iq) && !disco::is_seen_by(&accounts, &to.bare(), from)
 }
 
 fn stanza_asks(iq: &Element) -> bool {

@@ -287,11 +287,11 @@ impl Host {
             let is_over =
                 self.accounts.sessions.get(key).is_some_and(|session| session.sleeps_until == Some(until));
             if is_over {
-                self.end_session(now, key, out);
+                connection::end_session(self, now, key, out);
             }
         }
         self.expire_rooms(now, out);
-        self.expire_phones(now, out);
+        phones::expire(self, now, out);
     }
 
     /// An unpredictable name: of a stanza, a session, a resource.
@@ -301,7 +301,7 @@ impl Host {
 
     /// Sends a stanza to its `to`: a session here, another host, another server.
     fn route(&mut self, mut stanza: Element, out: &mut Outbox) {
-        self.take_foreign_ack_token(&mut stanza, out);
+        self.acks().take_foreign_token(&mut stanza, out);
         out.push(Effect::Route(Box::new(stanza)));
     }
 }

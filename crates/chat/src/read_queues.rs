@@ -10,7 +10,7 @@ use xmpp::{Element, Jid};
 
 use super::effect::{Load, Ticket};
 use super::{Host, Outbox};
-use crate::limits;
+use crate::{limits, route};
 
 /// The hash of an address: two that share one share the bound, and no address has to be copied for a stanza.
 pub(super) type Requester = u64;
@@ -74,6 +74,24 @@ impl ReadQueues {
     }
 }
 
+/// Counts the reads that the stanza causes as those of its session's account.
+pub(super) fn handle_session_element(
+    host: &mut Host,
+    now: Instant,
+    key: Key,
+    element: Element,
+    out: &mut Outbox,
+) {
+    let Some(requester) =
+        host.accounts.sessions.get(key).map(|session| host.store.reads.requester_of(&session.jid))
+    else {
+        return;
+    };
+    host.with_requester(Some(requester), |host| {
+        route::handle_element_of_session(host, now, key, element, out)
+    });
+}
+
 impl Host {
     /// Reads that begin in `act` are of that address, and so is what follows from their answers.
     pub(super) fn for_requester<T>(&mut self, who: &Jid, act: impl FnOnce(&mut Host) -> T) -> T {
@@ -90,21 +108,5 @@ impl Host {
         let done = act(self);
         self.store.reads.requester = before;
         done
-    }
-
-    /// Counts the reads that the stanza causes as those of its session's account.
-    pub(super) fn handle_session_element(
-        &mut self,
-        now: Instant,
-        key: Key,
-        element: Element,
-        out: &mut Outbox,
-    ) {
-        let Some(requester) =
-            self.accounts.sessions.get(key).map(|session| self.store.reads.requester_of(&session.jid))
-        else {
-            return;
-        };
-        self.with_requester(Some(requester), |host| host.handle_element_of_session(now, key, element, out));
     }
 }

@@ -13,6 +13,7 @@ use super::effect::{Access, RosterItem};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::user::AccountState;
 use super::{Host, Outbox};
+use crate::{departed, presence};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -92,7 +93,7 @@ fn asked(
         if !host.settings.accounts.may_remove {
             return refused(Condition::NotAllowed, "accounts are removed by the operator");
         }
-        host.remove_account(key, iq.iq.clone(), user, out);
+        remove_account(host, key, iq.iq.clone(), user, out);
         return Ok(IqReply::Later);
     }
     if !host.settings.accounts.may_change_password {
@@ -108,42 +109,58 @@ fn asked(
     if password.len() < host.settings.accounts.min_password {
         return refused(Condition::NotAcceptable, "the password is too short");
     }
-    host.set_password(now, key, iq.iq.clone(), (user, Secret(password)), out);
+    set_password(host, now, key, iq.iq.clone(), (user, Secret(password)), out);
     Ok(IqReply::Later)
 }
 
+fn set_password(
+    host: &mut Host,
+    _now: Instant,
+    key: Key,
+    iq: Element,
+    (user, password): (Bare, Secret),
+    out: &mut Outbox,
+) {
+    let access = Access::Password { user: user.clone(), password };
+    host.store.access(access, out, move |host, now, result, out| {
+        if let Err(error) = result {
+            return host.refuse(&iq, &not_written(error), out);
+        }
+        host.deliver(now, key, stanza::result(&iq, None), out);
+        // Clients that signed in by the old password need the new one (RFC 6120 §4.9.3.16).
+        for other in host.accounts.keys_of(&user, |_| true).into_iter().filter(|other| *other != key) {
+            host.close_session(now, other, SessionEndReason::Changed.condition(), out);
+        }
+    });
+}
+
+fn remove_account(host: &mut Host, key: Key, iq: Element, user: Bare, out: &mut Outbox) {
+    host.store.access(Access::Remove { user: user.clone() }, out, move |host, now, result, out| {
+        if let Err(error) = result {
+            return host.refuse(&iq, &not_written(error), out);
+        }
+        host.deliver(now, key, stanza::result(&iq, None), out);
+        host.end_account(now, &user, SessionEndReason::Removed, &[], out);
+    });
+}
+
+fn unfriend_all(host: &mut Host, user: &Bare, kept: &[(Bare, RosterItem)], out: &mut Outbox) {
+    departed::tell_departed(host, user, out);
+    let known =
+        host.accounts.users.get_mut(user).filter(|known| matches!(known.state, AccountState::Ready(_)));
+    // Later writes for this account would belong to the next one of that name.
+    let here = known.map(|known| std::mem::replace(&mut known.state, AccountState::Absent));
+    host.accounts.weigh(user);
+    let roster = match &here {
+        Some(AccountState::Ready(data)) => &data.roster[..],
+        _ => kept,
+    };
+    for (contact, item) in roster {
+        presence::contact_removed(host, user, contact, item, out);
+    }
+}
+
 impl Host {
-    fn set_password(
-        &mut self,
-        _now: Instant,
-        key: Key,
-        iq: Element,
-        (user, password): (Bare, Secret),
-        out: &mut Outbox,
-    ) {
-        let access = Access::Password { user: user.clone(), password };
-        self.store.access(access, out, move |host, now, result, out| {
-            if let Err(error) = result {
-                return host.refuse(&iq, &not_written(error), out);
-            }
-            host.deliver(now, key, stanza::result(&iq, None), out);
-            // Clients that signed in by the old password need the new one (RFC 6120 §4.9.3.16).
-            for other in host.accounts.keys_of(&user, |_| true).into_iter().filter(|other| *other != key) {
-                host.close_session(now, other, SessionEndReason::Changed.condition(), out);
-            }
-        });
-    }
-
-    fn remove_account(&mut self, key: Key, iq: Element, user: Bare, out: &mut Outbox) {
-        self.store.access(Access::Remove { user: user.clone() }, out, move |host, now, result, out| {
-            if let Err(error) = result {
-                return host.refuse(&iq, &not_written(error), out);
-            }
-            host.deliver(now, key, stanza::result(&iq, None), out);
-            host.end_account(now, &user, SessionEndReason::Removed, &[], out);
-        });
-    }
-
     /// Its sessions end, those that wait to be resumed too; the contacts of one that is no more are told: those it has
     /// in memory, else `kept`, which the store had.
     pub fn end_account(
@@ -156,26 +173,10 @@ impl Host {
     ) {
         let keys = self.accounts.keys_of(user, |_| true);
         if ending == SessionEndReason::Removed {
-            self.unfriend_all(user, kept, out);
+            unfriend_all(self, user, kept, out);
         }
         for key in keys {
             self.close_session(now, key, ending.condition(), out);
-        }
-    }
-
-    fn unfriend_all(&mut self, user: &Bare, kept: &[(Bare, RosterItem)], out: &mut Outbox) {
-        self.tell_departed(user, out);
-        let known =
-            self.accounts.users.get_mut(user).filter(|known| matches!(known.state, AccountState::Ready(_)));
-        // Later writes for this account would belong to the next one of that name.
-        let here = known.map(|known| std::mem::replace(&mut known.state, AccountState::Absent));
-        self.accounts.weigh(user);
-        let roster = match &here {
-            Some(AccountState::Ready(data)) => &data.roster[..],
-            _ => kept,
-        };
-        for (contact, item) in roster {
-            self.contact_removed(user, contact, item, out);
         }
     }
 }

@@ -7,7 +7,7 @@ use xmpp::{Bare, Element, ns};
 
 use super::effect::{AccountData, Effect, Load, StoreReply};
 use super::{Host, Outbox, presence};
-use crate::limits;
+use crate::{archive, blocking, limits, read_queues, route};
 
 /// Nodes whose newest item is read with an account, because a client that signs in needs it at once.
 pub const NODES: &[&str] = &[super::archive::PREFERENCES, ns::VCARD_UPDATE];
@@ -48,6 +48,127 @@ pub(super) enum QueuedWork {
 
 pub(super) type AccountJob = Box<dyn FnOnce(&mut Host, Instant, &mut Outbox)>;
 
+fn account_loaded(host: &mut Host, now: Instant, bare: &Bare, loaded: Option<StoreReply>, out: &mut Outbox) {
+    let Some(user) = host.accounts.users.get_mut(bare) else { return };
+    let mut items = Vec::new();
+    let state =
+        match loaded {
+            Some(StoreReply::User(Some(mut data))) => {
+                user.is_stored = true;
+                items = std::mem::take(&mut data.items);
+                AccountState::Ready(data)
+            }
+            Some(StoreReply::User(None))
+                if user.sessions.iter().all(|key| {
+                    host.accounts.sessions.get(*key).is_some_and(|session| !session.is_anonymous)
+                }) && user.sessions.is_empty() =>
+            {
+                AccountState::Absent
+            }
+            // An anonymous client, or an account that was removed while it is signed in.
+            Some(StoreReply::User(None)) => AccountState::Ready(Box::default()),
+            _ => return account_unavailable(host, now, bare, out),
+        };
+    let AccountState::Loading(waiting) = std::mem::replace(&mut user.state, state) else { return };
+    host.accounts.weigh(bare);
+    // The first must not take the store away from the others.
+    host.accounts.being_loaded.push(bare.clone());
+    let newest = |node: &str| items.iter().find(|(known, _)| **known == *node).map(|(_, item)| item);
+    archive::preferences_loaded(host, bare, newest(super::archive::PREFERENCES));
+    host.avatars.handle_loaded(bare, newest(ns::VCARD_UPDATE));
+    for waiting in waiting {
+        match waiting {
+            QueuedWork::FromSession(key, stanza) => {
+                read_queues::handle_session_element(host, now, key, *stanza, out)
+            }
+            QueuedWork::Routed(stanza) => {
+                let from = stanza::from(&stanza).ok().flatten();
+                let requester = from.map(|from| host.store.reads.requester_of(&from));
+                host.with_requester(requester, |host| route::to_account(host, now, *stanza, out));
+            }
+            QueuedWork::Job(job) => job(host, now, out),
+        }
+    }
+    host.accounts.being_loaded.pop();
+    host.forget_user(now, bare);
+}
+
+/// The store cannot be read: the waiting stanzas get an error, and the next one asks again. Sessions
+/// whose account was read before stay signed in.
+fn account_unavailable(host: &mut Host, now: Instant, bare: &Bare, out: &mut Outbox) {
+    if let Some(user) = host.accounts.users.get_mut(bare)
+        && user.is_stored
+        && !user.sessions.is_empty()
+    {
+        let AccountState::Loading(waiting) = std::mem::replace(&mut user.state, AccountState::Evicted) else {
+            return;
+        };
+        return refuse_all_waiting(host, now, waiting, out);
+    }
+    let Some(user) = host.accounts.remove_user(bare) else { return };
+    host.archive.forget(bare);
+    host.push.forget(bare);
+    host.phones.handle_unavailable(bare, out);
+    for key in user.sessions {
+        if let Some(edge) = host.accounts.sessions.remove(key).and_then(|session| session.edge) {
+            host.accounts.by_edge.remove(&edge);
+            out.push(Effect::Close { edge, condition: "internal-server-error" });
+        }
+    }
+    let AccountState::Loading(waiting) = user.state else { return };
+    refuse_all_waiting(host, now, waiting, out);
+}
+
+fn refuse_all_waiting(host: &mut Host, now: Instant, waiting: Vec<QueuedWork>, out: &mut Outbox) {
+    for waiting in waiting {
+        refuse_waiting(host, now, waiting, &Condition::ResourceConstraint.into(), out);
+    }
+}
+
+fn forget_features(host: &mut Host, user: &Bare) {
+    host.archive.forget(user);
+    host.push.forget(user);
+}
+
+/// Waits until the account's data is in memory. Work beyond the limit is refused, and a job is dropped.
+pub(super) fn wait_for_account_data(
+    host: &mut Host,
+    now: Instant,
+    bare: &Bare,
+    waiting: QueuedWork,
+    out: &mut Outbox,
+) {
+    let Some(User { state: AccountState::Loading(all), .. }) = host.accounts.users.get_mut(bare) else {
+        return;
+    };
+    if all.len() < limits::USER_WAITING {
+        return all.push(waiting);
+    }
+    let text = "too much waits for this account: try again later";
+    refuse_waiting(host, now, waiting, &StanzaError::new(Condition::ResourceConstraint, text), out);
+}
+
+pub(super) fn refuse_waiting(
+    host: &mut Host,
+    now: Instant,
+    waiting: QueuedWork,
+    error: &StanzaError,
+    out: &mut Outbox,
+) {
+    match waiting {
+        // Past the router: the answer would wait as well.
+        QueuedWork::FromSession(key, stanza) => {
+            host.acks().handle_refusal(&stanza, out);
+            blocking::refuse_blocked(host, now, key, &stanza, error, out);
+        }
+        QueuedWork::Routed(stanza) => match presence::subscription::SubscriptionAction::of(&stanza) {
+            Some(_) => presence::refuse(host, &stanza, error, out),
+            None => host.refuse(&stanza, error, out),
+        },
+        QueuedWork::Job(_) => {}
+    }
+}
+
 impl Host {
     /// The account, whose data are read from the store when they are not in memory.
     pub(super) fn user(&mut self, now: Instant, bare: &Bare, out: &mut Outbox) -> &mut User {
@@ -57,12 +178,12 @@ impl Host {
         let idle = if is_known { None } else { self.accounts.idle.take(now, bare) };
         let is_stored = idle.is_some();
         if !is_known && !is_stored {
-            self.forget_features(bare);
+            forget_features(self, bare);
         }
         if is_away || (!is_known && !is_stored) {
             let asked = bare.clone();
-            self.load(Load::User { user: bare.clone() }, out, move |host, now, result, out| {
-                host.account_loaded(now, &asked, result.ok(), out);
+            self.store.load(Load::User { user: bare.clone() }, out, move |host, now, result, out| {
+                account_loaded(host, now, &asked, result.ok(), out);
             });
         }
         if !is_known {
@@ -79,82 +200,6 @@ impl Host {
         user
     }
 
-    fn account_loaded(&mut self, now: Instant, bare: &Bare, loaded: Option<StoreReply>, out: &mut Outbox) {
-        let Some(user) = self.accounts.users.get_mut(bare) else { return };
-        let mut items = Vec::new();
-        let state = match loaded {
-            Some(StoreReply::User(Some(mut data))) => {
-                user.is_stored = true;
-                items = std::mem::take(&mut data.items);
-                AccountState::Ready(data)
-            }
-            Some(StoreReply::User(None))
-                if user.sessions.iter().all(|key| {
-                    self.accounts.sessions.get(*key).is_some_and(|session| !session.is_anonymous)
-                }) && user.sessions.is_empty() =>
-            {
-                AccountState::Absent
-            }
-            // An anonymous client, or an account that was removed while it is signed in.
-            Some(StoreReply::User(None)) => AccountState::Ready(Box::default()),
-            _ => return self.account_unavailable(now, bare, out),
-        };
-        let AccountState::Loading(waiting) = std::mem::replace(&mut user.state, state) else { return };
-        self.accounts.weigh(bare);
-        // The first must not take the store away from the others.
-        self.accounts.being_loaded.push(bare.clone());
-        let newest = |node: &str| items.iter().find(|(known, _)| **known == *node).map(|(_, item)| item);
-        self.preferences_loaded(bare, newest(super::archive::PREFERENCES));
-        self.avatars.handle_loaded(bare, newest(ns::VCARD_UPDATE));
-        for waiting in waiting {
-            match waiting {
-                QueuedWork::FromSession(key, stanza) => self.handle_session_element(now, key, *stanza, out),
-                QueuedWork::Routed(stanza) => {
-                    let from = stanza::from(&stanza).ok().flatten();
-                    let requester = from.map(|from| self.store.reads.requester_of(&from));
-                    self.with_requester(requester, |host| host.routed_to_account(now, *stanza, out));
-                }
-                QueuedWork::Job(job) => job(self, now, out),
-            }
-        }
-        self.accounts.being_loaded.pop();
-        self.forget_user(now, bare);
-    }
-
-    /// The store cannot be read: the waiting stanzas get an error, and the next one asks again. Sessions
-    /// whose account was read before stay signed in.
-    fn account_unavailable(&mut self, now: Instant, bare: &Bare, out: &mut Outbox) {
-        if let Some(user) = self.accounts.users.get_mut(bare)
-            && user.is_stored
-            && !user.sessions.is_empty()
-        {
-            let AccountState::Loading(waiting) = std::mem::replace(&mut user.state, AccountState::Evicted)
-            else {
-                return;
-            };
-            return self.refuse_all_waiting(now, waiting, out);
-        }
-        let Some(user) = self.accounts.remove_user(bare) else { return };
-        self.archive.forget(bare);
-        self.push.forget(bare);
-        self.fail_phone_messages(bare, out);
-        self.refuse_watchers(bare, out);
-        for key in user.sessions {
-            if let Some(edge) = self.accounts.sessions.remove(key).and_then(|session| session.edge) {
-                self.accounts.by_edge.remove(&edge);
-                out.push(Effect::Close { edge, condition: "internal-server-error" });
-            }
-        }
-        let AccountState::Loading(waiting) = user.state else { return };
-        self.refuse_all_waiting(now, waiting, out);
-    }
-
-    fn refuse_all_waiting(&mut self, now: Instant, waiting: Vec<QueuedWork>, out: &mut Outbox) {
-        for waiting in waiting {
-            self.refuse_waiting(now, waiting, &Condition::ResourceConstraint.into(), out);
-        }
-    }
-
     /// Once the account's data is in memory.
     pub(super) fn with_account_data(
         &mut self,
@@ -165,7 +210,7 @@ impl Host {
     ) {
         match &self.user(now, bare, out).state {
             AccountState::Loading(_) => {
-                self.wait_for_account_data(now, bare, QueuedWork::Job(Box::new(job)), out);
+                wait_for_account_data(self, now, bare, QueuedWork::Job(Box::new(job)), out);
             }
             AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => {
                 job(self, now, out);
@@ -174,61 +219,17 @@ impl Host {
         }
     }
 
-    fn forget_features(&mut self, user: &Bare) {
-        self.archive.forget(user);
-        self.push.forget(user);
-    }
-
     /// The account has changed behind the host's back, or is none any more: it is read again.
     pub fn forget_account(&mut self, user: &Bare) {
         if self.accounts.idle.forget(user) {
-            self.forget_features(user);
+            forget_features(self, user);
         }
     }
 
     /// As [`Self::forget_account`], all of them.
     pub fn forget_accounts(&mut self) {
         for user in self.accounts.idle.take_all() {
-            self.forget_features(&user);
-        }
-    }
-
-    /// Waits until the account's data is in memory. Work beyond the limit is refused, and a job is dropped.
-    pub(super) fn wait_for_account_data(
-        &mut self,
-        now: Instant,
-        bare: &Bare,
-        waiting: QueuedWork,
-        out: &mut Outbox,
-    ) {
-        let Some(User { state: AccountState::Loading(all), .. }) = self.accounts.users.get_mut(bare) else {
-            return;
-        };
-        if all.len() < limits::USER_WAITING {
-            return all.push(waiting);
-        }
-        let text = "too much waits for this account: try again later";
-        self.refuse_waiting(now, waiting, &StanzaError::new(Condition::ResourceConstraint, text), out);
-    }
-
-    pub(super) fn refuse_waiting(
-        &mut self,
-        now: Instant,
-        waiting: QueuedWork,
-        error: &StanzaError,
-        out: &mut Outbox,
-    ) {
-        match waiting {
-            // Past the router: the answer would wait as well.
-            QueuedWork::FromSession(key, stanza) => {
-                self.refused(&stanza, out);
-                self.refuse_blocked(now, key, &stanza, error, out);
-            }
-            QueuedWork::Routed(stanza) => match presence::subscription::SubscriptionAction::of(&stanza) {
-                Some(_) => self.refuse_presence(&stanza, error, out),
-                None => self.refuse(&stanza, error, out),
-            },
-            QueuedWork::Job(_) => {}
+            forget_features(self, &user);
         }
     }
 
@@ -263,7 +264,7 @@ impl Host {
     pub(super) fn forget_user(&mut self, now: Instant, bare: &Bare) {
         let is_needed = self.offline.is_keeping(bare);
         for user in self.accounts.release(now, bare, is_needed) {
-            self.forget_features(&user);
+            forget_features(self, &user);
         }
     }
 }

@@ -90,7 +90,7 @@ fn names(list: &[Jid], with: &Jid) -> bool {
     list.iter().any(|jid| jid == with || jid.as_str() == with.bare_str())
 }
 
-pub(super) fn handle(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
+pub(crate) fn handle(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let user = iq.to.bare();
     if !iq.is_set {
         let own = host.archive.preferences.get(&user).cloned();
@@ -113,7 +113,7 @@ pub(super) fn handle(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mu
         keep: 1,
     };
     let iq = iq.iq.clone();
-    host.change(change, out, move |host, _, done, out| {
+    host.store.change(change, out, move |host, _, done, out| {
         let answer = done.map_err(change_queue::not_written).map(|()| {
             let element = preferences.element();
             // If the account has left memory meanwhile, its preferences are read again.
@@ -127,41 +127,39 @@ pub(super) fn handle(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mu
     IqReply::Later
 }
 
-impl Host {
-    pub(super) fn prefers_archived(&self, user: &Bare, with: &Jid) -> bool {
-        let own = self.archive.preferences.get(user);
-        if let Some(own) = own {
-            if names(&own.never, with) {
-                return false;
-            }
-            if names(&own.always, with) {
-                return true;
-            }
+pub(crate) fn prefers_archived(host: &Host, user: &Bare, with: &Jid) -> bool {
+    let own = host.archive.preferences.get(user);
+    if let Some(own) = own {
+        if names(&own.never, with) {
+            return false;
         }
-        match own.map_or(self.settings.archive, |own| own.otherwise) {
-            ArchiveDefault::Always => true,
-            ArchiveDefault::Never => false,
-            ArchiveDefault::Roster => {
-                let contact = self.accounts.data(user).and_then(|data| data.contact(&with.bare()));
-                contact.is_some_and(|contact| contact.is_listed)
-            }
+        if names(&own.always, with) {
+            return true;
         }
     }
+    match own.map_or(host.settings.archive, |own| own.otherwise) {
+        ArchiveDefault::Always => true,
+        ArchiveDefault::Never => false,
+        ArchiveDefault::Roster => {
+            let contact = host.accounts.data(user).and_then(|data| data.contact(&with.bare()));
+            contact.is_some_and(|contact| contact.is_listed)
+        }
+    }
+}
 
-    /// True if the user's archive keeps all messages, independent of the other party.
-    pub(in super::super) fn archives_all(&self, user: &Bare) -> bool {
-        match self.archive.preferences.get(user) {
-            Some(own) => own.never.is_empty() && own.otherwise == ArchiveDefault::Always,
-            None => self.settings.archive == ArchiveDefault::Always,
-        }
+/// True if the user's archive keeps all messages, independent of the other party.
+pub(crate) fn archives_all(host: &Host, user: &Bare) -> bool {
+    match host.archive.preferences.get(user) {
+        Some(own) => own.never.is_empty() && own.otherwise == ArchiveDefault::Always,
+        None => host.settings.archive == ArchiveDefault::Always,
     }
+}
 
-    /// The account's data was read, and its preferences with it, before its first message.
-    pub(in super::super) fn preferences_loaded(&mut self, user: &Bare, item: Option<&Element>) {
-        let Some(item) = item else { return };
-        // Unreadable preferences are not the defaults: until they are set anew nothing is archived.
-        let nothing = Preferences { otherwise: ArchiveDefault::Never, ..Preferences::default() };
-        let preferences = Preferences::parse(item).unwrap_or(nothing);
-        self.archive.preferences.insert(user.clone(), preferences);
-    }
+/// The account's data was read, and its preferences with it, before its first message.
+pub(crate) fn preferences_loaded(host: &mut Host, user: &Bare, item: Option<&Element>) {
+    let Some(item) = item else { return };
+    // Unreadable preferences are not the defaults: until they are set anew nothing is archived.
+    let nothing = Preferences { otherwise: ArchiveDefault::Never, ..Preferences::default() };
+    let preferences = Preferences::parse(item).unwrap_or(nothing);
+    host.archive.preferences.insert(user.clone(), preferences);
 }

@@ -16,6 +16,7 @@ use super::effect::{Change, Load, MamQuery, RoomState, StoreFailure, StoreReply}
 use super::feature::Feature;
 use super::{Host, Outbox, retract};
 use crate::limits::{HISTORY, HISTORY_BYTES, ROOM_IDLE, ROOM_WAITING, ROOMS};
+use crate::{archive, commands};
 use room::{Retraction, Room, RoomEffect};
 
 const fn specification(
@@ -400,7 +401,7 @@ impl Host {
     /// from a domain of ours.
     fn may_all_in_rooms(&self, from: &Jid, stanza: &Element) -> bool {
         let is_operator = from.local().is_none() && self.settings.is_local(from.domain());
-        stanza::kind_of(stanza) == Some(StanzaKind::Iq) && (is_operator || self.is_admin(from))
+        stanza::kind_of(stanza) == Some(StanzaKind::Iq) && (is_operator || commands::is_admin(self, from))
     }
 
     /// Performs the effects of a stanza, after its change is on disk if there is one.
@@ -478,7 +479,7 @@ impl Host {
             match one {
                 RoomEffect::Send(stanza) => self.route(stanza, out),
                 RoomEffect::Broadcast(message) => self.said(now, address, *message, out),
-                RoomEffect::ReadArchive => self.archive_query(now, address, &unsaved.stanza, out),
+                RoomEffect::ReadArchive => archive::handle_query(self, now, address, &unsaved.stanza, out),
                 RoomEffect::Retract(retraction) => {
                     self.retract_in_room(address, *retraction, unsaved.stanza.clone(), out);
                 }
@@ -502,7 +503,7 @@ impl Host {
         let speaker = stanza::from(&message).ok().flatten();
         let archived = (room.is_archived() && is_kept(&message)).then(|| room.archived(&message));
         let id = match (archived, speaker) {
-            (Some(archived), Some(speaker)) => self.archive_write(now, address, &speaker, &archived, out),
+            (Some(archived), Some(speaker)) => archive::record(self, now, address, &speaker, &archived, out),
             _ => self.token().into(),
         };
         let Some(room) = self.rooms.room(address) else { return };
@@ -525,7 +526,7 @@ impl Host {
             let occupant = old.get("occupant-id", ns::OCCUPANT_ID).and_then(|id| id.attr("id"));
             (whose.is_none() || occupant == whose.as_deref()).then(|| retract::tombstone(old, stone))
         };
-        self.archive_replace(address, &id, out, tombstone, move |host, now, result, out| {
+        archive::replace(self, address, &id, out, tombstone, move |host, now, result, out| {
             match result {
                 Err(StoreFailure::NotFound) if !is_known && !then.is_empty() => {
                     host.refuse_in_room(&stanza, Condition::ItemNotFound, out);

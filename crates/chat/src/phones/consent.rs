@@ -7,11 +7,22 @@ use xmpp::Bare;
 
 use super::super::effect::Effect;
 use super::super::{Host, Outbox};
-use crate::limits;
+use crate::{blocking, limits};
 
 /// Queries that wait for the data of their account.
 #[derive(Default)]
 pub(super) struct PendingConsents(HashMap<u64, Bare>);
+
+impl PendingConsents {
+    /// The account's data cannot be read: it has consented to nothing.
+    pub(super) fn fail(&mut self, user: &Bare, out: &mut Outbox) {
+        let waiting = self.0.iter().filter(|(_, account)| *account == user);
+        for id in waiting.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.0.remove(&id);
+            out.push(Effect::Consent { id, is_given: false });
+        }
+    }
+}
 
 impl Host {
     /// Answered by `Effect::Consent`: a contact with the subscription `from` or `both`, that is not blocked, may.
@@ -27,19 +38,11 @@ impl Host {
                 .data(&user)
                 .and_then(|data| data.contact(&watcher))
                 .is_some_and(|item| item.subscription.has_from());
-            let is_given = is_subscribed && !host.blocks_incoming(&user, watcher.as_jid());
+            let is_given =
+                is_subscribed && !blocking::blocks_incoming(&host.accounts, &user, watcher.as_jid());
             if host.phones.consents.0.remove(&id).is_some() {
                 out.push(Effect::Consent { id, is_given });
             }
         });
-    }
-
-    /// The account's data cannot be read: it has consented to nothing.
-    pub(in super::super) fn refuse_watchers(&mut self, user: &Bare, out: &mut Outbox) {
-        let waiting = self.phones.consents.0.iter().filter(|(_, account)| *account == user);
-        for id in waiting.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.phones.consents.0.remove(&id);
-            out.push(Effect::Consent { id, is_given: false });
-        }
     }
 }

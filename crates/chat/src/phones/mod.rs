@@ -23,13 +23,17 @@ pub use guests::{SUBDOMAIN as GUESTS, uri_of as uri_of_guest};
 pub use messages::{PhoneMessage, PhoneMessageOutcome, PhoneSender};
 pub use texts::TextsToPhones;
 
+pub(super) use guests::routed_to_guest;
+pub(super) use messages::PendingPhoneMessages;
+pub(super) use texts::{copy_to_phone, is_for_phone, send_text_to_phones, texts_due};
+
 use super::blocking::Blocklist;
 use super::effect::{Effect, Load, StoreReply};
 use super::feature::Feature;
 use super::presence::{addressed, gone};
 use super::session::Session;
 use super::{Host, Outbox};
-use crate::limits;
+use crate::{disco, limits, phones, presence};
 
 const FILE: &str = "crates/chat/src/phones/mod.rs";
 
@@ -161,58 +165,133 @@ impl Phones {
         self.texts.deadline()
     }
 
+    /// Messages from phones that wait for their outcome.
+    pub(super) fn pending_messages(&mut self) -> &mut PendingPhoneMessages {
+        &mut self.heard
+    }
+
+    /// The data of an account cannot be read: requests of phones that wait for them fail.
+    pub(super) fn handle_unavailable(&mut self, user: &Bare, out: &mut Outbox) {
+        self.heard.fail(user, out);
+        self.consents.fail(user, out);
+    }
+
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.watched.is_empty()
     }
 }
 
+/// A contact watches this account's phones. While the account is available, all of them are known.
+pub(super) fn watch(host: &mut Host, user: &Bare, out: &mut Outbox) {
+    if host.accounts.available(user).next().is_none() {
+        ask(host, user, out);
+    }
+}
+
+/// A session has come, or a watcher is interested while there is none.
+pub(super) fn ask(host: &mut Host, user: &Bare, out: &mut Outbox) {
+    if host.phones.watched.contains_key(user) {
+        forget(host, user);
+    } else if keep(host, user) {
+        out.push(Effect::AskPhone { user: user.clone() });
+    }
+}
+
+/// True: there is a place for their state.
+pub(super) fn keep(host: &mut Host, user: &Bare) -> bool {
+    if host.phones.watched.contains_key(user) {
+        return true;
+    }
+    let is_kept = host.phones.watched.len() < limits::PHONES && !host.accounts.is_anonymous(user);
+    if is_kept {
+        host.phones.watched.insert(user.clone(), WatchedPhone::default());
+    }
+    is_kept
+}
+
+/// Forgets a signed-in account without a phone: its changes are reported anyway.
+fn forget(host: &mut Host, user: &Bare) {
+    let is_nothing = |watched: &WatchedPhone| watched.phone == Phone::default() && watched.told.is_none();
+    if host.is_signed_in(user) && host.phones.watched.get(user).is_some_and(is_nothing) {
+        host.phones.watched.remove(user);
+    }
+}
+
+/// Sends the phones' presence to all contacts that last got another one.
+fn tell(host: &mut Host, now: Instant, user: &Bare, out: &mut Outbox) {
+    let Some(data) = host.accounts.data(user) else { return };
+    let Some(watched) = host.phones.watched.get(user) else { return };
+    let presence = presence_of(user, &watched.phone);
+    if presence.as_ref() == watched.told.as_deref() {
+        return forget(host, user);
+    }
+    let said = match &presence {
+        Some(presence) => presence.clone(),
+        None => phone_of(user).map_or_else(|| Element::new("presence", ns::CLIENT), |jid| gone(&jid)),
+    };
+    let blocked = Blocklist::new(&data.blocked);
+    let seeing = data
+        .roster
+        .iter()
+        .filter(|(contact, item)| item.subscription.has_from() && !blocked.has(contact.as_jid()));
+    out.extend(seeing.map(|(contact, _)| addressed(&said, contact.as_str())));
+    let own = host.accounts.keys_of(user, Session::is_available);
+    presence::deliver_to_all(host, now, &own, said, out);
+    if let Some(watched) = host.phones.watched.get_mut(user) {
+        watched.told = presence.map(Box::new);
+    }
+    forget(host, user);
+}
+
+/// The presence of the account's phones that contacts have.
+pub(super) fn presence<'a>(host: &'a Host, user: &Bare) -> Option<&'a Element> {
+    host.phones.watched.get(user)?.told.as_deref()
+}
+
+fn has_phone(host: &Host, user: &Bare) -> bool {
+    host.phones.watched.get(user).is_some_and(|watched| watched.phone.is_there)
+}
+
+/// Most accounts are watched by no phone: their presence is computed when a watcher asks.
+pub(super) fn show_to_phones(host: &Host, user: &Bare, out: &mut Outbox) {
+    if !host.accounts.is_anonymous(user) {
+        out.push(Effect::Show { user: user.clone() });
+    }
+}
+
+/// A question for an account's phone: answers service discovery, and nothing else. True: it is answered.
+pub(super) fn handle_iq(host: &mut Host, from: &Jid, to: &Jid, iq: &Element, out: &mut Outbox) -> bool {
+    let user = to.bare();
+    let asks_what = iq.attr("type") == Some("get") && iq.get("query", ns::DISCO_INFO).is_some();
+    let is_seen = || presence(host, &user).is_some() && disco::is_seen_by(&host.accounts, &user, from);
+    if to.resource() != Some(RESOURCE) || !asks_what || !is_seen() {
+        return false;
+    }
+    let identity = Element::new("identity", ns::DISCO_INFO).with("category", "client").with("type", "phone");
+    let feature = Element::new("feature", ns::DISCO_INFO).with("var", ns::DISCO_INFO);
+    let info = Element::new("query", ns::DISCO_INFO).child(identity).child(feature);
+    host.route(stanza::result(iq, Some(info)), out);
+    true
+}
+
+/// Texts that are to be tried again.
+pub(super) fn expire(host: &mut Host, now: Instant, out: &mut Outbox) {
+    for user in host.phones.texts.due(now) {
+        phones::texts_due(host, now, &user, out);
+    }
+}
+
 impl Host {
-    /// A contact watches this account's phones. While the account is available, all of them are known.
-    pub(super) fn watch_phone(&mut self, user: &Bare, out: &mut Outbox) {
-        if self.accounts.available(user).next().is_none() {
-            self.ask_phone(user, out);
-        }
-    }
-
-    /// A session has come, or a watcher is interested while there is none.
-    pub(super) fn ask_phone(&mut self, user: &Bare, out: &mut Outbox) {
-        if self.phones.watched.contains_key(user) {
-            self.forget_phone(user);
-        } else if self.keep_phone(user) {
-            out.push(Effect::AskPhone { user: user.clone() });
-        }
-    }
-
-    /// True: there is a place for their state.
-    pub(super) fn keep_phone(&mut self, user: &Bare) -> bool {
-        if self.phones.watched.contains_key(user) {
-            return true;
-        }
-        let is_kept = self.phones.watched.len() < limits::PHONES && !self.accounts.is_anonymous(user);
-        if is_kept {
-            self.phones.watched.insert(user.clone(), WatchedPhone::default());
-        }
-        is_kept
-    }
-
-    /// Forgets a signed-in account without a phone: its changes are reported anyway.
-    fn forget_phone(&mut self, user: &Bare) {
-        let is_nothing = |watched: &WatchedPhone| watched.phone == Phone::default() && watched.told.is_none();
-        if self.is_signed_in(user) && self.phones.watched.get(user).is_some_and(is_nothing) {
-            self.phones.watched.remove(user);
-        }
-    }
-
     /// At the start: accounts with messages that wait, whose phones may come before their clients.
     pub fn begin(&mut self, out: &mut Outbox) {
         if self.settings.texts_to_phones == TextsToPhones::Never {
             return;
         }
-        self.load(Load::Waiting, out, |host, _, loaded, out| {
+        self.store.load(Load::Waiting, out, |host, _, loaded, out| {
             let Ok(StoreReply::Users(users)) = loaded else { return };
             for user in users {
-                host.watch_phone(&user, out);
+                watch(host, &user, out);
             }
         });
     }
@@ -230,55 +309,20 @@ impl Host {
     /// The state of an account's phones: the answer to `Effect::AskPhone`, and every change, of any account.
     pub fn handle_phone(&mut self, now: Instant, user: &Bare, phone: Phone, out: &mut Outbox) {
         if phone != Phone::default() && self.is_signed_in(user) {
-            self.keep_phone(user);
+            keep(self, user);
         }
         let Some(watched) = self.phones.watched.get_mut(user) else { return };
         if watched.phone == phone {
-            return self.forget_phone(user);
+            return forget(self, user);
         }
         let has_come = phone.is_there && !watched.phone.is_there;
         watched.phone = phone;
         let told = user.clone();
         // The account is needed for this moment only: its subscribers are in its roster.
-        self.with_account_data(now, user, out, move |host, now, out| host.tell_phone(now, &told, out));
+        self.with_account_data(now, user, out, move |host, now, out| tell(host, now, &told, out));
         if has_come {
-            self.texts_due(now, user, out);
+            phones::texts_due(self, now, user, out);
         }
-    }
-
-    /// Sends the phones' presence to all contacts that last got another one.
-    fn tell_phone(&mut self, now: Instant, user: &Bare, out: &mut Outbox) {
-        let Some(data) = self.accounts.data(user) else { return };
-        let Some(watched) = self.phones.watched.get(user) else { return };
-        let presence = presence_of(user, &watched.phone);
-        if presence.as_ref() == watched.told.as_deref() {
-            return self.forget_phone(user);
-        }
-        let said = match &presence {
-            Some(presence) => presence.clone(),
-            None => phone_of(user).map_or_else(|| Element::new("presence", ns::CLIENT), |jid| gone(&jid)),
-        };
-        let blocked = Blocklist::new(&data.blocked);
-        let seeing = data
-            .roster
-            .iter()
-            .filter(|(contact, item)| item.subscription.has_from() && !blocked.has(contact.as_jid()));
-        out.extend(seeing.map(|(contact, _)| addressed(&said, contact.as_str())));
-        let own = self.accounts.keys_of(user, Session::is_available);
-        self.deliver_to_all(now, &own, said, out);
-        if let Some(watched) = self.phones.watched.get_mut(user) {
-            watched.told = presence.map(Box::new);
-        }
-        self.forget_phone(user);
-    }
-
-    /// The presence of the account's phones that contacts have.
-    pub(super) fn phone_presence(&self, user: &Bare) -> Option<&Element> {
-        self.phones.watched.get(user)?.told.as_deref()
-    }
-
-    fn has_phone(&self, user: &Bare) -> bool {
-        self.phones.watched.get(user).is_some_and(|watched| watched.phone.is_there)
     }
 
     /// The account's availability for phones: that of the session with the highest priority. `None`: it has
@@ -294,36 +338,6 @@ impl Host {
         let (_, show, presence) = sessions.max_by_key(|(priority, show, _)| (*priority, *show))?;
         let status = presence.content_of("status", ns::CLIENT).unwrap_or_default();
         Some(ChatPresence { show, status: status.chars().take(limits::PHONE_STATUS).collect() })
-    }
-
-    /// Most accounts are watched by no phone: their presence is computed when a watcher asks.
-    pub(super) fn show_to_phones(&self, user: &Bare, out: &mut Outbox) {
-        if !self.accounts.is_anonymous(user) {
-            out.push(Effect::Show { user: user.clone() });
-        }
-    }
-
-    /// A question for an account's phone: answers service discovery, and nothing else. True: it is answered.
-    pub(super) fn phone_asked(&mut self, from: &Jid, to: &Jid, iq: &Element, out: &mut Outbox) -> bool {
-        let user = to.bare();
-        let asks_what = iq.attr("type") == Some("get") && iq.get("query", ns::DISCO_INFO).is_some();
-        let is_seen = || self.phone_presence(&user).is_some() && self.is_seen_by(&user, from);
-        if to.resource() != Some(RESOURCE) || !asks_what || !is_seen() {
-            return false;
-        }
-        let identity =
-            Element::new("identity", ns::DISCO_INFO).with("category", "client").with("type", "phone");
-        let feature = Element::new("feature", ns::DISCO_INFO).with("var", ns::DISCO_INFO);
-        let info = Element::new("query", ns::DISCO_INFO).child(identity).child(feature);
-        self.route(stanza::result(iq, Some(info)), out);
-        true
-    }
-
-    /// Texts that are to be tried again.
-    pub(super) fn expire_phones(&mut self, now: Instant, out: &mut Outbox) {
-        for user in self.phones.texts.due(now) {
-            self.texts_due(now, &user, out);
-        }
     }
 }
 

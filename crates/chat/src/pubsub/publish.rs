@@ -12,7 +12,7 @@ use super::super::write_group::WriteGroup;
 use super::super::{Host, ItemPage, ItemQuery, Outbox, imported};
 use super::node::{FormFault, Node, NodeAffiliation, NodeConfig, Nodes};
 use super::{PendingRequest, PubSubReply, PubSubResult, fault, items_of, node_of, unsupported};
-use crate::limits;
+use crate::{limits, private, vcard};
 
 /// Nodes that are kept like items but are none of these: private data, the used part of a quota, and vCards.
 const RESERVED: [&str; 3] = ["private:", "quota:", "vcard-temp"];
@@ -107,7 +107,7 @@ impl Host {
             let then = move |host: &mut Host, out: &mut Outbox| {
                 host.answer(&shared.iq, result.map(|id| Some(published(&name, &id))), out);
             };
-            host.bookmarks_published(now, &owner, &node, (payload.as_ref(), is_new), out, then);
+            private::handle_publication(host, now, &owner, &node, (payload.as_ref(), is_new), out, then);
         };
         if is_new {
             self.publish_first(item, node, out, answer);
@@ -173,7 +173,7 @@ impl Host {
             out,
         );
         if let Some(payload) = item.item.first().filter(|_| item.owner.local().is_some()) {
-            self.vcard_published(now, &item.owner, &item.node, payload, out);
+            vcard::handle_publication(self, now, &item.owner, &item.node, payload, out);
         }
     }
 
@@ -289,7 +289,7 @@ impl Host {
             }
             let owner = shared.owner.clone();
             let then = move |host: &mut Host, out: &mut Outbox| host.answer(&shared.iq, result, out);
-            host.bookmarks_published(now, &owner, &name, (None, false), out, then);
+            private::handle_publication(host, now, &owner, &name, (None, false), out, then);
         });
         Ok(PubSubReply::Later)
     }
