@@ -7,11 +7,12 @@ use std::collections::HashMap;
 
 use stdx::Instant;
 use stdx::slab::{Key, Slab};
-use xmpp::{Bare, ConnectionId, Element, Jid};
+use xmpp::{Bare, ConnectionId, Element, Jid, ns};
 
 use super::change_queue::ChangeQueues;
 use super::effect::AccountData;
 use super::idle_accounts::IdleAccountCache;
+use super::phones::{ChatPresence, Show};
 use super::rosters::Rosters;
 use super::session::Session;
 use super::user::{AccountState, User};
@@ -19,7 +20,7 @@ use crate::limits;
 
 /// The accounts of a host that are in memory, and their sessions.
 #[derive(Default)]
-pub(super) struct AccountMemory {
+pub struct AccountMemory {
     pub(super) sessions: Slab<Session>,
     pub(super) by_edge: HashMap<ConnectionId, Key>,
     pub(super) users: HashMap<Bare, User>,
@@ -31,6 +32,31 @@ pub(super) struct AccountMemory {
 }
 
 impl AccountMemory {
+    /// The number of sessions, those that wait to be resumed among them.
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Bytes of the rosters of signed-in accounts, about.
+    pub fn roster_bytes(&self) -> usize {
+        self.rosters.bytes
+    }
+
+    /// Rosters that were evicted while their accounts were signed in.
+    pub fn rosters_dropped(&self) -> u64 {
+        self.rosters.dropped
+    }
+
+    /// True if the account has a session.
+    pub fn is_signed_in(&self, user: &Bare) -> bool {
+        self.users.get(user).is_some_and(|user| !user.sessions.is_empty())
+    }
+
+    /// True if one of the account's sessions wants messages and is seen.
+    pub fn is_available(&self, user: &Bare) -> bool {
+        self.available(user).next().is_some()
+    }
+
     /// The session that has this address.
     pub(super) fn session_of(&self, jid: &Jid) -> Option<Key> {
         let user = self.users.get(&jid.bare())?;
@@ -196,5 +222,20 @@ impl AccountMemory {
             self.rosters.dropped += 1;
             self.weigh(&bare);
         }
+    }
+
+    /// The account's availability for phones: that of the session with the highest priority. `None`: it has
+    /// none.
+    pub fn chat_presence(&self, user: &Bare) -> Option<ChatPresence> {
+        if self.is_anonymous(user) {
+            return None;
+        }
+        let sessions = self.available(user).filter_map(|(key, priority)| {
+            let presence = self.sessions.get(key)?.presence()?;
+            Some((priority, Show::of(&presence), presence))
+        });
+        let (_, show, presence) = sessions.max_by_key(|(priority, show, _)| (*priority, *show))?;
+        let status = presence.content_of("status", ns::CLIENT).unwrap_or_default();
+        Some(ChatPresence { show, status: status.chars().take(limits::PHONE_STATUS).collect() })
     }
 }

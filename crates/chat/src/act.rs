@@ -11,7 +11,7 @@ use super::account_memory::AccountMemory;
 use super::effect::{HostAction, HostActionResult, OnlineFilter, SessionState};
 use super::session::Session;
 use super::{Host, Outbox};
-use crate::{commands, departed};
+use crate::{commands, connection, departed};
 
 impl HostActionResult {
     /// Adds another host's result.
@@ -66,7 +66,7 @@ impl Host {
                 let sessions = self.accounts.sessions.iter().filter(|(_, session)| is_meant(&session.jid));
                 let keys: Vec<Key> = sessions.map(|(key, _)| key).collect();
                 for key in &keys {
-                    self.close_session(now, *key, "policy-violation", out);
+                    connection::close_session(self, now, *key, "policy-violation", out);
                 }
                 counted(keys.len())
             }

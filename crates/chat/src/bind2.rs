@@ -6,7 +6,7 @@ use xmpp::c2s::Bound;
 use xmpp::{Bare, Element};
 
 use super::{Effect, Host, Outbox};
-use crate::{archive, offline};
+use crate::{archive, connection, offline};
 
 /// The session is there; it is told so once is known what its archive has. Until then nothing else is sent to it.
 pub(super) fn begin(
@@ -39,7 +39,7 @@ pub(super) fn end_sessions_of_agent(
     out: &mut Outbox,
 ) {
     for other in host.accounts.keys_of(user, |other| other.agent.as_deref() == Some(agent)) {
-        host.close_session(now, other, "conflict", out);
+        connection::close_session(host, now, other, "conflict", out);
     }
 }
 
@@ -69,7 +69,7 @@ fn clear_offline(host: &mut Host, now: Instant, user: &Bare, out: &mut Outbox) {
     let owner = user.clone();
     host.with_account_data(now, user, out, move |host, _, out| {
         let waits = host.accounts.data(&owner).is_some_and(|data| data.offline > 0);
-        if waits && archive::archives_all(host, &owner) {
+        if waits && host.archive.keeps_all(host.settings.archive, &owner) {
             offline::clear(host, &owner, out);
         }
     });

@@ -289,11 +289,11 @@ fn perform(host: &mut Host, now: Instant, user: &Bare, change: &BlockingChange, 
                 }
             }
             BlockingEffect::SendUnavailable(contact) => {
-                presence::send_unavailable(host, user, contact.as_str(), out);
+                presence::send_unavailable(&host.accounts, &host.phones, user, contact.as_str(), out);
             }
             BlockingEffect::EndDirected => end_directed(host, user, change.hidden(), out),
             BlockingEffect::SendPresences(contact) => {
-                presence::send_presences(host, user, contact.as_str(), out)
+                presence::send_presences(&host.accounts, &host.phones, user, contact.as_str(), out)
             }
             BlockingEffect::SendProbes(contact) => {
                 presence::send_probes(&host.accounts, user, contact.as_str(), out)

@@ -14,7 +14,7 @@ use super::change_queue::not_written;
 use super::effect::{Change, HostAction, HostActionResult, Load, OnlineFilter, StoreFailure, StoreReply};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::pubsub::items_of;
-use super::{Host, ItemQuery, Outbox};
+use super::{Host, ItemQuery, Outbox, Settings};
 use crate::limits;
 
 const FILE: &str = "crates/chat/src/commands.rs";
@@ -141,7 +141,7 @@ fn begin(
     iq: &IqRequest<'_>,
     out: &mut Outbox,
 ) -> Result<Option<Element>, StanzaError> {
-    if !is_admin(host, iq.from) {
+    if !host.settings.is_admin(iq.from) {
         return Err(Condition::Forbidden.into());
     }
     if !iq.is_set {
@@ -341,18 +341,17 @@ fn delete_motd(host: &mut Host, now: Instant, form: &Form, out: &mut Outbox) {
     write_motd(host, now, form, None, false, out);
 }
 
-pub(super) fn is_admin(host: &Host, from: &Jid) -> bool {
-    host.settings.admins.contains(&from.bare())
-}
-
 /// Nodes of commands with their names, for clients that may run them (XEP-0050 §2.3).
-pub(super) fn list_commands(host: &Host, from: &Jid) -> Option<impl Iterator<Item = (String, &'static str)>> {
+pub(super) fn list_commands(
+    settings: &Settings,
+    from: &Jid,
+) -> Option<impl Iterator<Item = (String, &'static str)>> {
     let all = || all().map(|command| (format!("{PREFIX}{}", command.node), command.name));
-    is_admin(host, from).then(all)
+    settings.is_admin(from).then(all)
 }
 
-pub(super) fn describe_command(host: &Host, from: &Jid, node: &str) -> Option<Element> {
-    let known = find(node).filter(|_| is_admin(host, from))?;
+pub(super) fn describe_command(settings: &Settings, from: &Jid, node: &str) -> Option<Element> {
+    let known = find(node).filter(|_| settings.is_admin(from))?;
     let identity = Element::new("identity", ns::DISCO_INFO)
         .with("category", "automation")
         .with("type", "command-node")

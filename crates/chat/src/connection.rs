@@ -11,7 +11,7 @@ use super::effect::Effect;
 use super::session::{BacklogProgress, Session, SessionEffect};
 use super::user::AccountState;
 use super::{Host, Outbox, ack, phones, sm};
-use crate::{archive, bind2, offline, presence, push, read_queues, vcard};
+use crate::{archive, bind2, offline, presence, push, read_queues, user, vcard};
 
 /// True if one more session fits, after the oldest have gone if that is how it is configured.
 fn make_room_for_session(host: &mut Host, now: Instant, user: &Bare, out: &mut Outbox) -> bool {
@@ -22,7 +22,7 @@ fn make_room_for_session(host: &mut Host, now: Instant, user: &Bare, out: &mut O
             return true;
         }
         let Some(oldest) = sessions.first().copied().filter(|_| limit.ends_oldest) else { return false };
-        host.close_session(now, oldest, "conflict", out);
+        close_session(host, now, oldest, "conflict", out);
     }
 }
 
@@ -74,7 +74,7 @@ fn handle_sm(host: &mut Host, now: Instant, key: Key, element: &Element, out: &m
                     // More may have waited than could be sent at once.
                     send_backlog(host, now, key, out);
                 }
-                Err(condition) => host.close_session(now, key, condition, out),
+                Err(condition) => close_session(host, now, key, condition, out),
             };
         }
         // Stanzas sent before are not counted.
@@ -103,7 +103,7 @@ fn perform_session(host: &mut Host, now: Instant, key: Key, effects: Vec<Session
     for effect in effects {
         let stanza = match effect {
             SessionEffect::Close(condition) => {
-                host.close_session(now, key, condition, out);
+                close_session(host, now, key, condition, out);
                 continue;
             }
             SessionEffect::Overflow(stanza) => stanza,
@@ -146,7 +146,7 @@ pub(super) fn end_session(host: &mut Host, now: Instant, key: Key, out: &mut Out
     let unacknowledged = host.remembered.handle_end(&mut session);
     if !unacknowledged.is_empty() {
         // Stanzas that were never acknowledged go to the other sessions, or are stored.
-        host.when_account_loaded(now, &bare, out, move |host, now, out| {
+        user::when_loaded(host, now, &bare, out, move |host, now, out| {
             for (at, stanza) in unacknowledged {
                 undelivered(host, now, at, &session.jid, stanza, out);
             }
@@ -166,6 +166,21 @@ fn undelivered(host: &mut Host, now: Instant, at: Instant, of: &Jid, stanza: Ele
     }
 }
 
+/// Not requested by its client: another session has its address now, or an administrator ends it.
+pub(super) fn close_session(
+    host: &mut Host,
+    now: Instant,
+    key: Key,
+    condition: &'static str,
+    out: &mut Outbox,
+) {
+    if let Some(edge) = host.accounts.sessions.get(key).and_then(|session| session.edge) {
+        host.accounts.by_edge.remove(&edge);
+        out.push(Effect::Close { edge, condition });
+    }
+    end_session(host, now, key, out);
+}
+
 impl Host {
     /// A client has signed in and wants a resource.
     pub fn handle_bind(&mut self, now: Instant, edge: ConnectionId, request: &BindRequest, out: &mut Outbox) {
@@ -182,7 +197,7 @@ impl Host {
         };
         // The newer one wins (RFC 6120 §7.7.2.2): the older one is most often a dead connection of the same device.
         if let Some(old) = self.accounts.session_of(&jid) {
-            self.close_session(now, old, "conflict", out);
+            close_session(self, now, old, "conflict", out);
         }
         let agent = request.agent.as_ref().and_then(|agent| agent.id.as_deref()).filter(|_| request.is_bind2);
         if let Some(agent) = agent {
@@ -221,7 +236,7 @@ impl Host {
         let is_too_large = ack::take_too_large(&mut element);
         let Some(session) = self.accounts.sessions.get_mut(key) else { return };
         if !session.count(key, &mut element) {
-            return self.close_session(now, key, "resource-constraint", out);
+            return close_session(self, now, key, "resource-constraint", out);
         }
         if is_too_large {
             let error = StanzaError::new(Condition::PolicyViolation, stanza::TOO_LARGE);
@@ -305,20 +320,5 @@ impl Host {
         let at = self.sleeping.partition_point(|(other, _)| *other <= until);
         self.sleeping.insert(at, (until, key));
         push::handle_sleep(self, now, key, out);
-    }
-
-    /// Not requested by its client: another session has its address now, or an administrator ends it.
-    pub(super) fn close_session(
-        &mut self,
-        now: Instant,
-        key: Key,
-        condition: &'static str,
-        out: &mut Outbox,
-    ) {
-        if let Some(edge) = self.accounts.sessions.get(key).and_then(|session| session.edge) {
-            self.accounts.by_edge.remove(&edge);
-            out.push(Effect::Close { edge, condition });
-        }
-        end_session(self, now, key, out);
     }
 }

@@ -93,8 +93,8 @@ fn of_server(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mut Outb
         return IqReply::Error(Condition::BadRequest.into());
     }
     let describe = |node| {
-        commands::describe_command(host, iq.from, node)
-            .or_else(|| invite::describe_invitation(host, iq.from, node))
+        commands::describe_command(&host.settings, iq.from, node)
+            .or_else(|| invite::describe_invitation(&host.settings, iq.from, node))
     };
     if let Some(command) = iq.payload.attr("node").and_then(describe) {
         return IqReply::Result(Some(command));
@@ -116,8 +116,8 @@ fn items_of_server(host: &mut Host, _now: Instant, iq: &IqRequest<'_>, _out: &mu
         return IqReply::Error(Condition::BadRequest.into());
     }
     if let Some(node) = iq.payload.attr("node") {
-        let own = commands::list_commands(host, iq.from).into_iter().flatten();
-        let mut commands = own.chain(invite::list_invitations(host, iq.from)).peekable();
+        let own = commands::list_commands(&host.settings, iq.from).into_iter().flatten();
+        let mut commands = own.chain(invite::list_invitations(&host.settings, iq.from)).peekable();
         if node != ns::COMMANDS || commands.peek().is_none() {
             return IqReply::Error(Condition::ItemNotFound.into());
         }

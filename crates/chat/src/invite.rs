@@ -11,8 +11,8 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns, time};
 use super::effect::{Access, Invitation, Load, StoreFailure, StoreReply, Subscription};
 use super::feature::{Feature, IqReply, IqRequest};
 use super::presence::subscription::SubscriptionAction;
-use super::{Effect, Host, Outbox};
-use crate::{change_queue, commands, presence, roster};
+use super::{Effect, Host, Outbox, Settings};
+use crate::{change_queue, presence, roster};
 
 const FILE: &str = "crates/chat/src/invite.rs";
 
@@ -99,7 +99,7 @@ fn run(
     let user = iq.from.bare();
     let is_ours =
         iq.session.is_some() && user.domain() == iq.to.domain() && !host.accounts.is_anonymous(&user);
-    if !is_ours || (is_account && !may_invite(host, iq.from)) {
+    if !is_ours || (is_account && !may_invite(&host.settings, iq.from)) {
         return Err(Condition::Forbidden.into());
     }
     if !iq.is_set {
@@ -115,7 +115,7 @@ fn run(
         domain: user.domain().into(),
         name: None,
         inviter: Some(user),
-        registers: is_account || may_invite(host, iq.from),
+        registers: is_account || may_invite(&host.settings, iq.from),
         expires_at: now + host.settings.invitations.good_for,
     };
     if !is_account {
@@ -174,24 +174,24 @@ fn done(command: Element, token: &str, invitation: &Invitation) -> Element {
 }
 
 /// True if this account's invitations permit creating an account.
-fn may_invite(host: &Host, from: &Jid) -> bool {
-    let invitations = &host.settings.invitations;
-    invitations.by_users || (invitations.by_admins && commands::is_admin(host, from))
+fn may_invite(settings: &Settings, from: &Jid) -> bool {
+    let invitations = &settings.invitations;
+    invitations.by_users || (invitations.by_admins && settings.is_admin(from))
 }
 
 /// Nodes of these commands, for disco.
 pub(super) fn list_invitations(
-    host: &Host,
+    settings: &Settings,
     from: &Jid,
 ) -> impl Iterator<Item = (String, &'static str)> + use<> {
-    let is_ours = host.settings.is_local(from.domain());
-    let account = may_invite(host, from).then(|| (ns::INVITE_ACCOUNT.to_owned(), "Create account"));
+    let is_ours = settings.is_local(from.domain());
+    let account = may_invite(settings, from).then(|| (ns::INVITE_ACCOUNT.to_owned(), "Create account"));
     let user = (ns::INVITE.to_owned(), "Invite user");
     std::iter::once(user).chain(account).filter(move |_| is_ours)
 }
 
-pub(super) fn describe_invitation(host: &Host, from: &Jid, node: &str) -> Option<Element> {
-    let (_, name) = list_invitations(host, from).find(|(known, _)| known == node)?;
+pub(super) fn describe_invitation(settings: &Settings, from: &Jid, node: &str) -> Option<Element> {
+    let (_, name) = list_invitations(settings, from).find(|(known, _)| known == node)?;
     let identity = Element::new("identity", ns::DISCO_INFO)
         .with("category", "automation")
         .with("type", "command-node")
@@ -337,7 +337,7 @@ fn make_contact(
                 move |host, now, result, out| {
                     if result.is_ok() {
                         roster::push_contact(host, now, &user, &contact, out);
-                        presence::send_presences(host, &user, contact.as_str(), out);
+                        presence::send_presences(&host.accounts, &host.phones, &user, contact.as_str(), out);
                         presence::send_probes(&host.accounts, &user, contact.as_str(), out);
                         out.extend(after);
                     }

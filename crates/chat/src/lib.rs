@@ -88,6 +88,7 @@ use stdx::rng::Rng;
 use stdx::slab::Key;
 use xmpp::{Bare, Element};
 
+pub use account_memory::AccountMemory;
 pub use departed::without_user;
 pub use effect::{Access, Change, Effect, Load, StoreFailure, StoreReply, Ticket};
 pub use feature::specifications;
@@ -136,6 +137,11 @@ impl Settings {
     /// True if the domain is one of ours.
     pub fn is_local(&self, domain: &str) -> bool {
         self.domains.iter().any(|known| **known == *domain)
+    }
+
+    /// True if the account may run administrators' commands.
+    pub(crate) fn is_admin(&self, jid: &xmpp::Jid) -> bool {
+        self.admins.contains(&jid.bare())
     }
 
     /// A domain of accounts, or of a service of one.
@@ -228,14 +234,14 @@ impl Host {
         &self.settings
     }
 
+    /// The accounts in memory.
+    pub fn accounts(&self) -> &AccountMemory {
+        &self.accounts
+    }
+
     /// From now on these: a domain was added, or another key of the configuration changed.
     pub fn reload(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
-    }
-
-    /// Sessions, those that wait to be resumed among them.
-    pub fn sessions(&self) -> usize {
-        self.accounts.sessions.len()
     }
 
     /// Asks the store; `then` goes on with the answer.

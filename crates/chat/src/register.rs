@@ -13,7 +13,7 @@ use super::effect::{Access, RosterItem};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::user::AccountState;
 use super::{Host, Outbox};
-use crate::{departed, presence};
+use crate::{connection, departed, presence};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -129,7 +129,7 @@ fn set_password(
         host.deliver(now, key, stanza::result(&iq, None), out);
         // Clients that signed in by the old password need the new one (RFC 6120 §4.9.3.16).
         for other in host.accounts.keys_of(&user, |_| true).into_iter().filter(|other| *other != key) {
-            host.close_session(now, other, SessionEndReason::Changed.condition(), out);
+            connection::close_session(host, now, other, SessionEndReason::Changed.condition(), out);
         }
     });
 }
@@ -176,7 +176,7 @@ impl Host {
             unfriend_all(self, user, kept, out);
         }
         for key in keys {
-            self.close_session(now, key, ending.condition(), out);
+            connection::close_session(self, now, key, ending.condition(), out);
         }
     }
 }

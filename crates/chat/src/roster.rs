@@ -276,13 +276,9 @@ pub(super) fn push_contact(host: &mut Host, now: Instant, user: &Bare, contact: 
         None => Element::new("item", ns::ROSTER).with("jid", contact.as_str()).with("subscription", "remove"),
     };
     let query = Element::new("query", ns::ROSTER).with("ver", data.roster_version.to_string()).child(item);
-    for key in interested(host, user) {
+    for key in host.accounts.keys_of(user, |session| session.is_interested) {
         push_to_session(host, now, key, query.clone(), out);
     }
-}
-
-pub(super) fn interested(host: &Host, user: &Bare) -> Vec<Key> {
-    host.accounts.keys_of(user, |session| session.is_interested)
 }
 
 /// A question of the server's own, whose answer is ignored.

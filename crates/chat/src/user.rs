@@ -7,7 +7,7 @@ use xmpp::{Bare, Element, ns};
 
 use super::effect::{AccountData, Effect, Load, StoreReply};
 use super::{Host, Outbox, presence};
-use crate::{archive, blocking, limits, read_queues, route};
+use crate::{blocking, limits, read_queues, route};
 
 /// Nodes whose newest item is read with an account, because a client that signs in needs it at once.
 pub const NODES: &[&str] = &[super::archive::PREFERENCES, ns::VCARD_UPDATE];
@@ -74,7 +74,7 @@ fn account_loaded(host: &mut Host, now: Instant, bare: &Bare, loaded: Option<Sto
     // The first must not take the store away from the others.
     host.accounts.being_loaded.push(bare.clone());
     let newest = |node: &str| items.iter().find(|(known, _)| **known == *node).map(|(_, item)| item);
-    archive::preferences_loaded(host, bare, newest(super::archive::PREFERENCES));
+    host.archive.handle_loaded(bare, newest(super::archive::PREFERENCES));
     host.avatars.handle_loaded(bare, newest(ns::VCARD_UPDATE));
     for waiting in waiting {
         match waiting {
@@ -169,6 +169,23 @@ pub(super) fn refuse_waiting(
     }
 }
 
+/// Runs the last duties of an ended session once its account's data is in memory. Unlike the work for a
+/// stanza, it is always done, unless the store cannot be read.
+pub(super) fn when_loaded(
+    host: &mut Host,
+    now: Instant,
+    bare: &Bare,
+    out: &mut Outbox,
+    job: impl FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
+) {
+    if !host.accounts.is_elsewhere(bare) {
+        return job(host, now, out);
+    }
+    if let AccountState::Loading(waiting) = &mut host.user(now, bare, out).state {
+        waiting.push(QueuedWork::Job(Box::new(job)));
+    }
+}
+
 impl Host {
     /// The account, whose data are read from the store when they are not in memory.
     pub(super) fn user(&mut self, now: Instant, bare: &Bare, out: &mut Outbox) -> &mut User {
@@ -231,33 +248,6 @@ impl Host {
         for user in self.accounts.idle.take_all() {
             forget_features(self, &user);
         }
-    }
-
-    /// Runs the last duties of an ended session once its account's data is in memory. Unlike the work for a
-    /// stanza, it is always done, unless the store cannot be read.
-    pub(super) fn when_account_loaded(
-        &mut self,
-        now: Instant,
-        bare: &Bare,
-        out: &mut Outbox,
-        job: impl FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
-    ) {
-        if !self.accounts.is_elsewhere(bare) {
-            return job(self, now, out);
-        }
-        if let AccountState::Loading(waiting) = &mut self.user(now, bare, out).state {
-            waiting.push(QueuedWork::Job(Box::new(job)));
-        }
-    }
-
-    /// Bytes of the rosters of signed-in accounts, about.
-    pub fn roster_bytes(&self) -> usize {
-        self.accounts.rosters.bytes
-    }
-
-    /// Rosters that were evicted while their accounts were signed in.
-    pub fn rosters_dropped(&self) -> u64 {
-        self.accounts.rosters.dropped
     }
 
     /// Moves an account without sessions and without queued work into the cache of idle accounts.

@@ -6,14 +6,15 @@ mod query;
 use std::collections::HashMap;
 
 use stdx::Instant;
+use stdx::rng::Rng;
 use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns, stanza};
 
 pub use self::preferences::ArchiveDefault;
 pub(super) use self::preferences::NODE as PREFERENCES;
 use self::preferences::Preferences;
-pub(super) use self::preferences::{archives_all, preferences_loaded, prefers_archived};
 pub(super) use self::query::{handle_query, read_ends};
+use super::account_memory::AccountMemory;
 use super::effect::{Change, Load, MamQuery, StoreFailure, StoreReply};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::{Host, Outbox, hints, offline};
@@ -93,6 +94,53 @@ impl Archive {
     pub(super) fn forget(&mut self, user: &Bare) {
         self.preferences.remove(user);
     }
+
+    /// The account's data was read, and its preferences with it, before its first message.
+    pub(super) fn handle_loaded(&mut self, user: &Bare, preferences: Option<&Element>) {
+        if let Some(item) = preferences {
+            self.preferences.insert(user.clone(), Preferences::of_stored(item));
+        }
+    }
+
+    /// True if the account's archive keeps this message. `otherwise`: the default of accounts without preferences.
+    fn keeps(
+        &self,
+        accounts: &AccountMemory,
+        otherwise: ArchiveDefault,
+        (user, with): (&Bare, &Jid),
+        message: &Element,
+    ) -> bool {
+        if !hints::is_worth_archiving(message) || accounts.is_anonymous(user) {
+            return false;
+        }
+        let is_contact = || {
+            let contact = accounts.data(user).and_then(|data| data.contact(&with.bare()));
+            contact.is_some_and(|contact| contact.is_listed)
+        };
+        match self.preferences.get(user) {
+            Some(own) => own.keeps(with, is_contact),
+            None => otherwise.keeps(is_contact),
+        }
+    }
+
+    /// True if the account's archive keeps all messages, independent of the other party.
+    pub(super) fn keeps_all(&self, otherwise: ArchiveDefault, user: &Bare) -> bool {
+        self.preferences.get(user).map_or(otherwise == ArchiveDefault::Always, Preferences::keeps_all)
+    }
+
+    /// A new entry of an archive and its id. Ids sort by time and no two are equal, also after a clock was set back.
+    fn new_entry(
+        &mut self,
+        (now, rng): (Instant, &mut Rng),
+        owner: &Bare,
+        with: &Jid,
+        message: &Element,
+    ) -> (Box<str>, Change) {
+        self.last = now.as_micros().max(self.last + 1);
+        let id: Box<str> = format!("{:014x}{:08x}", self.last, rng.next_u64() >> 32).into();
+        let stanza = Box::new(message.clone());
+        (id.clone(), Change::Archive { owner: owner.clone(), id, with: with.clone(), at: now, stanza })
+    }
 }
 
 /// With its stable id (XEP-0359).
@@ -125,13 +173,14 @@ pub(super) fn record_sent(
 ) -> Option<Box<str>> {
     let to = stanza::to(message).ok().flatten()?;
     // To oneself: it is archived where it arrives.
-    if to.bare() == *user || !is_archived(host, user, &to, message) {
+    if to.bare() == *user || !host.archive.keeps(&host.accounts, host.settings.archive, (user, &to), message)
+    {
         return None;
     }
     host.acks().hold(mark);
     let mark = mark.map(Box::<str>::from);
     retract::retract_archived(host, user, &to, message, out);
-    let (id, change) = new_entry(host, now, user, &to, message);
+    let (id, change) = host.archive.new_entry((now, &mut host.rng), user, &to, message);
     // The message goes its way, archived or not.
     host.store.change(change, out, move |host, _, _, out| host.acks().handle_archived(mark.as_deref(), out));
     Some(id)
@@ -147,18 +196,12 @@ pub(super) fn record_received(
 ) {
     remove_forged_ids(message, user);
     let Some(from) = offline::sender(message) else { return };
-    if is_archived(host, user, &from, message) {
+    if host.archive.keeps(&host.accounts, host.settings.archive, (user, &from), message) {
         retract::retract_archived(host, user, &from, message, out);
         let id = record(host, now, user, &from, message, out);
         let with = Element::new("stanza-id", ns::SID).with("by", user.as_str()).with("id", id);
         message.push(with);
     }
-}
-
-fn is_archived(host: &Host, user: &Bare, with: &Jid, message: &Element) -> bool {
-    hints::is_worth_archiving(message)
-        && !host.accounts.is_anonymous(user)
-        && archive::prefers_archived(host, user, with)
 }
 
 /// Writes a message into an archive, of an account or of a room, and returns its id there. Until it is
@@ -172,24 +215,10 @@ pub(super) fn record(
     out: &mut Outbox,
 ) -> Box<str> {
     let hold = host.pending_acks.guard();
-    let (id, change) = new_entry(host, now, owner, with, message);
+    let (id, change) = host.archive.new_entry((now, &mut host.rng), owner, with, message);
     // A client that gets the message directly has it, whatever becomes of the archive.
     host.store.change(change, out, move |host, _, _, out| host.acks().release(hold, out));
     id
-}
-
-fn new_entry(
-    host: &mut Host,
-    now: Instant,
-    owner: &Bare,
-    with: &Jid,
-    message: &Element,
-) -> (Box<str>, Change) {
-    // Ids sort by time and no two are equal, also after a clock was set back.
-    host.archive.last = now.as_micros().max(host.archive.last + 1);
-    let id: Box<str> = format!("{:014x}{:08x}", host.archive.last, host.rng.next_u64() >> 32).into();
-    let stanza = Box::new(message.clone());
-    (id.clone(), Change::Archive { owner: owner.clone(), id, with: with.clone(), at: now, stanza })
 }
 
 /// In place of an archived message (XEP-0424 §4, XEP-0425 §5): `tombstone` makes what is in the message's stead, unless

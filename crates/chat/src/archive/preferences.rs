@@ -2,7 +2,7 @@
 
 use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
-use xmpp::{Bare, Element, Jid, ns};
+use xmpp::{Element, Jid, ns};
 
 use super::super::effect::Change;
 use super::super::feature::{IqReply, IqRequest};
@@ -29,6 +29,15 @@ impl ArchiveDefault {
             .find(|archived| archived.name() == text)
     }
 
+    /// True if messages are kept where no list of addresses decides. `is_contact`: the other party is in the roster.
+    pub(super) fn keeps(self, is_contact: impl FnOnce() -> bool) -> bool {
+        match self {
+            ArchiveDefault::Always => true,
+            ArchiveDefault::Never => false,
+            ArchiveDefault::Roster => is_contact(),
+        }
+    }
+
     /// The value of the `default` attribute (XEP-0441).
     pub fn name(self) -> &'static str {
         match self {
@@ -48,8 +57,27 @@ pub(super) struct Preferences {
 
 impl Preferences {
     /// The preferences of an account that never set them.
-    fn usual(host: &Host) -> Preferences {
-        Preferences { otherwise: host.settings.archive, ..Preferences::default() }
+    fn usual(otherwise: ArchiveDefault) -> Preferences {
+        Preferences { otherwise, ..Preferences::default() }
+    }
+
+    /// Unreadable preferences are not the defaults: until they are set anew nothing is archived.
+    pub(super) fn of_stored(item: &Element) -> Preferences {
+        let nothing = Preferences { otherwise: ArchiveDefault::Never, ..Preferences::default() };
+        Preferences::parse(item).unwrap_or(nothing)
+    }
+
+    /// True if the archive keeps messages with this address. `is_contact`: the address is in the roster.
+    pub(super) fn keeps(&self, with: &Jid, is_contact: impl FnOnce() -> bool) -> bool {
+        if names(&self.never, with) {
+            return false;
+        }
+        names(&self.always, with) || self.otherwise.keeps(is_contact)
+    }
+
+    /// True if the archive keeps all messages, independent of the other party.
+    pub(super) fn keeps_all(&self) -> bool {
+        self.never.is_empty() && self.otherwise == ArchiveDefault::Always
     }
 
     fn parse(prefs: &Element) -> Result<Preferences, StanzaError> {
@@ -94,7 +122,7 @@ pub(crate) fn handle(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mu
     let user = iq.to.bare();
     if !iq.is_set {
         let own = host.archive.preferences.get(&user).cloned();
-        let preferences = own.unwrap_or_else(|| Preferences::usual(host));
+        let preferences = own.unwrap_or_else(|| Preferences::usual(host.settings.archive));
         return IqReply::Result(Some(preferences.element()));
     }
     if host.accounts.is_anonymous(&user) {
@@ -125,41 +153,4 @@ pub(crate) fn handle(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mu
         host.answer(&iq, answer, out);
     });
     IqReply::Later
-}
-
-pub(crate) fn prefers_archived(host: &Host, user: &Bare, with: &Jid) -> bool {
-    let own = host.archive.preferences.get(user);
-    if let Some(own) = own {
-        if names(&own.never, with) {
-            return false;
-        }
-        if names(&own.always, with) {
-            return true;
-        }
-    }
-    match own.map_or(host.settings.archive, |own| own.otherwise) {
-        ArchiveDefault::Always => true,
-        ArchiveDefault::Never => false,
-        ArchiveDefault::Roster => {
-            let contact = host.accounts.data(user).and_then(|data| data.contact(&with.bare()));
-            contact.is_some_and(|contact| contact.is_listed)
-        }
-    }
-}
-
-/// True if the user's archive keeps all messages, independent of the other party.
-pub(crate) fn archives_all(host: &Host, user: &Bare) -> bool {
-    match host.archive.preferences.get(user) {
-        Some(own) => own.never.is_empty() && own.otherwise == ArchiveDefault::Always,
-        None => host.settings.archive == ArchiveDefault::Always,
-    }
-}
-
-/// The account's data was read, and its preferences with it, before its first message.
-pub(crate) fn preferences_loaded(host: &mut Host, user: &Bare, item: Option<&Element>) {
-    let Some(item) = item else { return };
-    // Unreadable preferences are not the defaults: until they are set anew nothing is archived.
-    let nothing = Preferences { otherwise: ArchiveDefault::Never, ..Preferences::default() };
-    let preferences = Preferences::parse(item).unwrap_or(nothing);
-    host.archive.preferences.insert(user.clone(), preferences);
 }

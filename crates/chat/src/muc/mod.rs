@@ -15,8 +15,8 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 use super::effect::{Change, Load, MamQuery, RoomState, StoreFailure, StoreReply};
 use super::feature::Feature;
 use super::{Host, Outbox, retract};
+use crate::archive;
 use crate::limits::{HISTORY, HISTORY_BYTES, ROOM_IDLE, ROOM_WAITING, ROOMS};
-use crate::{archive, commands};
 use room::{Retraction, Room, RoomEffect};
 
 const fn specification(
@@ -401,7 +401,7 @@ impl Host {
     /// from a domain of ours.
     fn may_all_in_rooms(&self, from: &Jid, stanza: &Element) -> bool {
         let is_operator = from.local().is_none() && self.settings.is_local(from.domain());
-        stanza::kind_of(stanza) == Some(StanzaKind::Iq) && (is_operator || commands::is_admin(self, from))
+        stanza::kind_of(stanza) == Some(StanzaKind::Iq) && (is_operator || self.settings.is_admin(from))
     }
 
     /// Performs the effects of a stanza, after its change is on disk if there is one.

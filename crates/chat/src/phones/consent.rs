@@ -24,25 +24,29 @@ impl PendingConsents {
     }
 }
 
-impl Host {
-    /// Answered by `Effect::Consent`: a contact with the subscription `from` or `both`, that is not blocked, may.
-    pub fn handle_watcher(&mut self, now: Instant, id: u64, user: Bare, watcher: Bare, out: &mut Outbox) {
-        if self.phones.consents.0.len() >= limits::PHONE_MESSAGES {
-            return out.push(Effect::Consent { id, is_given: false });
-        }
-        self.phones.consents.0.insert(id, user.clone());
-        let account = user.clone();
-        self.with_account_data(now, &account, out, move |host, _, out| {
-            let is_subscribed = host
-                .accounts
-                .data(&user)
-                .and_then(|data| data.contact(&watcher))
-                .is_some_and(|item| item.subscription.has_from());
-            let is_given =
-                is_subscribed && !blocking::blocks_incoming(&host.accounts, &user, watcher.as_jid());
-            if host.phones.consents.0.remove(&id).is_some() {
-                out.push(Effect::Consent { id, is_given });
-            }
-        });
+/// Answered by `Effect::Consent`: a contact with the subscription `from` or `both`, that is not blocked, may.
+pub(super) fn handle_watcher(
+    host: &mut Host,
+    now: Instant,
+    id: u64,
+    user: Bare,
+    watcher: Bare,
+    out: &mut Outbox,
+) {
+    if host.phones.consents.0.len() >= limits::PHONE_MESSAGES {
+        return out.push(Effect::Consent { id, is_given: false });
     }
+    host.phones.consents.0.insert(id, user.clone());
+    let account = user.clone();
+    host.with_account_data(now, &account, out, move |host, _, out| {
+        let is_subscribed = host
+            .accounts
+            .data(&user)
+            .and_then(|data| data.contact(&watcher))
+            .is_some_and(|item| item.subscription.has_from());
+        let is_given = is_subscribed && !blocking::blocks_incoming(&host.accounts, &user, watcher.as_jid());
+        if host.phones.consents.0.remove(&id).is_some() {
+            out.push(Effect::Consent { id, is_given });
+        }
+    });
 }

@@ -154,36 +154,40 @@ fn message_of(host: &mut Host, from: &Jid, to: &Bare, words: &MessageBody) -> El
     }
 }
 
-impl Host {
-    /// Answered by `Effect::PhoneMessageOutcome`, once what is to be written is on disk.
-    pub fn handle_phone_message(&mut self, now: Instant, heard: PhoneMessage, out: &mut Outbox) {
-        let waits = self.accounts.users.get(&heard.to).map_or(0, |user| match &user.state {
-            AccountState::Loading(waiting) => waiting.len(),
-            AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => 0,
-        });
-        // A query whose result could not be used is not sent.
-        if self.phones.heard.0.len() >= limits::PHONE_MESSAGES || waits >= limits::USER_WAITING {
-            return out
-                .push(Effect::PhoneMessageOutcome { id: heard.id, outcome: PhoneMessageOutcome::Busy });
-        }
-        self.phones.heard.0.insert(heard.id, (heard.to.clone(), PhoneMessageOutcome::Busy));
-        let to = heard.to.clone();
-        self.with_account_data(now, &to, out, move |host, now, out| hear(host, now, heard, out));
+/// Answered by `Effect::PhoneMessageOutcome`, once what is to be written is on disk.
+pub(super) fn handle_message(host: &mut Host, now: Instant, heard: PhoneMessage, out: &mut Outbox) {
+    let waits = host.accounts.users.get(&heard.to).map_or(0, |user| match &user.state {
+        AccountState::Loading(waiting) => waiting.len(),
+        AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => 0,
+    });
+    // A query whose result could not be used is not sent.
+    if host.phones.heard.0.len() >= limits::PHONE_MESSAGES || waits >= limits::USER_WAITING {
+        return out.push(Effect::PhoneMessageOutcome { id: heard.id, outcome: PhoneMessageOutcome::Busy });
     }
+    host.phones.heard.0.insert(heard.id, (heard.to.clone(), PhoneMessageOutcome::Busy));
+    let to = heard.to.clone();
+    host.with_account_data(now, &to, out, move |host, now, out| hear(host, now, heard, out));
+}
 
-    /// The same words, as their sender's other clients see them.
-    pub fn handle_said(&mut self, now: Instant, from: Bare, to: Bare, words: MessageBody, out: &mut Outbox) {
-        if matches!(words, MessageBody::Typing(_)) {
+/// The same words, as their sender's other clients see them.
+pub(super) fn handle_sent(
+    host: &mut Host,
+    now: Instant,
+    from: Bare,
+    to: Bare,
+    words: MessageBody,
+    out: &mut Outbox,
+) {
+    if matches!(words, MessageBody::Typing(_)) {
+        return;
+    }
+    let user = from.clone();
+    host.with_account_data(now, &user, out, move |host, now, out| {
+        if host.accounts.data(&from).is_none() {
             return;
         }
-        let user = from.clone();
-        self.with_account_data(now, &user, out, move |host, now, out| {
-            if host.accounts.data(&from).is_none() {
-                return;
-            }
-            let message = message_of(host, from.as_jid(), &to, &words);
-            let id = archive::record_sent(host, now, &from, &message, None, out);
-            carbons::copy_of_phone(host, now, &from, &message, id, out);
-        });
-    }
+        let message = message_of(host, from.as_jid(), &to, &words);
+        let id = archive::record_sent(host, now, &from, &message, None, out);
+        carbons::copy_of_phone(host, now, &from, &message, id, out);
+    });
 }

@@ -13,7 +13,7 @@ use super::super::ack::AckGuard;
 use super::super::effect::{Effect, Load, StoreFailure, StoreReply};
 use super::super::{Host, Outbox, hints};
 use super::RESOURCE;
-use crate::{limits, offline, phones, route};
+use crate::{limits, offline, route};
 
 /// The messages that phones get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +41,14 @@ impl Texts {
         self.again.front().map(|(at, _)| *at)
     }
 
+    /// The phone does not answer: the messages are tried again later.
+    fn pause(&mut self, now: Instant, user: &Bare) {
+        self.sending.remove(user);
+        if self.again.len() < limits::TEXTS_AGAIN {
+            self.again.push_back((now + limits::TEXT_AGAIN, user.clone()));
+        }
+    }
+
     pub(super) fn due(&mut self, now: Instant) -> Vec<Bare> {
         let count = self.again.iter().take_while(|(at, _)| *at <= now).count();
         self.again.drain(..count).map(|(_, user)| user).collect()
@@ -61,8 +69,8 @@ pub(crate) fn texts_due(host: &mut Host, now: Instant, user: &Bare, out: &mut Ou
         return;
     }
     // When it is there already, that is told at once, and leads here again.
-    phones::watch(host, user, out);
-    if !phones::has_phone(host, user) {
+    host.phones.watch(&host.accounts, user, out);
+    if !host.phones.has_phone(user) {
         return;
     }
     let of = user.clone();
@@ -78,7 +86,7 @@ pub(crate) fn texts_due(host: &mut Host, now: Instant, user: &Bare, out: &mut Ou
 fn find_text(host: &mut Host, user: Bare, after: u64, out: &mut Outbox) {
     let load = Load::Offline { user: user.clone(), after, ids: Vec::new() };
     host.store.load(load, out, move |host, now, loaded, out| {
-        let Ok(StoreReply::Stanzas(page)) = loaded else { return pause(host, now, &user) };
+        let Ok(StoreReply::Stanzas(page)) = loaded else { return host.phones.texts.pause(now, &user) };
         let last = page.stanzas.last().map(|(id, _, _)| *id).filter(|_| !page.is_complete);
         let text = page.stanzas.into_iter().find_map(|(id, at, message)| {
             let from = xmpp::stanza::from(&message).ok().flatten()?;
@@ -104,7 +112,7 @@ fn send_text(host: &mut Host, user: Bare, mut text: PhoneText, out: &mut Outbox)
         Ok(_) => send_text(host, user, text, out),
         // No phone is there, or it will never take it: the next that comes is asked again.
         Err(StoreFailure::NotFound) => drop(host.phones.texts.sending.remove(&user)),
-        Err(StoreFailure::Unavailable | StoreFailure::Beyond) => pause(host, now, &user),
+        Err(StoreFailure::Unavailable | StoreFailure::Beyond) => host.phones.texts.pause(now, &user),
     });
 }
 
@@ -113,7 +121,7 @@ fn text_taken(host: &mut Host, user: &Bare, id: u64, out: &mut Outbox) {
     offline::forget(host, user, vec![id], out, move |host, now, done, out| {
         host.phones.texts.sending.remove(&of);
         match host.accounts.able(&of).first().copied() {
-            _ if done.is_err() => pause(host, now, &of),
+            _ if done.is_err() => host.phones.texts.pause(now, &of),
             // It came while we were at it, and was not given anything.
             Some(key) => offline::deliver(host, now, key, out),
             None => texts_due(host, now, &of, out),
@@ -121,18 +129,10 @@ fn text_taken(host: &mut Host, user: &Bare, id: u64, out: &mut Outbox) {
     });
 }
 
-fn pause(host: &mut Host, now: Instant, user: &Bare) {
-    let texts = &mut host.phones.texts;
-    texts.sending.remove(user);
-    if texts.again.len() < limits::TEXTS_AGAIN {
-        texts.again.push_back((now + limits::TEXT_AGAIN, user.clone()));
-    }
-}
-
 /// A message that sessions got: with `TextsToPhones::Always` phones get its words too.
 pub(crate) fn copy_to_phone(host: &mut Host, now: Instant, user: &Bare, message: &Element, out: &mut Outbox) {
     let Ok(Some(from)) = xmpp::stanza::from(message) else { return };
-    let is_wanted = host.settings.texts_to_phones == TextsToPhones::Always && phones::has_phone(host, user);
+    let is_wanted = host.settings.texts_to_phones == TextsToPhones::Always && host.phones.has_phone(user);
     if !is_wanted || from.bare() == *user || host.phones.texts.copies >= limits::TEXT_COPIES {
         return;
     }
@@ -150,7 +150,7 @@ pub(crate) fn copy_to_phone(host: &mut Host, now: Instant, user: &Bare, message:
 pub(crate) fn is_for_phone(host: &Host, to: &Jid, message: &Element) -> bool {
     to.resource() == Some(RESOURCE)
         && host.settings.texts_to_phones != TextsToPhones::Never
-        && phones::has_phone(host, &to.bare())
+        && host.phones.has_phone(&to.bare())
         && parts_of(message).is_some()
 }
 

@@ -5,8 +5,10 @@ use stdx::slab::Key;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
 
+use super::super::account_memory::AccountMemory;
 use super::super::change_queue::too_many;
 use super::super::effect::RosterItem;
+use super::super::phones::Phones;
 use super::super::session::Session;
 use super::super::{Host, Outbox};
 use super::subscription::{SubscriptionAction, SubscriptionState, SubscriptionStep};
@@ -90,7 +92,7 @@ fn subscribe_out(host: &mut Host, now: Instant, request: SubscriptionRequest, ji
             if is_visible {
                 roster::push_contact(host, now, &user, &contact, out);
             }
-            tell_of_change(host, &user, &contact, before, step.state, out);
+            tell_of_change(&host.accounts, &host.phones, &user, &contact, before, step.state, out);
             if step.state.from && !before.from {
                 host.pubsub_let_in(now, &user, &contact, out);
             }
@@ -206,7 +208,7 @@ fn subscribe_in(host: &mut Host, now: Instant, request: SubscriptionRequest, out
                 approve(host, &user, &contact, out);
                 host.pubsub_let_in(now, &user, &contact, out);
             } else {
-                tell_of_change(host, &user, &contact, before, step.state, out);
+                tell_of_change(&host.accounts, &host.phones, &user, &contact, before, step.state, out);
             }
         },
     );
@@ -215,26 +217,7 @@ fn subscribe_in(host: &mut Host, now: Instant, request: SubscriptionRequest, out
 /// §3.1.3: in the name of the user, who granted it before.
 fn approve(host: &mut Host, user: &Bare, contact: &Bare, out: &mut Outbox) {
     host.route(typed(user, contact.as_jid(), "subscribed"), out);
-    presence::send_presences(host, user, contact.as_str(), out);
-}
-
-/// §3.1.5: a contact that may see the user now gets the presence; §3.2.2 and §3.3.3: a contact that may
-/// not any more gets unavailable presence.
-fn tell_of_change(
-    host: &Host,
-    user: &Bare,
-    contact: &Bare,
-    before: SubscriptionState,
-    after: SubscriptionState,
-    out: &mut Outbox,
-) {
-    let is_blocked = blocking::blocks_incoming(&host.accounts, user, contact.as_jid());
-    match (before.from, after.from) {
-        _ if is_blocked => {}
-        (false, true) => presence::send_presences(host, user, contact.as_str(), out),
-        (true, false) => presence::send_unavailable(host, user, contact.as_str(), out),
-        _ => {}
-    }
+    presence::send_presences(&host.accounts, &host.phones, user, contact.as_str(), out);
 }
 
 /// §2.5.2: the subscriptions end on the other side as well.
@@ -254,7 +237,27 @@ pub(crate) fn contact_removed(
             host.route(typed(user, contact.as_jid(), act.as_str()), out);
         }
     }
-    tell_of_change(host, user, contact, before, SubscriptionState::default(), out);
+    tell_of_change(&host.accounts, &host.phones, user, contact, before, SubscriptionState::default(), out);
+}
+
+/// §3.1.5: a contact that may see the user now gets the presence; §3.2.2 and §3.3.3: a contact that may
+/// not any more gets unavailable presence.
+fn tell_of_change(
+    accounts: &AccountMemory,
+    phones: &Phones,
+    user: &Bare,
+    contact: &Bare,
+    before: SubscriptionState,
+    after: SubscriptionState,
+    out: &mut Outbox,
+) {
+    let is_blocked = blocking::blocks_incoming(accounts, user, contact.as_jid());
+    match (before.from, after.from) {
+        _ if is_blocked => {}
+        (false, true) => presence::send_presences(accounts, phones, user, contact.as_str(), out),
+        (true, false) => presence::send_unavailable(accounts, phones, user, contact.as_str(), out),
+        _ => {}
+    }
 }
 
 /// The contact after a step; none, when nothing is left of it. And whether clients see a difference.

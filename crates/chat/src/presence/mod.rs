@@ -16,10 +16,11 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 use super::blocking::Blocklist;
 use super::effect::{Change, Effect};
 use super::feature::Feature;
+use super::phones::Phones;
 use super::session::Session;
 use super::{Host, Outbox, phones};
 use crate::account_memory::AccountMemory;
-use crate::{blocking, caps, change_queue, commands, limits, presence};
+use crate::{blocking, caps, change_queue, commands, limits, presence, user};
 use subscription::SubscriptionAction;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -162,9 +163,9 @@ fn available_from(host: &mut Host, now: Instant, key: Key, mut presence: Element
     }
     broadcast(&host.accounts, &user, &presence, out);
     deliver_to_all(host, now, &host.accounts.keys_of(&user, Session::is_available), presence, out);
-    phones::show_to_phones(host, &user, out);
+    phones::show_to_phones(&host.accounts, &user, out);
     if is_initial {
-        phones::ask(host, &user, out);
+        host.phones.ask(&host.accounts, &user, out);
         probe_contacts(&host.accounts, &user, &jid, out);
         ask_again(host, now, key, &user, out);
         commands::send_motd(host, now, key, out);
@@ -186,7 +187,7 @@ fn tell_of_others(host: &mut Host, now: Instant, key: Key, user: &Bare, out: &mu
             host.deliver(now, key, presence, out);
         }
     }
-    if let Some(presence) = phones::presence(host, user).cloned() {
+    if let Some(presence) = host.phones.presence(user).cloned() {
         host.deliver(now, key, presence, out);
     }
 }
@@ -237,15 +238,15 @@ fn unavailable_from(host: &mut Host, now: Instant, key: Key, presence: Element, 
         return;
     }
     caps::handle_gone(host, &jid);
-    phones::show_to_phones(host, &user, out);
+    phones::show_to_phones(&host.accounts, &user, out);
     host.pubsub_presence(now, &user, &jid, &presence, out);
     let others = host.accounts.keys_of(&user, Session::is_available);
     let (told, is_last) = (presence.clone(), others.is_empty());
     if is_last {
         // A contact that sees the account also watches its phones from now on.
-        phones::keep(host, &user);
+        host.phones.keep(&host.accounts, &user);
     }
-    host.when_account_loaded(now, &user.clone(), out, move |host, now, out| {
+    user::when_loaded(host, now, &user.clone(), out, move |host, now, out| {
         broadcast(&host.accounts, &user, &told, out);
         if is_last {
             let words = told.content_of("status", ns::CLIENT).map(|text| Box::from(&*text));
@@ -324,15 +325,15 @@ fn probed(host: &mut Host, now: Instant, from: &Jid, to: &Jid, out: &mut Outbox)
     let Some(data) = host.accounts.data(user) else { return };
     let is_subscribed = data.contact(&contact).is_some_and(|item| item.subscription.has_from());
     if is_subscribed || contact == *user {
-        phones::watch(host, user, out);
+        host.phones.watch(&host.accounts, user, out);
         let before = out.len();
         match host.accounts.session_of(to).and_then(|key| host.accounts.sessions.get(key)) {
             Some(session) => {
                 out.extend(session.presence().map(|presence| addressed(&presence, from.as_str())));
             }
-            None if to.is_bare() => send_presences(host, user, from.as_str(), out),
+            None if to.is_bare() => send_presences(&host.accounts, &host.phones, user, from.as_str(), out),
             None if to.resource() == Some(phones::RESOURCE) => {
-                out.extend(phones::presence(host, user).map(|presence| addressed(presence, from.as_str())));
+                out.extend(host.phones.presence(user).map(|presence| addressed(presence, from.as_str())));
             }
             None => {}
         }
@@ -383,24 +384,6 @@ pub(super) fn answer_without_account(
     }
 }
 
-/// Sends the last presence of each session of the account to one address.
-pub(super) fn send_presences(host: &Host, user: &Bare, to: &str, out: &mut Outbox) {
-    for key in host.accounts.keys_of(user, Session::is_available) {
-        let presence = host.accounts.sessions.get(key).and_then(Session::presence);
-        out.extend(presence.map(|presence| addressed(&presence, to)));
-    }
-    out.extend(phones::presence(host, user).map(|presence| addressed(presence, to)));
-}
-
-/// As if each of them had ended.
-pub(super) fn send_unavailable(host: &Host, user: &Bare, to: &str, out: &mut Outbox) {
-    for key in host.accounts.keys_of(user, Session::is_available) {
-        out.extend(host.accounts.sessions.get(key).map(|session| addressed(&gone(&session.jid), to)));
-    }
-    let phone = phones::presence(host, user).and_then(|presence| stanza::from(presence).ok().flatten());
-    out.extend(phone.map(|jid| addressed(&gone(&jid), to)));
-}
-
 /// Asks for a contact's presence for each session of the account.
 pub(super) fn send_probes(accounts: &AccountMemory, user: &Bare, to: &str, out: &mut Outbox) {
     for key in accounts.keys_of(user, Session::is_available) {
@@ -413,6 +396,36 @@ pub(super) fn refuse(host: &mut Host, presence: &Element, error: &StanzaError, o
     if stanza::may_be_refused(presence) && presence.attr("from").is_some() {
         host.route(stanza::refusal(presence, error), out);
     }
+}
+
+/// Sends the last presence of each session of the account to one address.
+pub(super) fn send_presences(
+    accounts: &AccountMemory,
+    phones: &Phones,
+    user: &Bare,
+    to: &str,
+    out: &mut Outbox,
+) {
+    for key in accounts.keys_of(user, Session::is_available) {
+        let presence = accounts.sessions.get(key).and_then(Session::presence);
+        out.extend(presence.map(|presence| addressed(&presence, to)));
+    }
+    out.extend(phones.presence(user).map(|presence| addressed(presence, to)));
+}
+
+/// As if each of them had ended.
+pub(super) fn send_unavailable(
+    accounts: &AccountMemory,
+    phones: &Phones,
+    user: &Bare,
+    to: &str,
+    out: &mut Outbox,
+) {
+    for key in accounts.keys_of(user, Session::is_available) {
+        out.extend(accounts.sessions.get(key).map(|session| addressed(&gone(&session.jid), to)));
+    }
+    let phone = phones.presence(user).and_then(|presence| stanza::from(presence).ok().flatten());
+    out.extend(phone.map(|jid| addressed(&gone(&jid), to)));
 }
 
 pub(super) fn addressed(presence: &Element, to: &str) -> Effect {

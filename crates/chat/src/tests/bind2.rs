@@ -94,7 +94,7 @@ fn the_same_client_has_one_session() {
     bind(&mut world, 93, None);
     bind(&mut world, 94, Some("phone"));
     assert_eq!(world.closed, [(first, "conflict")]);
-    assert_eq!(world.host.sessions(), 4);
+    assert_eq!(world.host.accounts().session_count(), 4);
     let _ = (desk, nameless);
 }
 
