@@ -111,7 +111,7 @@ impl AccountMemory {
 
     /// True if a change of the account is on its way to the store.
     pub(super) fn is_changing(&self, user: &Bare) -> bool {
-        self.changes.busy.contains_key(user)
+        self.changes.has(user)
     }
 
     /// Its data is here, for a session or since lately: features should remember its changes.

@@ -24,27 +24,6 @@ impl HostActionResult {
     }
 }
 
-/// An account's sessions are all of one host, so no two hosts count the same user.
-fn users_online(accounts: &AccountMemory, domain: &str, who: OnlineFilter) -> Vec<Bare> {
-    let mut is_active: BTreeMap<Bare, bool> = BTreeMap::new();
-    for session in accounts.online(domain).into_iter().filter_map(|key| accounts.sessions.get(key)) {
-        let is_away = matches!(&*show_of(session.presence().as_ref()), "away" | "xa");
-        *is_active.entry(session.jid.bare()).or_default() |= !is_away;
-    }
-    let is_meant = |active: bool| match who {
-        OnlineFilter::All => true,
-        OnlineFilter::Active => active,
-        OnlineFilter::Idle => !active,
-    };
-    is_active.into_iter().filter(|(_, active)| is_meant(*active)).map(|(user, _)| user).collect()
-}
-
-fn describe_sessions(accounts: &AccountMemory, who: Option<&Jid>, max: usize) -> HostActionResult {
-    let is_meant = |session: &Session| who.is_none_or(|who| is_of(who, &session.jid));
-    let those = || accounts.sessions.iter().map(|(_, session)| session).filter(|session| is_meant(session));
-    HostActionResult { described: those().take(max).map(state_of).collect(), ..counted(those().count()) }
-}
-
 impl Host {
     /// This host's part: run by the driver on all.
     pub fn act(&mut self, now: Instant, act: &HostAction, out: &mut Outbox) -> HostActionResult {
@@ -71,7 +50,7 @@ impl Host {
                 counted(keys.len())
             }
             HostAction::Motd { domain, message } => {
-                commands::handle_motd(self, domain.clone(), message.as_deref().cloned());
+                self.commands.handle_motd(domain.clone(), message.as_deref().cloned());
                 HostActionResult::default()
             }
             HostAction::Sessions { who, max } => {
@@ -89,6 +68,27 @@ impl Host {
             }
         }
     }
+}
+
+/// An account's sessions are all of one host, so no two hosts count the same user.
+fn users_online(accounts: &AccountMemory, domain: &str, who: OnlineFilter) -> Vec<Bare> {
+    let mut is_active: BTreeMap<Bare, bool> = BTreeMap::new();
+    for session in accounts.online(domain).into_iter().filter_map(|key| accounts.sessions.get(key)) {
+        let is_away = matches!(&*show_of(session.presence().as_ref()), "away" | "xa");
+        *is_active.entry(session.jid.bare()).or_default() |= !is_away;
+    }
+    let is_meant = |active: bool| match who {
+        OnlineFilter::All => true,
+        OnlineFilter::Active => active,
+        OnlineFilter::Idle => !active,
+    };
+    is_active.into_iter().filter(|(_, active)| is_meant(*active)).map(|(user, _)| user).collect()
+}
+
+fn describe_sessions(accounts: &AccountMemory, who: Option<&Jid>, max: usize) -> HostActionResult {
+    let is_meant = |session: &Session| who.is_none_or(|who| is_of(who, &session.jid));
+    let those = || accounts.sessions.iter().map(|(_, session)| session).filter(|session| is_meant(session));
+    HostActionResult { described: those().take(max).map(state_of).collect(), ..counted(those().count()) }
 }
 
 fn show_of(presence: Option<&Element>) -> Cow<'_, str> {

@@ -291,20 +291,25 @@ fn perform(host: &mut Host, now: Instant, user: &Bare, change: &BlockingChange, 
             BlockingEffect::SendUnavailable(contact) => {
                 presence::send_unavailable(&host.accounts, &host.phones, user, contact.as_str(), out);
             }
-            BlockingEffect::EndDirected => end_directed(host, user, change.hidden(), out),
+            BlockingEffect::EndDirected => end_directed(&mut host.accounts, user, change.hidden(), out),
             BlockingEffect::SendPresences(contact) => {
-                presence::send_presences(&host.accounts, &host.phones, user, contact.as_str(), out)
+                presence::send_presences(&host.accounts, &host.phones, user, contact.as_str(), out);
             }
             BlockingEffect::SendProbes(contact) => {
-                presence::send_probes(&host.accounts, user, contact.as_str(), out)
+                presence::send_probes(&host.accounts, user, contact.as_str(), out);
             }
         }
     }
 }
 
-fn end_directed(host: &mut Host, user: &Bare, is_hidden: impl Fn(&Jid) -> bool, out: &mut Outbox) {
-    for key in host.accounts.keys_of(user, |session: &Session| !session.directed.is_empty()) {
-        let Some(session) = host.accounts.sessions.get_mut(key) else { continue };
+fn end_directed(
+    accounts: &mut AccountMemory,
+    user: &Bare,
+    is_hidden: impl Fn(&Jid) -> bool,
+    out: &mut Outbox,
+) {
+    for key in accounts.keys_of(user, |session: &Session| !session.directed.is_empty()) {
+        let Some(session) = accounts.sessions.get_mut(key) else { continue };
         let gone = super::presence::gone(&session.jid);
         for to in session.directed.extract_if(.., |to| is_hidden(to)) {
             let gone = gone.clone().with("to", to.as_str());

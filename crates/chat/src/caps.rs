@@ -134,7 +134,7 @@ impl Caps {
         }
     }
 
-    fn forget(&mut self, jid: &Jid) {
+    pub(super) fn forget(&mut self, jid: &Jid) {
         let account = jid.bare();
         if let Some(clients) = self.clients.get_mut(&account) {
             clients.retain(|(known, _)| known != jid);
@@ -292,10 +292,6 @@ pub(super) fn handle_answer(host: &mut Host, now: Instant, from: &Jid, iq: &Elem
         Some(CapsEffect::FeaturesKnown(ver)) => host.pubsub_caps_known(now, &ver, out),
         None => {}
     }
-}
-
-pub(super) fn handle_gone(host: &mut Host, jid: &Jid) {
-    host.caps.forget(jid);
 }
 
 fn features(info: &Element) -> impl Iterator<Item = &str> {

@@ -92,7 +92,7 @@ pub(super) fn copy_sent(
     copy_to_sessions(host, now, &user, &except, "sent", copy.as_ref().unwrap_or(message), out);
 }
 
-/// Copies a message of the account's phone; `id` as for `carbons_sent`.
+/// Copies a message of the account's phone; `id` as for `copy_sent`.
 pub(super) fn copy_of_phone(
     host: &mut Host,
     now: Instant,

@@ -16,11 +16,16 @@ type QueuedChange = Box<dyn FnOnce(&mut Host, Instant, &mut Outbox)>;
 /// Accounts with a change on its way, and the work that waits for it.
 #[derive(Default)]
 pub(super) struct ChangeQueues {
-    pub(super) busy: HashMap<Bare, VecDeque<QueuedChange>>,
+    busy: HashMap<Bare, VecDeque<QueuedChange>>,
 }
 
-#[cfg(test)]
 impl ChangeQueues {
+    /// True if a change of the account is on its way to the store.
+    pub(super) fn has(&self, user: &Bare) -> bool {
+        self.busy.contains_key(user)
+    }
+
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.busy.len()
     }
@@ -45,7 +50,7 @@ where
     Ok(())
 }
 
-/// Changes the store, and `then` puts it into memory too. Only from a job of [`queue_change`](Self::queue_change).
+/// Changes the store, and `then` puts it into memory too. Only from a job of [`queue`].
 pub(super) fn write(
     host: &mut Host,
     now: Instant,

@@ -15,7 +15,7 @@ use super::effect::{Change, HostAction, HostActionResult, Load, OnlineFilter, St
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::pubsub::items_of;
 use super::{Host, ItemQuery, Outbox, Settings};
-use crate::limits;
+use crate::{limits, token};
 
 const FILE: &str = "crates/chat/src/commands.rs";
 
@@ -106,6 +106,13 @@ impl Default for Commands {
     }
 }
 
+impl Commands {
+    /// The message of the day of a domain has changed.
+    pub(super) fn handle_motd(&mut self, domain: Box<str>, message: Option<Element>) {
+        self.motd.insert(domain, message);
+    }
+}
+
 /// The values of a form's fields.
 type Values = Vec<(Box<str>, Vec<Box<str>>)>;
 
@@ -157,7 +164,7 @@ fn begin(
         if action != "execute" {
             return Err(fault(Condition::BadRequest, "bad-action"));
         }
-        let session: Box<str> = host.token()[..16].into();
+        let session: Box<str> = token(&mut host.rng)[..16].into();
         if !known.fields.is_empty() {
             host.commands.open.insert_until(now + PATIENCE, session.clone(), (iq.from.clone(), known.node));
             return Ok(Some(known.ask(node, &session)));
@@ -457,10 +464,6 @@ fn write_motd(
             Ok(form.note(&format!("sent to {} sessions", acted.count)))
         });
     });
-}
-
-pub(super) fn handle_motd(host: &mut Host, domain: Box<str>, message: Option<Element>) {
-    host.commands.motd.insert(domain, message);
 }
 
 /// A session has become available.

@@ -8,189 +8,22 @@ use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
 use xmpp::{Bare, ConnectionId, Element, Jid, ns};
 
 use super::effect::Effect;
-use super::session::{BacklogProgress, Session, SessionEffect};
+use super::session::{BacklogProgress, Session, DeliveryEffect};
 use super::user::AccountState;
 use super::{Host, Outbox, ack, phones, sm};
-use crate::{archive, bind2, offline, presence, push, read_queues, user, vcard};
-
-/// True if one more session fits, after the oldest have gone if that is how it is configured.
-fn make_room_for_session(host: &mut Host, now: Instant, user: &Bare, out: &mut Outbox) -> bool {
-    let limit = host.settings.sessions;
-    loop {
-        let sessions = host.accounts.users.get(user).map(|user| &user.sessions[..]).unwrap_or_default();
-        if sessions.len() < limit.most {
-            return true;
-        }
-        let Some(oldest) = sessions.first().copied().filter(|_| limit.ends_oldest) else { return false };
-        close_session(host, now, oldest, "conflict", out);
-    }
-}
-
-/// A request that came with Bind 2.
-fn inline(host: &mut Host, now: Instant, key: Key, child: &Element, out: &mut Outbox) -> Option<Element> {
-    match child.ns() {
-        ns::SM if child.name() == "enable" => return Some(enable_sm(host, key, child)),
-        ns::CARBONS if child.name() == "enable" => {
-            if let Some(session) = host.accounts.sessions.get_mut(key) {
-                session.has_carbons = true;
-            }
-        }
-        ns::CSI => handle_client_state(host, now, key, child, out),
-        _ => {}
-    }
-    None
-}
-
-fn enable_sm(host: &mut Host, key: Key, request: &Element) -> Element {
-    let id = host.token().into();
-    match host.accounts.sessions.get_mut(key) {
-        Some(session) => session.enable_sm(request, id, host.settings.resume_for),
-        None => sm::failed(Condition::UnexpectedRequest),
-    }
-}
-
-fn handle_client_state(host: &mut Host, now: Instant, key: Key, state: &Element, out: &mut Outbox) {
-    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
-    let effects = session.handle_client_state(now, state, out);
-    perform_session(host, now, key, effects, out);
-}
-
-/// `<enable/>`, `<r/>` and `<a/>` (XEP-0198).
-fn handle_sm(host: &mut Host, now: Instant, key: Key, element: &Element, out: &mut Outbox) {
-    if element.name() == "enable" {
-        let answer = enable_sm(host, key, element);
-        let edge = host.accounts.sessions.get(key).and_then(|session| session.edge);
-        return out.extend(edge.map(|edge| Effect::Deliver { edge, element: answer }));
-    }
-    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
-    let edge = session.edge;
-    let answer = match (element.name(), &mut session.sm) {
-        ("r", Some(sm)) => sm.handle_request(),
-        ("a", Some(sm)) => {
-            return match sm.handle_answer(now, element) {
-                Ok(question) => {
-                    let both = edge.zip(question);
-                    out.extend(both.map(|(edge, element)| Effect::Deliver { edge, element }));
-                    // More may have waited than could be sent at once.
-                    send_backlog(host, now, key, out);
-                }
-                Err(condition) => close_session(host, now, key, condition, out),
-            };
-        }
-        // Stanzas sent before are not counted.
-        ("a", None) => return,
-        // It has a session already (XEP-0198 §5).
-        ("r", None) | ("resume", _) => sm::failed(Condition::UnexpectedRequest),
-        _ => sm::failed(Condition::FeatureNotImplemented),
-    };
-    out.extend(edge.map(|edge| Effect::Deliver { edge, element: answer }));
-}
-
-/// Sends as much of a session's backlog as the window takes, then the next page of an archive, then offline messages.
-pub(super) fn send_backlog(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
-    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
-    let Some(BacklogProgress::Sent(question)) = session.send_backlog(now, out) else { return };
-    if let Some((owner, iq)) = question {
-        archive::handle_query(host, now, &owner, &iq, out);
-    }
-    if host.accounts.sessions.get_mut(key).is_some_and(Session::end_backlog) {
-        offline::deliver(host, now, key, out);
-    }
-}
-
-/// Performs the effects of a session. Stanzas that it has no room for are stored, answered or dropped by their kind.
-fn perform_session(host: &mut Host, now: Instant, key: Key, effects: Vec<SessionEffect>, out: &mut Outbox) {
-    for effect in effects {
-        let stanza = match effect {
-            SessionEffect::Close(condition) => {
-                close_session(host, now, key, condition, out);
-                continue;
-            }
-            SessionEffect::Overflow(stanza) => stanza,
-        };
-        let user = match host.accounts.sessions.get(key) {
-            Some(session) => session.jid.bare(),
-            None => match stanza::to(&stanza) {
-                Ok(Some(to)) => to.bare(),
-                _ => continue,
-            },
-        };
-        match stanza::kind_of(&stanza) {
-            // XEP-0045: a room that hears that removes the occupant (333).
-            Some(StanzaKind::Message) if stanza.attr("type") == Some("groupchat") => {
-                host.refuse(&stanza, &Condition::RecipientUnavailable.into(), out);
-            }
-            // These are in an archive, or are still stored.
-            Some(StanzaKind::Message)
-                if stanza
-                    .elements()
-                    .any(|child| matches!(child.ns(), ns::CARBONS | ns::MAM | ns::OFFLINE)) => {}
-            Some(StanzaKind::Message) => offline::keep_message(host, now, &user, stanza, out),
-            Some(StanzaKind::Iq) => host.refuse(&stanza, &Condition::ResourceConstraint.into(), out),
-            Some(StanzaKind::Presence) | None => {}
-        }
-    }
-}
-
-/// The session is over: all that saw it available learn that.
-pub(super) fn end_session(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
-    presence::end(host, now, key, out);
-    let Some(mut session) = host.accounts.sessions.remove(key) else { return };
-    if let Some(edge) = session.edge {
-        host.accounts.by_edge.remove(&edge);
-    }
-    let bare = session.jid.bare();
-    if let Some(user) = host.accounts.users.get_mut(&bare) {
-        user.sessions.retain(|other| *other != key);
-    }
-    let unacknowledged = host.remembered.handle_end(&mut session);
-    if !unacknowledged.is_empty() {
-        // Stanzas that were never acknowledged go to the other sessions, or are stored.
-        user::when_loaded(host, now, &bare, out, move |host, now, out| {
-            for (at, stanza) in unacknowledged {
-                undelivered(host, now, at, &session.jid, stanza, out);
-            }
-        });
-    }
-    host.forget_user(now, &bare);
-}
-
-fn undelivered(host: &mut Host, now: Instant, at: Instant, of: &Jid, stanza: Element, out: &mut Outbox) {
-    match stanza::kind_of(&stanza) {
-        Some(StanzaKind::Message) => offline::message_undelivered(host, now, at, of, stanza, out),
-        Some(StanzaKind::Iq) if matches!(stanza.attr("type"), Some("get" | "set")) => {
-            host.refuse(&stanza, &Condition::ServiceUnavailable.into(), out);
-        }
-        // The sender of a presence will see that the session is gone.
-        _ => {}
-    }
-}
-
-/// Not requested by its client: another session has its address now, or an administrator ends it.
-pub(super) fn close_session(
-    host: &mut Host,
-    now: Instant,
-    key: Key,
-    condition: &'static str,
-    out: &mut Outbox,
-) {
-    if let Some(edge) = host.accounts.sessions.get(key).and_then(|session| session.edge) {
-        host.accounts.by_edge.remove(&edge);
-        out.push(Effect::Close { edge, condition });
-    }
-    end_session(host, now, key, out);
-}
+use crate::{archive, bind2, offline, presence, push, read_queues, token, user, vcard};
 
 impl Host {
     /// A client has signed in and wants a resource.
     pub fn handle_bind(&mut self, now: Instant, edge: ConnectionId, request: &BindRequest, out: &mut Outbox) {
         let name = match (&request.resource, &request.tag) {
             (Some(resource), _) => resource.to_string(),
-            (None, Some(tag)) => format!("{tag}~{}", &self.token()[..8]),
-            (None, None) => self.token()[..16].to_owned(),
+            (None, Some(tag)) => format!("{tag}~{}", &token(&mut self.rng)[..8]),
+            (None, None) => token(&mut self.rng)[..16].to_owned(),
         };
         // Contacts see the account's phones by that name.
-        let name = if name == phones::RESOURCE { format!("{name}~{}", &self.token()[..8]) } else { name };
+        let name =
+            if name == phones::RESOURCE { format!("{name}~{}", &token(&mut self.rng)[..8]) } else { name };
         let Ok(jid) = request.user.with_resource(&name) else {
             let refused = Bound::Refused(Condition::BadRequest.into());
             return out.push(Effect::Bound { edge, bound: refused });
@@ -321,4 +154,172 @@ impl Host {
         self.sleeping.insert(at, (until, key));
         push::handle_sleep(self, now, key, out);
     }
+}
+
+/// True if one more session fits, after the oldest have gone if that is how it is configured.
+fn make_room_for_session(host: &mut Host, now: Instant, user: &Bare, out: &mut Outbox) -> bool {
+    let limit = host.settings.sessions;
+    loop {
+        let sessions = host.accounts.users.get(user).map(|user| &user.sessions[..]).unwrap_or_default();
+        if sessions.len() < limit.most {
+            return true;
+        }
+        let Some(oldest) = sessions.first().copied().filter(|_| limit.ends_oldest) else { return false };
+        close_session(host, now, oldest, "conflict", out);
+    }
+}
+
+/// A request that came with Bind 2.
+fn inline(host: &mut Host, now: Instant, key: Key, child: &Element, out: &mut Outbox) -> Option<Element> {
+    match child.ns() {
+        ns::SM if child.name() == "enable" => return Some(enable_sm(host, key, child)),
+        ns::CARBONS if child.name() == "enable" => {
+            if let Some(session) = host.accounts.sessions.get_mut(key) {
+                session.has_carbons = true;
+            }
+        }
+        ns::CSI => handle_client_state(host, now, key, child, out),
+        _ => {}
+    }
+    None
+}
+
+fn enable_sm(host: &mut Host, key: Key, request: &Element) -> Element {
+    let id = token(&mut host.rng).into();
+    match host.accounts.sessions.get_mut(key) {
+        Some(session) => session.enable_sm(request, id, host.settings.resume_for),
+        None => sm::failed(Condition::UnexpectedRequest),
+    }
+}
+
+fn handle_client_state(host: &mut Host, now: Instant, key: Key, state: &Element, out: &mut Outbox) {
+    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
+    let effects = session.handle_client_state(now, state, out);
+    perform_session(host, now, key, effects, out);
+}
+
+/// `<enable/>`, `<r/>` and `<a/>` (XEP-0198).
+fn handle_sm(host: &mut Host, now: Instant, key: Key, element: &Element, out: &mut Outbox) {
+    if element.name() == "enable" {
+        let answer = enable_sm(host, key, element);
+        let edge = host.accounts.sessions.get(key).and_then(|session| session.edge);
+        return out.extend(edge.map(|edge| Effect::Deliver { edge, element: answer }));
+    }
+    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
+    let edge = session.edge;
+    let answer = match (element.name(), &mut session.sm) {
+        ("r", Some(sm)) => sm.handle_request(),
+        ("a", Some(sm)) => {
+            return match sm.handle_answer(now, element) {
+                Ok(question) => {
+                    let both = edge.zip(question);
+                    out.extend(both.map(|(edge, element)| Effect::Deliver { edge, element }));
+                    // More may have waited than could be sent at once.
+                    send_backlog(host, now, key, out);
+                }
+                Err(condition) => close_session(host, now, key, condition, out),
+            };
+        }
+        // Stanzas sent before are not counted.
+        ("a", None) => return,
+        // It has a session already (XEP-0198 §5).
+        ("r", None) | ("resume", _) => sm::failed(Condition::UnexpectedRequest),
+        _ => sm::failed(Condition::FeatureNotImplemented),
+    };
+    out.extend(edge.map(|edge| Effect::Deliver { edge, element: answer }));
+}
+
+/// Sends as much of a session's backlog as the window takes, then the next page of an archive, then offline messages.
+pub(super) fn send_backlog(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
+    let Some(session) = host.accounts.sessions.get_mut(key) else { return };
+    let Some(BacklogProgress::Sent(question)) = session.send_backlog(now, out) else { return };
+    if let Some((owner, iq)) = question {
+        archive::handle_query(host, now, &owner, &iq, out);
+    }
+    if host.accounts.sessions.get_mut(key).is_some_and(Session::end_backlog) {
+        offline::deliver(host, now, key, out);
+    }
+}
+
+/// Performs the effects of a session. Stanzas that it has no room for are stored, answered or dropped by their kind.
+fn perform_session(host: &mut Host, now: Instant, key: Key, effects: Vec<DeliveryEffect>, out: &mut Outbox) {
+    for effect in effects {
+        let stanza = match effect {
+            DeliveryEffect::Close(condition) => {
+                close_session(host, now, key, condition, out);
+                continue;
+            }
+            DeliveryEffect::Overflow(stanza) => stanza,
+        };
+        let user = match host.accounts.sessions.get(key) {
+            Some(session) => session.jid.bare(),
+            None => match stanza::to(&stanza) {
+                Ok(Some(to)) => to.bare(),
+                _ => continue,
+            },
+        };
+        match stanza::kind_of(&stanza) {
+            // XEP-0045: a room that hears that removes the occupant (333).
+            Some(StanzaKind::Message) if stanza.attr("type") == Some("groupchat") => {
+                host.refuse(&stanza, &Condition::RecipientUnavailable.into(), out);
+            }
+            // These are in an archive, or are still stored.
+            Some(StanzaKind::Message)
+                if stanza
+                    .elements()
+                    .any(|child| matches!(child.ns(), ns::CARBONS | ns::MAM | ns::OFFLINE)) => {}
+            Some(StanzaKind::Message) => offline::keep_message(host, now, &user, stanza, out),
+            Some(StanzaKind::Iq) => host.refuse(&stanza, &Condition::ResourceConstraint.into(), out),
+            Some(StanzaKind::Presence) | None => {}
+        }
+    }
+}
+
+/// The session is over: all that saw it available learn that.
+pub(super) fn end_session(host: &mut Host, now: Instant, key: Key, out: &mut Outbox) {
+    presence::end(host, now, key, out);
+    let Some(mut session) = host.accounts.sessions.remove(key) else { return };
+    if let Some(edge) = session.edge {
+        host.accounts.by_edge.remove(&edge);
+    }
+    let bare = session.jid.bare();
+    if let Some(user) = host.accounts.users.get_mut(&bare) {
+        user.sessions.retain(|other| *other != key);
+    }
+    let unacknowledged = host.remembered.handle_end(&mut session);
+    if !unacknowledged.is_empty() {
+        // Stanzas that were never acknowledged go to the other sessions, or are stored.
+        user::when_loaded(host, now, &bare, out, move |host, now, out| {
+            for (at, stanza) in unacknowledged {
+                undelivered(host, now, at, &session.jid, stanza, out);
+            }
+        });
+    }
+    host.forget_user(now, &bare);
+}
+
+fn undelivered(host: &mut Host, now: Instant, at: Instant, of: &Jid, stanza: Element, out: &mut Outbox) {
+    match stanza::kind_of(&stanza) {
+        Some(StanzaKind::Message) => offline::message_undelivered(host, now, at, of, stanza, out),
+        Some(StanzaKind::Iq) if matches!(stanza.attr("type"), Some("get" | "set")) => {
+            host.refuse(&stanza, &Condition::ServiceUnavailable.into(), out);
+        }
+        // The sender of a presence will see that the session is gone.
+        _ => {}
+    }
+}
+
+/// Not requested by its client: another session has its address now, or an administrator ends it.
+pub(super) fn close_session(
+    host: &mut Host,
+    now: Instant,
+    key: Key,
+    condition: &'static str,
+    out: &mut Outbox,
+) {
+    if let Some(edge) = host.accounts.sessions.get(key).and_then(|session| session.edge) {
+        host.accounts.by_edge.remove(&edge);
+        out.push(Effect::Close { edge, condition });
+    }
+    end_session(host, now, key, out);
 }

@@ -8,6 +8,7 @@ use stdx::Instant;
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::effect::{HostAction, HostActionResult, Load};
+use super::store_requests::StoreRequests;
 use super::{Host, Outbox};
 
 /// The configuration of a room or node without this account's entries; `None` if it has none. Bans stay: a
@@ -32,9 +33,9 @@ pub fn without_user(config: &Element, user: &Bare) -> Option<Element> {
 }
 
 /// The account is out of the store: all hosts are told.
-pub(super) fn tell_departed(host: &mut Host, user: &Bare, out: &mut Outbox) {
+pub(super) fn tell_departed(store: &mut StoreRequests, user: &Bare, out: &mut Outbox) {
     let act = HostAction::Departed { user: user.clone() };
-    host.store.load(Load::Act(Box::new(act)), out, |_, _, _, _| {});
+    store.load(Load::Act(Box::new(act)), out, |_, _, _, _| {});
 }
 
 /// On every host.

@@ -12,7 +12,7 @@ use super::effect::{Access, Invitation, Load, StoreFailure, StoreReply, Subscrip
 use super::feature::{Feature, IqReply, IqRequest};
 use super::presence::subscription::SubscriptionAction;
 use super::{Effect, Host, Outbox, Settings};
-use crate::{change_queue, presence, roster};
+use crate::{change_queue, presence, roster, token};
 
 const FILE: &str = "crates/chat/src/invite.rs";
 
@@ -227,7 +227,7 @@ fn write_invitation(
     invitation: Invitation,
     out: &mut Outbox,
 ) {
-    let token: Box<str> = host.token().into();
+    let token: Box<str> = token(&mut host.rng).into();
     let access = Access::Invite { token: token.clone(), invitation: Box::new(invitation.clone()) };
     host.store.access(access, out, move |host, _, result, out| match result {
         Ok(_) => host.answer(&iq, Ok(Some(done(command, &token, &invitation))), out),

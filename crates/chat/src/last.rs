@@ -57,7 +57,7 @@ fn last(host: &mut Host, now: Instant, iq: &IqRequest<'_>, _out: &mut Outbox) ->
 
 /// XEP-0012 §8: a client must not be asked by an address that may not see its presence.
 pub(super) fn hides_last(accounts: &AccountMemory, to: &Jid, from: &Jid, iq: &Element) -> bool {
-    iq.get("query", ns::LAST).is_some() && stanza_asks(iq) && !disco::is_seen_by(&accounts, &to.bare(), from)
+    iq.get("query", ns::LAST).is_some() && stanza_asks(iq) && !disco::is_seen_by(accounts, &to.bare(), from)
 }
 
 fn stanza_asks(iq: &Element) -> bool {

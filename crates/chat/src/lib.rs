@@ -1,12 +1,20 @@
 //! The accounts, rooms and services of one shard: sessions, their data, and the routing of stanzas.
 //!
-//! A host owns the addresses whose bucket is its shard's. Sessions of other shards' connections reach it by [`ConnectionId`];
-//! stanzas of other hosts and other servers by [`Host::handle_routed`]. One feature, one file; each has its state in
-//! a field of its own, and none looks into another's.
+//! A host owns the addresses whose bucket is its shard's. Sessions of other shards' connections reach it by
+//! [`ConnectionId`](xmpp::ConnectionId); stanzas of other hosts and other servers by [`Host::handle_routed`]. One feature, one
+//! file. A feature announces itself in `feature`'s table; `connection` has the events of clients' connections, and `route` decides
+//! where a stanza goes.
 //!
-//! A feature announces itself in `feature`'s table; `route` decides where a stanza goes. Rooms (`muc`), entity capabilities (`caps`)
-//! and upload slots (`upload`) are machines: events in, effects out, performed by the host. The other features are methods
-//! of [`Host`] over a state of their own.
+//! State is in machines, each a field of [`Host`]: `AccountMemory` has the accounts with their sessions and data, `StoreRequests`
+//! the questions to the store, `PendingAcks` the messages that are not handled yet; a `Session` decides what its client gets when;
+//! and each feature with state has a type of its own (`Archive`, `Caps`, `Phones`, `Push`, `Upload`, …). No machine knows
+//! another one. A machine reads accounts from a reference to the account memory and returns effects (`DeliveryEffect`,
+//! `PushEffect`, `RoomEffect`).
+//!
+//! Beside its machine a feature's file has functions over a host: they give the machine its input, perform its effects and
+//! go on with the answers of the store. A feature that needs another one calls such a function by the name of its module
+//! (`offline::keep_message`). The methods of [`Host`] are the inputs from the driver and the few actions that all features
+//! share: `route`, `deliver`, `answer`, `refuse`, `user` and `with_account_data`.
 //!
 //! A client is told of a change once it is on disk: a roster's push, a subscription, a room's configuration. A message
 //! counts as handled once it is delivered or stored (`ack`). The data of an account are in memory once, for all its sessions;

@@ -12,7 +12,7 @@ use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::session::Session;
 use super::{Host, ItemQuery, Outbox, change_queue, hints, offline};
 use crate::account_memory::AccountMemory;
-use crate::limits;
+use crate::{limits, token};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -393,7 +393,7 @@ fn perform(host: &mut Host, effects: Vec<PushEffect>, out: &mut Outbox) {
             }
             PushEffect::Notify(user, client, count) => {
                 if let Some(messages) = count_messages(&host.accounts, &user, &client, &count) {
-                    let id = host.token();
+                    let id = token(&mut host.rng);
                     let notification = host.push.notify(&id, (user, client), messages);
                     host.route(notification, out);
                 }

@@ -74,24 +74,6 @@ impl ReadQueues {
     }
 }
 
-/// Counts the reads that the stanza causes as those of its session's account.
-pub(super) fn handle_session_element(
-    host: &mut Host,
-    now: Instant,
-    key: Key,
-    element: Element,
-    out: &mut Outbox,
-) {
-    let Some(requester) =
-        host.accounts.sessions.get(key).map(|session| host.store.reads.requester_of(&session.jid))
-    else {
-        return;
-    };
-    host.with_requester(Some(requester), |host| {
-        route::handle_element_of_session(host, now, key, element, out)
-    });
-}
-
 impl Host {
     /// Reads that begin in `act` are of that address, and so is what follows from their answers.
     pub(super) fn for_requester<T>(&mut self, who: &Jid, act: impl FnOnce(&mut Host) -> T) -> T {
@@ -109,4 +91,22 @@ impl Host {
         self.store.reads.requester = before;
         done
     }
+}
+
+/// Counts the reads that the stanza causes as those of its session's account.
+pub(super) fn handle_session_element(
+    host: &mut Host,
+    now: Instant,
+    key: Key,
+    element: Element,
+    out: &mut Outbox,
+) {
+    let Some(requester) =
+        host.accounts.sessions.get(key).map(|session| host.store.reads.requester_of(&session.jid))
+    else {
+        return;
+    };
+    host.with_requester(Some(requester), |host| {
+        route::handle_element_of_session(host, now, key, element, out);
+    });
 }

@@ -145,7 +145,7 @@ fn remove_account(host: &mut Host, key: Key, iq: Element, user: Bare, out: &mut 
 }
 
 fn unfriend_all(host: &mut Host, user: &Bare, kept: &[(Bare, RosterItem)], out: &mut Outbox) {
-    departed::tell_departed(host, user, out);
+    departed::tell_departed(&mut host.store, user, out);
     let known =
         host.accounts.users.get_mut(user).filter(|known| matches!(known.state, AccountState::Ready(_)));
     // Later writes for this account would belong to the next one of that name.

@@ -11,7 +11,7 @@ use super::change_queue::{not_written, too_many};
 use super::effect::{AccountData, Change, RosterItem};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::{Host, Outbox};
-use crate::{change_queue, limits, presence};
+use crate::{change_queue, limits, presence, token};
 
 pub(super) const FEATURE: Feature = Feature {
     specifications: &[Specification {
@@ -283,7 +283,7 @@ pub(super) fn push_contact(host: &mut Host, now: Instant, user: &Bare, contact: 
 
 /// A question of the server's own, whose answer is ignored.
 pub(super) fn push_to_session(host: &mut Host, now: Instant, key: Key, payload: Element, out: &mut Outbox) {
-    let id = host.token()[..16].to_owned();
+    let id = token(&mut host.rng)[..16].to_owned();
     let Some(session) = host.accounts.sessions.get(key) else { return };
     let push = Element::new("iq", ns::CLIENT)
         .with("type", "set")

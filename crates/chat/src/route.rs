@@ -13,6 +13,44 @@ use crate::{
     archive, blocking, caps, carbons, last, no_account, offline, phones, presence, subaddress, user,
 };
 
+impl Host {
+    /// From another host or server, or from a service of ours: `to` is an address of this host's.
+    pub fn handle_routed(&mut self, now: Instant, element: Element, out: &mut Outbox) {
+        let Ok(Some(to)) = stanza::to(&element) else { return };
+        if self.acks().handle_report(&element, &to, out) {
+            return;
+        }
+        // Reads for the stanza count for its sender.
+        let requester =
+            stanza::from(&element).ok().flatten().map(|from| self.store.reads.requester_of(&from));
+        self.with_requester(requester, |host| routed(host, now, element, &to, out));
+    }
+
+    /// The answer to a question that was promised one.
+    pub(super) fn answer(
+        &mut self,
+        iq: &Element,
+        result: Result<Option<Element>, StanzaError>,
+        out: &mut Outbox,
+    ) {
+        match result {
+            Ok(payload) => {
+                let answer = stanza::result(iq, payload);
+                self.route(answer, out);
+            }
+            Err(error) => self.refuse(iq, &error, out),
+        }
+    }
+
+    pub(super) fn refuse(&mut self, stanza: &Element, error: &StanzaError, out: &mut Outbox) {
+        self.acks().handle_refusal(stanza, out);
+        let is_presence = stanza.name() == "presence";
+        if stanza::may_be_refused(stanza) && !is_presence && stanza.attr("from").is_some() {
+            self.route(stanza::refusal(stanza, error), out);
+        }
+    }
+}
+
 /// True if the request concerns the account itself or its invitations.
 fn is_about_account(iq: &Element, to: &Jid, user: &Bare) -> bool {
     let is_own_domain = to.local().is_none() && to.resource().is_none() && to.domain() == user.domain();
@@ -148,7 +186,7 @@ fn to_server(host: &mut Host, element: &Element, out: &mut Outbox) {
 
 pub(super) fn to_account(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
     let bare = stanza::to(&element).ok().flatten().map(|to| to.bare());
-    let Some(mut element) = subaddress::redirect_detail(host, element, out) else {
+    let Some(mut element) = subaddress::redirect_detail(&host.accounts, element, out) else {
         bare.into_iter().for_each(|bare| host.forget_user(now, &bare));
         return;
     };
@@ -200,7 +238,11 @@ fn message_to(host: &mut Host, now: Instant, from: &Jid, to: &Jid, mut element: 
     // RFC 6121 §8.5.3.2.1: a message of another type than chat that matches no resource is ignored or
     // answered by an error. Headlines are ignored, others come back, so that their senders know; neither
     // is in the archive.
-    if !to.is_bare() && key.is_none() && kind != "chat" && !phones::is_for_phone(host, to, &element) {
+    if !to.is_bare()
+        && key.is_none()
+        && kind != "chat"
+        && !phones::is_for_phone((&host.settings, &host.phones), to, &element)
+    {
         return match kind.as_str() {
             "headline" | "error" => {}
             _ => host.refuse(&element, &Condition::ServiceUnavailable.into(), out),
@@ -212,7 +254,7 @@ fn message_to(host: &mut Host, now: Instant, from: &Jid, to: &Jid, mut element: 
             carbons::copy_received(host, now, &bare, &[key], &element, out);
             return deliver_message(host, now, &bare, &[key], element, out);
         }
-        if phones::is_for_phone(host, to, &element) {
+        if phones::is_for_phone((&host.settings, &host.phones), to, &element) {
             return phones::send_text_to_phones(host, now, &bare, element, out);
         }
     }
@@ -307,42 +349,4 @@ fn ask(
 fn answered(host: &mut Host, now: Instant, iq: &Element, from: &Jid, _to: &Jid, out: &mut Outbox) {
     push::handle_answer(host, now, from, iq, out);
     caps::handle_answer(host, now, from, iq, out);
-}
-
-impl Host {
-    /// From another host or server, or from a service of ours: `to` is an address of this host's.
-    pub fn handle_routed(&mut self, now: Instant, element: Element, out: &mut Outbox) {
-        let Ok(Some(to)) = stanza::to(&element) else { return };
-        if self.acks().handle_report(&element, &to, out) {
-            return;
-        }
-        // Reads for the stanza count for its sender.
-        let requester =
-            stanza::from(&element).ok().flatten().map(|from| self.store.reads.requester_of(&from));
-        self.with_requester(requester, |host| routed(host, now, element, &to, out));
-    }
-
-    /// The answer to a question that was promised one.
-    pub(super) fn answer(
-        &mut self,
-        iq: &Element,
-        result: Result<Option<Element>, StanzaError>,
-        out: &mut Outbox,
-    ) {
-        match result {
-            Ok(payload) => {
-                let answer = stanza::result(iq, payload);
-                self.route(answer, out);
-            }
-            Err(error) => self.refuse(iq, &error, out),
-        }
-    }
-
-    pub(super) fn refuse(&mut self, stanza: &Element, error: &StanzaError, out: &mut Outbox) {
-        self.acks().handle_refusal(stanza, out);
-        let is_presence = stanza.name() == "presence";
-        if stanza::may_be_refused(stanza) && !is_presence && stanza.attr("from").is_some() {
-            self.route(stanza::refusal(stanza, error), out);
-        }
-    }
 }

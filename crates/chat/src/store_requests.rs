@@ -1,6 +1,6 @@
 //! The requests to the store that are not answered: each has a ticket, and a continuation that gets its answer.
 //!
-//! A feature asks with `Host::load`, `Host::change` or `Host::access`. Reads keep the bounds of [`read_queues`](super::read_queues) and
+//! Reads keep the bounds of [`read_queues`](super::read_queues) and
 //! the order of [`write_order`](super::write_order). An account stays in memory while an answer that concerns it is awaited.
 
 use std::collections::HashMap;

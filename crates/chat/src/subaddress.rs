@@ -4,7 +4,8 @@
 use xmpp::stanza::{self, StanzaKind};
 use xmpp::{Element, Jid};
 
-use super::{Effect, Host, Outbox};
+use super::account_memory::AccountMemory;
+use super::{Effect, Outbox};
 
 /// XEP-0033: how it was addressed, for clients that sort by it.
 const ADDRESS: &str = "http://jabber.org/protocol/address";
@@ -21,10 +22,14 @@ fn whole(to: &Jid) -> Option<Jid> {
 /// Delivers a message whose address has no account to the account before the separator. Other stanzas
 /// would have to be answered from an address without an account. Returns the stanza if it is not
 /// redirected.
-pub(super) fn redirect_detail(host: &mut Host, mut stanza: Element, out: &mut Outbox) -> Option<Element> {
+pub(super) fn redirect_detail(
+    accounts: &AccountMemory,
+    mut stanza: Element,
+    out: &mut Outbox,
+) -> Option<Element> {
     let is_message = stanza::kind_of(&stanza) == Some(StanzaKind::Message) && stanza::may_be_refused(&stanza);
     let Some(to) = stanza::to(&stanza).ok().flatten().filter(|_| is_message) else { return Some(stanza) };
-    let is_nobody = host.accounts.is_absent(&to.bare());
+    let is_nobody = accounts.is_absent(&to.bare());
     let Some(whole) = whole(&to).filter(|_| is_nobody) else { return Some(stanza) };
     stanza.set("to", whole.as_str());
     let address = Element::new("address", ADDRESS)

@@ -48,6 +48,79 @@ pub(super) enum QueuedWork {
 
 pub(super) type AccountJob = Box<dyn FnOnce(&mut Host, Instant, &mut Outbox)>;
 
+impl Host {
+    /// The account, whose data are read from the store when they are not in memory.
+    pub(super) fn user(&mut self, now: Instant, bare: &Bare, out: &mut Outbox) -> &mut User {
+        let known = self.accounts.users.get(bare);
+        let is_away = known.is_some_and(|user| matches!(user.state, AccountState::Evicted));
+        let is_known = known.is_some();
+        let idle = if is_known { None } else { self.accounts.idle.take(now, bare) };
+        let is_stored = idle.is_some();
+        if !is_known && !is_stored {
+            forget_features(self, bare);
+        }
+        if is_away || (!is_known && !is_stored) {
+            let asked = bare.clone();
+            self.store.load(Load::User { user: bare.clone() }, out, move |host, now, result, out| {
+                account_loaded(host, now, &asked, result.ok(), out);
+            });
+        }
+        if !is_known {
+            let state = idle.map_or_else(|| AccountState::Loading(Vec::new()), AccountState::Ready);
+            let fresh = User { sessions: Vec::with_capacity(1), state, is_stored, is_used: true, weight: 0 };
+            self.accounts.users.insert(bare.clone(), fresh);
+            self.accounts.weigh(bare);
+        }
+        let user = self.accounts.users.get_mut(bare).expect("it was there, or is now");
+        user.is_used = true;
+        if is_away {
+            user.state = AccountState::Loading(Vec::new());
+        }
+        user
+    }
+
+    /// Once the account's data is in memory.
+    pub(super) fn with_account_data(
+        &mut self,
+        now: Instant,
+        bare: &Bare,
+        out: &mut Outbox,
+        job: impl FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
+    ) {
+        match &self.user(now, bare, out).state {
+            AccountState::Loading(_) => {
+                wait_for_account_data(self, now, bare, QueuedWork::Job(Box::new(job)), out);
+            }
+            AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => {
+                job(self, now, out);
+                self.forget_user(now, bare);
+            }
+        }
+    }
+
+    /// The account has changed behind the host's back, or is none any more: it is read again.
+    pub fn forget_account(&mut self, user: &Bare) {
+        if self.accounts.idle.forget(user) {
+            forget_features(self, user);
+        }
+    }
+
+    /// As [`Self::forget_account`], all of them.
+    pub fn forget_accounts(&mut self) {
+        for user in self.accounts.idle.take_all() {
+            forget_features(self, &user);
+        }
+    }
+
+    /// Moves an account without sessions and without queued work into the cache of idle accounts.
+    pub(super) fn forget_user(&mut self, now: Instant, bare: &Bare) {
+        let is_needed = self.offline.is_keeping(bare);
+        for user in self.accounts.release(now, bare, is_needed) {
+            forget_features(self, &user);
+        }
+    }
+}
+
 fn account_loaded(host: &mut Host, now: Instant, bare: &Bare, loaded: Option<StoreReply>, out: &mut Outbox) {
     let Some(user) = host.accounts.users.get_mut(bare) else { return };
     let mut items = Vec::new();
@@ -79,7 +152,7 @@ fn account_loaded(host: &mut Host, now: Instant, bare: &Bare, loaded: Option<Sto
     for waiting in waiting {
         match waiting {
             QueuedWork::FromSession(key, stanza) => {
-                read_queues::handle_session_element(host, now, key, *stanza, out)
+                read_queues::handle_session_element(host, now, key, *stanza, out);
             }
             QueuedWork::Routed(stanza) => {
                 let from = stanza::from(&stanza).ok().flatten();
@@ -183,78 +256,5 @@ pub(super) fn when_loaded(
     }
     if let AccountState::Loading(waiting) = &mut host.user(now, bare, out).state {
         waiting.push(QueuedWork::Job(Box::new(job)));
-    }
-}
-
-impl Host {
-    /// The account, whose data are read from the store when they are not in memory.
-    pub(super) fn user(&mut self, now: Instant, bare: &Bare, out: &mut Outbox) -> &mut User {
-        let known = self.accounts.users.get(bare);
-        let is_away = known.is_some_and(|user| matches!(user.state, AccountState::Evicted));
-        let is_known = known.is_some();
-        let idle = if is_known { None } else { self.accounts.idle.take(now, bare) };
-        let is_stored = idle.is_some();
-        if !is_known && !is_stored {
-            forget_features(self, bare);
-        }
-        if is_away || (!is_known && !is_stored) {
-            let asked = bare.clone();
-            self.store.load(Load::User { user: bare.clone() }, out, move |host, now, result, out| {
-                account_loaded(host, now, &asked, result.ok(), out);
-            });
-        }
-        if !is_known {
-            let state = idle.map_or_else(|| AccountState::Loading(Vec::new()), AccountState::Ready);
-            let fresh = User { sessions: Vec::with_capacity(1), state, is_stored, is_used: true, weight: 0 };
-            self.accounts.users.insert(bare.clone(), fresh);
-            self.accounts.weigh(bare);
-        }
-        let user = self.accounts.users.get_mut(bare).expect("it was there, or is now");
-        user.is_used = true;
-        if is_away {
-            user.state = AccountState::Loading(Vec::new());
-        }
-        user
-    }
-
-    /// Once the account's data is in memory.
-    pub(super) fn with_account_data(
-        &mut self,
-        now: Instant,
-        bare: &Bare,
-        out: &mut Outbox,
-        job: impl FnOnce(&mut Host, Instant, &mut Outbox) + 'static,
-    ) {
-        match &self.user(now, bare, out).state {
-            AccountState::Loading(_) => {
-                wait_for_account_data(self, now, bare, QueuedWork::Job(Box::new(job)), out);
-            }
-            AccountState::Ready(_) | AccountState::Evicted | AccountState::Absent => {
-                job(self, now, out);
-                self.forget_user(now, bare);
-            }
-        }
-    }
-
-    /// The account has changed behind the host's back, or is none any more: it is read again.
-    pub fn forget_account(&mut self, user: &Bare) {
-        if self.accounts.idle.forget(user) {
-            forget_features(self, user);
-        }
-    }
-
-    /// As [`Self::forget_account`], all of them.
-    pub fn forget_accounts(&mut self) {
-        for user in self.accounts.idle.take_all() {
-            forget_features(self, &user);
-        }
-    }
-
-    /// Moves an account without sessions and without queued work into the cache of idle accounts.
-    pub(super) fn forget_user(&mut self, now: Instant, bare: &Bare) {
-        let is_needed = self.offline.is_keeping(bare);
-        for user in self.accounts.release(now, bare, is_needed) {
-            forget_features(self, &user);
-        }
     }
 }

@@ -18,7 +18,7 @@ use super::account_memory::AccountMemory;
 use super::effect::{Change, Load, MamQuery, StoreFailure, StoreReply};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
 use super::{Host, Outbox, hints, offline};
-use crate::{archive, retract};
+use crate::retract;
 
 const FILE: &str = "crates/chat/src/archive/mod.rs";
 
@@ -157,7 +157,7 @@ pub(super) fn remove_forged_ids(message: &mut Element, owner: &Bare) {
 }
 
 fn own_archive(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
-    archive::handle_query(host, now, &iq.to.bare(), iq.iq, out);
+    handle_query(host, now, &iq.to.bare(), iq.iq, out);
     IqReply::Later
 }
 
@@ -223,7 +223,7 @@ pub(super) fn record(
 
 /// In place of an archived message (XEP-0424 §4, XEP-0425 §5): `tombstone` makes what is in the message's stead, unless
 /// that one is not to be replaced. `then` learns whether it was there.
-pub fn replace(
+pub(super) fn replace(
     host: &mut Host,
     owner: &Bare,
     id: &str,

@@ -4,13 +4,14 @@
 use std::collections::HashMap;
 
 use stdx::Instant;
+use stdx::rng::Rng;
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::super::effect::Effect;
 use super::super::user::AccountState;
 use super::super::{Host, Outbox, ack};
 use super::body::MessageBody;
-use crate::{archive, blocking, carbons, limits, offline, route};
+use crate::{archive, blocking, carbons, limits, offline, route, token};
 
 /// A MESSAGE for an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +108,7 @@ fn hear(host: &mut Host, now: Instant, heard: PhoneMessage, out: &mut Outbox) {
     if blocking::blocks_incoming(&host.accounts, &to, &from) {
         return host.phones.heard.report(id, PhoneMessageOutcome::Refused, out);
     }
-    let mut message = message_of(host, &from, &to, &words);
+    let mut message = message_of(&mut host.rng, &from, &to, &words);
     ack::put_ack_token(&mut message, Some(format!("{MARK}{id}").into()));
     let hold = host.pending_acks.begin(&mut message);
     let outcome = hear_message(host, now, &to, id, (message, words, has_phones), out);
@@ -141,12 +142,12 @@ fn hear_message(
     PhoneMessageOutcome::Busy
 }
 
-fn message_of(host: &mut Host, from: &Jid, to: &Bare, words: &MessageBody) -> Element {
+fn message_of(rng: &mut Rng, from: &Jid, to: &Bare, words: &MessageBody) -> Element {
     let message = Element::new("message", ns::CLIENT)
         .with("from", from.as_str())
         .with("to", to.as_str())
         .with("type", "chat")
-        .with("id", host.token());
+        .with("id", token(rng));
     match words {
         MessageBody::Text(text) => message.child(Element::new("body", ns::CLIENT).text(text.clone())),
         MessageBody::Typing(true) => message.child(Element::new("composing", ns::CHATSTATES)),
@@ -186,7 +187,7 @@ pub(super) fn handle_sent(
         if host.accounts.data(&from).is_none() {
             return;
         }
-        let message = message_of(host, from.as_jid(), &to, &words);
+        let message = message_of(&mut host.rng, from.as_jid(), &to, &words);
         let id = archive::record_sent(host, now, &from, &message, None, out);
         carbons::copy_of_phone(host, now, &from, &message, id, out);
     });

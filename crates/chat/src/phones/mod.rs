@@ -3,7 +3,7 @@
 //! A phone is no session: it is a resource of the account that others see, [`RESOURCE`], made of the reports
 //! of `Host::handle_phone`. It takes text messages ([`texts`]) and sends some ([`messages`]); other requests are
 //! refused, Jingle's `session-initiate` among them: code that connects such calls to phones takes them in
-//! `phone_asked` and adds their features.
+//! `handle_iq` and adds their features.
 
 mod body;
 mod consent;
@@ -34,7 +34,7 @@ use super::feature::Feature;
 use super::presence::{addressed, gone};
 use super::session::Session;
 use super::{Host, Outbox};
-use crate::{disco, limits, phones, presence};
+use crate::{disco, limits, presence};
 
 const FILE: &str = "crates/chat/src/phones/mod.rs";
 
@@ -261,6 +261,33 @@ impl Phones {
     }
 }
 
+impl Host {
+    /// Handles an event of phones of accounts of this host.
+    pub fn handle_phone(&mut self, now: Instant, event: PhoneEvent, out: &mut Outbox) {
+        match event {
+            PhoneEvent::Changed { user, phone } => handle_change(self, now, &user, phone, out),
+            PhoneEvent::Message(message) => messages::handle_message(self, now, message, out),
+            PhoneEvent::Sent { from, to, words } => messages::handle_sent(self, now, from, to, words, out),
+            PhoneEvent::Watch { id, user, watcher } => {
+                consent::handle_watcher(self, now, id, user, watcher, out);
+            }
+        }
+    }
+
+    /// At the start: accounts with messages that wait, whose phones may come before their clients.
+    pub fn begin(&mut self, out: &mut Outbox) {
+        if self.settings.texts_to_phones == TextsToPhones::Never {
+            return;
+        }
+        self.store.load(Load::Waiting, out, |host, _, loaded, out| {
+            let Ok(StoreReply::Users(users)) = loaded else { return };
+            for user in users {
+                host.phones.watch(&host.accounts, &user, out);
+            }
+        });
+    }
+}
+
 /// Sends the phones' presence to all contacts that last got another one.
 fn tell(host: &mut Host, now: Instant, user: &Bare, out: &mut Outbox) {
     let Some(data) = host.accounts.data(user) else { return };
@@ -312,7 +339,7 @@ pub(super) fn handle_iq(host: &mut Host, from: &Jid, to: &Jid, iq: &Element, out
 /// Texts that are to be tried again.
 pub(super) fn expire(host: &mut Host, now: Instant, out: &mut Outbox) {
     for user in host.phones.texts.due(now) {
-        phones::texts_due(host, now, &user, out);
+        texts_due(host, now, &user, out);
     }
 }
 
@@ -331,34 +358,7 @@ fn handle_change(host: &mut Host, now: Instant, user: &Bare, phone: Phone, out: 
     // The account is needed for this moment only: its subscribers are in its roster.
     host.with_account_data(now, user, out, move |host, now, out| tell(host, now, &told, out));
     if has_come {
-        phones::texts_due(host, now, user, out);
-    }
-}
-
-impl Host {
-    /// Handles an event of phones of accounts of this host.
-    pub fn handle_phone(&mut self, now: Instant, event: PhoneEvent, out: &mut Outbox) {
-        match event {
-            PhoneEvent::Changed { user, phone } => handle_change(self, now, &user, phone, out),
-            PhoneEvent::Message(message) => messages::handle_message(self, now, message, out),
-            PhoneEvent::Sent { from, to, words } => messages::handle_sent(self, now, from, to, words, out),
-            PhoneEvent::Watch { id, user, watcher } => {
-                consent::handle_watcher(self, now, id, user, watcher, out);
-            }
-        }
-    }
-
-    /// At the start: accounts with messages that wait, whose phones may come before their clients.
-    pub fn begin(&mut self, out: &mut Outbox) {
-        if self.settings.texts_to_phones == TextsToPhones::Never {
-            return;
-        }
-        self.store.load(Load::Waiting, out, |host, _, loaded, out| {
-            let Ok(StoreReply::Users(users)) = loaded else { return };
-            for user in users {
-                host.phones.watch(&host.accounts, &user, out);
-            }
-        });
+        texts_due(host, now, user, out);
     }
 }
 

@@ -11,8 +11,8 @@ use xmpp::{Bare, Element, Jid, ns};
 
 use super::super::ack::AckGuard;
 use super::super::effect::{Effect, Load, StoreFailure, StoreReply};
-use super::super::{Host, Outbox, hints};
-use super::RESOURCE;
+use super::super::{Host, Outbox, Settings, hints};
+use super::{Phones, RESOURCE};
 use crate::{limits, offline, route};
 
 /// The messages that phones get.
@@ -147,10 +147,10 @@ pub(crate) fn copy_to_phone(host: &mut Host, now: Instant, user: &Bare, message:
 }
 
 /// A message to the phone's own resource goes there, whatever sessions the account has.
-pub(crate) fn is_for_phone(host: &Host, to: &Jid, message: &Element) -> bool {
+pub(crate) fn is_for_phone((settings, phones): (&Settings, &Phones), to: &Jid, message: &Element) -> bool {
     to.resource() == Some(RESOURCE)
-        && host.settings.texts_to_phones != TextsToPhones::Never
-        && host.phones.has_phone(&to.bare())
+        && settings.texts_to_phones != TextsToPhones::Never
+        && phones.has_phone(&to.bare())
         && parts_of(message).is_some()
 }
 

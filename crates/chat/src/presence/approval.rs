@@ -137,7 +137,7 @@ pub(crate) fn subscription_in(
     let refused = bounded(&presence, act);
     let request = SubscriptionRequest { user: user.clone(), contact, act, presence };
     let has_turn = change_queue::queue(host, now, user, out, move |host, now, out| {
-        subscribe_in(host, now, request, out)
+        subscribe_in(host, now, request, out);
     });
     if has_turn.is_err() {
         presence::refuse(host, &refused, &too_many(), out);
@@ -151,7 +151,7 @@ pub(crate) fn subscribe_for(host: &mut Host, now: Instant, user: &Bare, contact:
     let request = SubscriptionRequest { user: user.clone(), contact, act, presence };
     // A refused change is left to the user.
     let _ = change_queue::queue(host, now, user, out, move |host, now, out| {
-        subscribe_out(host, now, request, &jid, out)
+        subscribe_out(host, now, request, &jid, out);
     });
 }
 

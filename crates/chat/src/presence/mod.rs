@@ -18,9 +18,10 @@ use super::effect::{Change, Effect};
 use super::feature::Feature;
 use super::phones::Phones;
 use super::session::Session;
+use super::store_requests::StoreRequests;
 use super::{Host, Outbox, phones};
 use crate::account_memory::AccountMemory;
-use crate::{blocking, caps, change_queue, commands, limits, presence, user};
+use crate::{blocking, caps, change_queue, commands, limits, user};
 use subscription::SubscriptionAction;
 
 pub(super) const FEATURE: Feature = Feature {
@@ -70,7 +71,7 @@ pub(super) fn handle_outbound(
         return blocking::refuse_blocked(host, now, key, &presence, &error, out);
     }
     if let Some(act) = SubscriptionAction::of(&presence) {
-        return presence::subscription_from(host, now, key, &to, act, presence, out);
+        return subscription_from(host, now, key, &to, act, presence, out);
     }
     match kind {
         None | Some("unavailable") => directed_from(host, key, to, presence, out),
@@ -90,12 +91,12 @@ pub(super) fn handle_inbound(
 ) {
     let (user, contact) = (to.bare(), from.bare());
     if let Some(act) = SubscriptionAction::of(&presence) {
-        return presence::subscription_to(host, now, &user, contact, act, presence, out);
+        return subscription_to(host, now, &user, contact, act, presence, out);
     }
     match presence.attr("type") {
         None | Some("unavailable") => {}
         Some("probe") => return probed(host, now, from, to, out),
-        Some("error") => undirect(host, to, from, &presence),
+        Some("error") => undirect(&mut host.accounts, to, from, &presence),
         Some(_) => return,
     }
     // `subscribed` and the presence after it come in this order to clients too.
@@ -237,7 +238,7 @@ fn unavailable_from(host: &mut Host, now: Instant, key: Key, presence: Element, 
     if !was_available {
         return;
     }
-    caps::handle_gone(host, &jid);
+    host.caps.forget(&jid);
     phones::show_to_phones(&host.accounts, &user, out);
     host.pubsub_presence(now, &user, &jid, &presence, out);
     let others = host.accounts.keys_of(&user, Session::is_available);
@@ -250,21 +251,27 @@ fn unavailable_from(host: &mut Host, now: Instant, key: Key, presence: Element, 
         broadcast(&host.accounts, &user, &told, out);
         if is_last {
             let words = told.content_of("status", ns::CLIENT).map(|text| Box::from(&*text));
-            note_last_seen(host, now, user, words.unwrap_or_default(), out);
+            note_last_seen((&mut host.accounts, &mut host.store), now, user, words.unwrap_or_default(), out);
         }
     });
     deliver_to_all(host, now, &others, presence, out);
 }
 
-fn note_last_seen(host: &mut Host, now: Instant, user: Bare, status: Box<str>, out: &mut Outbox) {
-    if host.accounts.is_anonymous(&user) {
+fn note_last_seen(
+    (accounts, store): (&mut AccountMemory, &mut StoreRequests),
+    now: Instant,
+    user: Bare,
+    status: Box<str>,
+    out: &mut Outbox,
+) {
+    if accounts.is_anonymous(&user) {
         return;
     }
     // Nothing is written for an account that was removed.
-    let Some(data) = host.accounts.data_mut(&user) else { return };
+    let Some(data) = accounts.data_mut(&user) else { return };
     data.last_seen = Some((now, status.clone()));
     // When the write is lost, an older time stands, and no session waits for it.
-    host.store.change(Change::LastSeen { user, at: now, status }, out, |_, _, _, _| {});
+    store.change(Change::LastSeen { user, at: now, status }, out, |_, _, _, _| {});
 }
 
 /// The session ends: all that saw its presence learn that.
@@ -301,7 +308,7 @@ fn directed_from(host: &mut Host, key: Key, to: Jid, presence: Element, out: &mu
 }
 
 /// Forgets an address that refused directed presence: it need not get the end of that presence.
-fn undirect(host: &mut Host, to: &Jid, from: &Jid, presence: &Element) {
+fn undirect(accounts: &mut AccountMemory, to: &Jid, from: &Jid, presence: &Element) {
     // Other errors may be of an earlier presence than the one that was taken: a room whose nickname was not free has an
     // occupant a moment later, and must learn that it goes.
     const NOBODY: [Condition; 3] =
@@ -313,7 +320,7 @@ fn undirect(host: &mut Host, to: &Jid, from: &Jid, presence: &Element) {
     if !error.is_some_and(is_nobody) {
         return;
     }
-    let session = host.accounts.session_of(to).and_then(|key| host.accounts.sessions.get_mut(key));
+    let session = accounts.session_of(to).and_then(|key| accounts.sessions.get_mut(key));
     if let Some(session) = session {
         session.directed.retain(|known| known != from);
     }

@@ -110,7 +110,7 @@ impl Flow {
 }
 
 /// Everything that a session asks of its host.
-pub(in super::super) enum SessionEffect {
+pub(in super::super) enum DeliveryEffect {
     /// The client has acknowledged nothing for long: the session ends with this stream error.
     Close(&'static str),
     /// The session has no room for this stanza, which is stored, answered or dropped by its kind.
@@ -147,10 +147,10 @@ impl Session {
         now: Instant,
         stanza: Element,
         out: &mut Outbox,
-        effects: &mut Vec<SessionEffect>,
+        effects: &mut Vec<DeliveryEffect>,
     ) {
         // A stanza for a session that ends is dropped, as for one that has ended.
-        if effects.iter().any(|effect| matches!(effect, SessionEffect::Close(_))) {
+        if effects.iter().any(|effect| matches!(effect, DeliveryEffect::Close(_))) {
             return;
         }
         match self.edge {
@@ -163,9 +163,9 @@ impl Session {
         }
     }
 
-    fn queue(&mut self, now: Instant, stanza: Element, effects: &mut Vec<SessionEffect>) {
+    fn queue(&mut self, now: Instant, stanza: Element, effects: &mut Vec<DeliveryEffect>) {
         if self.sm.as_ref().is_some_and(|sm| sm.is_abandoned(now)) && self.edge.is_some() {
-            effects.extend([SessionEffect::Close("resource-constraint"), SessionEffect::Overflow(stanza)]);
+            effects.extend([DeliveryEffect::Close("resource-constraint"), DeliveryEffect::Overflow(stanza)]);
             return;
         }
         let is_asleep = self.edge.is_none();
@@ -177,7 +177,7 @@ impl Session {
         if !backlog.is_full(is_asleep) || (is_answer && has_room) {
             return backlog.push(now, stanza);
         }
-        effects.push(SessionEffect::Overflow(stanza));
+        effects.push(DeliveryEffect::Overflow(stanza));
     }
 
     /// The connection has written the stanzas that it was given before the last `Flush`.

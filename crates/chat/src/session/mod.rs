@@ -11,7 +11,7 @@ use xmpp::xml::Packed;
 use xmpp::{ConnectionId, Element, Jid};
 
 use self::flow::Flow;
-pub(super) use self::flow::{BacklogProgress, SessionEffect, TooManyQuestions};
+pub(super) use self::flow::{BacklogProgress, DeliveryEffect, TooManyQuestions};
 use super::csi::ClientState;
 use super::effect::Effect;
 use super::sm::{Sm, TooManyUnhandled};
@@ -84,11 +84,11 @@ impl Session {
     }
 
     /// Sends a stanza to the client, or queues it.
-    pub(super) fn deliver(&mut self, now: Instant, stanza: Element, out: &mut Outbox) -> Vec<SessionEffect> {
+    pub(super) fn deliver(&mut self, now: Instant, stanza: Element, out: &mut Outbox) -> Vec<DeliveryEffect> {
         let mut effects = Vec::new();
         match &mut self.waits {
             Some(waits) if waits.len() < limits::SM_QUEUE => waits.push(stanza),
-            Some(_) => effects.push(SessionEffect::Overflow(stanza)),
+            Some(_) => effects.push(DeliveryEffect::Overflow(stanza)),
             None if self.client_state.is_inactive() => {
                 for stanza in self.client_state.handle_stanza(stanza) {
                     self.send(now, stanza, out, &mut effects);
@@ -105,7 +105,7 @@ impl Session {
         now: Instant,
         state: &Element,
         out: &mut Outbox,
-    ) -> Vec<SessionEffect> {
+    ) -> Vec<DeliveryEffect> {
         match state.name() {
             "active" => return self.activate(now, out),
             "inactive" => self.client_state.handle_inactive(),
@@ -115,7 +115,7 @@ impl Session {
     }
 
     /// The client is active: it gets the stanzas that were held back.
-    pub(super) fn activate(&mut self, now: Instant, out: &mut Outbox) -> Vec<SessionEffect> {
+    pub(super) fn activate(&mut self, now: Instant, out: &mut Outbox) -> Vec<DeliveryEffect> {
         let mut effects = Vec::new();
         for stanza in self.client_state.handle_active() {
             self.send(now, stanza, out, &mut effects);

@@ -367,7 +367,7 @@ fn an_archived_message_is_replaced_in_its_place() {
         let (told, heard) = std::sync::mpsc::sync_channel(1);
         world.tell(|host, _, out| {
             crate::archive::replace(host, &owner, id, out, stone, move |_, _, done, _| {
-                told.send(done).unwrap()
+                told.send(done).unwrap();
             });
         });
         heard.try_recv().unwrap()
