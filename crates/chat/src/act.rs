@@ -56,9 +56,9 @@ impl Host {
             HostAction::Sessions { who, max } => {
                 describe_sessions(&self.accounts, who.as_ref(), *max as usize)
             }
-            HostAction::Rooms { domain } => self.rooms_here(domain),
+            HostAction::Rooms { domain } => self.rooms.list(domain),
             HostAction::DescribeRooms { domain } => HostActionResult {
-                described_rooms: self.describe_rooms(domain),
+                described_rooms: self.rooms.describe(domain),
                 ..HostActionResult::default()
             },
             HostAction::Departed { user } => departed::handle_departed(self, now, user, out),

@@ -14,6 +14,7 @@ use stdx::rng::Rng;
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::feature::Feature;
+use super::pubsub::PubSubEvent;
 use super::{Host, Outbox, Settings, disco, token};
 use crate::account_memory::AccountMemory;
 use crate::limits;
@@ -289,7 +290,9 @@ fn may_be_asked(accounts: &AccountMemory, user: &Bare, from: &Jid) -> bool {
 pub(super) fn handle_answer(host: &mut Host, now: Instant, from: &Jid, iq: &Element, out: &mut Outbox) {
     match host.caps.handle_response(now, from, iq, &mut host.rng) {
         Some(CapsEffect::Send(iq)) => host.route(iq, out),
-        Some(CapsEffect::FeaturesKnown(ver)) => host.pubsub_caps_known(now, &ver, out),
+        Some(CapsEffect::FeaturesKnown(ver)) => {
+            host.tell_pubsub(now, PubSubEvent::FeaturesKnown { ver: &ver }, out);
+        }
         None => {}
     }
 }

@@ -8,7 +8,7 @@ use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
 use xmpp::{Bare, ConnectionId, Element, Jid, ns};
 
 use super::effect::Effect;
-use super::session::{BacklogProgress, Session, DeliveryEffect};
+use super::session::{BacklogProgress, DeliveryEffect, Session};
 use super::user::AccountState;
 use super::{Host, Outbox, ack, phones, sm};
 use crate::{archive, bind2, offline, presence, push, read_queues, token, user, vcard};

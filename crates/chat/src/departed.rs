@@ -8,6 +8,7 @@ use stdx::Instant;
 use xmpp::{Bare, Element, Jid, ns};
 
 use super::effect::{HostAction, HostActionResult, Load};
+use super::pubsub::PubSubEvent;
 use super::store_requests::StoreRequests;
 use super::{Host, Outbox};
 
@@ -45,7 +46,11 @@ pub(super) fn handle_departed(
     user: &Bare,
     out: &mut Outbox,
 ) -> HostActionResult {
-    host.leave_rooms(now, user, out);
-    host.leave_nodes(now, user, out);
+    for room in host.rooms.handle_departed(user) {
+        if let Some(effect) = host.rooms.remove_user(&host.settings, &room, user) {
+            host.perform_rooms(now, &room, effect, out);
+        }
+    }
+    host.tell_pubsub(now, PubSubEvent::UserRemoved { user }, out);
     HostActionResult::default()
 }

@@ -2,10 +2,11 @@
 //! (XEP-0157).
 
 use stdx::Instant;
-use xmpp::stanza::Condition;
+use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 
 use super::feature::{FEATURES, Feature, IqHandler, IqReply, IqRequest, IqTarget};
+use super::pubsub::{NodesView, PubSubEvent};
 use super::{Host, Outbox, Settings, caps};
 use crate::account_memory::AccountMemory;
 use crate::{commands, invite, offline};
@@ -173,10 +174,12 @@ fn of_account(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbo
         return IqReply::Error(Condition::BadRequest.into());
     }
     if let Some(node) = iq.payload.attr("node") {
-        let question = iq.iq.clone();
-        host.describe_node(now, &user, (iq.from, node), out, move |host, info, out| {
+        let (question, node) = (iq.iq.clone(), Box::<str>::from(node));
+        let then = move |host: &mut Host, nodes: Result<NodesView, StanzaError>, out: &mut Outbox| {
+            let info = nodes.and_then(|nodes| nodes.describe(&node));
             host.answer(&question, info.map(Some), out);
-        });
+        };
+        host.tell_pubsub(now, PubSubEvent::View { owner: &user, from: iq.from, then: Box::new(then) }, out);
         return IqReply::Later;
     }
     let kind = if host.accounts.is_anonymous(&user) { "anonymous" } else { "registered" };
@@ -218,15 +221,10 @@ fn items_of_account(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut
         return IqReply::Result(Some(Element::new("query", ns::DISCO_ITEMS).with("node", node)));
     }
     let (question, jid) = (iq.iq.clone(), user.clone());
-    host.list_nodes(now, &user, iq.from, out, move |host, nodes, out| {
-        let item = |(name, title): (Box<str>, Box<str>)| {
-            let title = (!title.is_empty()).then_some(title);
-            let item = Element::new("item", ns::DISCO_ITEMS).with("jid", jid.as_str());
-            item.with("node", name).with_opt("name", title)
-        };
-        let query =
-            nodes.map(|nodes| Element::new("query", ns::DISCO_ITEMS).children(nodes.into_iter().map(item)));
+    let then = move |host: &mut Host, nodes: Result<NodesView, StanzaError>, out: &mut Outbox| {
+        let query = nodes.map(|nodes| Element::new("query", ns::DISCO_ITEMS).children(nodes.items(&jid)));
         host.answer(&question, query.map(Some), out);
-    });
+    };
+    host.tell_pubsub(now, PubSubEvent::View { owner: &user, from: iq.from, then: Box::new(then) }, out);
     IqReply::Later
 }

@@ -291,7 +291,7 @@ impl Host {
     pub fn deadline(&self) -> Option<Instant> {
         let sleeping = self.sleeping.front().map(|(until, _)| *until);
         let phones = self.phones.deadline();
-        [sleeping, self.rooms.deadline(), self.pubsub.deadline(), phones].into_iter().flatten().min()
+        [sleeping, self.rooms.deadline(), phones].into_iter().flatten().min()
     }
 
     /// Handles the timers that are due at `now`.
@@ -304,7 +304,7 @@ impl Host {
                 connection::end_session(self, now, key, out);
             }
         }
-        self.expire_rooms(now, out);
+        self.rooms.expire(now);
         phones::expire(self, now, out);
     }
 

@@ -9,7 +9,7 @@ use xmpp::{Bare, Element, Jid, Level, Specification, ns};
 use super::change_queue::not_written;
 use super::effect::{Change, Load};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
-use super::pubsub::{Publication, items_of, whole};
+use super::pubsub::{PubSubEvent, Publication, items_of, whole};
 use super::write_group::{WriteContinuation, WriteGroup};
 use super::{Host, ItemPage, ItemQuery, Outbox, imported};
 use crate::limits;
@@ -332,7 +332,9 @@ fn sync_bookmarks(
         });
     }
     if !gone.is_empty() {
-        host.retract_for(now, user, (ns::BOOKMARKS, gone), out, all.one());
+        let then = Box::new(all.one());
+        let event = PubSubEvent::Retract { owner: user, node: ns::BOOKMARKS, ids: gone, then };
+        host.tell_pubsub(now, event, out);
     }
     // Where nothing had to be written, it is done.
     all.one()(host, now, Ok(()), out);

@@ -75,12 +75,6 @@ impl ReadQueues {
 }
 
 impl Host {
-    /// Reads that begin in `act` are of that address, and so is what follows from their answers.
-    pub(super) fn for_requester<T>(&mut self, who: &Jid, act: impl FnOnce(&mut Host) -> T) -> T {
-        let requester = self.store.reads.requester_of(who);
-        self.with_requester(Some(requester), act)
-    }
-
     pub(super) fn with_requester<T>(
         &mut self,
         requester: Option<Requester>,

@@ -7,6 +7,7 @@ use xmpp::{Bare, Element, Jid, ns};
 
 use super::ack;
 use super::feature::{IqReply, IqRequest, IqTarget, find};
+use super::pubsub::{Approval, PubSubEvent};
 use super::user::{AccountState, QueuedWork};
 use super::{Host, Outbox, push};
 use crate::{
@@ -145,7 +146,8 @@ fn routed(host: &mut Host, now: Instant, mut element: Element, to: &Jid, out: &m
     }
     if settings.pubsub_of(to.domain()).is_some() {
         let hold = host.pending_acks.begin(&mut element);
-        host.routed_to_pubsub(now, &element, &from, to, out);
+        let event = PubSubEvent::ServiceStanza { stanza: &element, from: &from, to };
+        host.tell_pubsub(now, event, out);
         return host.acks().end(hold, out);
     }
     if settings.guest_domain_of(to.domain()).is_some() {
@@ -230,8 +232,8 @@ fn arrived(host: &mut Host, now: Instant, element: Element, out: &mut Outbox) {
 /// RFC 6121 §8.5.2 and 8.5.3: to the session that is meant, or those that fit best, or kept.
 fn message_to(host: &mut Host, now: Instant, from: &Jid, to: &Jid, mut element: Element, out: &mut Outbox) {
     let bare = to.bare();
-    if host.pubsub_message(now, from, to, &element, out) {
-        return;
+    if let Some(approval) = Approval::parse(from, to, &element) {
+        return host.tell_pubsub(now, PubSubEvent::Approval { approval, from, to }, out);
     }
     let kind = element.attr("type").unwrap_or("normal").to_owned();
     let key = host.accounts.session_of(to).filter(|_| !to.is_bare());

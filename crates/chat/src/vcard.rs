@@ -13,7 +13,7 @@ use xmpp::{Bare, Element, Level, Specification, ns};
 use super::change_queue::not_written;
 use super::effect::{Change, Load, StoreFailure};
 use super::feature::{Feature, IqHandler, IqReply, IqRequest, IqTarget};
-use super::pubsub::{Publication, items_of};
+use super::pubsub::{NodesView, PubSubEvent, Publication, items_of};
 use super::session::Session;
 use super::{Host, ItemQuery, Outbox, imported};
 use crate::{limits, presence};
@@ -143,10 +143,18 @@ fn may_set(host: &Host, iq: &IqRequest<'_>) -> Result<(), StanzaError> {
 fn vcard4(host: &mut Host, now: Instant, iq: &IqRequest<'_>, out: &mut Outbox) -> IqReply {
     let (user, is_own, question) = (iq.to.bare(), iq.from.bare() == iq.to.bare(), iq.iq.clone());
     if !iq.is_set {
-        host.read_newest(now, &user, (iq.from, ns::VCARD4_NODE), out, move |host, newest, out| {
-            let vcard = newest.map(|item| item.and_then(|item| item.first().cloned()));
-            host.answer(&question, found(vcard, is_own), out);
-        });
+        let owner = user.clone();
+        let read = move |host: &mut Host, nodes: Result<NodesView, StanzaError>, out: &mut Outbox| match nodes
+        {
+            Ok(nodes) if nodes.may_read(ns::VCARD4_NODE) => {
+                host.load_newest(&owner, ns::VCARD4_NODE, out, move |host, _, newest, out| {
+                    let vcard = newest.map(|item| item.and_then(|item| item.first().cloned()));
+                    host.answer(&question, found(vcard, is_own), out);
+                });
+            }
+            nodes => host.answer(&question, found(nodes.map(|_| None), is_own), out),
+        };
+        host.tell_pubsub(now, PubSubEvent::View { owner: &user, from: iq.from, then: Box::new(read) }, out);
         return IqReply::Later;
     }
     if let Err(error) = may_set(host, iq) {

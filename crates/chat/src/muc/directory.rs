@@ -4,18 +4,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use stdx::Instant;
-use xmpp::stanza::Condition;
-use xmpp::{Bare, Element, ns};
+use xmpp::stanza::{Condition, StanzaError};
+use xmpp::{Element, ns};
 
-use super::room::Room;
-use crate::effect::{HostAction, HostActionResult, Load, RoomListing, StoreReply};
-use crate::limits::{DIRECTORY_FOR, ROOM_WAITING, ROOMS_LISTED};
-use crate::{Host, Outbox};
+use super::room;
+use super::rooms::{RoomsEffect, RoomsRead};
+use super::search::{SearchRequest, result as found};
+use super::service::listed;
+use crate::effect::{HostAction, HostActionResult, Load, RoomListing, StoreFailure, StoreReply};
+use crate::limits::{DIRECTORY_FOR, ROOM_WAITING};
 
 /// By address.
-pub(super) type Directory = BTreeMap<Box<str>, RoomListing>;
-
-type DirectoryContinuation = Box<dyn FnOnce(&mut Host, Result<Directory, Condition>, &mut Outbox)>;
+pub(in super::super) type Directory = BTreeMap<Box<str>, RoomListing>;
 
 /// The stored rooms of each service: read page by page, once for all requests that come meanwhile, and cached for a moment.
 #[derive(Default)]
@@ -23,9 +23,59 @@ pub(super) struct Directories {
     of: HashMap<Box<str>, StoredDirectory>,
 }
 
+/// The stored rooms of one service.
+pub(in super::super) type StoredRooms = Rc<Directory>;
+
 enum StoredDirectory {
-    Loading(Vec<DirectoryContinuation>),
-    Ready { rooms: Rc<Directory>, until: Instant },
+    Loading(Vec<DirectoryRequest>),
+    Ready { rooms: StoredRooms, until: Instant },
+}
+
+/// A request of a client for rooms of a directory.
+pub(in super::super) struct DirectoryRequest {
+    iq: Element,
+    /// The page that is asked for (XEP-0059).
+    set: Option<Element>,
+    /// `None`: all rooms, as items of service discovery.
+    search: Option<SearchRequest>,
+}
+
+/// A page of stored rooms that is being read, with those of the pages before it.
+pub(in super::super) struct DirectoryPage {
+    domain: Box<str>,
+    known: Directory,
+}
+
+impl DirectoryRequest {
+    /// XEP-0045 §6.2.
+    pub(super) fn list(iq: &Element, payload: &Element) -> DirectoryRequest {
+        DirectoryRequest { iq: iq.clone(), set: payload.get("set", ns::RSM).cloned(), search: None }
+    }
+
+    /// XEP-0433 §4.2.
+    pub(super) fn search(iq: &Element, payload: &Element, search: SearchRequest) -> DirectoryRequest {
+        DirectoryRequest { search: Some(search), ..DirectoryRequest::list(iq, payload) }
+    }
+
+    /// The rooms in memory are known better than as they are stored.
+    pub(super) fn answer(self, stored: &Directory, in_memory: HostActionResult) -> RoomsEffect {
+        let mut directory = stored.clone();
+        for (address, listing) in in_memory.rooms {
+            match listing {
+                Some(listing) => drop(directory.insert(address, listing)),
+                None => drop(directory.remove(&address)),
+            }
+        }
+        let payload = match &self.search {
+            None => listed(&directory, self.set.as_ref()).map_err(StanzaError::from),
+            Some(search) => found(&directory, search, self.set.as_ref()),
+        };
+        RoomsEffect::Answer(self.iq, payload.map(Some))
+    }
+
+    fn refuse(self) -> RoomsEffect {
+        RoomsEffect::Answer(self.iq, Err(Condition::ResourceConstraint.into()))
+    }
 }
 
 impl Directories {
@@ -35,105 +85,75 @@ impl Directories {
             self.of.remove(domain);
         }
     }
-}
 
-impl Host {
-    pub(super) fn with_directory(
+    pub(super) fn handle_request(
         &mut self,
         now: Instant,
         domain: &str,
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Result<Directory, Condition>, &mut Outbox) + 'static,
-    ) {
-        match self.rooms.directories.of.get_mut(domain) {
+        request: DirectoryRequest,
+    ) -> Option<RoomsEffect> {
+        match self.of.get_mut(domain) {
             Some(StoredDirectory::Loading(waiting)) if waiting.len() >= ROOM_WAITING => {
-                then(self, Err(Condition::ResourceConstraint), out);
+                Some(request.refuse())
             }
-            Some(StoredDirectory::Loading(waiting)) => waiting.push(Box::new(then)),
+            Some(StoredDirectory::Loading(waiting)) => {
+                waiting.push(request);
+                None
+            }
             Some(StoredDirectory::Ready { rooms, until }) if now < *until => {
-                let rooms = Rc::clone(rooms);
-                self.add_rooms_in_memory(domain.into(), &rooms, out, Box::new(then));
+                Some(read_memory(domain, rooms, request))
             }
             _ => {
-                let waiting = vec![Box::new(then) as DirectoryContinuation];
-                self.rooms.directories.of.insert(domain.into(), StoredDirectory::Loading(waiting));
-                self.read_directory(domain.into(), None, Directory::new(), out);
+                self.of.insert(domain.into(), StoredDirectory::Loading(vec![request]));
+                Some(DirectoryPage { domain: domain.into(), known: Directory::new() }.read(None))
             }
         }
     }
 
-    /// The page after that room, with the rooms known already.
-    fn read_directory(
+    /// The store has answered the read of a page.
+    pub(super) fn handle_page(
         &mut self,
-        domain: Box<str>,
-        after: Option<Box<str>>,
-        mut known: Directory,
-        out: &mut Outbox,
-    ) {
-        let load = Load::Rooms { domain: domain.clone(), after };
-        self.load(load, out, move |host, now, result, out| {
-            let Ok(StoreReply::Rows(page)) = result else {
-                return host.directory_read(now, &domain, None, out);
-            };
-            let last = page.rows.last().map(|(address, _, _)| address.clone());
-            let listed =
-                |(address, _, stored): (Box<str>, _, Element)| Some((address, Room::listing(&stored)?));
-            known.extend(page.rows.into_iter().filter_map(listed));
-            match last.filter(|_| !page.is_complete) {
-                Some(last) => host.read_directory(domain, Some(last), known, out),
-                None => host.directory_read(now, &domain, Some(known), out),
-            }
-        });
+        now: Instant,
+        page: DirectoryPage,
+        result: Result<StoreReply, StoreFailure>,
+    ) -> Vec<RoomsEffect> {
+        let DirectoryPage { domain, mut known } = page;
+        let Ok(StoreReply::Rows(rows)) = result else {
+            let waiting = self.take_waiting(&domain).unwrap_or_default();
+            return waiting.into_iter().map(DirectoryRequest::refuse).collect();
+        };
+        let last = rows.rows.last().map(|(address, _, _)| address.clone());
+        let listed = |(address, _, stored): (Box<str>, _, Element)| Some((address, room::listing(&stored)?));
+        known.extend(rows.rows.into_iter().filter_map(listed));
+        if let Some(last) = last.filter(|_| !rows.is_complete) {
+            return vec![DirectoryPage { domain, known }.read(Some(last))];
+        }
+        let Some(waiting) = self.take_waiting(&domain) else { return Vec::new() };
+        let rooms = Rc::new(known);
+        let effects = waiting.into_iter().map(|request| read_memory(&domain, &rooms, request)).collect();
+        self.of.insert(domain, StoredDirectory::Ready { rooms, until: now + DIRECTORY_FOR });
+        effects
     }
 
-    /// `None`: it cannot be read now.
-    fn directory_read(&mut self, now: Instant, domain: &str, read: Option<Directory>, out: &mut Outbox) {
-        let Some(StoredDirectory::Loading(waiting)) = self.rooms.directories.of.remove(domain) else {
-            return;
-        };
-        let Some(rooms) = read.map(Rc::new) else {
-            return waiting.into_iter().for_each(|then| then(self, Err(Condition::ResourceConstraint), out));
-        };
-        let stored = StoredDirectory::Ready { rooms: Rc::clone(&rooms), until: now + DIRECTORY_FOR };
-        self.rooms.directories.of.insert(domain.into(), stored);
-        for then in waiting {
-            self.add_rooms_in_memory(domain.into(), &rooms, out, then);
+    fn take_waiting(&mut self, domain: &str) -> Option<Vec<DirectoryRequest>> {
+        match self.of.remove(domain)? {
+            StoredDirectory::Loading(waiting) => Some(waiting),
+            StoredDirectory::Ready { .. } => None,
         }
     }
+}
 
-    fn add_rooms_in_memory(
-        &mut self,
-        domain: Box<str>,
-        stored: &Rc<Directory>,
-        out: &mut Outbox,
-        then: DirectoryContinuation,
-    ) {
-        let act = HostAction::Rooms { domain: domain.clone() };
-        let stored = Rc::clone(stored);
-        self.load(Load::Act(Box::new(act)), out, move |host, _, result, out| {
-            let acted = match result {
-                Ok(StoreReply::HostActionResult(acted)) => acted,
-                // The rooms in memory are better than an empty list.
-                _ => host.rooms_here(&domain),
-            };
-            let mut directory = Directory::clone(&stored);
-            for (address, listing) in acted.rooms {
-                match listing {
-                    Some(listing) => drop(directory.insert(address, listing)),
-                    None => drop(directory.remove(&address)),
-                }
-            }
-            then(host, Ok(directory), out);
-        });
+impl DirectoryPage {
+    fn read(self, after: Option<Box<str>>) -> RoomsEffect {
+        let load = Load::Rooms { domain: self.domain.clone(), after };
+        RoomsEffect::Load(load, RoomsRead::Directory(self))
     }
+}
 
-    /// Those in this host's memory.
-    pub(crate) fn rooms_here(&self, domain: &str) -> HostActionResult {
-        let here = self.rooms.slots.iter().filter_map(|(address, slot)| Some((address, slot.room.as_ref()?)));
-        let here = here.filter(|(address, _): &(&Bare, _)| address.domain() == domain);
-        let rooms = here.map(|(address, room)| (address.as_str().into(), room.listed()));
-        HostActionResult { rooms: rooms.take(ROOMS_LISTED).collect(), ..HostActionResult::default() }
-    }
+/// All hosts are asked for the rooms that they have in memory.
+fn read_memory(domain: &str, stored: &StoredRooms, request: DirectoryRequest) -> RoomsEffect {
+    let act = HostAction::Rooms { domain: domain.into() };
+    RoomsEffect::Load(Load::Act(Box::new(act)), RoomsRead::InMemory(Rc::clone(stored), request))
 }
 
 /// The range of a page and its `<set/>` (XEP-0059): the ids are in the order that was asked for.

@@ -1,13 +1,11 @@
 //! Looking for rooms by words (XEP-0433).
 
-use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
-use xmpp::{Element, Jid, ns};
+use xmpp::{Element, ns};
 
 use super::directory::{Directory, page};
 use crate::effect::RoomListing;
 use crate::limits::{ROOM_TEXT, ROOMS_PAGE};
-use crate::{Host, Outbox};
 
 const PARAMS: &str = "urn:xmpp:channel-search:0:search-params";
 const BY_USERS: &str = "{urn:xmpp:channel-search:0:order}nusers";
@@ -18,7 +16,7 @@ const MUC: &str = "xep-0045";
 
 /// A search and its service.
 #[derive(Debug, PartialEq, Eq)]
-struct SearchRequest {
+pub(super) struct SearchRequest {
     /// In lower case; none: all rooms.
     words: Vec<String>,
     in_name: bool,
@@ -36,7 +34,7 @@ fn fault(condition: Condition, detail: &'static str, text: &str) -> StanzaError 
 }
 
 impl SearchRequest {
-    fn parse(form: &Element) -> Result<SearchRequest, StanzaError> {
+    pub(super) fn parse(form: &Element) -> Result<SearchRequest, StanzaError> {
         let values = |var: &str| {
             let mut fields = form.elements().filter(|field| field.is("field", ns::DATA));
             let field = fields.find(|field| field.attr("var") == Some(var))?;
@@ -121,6 +119,11 @@ fn words(typed: Option<String>, wants_all: bool) -> Result<Vec<String>, StanzaEr
     Ok(words)
 }
 
+/// The answer to a request without a form: the form.
+pub(super) fn empty() -> Element {
+    Element::new("search", ns::CHANNEL_SEARCH).child(form())
+}
+
 /// XEP-0433 §4.2.1, with the default values.
 fn form() -> Element {
     let value = |text: &str| Element::new("value", ns::DATA).text(text);
@@ -171,7 +174,8 @@ fn item(address: &str, room: &RoomListing) -> Element {
         .children(text("anonymity-mode", anonymity))
 }
 
-fn result(
+/// The page of the rooms that were found.
+pub(super) fn result(
     directory: &Directory,
     wanted: &SearchRequest,
     set: Option<&Element>,
@@ -185,30 +189,4 @@ fn result(
     let (range, told) = page(&ids, set, ROOMS_PAGE)?;
     let items = found[range].iter().map(|(address, room)| item(address, room));
     Ok(Element::new("result", ns::CHANNEL_SEARCH).children(items).child(told))
-}
-
-impl Host {
-    pub(super) fn search_rooms(
-        &mut self,
-        now: Instant,
-        iq: &Element,
-        payload: &Element,
-        to: &Jid,
-        out: &mut Outbox,
-    ) {
-        let Some(given) = payload.get("x", ns::DATA) else {
-            let search = Element::new("search", ns::CHANNEL_SEARCH).child(form());
-            return self.answer(iq, Ok(Some(search)), out);
-        };
-        let wanted = match SearchRequest::parse(given) {
-            Ok(wanted) => wanted,
-            Err(error) => return self.refuse(iq, &error, out),
-        };
-        let (iq, set) = (iq.clone(), payload.get("set", ns::RSM).cloned());
-        self.with_directory(now, to.domain(), out, move |host, directory, out| {
-            let found = directory.map_err(StanzaError::from);
-            let found = found.and_then(|directory| result(&directory, &wanted, set.as_ref()));
-            host.answer(&iq, found.map(Some), out);
-        });
-    }
 }

@@ -5,63 +5,72 @@ use stdx::Instant;
 use xmpp::stanza::{self, Condition, StanzaKind};
 use xmpp::{Element, Jid, ns};
 
-use super::directory::{Directory, page};
+use super::directory::{Directory, DirectoryRequest, page};
 use super::room::disco::{feature, identity};
+use super::rooms::{Rooms, RoomsEffect};
+use super::search::{self, SearchRequest};
 use crate::limits::ROOMS_PAGE;
-use crate::{Host, Outbox};
 
-impl Host {
-    pub(super) fn routed_to_rooms(&mut self, now: Instant, stanza: &Element, to: &Jid, out: &mut Outbox) {
+impl Rooms {
+    /// A stanza for the service itself.
+    pub(super) fn handle_service_stanza(
+        &mut self,
+        now: Instant,
+        stanza: &Element,
+        to: &Jid,
+    ) -> Option<RoomsEffect> {
         match stanza::kind_of(stanza) {
-            Some(StanzaKind::Message) => {
-                return self.refuse(stanza, &Condition::ServiceUnavailable.into(), out);
-            }
+            Some(StanzaKind::Message) => return refused(stanza, Condition::ServiceUnavailable),
             Some(StanzaKind::Iq) if matches!(stanza.attr("type"), Some("get" | "set")) => {}
-            _ => return,
+            _ => return None,
         }
         let is_get = stanza.attr("type") == Some("get");
-        let payload = stanza.first().filter(|_| stanza.elements().count() == 1);
-        let Some(payload) = payload else {
-            return self.refuse(stanza, &Condition::BadRequest.into(), out);
+        let (Some(payload), 1) = (stanza.first(), stanza.elements().count()) else {
+            return refused(stanza, Condition::BadRequest);
         };
         let has_node = payload.attr("node").is_some();
         match (payload.name(), payload.ns()) {
             ("query", ns::DISCO_INFO | ns::DISCO_ITEMS) if is_get && has_node => {
-                self.refuse(stanza, &Condition::ItemNotFound.into(), out);
+                refused(stanza, Condition::ItemNotFound)
             }
             ("query", ns::DISCO_INFO) if is_get => {
-                let info =
-                    Element::new("query", ns::DISCO_INFO).child(identity("conference", "text", "Rooms"));
-                let features = [
-                    ns::DISCO_INFO,
-                    ns::DISCO_ITEMS,
-                    ns::MUC,
-                    ns::RSM,
-                    ns::PING,
-                    ns::OCCUPANT_ID,
-                    ns::CHANNEL_SEARCH,
-                ];
-                let info = info.children(features.map(feature));
-                self.answer(stanza, Ok(Some(info)), out);
+                Some(RoomsEffect::Answer(stanza.clone(), Ok(Some(service_info()))))
             }
-            ("query", ns::DISCO_ITEMS) if is_get => self.list_rooms(now, stanza, payload, to, out),
-            ("search", ns::CHANNEL_SEARCH) if is_get => self.search_rooms(now, stanza, payload, to, out),
-            ("ping", ns::PING) if is_get => self.answer(stanza, Ok(None), out),
-            _ => self.refuse(stanza, &Condition::ServiceUnavailable.into(), out),
+            ("query", ns::DISCO_ITEMS) if is_get => {
+                let request = DirectoryRequest::list(stanza, payload);
+                self.handle_directory_request(now, to.domain(), request)
+            }
+            ("search", ns::CHANNEL_SEARCH) if is_get => {
+                let Some(form) = payload.get("x", ns::DATA) else {
+                    return Some(RoomsEffect::Answer(stanza.clone(), Ok(Some(search::empty()))));
+                };
+                match SearchRequest::parse(form) {
+                    Ok(search) => {
+                        let request = DirectoryRequest::search(stanza, payload, search);
+                        self.handle_directory_request(now, to.domain(), request)
+                    }
+                    Err(error) => Some(RoomsEffect::Refuse(stanza.clone(), error)),
+                }
+            }
+            ("ping", ns::PING) if is_get => Some(RoomsEffect::Answer(stanza.clone(), Ok(None))),
+            _ => refused(stanza, Condition::ServiceUnavailable),
         }
-    }
-
-    fn list_rooms(&mut self, now: Instant, iq: &Element, payload: &Element, to: &Jid, out: &mut Outbox) {
-        let (iq, set) = (iq.clone(), payload.get("set", ns::RSM).cloned());
-        self.with_directory(now, to.domain(), out, move |host, directory, out| {
-            let query = directory.and_then(|directory| listed(&directory, set.as_ref()));
-            host.answer(&iq, query.map(Some).map_err(Into::into), out);
-        });
     }
 }
 
+fn refused(stanza: &Element, condition: Condition) -> Option<RoomsEffect> {
+    Some(RoomsEffect::Refuse(stanza.clone(), condition.into()))
+}
+
+fn service_info() -> Element {
+    let features =
+        [ns::DISCO_INFO, ns::DISCO_ITEMS, ns::MUC, ns::RSM, ns::PING, ns::OCCUPANT_ID, ns::CHANNEL_SEARCH];
+    let info = Element::new("query", ns::DISCO_INFO).child(identity("conference", "text", "Rooms"));
+    info.children(features.map(feature))
+}
+
 /// One page of them, and its position when a page was asked for.
-fn listed(directory: &Directory, set: Option<&Element>) -> Result<Element, Condition> {
+pub(super) fn listed(directory: &Directory, set: Option<&Element>) -> Result<Element, Condition> {
     let all: Vec<(&str, &str)> = directory.iter().map(|(address, room)| (&**address, &*room.name)).collect();
     let ids: Vec<&str> = all.iter().map(|(address, _)| *address).collect();
     let (range, told) = page(&ids, set, ROOMS_PAGE)?;

@@ -9,6 +9,7 @@ use super::super::account_memory::AccountMemory;
 use super::super::change_queue::too_many;
 use super::super::effect::RosterItem;
 use super::super::phones::Phones;
+use super::super::pubsub::PubSubEvent;
 use super::super::session::Session;
 use super::super::{Host, Outbox};
 use super::subscription::{SubscriptionAction, SubscriptionState, SubscriptionStep};
@@ -94,7 +95,8 @@ fn subscribe_out(host: &mut Host, now: Instant, request: SubscriptionRequest, ji
             }
             tell_of_change(&host.accounts, &host.phones, &user, &contact, before, step.state, out);
             if step.state.from && !before.from {
-                host.pubsub_let_in(now, &user, &contact, out);
+                let event = PubSubEvent::ContactAdded { user: &user, contact: &contact };
+                host.tell_pubsub(now, event, out);
             }
         },
     );
@@ -206,7 +208,8 @@ fn subscribe_in(host: &mut Host, now: Instant, request: SubscriptionRequest, out
             }
             if step.is_approved {
                 approve(host, &user, &contact, out);
-                host.pubsub_let_in(now, &user, &contact, out);
+                let event = PubSubEvent::ContactAdded { user: &user, contact: &contact };
+                host.tell_pubsub(now, event, out);
             } else {
                 tell_of_change(&host.accounts, &host.phones, &user, &contact, before, step.state, out);
             }

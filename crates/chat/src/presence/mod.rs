@@ -17,6 +17,7 @@ use super::blocking::Blocklist;
 use super::effect::{Change, Effect};
 use super::feature::Feature;
 use super::phones::Phones;
+use super::pubsub::PubSubEvent;
 use super::session::Session;
 use super::store_requests::StoreRequests;
 use super::{Host, Outbox, phones};
@@ -116,7 +117,8 @@ pub(super) fn handle_inbound(
 /// RFC 6121 §8.5.2.1.2 and §8.5.3.1.
 fn arrived(host: &mut Host, now: Instant, from: &Jid, to: &Jid, presence: Element, out: &mut Outbox) {
     caps::handle_presence(host, now, from, &to.bare(), &presence, out);
-    host.pubsub_presence(now, &to.bare(), from, &presence, out);
+    let event = PubSubEvent::Presence { user: &to.bare(), from, presence: &presence };
+    host.tell_pubsub(now, event, out);
     if !to.is_bare() {
         if let Some(key) = host.accounts.session_of(to) {
             host.deliver(now, key, presence, out);
@@ -158,7 +160,8 @@ fn available_from(host: &mut Host, now: Instant, key: Key, mut presence: Element
     let jid = session.jid.clone();
     let user = jid.bare();
     caps::handle_presence(host, now, &jid, &user, &presence, out);
-    host.pubsub_presence(now, &user, &jid, &presence, out);
+    let event = PubSubEvent::Presence { user: &user, from: &jid, presence: &presence };
+    host.tell_pubsub(now, event, out);
     if is_initial {
         tell_of_others(host, now, key, &user, out);
     }
@@ -240,7 +243,8 @@ fn unavailable_from(host: &mut Host, now: Instant, key: Key, presence: Element, 
     }
     host.caps.forget(&jid);
     phones::show_to_phones(&host.accounts, &user, out);
-    host.pubsub_presence(now, &user, &jid, &presence, out);
+    let event = PubSubEvent::Presence { user: &user, from: &jid, presence: &presence };
+    host.tell_pubsub(now, event, out);
     let others = host.accounts.keys_of(&user, Session::is_available);
     let (told, is_last) = (presence.clone(), others.is_empty());
     if is_last {

@@ -331,6 +331,11 @@ impl NodeConfig {
         has_access.then_some(config)
     }
 
+    /// True if a client that comes gets the newest item (XEP-0163 §4.3).
+    pub(super) fn sends_newest_on_presence(&self) -> bool {
+        self.send_last == SendLast::OnSubscribeAndPresence && self.notifies && self.persists
+    }
+
     /// The number of items that the store keeps.
     pub(super) fn keep(&self) -> u32 {
         self.max_items.max(1)

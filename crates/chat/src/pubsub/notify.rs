@@ -6,15 +6,15 @@ use std::rc::Rc;
 
 use stdx::Instant;
 use stdx::cache::Cache;
-use xmpp::stanza::StanzaError;
 use xmpp::{Bare, Element, Jid, ns};
 
+use super::super::ItemQuery;
 use super::super::blocking::Blocklist;
 use super::super::effect::Load;
-use super::super::{Host, ItemQuery, Outbox};
-use super::items_of;
-use super::node::{Node, NodeSubscription, Nodes, SendLast};
+use super::context::PubSubContext;
+use super::node::{Node, NodeSubscription};
 use super::publish::event_item;
+use super::state::{PubSubEffect, PubSubRead};
 use crate::limits;
 
 /// Others' and our own, that get the newest items when they come.
@@ -22,14 +22,14 @@ pub(super) struct NotifiedClients {
     /// By hash of owner and client: the hash of the abilities it had when it was told.
     told: Cache<u64, u64>,
     /// By the hash of abilities that are still asked for.
-    curious: Cache<Box<str>, Vec<(Bare, Jid)>>,
+    waiting: Cache<Box<str>, Vec<(Bare, Jid)>>,
 }
 
 impl Default for NotifiedClients {
     fn default() -> NotifiedClients {
         NotifiedClients {
             told: Cache::new(limits::NODE_NOTIFIED),
-            curious: Cache::new(limits::NODE_INTERESTED),
+            waiting: Cache::new(limits::NODE_INTERESTED),
         }
     }
 }
@@ -40,66 +40,93 @@ fn hash(of: impl Hash) -> u64 {
     hasher.finish()
 }
 
-impl Host {
-    pub(super) fn notify_items(
+impl NotifiedClients {
+    /// A presence that an account of ours got, or one of its sessions sent. Returns the hash of the client's features if
+    /// they are known.
+    pub(super) fn handle_presence<'a>(
         &mut self,
-        now: Instant,
-        owner: &Bare,
-        name: &str,
-        node: &Rc<Node>,
-        items: Vec<Element>,
-        out: &mut Outbox,
-    ) {
-        let items = Element::new("items", ns::PUBSUB_EVENT).with("node", name).children(items);
-        self.notify(now, owner, (name, node), items, out);
+        context: &PubSubContext<'_>,
+        user: &Bare,
+        from: &Jid,
+        presence: &'a Element,
+    ) -> Option<&'a str> {
+        if presence.attr("type").is_some() {
+            self.told.remove(&hash((user, from)));
+            return None;
+        }
+        let ver = presence.get("c", ns::CAPS).and_then(|caps| caps.attr("ver"))?;
+        let relation = context.relation(user, from);
+        if !(relation.is_owner || relation.has_presence) || context.accounts.is_anonymous(user) {
+            return None;
+        }
+        if context.caps.abilities_of(ver).is_some() {
+            return Some(ver);
+        }
+        let client = (user.clone(), from.clone());
+        match self.waiting.get_mut(ver) {
+            Some(known) if known.len() < limits::NODE_INTERESTED_CLIENTS && !known.contains(&client) => {
+                known.push(client);
+            }
+            Some(_) => {}
+            None => drop(self.waiting.insert(ver.into(), vec![client])),
+        }
+        None
     }
 
-    pub(super) fn notify(
-        &mut self,
-        now: Instant,
-        owner: &Bare,
-        (name, node): (&str, &Node),
-        event: Element,
-        out: &mut Outbox,
-    ) {
-        if !node.config.notifies {
-            return;
-        }
-        if owner.local().is_none() {
-            return self.tell_audience(owner, name, node, &event, out);
-        }
-        let (user, name, node) = (owner.clone(), Box::<str>::from(name), node.clone());
-        // The audience is in the roster, which may not be in memory now.
-        self.with_account_data(now, owner, out, move |host, _, out| {
-            host.tell_audience(&user, &name, &node, &event, out);
-        });
+    /// The features of this hash are known from now on: the accounts of the clients that wait for them. The audience is in
+    /// the roster, which may have left memory meanwhile.
+    pub(super) fn take_waiting(&mut self, ver: &str) -> Vec<PubSubEffect> {
+        let waiting = self.waiting.remove(ver).unwrap_or_default().into_iter();
+        waiting.map(|(user, client)| PubSubEffect::LoadAccount { user, client, ver: ver.into() }).collect()
     }
 
-    fn tell_audience(&mut self, owner: &Bare, name: &str, node: &Node, event: &Element, out: &mut Outbox) {
-        for to in self.audience(owner, name, node) {
-            self.send_event(owner, to.as_str(), event.clone(), out);
-        }
+    /// The client is about to get the newest items. False: it got them with these features before.
+    pub(super) fn begin(&mut self, user: &Bare, client: &Jid, ver: &str) -> bool {
+        let ver = hash(ver);
+        self.told.insert(hash((user, client)), ver) != Some(ver)
+    }
+}
+
+/// An event of a node, for its audience.
+pub(crate) struct Notification {
+    pub(super) owner: Bare,
+    pub(super) name: Box<str>,
+    pub(super) node: Rc<Node>,
+    pub(super) event: Element,
+}
+
+impl Notification {
+    /// The owner of the node.
+    pub(super) fn owner(&self) -> &Bare {
+        &self.owner
     }
 
-    fn audience(&self, owner: &Bare, name: &str, node: &Node) -> Vec<Jid> {
+    /// The stanza for one recipient.
+    pub(super) fn message(&self, to: &Jid) -> Element {
+        message(&self.owner, to.as_str(), self.event.clone())
+    }
+
+    /// The recipients: subscribers, and clients of contacts that ask for the node by their features.
+    pub(super) fn audience(&self, context: &PubSubContext<'_>) -> Vec<Jid> {
+        let (owner, node) = (&self.owner, &self.node);
         let subscribed = node.subscriptions.iter().filter(|(jid, state)| {
-            let is_his = || node.may_subscribe(&jid.bare(), &self.relation(owner, jid)).is_ok();
-            *state == NodeSubscription::Subscribed && is_his()
+            let is_allowed = || node.may_subscribe(&jid.bare(), &context.relation(owner, jid)).is_ok();
+            *state == NodeSubscription::Subscribed && is_allowed()
         });
         let mut audience: Vec<Jid> = subscribed.map(|(jid, _)| jid.clone()).collect();
         let explicit = audience.len();
-        let feature = format!("{name}+notify");
+        let feature = format!("{}+notify", self.name);
         let mut contacts = vec![owner];
-        if let Some(data) = self.accounts.data(owner) {
+        if let Some(data) = context.accounts.data(owner) {
             let blocked = Blocklist::new(&data.blocked);
             let sees = data.roster.iter().filter(|(_, item)| item.subscription.has_from());
             contacts
                 .extend(sees.map(|(contact, _)| contact).filter(|contact| !blocked.has(contact.as_jid())));
         }
         for contact in contacts {
-            let mut clients = self.caps.clients_with(contact, &feature).peekable();
+            let mut clients = context.caps.clients_with(contact, &feature).peekable();
             if clients.peek().is_none()
-                || node.may_read(contact, &self.relation(owner, contact.as_jid())).is_err()
+                || node.may_read(contact, &context.relation(owner, contact.as_jid())).is_err()
             {
                 continue;
             }
@@ -112,117 +139,47 @@ impl Host {
         }
         audience
     }
+}
 
-    pub(super) fn send_event(&mut self, owner: &Bare, to: &str, event: Element, out: &mut Outbox) {
-        self.route(message(owner, to, event), out);
-    }
+/// The effect that tells the audience of a node, if the node notifies.
+pub(super) fn notify(owner: &Bare, name: &str, node: &Rc<Node>, event: Element) -> Option<PubSubEffect> {
+    node.config.notifies.then(|| {
+        let (owner, name, node) = (owner.clone(), name.into(), Rc::clone(node));
+        PubSubEffect::Notify(Notification { owner, name, node, event })
+    })
+}
 
-    /// With the time it was published.
-    pub(super) fn send_newest(
-        &mut self,
-        owner: &Bare,
-        name: &str,
-        node: &Rc<Node>,
-        to: &Jid,
-        out: &mut Outbox,
-    ) {
-        let (owner, name, node, to) = (owner.clone(), Box::<str>::from(name), Rc::clone(node), to.clone());
-        let query = Box::new(ItemQuery::newest());
-        let load = Load::Items { owner: owner.clone(), node: name.clone(), query };
-        self.load(load, out, move |host, _, result, out| {
-            // When it cannot be read now, the next publication is told anyway.
-            let newest = items_of(result).ok().and_then(|page| page.items.into_iter().next());
-            let Some((_, at, item)) = newest else { return };
-            let items = Element::new("items", ns::PUBSUB_EVENT)
-                .with("node", name)
-                .child(event_item(&item, &node.config));
-            let delay = Element::new("delay", ns::DELAY)
-                .with("from", owner.as_str())
-                .with("stamp", xmpp::time::stamp(at));
-            host.route(message(&owner, to.as_str(), items).child(delay), out);
-        });
-    }
+/// As [`notify`], of one item that was published or retracted.
+pub(super) fn notify_item(owner: &Bare, name: &str, node: &Rc<Node>, item: Element) -> Option<PubSubEffect> {
+    let items = Element::new("items", ns::PUBSUB_EVENT).with("node", name).child(item);
+    notify(owner, name, node, items)
+}
 
-    /// Presence that an account of ours got, or one of its sessions sent.
-    pub(crate) fn pubsub_presence(
-        &mut self,
-        now: Instant,
-        user: &Bare,
-        from: &Jid,
-        presence: &Element,
-        out: &mut Outbox,
-    ) {
-        if presence.attr("type").is_some() {
-            self.pubsub.clients.told.remove(&hash((user, from)));
-            return;
-        }
-        let Some(ver) = presence.get("c", ns::CAPS).and_then(|caps| caps.attr("ver")) else { return };
-        let relation = self.relation(user, from);
-        if !(relation.is_owner || relation.has_presence) || self.accounts.is_anonymous(user) {
-            return;
-        }
-        if self.caps.abilities_of(ver).is_some() {
-            return self.tell_newest(now, user, from, ver, out);
-        }
-        let curious = &mut self.pubsub.clients.curious;
-        let who = (user.clone(), from.clone());
-        match curious.get_mut(ver) {
-            Some(known) if known.len() < limits::NODE_INTERESTED_CLIENTS && !known.contains(&who) => {
-                known.push(who);
-            }
-            Some(_) => {}
-            None => drop(curious.insert(ver.into(), vec![who])),
-        }
-    }
+/// An event for one recipient, whatever it has subscribed to.
+pub(super) fn send_event(owner: &Bare, to: &Jid, event: Element) -> PubSubEffect {
+    PubSubEffect::Send(message(owner, to.as_str(), event))
+}
 
-    /// From now on the contact sees the account's presence, and perhaps its nodes.
-    pub(crate) fn pubsub_let_in(&mut self, now: Instant, user: &Bare, contact: &Bare, out: &mut Outbox) {
-        for (client, ver) in self.caps.clients_of(contact) {
-            if self.caps.abilities_of(&ver).is_some() {
-                self.tell_newest(now, user, &client, &ver, out);
-            }
-        }
-    }
+/// The effect that sends the newest item to one client.
+pub(super) fn send_newest(owner: &Bare, name: &str, node: &Rc<Node>, to: &Jid) -> PubSubEffect {
+    let (owner, name, node, to) = (owner.clone(), Box::<str>::from(name), Rc::clone(node), to.clone());
+    let query = Box::new(ItemQuery::newest());
+    let load = Load::Items { owner: owner.clone(), node: name.clone(), query };
+    PubSubEffect::Load(load, PubSubRead::Newest { owner, name, node, to })
+}
 
-    /// These abilities are known from now on.
-    pub(crate) fn pubsub_caps_known(&mut self, now: Instant, ver: &str, out: &mut Outbox) {
-        for (user, client) in self.pubsub.clients.curious.remove(ver).unwrap_or_default() {
-            // The audience is in the roster, which may have left memory meanwhile.
-            if self.accounts.users.contains_key(&user) {
-                let (of, ver) = (user.clone(), Box::<str>::from(ver));
-                self.with_account_data(now, &user, out, move |host, now, out| {
-                    host.tell_newest(now, &of, &client, &ver, out);
-                });
-            }
-        }
-    }
-
-    /// XEP-0163 §4.1: a client that comes, or can do something new, gets the newest items of the nodes that
-    /// it asks for.
-    fn tell_newest(&mut self, now: Instant, user: &Bare, client: &Jid, ver: &str, out: &mut Outbox) {
-        let Some(abilities) = self.caps.abilities_of(ver) else { return };
-        let wanted = abilities.iter().filter_map(|feature| feature.strip_suffix("+notify"));
-        let wanted: Vec<Box<str>> = wanted.map(Box::from).collect();
-        let (who, ver) = (hash((user, client)), hash(ver));
-        if wanted.is_empty() || self.pubsub.clients.told.insert(who, ver) == Some(ver) {
-            return;
-        }
-        let (owner, client) = (user.clone(), client.clone());
-        let job = move |host: &mut Host, _, nodes: Result<Rc<Nodes>, StanzaError>, out: &mut Outbox| {
-            let (Ok(nodes), relation) = (nodes, host.relation(&owner, &client)) else { return };
-            let contact = client.bare();
-            for name in wanted {
-                let Some(node) = nodes.get(&name) else { continue };
-                let is_due = node.config.send_last == SendLast::OnSubscribeAndPresence
-                    && node.config.notifies
-                    && node.config.persists;
-                if is_due && node.may_read(&contact, &relation).is_ok() {
-                    host.send_newest(&owner, &name, node, &client, out);
-                }
-            }
-        };
-        self.with_nodes(now, user, out, Box::new(job));
-    }
+/// The newest item, with the time it was published.
+pub(super) fn newest_message(
+    (owner, name, node): (&Bare, &str, &Node),
+    to: &Jid,
+    at: Instant,
+    item: &Element,
+) -> Element {
+    let items =
+        Element::new("items", ns::PUBSUB_EVENT).with("node", name).child(event_item(item, &node.config));
+    let delay =
+        Element::new("delay", ns::DELAY).with("from", owner.as_str()).with("stamp", xmpp::time::stamp(at));
+    message(owner, to.as_str(), items).child(delay)
 }
 
 fn message(owner: &Bare, to: &str, event: Element) -> Element {

@@ -6,12 +6,14 @@ use std::rc::Rc;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::super::change_queue::not_written;
 use super::super::effect::Change;
-use super::super::{Host, Outbox};
+use super::context::PubSubContext;
 use super::node::{FormFault, Node, NodeAffiliation, NodeSubscription, Nodes};
+use super::notify::{notify, send_event};
 use super::publish::{name_is_free, there_is_room};
-use super::{PendingRequest, PubSubReply, PubSubResult, fault, service};
+use super::request::{PendingRequest, PubSubResult};
+use super::state::{NodeGoal, NodeWrite, PubSubEffect, PubSubWrite};
+use super::{fault, service};
 use crate::limits;
 
 fn wrong(form: FormFault) -> StanzaError {
@@ -23,252 +25,187 @@ fn wrong(form: FormFault) -> StanzaError {
     }
 }
 
-impl Host {
-    /// §8.1.
-    pub(super) fn create_asked(
-        &mut self,
-        asked: &Rc<PendingRequest>,
-        part: &Element,
-        nodes: &Rc<Nodes>,
-        out: &mut Outbox,
-    ) -> PubSubResult {
-        let is_of_service = asked.is_of_service();
-        let may = asked.relation.is_owner || (is_of_service && self.settings.is_local(asked.who.domain()));
-        if !may {
-            return Err(Condition::Forbidden.into());
-        }
-        let given = part.attr("node").filter(|name| !name.is_empty());
-        let name: Box<str> = given.map_or_else(|| self.token()[..16].into(), Box::from);
-        if nodes.contains_key(&name) {
-            return Err(Condition::Conflict.into());
-        }
-        name_is_free(&name)?;
-        if is_of_service {
-            service::there_is_room(nodes, &asked.who)?;
-        } else {
-            there_is_room(nodes)?;
-        }
-        let form = asked.iq.first().and_then(|pubsub| pubsub.get("configure", ns::PUBSUB));
-        let config = match form.and_then(|configure| configure.get("x", ns::DATA)) {
-            Some(form) => asked.default_config().with_form(form, "node_config", false).map_err(wrong)?,
-            None => asked.default_config(),
-        };
-        let mut node = Node { config, ..Node::default() };
-        if is_of_service {
-            service::is_possible(&node.config)?;
-            node.affiliations.push((asked.who.clone(), NodeAffiliation::Owner));
-        }
-        // §8.1.1: the answer has the name only if the client gave none.
-        let create = given.is_none().then(|| {
-            let create = Element::new("create", ns::PUBSUB).with("node", name.clone());
-            Element::new("pubsub", ns::PUBSUB).child(create)
-        });
-        self.change_and_answer(asked, &name, Some(node), out, |_, _, _, _| create)
+/// §8.1.
+pub(super) fn create(
+    context: &mut PubSubContext<'_>,
+    asked: &Rc<PendingRequest>,
+    part: &Element,
+    nodes: &Nodes,
+) -> PubSubResult {
+    let is_of_service = asked.is_of_service();
+    let may =
+        asked.by.relation.is_owner || (is_of_service && context.settings.is_local(asked.by.who.domain()));
+    if !may {
+        return Err(Condition::Forbidden.into());
     }
-
-    /// §8.2.4.
-    pub(super) fn configure_asked(
-        &mut self,
-        asked: &Rc<PendingRequest>,
-        part: &Element,
-        nodes: &Rc<Nodes>,
-        out: &mut Outbox,
-    ) -> PubSubResult {
-        let (name, node) = asked.own_node(part, nodes)?;
-        let Some(form) = part.get("x", ns::DATA) else { return Err(Condition::BadRequest.into()) };
-        if form.attr("type") == Some("cancel") {
-            return Ok(PubSubReply::Result(None));
-        }
-        let config = node.config.with_form(form, "node_config", false).map_err(wrong)?;
-        if asked.is_of_service() {
-            service::is_possible(&config)?;
-        }
-        let node = Node { config, ..Node::clone(node) };
-        let told = node.clone();
-        self.change_and_answer(asked, &name.clone(), Some(node), out, move |host, now, asked, out| {
-            if told.config.notify_config {
-                let form = told.config.with_payload.then(|| told.config.form("result"));
-                let configuration =
-                    Element::new("configuration", ns::PUBSUB_EVENT).with("node", name.clone()).children(form);
-                host.notify(now, &asked.owner, (&name, &told), configuration, out);
-            }
-            None
-        })
+    let given = part.attr("node").filter(|name| !name.is_empty());
+    let name: Box<str> = given.map_or_else(|| context.name(), Box::from);
+    if nodes.contains_key(&name) {
+        return Err(Condition::Conflict.into());
     }
-
-    /// §8.4.
-    pub(super) fn delete_asked(
-        &mut self,
-        asked: &Rc<PendingRequest>,
-        part: &Element,
-        nodes: &Rc<Nodes>,
-        out: &mut Outbox,
-    ) -> PubSubResult {
-        let (name, node) = asked.own_node(part, nodes)?;
-        let node = Rc::clone(node);
-        let redirect = part.get("redirect", ns::PUBSUB_OWNER).and_then(|redirect| redirect.attr("uri"));
-        let redirect = redirect.map(|uri| Element::new("redirect", ns::PUBSUB_EVENT).with("uri", uri));
-        self.change_and_answer(asked, &name.clone(), None, out, move |host, now, asked, out| {
-            if node.config.notify_delete {
-                let delete =
-                    Element::new("delete", ns::PUBSUB_EVENT).with("node", name.clone()).children(redirect);
-                host.notify(now, &asked.owner, (&name, &node), delete, out);
-            }
-            None
-        })
+    name_is_free(&name)?;
+    if is_of_service {
+        service::there_is_room(nodes, &asked.by.who)?;
+    } else {
+        there_is_room(nodes)?;
     }
-
-    /// §8.5: the store empties a node by removing it; it is written again at once.
-    pub(super) fn purge_asked(
-        &mut self,
-        asked: &Rc<PendingRequest>,
-        part: &Element,
-        nodes: &Rc<Nodes>,
-        out: &mut Outbox,
-    ) -> PubSubResult {
-        let (name, node) = asked.own_node(part, nodes)?;
-        let node = Rc::clone(node);
-        if !node.config.persists {
-            return Err(super::unsupported("persistent-items"));
-        }
-        let remove = Change::Node { owner: asked.owner.clone(), node: name.clone(), config: None };
-        let removed = Rc::new(Cell::new(None));
-        let seen = Rc::clone(&removed);
-        self.change(remove, out, move |_, _, result, _| seen.set(result.err()));
-        let empty = Node::clone(&node);
-        let shared = Rc::clone(asked);
-        self.change_node(&asked.owner, &name.clone(), Some(empty), out, move |host, now, result, out| {
-            let result = match removed.get() {
-                Some(error) => Err(not_written(error)),
-                None => result,
-            };
-            if result.is_err() {
-                // Half of it may be done: the state in the store counts.
-                host.pubsub.nodes.remove(&shared.owner);
-            }
-            if result.is_ok() && node.config.notify_retract {
-                let purge = Element::new("purge", ns::PUBSUB_EVENT).with("node", name.clone());
-                host.notify(now, &shared.owner, (&name, &node), purge, out);
-            }
-            host.answer(&shared.iq, result.map(|()| None), out);
-        });
-        Ok(PubSubReply::Later)
+    let form = asked.iq.first().and_then(|pubsub| pubsub.get("configure", ns::PUBSUB));
+    let config = match form.and_then(|configure| configure.get("x", ns::DATA)) {
+        Some(form) => asked.default_config().with_form(form, "node_config", false).map_err(wrong)?,
+        None => asked.default_config(),
+    };
+    let mut node = Node { config, ..Node::default() };
+    if is_of_service {
+        service::is_possible(&node.config)?;
+        node.affiliations.push((asked.by.who.clone(), NodeAffiliation::Owner));
     }
-
-    /// §8.9.2.
-    pub(super) fn set_affiliations(
-        &mut self,
-        asked: &Rc<PendingRequest>,
-        part: &Element,
-        nodes: &Rc<Nodes>,
-        out: &mut Outbox,
-    ) -> PubSubResult {
-        let (name, node) = asked.own_node(part, nodes)?;
-        let mut node = Node::clone(node);
-        for child in part.elements().filter(|child| child.is("affiliation", ns::PUBSUB_OWNER)) {
-            let who = child.attr("jid").and_then(|jid| Jid::parse(jid).ok()).map(|jid| jid.bare());
-            let affiliation = child.attr("affiliation").and_then(NodeAffiliation::parse);
-            let (Some(who), Some(affiliation)) = (who, affiliation) else {
-                return Err(Condition::BadRequest.into());
-            };
-            // An account is its only owner, and stays it.
-            if !asked.is_of_service() && (who == asked.owner || affiliation == NodeAffiliation::Owner) {
-                return Err(Condition::NotAcceptable.into());
-            }
-            node.affiliations.retain(|(known, _)| *known != who);
-            if affiliation == NodeAffiliation::Outcast {
-                node.subscriptions.retain(|(jid, _)| jid.bare() != who);
-            }
-            if affiliation != NodeAffiliation::None {
-                node.affiliations.push((who, affiliation));
-            }
-        }
-        // §8.9.2.4: a node has an owner.
-        if asked.is_of_service() && service::owners(&node).next().is_none() {
-            return Err(Condition::NotAcceptable.into());
-        }
-        if node.affiliations.len() > limits::NODE_SUBSCRIPTIONS {
-            return Err(StanzaError::new(Condition::PolicyViolation, "too many affiliations of one node"));
-        }
-        self.change_and_answer(asked, &name, Some(node), out, |_, _, _, _| None)
-    }
-
-    /// §8.8.2; by this the owner also approves a pending subscription (§8.6).
-    pub(super) fn set_subscriptions(
-        &mut self,
-        asked: &Rc<PendingRequest>,
-        part: &Element,
-        nodes: &Rc<Nodes>,
-        out: &mut Outbox,
-    ) -> PubSubResult {
-        let (name, node) = asked.own_node(part, nodes)?;
-        let mut node = Node::clone(node);
-        let mut changed = Vec::new();
-        for child in part.elements().filter(|child| child.is("subscription", ns::PUBSUB_OWNER)) {
-            let jid = child.attr("jid").and_then(|jid| Jid::parse(jid).ok());
-            let (Some(jid), Some(state)) =
-                (jid, child.attr("subscription").and_then(NodeSubscription::parse))
-            else {
-                return Err(Condition::BadRequest.into());
-            };
-            if node.state(&jid).unwrap_or(NodeSubscription::None) == state {
-                continue;
-            }
-            node.subscriptions.retain(|(known, _)| *known != jid);
-            if state != NodeSubscription::None {
-                node.subscriptions.push((jid.clone(), state));
-            }
-            changed.push((jid, state));
-        }
-        if node.subscriptions.len() > limits::NODE_SUBSCRIPTIONS {
-            return Err(fault(Condition::PolicyViolation, "too-many-subscriptions"));
-        }
-        self.change_and_answer(asked, &name.clone(), Some(node), out, move |host, _, asked, out| {
-            for (jid, state) in changed {
-                host.tell_state(&asked.owner, &name, &jid, state, out);
-            }
-            None
-        })
-    }
-
-    /// §8.8.4: a subscriber learns that its subscription began or ended.
-    pub(super) fn tell_state(
-        &mut self,
-        owner: &Bare,
-        node: &str,
-        jid: &Jid,
-        state: NodeSubscription,
-        out: &mut Outbox,
-    ) {
-        let subscription = Element::new("subscription", ns::PUBSUB_EVENT)
-            .with("node", node)
-            .with("jid", jid.as_str())
-            .with("subscription", state.as_str());
-        self.send_event(owner, jid.as_str(), subscription, out);
-    }
+    // §8.1.1: the answer has the name only if the client gave none.
+    let create = given.is_none().then(|| {
+        let create = Element::new("create", ns::PUBSUB).with("node", name.clone());
+        Element::new("pubsub", ns::PUBSUB).child(create)
+    });
+    asked.write(name, Some(node), Vec::new(), create)
 }
 
-fn of_owner(part: Element) -> PubSubResult {
-    Ok(PubSubReply::Result(Some(Element::new("pubsub", ns::PUBSUB_OWNER).child(part))))
+/// §8.2.4.
+pub(super) fn configure(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+    let (name, node) = asked.own_node(part, nodes)?;
+    let Some(form) = part.get("x", ns::DATA) else { return Err(Condition::BadRequest.into()) };
+    if form.attr("type") == Some("cancel") {
+        return asked.reply(None);
+    }
+    let config = node.config.with_form(form, "node_config", false).map_err(wrong)?;
+    if asked.is_of_service() {
+        service::is_possible(&config)?;
+    }
+    let node = Node { config, ..Node::clone(node) };
+    let configuration = node.config.notify_config.then(|| {
+        let form = node.config.with_payload.then(|| node.config.form("result"));
+        Element::new("configuration", ns::PUBSUB_EVENT).with("node", name.clone()).children(form)
+    });
+    let told = Rc::new(node.clone());
+    let notification = configuration.and_then(|event| notify(&asked.owner, &name, &told, event));
+    asked.write(name, Some(node), notification.into_iter().collect(), None)
+}
+
+/// §8.4.
+pub(super) fn delete(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+    let (name, node) = asked.own_node(part, nodes)?;
+    let redirect = part.get("redirect", ns::PUBSUB_OWNER).and_then(|redirect| redirect.attr("uri"));
+    let redirect = redirect.map(|uri| Element::new("redirect", ns::PUBSUB_EVENT).with("uri", uri));
+    let delete = Element::new("delete", ns::PUBSUB_EVENT).with("node", name.clone()).children(redirect);
+    let is_told = node.config.notify_delete;
+    let notification = if is_told { notify(&asked.owner, &name, node, delete) } else { None };
+    asked.write(name, None, notification.into_iter().collect(), None)
+}
+
+/// §8.5: the store empties a node by removing it; it is written again at once.
+pub(super) fn purge(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+    let (name, node) = asked.own_node(part, nodes)?;
+    let node = Rc::clone(node);
+    if !node.config.persists {
+        return Err(super::unsupported("persistent-items"));
+    }
+    let removed = Rc::new(Cell::new(None));
+    let remove = Change::Node { owner: asked.owner.clone(), node: name.clone(), config: None };
+    let remove = PubSubEffect::Write(remove, Box::new(PubSubWrite::Purged(Rc::clone(&removed))));
+    let event = Element::new("purge", ns::PUBSUB_EVENT).with("node", name.clone());
+    let purge = if node.config.notify_retract { notify(&asked.owner, &name, &node, event) } else { None };
+    let goal = NodeGoal::Purge { asked: Rc::clone(asked), removed, purge: purge.into_iter().collect() };
+    let (owner, node) = (asked.owner.clone(), Some(Node::clone(&node)));
+    Ok(vec![remove, NodeWrite { owner, name, node, goal }.begin()])
+}
+
+/// §8.9.2.
+pub(super) fn set_affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+    let (name, node) = asked.own_node(part, nodes)?;
+    let mut node = Node::clone(node);
+    for child in part.elements().filter(|child| child.is("affiliation", ns::PUBSUB_OWNER)) {
+        let who = child.attr("jid").and_then(|jid| Jid::parse(jid).ok()).map(|jid| jid.bare());
+        let affiliation = child.attr("affiliation").and_then(NodeAffiliation::parse);
+        let (Some(who), Some(affiliation)) = (who, affiliation) else {
+            return Err(Condition::BadRequest.into());
+        };
+        // An account is its only owner, and stays it.
+        if !asked.is_of_service() && (who == asked.owner || affiliation == NodeAffiliation::Owner) {
+            return Err(Condition::NotAcceptable.into());
+        }
+        node.affiliations.retain(|(known, _)| *known != who);
+        if affiliation == NodeAffiliation::Outcast {
+            node.subscriptions.retain(|(jid, _)| jid.bare() != who);
+        }
+        if affiliation != NodeAffiliation::None {
+            node.affiliations.push((who, affiliation));
+        }
+    }
+    // §8.9.2.4: a node has an owner.
+    if asked.is_of_service() && service::owners(&node).next().is_none() {
+        return Err(Condition::NotAcceptable.into());
+    }
+    if node.affiliations.len() > limits::NODE_SUBSCRIPTIONS {
+        return Err(StanzaError::new(Condition::PolicyViolation, "too many affiliations of one node"));
+    }
+    asked.write(name, Some(node), Vec::new(), None)
+}
+
+/// §8.8.2; by this the owner also approves a pending subscription (§8.6).
+pub(super) fn set_subscriptions(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+    let (name, node) = asked.own_node(part, nodes)?;
+    let mut node = Node::clone(node);
+    let mut changed = Vec::new();
+    for child in part.elements().filter(|child| child.is("subscription", ns::PUBSUB_OWNER)) {
+        let jid = child.attr("jid").and_then(|jid| Jid::parse(jid).ok());
+        let (Some(jid), Some(state)) = (jid, child.attr("subscription").and_then(NodeSubscription::parse))
+        else {
+            return Err(Condition::BadRequest.into());
+        };
+        if node.state(&jid).unwrap_or(NodeSubscription::None) == state {
+            continue;
+        }
+        node.subscriptions.retain(|(known, _)| *known != jid);
+        if state != NodeSubscription::None {
+            node.subscriptions.push((jid.clone(), state));
+        }
+        changed.push((jid, state));
+    }
+    if node.subscriptions.len() > limits::NODE_SUBSCRIPTIONS {
+        return Err(fault(Condition::PolicyViolation, "too-many-subscriptions"));
+    }
+    let told = changed.iter().map(|(jid, state)| tell_state(&asked.owner, &name, jid, *state));
+    let told = told.collect();
+    asked.write(name, Some(node), told, None)
+}
+
+/// §8.8.4: a subscriber learns that its subscription began or ended.
+pub(super) fn tell_state(owner: &Bare, node: &str, jid: &Jid, state: NodeSubscription) -> PubSubEffect {
+    let subscription = Element::new("subscription", ns::PUBSUB_EVENT)
+        .with("node", node)
+        .with("jid", jid.as_str())
+        .with("subscription", state.as_str());
+    send_event(owner, jid, subscription)
+}
+
+fn of_owner(asked: &Rc<PendingRequest>, part: Element) -> PubSubResult {
+    asked.reply(Some(Element::new("pubsub", ns::PUBSUB_OWNER).child(part)))
 }
 
 /// §8.2.1.
-pub(super) fn config_asked(asked: &PendingRequest, part: &Element, nodes: &Nodes) -> PubSubResult {
+pub(super) fn configuration(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let form = node.config.form("form");
-    of_owner(Element::new("configure", ns::PUBSUB_OWNER).with("node", name).child(form))
+    of_owner(asked, Element::new("configure", ns::PUBSUB_OWNER).with("node", name).child(form))
 }
 
 /// §8.3.
-pub(super) fn default_asked(asked: &PendingRequest) -> PubSubResult {
-    if !asked.relation.is_owner && !asked.is_of_service() {
+pub(super) fn default_configuration(asked: &Rc<PendingRequest>) -> PubSubResult {
+    if !asked.by.relation.is_owner && !asked.is_of_service() {
         return Err(Condition::Forbidden.into());
     }
-    of_owner(Element::new("default", ns::PUBSUB_OWNER).child(asked.default_config().form("form")))
+    of_owner(asked, Element::new("default", ns::PUBSUB_OWNER).child(asked.default_config().form("form")))
 }
 
 /// §8.9.1.
-pub(super) fn affiliations_asked(asked: &PendingRequest, part: &Element, nodes: &Nodes) -> PubSubResult {
+pub(super) fn affiliations(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let item = |who: &Bare, affiliation: NodeAffiliation| {
         Element::new("affiliation", ns::PUBSUB_OWNER)
@@ -276,6 +213,7 @@ pub(super) fn affiliations_asked(asked: &PendingRequest, part: &Element, nodes: 
             .with("affiliation", affiliation.as_str())
     };
     of_owner(
+        asked,
         Element::new("affiliations", ns::PUBSUB_OWNER)
             .with("node", name)
             .children((!asked.is_of_service()).then(|| item(&asked.owner, NodeAffiliation::Owner)))
@@ -284,7 +222,7 @@ pub(super) fn affiliations_asked(asked: &PendingRequest, part: &Element, nodes: 
 }
 
 /// §8.8.1.
-pub(super) fn subscriptions_asked(asked: &PendingRequest, part: &Element, nodes: &Nodes) -> PubSubResult {
+pub(super) fn subscriptions(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
     let (name, node) = asked.own_node(part, nodes)?;
     let item = |(jid, state): &(Jid, NodeSubscription)| {
         Element::new("subscription", ns::PUBSUB_OWNER)
@@ -292,5 +230,5 @@ pub(super) fn subscriptions_asked(asked: &PendingRequest, part: &Element, nodes:
             .with("subscription", state.as_str())
     };
     let list = Element::new("subscriptions", ns::PUBSUB_OWNER).with("node", name);
-    of_owner(list.children(node.subscriptions.iter().map(item)))
+    of_owner(asked, list.children(node.subscriptions.iter().map(item)))
 }

@@ -8,11 +8,15 @@ use xmpp::{Bare, Element, ns};
 
 use super::super::change_queue::not_written;
 use super::super::effect::{Change, Load, StoreFailure};
-use super::super::write_group::WriteGroup;
-use super::super::{Host, ItemPage, ItemQuery, Outbox, imported};
+use super::super::write_group::WriteContinuation;
+use super::super::{ItemPage, ItemQuery, imported};
+use super::context::PubSubContext;
 use super::node::{FormFault, Node, NodeAffiliation, NodeConfig, Nodes};
-use super::{PendingRequest, PubSubReply, PubSubResult, fault, items_of, node_of, unsupported};
-use crate::{limits, private, vcard};
+use super::notify::notify_item;
+use super::request::{PendingRequest, PubSubResult};
+use super::state::{NodeGoal, NodeWrite, PubSubEffect, PubSubRead, PubSubWrite};
+use super::{fault, node_of, unsupported};
+use crate::limits;
 
 /// Nodes that are kept like items but are none of these: private data, the used part of a quota, and vCards.
 const RESERVED: [&str; 3] = ["private:", "quota:", "vcard-temp"];
@@ -54,270 +58,228 @@ impl Publication {
     }
 }
 
-/// An item to publish and its node.
-struct Item {
+/// An item that is being published in a node.
+pub(crate) struct ItemWrite {
     owner: Bare,
-    node: Box<str>,
+    name: Box<str>,
+    node: Rc<Node>,
     id: Box<str>,
     item: Element,
+    pub(super) goal: WriteGoal,
 }
 
-impl Host {
-    /// §7.1.
-    pub(super) fn publish_asked(
-        &mut self,
-        now: Instant,
-        asked: &Rc<PendingRequest>,
-        part: &Element,
-        nodes: &Rc<Nodes>,
-        out: &mut Outbox,
-    ) -> PubSubResult {
-        let name = asked.node_name(part)?;
-        let mut given = part.elements().filter(|child| child.is("item", ns::PUBSUB));
-        let (item, more) = (given.next(), given.next());
-        if more.is_some() {
-            return Err(fault(Condition::BadRequest, "invalid-payload"));
+/// The purpose of an [`ItemWrite`].
+pub(super) enum WriteGoal {
+    /// Answer the request. `is_new`: the node was made for the item.
+    Reply {
+        asked: Rc<PendingRequest>,
+        answer: Element,
+        payload: Option<Element>,
+        is_new: bool,
+        name: Box<str>,
+    },
+    Feature(WriteContinuation),
+}
+
+impl WriteGoal {
+    /// The item is published, or cannot be.
+    pub(super) fn finish(self, result: Result<(), StanzaError>, effects: &mut Vec<PubSubEffect>) {
+        effects.push(match self {
+            WriteGoal::Feature(then) => PubSubEffect::Done(then, result),
+            WriteGoal::Reply { asked, answer, payload, is_new, name } => match result {
+                Ok(()) if asked.by.relation.is_owner => {
+                    let answer = Some(answer);
+                    PubSubEffect::MirrorBookmarks { asked, node: name, payload, is_new, answer }
+                }
+                result => PubSubEffect::Reply(asked, result.map(|()| Some(answer))),
+            },
+        });
+    }
+}
+
+impl ItemWrite {
+    /// Into a node that is written. Notifications are sent only after the item is stored.
+    pub(super) fn begin(self, now: Instant) -> Vec<PubSubEffect> {
+        if !self.node.config.persists {
+            let mut effects = Vec::new();
+            self.handle_written(Ok(()), &mut effects);
+            return effects;
         }
-        let options = asked.iq.first().and_then(|pubsub| pubsub.get("publish-options", ns::PUBSUB));
-        let options = options.and_then(|options| options.get("x", ns::DATA));
-        let known = nodes.get(&name);
-        if known.is_some_and(|node| !node.may_publish(&asked.who, &asked.relation)) {
-            return Err(Condition::Forbidden.into());
-        }
-        let (node, is_new) = match known {
-            Some(node) => {
-                meets(node, options)?;
-                (Rc::clone(node), false)
-            }
-            None => (Rc::new(new_node(asked, &name, nodes, options)?), true),
+        let change = Change::Item {
+            owner: self.owner.clone(),
+            node: self.name.clone(),
+            id: self.id.clone(),
+            item: Some(Box::new(self.item.clone())),
+            at: now,
+            keep: self.node.config.keep(),
         };
-        let id: Box<str> = match checked_id(item)? {
-            Some(id) => id.into(),
-            None => self.token()[..16].into(),
-        };
-        let item = item_to_keep(item, &id, asked, &node.config)?;
-        let item = Item { owner: asked.owner.clone(), node: name, id, item };
-        let (shared, name) = (Rc::clone(asked), item.node.clone());
-        let payload = item.item.first().cloned();
-        let answer = move |host: &mut Host, result: Result<Box<str>, StanzaError>, out: &mut Outbox| {
-            if result.is_err() || !shared.relation.is_owner {
-                return host.answer(&shared.iq, result.map(|id| Some(published(&name, &id))), out);
-            }
-            let (owner, node) = (shared.owner.clone(), name.clone());
-            let then = move |host: &mut Host, out: &mut Outbox| {
-                host.answer(&shared.iq, result.map(|id| Some(published(&name, &id))), out);
-            };
-            private::handle_publication(host, now, &owner, &node, (payload.as_ref(), is_new), out, then);
-        };
-        if is_new {
-            self.publish_first(item, node, out, answer);
-        } else {
-            self.publish_item(now, item, node, out, answer);
-        }
-        Ok(PubSubReply::Later)
+        vec![PubSubEffect::Write(change, Box::new(PubSubWrite::Item(self)))]
     }
 
     /// Into a node that is made for it (§7.1.4).
-    fn publish_first(
-        &mut self,
-        item: Item,
-        node: Rc<Node>,
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Result<Box<str>, StanzaError>, &mut Outbox) + 'static,
-    ) {
-        let (owner, name) = (item.owner.clone(), item.node.clone());
-        let made = Node::clone(&node);
-        self.change_node(&owner, &name, Some(made), out, move |host, now, result, out| match result {
-            Ok(()) => host.publish_item(now, item, node, out, then),
-            Err(error) => then(host, Err(error), out),
-        });
+    fn begin_with_node(self) -> PubSubEffect {
+        let (owner, name) = (self.owner.clone(), self.name.clone());
+        let node = Some(Node::clone(&self.node));
+        NodeWrite { owner, name, node, goal: NodeGoal::Publish(Box::new(self)) }.begin()
     }
 
-    fn publish_item(
-        &mut self,
-        now: Instant,
-        item: Item,
-        node: Rc<Node>,
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Result<Box<str>, StanzaError>, &mut Outbox) + 'static,
-    ) {
-        if !node.config.persists {
-            self.item_published(now, &item, &node, out);
-            return then(self, Ok(item.id), out);
-        }
-        let change = Change::Item {
-            owner: item.owner.clone(),
-            node: item.node.clone(),
-            id: item.id.clone(),
-            item: Some(Box::new(item.item.clone())),
-            at: now,
-            keep: node.config.keep(),
-        };
-        // Notifications are sent only after the item is stored.
-        self.change(change, out, move |host, now, result, out| match result {
-            Ok(()) => {
-                host.item_published(now, &item, &node, out);
-                then(host, Ok(item.id), out);
+    pub(super) fn handle_written(self, result: Result<(), StanzaError>, effects: &mut Vec<PubSubEffect>) {
+        let ItemWrite { owner, name, node, item, goal, .. } = self;
+        if result.is_ok() {
+            effects.extend(notify_item(&owner, &name, &node, event_item(&item, &node.config)));
+            if let Some(payload) = item.first().filter(|_| owner.local().is_some()) {
+                let payload = payload.clone();
+                effects.push(PubSubEffect::Published { owner, node: name, payload });
             }
-            Err(error) => then(host, Err(not_written(error)), out),
-        });
-    }
-
-    fn item_published(&mut self, now: Instant, item: &Item, node: &Rc<Node>, out: &mut Outbox) {
-        self.notify_items(
-            now,
-            &item.owner,
-            &item.node,
-            node,
-            vec![event_item(&item.item, &node.config)],
-            out,
-        );
-        if let Some(payload) = item.item.first().filter(|_| item.owner.local().is_some()) {
-            vcard::handle_publication(self, now, &item.owner, &item.node, payload, out);
         }
+        goal.finish(result, effects);
     }
+}
 
+impl Publication {
     /// For the account itself, by another feature of it.
-    pub(crate) fn publish_for(
-        &mut self,
+    pub(super) fn begin(
+        self,
         now: Instant,
         owner: &Bare,
-        publication: Publication,
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<(), StanzaError>, &mut Outbox) + 'static,
-    ) {
-        let user = owner.clone();
-        let job = move |host: &mut Host, now, nodes: Result<Rc<Nodes>, StanzaError>, out: &mut Outbox| {
-            let done = move |host: &mut Host, result: Result<Box<str>, StanzaError>, out: &mut Outbox| {
-                then(host, now, result.map(drop), out);
-            };
-            let nodes = match nodes {
-                Ok(nodes) => nodes,
-                Err(error) => return done(host, Err(error), out),
-            };
-            let item = Item {
-                owner: user,
-                node: publication.node.into(),
-                item: publication.item(),
-                id: publication.id.clone(),
-            };
-            match nodes.get(publication.node) {
-                Some(node) => host.publish_item(now, item, Rc::clone(node), out, done),
-                None => host.publish_first(item, Rc::new(publication.node()), out, done),
-            }
+        nodes: &Nodes,
+        then: WriteContinuation,
+    ) -> Vec<PubSubEffect> {
+        let known = nodes.get(self.node).cloned();
+        let is_new = known.is_none();
+        let item = ItemWrite {
+            owner: owner.clone(),
+            name: self.node.into(),
+            node: known.unwrap_or_else(|| Rc::new(self.node())),
+            item: self.item(),
+            id: self.id,
+            goal: WriteGoal::Feature(then),
         };
-        self.with_nodes(now, owner, out, Box::new(job));
+        if is_new { vec![item.begin_with_node()] } else { item.begin(now) }
+    }
+}
+
+/// An item that is being retracted.
+pub(crate) struct ItemRemoval {
+    pub(super) owner: Bare,
+    pub(super) name: Box<str>,
+    pub(super) node: Rc<Node>,
+    pub(super) id: Box<str>,
+    /// The audience of the node is notified.
+    pub(super) is_told: bool,
+    pub(super) goal: RemovalGoal,
+}
+
+/// The purpose of an [`ItemRemoval`].
+pub(super) enum RemovalGoal {
+    Reply(Rc<PendingRequest>),
+    Feature(WriteContinuation),
+}
+
+impl ItemRemoval {
+    /// The effect that writes it.
+    pub(super) fn begin(self) -> PubSubEffect {
+        PubSubEffect::Write(removal(&self.owner, &self.name, &self.id), Box::new(PubSubWrite::Removal(self)))
     }
 
-    /// Retracts the items that exist; others are ignored.
-    pub(crate) fn retract_for(
-        &mut self,
-        now: Instant,
-        owner: &Bare,
-        (node, ids): (&'static str, Vec<Box<str>>),
-        out: &mut Outbox,
-        then: impl FnOnce(&mut Host, Instant, Result<(), StanzaError>, &mut Outbox) + 'static,
-    ) {
-        let user = owner.clone();
-        let job = move |host: &mut Host, now, nodes: Result<Rc<Nodes>, StanzaError>, out: &mut Outbox| {
-            let node_of = match nodes {
-                Ok(nodes) => nodes.get(node).cloned(),
-                Err(error) => return then(host, now, Err(error), out),
-            };
-            let Some(node_of) = node_of else { return then(host, now, Ok(()), out) };
-            let all = WriteGroup::new(Box::new(then));
-            let own = all.one();
-            for id in ids {
-                let (user, node_of, one) = (user.clone(), Rc::clone(&node_of), all.one());
-                let change = removal(&user, node, &id);
-                host.change(change, out, move |host, now, result, out| {
-                    if result.is_ok() {
-                        host.notify_items(now, &user, node, &node_of, vec![retracted(&id)], out);
-                    }
-                    // To take back an item that is not there is no fault.
-                    let result = match result {
-                        Ok(()) | Err(StoreFailure::NotFound) => Ok(()),
-                        Err(error) => Err(not_written(error)),
-                    };
-                    one(host, now, result, out);
-                });
-            }
-            own(host, now, Ok(()), out);
-        };
-        self.with_nodes(now, owner, out, Box::new(job));
-    }
-
-    /// §7.2.
-    pub(super) fn retract_asked(
-        &mut self,
-        asked: &Rc<PendingRequest>,
-        part: &Element,
-        nodes: &Rc<Nodes>,
-        out: &mut Outbox,
-    ) -> PubSubResult {
-        let name = asked.node_name(part)?;
-        let node = Rc::clone(node_of(nodes, &name)?);
-        let mut given = part.elements().filter(|child| child.is("item", ns::PUBSUB));
-        let (Some(item), None) = (given.next(), given.next()) else {
-            return Err(fault(Condition::BadRequest, "item-required"));
-        };
-        let id = checked_id(Some(item))?;
-        let id: Box<str> = id.ok_or_else(|| fault(Condition::BadRequest, "item-required"))?.into();
-        if !matches!(
-            node.affiliation(&asked.who, &asked.relation),
-            NodeAffiliation::Owner | NodeAffiliation::Publisher
-        ) {
-            return Err(Condition::Forbidden.into());
+    pub(super) fn handle_written(self, result: Result<(), StoreFailure>, effects: &mut Vec<PubSubEffect>) {
+        if result.is_ok() && self.is_told {
+            effects.extend(notify_item(&self.owner, &self.name, &self.node, retracted(&self.id)));
         }
-        if !node.config.persists {
-            return Err(unsupported("persistent-items"));
-        }
-        let is_told = matches!(part.attr("notify"), Some("1" | "true")) || node.config.notify_retract;
-        let (shared, change) = (Rc::clone(asked), removal(&asked.owner, &name, &id));
-        self.change(change, out, move |host, now, result, out| {
-            if result.is_ok() && is_told {
-                host.notify_items(now, &shared.owner, &name, &node, vec![retracted(&id)], out);
+        effects.push(match (self.goal, result) {
+            // To retract an item that is not there is no fault of a feature.
+            (RemovalGoal::Feature(then), Ok(()) | Err(StoreFailure::NotFound)) => {
+                PubSubEffect::Done(then, Ok(()))
             }
-            let is_mirrored = result.is_ok() && shared.relation.is_owner;
-            let result = match result {
-                Ok(()) => Ok(None),
-                Err(StoreFailure::NotFound) => Err(Condition::ItemNotFound.into()),
-                Err(error) => Err(not_written(error)),
-            };
-            if !is_mirrored {
-                return host.answer(&shared.iq, result, out);
+            (RemovalGoal::Feature(then), Err(error)) => PubSubEffect::Done(then, Err(not_written(error))),
+            (RemovalGoal::Reply(asked), Ok(())) if asked.by.relation.is_owner => {
+                let (node, payload, answer) = (self.name, None, None);
+                PubSubEffect::MirrorBookmarks { asked, node, payload, is_new: false, answer }
             }
-            let owner = shared.owner.clone();
-            let then = move |host: &mut Host, out: &mut Outbox| host.answer(&shared.iq, result, out);
-            private::handle_publication(host, now, &owner, &name, (None, false), out, then);
+            (RemovalGoal::Reply(asked), Ok(())) => PubSubEffect::Reply(asked, Ok(None)),
+            (RemovalGoal::Reply(asked), Err(StoreFailure::NotFound)) => {
+                PubSubEffect::Reply(asked, Err(Condition::ItemNotFound.into()))
+            }
+            (RemovalGoal::Reply(asked), Err(error)) => PubSubEffect::Reply(asked, Err(not_written(error))),
         });
-        Ok(PubSubReply::Later)
     }
+}
 
-    /// §6.5.
-    pub(super) fn items_asked(
-        &mut self,
-        asked: &Rc<PendingRequest>,
-        part: &Element,
-        nodes: &Rc<Nodes>,
-        out: &mut Outbox,
-    ) -> PubSubResult {
-        let name = asked.node_name(part)?;
-        let node = node_of(nodes, &name)?;
-        node.may_read(&asked.who, &asked.relation)?;
-        if !node.config.persists {
-            return Err(unsupported("persistent-items"));
-        }
-        let page = ItemsPage::read(part, asked.iq.first())?;
-        let query = Box::new(page.query.clone());
-        let (shared, load) =
-            (Rc::clone(asked), Load::Items { owner: asked.owner.clone(), node: name.clone(), query });
-        self.load(load, out, move |host, _, result, out| {
-            let answer = items_of(result).and_then(|found| page.of(&name, found));
-            host.answer(&shared.iq, answer.map(Some), out);
-        });
-        Ok(PubSubReply::Later)
+/// §7.1.
+pub(super) fn publish(
+    context: &mut PubSubContext<'_>,
+    asked: &Rc<PendingRequest>,
+    part: &Element,
+    nodes: &Nodes,
+) -> PubSubResult {
+    let name = asked.node_name(part)?;
+    let mut given = part.elements().filter(|child| child.is("item", ns::PUBSUB));
+    let (item, more) = (given.next(), given.next());
+    if more.is_some() {
+        return Err(fault(Condition::BadRequest, "invalid-payload"));
     }
+    let options = asked.iq.first().and_then(|pubsub| pubsub.get("publish-options", ns::PUBSUB));
+    let options = options.and_then(|options| options.get("x", ns::DATA));
+    let known = nodes.get(&name);
+    if known.is_some_and(|node| !node.may_publish(&asked.by.who, &asked.by.relation)) {
+        return Err(Condition::Forbidden.into());
+    }
+    let (node, is_new) = match known {
+        Some(node) => {
+            meets(node, options)?;
+            (Rc::clone(node), false)
+        }
+        None => (Rc::new(new_node(asked, &name, nodes, options)?), true),
+    };
+    let id: Box<str> = match checked_id(item)? {
+        Some(id) => id.into(),
+        None => context.name(),
+    };
+    let item = item_to_keep(item, &id, asked, &node.config)?;
+    let goal = WriteGoal::Reply {
+        asked: Rc::clone(asked),
+        answer: published(&name, &id),
+        payload: item.first().cloned(),
+        is_new,
+        name: name.clone(),
+    };
+    let item = ItemWrite { owner: asked.owner.clone(), name, node, id, item, goal };
+    Ok(if is_new { vec![item.begin_with_node()] } else { item.begin(context.now) })
+}
+
+/// §7.2.
+pub(super) fn retract(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+    let name = asked.node_name(part)?;
+    let node = Rc::clone(node_of(nodes, &name)?);
+    let mut given = part.elements().filter(|child| child.is("item", ns::PUBSUB));
+    let (Some(item), None) = (given.next(), given.next()) else {
+        return Err(fault(Condition::BadRequest, "item-required"));
+    };
+    let id = checked_id(Some(item))?;
+    let id: Box<str> = id.ok_or_else(|| fault(Condition::BadRequest, "item-required"))?.into();
+    if !matches!(asked.affiliation(&node), NodeAffiliation::Owner | NodeAffiliation::Publisher) {
+        return Err(Condition::Forbidden.into());
+    }
+    if !node.config.persists {
+        return Err(unsupported("persistent-items"));
+    }
+    let is_told = matches!(part.attr("notify"), Some("1" | "true")) || node.config.notify_retract;
+    let (owner, goal) = (asked.owner.clone(), RemovalGoal::Reply(Rc::clone(asked)));
+    Ok(vec![ItemRemoval { owner, name, node, id, is_told, goal }.begin()])
+}
+
+/// §6.5.
+pub(super) fn items(asked: &Rc<PendingRequest>, part: &Element, nodes: &Nodes) -> PubSubResult {
+    let name = asked.node_name(part)?;
+    let node = node_of(nodes, &name)?;
+    node.may_read(&asked.by.who, &asked.by.relation)?;
+    if !node.config.persists {
+        return Err(unsupported("persistent-items"));
+    }
+    let page = ItemsPage::read(part, asked.iq.first())?;
+    let query = Box::new(page.query.clone());
+    let load = Load::Items { owner: asked.owner.clone(), node: name.clone(), query };
+    Ok(vec![PubSubEffect::Load(load, PubSubRead::Items { asked: Rc::clone(asked), name, page })])
 }
 
 fn removal(owner: &Bare, node: &str, id: &str) -> Change {
@@ -368,7 +330,7 @@ fn new_node(
     nodes: &Nodes,
     options: Option<&Element>,
 ) -> Result<Node, StanzaError> {
-    if !asked.relation.is_owner || asked.is_of_service() {
+    if !asked.by.relation.is_owner || asked.is_of_service() {
         return Err(Condition::ItemNotFound.into());
     }
     name_is_free(name)?;
@@ -419,8 +381,8 @@ fn item_to_keep(
         _ => return Err(fault(Condition::BadRequest, "invalid-payload")),
     }
     // A publisher that need not be the owner gets the item's id.
-    let is_told = !asked.relation.is_owner || asked.is_of_service();
-    let publisher = is_told.then(|| asked.who.as_str());
+    let is_told = !asked.by.relation.is_owner || asked.is_of_service();
+    let publisher = is_told.then(|| asked.by.who.as_str());
     let item = Element::new("item", ns::PUBSUB)
         .with("id", id)
         .with_opt("publisher", publisher)
@@ -433,7 +395,7 @@ fn item_to_keep(
 
 /// The items that a request names: by id, the newest, or a page (XEP-0059).
 #[derive(Debug)]
-struct ItemsPage {
+pub(crate) struct ItemsPage {
     query: ItemQuery,
     /// The client asked for a page, and is told which it got.
     is_paged: bool,
@@ -471,7 +433,7 @@ impl ItemsPage {
     }
 
     /// The newest first, as the text has them.
-    fn of(&self, node: &str, mut found: ItemPage) -> Result<Element, StanzaError> {
+    pub(super) fn of(&self, node: &str, mut found: ItemPage) -> Result<Element, StanzaError> {
         // Items that are asked for by their ids and are not there make an empty list (§6.5.9.12).
         if found.is_unknown || self.query.index > found.total {
             return Err(Condition::ItemNotFound.into());

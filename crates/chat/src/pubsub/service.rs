@@ -2,14 +2,17 @@
 
 use std::rc::Rc;
 
-use stdx::Instant;
 use xmpp::stanza::{self, Condition, StanzaError, StanzaKind};
 use xmpp::{Bare, Element, Jid, ns};
 
+use super::context::{NodesView, PubSubContext};
 use super::node::{AccessModel, Node, NodeAffiliation, NodeConfig, Nodes, SendLast};
-use super::{FEATURE, PendingRequest, node_of};
+use super::request::PendingRequest;
+use super::state::{PubSubEffect, PubSubEvent, PubSubRead};
+use super::subscribe::Approval;
+use super::{FEATURE, node_of};
 use crate::limits;
-use crate::{Host, ItemQuery, Load, Outbox};
+use crate::{ItemPage, ItemQuery, ItemRow, Load};
 
 /// Access models that depend on presence or a roster are for accounts only.
 const OF_ACCOUNTS: [&str; 7] = [
@@ -68,131 +71,116 @@ impl PendingRequest {
     }
 }
 
-impl Host {
+/// A request of service discovery to a service, which its nodes answer.
+pub(crate) struct ServiceRequest {
+    pub(super) iq: Element,
+    from: Jid,
+    query: ServiceQuery,
+}
+
+enum ServiceQuery {
+    /// §5.2: the nodes.
+    Nodes,
+    /// §5.3: one node.
+    Node(Box<str>),
+    /// §5.5: the items of a node.
+    Items(Box<str>),
+}
+
+impl ServiceRequest {
+    pub(super) fn answer(self, context: &PubSubContext<'_>, owner: &Bare, nodes: &Rc<Nodes>) -> PubSubEffect {
+        let view = NodesView { nodes: Rc::clone(nodes), by: context.requester(owner, &self.from) };
+        let answer = match self.query {
+            ServiceQuery::Nodes => {
+                let items = view.items(owner).take(limits::SERVICE_LISTED);
+                Ok(Element::new("query", ns::DISCO_ITEMS).children(items))
+            }
+            ServiceQuery::Node(name) => view.describe(&name),
+            ServiceQuery::Items(name) => {
+                match node_of(nodes, &name).and_then(|node| node.may_read(&view.by.who, &view.by.relation)) {
+                    Ok(()) => return read_ids(self.iq, owner, name),
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        PubSubEffect::Answer(self.iq, answer.map(Some))
+    }
+}
+
+fn read_ids(iq: Element, owner: &Bare, name: Box<str>) -> PubSubEffect {
+    let query = Box::new(ItemQuery { is_ids_only: true, ..ItemQuery::all() });
+    let load = Load::Items { owner: owner.clone(), node: name.clone(), query };
+    PubSubEffect::Load(load, PubSubRead::ItemIds { iq, owner: owner.clone(), name })
+}
+
+/// The items of a node for service discovery.
+pub(super) fn item_list(owner: &Bare, name: Box<str>, page: ItemPage) -> Element {
+    let item = |(id, _, _): ItemRow| {
+        Element::new("item", ns::DISCO_ITEMS).with("jid", owner.as_str()).with("name", id)
+    };
+    Element::new("query", ns::DISCO_ITEMS).with("node", name).children(page.items.into_iter().map(item))
+}
+
+/// The consequence of a stanza to a service.
+pub(super) enum ServiceStanza<'a> {
+    Event(PubSubEvent<'a>),
+    Answer(Result<Option<Element>, StanzaError>),
+    Ignore,
+}
+
+impl<'a> ServiceStanza<'a> {
     /// For a service, which has the address of its domain and no other.
-    pub(crate) fn routed_to_pubsub(
-        &mut self,
-        now: Instant,
-        stanza: &Element,
-        from: &Jid,
-        to: &Jid,
-        out: &mut Outbox,
-    ) {
+    pub(super) fn parse(stanza: &'a Element, from: &'a Jid, to: &'a Jid) -> ServiceStanza<'a> {
         let is_service = to.local().is_none() && to.resource().is_none();
+        let refuse = |condition: Condition| ServiceStanza::Answer(Err(condition.into()));
         match stanza::kind_of(stanza) {
             Some(StanzaKind::Iq) if matches!(stanza.attr("type"), Some("get" | "set")) => {}
-            Some(StanzaKind::Message) if is_service && self.pubsub_message(now, from, to, stanza, out) => {
-                return;
-            }
             Some(StanzaKind::Message) => {
-                return self.refuse(stanza, &Condition::ServiceUnavailable.into(), out);
+                let approval = if is_service { Approval::parse(from, to, stanza) } else { None };
+                return match approval {
+                    Some(approval) => ServiceStanza::Event(PubSubEvent::Approval { approval, from, to }),
+                    None => refuse(Condition::ServiceUnavailable),
+                };
             }
-            _ => return,
+            _ => return ServiceStanza::Ignore,
         }
         if !is_service {
-            return self.refuse(stanza, &Condition::ItemNotFound.into(), out);
+            return refuse(Condition::ItemNotFound);
         }
         let is_get = stanza.attr("type") == Some("get");
         let (Some(payload), 1) = (stanza.first(), stanza.elements().count()) else {
-            return self.refuse(stanza, &Condition::BadRequest.into(), out);
+            return refuse(Condition::BadRequest);
         };
-        match (payload.name(), payload.ns()) {
-            ("pubsub", ns::PUBSUB | ns::PUBSUB_OWNER) => self.pubsub_asked(now, stanza, from, to, out),
-            ("query", ns::DISCO_INFO) if is_get => {
-                self.describe_service(now, stanza, payload, (from, to), out);
+        let node = payload.attr("node").map(Box::<str>::from);
+        let query = match (payload.name(), payload.ns()) {
+            ("pubsub", ns::PUBSUB | ns::PUBSUB_OWNER) => {
+                return ServiceStanza::Event(PubSubEvent::Request { iq: stanza, from, to });
             }
-            ("query", ns::DISCO_ITEMS) if is_get => self.list_service(now, stanza, payload, (from, to), out),
-            ("ping", ns::PING) if is_get => self.answer(stanza, Ok(None), out),
-            _ => self.refuse(stanza, &Condition::ServiceUnavailable.into(), out),
-        }
-    }
-
-    /// §5.1, §5.3.
-    fn describe_service(
-        &mut self,
-        now: Instant,
-        iq: &Element,
-        query: &Element,
-        (from, to): (&Jid, &Jid),
-        out: &mut Outbox,
-    ) {
-        if let Some(node) = query.attr("node") {
-            let iq = iq.clone();
-            let then = move |host: &mut Host, info: Result<Element, StanzaError>, out: &mut Outbox| {
-                host.answer(&iq, info.map(Some), out);
-            };
-            return self.describe_node(now, &to.bare(), (from, node), out, then);
-        }
-        let identity = Element::new("identity", ns::DISCO_INFO)
-            .with("category", "pubsub")
-            .with("type", "service")
-            .with("name", "Publish-subscribe");
-        let is_had = |var: &&&str| {
-            let name = var.split_once('#').map_or("", |(_, name)| name);
-            !OF_ACCOUNTS.contains(&name)
+            ("query", ns::DISCO_INFO) if is_get => match node {
+                Some(name) => ServiceQuery::Node(name),
+                None => return ServiceStanza::Answer(Ok(Some(service_info()))),
+            },
+            ("query", ns::DISCO_ITEMS) if is_get => node.map_or(ServiceQuery::Nodes, ServiceQuery::Items),
+            ("ping", ns::PING) if is_get => return ServiceStanza::Answer(Ok(None)),
+            _ => return refuse(Condition::ServiceUnavailable),
         };
-        let own = [ns::DISCO_INFO, ns::DISCO_ITEMS, ns::PING];
-        let vars = own.iter().chain(FEATURE.account.iter().filter(is_had));
-        let features = vars.map(|var| Element::new("feature", ns::DISCO_INFO).with("var", *var));
-        let info = Element::new("query", ns::DISCO_INFO).child(identity).children(features);
-        self.answer(iq, Ok(Some(info)), out);
+        let request = ServiceRequest { iq: stanza.clone(), from: from.clone(), query };
+        ServiceStanza::Event(PubSubEvent::ServiceRequest(request, to))
     }
+}
 
-    /// §5.2: its nodes; §5.5: a node's items.
-    fn list_service(
-        &mut self,
-        now: Instant,
-        iq: &Element,
-        query: &Element,
-        (from, to): (&Jid, &Jid),
-        out: &mut Outbox,
-    ) {
-        let (iq, service) = (iq.clone(), to.bare());
-        if let Some(name) = query.attr("node") {
-            return self.list_items(now, iq, Box::from(name), (from, &service), out);
-        }
-        let jid = service.clone();
-        self.list_nodes(now, &service, from, out, move |host, nodes, out| {
-            let item = |(name, title): (Box<str>, Box<str>)| {
-                let title = (!title.is_empty()).then_some(title);
-                let item = Element::new("item", ns::DISCO_ITEMS).with("jid", jid.as_str());
-                item.with("node", name).with_opt("name", title)
-            };
-            let query = nodes.map(|nodes| {
-                let shown = nodes.into_iter().take(limits::SERVICE_LISTED);
-                Element::new("query", ns::DISCO_ITEMS).children(shown.map(item))
-            });
-            host.answer(&iq, query.map(Some), out);
-        });
-    }
-
-    fn list_items(
-        &mut self,
-        now: Instant,
-        iq: Element,
-        name: Box<str>,
-        (from, service): (&Jid, &Bare),
-        out: &mut Outbox,
-    ) {
-        let (relation, who, owner) = (self.relation(service, from), from.bare(), service.clone());
-        let job = move |host: &mut Host, _: Instant, nodes: Result<Rc<Nodes>, _>, out: &mut Outbox| {
-            let may = nodes.and_then(|nodes: Rc<Nodes>| node_of(&nodes, &name)?.may_read(&who, &relation));
-            if let Err(error) = may {
-                return host.refuse(&iq, &error, out);
-            }
-            let query = ItemQuery { is_ids_only: true, ..ItemQuery::all() };
-            let load = Load::Items { owner: owner.clone(), node: name.clone(), query: Box::new(query) };
-            host.load(load, out, move |host, _, result, out| {
-                let query = super::items_of(result).map(|page| {
-                    let item = |(id, _, _): (Box<str>, Instant, Element)| {
-                        Element::new("item", ns::DISCO_ITEMS).with("jid", owner.as_str()).with("name", id)
-                    };
-                    let query = Element::new("query", ns::DISCO_ITEMS).with("node", name.clone());
-                    query.children(page.items.into_iter().map(item))
-                });
-                host.answer(&iq, query.map(Some), out);
-            });
-        };
-        self.with_nodes(now, service, out, Box::new(job));
-    }
+/// §5.1.
+fn service_info() -> Element {
+    let identity = Element::new("identity", ns::DISCO_INFO)
+        .with("category", "pubsub")
+        .with("type", "service")
+        .with("name", "Publish-subscribe");
+    let is_had = |var: &&&str| {
+        let name = var.split_once('#').map_or("", |(_, name)| name);
+        !OF_ACCOUNTS.contains(&name)
+    };
+    let own = [ns::DISCO_INFO, ns::DISCO_ITEMS, ns::PING];
+    let vars = own.iter().chain(FEATURE.account.iter().filter(is_had));
+    let features = vars.map(|var| Element::new("feature", ns::DISCO_INFO).with("var", *var));
+    Element::new("query", ns::DISCO_INFO).child(identity).children(features)
 }

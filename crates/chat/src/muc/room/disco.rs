@@ -43,8 +43,7 @@ impl Room {
         let answer = match query.attr("node") {
             None => self.info(answer),
             Some(OWN_ITEM) => {
-                let entry = self.entries.get(&from.bare());
-                let nick = entry.and_then(|entry| entry.nick.as_deref());
+                let nick = self.users.affiliations.nick_of(&from.bare());
                 answer.children(nick.map(|nick| identity("conference", "text", nick)))
             }
             // §17.1.1: everything may be said here, so there is no list of it.
@@ -55,7 +54,7 @@ impl Room {
     }
 
     fn info(&self, answer: Element) -> Element {
-        let config = &self.config;
+        let config = &self.users.config;
         let mut answer = answer.child(identity("conference", "text", &config.name));
         for var in FEATURES.into_iter().chain(config.features()) {
             answer.push(feature(var));
@@ -66,10 +65,10 @@ impl Room {
         }
         let text = |var: &'static str, value: &str| field(var, "text-single", "", [value]);
         let on = |var: &'static str, value: bool| field(var, "boolean", "", [if value { "1" } else { "0" }]);
-        let subject = self.subject.message.as_ref().and_then(|set| set.content_of("subject", ns::CLIENT));
+        let subject = self.subject.text();
         let mut about = form("result", ROOM_INFO)
             .child(text("muc#roominfo_description", &config.description))
-            .child(text("muc#roominfo_occupants", &self.occupants.len().to_string()))
+            .child(text("muc#roominfo_occupants", &self.users.occupants.len().to_string()))
             .child(on("muc#roominfo_subjectmod", config.may_change_subject))
             // COMPAT(clients of ejabberd and Prosody): the name in an example of older versions.
             .child(on("muc#roominfo_changesubject", config.may_change_subject))
@@ -97,14 +96,18 @@ impl Room {
         if query.attr("node").is_some() {
             return refuse(iq, Condition::ItemNotFound, out);
         }
-        let affiliation = self.affiliation(&from.bare());
-        let is_insider = self.occupant_of(from).is_some() || affiliation >= Affiliation::Member;
-        let is_open =
-            self.config.is_public && !self.config.is_members_only && affiliation != Affiliation::Outcast;
+        let affiliation = self.users.affiliation(&from.bare());
+        let is_insider =
+            self.users.occupants.of_session(from).is_some() || affiliation >= Affiliation::Member;
+        let is_open = self.users.config.is_public
+            && !self.users.config.is_members_only
+            && affiliation != Affiliation::Outcast;
         let mut answer = Element::new("query", ns::DISCO_ITEMS);
         if is_insider || is_open {
-            let item = |nick: &str| Element::new("item", ns::DISCO_ITEMS).with("jid", self.address_of(nick));
-            answer = answer.children(self.occupants.values().map(|occupant| item(&occupant.nick)));
+            let item = |nick: &str| {
+                Element::new("item", ns::DISCO_ITEMS).with("jid", self.users.address.of_nick(nick))
+            };
+            answer = answer.children(self.users.occupants.values().map(|occupant| item(&occupant.nick)));
         }
         out.push(RoomEffect::Send(stanza::result(iq, Some(answer))));
     }

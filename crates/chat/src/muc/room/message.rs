@@ -1,15 +1,14 @@
 //! Messages to all occupants, private messages, invitations and the subject (XEP-0045 §7.4, §7.5, §7.8, §8.1).
 
-use std::sync::Arc;
-
 use stdx::Instant;
 use xmpp::stanza::{Condition, StanzaError};
 use xmpp::{Element, Jid, ns};
 
 use super::config::AllowPm;
-use super::notice::to as addressed;
 use super::rules::Role;
-use super::{Occupant, Retraction, Room, RoomEffect, Subject, is_ours, refuse};
+use super::subject::Subject;
+use super::users::{listed, to as addressed};
+use super::{Retraction, Room, RoomEffect, refuse};
 use crate::limits::ROOM_SUBJECT;
 use crate::retract::retracted;
 
@@ -25,14 +24,14 @@ impl Room {
         let kind = stanza.attr("type").unwrap_or("normal");
         match (to.resource(), kind) {
             (nick, "error") => {
-                if !self.bounced(from, stanza, out)
+                if !self.users.bounced(from, stanza, out)
                     && let Some(nick) = nick
                 {
                     self.whisper(from, nick, stanza, out);
                 }
             }
             (None, "groupchat") => self.groupchat(now, from, stanza, out),
-            (None, _) => self.for_the_room(from, stanza, out),
+            (None, _) => self.users.for_the_room(from, stanza, out),
             // §7.5: "the service MUST return a <bad-request/>".
             (Some(_), "groupchat") => refuse(stanza, Condition::BadRequest, out),
             (Some(nick), _) => self.whisper(from, nick, stanza, out),
@@ -40,12 +39,12 @@ impl Room {
     }
 
     fn groupchat(&mut self, now: Instant, from: &Jid, stanza: &Element, out: &mut Vec<RoomEffect>) {
-        let Some(speaker) = self.occupant_of(from) else {
+        let Some(speaker) = self.users.occupants.of_session(from) else {
             return refuse(stanza, Condition::NotAcceptable, out);
         };
         if is_subject(stanza) {
             let may = speaker.role == Role::Moderator
-                || (self.config.may_change_subject && speaker.role >= Role::Participant);
+                || (self.users.config.may_change_subject && speaker.role >= Role::Participant);
             if !may {
                 return refuse(stanza, Condition::Forbidden, out);
             }
@@ -54,10 +53,10 @@ impl Room {
                 let error = StanzaError::new(Condition::NotAcceptable, "the subject is too long");
                 return refuse(stanza, error, out);
             }
-            let message = self.spoken(speaker, stanza);
-            self.subject = Subject { message: Some(Arc::new(Subject::text_of(&message))), at: now };
+            let message = self.users.address.message_of(speaker, stanza);
+            self.subject = Subject::new(now, &message);
             out.push(RoomEffect::Broadcast(Box::new(message)));
-            if self.config.is_persistent {
+            if self.users.config.is_persistent {
                 out.push(RoomEffect::Save);
             }
             return;
@@ -66,7 +65,7 @@ impl Room {
         if speaker.role < Role::Participant {
             return refuse(stanza, Condition::Forbidden, out);
         }
-        let message = self.spoken(speaker, stanza);
+        let message = self.users.address.message_of(speaker, stanza);
         if let Some(id) = stanza.get("retract", ns::RETRACT).and_then(|retract| retract.attr("id")) {
             let whose = speaker.id.clone();
             let is_known = self.history.retract(id, Some(&whose));
@@ -85,16 +84,6 @@ impl Room {
         out.push(RoomEffect::Broadcast(Box::new(message)));
     }
 
-    /// The message as all occupants get it, but for its id and addressee.
-    fn spoken(&self, speaker: &Occupant, stanza: &Element) -> Element {
-        let mut message = stanza.clone();
-        message.unset("to");
-        message.set("from", self.address_of(&speaker.nick));
-        message.remove_children(|child| is_ours(child, &self.address));
-        message.push(Element::new("occupant-id", ns::OCCUPANT_ID).with("id", &*speaker.id));
-        message
-    }
-
     /// A message has its id: it goes into the history and to all occupants.
     pub(in super::super) fn publish(
         &mut self,
@@ -103,11 +92,12 @@ impl Room {
         id: &str,
         out: &mut Vec<RoomEffect>,
     ) {
-        message.push(Element::new("stanza-id", ns::SID).with("by", self.address.as_str()).with("id", id));
+        message
+            .push(Element::new("stanza-id", ns::SID).with("by", self.users.address.as_str()).with("id", id));
         if is_said(&message) {
-            self.history.add(now, self.address.as_str(), &message);
+            self.history.add(now, self.users.address.as_str(), &message);
         }
-        self.to_all(&message, out);
+        self.users.to_all(&message, out);
     }
 
     /// The message as the archive stores it: with the real address behind the nickname, if all occupants may
@@ -115,10 +105,10 @@ impl Room {
     pub(in super::super) fn archived(&self, message: &Element) -> Element {
         let mut message = message.clone();
         let nick = message.attr("from").and_then(|from| from.split_once('/')).map(|(_, nick)| nick);
-        let speaker = nick.and_then(|nick| self.by_nick(nick));
-        if let Some(speaker) = speaker.filter(|_| self.config.is_whois_anyone) {
-            let standing = self.standing_of(speaker);
-            let item = super::notice::listed(
+        let speaker = nick.and_then(|nick| self.users.occupants.of_nick(nick));
+        if let Some(speaker) = speaker.filter(|_| self.users.config.is_whois_anyone) {
+            let standing = self.users.standing_of(speaker);
+            let item = listed(
                 ns::MUC_USER,
                 speaker.sessions.last().map(Jid::as_str),
                 None,
@@ -135,49 +125,32 @@ impl Room {
             return;
         }
         message.remove_children(|child| child.is("x", ns::MUC_USER) || child.is("stanza-id", ns::SID));
-        message.push(Element::new("stanza-id", ns::SID).with("by", self.address.as_str()).with("id", id));
-        self.history.add(at, self.address.as_str(), &message);
-    }
-
-    /// §7.2.15: always, also when there is none.
-    pub(super) fn subject_for(&self, session: &Jid) -> Element {
-        let mut message = match &self.subject.message {
-            Some(message) => Element::clone(message),
-            None => Element::new("message", ns::CLIENT)
-                .with("type", "groupchat")
-                .with("from", self.address.as_str())
-                .child(Element::new("subject", ns::CLIENT)),
-        };
-        if self.subject.message.is_some() {
-            let delay = Element::new("delay", ns::DELAY)
-                .with("from", self.address.as_str())
-                .with("stamp", xmpp::time::stamp(self.subject.at));
-            message.push(delay);
-        }
-        message.with("to", session.as_str())
+        message
+            .push(Element::new("stanza-id", ns::SID).with("by", self.users.address.as_str()).with("id", id));
+        self.history.add(at, self.users.address.as_str(), &message);
     }
 
     /// §7.5: to one occupant.
     fn whisper(&mut self, from: &Jid, nick: &str, stanza: &Element, out: &mut Vec<RoomEffect>) {
-        let Some(speaker) = self.occupant_of(from) else {
+        let Some(speaker) = self.users.occupants.of_session(from) else {
             return refuse(stanza, Condition::NotAcceptable, out);
         };
-        let Some(listener) = self.by_nick(nick) else {
+        let Some(listener) = self.users.occupants.of_nick(nick) else {
             return refuse(stanza, Condition::ItemNotFound, out);
         };
         let is_error = stanza.attr("type") == Some("error");
-        let may = match self.config.allow_pm {
+        let may = match self.users.config.allow_pm {
             AllowPm::Anyone => true,
             AllowPm::Participants => speaker.role >= Role::Participant,
             AllowPm::Moderators => speaker.role == Role::Moderator,
             AllowPm::Nobody => false,
         };
         // Occupants that may not write to others may still write to moderators, unless private messages are off.
-        let may = may || (self.config.allow_pm != AllowPm::Nobody && listener.role == Role::Moderator);
+        let may = may || (self.users.config.allow_pm != AllowPm::Nobody && listener.role == Role::Moderator);
         if !may && !is_error {
             return refuse(stanza, Condition::Forbidden, out);
         }
-        let mut message = self.spoken(speaker, stanza);
+        let mut message = self.users.address.message_of(speaker, stanza);
         message.push(Element::new("x", ns::MUC_USER));
         out.extend(listener.sessions.iter().map(|session| RoomEffect::Send(addressed(&message, session))));
     }

@@ -3,23 +3,23 @@
 use xmpp::stanza::{self, Condition};
 use xmpp::{Element, Jid, ns};
 
-use super::config::{self, FORM, submitted};
+use super::config::{FORM, submitted};
 use super::form::type_of;
-use super::notice::{Notice, to};
 use super::rules::Affiliation;
+use super::users::{Notice, to};
 use super::{Room, RoomEffect, refuse};
 
 impl Room {
     pub(super) fn owner_get(&self, from: &Jid, iq: &Element, out: &mut Vec<RoomEffect>) {
-        if self.affiliation(&from.bare()) != Affiliation::Owner {
+        if self.users.affiliation(&from.bare()) != Affiliation::Owner {
             return refuse(iq, Condition::Forbidden, out);
         }
-        let query = Element::new("query", ns::MUC_OWNER).child(self.config.to_form("form"));
+        let query = Element::new("query", ns::MUC_OWNER).child(self.users.config.to_form("form"));
         out.push(RoomEffect::Send(stanza::result(iq, Some(query))));
     }
 
     pub(super) fn owner_set(&mut self, from: &Jid, query: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
-        if self.affiliation(&from.bare()) != Affiliation::Owner {
+        if self.users.affiliation(&from.bare()) != Affiliation::Owner {
             return refuse(iq, Condition::Forbidden, out);
         }
         if let Some(destroy) = query.get("destroy", ns::MUC_OWNER) {
@@ -27,7 +27,7 @@ impl Room {
         }
         match submitted(query) {
             // §10.1.3: cancelling the first configuration destroys the room.
-            Some((_, true)) if self.is_locked => {
+            Some((_, true)) if self.users.is_locked => {
                 self.end(&Element::new("destroy", ns::MUC_USER), out);
                 out.push(RoomEffect::Send(stanza::result(iq, None)));
             }
@@ -42,44 +42,26 @@ impl Room {
         if type_of(form).is_some_and(|kind| kind != FORM) {
             return refuse(iq, Condition::BadRequest, out);
         }
-        let config = match self.config.apply(form) {
+        let config = match self.users.config.apply(form) {
             Ok(config) => config,
             Err(error) => return refuse(iq, error, out),
         };
-        let old = std::mem::replace(&mut self.config, config);
-        let was_locked = std::mem::take(&mut self.is_locked);
-        if self.config.is_persistent || old.is_persistent {
+        let old = std::mem::replace(&mut self.users.config, config);
+        let was_locked = std::mem::take(&mut self.users.is_locked);
+        if self.users.config.is_persistent || old.is_persistent {
             out.push(RoomEffect::Save);
         }
         if !was_locked {
-            let codes = self.config.changes(&old);
-            self.tell_codes(&codes, out);
+            let codes = self.users.config.changes(&old);
+            self.users.tell_codes(&codes, out);
         }
-        if self.config.is_members_only && !old.is_members_only {
-            self.expel_outsiders(322, out);
+        if self.users.config.is_members_only && !old.is_members_only {
+            self.users.expel_outsiders(322, out);
         }
-        if self.config.is_moderated != old.is_moderated {
-            self.voices.clear();
-            self.voices_follow(out);
+        if self.users.config.is_moderated != old.is_moderated {
+            self.users.reset_voices(out);
         }
         out.push(RoomEffect::Send(stanza::result(iq, None)));
-    }
-
-    /// Voice is by default what the affiliation gives, in the moderated room and in the other.
-    fn voices_follow(&mut self, out: &mut Vec<RoomEffect>) {
-        let wrong = |key: &u64| {
-            let occupant = self.occupants.get(key)?;
-            let affiliation = self.affiliation(&occupant.user);
-            let role = affiliation.role(self.config.is_moderated);
-            (affiliation == Affiliation::None
-                && occupant.role < super::Role::Moderator
-                && occupant.role != role)
-                .then_some((*key, role))
-        };
-        let changed: Vec<_> = self.occupants.keys().filter_map(wrong).collect();
-        for (key, role) in changed {
-            self.set_role(key, role, None, None, out);
-        }
     }
 
     fn destroy(&mut self, asked: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
@@ -102,14 +84,13 @@ impl Room {
 
     fn end(&mut self, destroy: &Element, out: &mut Vec<RoomEffect>) {
         out.push(RoomEffect::Destroyed);
-        for occupant in self.occupants.values() {
-            let mut notice = Notice { destroy: Some(destroy), ..Notice::gone(self, occupant) };
+        for occupant in self.users.occupants.values() {
+            let mut notice = Notice { destroy: Some(destroy), ..Notice::gone(&self.users, occupant) };
             // §10.9: users have no affiliation with a destroyed room.
             notice.standing.affiliation = Affiliation::None;
-            let last = notice.build(self, true, true);
+            let last = notice.build(&self.users, true, true);
             out.extend(occupant.sessions.iter().map(|session| RoomEffect::Send(to(&last, session))));
         }
-        *self =
-            Room { config: config::RoomConfig::default(), ..Room::new(self.address.clone(), self.secret) };
+        *self = Room::new(self.users.address.clone());
     }
 }

@@ -4,12 +4,12 @@ use stdx::Instant;
 use xmpp::stanza::{self, Condition};
 use xmpp::{Element, Jid, ns};
 
+use super::address::TAG;
+use super::admin::{self, AdminRequest};
+use super::occupants::Occupant;
 use super::rules::{Affiliation, Role};
-use super::{Occupant, Retraction, Room, RoomEffect, refuse};
+use super::{Retraction, Room, RoomEffect, refuse};
 use crate::retract::retracted;
-
-/// Hex digits that name a session, and those that name a nickname, in the id of a forwarded question.
-const TAG: usize = 12;
 
 impl Room {
     pub(super) fn iq(&mut self, now: Instant, from: &Jid, to: &Jid, iq: &Element, out: &mut Vec<RoomEffect>) {
@@ -28,12 +28,15 @@ impl Room {
         match (payload.name(), payload.ns(), is_set) {
             ("query", ns::DISCO_INFO, false) => self.disco_info(from, payload, iq, out),
             ("query", ns::DISCO_ITEMS, false) => self.disco_items(from, payload, iq, out),
-            ("query", ns::MUC_ADMIN, false) => self.admin_list(from, payload, iq, out),
-            ("query", ns::MUC_ADMIN, true) => self.admin_set(from, payload, iq, out),
+            ("query", ns::MUC_ADMIN, false) => match admin::list(&self.users, from, payload) {
+                Ok(query) => out.push(RoomEffect::Send(stanza::result(iq, Some(query)))),
+                Err(condition) => refuse(iq, condition, out),
+            },
+            ("query", ns::MUC_ADMIN, true) => self.administer(from, payload, iq, out),
             ("query", ns::MUC_OWNER, false) => self.owner_get(from, iq, out),
             ("query", ns::MUC_OWNER, true) => self.owner_set(from, payload, iq, out),
-            ("query", ns::REGISTER, false) => self.register_get(from, iq, out),
-            ("query", ns::REGISTER, true) => self.register_set(from, payload, iq, out),
+            ("query", ns::REGISTER, false) => self.users.register_get(from, iq, out),
+            ("query", ns::REGISTER, true) => self.users.register_set(from, payload, iq, out),
             ("query", ns::MAM, _) | ("metadata", ns::MAM, false) => self.archive(from, iq, out),
             ("ping", ns::PING, false) => out.push(RoomEffect::Send(stanza::result(iq, None))),
             ("moderate", ns::MODERATE, true) => self.moderate(now, from, payload, iq, out),
@@ -41,15 +44,29 @@ impl Room {
         }
     }
 
+    /// All items, or none.
+    fn administer(&mut self, from: &Jid, query: &Element, iq: &Element, out: &mut Vec<RoomEffect>) {
+        let request = match AdminRequest::parse(&self.users, from, query) {
+            Ok(request) => request,
+            Err(condition) => return refuse(iq, condition, out),
+        };
+        if request.apply(&mut self.users, out) && self.is_persistent() {
+            out.push(RoomEffect::Save);
+        }
+        out.push(RoomEffect::Send(stanza::result(iq, None)));
+    }
+
     /// The archive is open to users who could read the messages when they were sent.
     fn archive(&self, from: &Jid, iq: &Element, out: &mut Vec<RoomEffect>) {
-        let affiliation = self.affiliation(&from.bare());
-        let is_here = self.occupant_of(from).is_some();
+        let affiliation = self.users.affiliation(&from.bare());
+        let is_here = self.users.occupants.of_session(from).is_some();
         let may = match affiliation {
             Affiliation::Outcast => false,
             Affiliation::None => {
                 is_here
-                    || (!self.config.is_members_only && self.config.password.is_empty() && !self.is_locked)
+                    || (!self.users.config.is_members_only
+                        && self.users.config.password.is_empty()
+                        && !self.users.is_locked)
             }
             Affiliation::Member | Affiliation::Admin | Affiliation::Owner => true,
         };
@@ -70,13 +87,13 @@ impl Room {
         iq: &Element,
         out: &mut Vec<RoomEffect>,
     ) {
-        let Some(asker) = self.occupant_of(from) else {
+        let Some(asker) = self.users.occupants.of_session(from) else {
             // §6.6: a stranger asks the room, not the occupant.
             let is_disco = matches!(payload.ns(), ns::DISCO_INFO | ns::DISCO_ITEMS);
             let condition = if is_disco { Condition::BadRequest } else { Condition::NotAcceptable };
             return refuse(iq, condition, out);
         };
-        let Some(asked) = self.by_nick(nick) else {
+        let Some(asked) = self.users.occupants.of_nick(nick) else {
             return refuse(iq, Condition::ItemNotFound, out);
         };
         // XEP-0410 §4: the room knows that itself.
@@ -86,10 +103,15 @@ impl Room {
         let Some(session) = asked.sessions.last() else { return };
         // §17.4: the account has the vCard, not the client.
         let address = if payload.ns() == ns::VCARD { session.bare_str() } else { session.as_str() };
-        let id = format!("{}{}-{}", self.tag(from.as_str()), self.tag(nick), iq.attr("id").unwrap_or(""));
+        let id = format!(
+            "{}{}-{}",
+            self.users.address.tag(from.as_str()),
+            self.users.address.tag(nick),
+            iq.attr("id").unwrap_or("")
+        );
         let mut question = iq.clone();
         question.set("id", id);
-        question.set("from", self.address_of(&asker.nick));
+        question.set("from", self.users.address.of_nick(&asker.nick));
         question.set("to", address);
         out.push(RoomEffect::Send(question));
     }
@@ -99,27 +121,19 @@ impl Room {
         let id = iq.attr("id").unwrap_or("");
         let (Some(session_tag), Some(nick_tag)) = (id.get(..TAG), id.get(TAG..2 * TAG)) else { return };
         let Some(id) = id.get(2 * TAG..).and_then(|rest| rest.strip_prefix('-')) else { return };
-        let Some(asker) = to.resource().and_then(|nick| self.by_nick(nick)) else { return };
+        let Some(asker) = to.resource().and_then(|nick| self.users.occupants.of_nick(nick)) else { return };
         let sessions = &mut asker.sessions.iter();
-        let Some(session) = sessions.find(|session| self.tag(session.as_str()) == session_tag) else {
+        let Some(session) = sessions.find(|session| self.users.address.tag(session.as_str()) == session_tag)
+        else {
             return;
         };
-        let keys = self.by_user.get(&from.bare()).map(|keys| &keys[..]).unwrap_or_default();
-        let is_asked = |occupant: &&Occupant| self.tag(&occupant.nick) == nick_tag;
-        let Some(asked) = keys.iter().filter_map(|key| self.occupants.get(key)).find(is_asked) else {
-            return;
-        };
+        let is_asked = |occupant: &&Occupant| self.users.address.tag(&occupant.nick) == nick_tag;
+        let Some(asked) = self.users.occupants.of_user(&from.bare()).find(is_asked) else { return };
         let mut answer = iq.clone();
         answer.set("id", id);
-        answer.set("from", self.address_of(&asked.nick));
+        answer.set("from", self.users.address.of_nick(&asked.nick));
         answer.set("to", session.as_str());
         out.push(RoomEffect::Send(answer));
-    }
-
-    fn tag(&self, text: &str) -> String {
-        let mut tag = self.seal(text);
-        tag.truncate(TAG);
-        tag
     }
 
     /// XEP-0425: a moderator retracts another occupant's message.
@@ -131,7 +145,8 @@ impl Room {
         iq: &Element,
         out: &mut Vec<RoomEffect>,
     ) {
-        let Some(moderator) = self.occupant_of(from).filter(|one| one.role == Role::Moderator) else {
+        let Some(moderator) = self.users.occupants.of_session(from).filter(|one| one.role == Role::Moderator)
+        else {
             return refuse(iq, Condition::Forbidden, out);
         };
         let id = payload.attr("id").filter(|id| !id.is_empty());
@@ -139,14 +154,14 @@ impl Room {
             return refuse(iq, Condition::BadRequest, out);
         };
         let by = Element::new("moderated", ns::MODERATE)
-            .with("by", self.address_of(&moderator.nick))
+            .with("by", self.users.address.of_nick(&moderator.nick))
             .child(Element::new("occupant-id", ns::OCCUPANT_ID).with("id", &*moderator.id));
         let reason = payload.content_of("reason", ns::MODERATE);
         let reason = reason.map(|reason| Element::new("reason", ns::RETRACT).text(&*reason));
         let retract = Element::new("retract", ns::RETRACT).with("id", id).child(by.clone());
         let message = Element::new("message", ns::CLIENT)
             .with("type", "groupchat")
-            .with("from", self.address.as_str())
+            .with("from", self.users.address.as_str())
             .child(retract.children(reason.clone()));
         let is_known = self.history.retract(id, None);
         let then = vec![RoomEffect::Broadcast(Box::new(message)), RoomEffect::Send(stanza::result(iq, None))];

@@ -1,41 +1,29 @@
 //! A room as the store keeps it: configuration, subject, affiliations.
 
-use std::sync::Arc;
-
 use xmpp::stanza::{self, StanzaKind};
 use xmpp::{Bare, Element, Jid, ns};
 
+use super::Room;
+use super::address::{RoomAddress, hex};
+use super::affiliations::RoomUser;
 use super::config::RoomConfig;
-use super::notice::listed;
 use super::rules::Affiliation;
-use super::{Room, RoomUser, Subject, hex};
+use super::subject::Subject;
 use crate::effect::RoomListing;
 
 impl Room {
     pub(in super::super) fn to_stored(&self) -> Element {
-        let mut room = Element::new("room", ns::MUC_OWNER)
-            .with("secret", hex(&self.secret))
-            .child(self.config.to_form("submit"));
-        if let Some(message) = &self.subject.message {
-            let at = xmpp::time::stamp(self.subject.at);
-            room.push(Element::new("set", ns::MUC_OWNER).with("at", at).child(Element::clone(message)));
-        }
-        for (user, entry) in &self.entries {
-            let standing = (entry.affiliation, None);
-            let mut item = listed(ns::MUC_OWNER, Some(user.as_str()), entry.nick.as_deref(), standing);
-            if let Some(reason) = &entry.reason {
-                item.push(Element::new("reason", ns::MUC_OWNER).text(&**reason));
-            }
-            room.push(item);
-        }
-        room
+        let room = Element::new("room", ns::MUC_OWNER)
+            .with("secret", hex(&self.users.address.secret))
+            .child(self.users.config.to_form("submit"));
+        room.children(self.subject.stored()).children(self.users.affiliations.stored_items())
     }
 
     /// True if that stanza can change what the store has: then the host keeps the room as it was until the change is
     /// on disk. Strangers cannot make it do so for nothing.
     pub(in super::super) fn may_save(&self, from: &Jid, stanza: &Element) -> bool {
-        let affiliation = self.affiliation(&from.bare());
-        let is_kept = self.config.is_persistent;
+        let affiliation = self.users.affiliation(&from.bare());
+        let is_kept = self.users.config.is_persistent;
         match stanza::kind_of(stanza) {
             Some(StanzaKind::Iq) if stanza.attr("type") == Some("set") => {
                 match stanza.first().map(Element::ns) {
@@ -48,7 +36,7 @@ impl Room {
             Some(StanzaKind::Message) => {
                 let is_subject = stanza.get("subject", ns::CLIENT).is_some();
                 let is_invitation = stanza.get("x", ns::MUC_USER).is_some();
-                is_kept && (is_subject || is_invitation) && self.occupant_of(from).is_some()
+                is_kept && (is_subject || is_invitation) && self.users.occupants.of_session(from).is_some()
             }
             _ => false,
         }
@@ -56,11 +44,11 @@ impl Room {
 
     /// `None`: it is no room's record. A room may have no owner any more: then it is the administrators'.
     pub(in super::super) fn from_stored(address: Bare, stored: &Element) -> Option<Room> {
-        let mut room = Room::new(address, unhex(stored.attr("secret")?)?);
-        room.config = RoomConfig::stored(stored.get("x", ns::DATA)?)?;
+        let secret = unhex(stored.attr("secret")?)?;
+        let mut room = Room::new(RoomAddress { bare: address, secret });
+        room.users.config = RoomConfig::stored(stored.get("x", ns::DATA)?)?;
         if let Some(set) = stored.get("set", ns::MUC_OWNER) {
-            let at = set.attr("at").and_then(xmpp::time::parse).unwrap_or_default();
-            room.subject = Subject { message: set.first().map(Subject::text_of).map(Arc::new), at };
+            room.subject = Subject::from_stored(set);
         }
         for item in stored.elements().filter(|child| child.is("item", ns::MUC_OWNER)) {
             let user = Bare::parse(item.attr("jid")?).ok()?;
@@ -69,46 +57,41 @@ impl Room {
                 nick: item.attr("nick").map(Box::from),
                 reason: item.content_of("reason", ns::MUC_OWNER).map(Box::from),
             };
-            room.entries.insert(user, entry);
+            room.users.affiliations.restore(user, entry);
         }
         Some(room)
     }
 
     /// A removed account loses what it is here, unless that is to be banned. True: it was something.
     pub(in super::super) fn remove_user(&mut self, user: &Bare) -> bool {
-        let is_something =
-            self.entries.get(user).is_some_and(|entry| entry.affiliation != Affiliation::Outcast);
-        if is_something {
-            self.entries.remove(user);
-        }
-        self.voices.remove(user);
-        is_something
-    }
-
-    /// The listing of a room that is not in memory, if the room is public.
-    pub(in super::super) fn listing(stored: &Element) -> Option<RoomListing> {
-        let config = RoomConfig::stored(stored.get("x", ns::DATA)?)?;
-        config.is_public.then(|| config.listing(0))
+        self.users.voices.remove(user);
+        self.users.affiliations.remove_user(user)
     }
 
     pub(in super::super) fn listed(&self) -> Option<RoomListing> {
-        let occupants = u32::try_from(self.occupants.len()).unwrap_or(u32::MAX);
-        self.is_listed().then(|| self.config.listing(occupants))
+        let occupants = u32::try_from(self.users.occupants.len()).unwrap_or(u32::MAX);
+        self.is_listed().then(|| self.users.config.listing(occupants))
     }
 
     pub(in super::super) fn is_listed(&self) -> bool {
-        self.config.is_public && !self.is_locked
+        self.users.config.is_public && !self.users.is_locked
     }
 
     pub(in super::super) fn name(&self) -> &str {
-        &self.config.name
+        &self.users.config.name
     }
+}
 
-    /// The same for clients that may know of all rooms.
-    pub(in super::super) fn named(stored: &Element) -> Option<(Box<str>, bool)> {
-        let config = RoomConfig::stored(stored.get("x", ns::DATA)?)?;
-        Some((config.name, config.is_public))
-    }
+/// The listing of a room that is not in memory, if the room is public.
+pub(in super::super) fn listing(stored: &Element) -> Option<RoomListing> {
+    let config = RoomConfig::stored(stored.get("x", ns::DATA)?)?;
+    config.is_public.then(|| config.listing(0))
+}
+
+/// The same for clients that may know of all rooms.
+pub(in super::super) fn named(stored: &Element) -> Option<(Box<str>, bool)> {
+    let config = RoomConfig::stored(stored.get("x", ns::DATA)?)?;
+    Some((config.name, config.is_public))
 }
 
 fn unhex(text: &str) -> Option<[u8; 32]> {

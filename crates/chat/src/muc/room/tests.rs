@@ -1,9 +1,11 @@
 //! For any events in a room, it stays consistent, and all occupants see its state.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
+use super::rules::{Affiliation, Role};
 use super::*;
 
 const ROOM: &str = "coven@conference.example.org";
@@ -172,29 +174,21 @@ fn see(sent: &Element, views: &mut Views) {
 
 /// The invariants of a room.
 fn check(room: &Room, views: &Views) {
-    let mut sessions = 0;
-    for (key, occupant) in &room.occupants {
-        assert_eq!(room.by_nick.get(&occupant.nick), Some(key));
-        assert!(room.by_user[&occupant.user].contains(key));
-        assert!(!occupant.sessions.is_empty(), "a ghost");
-        sessions += occupant.sessions.len();
-        for session in &occupant.sessions {
-            assert_eq!(room.by_session.get(session), Some(key));
-            assert_eq!(session.bare(), occupant.user);
-        }
-        let affiliation = room.affiliation(&occupant.user);
+    let users = &room.users;
+    users.occupants.check();
+    for occupant in users.occupants.values() {
+        let affiliation = users.affiliation(&occupant.user);
         assert!(affiliation > Affiliation::Outcast && occupant.role > Role::None);
-        assert!(!room.config.is_members_only || affiliation >= Affiliation::Member);
+        assert!(!users.config.is_members_only || affiliation >= Affiliation::Member);
         assert!(affiliation < Affiliation::Admin || occupant.role == Role::Moderator);
-        let reserved = room.entries.iter().find(|(_, entry)| entry.nick.as_deref() == Some(&*occupant.nick));
-        assert!(reserved.is_none_or(|(user, _)| *user == occupant.user));
+        let reserved = users.affiliations.reserved_by(&occupant.nick);
+        assert!(reserved.is_none_or(|user| *user == occupant.user));
     }
-    assert_eq!((room.by_nick.len(), room.by_session.len()), (room.occupants.len(), sessions));
-    assert_eq!(room.by_user.values().map(Vec::len).sum::<usize>(), room.occupants.len());
-    assert!(room.by_user.values().all(|keys| !keys.is_empty()));
-    assert!(room.owners() > 0, "nobody owns it");
-    let nicks: BTreeSet<String> = room.by_nick.keys().map(|nick| nick.to_string()).collect();
-    let here: BTreeSet<String> = room.by_session.keys().map(|session| session.to_string()).collect();
+    assert!(users.affiliations.owners() > 0, "it has no owner");
+    let occupants = || users.occupants.values();
+    let nicks: BTreeSet<String> = occupants().map(|occupant| occupant.nick.to_string()).collect();
+    let sessions = occupants().flat_map(|occupant| &occupant.sessions);
+    let here: BTreeSet<String> = sessions.map(|session| session.to_string()).collect();
     assert_eq!(views.keys().cloned().collect::<BTreeSet<_>>(), here);
     for (who, view) in views {
         assert_eq!(*view, nicks, "what {who} sees");
@@ -204,7 +198,7 @@ fn check(room: &Room, views: &Views) {
 fn opened(views: &mut Views) -> Room {
     let owner = Jid::parse(OWNER).unwrap();
     let mut room = Room::created(Bare::parse(ROOM).unwrap(), [3; 32], owner.bare());
-    room.is_locked = false;
+    room.users.is_locked = false;
     apply(&mut room, &stanza(&Step::Enter { who: 0, nick: 0 }, ""), views);
     room
 }
@@ -217,14 +211,16 @@ proptest! {
         let mut views = Views::new();
         let mut room = opened(&mut views);
         for step in &steps {
-            let is_owner = |entry: &&Bare| room.entries[*entry].affiliation == Affiliation::Owner;
-            let owner = room.entries.keys().find(is_owner).unwrap().to_string();
+            let mut entries = room.users.affiliations.entries().iter();
+            let (owner, _) = entries.find(|(_, entry)| entry.affiliation == Affiliation::Owner).unwrap();
+            let owner = owner.to_string();
             apply(&mut room, &stanza(step, &owner), &mut views);
             check(&room, &views);
         }
-        let kept = Room::from_stored(room.address.clone(), &room.to_stored()).unwrap();
-        prop_assert_eq!(&kept.entries, &room.entries);
-        prop_assert!(kept.config == room.config && kept.secret == room.secret);
+        let kept = Room::from_stored(room.users.address.bare.clone(), &room.to_stored()).unwrap();
+        let (kept, users) = (&kept.users, &room.users);
+        prop_assert_eq!(kept.affiliations.entries(), users.affiliations.entries());
+        prop_assert!(kept.config == users.config && kept.address.secret == users.address.secret);
     }
 }
 
@@ -235,7 +231,7 @@ fn a_thousand_occupants_get_one_copy_each() {
     let presence = Arc::new(Element::new("presence", ns::CLIENT));
     for number in 0..1_000 {
         let session = Jid::parse(&format!("p{number}@example.org/x")).unwrap();
-        room.add_occupant(&format!("n{number}"), &session, Role::Participant, Arc::clone(&presence));
+        room.users.add_occupant(&format!("n{number}"), &session, Role::Participant, Arc::clone(&presence));
     }
     let said = parse(&format!(
         "<message type='groupchat' from='p500@example.org/x' to='{ROOM}'><body>hi</body></message>"
@@ -264,6 +260,6 @@ fn the_archive_has_addresses_only_where_they_are_no_secret() {
     let mut room = opened(&mut views);
     let said = parse(&format!("<message type='groupchat' from='{ROOM}/n0'><body>hi</body></message>"));
     assert!(!room.archived(&said).to_string().contains(OWNER));
-    room.config.is_whois_anyone = true;
+    room.users.config.is_whois_anyone = true;
     assert!(room.archived(&said).to_string().contains(OWNER));
 }

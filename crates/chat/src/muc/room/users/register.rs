@@ -1,16 +1,16 @@
 //! Reserving a nickname, and with it membership of an open room (XEP-0045 §7.10).
 
 use xmpp::stanza::{self, Condition};
-use xmpp::{Bare, Element, Jid, ns};
+use xmpp::{Element, Jid, ns};
 
-use super::form::{field, form, type_of, value};
-use super::rules::Affiliation;
-use super::{FULL, Room, RoomEffect, refuse};
-use crate::limits::AFFILIATIONS;
+use super::super::form::{field, form, type_of, value};
+use super::super::rules::Affiliation;
+use super::super::{FULL, RoomEffect, refuse};
+use super::{ChangeCause, RoomUsers};
 
 const REGISTER_FORM: &str = "http://jabber.org/protocol/muc#register";
 
-impl Room {
+impl RoomUsers {
     /// Into a room for members one is made a member, one does not become it.
     fn may_register(&self, affiliation: Affiliation) -> Result<(), Condition> {
         match affiliation {
@@ -20,13 +20,13 @@ impl Room {
         }
     }
 
-    pub(super) fn register_get(&self, from: &Jid, iq: &Element, out: &mut Vec<RoomEffect>) {
+    pub(in super::super) fn register_get(&self, from: &Jid, iq: &Element, out: &mut Vec<RoomEffect>) {
         let user = from.bare();
         if let Err(condition) = self.may_register(self.affiliation(&user)) {
             return refuse(iq, condition, out);
         }
         let mut query = Element::new("query", ns::REGISTER);
-        match self.entries.get(&user).and_then(|entry| entry.nick.as_deref()) {
+        match self.affiliations.nick_of(&user) {
             Some(nick) => {
                 query.push(Element::new("registered", ns::REGISTER));
                 query.push(Element::new("username", ns::REGISTER).text(nick));
@@ -40,7 +40,7 @@ impl Room {
         out.push(RoomEffect::Send(stanza::result(iq, Some(query))));
     }
 
-    pub(super) fn register_set(
+    pub(in super::super) fn register_set(
         &mut self,
         from: &Jid,
         query: &Element,
@@ -53,9 +53,9 @@ impl Room {
             return refuse(iq, condition, out);
         }
         if query.get("remove", ns::REGISTER).is_some() {
-            self.set_entry(&user, |entry| entry.nick = None);
+            self.affiliations.set(&user, |entry| entry.nick = None);
             if affiliation == Affiliation::Member && !self.config.is_members_only {
-                self.set_affiliation(&user, Affiliation::None, None, None, out);
+                self.set_affiliation(&user, Affiliation::None, ChangeCause::default(), out);
             }
             return self.registered(iq, out);
         }
@@ -68,23 +68,15 @@ impl Room {
             Ok(nick) => nick,
             Err(condition) => return refuse(iq, condition, out),
         };
-        if !self.entries.contains_key(&user) && self.entries.len() >= AFFILIATIONS {
+        if self.affiliations.is_full_for(&user) {
             return refuse(iq, FULL, out);
         }
-        self.set_entry(&user, |entry| entry.nick = Some(nick));
+        self.affiliations.set(&user, |entry| entry.nick = Some(nick));
         // In a moderated room membership is voice, which is not for the taking.
         if affiliation == Affiliation::None && !self.config.is_moderated {
-            self.set_affiliation(&user, Affiliation::Member, None, None, out);
+            self.set_affiliation(&user, Affiliation::Member, ChangeCause::default(), out);
         }
         self.registered(iq, out);
-    }
-
-    /// As the nickname will be in an address, if it is free.
-    pub(super) fn reservable(&self, user: &Bare, nick: &str) -> Result<Box<str>, Condition> {
-        let address = self.address.with_resource(nick).map_err(|_| Condition::JidMalformed)?;
-        let nick = address.resource().unwrap_or_default();
-        self.may_be_called(user, nick)?;
-        Ok(nick.into())
     }
 
     fn registered(&self, iq: &Element, out: &mut Vec<RoomEffect>) {

@@ -3,17 +3,18 @@
 use xmpp::stanza::Condition;
 use xmpp::{Bare, Element, Jid, ns};
 
-use super::form::{choice, field, flag, form, type_of, value};
-use super::notice::to as addressed;
-use super::rules::{Affiliation, Role, may_set_role};
-use super::{FULL, Occupant, Room, RoomEffect, refuse};
+use super::super::form::{choice, field, flag, form, type_of, value};
+use super::super::occupants::Occupant;
+use super::super::rules::{Affiliation, Role, may_set_role};
+use super::super::{FULL, RoomEffect, refuse};
+use super::{ChangeCause, RoomUsers, to as addressed};
 use crate::limits::AFFILIATIONS;
 
 const REQUEST: &str = "http://jabber.org/protocol/muc#request";
 
-impl Room {
+impl RoomUsers {
     /// Handles a message to the room itself, not to its occupants.
-    pub(super) fn for_the_room(&mut self, from: &Jid, stanza: &Element, out: &mut Vec<RoomEffect>) {
+    pub(in super::super) fn for_the_room(&mut self, from: &Jid, stanza: &Element, out: &mut Vec<RoomEffect>) {
         if let Some(x) = stanza.get("x", ns::MUC_USER) {
             if let Some(decline) = x.get("decline", ns::MUC_USER) {
                 return self.decline(from, decline, stanza, out);
@@ -33,7 +34,7 @@ impl Room {
 
     /// All of them, or none.
     fn invite(&mut self, from: &Jid, invites: &[&Element], stanza: &Element, out: &mut Vec<RoomEffect>) {
-        let Some(inviter) = self.occupant_of(from) else {
+        let Some(inviter) = self.occupants.of_session(from) else {
             return refuse(stanza, Condition::NotAcceptable, out);
         };
         let is_admin = self.affiliation(&inviter.user) >= Affiliation::Admin;
@@ -54,7 +55,7 @@ impl Room {
         if guests.iter().any(|(guest, _)| self.affiliation(&guest.bare()) == Affiliation::Outcast) {
             return refuse(stanza, Condition::Forbidden, out);
         }
-        if self.config.is_members_only && self.entries.len() + guests.len() > AFFILIATIONS {
+        if self.config.is_members_only && self.affiliations.len() + guests.len() > AFFILIATIONS {
             return refuse(stanza, FULL, out);
         }
         let inviter = inviter.clone();
@@ -62,7 +63,7 @@ impl Room {
             out.push(RoomEffect::Send(self.invitation(&inviter, &guest, invite)));
             let user = guest.bare();
             if self.config.is_members_only && self.affiliation(&user) < Affiliation::Member {
-                self.set_entry(&user, |entry| entry.affiliation = Affiliation::Member);
+                self.affiliations.set(&user, |entry| entry.affiliation = Affiliation::Member);
                 if self.config.is_persistent {
                     out.push(RoomEffect::Save);
                 }
@@ -75,7 +76,7 @@ impl Room {
         let by: Box<str> = if self.config.is_whois_anyone {
             inviter.user.as_str().into()
         } else {
-            self.address_of(&inviter.nick)
+            self.address.of_nick(&inviter.nick)
         };
         let reason = asked.content_of("reason", ns::MUC_USER);
         let mut invite = Element::new("invite", ns::MUC_USER).with("from", by);
@@ -104,15 +105,15 @@ impl Room {
         let Some(Ok(inviter)) = decline.attr("to").map(Jid::parse) else {
             return refuse(stanza, Condition::JidMalformed, out);
         };
-        let is_occupant = inviter.bare() == self.address;
+        let is_occupant = inviter.bare() == self.address.bare;
         let sessions: Vec<Jid> = match inviter.resource() {
             Some(nick) if is_occupant => {
-                self.by_nick(nick).map(|found| found.sessions.clone()).unwrap_or_default()
+                self.occupants.of_nick(nick).map(|found| found.sessions.clone()).unwrap_or_default()
             }
             _ if is_occupant => Vec::new(),
             _ => {
-                let keys = self.by_user.get(&inviter.bare()).map(|keys| &keys[..]).unwrap_or_default();
-                let found = keys.iter().filter_map(|key| self.occupants.get(key));
+                let user = inviter.bare();
+                let found = self.occupants.of_user(&user);
                 found.flat_map(|occupant| occupant.sessions.clone()).collect()
             }
         };
@@ -131,7 +132,7 @@ impl Room {
     }
 
     fn voice(&mut self, from: &Jid, form: &Element, stanza: &Element, out: &mut Vec<RoomEffect>) {
-        let Some(asker) = self.occupant_of(from) else {
+        let Some(asker) = self.occupants.of_session(from) else {
             return refuse(stanza, Condition::NotAcceptable, out);
         };
         if flag(form, "muc#request_allow").is_some() {
@@ -140,21 +141,11 @@ impl Room {
         if asker.role != Role::Visitor {
             return refuse(stanza, Condition::BadRequest, out);
         }
-        let asked = self.voice_form(asker);
+        let asked = voice_form(asker);
         let message = Element::new("message", ns::CLIENT).with("from", self.address.as_str()).child(asked);
         let moderators = self.occupants.values().filter(|other| other.role == Role::Moderator);
         let sessions = moderators.flat_map(|moderator| &moderator.sessions);
         out.extend(sessions.map(|session| RoomEffect::Send(addressed(&message, session))));
-    }
-
-    fn voice_form(&self, asker: &Occupant) -> Element {
-        let address = asker.sessions.last().map(Jid::as_str);
-        form("form", REQUEST)
-            .child(Element::new("title", ns::DATA).text("Voice request"))
-            .child(choice("muc#role", "Requested role", "participant", &["participant"]))
-            .child(field("muc#jid", "jid-single", "User", address))
-            .child(field("muc#roomnick", "text-single", "Nickname", [&*asker.nick]))
-            .child(field("muc#request_allow", "boolean", "Grant voice to this person?", ["0"]))
     }
 
     /// A moderator's answer.
@@ -167,10 +158,10 @@ impl Room {
             return;
         }
         let nick = value(form, "muc#roomnick").unwrap_or_default();
-        let Some(key) = self.by_nick.get(&*nick).copied() else {
+        let Some(key) = self.occupants.key_of_nick(&nick) else {
             return refuse(stanza, Condition::ItemNotFound, out);
         };
-        let Some(asker) = self.occupants.get(&key) else { return };
+        let Some(asker) = self.occupants.get(key) else { return };
         // Another occupant may have the nickname by now.
         let is_him = value(form, "muc#jid")
             .and_then(|jid| Jid::parse(&jid).ok())
@@ -182,8 +173,18 @@ impl Room {
             return;
         }
         match may_set_role(actor, self.standing_of(asker), Role::Participant) {
-            Ok(()) => self.set_role(key, Role::Participant, None, None, out),
+            Ok(()) => self.set_role(key, Role::Participant, ChangeCause::default(), out),
             Err(condition) => refuse(stanza, condition, out),
         }
     }
+}
+
+fn voice_form(asker: &Occupant) -> Element {
+    let address = asker.sessions.last().map(Jid::as_str);
+    form("form", REQUEST)
+        .child(Element::new("title", ns::DATA).text("Voice request"))
+        .child(choice("muc#role", "Requested role", "participant", &["participant"]))
+        .child(field("muc#jid", "jid-single", "User", address))
+        .child(field("muc#roomnick", "text-single", "Nickname", [&*asker.nick]))
+        .child(field("muc#request_allow", "boolean", "Grant voice to this person?", ["0"]))
 }

@@ -1,0 +1,137 @@
+//! The affiliations of a room and the nicknames that are reserved in it (XEP-0045 §5.2, §7.10).
+
+use std::collections::BTreeMap;
+
+use xmpp::{Bare, Element, ns};
+
+use super::rules::Affiliation;
+use super::users::listed;
+use crate::limits::AFFILIATIONS;
+
+/// A user with an affiliation or a reserved nickname, in the room or not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RoomUser {
+    pub(super) affiliation: Affiliation,
+    pub(super) nick: Option<Box<str>>,
+    pub(super) reason: Option<Box<str>>,
+}
+
+impl RoomUser {
+    /// `<item/>` of a list.
+    fn item(&self, ns: &'static str, user: &Bare) -> Element {
+        let reason = self.reason.as_ref().map(|reason| Element::new("reason", ns).text(&**reason));
+        listed(ns, Some(user.as_str()), self.nick.as_deref(), (self.affiliation, None)).children(reason)
+    }
+}
+
+/// The users of a room that have an affiliation or a reserved nickname.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Affiliations {
+    entries: BTreeMap<Bare, RoomUser>,
+    /// An administrator of the server, who has all rights in this room during a request, whatever the
+    /// affiliation.
+    above: Option<Bare>,
+}
+
+impl Affiliations {
+    /// Those of a new room.
+    pub(super) fn with_owner(owner: Bare) -> Affiliations {
+        let entry = RoomUser { affiliation: Affiliation::Owner, ..RoomUser::default() };
+        Affiliations { entries: BTreeMap::from([(owner, entry)]), above: None }
+    }
+
+    pub(super) fn set_above(&mut self, above: Option<Bare>) {
+        self.above = above;
+    }
+
+    /// True for the administrator of the server whose request is being handled.
+    pub(super) fn is_above(&self, user: &Bare) -> bool {
+        self.above.as_ref() == Some(user)
+    }
+
+    pub(super) fn of(&self, user: &Bare) -> Affiliation {
+        if self.is_above(user) {
+            return Affiliation::Owner;
+        }
+        let own = self.stored(user);
+        if own != Affiliation::None {
+            return own;
+        }
+        // A whole domain may be banned.
+        let domain = Bare::new(None, user.domain()).ok();
+        let is_banned = domain.is_some_and(|domain| self.stored(&domain) == Affiliation::Outcast);
+        if is_banned { Affiliation::Outcast } else { Affiliation::None }
+    }
+
+    /// The affiliation of the entry itself.
+    pub(super) fn stored(&self, user: &Bare) -> Affiliation {
+        self.entries.get(user).map(|entry| entry.affiliation).unwrap_or_default()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn has(&self, user: &Bare) -> bool {
+        self.entries.contains_key(user)
+    }
+
+    /// True if there is no place for an entry of this user.
+    pub(super) fn is_full_for(&self, user: &Bare) -> bool {
+        !self.has(user) && self.len() >= AFFILIATIONS
+    }
+
+    pub(super) fn owners(&self) -> usize {
+        self.entries.values().filter(|entry| entry.affiliation == Affiliation::Owner).count()
+    }
+
+    /// The nickname that this user has reserved.
+    pub(super) fn nick_of(&self, user: &Bare) -> Option<&str> {
+        self.entries.get(user)?.nick.as_deref()
+    }
+
+    /// The user that has reserved this nickname.
+    pub(super) fn reserved_by(&self, nick: &str) -> Option<&Bare> {
+        let mut reserved = self.entries.iter().filter(|(_, entry)| entry.nick.as_deref() == Some(nick));
+        reserved.next().map(|(user, _)| user)
+    }
+
+    pub(super) fn set(&mut self, user: &Bare, change: impl FnOnce(&mut RoomUser)) {
+        let entry = self.entries.entry(user.clone()).or_default();
+        change(entry);
+        if entry.affiliation == Affiliation::None && entry.nick.is_none() {
+            self.entries.remove(user);
+        }
+    }
+
+    /// As the store has it.
+    pub(super) fn restore(&mut self, user: Bare, entry: RoomUser) {
+        self.entries.insert(user, entry);
+    }
+
+    /// A removed account loses what it is here, unless that is to be banned. True: it was something.
+    pub(super) fn remove_user(&mut self, user: &Bare) -> bool {
+        let is_something =
+            self.entries.get(user).is_some_and(|entry| entry.affiliation != Affiliation::Outcast);
+        if is_something {
+            self.entries.remove(user);
+        }
+        is_something
+    }
+
+    /// The list of an affiliation, for a client (§9).
+    pub(super) fn list(&self, affiliation: Affiliation) -> Vec<Element> {
+        let those = self.entries.iter().filter(|(_, entry)| entry.affiliation == affiliation);
+        those.map(|(user, entry)| entry.item(ns::MUC_ADMIN, user)).collect()
+    }
+
+    /// All entries, for the store.
+    pub(super) fn stored_items(&self) -> impl Iterator<Item = Element> {
+        self.entries.iter().map(|(user, entry)| entry.item(ns::MUC_OWNER, user))
+    }
+
+    #[cfg(test)]
+    pub(super) fn entries(&self) -> &BTreeMap<Bare, RoomUser> {
+        &self.entries
+    }
+}

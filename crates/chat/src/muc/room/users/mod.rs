@@ -1,0 +1,229 @@
+//! The users of a room: the occupants, the affiliations, and the roles that follow from them (XEP-0045 §5). A change here is
+//! announced to the occupants that may see it.
+
+mod enter;
+mod invite;
+mod notice;
+mod register;
+
+use std::sync::Arc;
+
+use xmpp::stanza::Condition;
+use xmpp::{Bare, Element, Jid};
+
+use super::RoomEffect;
+use super::address::RoomAddress;
+use super::affiliations::Affiliations;
+use super::config::RoomConfig;
+use super::occupants::{Occupant, Occupants};
+use super::rules::{Affiliation, Privileges, Role};
+use super::voices::Voices;
+use crate::limits::NICK;
+pub(super) use enter::is_for;
+pub(super) use notice::{Notice, listed, to};
+
+/// The occupants and affiliations of a room, with the configuration that decides their rights.
+#[derive(Clone)]
+pub(super) struct RoomUsers {
+    pub(super) address: RoomAddress,
+    pub(super) config: RoomConfig,
+    /// Its owner has not configured it yet (§10.1).
+    pub(super) is_locked: bool,
+    pub(super) affiliations: Affiliations,
+    pub(super) occupants: Occupants,
+    pub(super) voices: Voices,
+}
+
+/// A cause of a change of privileges, as occupants learn it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct ChangeCause<'a> {
+    /// The nickname of the actor.
+    pub(super) by: Option<&'a str>,
+    pub(super) reason: Option<&'a str>,
+}
+
+impl RoomUsers {
+    /// A room without users.
+    pub(super) fn new(address: RoomAddress) -> RoomUsers {
+        RoomUsers {
+            address,
+            config: RoomConfig::default(),
+            is_locked: false,
+            affiliations: Affiliations::default(),
+            occupants: Occupants::default(),
+            voices: Voices::default(),
+        }
+    }
+
+    pub(super) fn affiliation(&self, user: &Bare) -> Affiliation {
+        self.affiliations.of(user)
+    }
+
+    pub(super) fn standing(&self, session: &Jid) -> Privileges {
+        let user = session.bare();
+        let role = match self.occupants.of_session(session) {
+            _ if self.affiliations.is_above(&user) => Role::Moderator,
+            Some(occupant) => occupant.role,
+            None => Role::None,
+        };
+        Privileges { role, affiliation: self.affiliation(&user) }
+    }
+
+    pub(super) fn standing_of(&self, occupant: &Occupant) -> Privileges {
+        Privileges { role: occupant.role, affiliation: self.affiliation(&occupant.user) }
+    }
+
+    pub(super) fn sees_addresses(&self, role: Role) -> bool {
+        self.config.is_whois_anyone || role == Role::Moderator
+    }
+
+    /// Adds an occupant with its first session, and returns its key.
+    pub(super) fn add_occupant(
+        &mut self,
+        nick: &str,
+        session: &Jid,
+        role: Role,
+        presence: Arc<Element>,
+    ) -> u64 {
+        let user = session.bare();
+        let id = self.address.seal(user.as_str()).into();
+        let occupant = Occupant { nick: nick.into(), user, role, id, sessions: Vec::new(), presence };
+        self.occupants.add(occupant, session)
+    }
+
+    /// A nickname is free when no other user has it, here or reserved.
+    pub(super) fn may_be_called(&self, user: &Bare, nick: &str) -> Result<(), Condition> {
+        if nick.len() > NICK || nick.trim().is_empty() {
+            return Err(Condition::NotAcceptable);
+        }
+        let is_taken = self.occupants.of_nick(nick).is_some_and(|occupant| occupant.user != *user);
+        if is_taken || self.affiliations.reserved_by(nick).is_some_and(|owner| owner != user) {
+            return Err(Condition::Conflict);
+        }
+        Ok(())
+    }
+
+    /// As the nickname will be in an address, if it is free.
+    pub(super) fn reservable(&self, user: &Bare, nick: &str) -> Result<Box<str>, Condition> {
+        let address = self.address.bare.with_resource(nick).map_err(|_| Condition::JidMalformed)?;
+        let nick = address.resource().unwrap_or_default();
+        self.may_be_called(user, nick)?;
+        Ok(nick.into())
+    }
+
+    pub(super) fn set_role(
+        &mut self,
+        key: u64,
+        role: Role,
+        cause: ChangeCause<'_>,
+        out: &mut Vec<RoomEffect>,
+    ) {
+        self.keep_voice(key, role);
+        if role == Role::None {
+            return self.expel(key, &[307], cause, out);
+        }
+        if let Some(occupant) = self.occupants.get_mut(key) {
+            occupant.role = role;
+        }
+        self.announce(key, cause, out);
+    }
+
+    /// §5.1: roles outlast visits of a moderated room, so that a silenced user has no voice after entering
+    /// again.
+    fn keep_voice(&mut self, key: u64, role: Role) {
+        // A kick does not give a voice back.
+        let Some(occupant) = self.occupants.get(key).filter(|_| role != Role::None) else { return };
+        let user = occupant.user.clone();
+        let is_usual = role == self.affiliation(&user).role(self.config.is_moderated);
+        if is_usual || !self.config.is_moderated || role == Role::Moderator {
+            self.voices.remove(&user);
+        } else {
+            self.voices.keep(user, role);
+        }
+    }
+
+    /// Sets an affiliation and applies it to the occupants of that user.
+    pub(super) fn set_affiliation(
+        &mut self,
+        user: &Bare,
+        affiliation: Affiliation,
+        cause: ChangeCause<'_>,
+        out: &mut Vec<RoomEffect>,
+    ) {
+        let old = self.affiliation(user);
+        let was_here = !self.occupants.keys_of_user(user).is_empty();
+        let kept = cause.reason.filter(|_| affiliation == Affiliation::Outcast).map(Box::from);
+        self.affiliations.set(user, |entry| {
+            entry.affiliation = affiliation;
+            entry.reason = kept;
+            if affiliation == Affiliation::Outcast {
+                entry.nick = None;
+            }
+        });
+        let here: Vec<u64> = if user.local().is_some() {
+            self.occupants.keys_of_user(user).to_vec()
+        } else {
+            let of_domain = |occupant: &Occupant| {
+                occupant.user.domain() == user.domain()
+                    && self.affiliation(&occupant.user) == Affiliation::Outcast
+            };
+            self.occupants.iter().filter(|(_, one)| of_domain(one)).map(|(key, _)| key).collect()
+        };
+        let new = self.affiliation(user);
+        if new != old {
+            self.voices.remove(user);
+        }
+        for key in here {
+            if new == Affiliation::Outcast {
+                self.expel(key, &[301], cause, out);
+            } else if self.config.is_members_only && new < Affiliation::Member {
+                self.expel(key, &[321], cause, out);
+            } else {
+                self.role_follows(key, old, new);
+                self.announce(key, cause, out);
+            }
+        }
+        if new != old && !was_here && user.local().is_some() {
+            self.tell_of_absent(user, new, cause.reason, out);
+        }
+    }
+
+    /// §5.1.2: administrators and owners are moderators; a demoted one is not. A new member gets voice.
+    fn role_follows(&mut self, key: u64, old: Affiliation, new: Affiliation) {
+        let is_moderated = self.config.is_moderated;
+        let Some(occupant) = self.occupants.get_mut(key) else { return };
+        let is_about_admins = old.max(new) >= Affiliation::Admin;
+        if is_about_admins || (new != old && occupant.role != Role::Moderator) {
+            occupant.role = new.role(is_moderated);
+        }
+    }
+
+    /// Voice is by default what the affiliation gives, in the moderated room and in the other.
+    pub(super) fn reset_voices(&mut self, out: &mut Vec<RoomEffect>) {
+        self.voices.clear();
+        let wrong = |(key, occupant): (u64, &Occupant)| {
+            let affiliation = self.affiliation(&occupant.user);
+            let role = affiliation.role(self.config.is_moderated);
+            (affiliation == Affiliation::None && occupant.role < Role::Moderator && occupant.role != role)
+                .then_some((key, role))
+        };
+        let changed: Vec<_> = self.occupants.iter().filter_map(wrong).collect();
+        for (key, role) in changed {
+            self.set_role(key, role, ChangeCause::default(), out);
+        }
+    }
+
+    /// Removes occupants that may not stay since the room is for members (322), or that have lost their
+    /// affiliation (321).
+    pub(super) fn expel_outsiders(&mut self, code: u16, out: &mut Vec<RoomEffect>) {
+        let outsiders: Vec<u64> = self
+            .occupants
+            .iter()
+            .filter(|(_, occupant)| self.affiliation(&occupant.user) < Affiliation::Member)
+            .map(|(key, _)| key)
+            .collect();
+        for key in outsiders {
+            self.expel(key, &[code], ChangeCause::default(), out);
+        }
+    }
+}

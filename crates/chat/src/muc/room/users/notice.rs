@@ -1,0 +1,220 @@
+//! Presence of occupants as each of the others sees it.
+
+use std::sync::Arc;
+
+use xmpp::{Bare, Element, Jid, ns};
+
+use super::super::RoomEffect;
+use super::super::occupants::Occupant;
+use super::super::rules::{Affiliation, Privileges, Role};
+use super::{ChangeCause, RoomUsers};
+
+/// One presence of one occupant, for all occupants.
+pub(in super::super) struct Notice<'a> {
+    pub(in super::super) occupant: &'a Occupant,
+    pub(in super::super) standing: Privileges,
+    /// `None`: it goes.
+    pub(in super::super) presence: Option<Arc<Element>>,
+    /// The nickname it goes to.
+    pub(in super::super) nick: Option<&'a str>,
+    pub(in super::super) actor: Option<&'a str>,
+    pub(in super::super) reason: Option<&'a str>,
+    pub(in super::super) codes: &'a [u16],
+    pub(in super::super) destroy: Option<&'a Element>,
+    /// Last words, and the id of the stanza that caused it.
+    pub(in super::super) cause: Option<&'a Element>,
+}
+
+impl<'a> Notice<'a> {
+    pub(in super::super) fn of(users: &RoomUsers, occupant: &'a Occupant) -> Notice<'a> {
+        Notice {
+            occupant,
+            standing: users.standing_of(occupant),
+            presence: Some(Arc::clone(&occupant.presence)),
+            nick: None,
+            actor: None,
+            reason: None,
+            codes: &[],
+            destroy: None,
+            cause: None,
+        }
+    }
+
+    /// It goes.
+    pub(in super::super) fn gone(users: &RoomUsers, occupant: &'a Occupant) -> Notice<'a> {
+        let affiliation = users.affiliation(&occupant.user);
+        let standing = Privileges { role: Role::None, affiliation };
+        Notice { standing, presence: None, ..Notice::of(users, occupant) }
+    }
+
+    /// Without addressee. `is_self` has code 110 and the id of its cause.
+    pub(in super::super) fn build(&self, users: &RoomUsers, with_address: bool, is_self: bool) -> Element {
+        let mut presence = match (&self.presence, self.cause) {
+            (Some(shown), _) => Element::clone(shown),
+            (None, Some(cause)) if cause.attr("type") == Some("unavailable") => users.address.shown(cause),
+            (None, _) => Element::new("presence", ns::CLIENT),
+        };
+        presence.set("from", users.address.of_nick(&self.occupant.nick));
+        if self.presence.is_none() {
+            presence.set("type", "unavailable");
+        }
+        if let Some(id) = self.cause.filter(|_| is_self).and_then(|cause| cause.attr("id")) {
+            presence.set("id", id);
+        }
+        let mut x =
+            Element::new("x", ns::MUC_USER).child(self.item(with_address)).children(self.destroy.cloned());
+        let own = is_self.then_some(110);
+        for code in own.iter().chain(self.codes) {
+            x.push(status(*code));
+        }
+        let id = Element::new("occupant-id", ns::OCCUPANT_ID).with("id", &*self.occupant.id);
+        presence.push(id);
+        presence.push(x);
+        presence
+    }
+
+    fn item(&self, with_address: bool) -> Element {
+        let address = self.occupant.sessions.last().filter(|_| with_address);
+        let mut item = Element::new("item", ns::MUC_USER)
+            .with("affiliation", self.standing.affiliation.as_str())
+            .with("role", self.standing.role.as_str())
+            .with_opt("jid", address.map(Jid::as_str))
+            .with_opt("nick", self.nick);
+        if let Some(actor) = self.actor {
+            item.push(Element::new("actor", ns::MUC_USER).with("nick", actor));
+        }
+        if let Some(reason) = self.reason {
+            item.push(Element::new("reason", ns::MUC_USER).text(reason));
+        }
+        item
+    }
+}
+
+impl RoomUsers {
+    /// To all occupants; `own` are the occupant's own sessions, present or just gone.
+    pub(in super::super) fn broadcast(&self, notice: &Notice<'_>, own: &[Jid], out: &mut Vec<RoomEffect>) {
+        let plain = notice.build(self, false, false);
+        let whole = notice.build(self, true, false);
+        for other in self.occupants.values() {
+            let seen = if self.sees_addresses(other.role) { &whole } else { &plain };
+            for session in other.sessions.iter().filter(|session| !own.contains(session)) {
+                out.push(RoomEffect::Send(to(seen, session)));
+            }
+        }
+        // Each occupant may know its own address.
+        let seen = notice.build(self, true, true);
+        out.extend(own.iter().map(|session| RoomEffect::Send(to(&seen, session))));
+    }
+
+    /// Each of the sessions leaves at once: kicked, banned, or not a member any more.
+    pub(in super::super) fn expel(
+        &mut self,
+        key: u64,
+        codes: &[u16],
+        cause: ChangeCause<'_>,
+        out: &mut Vec<RoomEffect>,
+    ) {
+        let Some(occupant) = self.occupants.remove(key) else { return };
+        let ChangeCause { by, reason } = cause;
+        let notice = Notice { codes, actor: by, reason, ..Notice::gone(self, &occupant) };
+        self.broadcast(&notice, &occupant.sessions, out);
+    }
+
+    /// The role follows the affiliation or was set: all occupants learn it.
+    pub(in super::super) fn announce(&self, key: u64, cause: ChangeCause<'_>, out: &mut Vec<RoomEffect>) {
+        let Some(occupant) = self.occupants.get(key) else { return };
+        let notice = Notice { actor: cause.by, reason: cause.reason, ..Notice::of(self, occupant) };
+        self.broadcast(&notice, &occupant.sessions, out);
+    }
+
+    /// A message of the room itself to all occupants with status codes.
+    pub(in super::super) fn tell_all(&self, x: Element, out: &mut Vec<RoomEffect>) {
+        let message = Element::new("message", ns::CLIENT)
+            .with("from", self.address.as_str())
+            .with("type", "groupchat")
+            .child(x);
+        self.to_all(&message, out);
+    }
+
+    /// One body, a copy each.
+    pub(in super::super) fn to_all(&self, message: &Element, out: &mut Vec<RoomEffect>) {
+        out.reserve(self.occupants.sessions());
+        let sessions = self.occupants.values().flat_map(|occupant| &occupant.sessions);
+        out.extend(sessions.map(|session| RoomEffect::Send(to(message, session))));
+    }
+
+    /// A message with status codes for all occupants (§10.2.1).
+    pub(in super::super) fn tell_codes(&self, codes: &[u16], out: &mut Vec<RoomEffect>) {
+        if !codes.is_empty() {
+            let x = Element::new("x", ns::MUC_USER).children(codes.iter().map(|code| status(*code)));
+            self.tell_all(x, out);
+        }
+    }
+
+    /// Code 101 of the registry: the user's affiliation changed while it was not in the room.
+    pub(in super::super) fn tell_absent(
+        &self,
+        user: &Bare,
+        affiliation: Affiliation,
+        reason: Option<&str>,
+        out: &mut Vec<RoomEffect>,
+    ) {
+        if user.local().is_none() {
+            return;
+        }
+        let message = Element::new("message", ns::CLIENT)
+            .with("from", self.address.as_str())
+            .with("to", user.as_str())
+            .child(of_absent(user, affiliation, reason).child(status(101)));
+        out.push(RoomEffect::Send(message));
+    }
+
+    /// §9.3: occupants that see addresses learn of the new affiliation of a user who is not in the room.
+    pub(in super::super) fn tell_of_absent(
+        &self,
+        user: &Bare,
+        affiliation: Affiliation,
+        reason: Option<&str>,
+        out: &mut Vec<RoomEffect>,
+    ) {
+        let message = Element::new("message", ns::CLIENT)
+            .with("from", self.address.as_str())
+            .child(of_absent(user, affiliation, reason));
+        for occupant in self.occupants.values().filter(|occupant| self.sees_addresses(occupant.role)) {
+            let sessions = occupant.sessions.iter();
+            out.extend(sessions.map(|session| RoomEffect::Send(to(&message, session))));
+        }
+    }
+}
+
+/// A user that is not here has another affiliation. A ban has its code and its reason, as it has for an occupant (§9.1).
+fn of_absent(user: &Bare, affiliation: Affiliation, reason: Option<&str>) -> Element {
+    let mut item = listed(ns::MUC_USER, Some(user.as_str()), None, (affiliation, Some(Role::None)));
+    if let Some(reason) = reason {
+        item.push(Element::new("reason", ns::MUC_USER).text(reason));
+    }
+    let banned = (affiliation == Affiliation::Outcast).then(|| status(301));
+    Element::new("x", ns::MUC_USER).child(item).children(banned)
+}
+
+pub(in super::super) fn status(code: u16) -> Element {
+    Element::new("status", ns::MUC_USER).with("code", code.to_string())
+}
+
+pub(in super::super) fn to(stanza: &Element, session: &Jid) -> Element {
+    stanza.copy_to(session.as_str())
+}
+
+/// `<item/>` of a list.
+pub(in super::super) fn listed(
+    ns: &'static str,
+    jid: Option<&str>,
+    nick: Option<&str>,
+    standing: (Affiliation, Option<Role>),
+) -> Element {
+    Element::new("item", ns)
+        .with("affiliation", standing.0.as_str())
+        .with_opt("role", standing.1.map(Role::as_str))
+        .with_opt("jid", jid)
+        .with_opt("nick", nick)
+}

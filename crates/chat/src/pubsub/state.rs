@@ -1,0 +1,545 @@
+//! Publish-subscribe as a machine: the nodes of owners while they are in use, and the jobs that wait for them. Events and the
+//! store's replies come in, [`PubSubEffect`]s go out; the host performs them.
+
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+use stdx::cache::Cache;
+use xmpp::stanza::{Condition, StanzaError};
+use xmpp::{Bare, Element, Jid};
+
+use super::super::change_queue::{not_written, too_many};
+use super::super::effect::{Change, Load, StoreFailure, StoreReply};
+use super::super::write_group::{WriteContinuation, WriteGroup};
+use super::context::{NodesView, PubSubContext, Requester, ViewContinuation};
+use super::node::{Node, Nodes};
+use super::notify::{Notification, NotifiedClients, newest_message};
+use super::publish::{ItemRemoval, ItemWrite, ItemsPage, Publication, RemovalGoal};
+use super::request::PendingRequest;
+use super::service::{self, ServiceRequest, ServiceStanza};
+use super::subscribe::Approval;
+use super::{items_of, not_read};
+use crate::limits;
+
+/// The nodes of owners that are in use.
+pub(in super::super) struct PubSub {
+    nodes: Cache<Bare, Rc<Nodes>>,
+    /// Owners whose nodes are read or changed, and the jobs that wait for that: each is judged by the
+    /// current state.
+    busy: HashMap<Bare, VecDeque<NodeJob>>,
+    pub(super) clients: NotifiedClients,
+}
+
+/// An event for [`PubSub`].
+pub(crate) enum PubSubEvent<'a> {
+    /// A request with `<pubsub/>` to an account or a service.
+    Request { iq: &'a Element, from: &'a Jid, to: &'a Jid },
+    /// A stanza for a service.
+    ServiceStanza { stanza: &'a Element, from: &'a Jid, to: &'a Jid },
+    /// A request of service discovery to a service.
+    ServiceRequest(ServiceRequest, &'a Jid),
+    /// An owner has decided on a pending subscription (XEP-0060 §8.6).
+    Approval { approval: Approval, from: &'a Jid, to: &'a Jid },
+    /// A presence that an account of ours got, or one of its sessions sent.
+    Presence { user: &'a Bare, from: &'a Jid, presence: &'a Element },
+    /// From now on the contact sees the account's presence, and perhaps its nodes.
+    ContactAdded { user: &'a Bare, contact: &'a Bare },
+    /// The features of clients with this hash are known from now on.
+    FeaturesKnown { ver: &'a str },
+    /// A client with known features sees the account, whose data are in memory.
+    ClientSeen { user: &'a Bare, client: &'a Jid, ver: &'a str },
+    /// An account was removed.
+    UserRemoved { user: &'a Bare },
+    /// Another feature publishes something for an account.
+    Publish { owner: &'a Bare, publication: Publication, then: WriteContinuation },
+    /// Another feature retracts the items that exist; others are ignored.
+    Retract { owner: &'a Bare, node: &'static str, ids: Vec<Box<str>>, then: WriteContinuation },
+    /// Another feature reads nodes on behalf of a requester.
+    View { owner: &'a Bare, from: &'a Jid, then: ViewContinuation },
+}
+
+/// Work on the nodes of an owner, which waits until they are in memory and no change of them is under way.
+pub(super) enum NodeJob {
+    Request(Rc<PendingRequest>),
+    Service(ServiceRequest),
+    Approval {
+        approval: Approval,
+        by: Requester,
+    },
+    /// The client gets the newest items of these nodes.
+    SendNewest {
+        client: Jid,
+        names: Vec<Box<str>>,
+    },
+    RemoveUser(Bare),
+    Publish(Publication, WriteContinuation),
+    Retract {
+        node: &'static str,
+        ids: Vec<Box<str>>,
+        then: WriteContinuation,
+    },
+    View(Requester, ViewContinuation),
+}
+
+/// Everything that [`PubSub`] asks of its host.
+pub(crate) enum PubSubEffect {
+    /// Read from the store; answered by [`PubSub::handle_loaded`].
+    Load(Load, PubSubRead),
+    /// Change the store; answered by [`PubSub::handle_written`].
+    Write(Change, Box<PubSubWrite>),
+    /// Answer a stanza.
+    Answer(Element, Result<Option<Element>, StanzaError>),
+    /// Answer a request.
+    Reply(Rc<PendingRequest>, Result<Option<Element>, StanzaError>),
+    /// Send a stanza to its addressee.
+    Send(Element),
+    /// Send an event to the audience of a node, when the owner's roster is in memory.
+    Notify(Notification),
+    /// An account has published this payload.
+    Published { owner: Bare, node: Box<str>, payload: Element },
+    /// Mirror bookmarks that were published or retracted (XEP-0402 §5), then answer.
+    MirrorBookmarks {
+        asked: Rc<PendingRequest>,
+        node: Box<str>,
+        payload: Option<Element>,
+        is_new: bool,
+        answer: Option<Element>,
+    },
+    /// When the user's account is in memory: [`PubSubEvent::ClientSeen`].
+    LoadAccount { user: Bare, client: Jid, ver: Box<str> },
+    /// A feature's write is on disk, or has failed.
+    Done(WriteContinuation, Result<(), StanzaError>),
+    /// A feature gets the nodes.
+    View(ViewContinuation, Result<NodesView, StanzaError>),
+}
+
+/// A read of the store for [`PubSub`].
+pub(crate) enum PubSubRead {
+    /// The nodes of an owner, page by page, after the nodes that were read.
+    Nodes(Bare, Nodes),
+    /// Items for a request.
+    Items { asked: Rc<PendingRequest>, name: Box<str>, page: ItemsPage },
+    /// The ids of a node's items, for service discovery.
+    ItemIds { iq: Element, owner: Bare, name: Box<str> },
+    /// The newest item, for one client.
+    Newest { owner: Bare, name: Box<str>, node: Rc<Node>, to: Jid },
+}
+
+/// A write of [`PubSub`].
+pub(crate) enum PubSubWrite {
+    Node(NodeWrite),
+    Item(ItemWrite),
+    Removal(ItemRemoval),
+    /// A node was removed, to be written again without items. The failure, for that write.
+    Purged(Rc<Cell<Option<StoreFailure>>>),
+}
+
+/// A change of one node that is being written: meanwhile all jobs of its owner wait.
+pub(crate) struct NodeWrite {
+    pub(super) owner: Bare,
+    pub(super) name: Box<str>,
+    /// `None`: the node is removed.
+    pub(super) node: Option<Node>,
+    pub(super) goal: NodeGoal,
+}
+
+/// The purpose of a [`NodeWrite`].
+pub(super) enum NodeGoal {
+    /// The effects when it is on disk.
+    Effects(Vec<PubSubEffect>),
+    /// The effects when it is on disk, and then the answer.
+    Reply { asked: Rc<PendingRequest>, effects: Vec<PubSubEffect>, payload: Option<Element> },
+    /// The first item of a node that is made for it (§7.1.4).
+    Publish(Box<ItemWrite>),
+    /// The node was emptied. `purge`: the notification.
+    Purge { asked: Rc<PendingRequest>, removed: Rc<Cell<Option<StoreFailure>>>, purge: Vec<PubSubEffect> },
+    /// The other nodes lose the account, too.
+    RemoveUser(Bare),
+}
+
+impl NodeWrite {
+    /// The effect that writes it.
+    pub(super) fn begin(self) -> PubSubEffect {
+        let config = self.node.as_ref().map(|node| Box::new(node.element()));
+        let change = Change::Node { owner: self.owner.clone(), node: self.name.clone(), config };
+        PubSubEffect::Write(change, Box::new(PubSubWrite::Node(self)))
+    }
+}
+
+impl Default for PubSub {
+    fn default() -> PubSub {
+        PubSub {
+            nodes: Cache::new(limits::NODE_OWNERS),
+            busy: HashMap::new(),
+            clients: NotifiedClients::default(),
+        }
+    }
+}
+
+impl PubSub {
+    #[cfg(test)]
+    pub(in super::super) fn busy(&self) -> usize {
+        self.busy.len()
+    }
+
+    pub(super) fn handle(
+        &mut self,
+        context: &mut PubSubContext<'_>,
+        event: PubSubEvent<'_>,
+    ) -> Vec<PubSubEffect> {
+        let mut effects = Vec::new();
+        let (owner, job) = match event {
+            PubSubEvent::Request { iq, from, to } => {
+                let owner = to.bare();
+                let by = context.requester(&owner, from);
+                (owner.clone(), NodeJob::Request(Rc::new(PendingRequest { iq: iq.clone(), owner, by })))
+            }
+            PubSubEvent::ServiceStanza { stanza, from, to } => {
+                return self.handle_service_stanza(context, stanza, (from, to));
+            }
+            PubSubEvent::ServiceRequest(request, to) => (to.bare(), NodeJob::Service(request)),
+            PubSubEvent::Approval { approval, .. } if !approval.is_complete() => return effects,
+            PubSubEvent::Approval { approval, from, to } => {
+                let owner = to.bare();
+                let by = context.requester(&owner, from);
+                (owner, NodeJob::Approval { approval, by })
+            }
+            PubSubEvent::Publish { owner, publication, then } => {
+                (owner.clone(), NodeJob::Publish(publication, then))
+            }
+            PubSubEvent::Retract { owner, node, ids, then } => {
+                (owner.clone(), NodeJob::Retract { node, ids, then })
+            }
+            PubSubEvent::View { owner, from, then } => {
+                (owner.clone(), NodeJob::View(context.requester(owner, from), then))
+            }
+            PubSubEvent::Presence { user, from, presence } => {
+                if let Some(ver) = self.clients.handle_presence(context, user, from, presence) {
+                    self.send_newest(context, user, from, ver, &mut effects);
+                }
+                return effects;
+            }
+            PubSubEvent::ContactAdded { user, contact } => {
+                for (client, ver) in context.caps.clients_of(contact) {
+                    self.send_newest(context, user, &client, &ver, &mut effects);
+                }
+                return effects;
+            }
+            PubSubEvent::FeaturesKnown { ver } => return self.clients.take_waiting(ver),
+            PubSubEvent::ClientSeen { user, client, ver } => {
+                self.send_newest(context, user, client, ver, &mut effects);
+                return effects;
+            }
+            PubSubEvent::UserRemoved { user } => {
+                self.remove_user(context, user, &mut effects);
+                return effects;
+            }
+        };
+        self.begin(context, &owner, job, &mut effects);
+        effects
+    }
+
+    fn handle_service_stanza(
+        &mut self,
+        context: &mut PubSubContext<'_>,
+        stanza: &Element,
+        (from, to): (&Jid, &Jid),
+    ) -> Vec<PubSubEffect> {
+        match ServiceStanza::parse(stanza, from, to) {
+            ServiceStanza::Event(event) => self.handle(context, event),
+            ServiceStanza::Answer(result) => vec![PubSubEffect::Answer(stanza.clone(), result)],
+            ServiceStanza::Ignore => Vec::new(),
+        }
+    }
+
+    /// Runs the job with the owner's nodes: at once, or when they are read or not being changed any more.
+    fn begin(
+        &mut self,
+        context: &mut PubSubContext<'_>,
+        owner: &Bare,
+        job: NodeJob,
+        effects: &mut Vec<PubSubEffect>,
+    ) {
+        if let Some(waiting) = self.busy.get_mut(owner) {
+            if waiting.len() >= limits::NODE_QUESTIONS {
+                return refuse(job, too_many(), effects);
+            }
+            return waiting.push_back(job);
+        }
+        if let Some(nodes) = self.nodes.get(owner).cloned() {
+            return self.run(context, owner, job, &nodes, effects);
+        }
+        self.busy.insert(owner.clone(), VecDeque::from([job]));
+        effects.push(read_nodes(owner.clone(), Nodes::new()));
+    }
+
+    /// Runs a job with the owner's nodes. If it changes one of them, the owner is busy until that is written.
+    fn run(
+        &mut self,
+        context: &mut PubSubContext<'_>,
+        owner: &Bare,
+        job: NodeJob,
+        nodes: &Rc<Nodes>,
+        effects: &mut Vec<PubSubEffect>,
+    ) {
+        let from = effects.len();
+        match job {
+            NodeJob::Request(asked) => match asked.perform(context, nodes) {
+                Ok(more) => effects.extend(more),
+                Err(error) => effects.push(PubSubEffect::Reply(asked, Err(error))),
+            },
+            NodeJob::Service(request) => effects.push(request.answer(context, owner, nodes)),
+            NodeJob::Approval { approval, by } => effects.extend(approval.decide(owner, &by, nodes)),
+            NodeJob::SendNewest { client, names } => {
+                let by = context.requester(owner, &client);
+                for name in names {
+                    effects.extend(newest_for(owner, &name, nodes, &by, &client));
+                }
+            }
+            // A change on its way may have written the account once more: one node after the other is written
+            // without it.
+            NodeJob::RemoveUser(user) => {
+                if let Some((name, node)) = nodes.iter().find(|(_, node)| node.names(&user)) {
+                    let mut node = Node::clone(node);
+                    node.remove(&user);
+                    let (owner, name, goal) = (owner.clone(), name.clone(), NodeGoal::RemoveUser(user));
+                    effects.push(NodeWrite { owner, name, node: Some(node), goal }.begin());
+                }
+            }
+            NodeJob::Publish(publication, then) => {
+                effects.extend(publication.begin(context.now, owner, nodes, then));
+            }
+            NodeJob::Retract { node, ids, then } => retract(owner, (node, ids), nodes, then, effects),
+            NodeJob::View(by, then) => {
+                let view = NodesView { nodes: Rc::clone(nodes), by };
+                effects.push(PubSubEffect::View(then, Ok(view)));
+            }
+        }
+        let writes_node = |effect: &PubSubEffect| match effect {
+            PubSubEffect::Write(_, write) => matches!(**write, PubSubWrite::Node(_)),
+            _ => false,
+        };
+        if effects[from..].iter().any(writes_node) {
+            self.busy.entry(owner.clone()).or_default();
+        }
+    }
+
+    /// The owner's nodes were read or written: the jobs that waited.
+    fn run_waiting(
+        &mut self,
+        context: &mut PubSubContext<'_>,
+        owner: &Bare,
+        error: Option<&StanzaError>,
+        effects: &mut Vec<PubSubEffect>,
+    ) {
+        let mut waiting = self.busy.remove(owner).unwrap_or_default();
+        while let Some(job) = waiting.pop_front() {
+            match error {
+                Some(error) => refuse(job, error.clone(), effects),
+                None => self.begin(context, owner, job, effects),
+            }
+            if let Some(newer) = self.busy.get_mut(owner) {
+                newer.append(&mut waiting);
+                return;
+            }
+        }
+    }
+
+    /// The store has answered a read.
+    pub(super) fn handle_loaded(
+        &mut self,
+        context: &mut PubSubContext<'_>,
+        read: PubSubRead,
+        result: Result<StoreReply, StoreFailure>,
+    ) -> Vec<PubSubEffect> {
+        match read {
+            PubSubRead::Nodes(owner, nodes) => self.handle_nodes(context, owner, nodes, result),
+            PubSubRead::Items { asked, name, page } => {
+                let answer = items_of(result).and_then(|found| page.of(&name, found));
+                vec![PubSubEffect::Reply(asked, answer.map(Some))]
+            }
+            PubSubRead::ItemIds { iq, owner, name } => {
+                let query = items_of(result).map(|page| service::item_list(&owner, name, page));
+                vec![PubSubEffect::Answer(iq, query.map(Some))]
+            }
+            PubSubRead::Newest { owner, name, node, to } => {
+                // When it cannot be read now, the next publication is told anyway.
+                let newest = items_of(result).ok().and_then(|page| page.items.into_iter().next());
+                let message =
+                    newest.map(|(_, at, item)| newest_message((&owner, &name, &node), &to, at, &item));
+                message.map(PubSubEffect::Send).into_iter().collect()
+            }
+        }
+    }
+
+    fn handle_nodes(
+        &mut self,
+        context: &mut PubSubContext<'_>,
+        owner: Bare,
+        mut nodes: Nodes,
+        result: Result<StoreReply, StoreFailure>,
+    ) -> Vec<PubSubEffect> {
+        let error = match result {
+            Ok(StoreReply::Rows(page)) => {
+                let is_last = page.is_complete || page.rows.is_empty();
+                let rows = page.rows.into_iter();
+                nodes.extend(rows.map(|(name, _, row)| (name, Rc::new(Node::from_element(&row)))));
+                if !is_last {
+                    return vec![read_nodes(owner, nodes)];
+                }
+                self.nodes.insert(owner.clone(), Rc::new(nodes));
+                None
+            }
+            Ok(_) => Some(Condition::InternalServerError.into()),
+            Err(error) => Some(not_read(error)),
+        };
+        let mut effects = Vec::new();
+        self.run_waiting(context, &owner, error.as_ref(), &mut effects);
+        effects
+    }
+
+    /// The store has answered a write.
+    pub(super) fn handle_written(
+        &mut self,
+        context: &mut PubSubContext<'_>,
+        write: PubSubWrite,
+        result: Result<(), StoreFailure>,
+    ) -> Vec<PubSubEffect> {
+        let mut effects = Vec::new();
+        match write {
+            PubSubWrite::Node(write) => self.handle_node_written(context, write, result, &mut effects),
+            PubSubWrite::Item(item) => item.handle_written(result.map_err(not_written), &mut effects),
+            PubSubWrite::Removal(removal) => removal.handle_written(result, &mut effects),
+            PubSubWrite::Purged(failure) => failure.set(result.err()),
+        }
+        effects
+    }
+
+    fn handle_node_written(
+        &mut self,
+        context: &mut PubSubContext<'_>,
+        write: NodeWrite,
+        result: Result<(), StoreFailure>,
+        effects: &mut Vec<PubSubEffect>,
+    ) {
+        let NodeWrite { owner, name, node, goal } = write;
+        if result.is_ok()
+            && let Some(nodes) = self.nodes.get_mut(&owner)
+        {
+            let nodes = Rc::make_mut(nodes);
+            match node.clone() {
+                Some(node) => drop(nodes.insert(name, Rc::new(node))),
+                None => drop(nodes.remove(&name)),
+            }
+        }
+        let result = result.map_err(not_written);
+        match (goal, result) {
+            (NodeGoal::Effects(more), Ok(())) => effects.extend(more),
+            // If it is not on disk, the subscription stays pending, and the owner may answer again.
+            (NodeGoal::Effects(_), Err(_)) => {}
+            (NodeGoal::Reply { asked, effects: more, payload }, Ok(())) => {
+                effects.extend(more);
+                effects.push(PubSubEffect::Reply(asked, Ok(payload)));
+            }
+            (NodeGoal::Reply { asked, .. }, Err(error)) => {
+                effects.push(PubSubEffect::Reply(asked, Err(error)));
+            }
+            (NodeGoal::Publish(item), Ok(())) => effects.extend(item.begin(context.now)),
+            (NodeGoal::Publish(item), Err(error)) => item.goal.finish(Err(error), effects),
+            (NodeGoal::Purge { asked, removed, purge }, result) => {
+                let result = match removed.get() {
+                    Some(error) => Err(not_written(error)),
+                    None => result,
+                };
+                if result.is_err() {
+                    // Half of it may be done: the state in the store counts.
+                    self.nodes.remove(&owner);
+                } else {
+                    effects.extend(purge);
+                }
+                effects.push(PubSubEffect::Reply(asked, result.map(|()| None)));
+            }
+            (NodeGoal::RemoveUser(user), Ok(())) => {
+                self.begin(context, &owner, NodeJob::RemoveUser(user), effects);
+            }
+            (NodeGoal::RemoveUser(_), Err(_)) => {}
+        }
+        self.run_waiting(context, &owner, None, effects);
+    }
+
+    /// XEP-0163 §4.1: a client that comes, or can do something new, gets the newest items of the nodes that
+    /// it asks for.
+    fn send_newest(
+        &mut self,
+        context: &mut PubSubContext<'_>,
+        user: &Bare,
+        client: &Jid,
+        ver: &str,
+        effects: &mut Vec<PubSubEffect>,
+    ) {
+        let Some(features) = context.caps.abilities_of(ver) else { return };
+        let names = features.iter().filter_map(|feature| feature.strip_suffix("+notify"));
+        let names: Vec<Box<str>> = names.map(Box::from).collect();
+        if names.is_empty() || !self.clients.begin(user, client, ver) {
+            return;
+        }
+        let job = NodeJob::SendNewest { client: client.clone(), names };
+        self.begin(context, user, job, effects);
+    }
+
+    /// A removed account loses what it is in the nodes that are in memory or being changed.
+    fn remove_user(&mut self, context: &mut PubSubContext<'_>, user: &Bare, effects: &mut Vec<PubSubEffect>) {
+        // The store has already changed its nodes; they are read again.
+        self.nodes.retain(|owner, _| owner != user);
+        let busy = &self.busy;
+        self.nodes
+            .retain(|owner, nodes| busy.contains_key(owner) || !nodes.values().any(|node| node.names(user)));
+        let mut owners: Vec<Bare> = self.busy.keys().cloned().collect();
+        owners.retain(|owner| owner != user);
+        for owner in owners {
+            self.begin(context, &owner, NodeJob::RemoveUser(user.clone()), effects);
+        }
+    }
+}
+
+fn read_nodes(owner: Bare, nodes: Nodes) -> PubSubEffect {
+    let after = nodes.last_key_value().map(|(name, _)| name.clone());
+    PubSubEffect::Load(Load::Nodes { owner: owner.clone(), after }, PubSubRead::Nodes(owner, nodes))
+}
+
+/// The nodes cannot be read now, or too much waits for them.
+fn refuse(job: NodeJob, error: StanzaError, effects: &mut Vec<PubSubEffect>) {
+    effects.push(match job {
+        NodeJob::Request(asked) => PubSubEffect::Reply(asked, Err(error)),
+        NodeJob::Service(request) => PubSubEffect::Answer(request.iq, Err(error)),
+        NodeJob::Publish(_, then) | NodeJob::Retract { then, .. } => PubSubEffect::Done(then, Err(error)),
+        NodeJob::View(_, then) => PubSubEffect::View(then, Err(error)),
+        NodeJob::Approval { .. } | NodeJob::SendNewest { .. } | NodeJob::RemoveUser(_) => return,
+    });
+}
+
+/// The newest item of a node for a client that may read it.
+fn newest_for(owner: &Bare, name: &str, nodes: &Nodes, by: &Requester, client: &Jid) -> Option<PubSubEffect> {
+    let node = nodes.get(name)?;
+    (node.config.sends_newest_on_presence() && node.may_read(&by.who, &by.relation).is_ok())
+        .then(|| super::notify::send_newest(owner, name, node, client))
+}
+
+fn retract(
+    owner: &Bare,
+    (name, ids): (&'static str, Vec<Box<str>>),
+    nodes: &Nodes,
+    then: WriteContinuation,
+    effects: &mut Vec<PubSubEffect>,
+) {
+    let Some(node) = nodes.get(name) else { return effects.push(PubSubEffect::Done(then, Ok(()))) };
+    let all = WriteGroup::new(then);
+    let own = all.one();
+    for id in ids {
+        let goal = RemovalGoal::Feature(Box::new(all.one()));
+        let (owner, node) = (owner.clone(), Rc::clone(node));
+        effects.push(ItemRemoval { owner, name: name.into(), node, id, is_told: true, goal }.begin());
+    }
+    effects.push(PubSubEffect::Done(Box::new(own), Ok(())));
+}
